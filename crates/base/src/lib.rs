@@ -1,0 +1,28 @@
+//! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
+//! randomness, clocks, histograms, aligned buffers and the shared error type.
+//!
+//! Kernels come from maintained crates: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
+//! who does not know a store's seed can craft colliding keys), `crc32c` (hardware CRC-32C with
+//! run-time detection) and `hdrhistogram`.
+//!
+//! Invariant: this crate does no I/O and knows no engine.
+
+mod aligned;
+mod bits;
+mod checksum;
+mod clock;
+mod error;
+mod hash;
+mod histogram;
+mod prng;
+mod varint;
+
+pub use aligned::{AlignedBuf, BLOCK_BYTES};
+pub use bits::{BitReader, BitWriter};
+pub use checksum::{Checksum, checksum};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, ErrorKind, Result};
+pub use hash::{HashSeed, KeyHash};
+pub use histogram::Histogram;
+pub use prng::Prng;
+pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};

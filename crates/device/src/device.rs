@@ -1,0 +1,114 @@
+//! The traits.
+
+use crate::Counters;
+use silica_base::{AlignedBuf, Result};
+
+/// How a file's bytes move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Past the page cache where the file system allows it. Offsets, lengths and addresses of
+    /// reads and writes MUST be multiples of [`silica_base::BLOCK_BYTES`].
+    Direct,
+    /// Through the page cache; any offset and length. For small files such as manifests.
+    Buffered,
+}
+
+/// One read of a burst.
+pub struct Read<'a, F> {
+    /// The file to read.
+    pub file: &'a F,
+    /// First byte.
+    pub offset: u64,
+    /// Filled up to its length; a read past the end of the file fills less.
+    pub buf: &'a mut AlignedBuf,
+    /// Bytes filled, or what went wrong. Set by [`Device::read_many`].
+    pub result: Result<usize>,
+}
+
+impl<'a, F> Read<'a, F> {
+    /// A read of `buf.len()` bytes at `offset`.
+    pub fn new(file: &'a F, offset: u64, buf: &'a mut AlignedBuf) -> Self {
+        Read { file, offset, buf, result: Ok(0) }
+    }
+}
+
+/// A file that is read and written at positions.
+pub trait DeviceFile: Send + Sync + 'static {
+    /// Reads at `offset` into `buf`; the bytes filled (less than asked only at the file's end).
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// Makes everything written so far durable.
+    fn sync(&self) -> Result<()>;
+    /// Reserves space for the first `len` bytes without changing the file's length.
+    fn allocate(&self, len: u64) -> Result<()>;
+    /// Cuts or extends (with zeroes) the file to `len` bytes.
+    fn truncate(&self, len: u64) -> Result<()>;
+    /// Current length in bytes.
+    fn len(&self) -> Result<u64>;
+    /// True where the file has no bytes.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A preallocated append file whose appended bytes are readable in memory.
+pub trait LogFile: Send + Sync + 'static {
+    /// Bytes that fit in all.
+    fn capacity(&self) -> u64;
+    /// Bytes appended so far; after [`Device::open_log`] this is the capacity.
+    fn len(&self) -> u64;
+    /// True where nothing was appended.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Appends the concatenation of `parts` at `len()`, where it survives the process from the
+    /// moment the call returns; the offset of its first byte. Callers MUST serialise appends.
+    /// Fails with `Full` where it does not fit, and then appends nothing.
+    fn append(&self, parts: &[&[u8]]) -> Result<u64>;
+    /// Bytes `offset .. offset + len`, all of which MUST lie below `len()`. Appended bytes never
+    /// change, so the borrow is free of copies and locks.
+    fn bytes(&self, offset: u64, len: usize) -> &[u8];
+    /// Makes everything appended before the call durable.
+    fn sync(&self) -> Result<()>;
+}
+
+/// A directory of files, and the counters of all I/O to it.
+pub trait Device: Send + Sync + 'static {
+    /// Files of this device.
+    type File: DeviceFile;
+    /// Logs of this device.
+    type Log: LogFile;
+
+    /// Creates `name`, which must not exist.
+    fn create(&self, name: &str, mode: Mode) -> Result<Self::File>;
+    /// Opens the existing file `name` for reading and writing.
+    fn open(&self, name: &str, mode: Mode) -> Result<Self::File>;
+    /// Creates the log `name` with room for `capacity` bytes, space reserved.
+    fn create_log(&self, name: &str, capacity: u64) -> Result<Self::Log>;
+    /// Opens the existing log `name` to be read; it accepts no appends.
+    fn open_log(&self, name: &str) -> Result<Self::Log>;
+    /// Performs all `reads` in one submission; each carries its own result.
+    fn read_many(&self, reads: &mut [Read<'_, Self::File>]);
+    /// Renames `from` to `to`, replacing it.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+    /// Removes `name`.
+    fn remove(&self, name: &str) -> Result<()>;
+    /// Gives the file `name` a second name in `target` (a hard link where possible, else a copy).
+    fn link_into(&self, name: &str, target: &Self, target_name: &str) -> Result<()>;
+    /// Names of all files, sorted.
+    fn list(&self) -> Result<Vec<String>>;
+    /// Makes creations, renames, links and removals durable.
+    fn sync_dir(&self) -> Result<()>;
+    /// Opens (creating it where missing) the subdirectory `name` as a device of its own; it
+    /// shares this device's counters.
+    fn subdirectory(&self, name: &str) -> Result<Self>
+    where
+        Self: Sized;
+    /// Names of the subdirectories, sorted.
+    fn subdirectories(&self) -> Result<Vec<String>>;
+    /// Bytes that can still be written.
+    fn free_bytes(&self) -> Result<u64>;
+    /// Counters of everything this device did.
+    fn counters(&self) -> &Counters;
+}

@@ -1,0 +1,115 @@
+//! The engine trait.
+
+use crate::{Admin, Atomic, EntryRef, MetricVisitor, Scan, WriteBatch};
+use silica_base::Result;
+
+/// How long a write must survive when its call returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Survives the death of the process, not a power cut.
+    Buffered,
+    /// Survives both; concurrent writers share one sync (group commit).
+    #[default]
+    Synced,
+}
+
+/// Which views an engine offers and how it behaves; for choosing and for showing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// Acknowledged writes survive as [`Durability`] says.
+    pub durable: bool,
+    /// A call may wait for a device, so an event loop must not make it itself.
+    pub may_wait: bool,
+    /// `as_scan` is there.
+    pub scan: bool,
+    /// `as_atomic` is there.
+    pub atomic: bool,
+    /// `as_admin` is there.
+    pub admin: bool,
+}
+
+/// The largest things an engine accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a key; shorter ones, the empty key included, are fine.
+    pub key_bytes_max: usize,
+    /// Bytes of a value.
+    pub value_bytes_max: usize,
+    /// Bytes of keys and small values in one batch.
+    pub batch_bytes_max: usize,
+}
+
+/// What an engine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The name it is registered under.
+    pub name: &'static str,
+    /// What it offers.
+    pub capabilities: Capabilities,
+    /// What it accepts.
+    pub limits: Limits,
+}
+
+/// Work that one `maintain` call may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes read and written, roughly; a call always makes some progress.
+    pub bytes: u64,
+}
+
+/// What a `maintain` call did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// True where more work is waiting right now.
+    pub more: bool,
+}
+
+/// Receives the results of [`Engine::get_many`].
+pub trait GetSink {
+    /// The key at `index` has this entry, borrowed during the call. Called at most once per
+    /// index, in any order; keys never reported are not in the store.
+    fn found(&mut self, index: usize, entry: EntryRef<'_>);
+}
+
+/// A key-value engine.
+pub trait Engine: Send + Sync {
+    /// Name, capabilities and limits.
+    fn descriptor(&self) -> &Descriptor;
+
+    /// Looks up all `keys` as one burst and reports those found.
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()>;
+
+    /// Applies `batch` atomically. When it returns, the batch is visible to every reader and as
+    /// durable as asked. On an error nothing of the batch is acknowledged; after a failed sync
+    /// the engine refuses further writes with `Poisoned`.
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()>;
+
+    /// Makes every write that returned before the call survive a power cut.
+    fn sync(&self) -> Result<()>;
+
+    /// Does a bounded piece of background work. May be called from several threads.
+    fn maintain(&self, budget: Budget) -> Result<Progress>;
+
+    /// Reports every metric once; names come from [`crate::METRICS`].
+    fn metrics(&self, visitor: &mut dyn MetricVisitor);
+
+    /// Walks everything and checks every invariant; the error names what is wrong and where.
+    fn verify(&self) -> Result<()>;
+
+    /// Iteration in the engine's own order.
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        None
+    }
+
+    /// Atomic read-modify-write.
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        None
+    }
+
+    /// Counting, clearing and checkpoints.
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        None
+    }
+}

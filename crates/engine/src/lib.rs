@@ -1,0 +1,22 @@
+//! The boundary between engines and everything above them.
+//!
+//! An [`Engine`] is synchronous, dyn-safe and batch-first; what not every engine can do is a
+//! capability view (`as_scan`, `as_atomic`, …). Engines are passive: they own no threads, read no
+//! clock, open no paths; devices, clocks and seeds come in as arguments.
+//!
+//! Invariant: this crate knows no engine, no device and no protocol.
+
+mod batch;
+mod engine;
+mod ext;
+mod metric;
+mod options;
+mod views;
+
+pub use batch::{EntryRef, Op, OpKind, WriteBatch};
+pub use engine::{Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, Progress};
+pub use ext::EngineExt;
+pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
+pub use options::{OptionKind, OptionSpec, OptionValues, parse_size};
+pub use silica_base::{Error, ErrorKind, Result};
+pub use views::{Admin, Atomic, Checkpoint, Count, Scan, Update};

@@ -1,0 +1,124 @@
+//! The one list of metric names. `INFO`, the dashboard and the docs are made from it.
+
+/// How a metric behaves over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows while the store is open.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A quotient of other metrics.
+    Ratio,
+}
+
+/// A metric: name (unit last), kind and meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// The name, as shown everywhere.
+    pub name: &'static str,
+    /// Its behaviour.
+    pub kind: MetricKind,
+    /// What it counts.
+    pub doc: &'static str,
+}
+
+const fn counter(name: &'static str, doc: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Counter, doc }
+}
+
+const fn gauge(name: &'static str, doc: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Gauge, doc }
+}
+
+const fn ratio(name: &'static str, doc: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Ratio, doc }
+}
+
+/// Every metric an engine may report.
+pub const METRICS: &[Metric] = &[
+    counter("gets", "keys looked up"),
+    counter("get_hits", "keys looked up and found"),
+    counter("gets_from_log_store", "keys answered by a log store"),
+    counter("gets_from_hash_store", "keys answered by a hash store"),
+    counter("gets_from_sorted_store", "keys answered by the sorted store"),
+    counter("get_device_reads", "device reads made for gets"),
+    counter("puts", "puts applied"),
+    counter("deletes", "deletes applied"),
+    counter("user_bytes_written", "bytes of stored entries handed in by writes"),
+    counter("log_bytes_written", "bytes of entries appended to the log"),
+    counter("conversion_bytes_written", "bytes of entries written by conversions"),
+    counter("merge_bytes_written", "bytes of entries written by merges"),
+    counter("value_log_bytes_written", "bytes of values written to the value log, gc included"),
+    counter("overwrites_in_log_store", "entries overwritten while still in a log store"),
+    counter("conversions", "log stores converted to hash stores"),
+    counter("converted_entries", "entries written by conversions"),
+    counter("merges", "merges into a sorted store"),
+    counter("merged_entries", "entries written by merges"),
+    counter("writes_slowed", "writes that did background work because maintenance was behind"),
+    counter("syncs", "group commits"),
+    counter("filter_false_positives", "device reads that did not find their key"),
+    counter("device_reads", "read operations of the device"),
+    counter("device_bytes_read", "bytes read from the device"),
+    counter("device_writes", "write operations of the device"),
+    counter("device_bytes_written", "bytes written to the device"),
+    counter("device_syncs", "syncs of the device"),
+    gauge("entries_estimate", "entries in the store, estimated"),
+    gauge("log_store_entries", "entries in log stores"),
+    gauge("hash_store_entries", "entries in hash stores"),
+    gauge("sorted_store_entries", "entries in sorted stores"),
+    gauge("hash_stores", "hash stores"),
+    gauge("partitions", "partitions"),
+    gauge("index_bytes", "memory of all indexes and filters"),
+    gauge("log_store_index_bytes", "memory of the log stores' tables"),
+    gauge("hash_store_filter_bytes", "memory of the hash stores' filters"),
+    gauge("sorted_store_index_bytes", "memory of the sorted stores' indexes"),
+    gauge("log_bytes", "mapped bytes of the log"),
+    gauge("memory_budget_bytes", "the memory number that the user set"),
+    gauge("indexes_dropped", "indexes that are read from the device for want of memory"),
+    gauge("live_bytes", "bytes of entries that are not overwritten or deleted, estimated"),
+    gauge("disk_bytes", "bytes of all files"),
+    ratio("device_reads_per_get", "device reads per key looked up"),
+    ratio("device_reads_per_get_predicted", "the same, from the paper's equation 6"),
+    ratio("write_amplification", "entry bytes written to the device per entry byte put"),
+    ratio("write_amplification_predicted", "the same, from the paper's equation 4"),
+    ratio("index_bytes_per_key", "index memory per entry"),
+    ratio("index_bytes_per_key_predicted", "the same, from the paper's equation 7"),
+    ratio("space_amplification", "bytes on the device per live byte"),
+];
+
+/// Receives metrics.
+pub trait MetricVisitor {
+    /// The metric `name` (from [`METRICS`]) has this value now.
+    fn metric(&mut self, name: &'static str, value: f64);
+}
+
+/// Metrics collected by name; for tests and for printing.
+#[derive(Debug, Clone, Default)]
+pub struct MetricsMap(pub std::collections::BTreeMap<&'static str, f64>);
+
+impl MetricVisitor for MetricsMap {
+    fn metric(&mut self, name: &'static str, value: f64) {
+        assert!(METRICS.iter().any(|m| m.name == name), "metric {name} is not in the list");
+        self.0.insert(name, value);
+    }
+}
+
+impl MetricsMap {
+    /// The value of `name`, or 0 where the engine does not report it.
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_plain() {
+        let mut names: Vec<_> = METRICS.iter().map(|m| m.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|w| w[0] != w[1]));
+        assert!(names.iter().all(|n| n.chars().all(|c| c.is_ascii_lowercase() || c == '_')));
+    }
+}

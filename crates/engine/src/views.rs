@@ -1,0 +1,93 @@
+//! Capability views.
+
+use crate::{Durability, EntryRef};
+use silica_base::Result;
+
+/// Iteration over all entries in the engine's own order.
+pub trait Scan: Send + Sync {
+    /// Visits entries from `cursor` on (0 is the start) until about `limit` were visited, and
+    /// returns the cursor to go on with, or `None` at the end.
+    ///
+    /// A key that is there from the first call of a whole iteration to its last is visited at
+    /// least once (twice only where it was rewritten or shares a cursor position with another);
+    /// keys that come or go meanwhile may be visited or not. A cursor stays valid for ever,
+    /// restarts included. More than `limit` entries are visited only where they share one cursor
+    /// position.
+    fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Result<Option<u64>>;
+}
+
+/// What an atomic update does to its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Update {
+    /// Leaves it as it is.
+    Keep,
+    /// Stores this value and meta.
+    Put {
+        /// The new value.
+        value: Vec<u8>,
+        /// Expiry in milliseconds since the Unix epoch; 0 means never.
+        expires_unix_ms: u64,
+        /// The user's 32 bits.
+        user_bits: u32,
+    },
+    /// Removes the key.
+    Delete,
+}
+
+impl Update {
+    /// Stores `value` without meta.
+    pub fn put(value: Vec<u8>) -> Self {
+        Update::Put { value, expires_unix_ms: 0, user_bits: 0 }
+    }
+}
+
+/// Atomic read-modify-write of one key.
+pub trait Atomic: Send + Sync {
+    /// Calls `decide` with the current entry and applies what it returns, as one step with
+    /// respect to every other write. `decide` may be called several times; only the last call
+    /// counts.
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()>;
+}
+
+/// Number of entries, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    /// There are at least this many.
+    pub low: u64,
+    /// The best guess.
+    pub estimate: u64,
+    /// There are at most this many.
+    pub high: u64,
+}
+
+/// Receives the files of a checkpoint.
+pub trait Checkpoint {
+    /// The file `name` is immutable and may be hard-linked or copied as it is.
+    fn immutable(&mut self, name: &str) -> Result<()>;
+    /// The file `name` of the checkpoint consists of these bytes. May be called repeatedly for
+    /// the same name; the pieces follow one another.
+    fn piece(&mut self, name: &str, bytes: &[u8]) -> Result<()>;
+}
+
+/// Operations on the whole store.
+pub trait Admin: Send + Sync {
+    /// Number of entries; `exact` walks the store where that is needed to know.
+    fn count(&self, exact: bool) -> Result<Count>;
+    /// Removes every entry, durably and atomically.
+    fn clear(&self) -> Result<()>;
+    /// Hands every file of a consistent, self-contained checkpoint to `target` while reads and
+    /// writes go on. Everything acknowledged before the call is in it.
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()>;
+    /// A description of files and structures for people, as lines of `name: value`.
+    fn inspect(&self) -> Result<String>;
+}
