@@ -1,1 +1,1 @@
-//! placeholder
+//! Shared mechanisms.

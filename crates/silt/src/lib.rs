@@ -1,1 +1,6 @@
-//! placeholder
+//! SILT: billions of small entries on flash with well under a byte of memory each.
+//!
+//! Invariant: this crate does not know any other engine, opens no paths and starts no threads.
+#![forbid(unsafe_code)]
+
+pub mod entry;
