@@ -8,6 +8,7 @@
 
 mod batch;
 mod engine;
+mod environment;
 mod ext;
 mod metric;
 mod options;
@@ -15,6 +16,7 @@ mod views;
 
 pub use batch::{EntryRef, Op, OpKind, WriteBatch};
 pub use engine::{Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, Progress};
+pub use environment::Environment;
 pub use ext::EngineExt;
 pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{OptionKind, OptionSpec, OptionValues, parse_size};

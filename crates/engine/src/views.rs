@@ -88,6 +88,9 @@ pub trait Admin: Send + Sync {
     /// Hands every file of a consistent, self-contained checkpoint to `target` while reads and
     /// writes go on. Everything acknowledged before the call is in it.
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()>;
+    /// Changes the memory number of the open engine (its option `memory_bytes`); later `maintain`
+    /// calls bring it there. An engine whose memory is fixed does nothing.
+    fn set_memory_bytes(&self, _bytes: u64) {}
     /// A description of files and structures for people, as lines of `name: value`.
     fn inspect(&self) -> Result<String>;
 }
