@@ -15,6 +15,7 @@ mod error;
 mod hash;
 mod histogram;
 mod prng;
+mod testing;
 mod varint;
 
 pub use aligned::{AlignedBuf, BLOCK_BYTES};
@@ -25,4 +26,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashSeed, KeyHash};
 pub use histogram::Histogram;
 pub use prng::Prng;
+pub use testing::test_size;
 pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};
