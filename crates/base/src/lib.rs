@@ -6,6 +6,7 @@
 //! run-time detection) and `hdrhistogram`.
 //!
 //! Invariant: this crate does no I/O and knows no engine.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod aligned;
 mod bits;

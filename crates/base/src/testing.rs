@@ -9,6 +9,7 @@
 ///
 /// Where either variable holds something else, so that a typing error does not pass for a long
 /// run.
+#[allow(clippy::disallowed_methods)] // Tests have no other way to be told.
 pub fn test_size(quick: u64, ci: u64, soak: u64) -> u64 {
     let variable = |name| std::env::var(name).ok();
     choose(

@@ -1,1 +1,4 @@
+//! The `silica` binary.
+#![forbid(unsafe_code)]
+
 fn main() {}

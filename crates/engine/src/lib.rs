@@ -5,6 +5,8 @@
 //! clock, open no paths; devices, clocks and seeds come in as arguments.
 //!
 //! Invariant: this crate knows no engine, no device and no protocol.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod batch;
 mod engine;

@@ -1,1 +1,3 @@
 //! Shared mechanisms.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
