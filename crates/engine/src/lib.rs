@@ -14,6 +14,8 @@ mod environment;
 mod ext;
 mod metric;
 mod options;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 mod views;
 
 pub use batch::{EntryRef, Op, OpKind, WriteBatch};

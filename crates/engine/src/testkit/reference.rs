@@ -1,0 +1,322 @@
+//! The reference engine: so plain that it is right by inspection.
+
+use crate::{
+    Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
+    EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Progress, Scan, Update, WriteBatch,
+};
+use silica_base::{Error, ErrorKind, Result, checksum};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+const LIMITS: Limits =
+    Limits { key_bytes_max: 1 << 16, value_bytes_max: 64 << 20, batch_bytes_max: 128 << 20 };
+
+/// An in-memory engine for tests: a `BTreeMap` behind one lock, ordered by an arbitrary but fixed
+/// function of the key. Slow, complete and simple.
+#[derive(Debug)]
+pub struct Reference {
+    descriptor: Descriptor,
+    state: RwLock<State>,
+    counters: Counters,
+}
+
+#[derive(Debug, Clone)]
+struct Stored {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    expires_unix_ms: u64,
+    user_bits: u32,
+}
+
+impl Stored {
+    fn entry(&self) -> EntryRef<'_> {
+        EntryRef {
+            value: &self.value,
+            expires_unix_ms: self.expires_unix_ms,
+            user_bits: self.user_bits,
+        }
+    }
+}
+
+/// Entries by position; keys that share a position lie in one list.
+#[derive(Debug, Default)]
+struct State {
+    positions: BTreeMap<u64, Vec<Stored>>,
+    entries: u64,
+    live_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    gets: AtomicU64,
+    get_hits: AtomicU64,
+    puts: AtomicU64,
+    deletes: AtomicU64,
+    user_bytes_written: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl Default for Reference {
+    fn default() -> Self {
+        Reference::with_limits(LIMITS)
+    }
+}
+
+impl Reference {
+    /// An empty engine.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty engine that accepts no more than `limits`.
+    pub fn with_limits(limits: Limits) -> Self {
+        let capabilities =
+            Capabilities { durable: false, may_wait: false, scan: true, atomic: true, admin: true };
+        Reference {
+            descriptor: Descriptor { name: "reference", capabilities, limits },
+            state: RwLock::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_lock(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
+        let limits = self.descriptor.limits;
+        let mut total = 0;
+        for op in batch.ops() {
+            let value_bytes = match op.kind {
+                OpKind::Put(entry) => entry.value.len(),
+                OpKind::Delete => 0,
+            };
+            at_most(op.key.len(), limits.key_bytes_max, "key")?;
+            at_most(value_bytes, limits.value_bytes_max, "value")?;
+            total += op.key.len() + value_bytes;
+        }
+        at_most(total, limits.batch_bytes_max, "batch")
+    }
+
+    fn commit(&self, state: &mut State, batch: &WriteBatch<'_>, _: Durability) -> Result<()> {
+        self.check_limits(batch)?;
+        for op in batch.ops() {
+            self.counters.count(op);
+            state.apply(op);
+        }
+        Ok(())
+    }
+}
+
+fn at_most(bytes: usize, max: usize, what: &str) -> Result<()> {
+    if bytes <= max {
+        return Ok(());
+    }
+    let message = format!("a {what} of {bytes} bytes is over the limit of {max}");
+    Err(Error::new(ErrorKind::TooLarge, message))
+}
+
+/// Where `key` stands in the engine's order.
+fn position(key: &[u8]) -> u64 {
+    let mixed = key.iter().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
+    u64::from(checksum(key)) << 32 ^ mixed
+}
+
+impl State {
+    fn get(&self, key: &[u8]) -> Option<&Stored> {
+        self.positions.get(&position(key))?.iter().find(|s| s.key == key)
+    }
+
+    fn apply(&mut self, op: &Op<'_>) {
+        self.remove(op.key);
+        if let OpKind::Put(entry) = op.kind {
+            self.entries += 1;
+            self.live_bytes += (op.key.len() + entry.value.len()) as u64;
+            self.positions.entry(position(op.key)).or_default().push(Stored {
+                key: op.key.to_vec(),
+                value: entry.value.to_vec(),
+                expires_unix_ms: entry.expires_unix_ms,
+                user_bits: entry.user_bits,
+            });
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        let position = position(key);
+        let Some(list) = self.positions.get_mut(&position) else { return };
+        if let Some(index) = list.iter().position(|s| s.key == key) {
+            let old = list.swap_remove(index);
+            self.entries -= 1;
+            self.live_bytes -= (old.key.len() + old.value.len()) as u64;
+        }
+        if list.is_empty() {
+            self.positions.remove(&position);
+        }
+    }
+}
+
+impl Counters {
+    fn count(&self, op: &Op<'_>) {
+        match op.kind {
+            OpKind::Put(entry) => {
+                add(&self.puts, 1);
+                add(&self.user_bytes_written, (op.key.len() + entry.value.len()) as u64);
+            }
+            OpKind::Delete => add(&self.deletes, 1),
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+impl Engine for Reference {
+    fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        let state = self.read();
+        add(&self.counters.gets, keys.len() as u64);
+        for (index, key) in keys.iter().enumerate() {
+            if let Some(stored) = state.get(key) {
+                add(&self.counters.get_hits, 1);
+                sink.found(index, stored.entry());
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.commit(&mut self.write_lock(), batch, durability)
+    }
+
+    fn sync(&self) -> Result<()> {
+        add(&self.counters.syncs, 1);
+        Ok(())
+    }
+
+    fn maintain(&self, _budget: Budget) -> Result<Progress> {
+        Ok(Progress::default())
+    }
+
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        let counters = &self.counters;
+        for (name, counter) in [
+            ("gets", &counters.gets),
+            ("get_hits", &counters.get_hits),
+            ("puts", &counters.puts),
+            ("deletes", &counters.deletes),
+            ("user_bytes_written", &counters.user_bytes_written),
+            ("syncs", &counters.syncs),
+        ] {
+            visitor.metric(name, counter.load(Ordering::Relaxed) as f64);
+        }
+        let state = self.read();
+        visitor.metric("entries_estimate", state.entries as f64);
+        visitor.metric("live_bytes", state.live_bytes as f64);
+    }
+
+    fn verify(&self) -> Result<()> {
+        let state = self.read();
+        for (at, list) in &state.positions {
+            if list.is_empty() || list.iter().any(|s| position(&s.key) != *at) {
+                return Err(Error::corruption("position list", *at, "wrong key"));
+            }
+        }
+        if state.positions.values().map(|l| l.len() as u64).sum::<u64>() != state.entries {
+            return Err(Error::corruption("entry count", 0, state.entries));
+        }
+        Ok(())
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        Some(self)
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        Some(self)
+    }
+
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Scan for Reference {
+    fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Result<Option<u64>> {
+        let state = self.read();
+        let mut visited = 0;
+        for (position, list) in state.positions.range(cursor..) {
+            if visited >= limit.max(1) {
+                return Ok(Some(*position));
+            }
+            list.iter().for_each(|stored| visit(&stored.key, stored.entry()));
+            visited += list.len();
+        }
+        Ok(None)
+    }
+}
+
+impl Atomic for Reference {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        let mut state = self.write_lock();
+        let decision = decide(state.get(key).map(Stored::entry));
+        let mut batch = WriteBatch::new();
+        match &decision {
+            Update::Keep => return Ok(()),
+            Update::Put { value, expires_unix_ms, user_bits } => {
+                let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
+                batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits });
+            }
+            Update::Delete => {
+                batch.delete(key);
+            }
+        }
+        self.commit(&mut state, &batch, durability)
+    }
+}
+
+impl Admin for Reference {
+    fn count(&self, _exact: bool) -> Result<Count> {
+        let entries = self.read().entries;
+        Ok(Count { low: entries, estimate: entries, high: entries })
+    }
+
+    fn clear(&self) -> Result<()> {
+        *self.write_lock() = State::default();
+        Ok(())
+    }
+
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
+        let state = self.read();
+        for stored in state.positions.values().flatten() {
+            target.piece("keys", &stored.key)?;
+            target.piece("values", &stored.value)?;
+        }
+        Ok(())
+    }
+
+    fn inspect(&self) -> Result<String> {
+        let state = self.read();
+        Ok(format!("entries: {}\nlive_bytes: {}\n", state.entries, state.live_bytes))
+    }
+}
