@@ -1,3 +1,57 @@
-//! Repository tasks.
+//! Repository tasks: `cargo xtask ci | tidy | soak | docs`.
 #![forbid(unsafe_code)]
-fn main() {}
+#![allow(unreachable_pub)] // Nothing outside a binary reaches in.
+
+mod bench;
+mod ci;
+mod docs;
+mod setup;
+mod soak;
+mod step;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask TASK
+
+  ci            every check that main must pass; ends with `N passed, N failed`
+  tidy          the rules of this repository that no other tool checks
+  docs          writes docs/config.md and docs/metrics.md from the code
+  docs --check  fails where they are not current
+  soak          the long tests (hours), licences and advisories";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    let good = match args[..] {
+        ["ci"] => ci::run(&root),
+        ["tidy"] => report(tidy::run(&root)),
+        ["docs"] => report(docs::run(&root, false)),
+        ["docs", "--check"] => report(docs::run(&root, true)),
+        ["soak"] => soak::run(&root),
+        _ => {
+            eprintln!("{USAGE}");
+            false
+        }
+    };
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The workspace's root directory.
+fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+fn report(result: Result<(), String>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(why) => {
+            eprintln!("{}", why.trim_end());
+            false
+        }
+    }
+}

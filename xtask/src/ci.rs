@@ -1,0 +1,48 @@
+//! Every check that main must pass.
+
+use crate::step::{Steps, cargo};
+use crate::{bench, docs, setup, tidy};
+use std::path::Path;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Where code must at least type-check besides this machine.
+const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// Runs all steps; true where none failed.
+pub fn run(root: &Path) -> bool {
+    let mut steps = Steps::new(root);
+    steps.inside("tools", setup::run);
+    steps.command("format", &mut cargo(&["fmt", "--all", "--", "--check"]), MINUTE);
+    steps.inside("tidy", || tidy::run(root));
+    lints(&mut steps);
+    tests(&mut steps, "ci", 15 * MINUTE);
+    steps.inside("generated docs", || docs::run(root, true));
+    bench::run(&mut steps);
+    steps.close()
+}
+
+fn lints(steps: &mut Steps) {
+    let args = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    steps.command("clippy", &mut cargo(&args), 10 * MINUTE);
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+    steps.command("rustdoc", doc.env("RUSTDOCFLAGS", "-D warnings"), 10 * MINUTE);
+    let name = format!("check for {OTHER_TARGET}");
+    if setup::add_target(OTHER_TARGET) {
+        let args = ["check", "--workspace", "--lib", "--target", OTHER_TARGET];
+        steps.command(&name, &mut cargo(&args), 10 * MINUTE);
+    } else {
+        steps.skip(&name, "rustup cannot add this target here");
+    }
+}
+
+/// All tests, sized by the environment variable `SILICA_TESTS`.
+pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
+    let build = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
+    steps.command("build", &mut cargo(&build), 15 * MINUTE);
+    let run = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
+    steps.tests("tests", cargo(&run).env("SILICA_TESTS", size), limit);
+    let doc = ["test", "--workspace", "--doc", "--no-fail-fast"];
+    steps.tests("doc tests", &mut cargo(&doc), 10 * MINUTE);
+}

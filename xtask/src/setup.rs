@@ -1,0 +1,86 @@
+//! What the checks need on the machine, and how it gets there.
+
+use std::process::Command;
+
+/// A program, the Debian package that has it, and what it is for.
+const TOOLS: &[(&str, &str, &str)] = &[
+    ("git", "git", "lists the committed files"),
+    ("redis-cli", "redis-tools", "the real-client tests"),
+    ("redis-benchmark", "redis-tools", "the real-client tests"),
+];
+
+/// Rust components, as `cargo` subcommands.
+const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
+
+/// Installs what is missing; names what stays missing.
+pub fn run() -> Result<(), String> {
+    let mut complaints = Vec::new();
+    for (subcommand, component) in COMPONENTS {
+        if !succeeds("cargo", &[subcommand, "--version"]) {
+            succeeds("rustup", &["component", "add", component]);
+            if !succeeds("cargo", &[subcommand, "--version"]) {
+                complaints.push(format!("cargo {subcommand}: rustup component add {component}"));
+            }
+        }
+    }
+    let missing: Vec<_> = TOOLS.iter().filter(|tool| !is_there(tool.0)).collect();
+    if !missing.is_empty() {
+        let mut packages: Vec<&str> = missing.iter().map(|tool| tool.1).collect();
+        packages.dedup();
+        install(&packages);
+    }
+    for (program, package, purpose) in missing.into_iter().filter(|tool| !is_there(tool.0)) {
+        complaints.push(format!("{program} ({purpose}): install the package {package}"));
+    }
+    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
+}
+
+/// True where the target's standard library is installed or could be.
+pub fn add_target(target: &str) -> bool {
+    succeeds("rustup", &["target", "add", target])
+}
+
+/// True where `program` is on the path.
+pub fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+fn install(packages: &[&str]) {
+    if !is_there("apt-get") {
+        return;
+    }
+    // As root directly, otherwise through a sudo that asks nothing.
+    let prefix: &[&str] = if is_there("sudo") && !is_root() { &["sudo", "-n"] } else { &[] };
+    let apt = |args: &[&str]| {
+        let words = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], args].concat();
+        succeeds(words[0], &words[1..])
+    };
+    let args = [&["install", "-y", "-q", "--no-install-recommends"], packages].concat();
+    if !apt(&args) {
+        apt(&["update", "-q"]);
+        apt(&args);
+    }
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output();
+    output.is_ok_and(|o| o.stdout.trim_ascii() == b"0")
+}
+
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(std::process::Stdio::null());
+    command.output().is_ok_and(|o| o.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_up_on_the_path() {
+        assert!(is_there("sh"));
+        assert!(!is_there("no-such-program-anywhere"));
+    }
+}

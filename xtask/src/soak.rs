@@ -1,0 +1,29 @@
+//! The long run: the same tests at the sizes of the long run, licences and advisories.
+
+use crate::step::{Steps, cargo};
+use crate::{ci, setup};
+use std::path::Path;
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Runs all long steps; true where none failed.
+pub fn run(root: &Path) -> bool {
+    let mut steps = Steps::new(root);
+    steps.inside("tools", setup::run);
+    if !setup::is_there("cargo-deny") {
+        steps.command(
+            "install cargo-deny",
+            &mut cargo(&["install", "cargo-deny", "--locked"]),
+            HOUR,
+        );
+    }
+    steps.command(
+        "licences and sources",
+        &mut cargo(&["deny", "check", "licenses", "bans", "sources"]),
+        HOUR,
+    );
+    steps.command("advisories", &mut cargo(&["deny", "check", "advisories"]), HOUR);
+    ci::tests(&mut steps, "soak", 48 * HOUR);
+    steps.close()
+}

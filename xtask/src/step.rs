@@ -1,0 +1,252 @@
+//! Steps: run, timed, counted; a failed one does not stop the next.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Lines of a failed step's output that are printed; the rest stays in its log file.
+const TAIL_LINES: usize = 80;
+
+/// Runs steps one after another and keeps the account.
+pub struct Steps {
+    root: PathBuf,
+    logs: PathBuf,
+    passed: u64,
+    failed: u64,
+    times: Vec<(Duration, String)>,
+}
+
+/// What a command did.
+pub struct Outcome {
+    /// Exit code 0 within the time limit.
+    pub good: bool,
+    /// Standard output, then standard error.
+    pub output: String,
+}
+
+impl Steps {
+    /// Steps of the workspace at `root`.
+    pub fn new(root: &Path) -> Self {
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+        let logs = target.join("xtask");
+        fs::create_dir_all(&logs).expect("the target directory can be written");
+        Steps { root: root.to_path_buf(), logs, passed: 0, failed: 0, times: Vec::new() }
+    }
+
+    /// A step done in this process; counts as one.
+    pub fn inside(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) -> bool {
+        let start = Instant::now();
+        let result = work();
+        let good = result.is_ok();
+        self.account(name, start, u64::from(good), u64::from(!good));
+        if let Err(why) = result {
+            print_tail(&why);
+        }
+        good
+    }
+
+    /// A command; counts as one.
+    pub fn command(&mut self, name: &str, command: &mut Command, limit: Duration) -> bool {
+        let start = Instant::now();
+        let outcome = self.finish(name, command, limit);
+        self.account(name, start, u64::from(outcome.good), u64::from(!outcome.good));
+        self.explain(name, &outcome);
+        outcome.good
+    }
+
+    /// A `cargo test`; counts as many as it ran, and at least one failure where it failed.
+    pub fn tests(&mut self, name: &str, command: &mut Command, limit: Duration) -> bool {
+        let start = Instant::now();
+        let outcome = self.finish(name, command, limit);
+        let (passed, failed) = count_tests(&outcome.output);
+        let failed = if outcome.good { failed } else { failed.max(1) };
+        self.account(name, start, passed, failed);
+        self.explain(name, &outcome);
+        for (seconds, test) in slow_tests(&outcome.output) {
+            println!("      {seconds:7.1} s  {test}");
+        }
+        outcome.good
+    }
+
+    /// A step that this machine cannot run. Not counted, never silent.
+    pub fn skip(&mut self, name: &str, why: &str) {
+        println!("skip              {name}: {why}");
+    }
+
+    /// Prints the slowest steps and the totals, the last line alone; true where nothing failed.
+    pub fn close(mut self) -> bool {
+        self.times.sort_by(|a, b| b.cmp(a));
+        let total: Duration = self.times.iter().map(|t| t.0).sum();
+        println!("\nslowest of {:.0} s:", total.as_secs_f64());
+        for (time, name) in self.times.iter().take(5) {
+            println!("      {:7.1} s  {name}", time.as_secs_f64());
+        }
+        println!("\n{} passed, {} failed", self.passed, self.failed);
+        self.failed == 0
+    }
+
+    fn account(&mut self, name: &str, start: Instant, passed: u64, failed: u64) {
+        let time = start.elapsed();
+        self.passed += passed;
+        self.failed += failed;
+        let word = if failed == 0 { "ok  " } else { "FAIL" };
+        let count = if passed + failed > 1 { format!(" ({passed} tests)") } else { String::new() };
+        println!("{word}  {:7.1} s  {name}{count}", time.as_secs_f64());
+        self.times.push((time, name.to_string()));
+    }
+
+    fn explain(&self, name: &str, outcome: &Outcome) {
+        if !outcome.good {
+            print_tail(&outcome.output);
+            println!("      whole output: {}", self.log_path(name).display());
+        }
+    }
+
+    fn log_path(&self, name: &str) -> PathBuf {
+        self.logs.join(format!("{}.log", name.replace([' ', '/'], "-")))
+    }
+
+    fn finish(&self, name: &str, command: &mut Command, limit: Duration) -> Outcome {
+        command.current_dir(&self.root);
+        run_logged(command, &self.log_path(name), limit)
+    }
+}
+
+/// `cargo ARGS`, at low priority.
+pub fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10", "cargo"]).args(args).env("CARGO_TERM_COLOR", "never");
+    command
+}
+
+/// Runs `command` with its output in the file `log`, and stops it after `limit`.
+pub fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> Outcome {
+    use std::os::unix::process::CommandExt;
+    let bad = |why: String| Outcome { good: false, output: why };
+    let file = match File::create(log) {
+        Ok(file) => file,
+        Err(e) => return bad(format!("{}: {e}", log.display())),
+    };
+    let errors = file.try_clone().expect("a file handle can be cloned");
+    command.stdin(Stdio::null()).stdout(file).stderr(errors).process_group(0);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => return bad(format!("{}: {e}", command.get_program().display())),
+    };
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(20)),
+            _ => {
+                // The whole group: a hung test is a grandchild.
+                let group = format!("-{}", child.id());
+                let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+                let _ = child.wait();
+                break None;
+            }
+        }
+    };
+    let mut output = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
+    if status.is_none() {
+        output.push_str(&format!("\nstopped after {} s\n", limit.as_secs()));
+    }
+    Outcome { good: status.is_some_and(|s| s.success()), output }
+}
+
+/// Sums the `test result:` lines of libtest: (passed, failed).
+pub fn count_tests(output: &str) -> (u64, u64) {
+    let mut sums = (0, 0);
+    for line in output.lines().filter(|l| l.starts_with("test result: ")) {
+        let number = |word: &str| {
+            let end = line.find(word)?;
+            line[..end].trim_end().rsplit(' ').next()?.parse::<u64>().ok()
+        };
+        sums.0 += number("passed").unwrap_or(0);
+        sums.1 += number("failed").unwrap_or(0);
+    }
+    sums
+}
+
+/// Test binaries that took five seconds or more, slowest first.
+fn slow_tests(output: &str) -> Vec<(f64, String)> {
+    let mut slow = Vec::new();
+    let mut binary = "";
+    for line in output.lines() {
+        let line = line.trim();
+        if line.starts_with("Running ") || line.starts_with("Doc-tests ") {
+            binary = line.split(" (").next().unwrap_or(line);
+        }
+        let seconds = line.split("finished in ").nth(1).and_then(|s| s.strip_suffix('s'));
+        if let Some(seconds) = seconds.and_then(|s| s.parse::<f64>().ok())
+            && seconds >= 5.0
+        {
+            slow.push((seconds, binary.to_string()));
+        }
+    }
+    slow.sort_by(|a, b| b.0.total_cmp(&a.0));
+    slow
+}
+
+fn print_tail(output: &str) {
+    let lines: Vec<&str> = output.lines().filter(|l| is_news(l)).collect();
+    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+        println!("      | {line}");
+    }
+}
+
+/// False for the lines of a build or test run that say that all is well.
+fn is_news(line: &str) -> bool {
+    let progress = ["Compiling ", "Checking ", "Downloaded ", "Downloading ", "Documenting "];
+    let trimmed = line.trim_start();
+    let passed = line.starts_with("test ") && line.ends_with(" ok");
+    !(trimmed.is_empty() || passed || progress.iter().any(|p| trimmed.starts_with(p)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+     Running unittests src/lib.rs (target/debug/deps/a-1)
+test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 7.50s
+     Running tests/kill.rs (target/debug/deps/kill-1)
+test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
+";
+
+    #[test]
+    fn results_are_summed() {
+        assert_eq!(count_tests(OUTPUT), (15, 2));
+        assert_eq!(count_tests("error: could not compile"), (0, 0));
+    }
+
+    #[test]
+    fn slow_binaries_are_named() {
+        assert_eq!(slow_tests(OUTPUT), [(7.5, "Running unittests src/lib.rs".to_string())]);
+    }
+
+    #[test]
+    fn a_hung_command_is_stopped_with_its_children() {
+        let log = std::env::temp_dir().join(format!("xtask-hung-{}.log", std::process::id()));
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo before; sleep 60; echo after"]);
+        let start = Instant::now();
+        let outcome = run_logged(&mut command, &log, Duration::from_millis(200));
+        assert!(!outcome.good && start.elapsed() < Duration::from_secs(30));
+        assert!(outcome.output.contains("before") && outcome.output.contains("stopped after"));
+        fs::remove_file(log).unwrap();
+    }
+
+    #[test]
+    fn a_failed_command_counts_even_without_results() {
+        let root = std::env::temp_dir().join(format!("xtask-steps-{}", std::process::id()));
+        let mut steps = Steps::new(&root);
+        let mut command = Command::new("false");
+        assert!(!steps.tests("no results", &mut command, Duration::from_secs(5)));
+        assert_eq!((steps.passed, steps.failed), (0, 1));
+        assert!(!steps.close());
+        let _ = fs::remove_dir_all(root);
+    }
+}

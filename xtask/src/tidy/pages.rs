@@ -1,0 +1,272 @@
+//! Markdown pages: links resolve, code they name exists, field tables add up.
+
+use super::{Problem, Source};
+use std::collections::BTreeSet;
+
+/// Checks all pages.
+pub fn check(sources: &[Source]) -> Vec<Problem> {
+    let tree = Tree::new(sources);
+    let mut problems = Vec::new();
+    for page in sources.iter().filter(|s| s.is_page()) {
+        problems.extend(links(page, &tree));
+        problems.extend(names(page, &tree));
+        if page.path.starts_with("docs/formats/") {
+            problems.extend(field_tables(page));
+            problems.extend(constants(page, &tree));
+        }
+    }
+    problems
+}
+
+/// What pages may point at.
+struct Tree<'s> {
+    sources: &'s [Source],
+    paths: BTreeSet<&'s str>,
+}
+
+impl<'s> Tree<'s> {
+    fn new(sources: &'s [Source]) -> Self {
+        Tree { sources, paths: sources.iter().map(|s| s.path.as_str()).collect() }
+    }
+
+    /// True for a file, and for a directory with a file in it.
+    fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let inside = format!("{path}/");
+        path.is_empty() || self.paths.contains(path) || self.files_below(&inside).next().is_some()
+    }
+
+    fn files_below(&self, dir: &str) -> impl Iterator<Item = &'s Source> {
+        self.sources
+            .iter()
+            .filter(move |s| s.path.starts_with(dir) && s.is_rust())
+            .chain(self.sources.iter().filter(move |s| s.path.starts_with(dir) && !s.is_rust()))
+    }
+
+    /// True where the crate that `name` starts with has each module and item after it.
+    fn has_code(&self, name: &str) -> bool {
+        let mut parts = name.split("::");
+        let package = parts.next().unwrap_or_default();
+        let dir = match package.strip_prefix("silica_") {
+            Some(short) => format!("crates/{short}/"),
+            None => "crates/silica/".to_string(),
+        };
+        parts.all(|part| {
+            let part = part.trim_end_matches("()");
+            let is_module = |s: &Source| {
+                s.path.ends_with(&format!("/{part}.rs")) || s.path.contains(&format!("/{part}/"))
+            };
+            self.files_below(&dir).any(|s| is_module(s) || holds_word(&s.text, part))
+        })
+    }
+}
+
+fn holds_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
+    })
+}
+
+/// Lines outside fenced code.
+fn prose(page: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    page.lines().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+fn links(page: &Source, tree: &Tree<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (number, line) in prose(page) {
+        for rest in line.split("](").skip(1) {
+            let target = rest.split([')', ' ']).next().unwrap_or_default();
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let path = if path.is_empty() { page.path.clone() } else { resolve(&page.path, path) };
+            if !tree.has(&path) {
+                problems.push(page.problem(number, format!("link to {target}: no such file")));
+            } else if !anchor.is_empty() && !has_heading(tree, &path, anchor) {
+                problems.push(page.problem(number, format!("link to {target}: no such heading")));
+            }
+        }
+    }
+    problems
+}
+
+/// `link`, seen from the directory of the page at `from`.
+fn resolve(from: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn has_heading(tree: &Tree<'_>, path: &str, anchor: &str) -> bool {
+    let slug = |heading: &str| {
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    let page = tree.sources.iter().find(|s| s.path == path && s.is_page());
+    page.is_none_or(|p| prose(p).any(|(_, l)| l.starts_with('#') && slug(l) == anchor))
+}
+
+/// Code in backquotes that names a file or an item of this workspace must name one that exists.
+fn names(page: &Source, tree: &Tree<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (number, line) in prose(page) {
+        for name in line.split('`').skip(1).step_by(2) {
+            let is_path = ["crates/", "xtask/", "docs/"].iter().any(|dir| name.starts_with(dir));
+            let plain = |c: char| c.is_alphanumeric() || "_:/.-()".contains(c);
+            let is_code = name.split("::").next().is_some_and(|c| {
+                name.contains("::") && (c == "silica" || c.starts_with("silica_"))
+            });
+            if !name.chars().all(plain) {
+                continue;
+            }
+            if is_path && !tree.has(name) || is_code && !tree.has_code(name) {
+                problems.push(page.problem(number, format!("names {name}, which does not exist")));
+            }
+        }
+    }
+    problems
+}
+
+/// Cells of a table's row.
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    Some(inner.split('|').map(|cell| cell.trim().trim_matches(['*', '`'])).collect())
+}
+
+/// A table with the columns `offset` and `bytes` (or `size`) has no gap and no overlap, and a row
+/// that says `total` says the sum. Rows of variable size end the check of their table.
+fn field_tables(page: &Source) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut columns = None;
+    let mut next = None;
+    for (number, line) in prose(page) {
+        let Some(cells) = cells(line) else {
+            columns = None;
+            continue;
+        };
+        let position = |names: &[&str]| cells.iter().position(|c| names.contains(c));
+        let Some((offset, size)) = columns else {
+            columns = position(&["offset"]).zip(position(&["bytes", "size"]));
+            next = Some(0);
+            continue;
+        };
+        let value = |at: usize| cells.get(at).and_then(|cell| cell.parse::<u64>().ok());
+        let is_rule = cells.iter().all(|c| c.chars().all(|c| "-: ".contains(c)));
+        let Some(expected) = next.filter(|_| !is_rule) else { continue };
+        if cells.iter().any(|c| c.eq_ignore_ascii_case("total")) {
+            if value(size) != Some(expected) {
+                problems.push(page.problem(number, format!("the fields sum to {expected}")));
+            }
+            next = None;
+        } else if value(offset).is_some_and(|o| o != expected) {
+            let what = format!("the field before ends at {expected}");
+            problems.push(page.problem(number, what));
+            next = None;
+        } else {
+            next = value(offset).and(value(size)).map(|size| expected + size);
+        }
+    }
+    problems
+}
+
+/// `NAME = 12` in backquotes must be what the code's constant says.
+fn constants(page: &Source, tree: &Tree<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (number, line) in prose(page) {
+        for code in line.split('`').skip(1).step_by(2) {
+            let Some((name, value)) = code.split_once(" = ") else { continue };
+            let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            if name.is_empty() || !name.chars().all(is_name) || value.parse::<u64>().is_err() {
+                continue;
+            }
+            let said = constant_in_code(tree, name);
+            if said.as_deref() != Some(value) {
+                let said = said.unwrap_or("nothing".into());
+                problems.push(page.problem(number, format!("{code}: the code says {said}")));
+            }
+        }
+    }
+    problems
+}
+
+/// The literal that the workspace's constant `name` is set to.
+fn constant_in_code(tree: &Tree<'_>, name: &str) -> Option<String> {
+    let start = format!("const {name}: ");
+    let lines = tree.files_below("crates/").filter(|s| s.is_rust()).flat_map(|s| s.text.lines());
+    let line = lines.into_iter().find(|line| line.contains(&start))?;
+    let value = line.split_once(" = ")?.1.trim_end_matches(';');
+    Some(value.replace('_', ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    fn problems(page: &str, text: &str) -> Vec<String> {
+        let code = "pub fn open() {}\npub const HEAD_BYTES: usize = 16;\n";
+        let sources = [
+            sample(page, text),
+            sample("crates/silica/src/store.rs", code),
+            sample("docs/b.md", "# The head\n"),
+        ];
+        check(&sources).iter().map(|p| p.what.clone()).collect()
+    }
+
+    #[test]
+    fn links_resolve() {
+        let good = "[b](b.md) [h](b.md#the-head) [c](../crates/silica) [w](https://a.example)\n";
+        assert_eq!(problems("docs/a.md", good), [""; 0]);
+        assert_eq!(problems("docs/a.md", "[b](c.md)\n"), ["link to c.md: no such file"]);
+        assert_eq!(problems("docs/a.md", "[b](b.md#x)\n"), ["link to b.md#x: no such heading"]);
+        assert_eq!(problems("docs/a.md", "```\n[b](c.md)\n```\n"), [""; 0]);
+    }
+
+    #[test]
+    fn named_code_exists() {
+        let good = "`crates/silica/src/store.rs` `silica::open` `silica::store::open()` `a::b`\n";
+        assert_eq!(problems("README.md", good), [""; 0]);
+        for gone in ["crates/silica/src/gone.rs", "silica::ope", "silica_gone::open"] {
+            let expected = format!("names {gone}, which does not exist");
+            assert_eq!(problems("docs/papers.md", &format!("| `{gone}` |\n")), [expected]);
+        }
+    }
+
+    #[test]
+    fn field_tables_add_up() {
+        let table = |rows: &str| {
+            let text = format!("| offset | bytes | field |\n|---|---|---|\n{rows}");
+            problems("docs/formats/a.md", &text)
+        };
+        let good = "| 0 | 4 | magic |\n| 4 | 8 | len |\n| | **12** | total |\n";
+        assert_eq!(table(good), [""; 0]);
+        assert_eq!(table("| 0 | 4 | a |\n| 5 | 8 | b |\n"), ["the field before ends at 4"]);
+        assert_eq!(table("| 0 | 4 | a |\n| | 5 | total |\n"), ["the fields sum to 4"]);
+        assert_eq!(table("| 0 | n | a |\n| n | 5 | b |\n"), [""; 0]);
+    }
+
+    #[test]
+    fn constants_agree_with_the_code() {
+        assert_eq!(problems("docs/formats/a.md", "`HEAD_BYTES = 16`\n"), [""; 0]);
+        let expected = ["HEAD_BYTES = 17: the code says 16"];
+        assert_eq!(problems("docs/formats/a.md", "`HEAD_BYTES = 17`\n"), expected);
+        let expected = ["TAIL_BYTES = 1: the code says nothing"];
+        assert_eq!(problems("docs/formats/a.md", "`TAIL_BYTES = 1`\n"), expected);
+    }
+}
