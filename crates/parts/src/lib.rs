@@ -1,5 +1,8 @@
 //! Shared mechanisms.
+//!
+//! Invariant: this crate knows no engine, opens no paths and starts no threads.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod cuckoo;
 pub mod ect;

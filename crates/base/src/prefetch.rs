@@ -1,0 +1,50 @@
+//! Hints that memory will be read soon.
+
+/// Asks the processor to fetch the cache line of `slice[index]`; does nothing where `index` is
+/// out of range, or on processors without such an instruction.
+#[inline(always)]
+pub fn prefetch<T>(slice: &[T], index: usize) {
+    if let Some(element) = slice.get(index) {
+        prefetch_line(std::ptr::from_ref(element).cast());
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_line(address: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: SSE is part of x86-64, and a prefetch neither faults nor changes memory.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn prefetch_line(address: *const u8) {
+    // SAFETY: PRFM is a hint; it neither faults nor changes memory, registers or flags.
+    unsafe {
+        std::arch::asm!(
+            "prfm pldl1keep, [{0}]",
+            in(reg) address,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+fn prefetch_line(_address: *const u8) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_index_is_harmless() {
+        let data = [1u32, 2, 3];
+        for index in [0, 2, 3, usize::MAX] {
+            prefetch(&data, index);
+        }
+        assert_eq!(data, [1, 2, 3]);
+        prefetch::<u64>(&[], 0);
+    }
+}

@@ -1,0 +1,325 @@
+//! The table of a log store.
+
+use super::filter::TagFilter;
+use super::geometry::{BUCKET_SLOTS, Geometry};
+use silica_base::{KeyHash, Prng, prefetch};
+use std::ops::Range;
+
+/// A one in every lane of a bucket's four 16-bit tags.
+const LANES: u64 = 0x0001_0001_0001_0001;
+const LANE_LOW: u64 = 0x7FFF * LANES;
+/// Buckets that the search for a free slot looks at before it gives up: two roots and at least
+/// the 128 displacements of the paper, here alternatives rather than one chain.
+const SEARCH_BUCKETS_MAX: usize = 512;
+/// Lookups in flight together in [`lookup_many`].
+pub const BURST: usize = 32;
+
+/// Lanes of `word` that are zero, as their highest bits.
+#[inline(always)]
+fn zero_lanes(word: u64) -> u64 {
+    !(((word & LANE_LOW) + LANE_LOW) | word | LANE_LOW)
+}
+
+/// The highest bits of four lanes as a number of four bits.
+#[inline(always)]
+fn lane_bits(mask: u64) -> u32 {
+    ((mask >> 15).wrapping_mul(0x0001_0002_0004_0008) >> 48) as u32 & 0xF
+}
+
+#[inline(always)]
+fn tag_in(word: u64, slot: u32) -> u16 {
+    (word >> (16 * slot)) as u16
+}
+
+/// No chain of displacements frees a slot: the table is as full as it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableFull;
+
+impl std::fmt::Display for TableFull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the cuckoo table has no room for this hash")
+    }
+}
+
+impl std::error::Error for TableFull {}
+
+/// A partial-key cuckoo table: key hash to `u32`, six bytes per slot.
+///
+/// It stores tags, not keys: a lookup yields every value whose tag matches, and the caller
+/// compares keys. Equal hashes (an overwritten key) must be updated with [`CuckooTable::set`];
+/// inserting them again takes another slot.
+pub struct CuckooTable {
+    geometry: Geometry,
+    len: u32,
+    order: Prng,
+    /// Four tags per bucket, the first slot in the lowest bits.
+    tags: Vec<u64>,
+    values: Vec<u32>,
+}
+
+/// The free slot that ends a chain of displacements, and the chain.
+struct Search {
+    buckets: [u32; SEARCH_BUCKETS_MAX],
+    /// Index of the bucket whose entry would move here, and that entry's slot.
+    from: [u16; SEARCH_BUCKETS_MAX],
+}
+
+impl CuckooTable {
+    /// An empty table; `seed` decides which of several shortest displacement chains is taken.
+    pub fn new(geometry: Geometry, seed: u64) -> Self {
+        CuckooTable {
+            geometry,
+            len: 0,
+            order: Prng::new(seed),
+            tags: vec![0; geometry.buckets() as usize],
+            values: vec![0; geometry.slots() as usize],
+        }
+    }
+
+    /// Where hashes live.
+    #[inline]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Occupied slots.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// True where no slot is occupied.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All slots.
+    pub fn slots(&self) -> u32 {
+        self.values.len() as u32
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + 8 * self.tags.capacity() + 4 * self.values.capacity()
+    }
+
+    /// Asks the processor for both buckets of `h`.
+    #[inline]
+    pub fn prefetch(&self, h: KeyHash) {
+        let bucket = self.geometry.bucket(h);
+        let other = self.geometry.alternative(bucket, self.geometry.tag(h));
+        prefetch(&self.tags, bucket as usize);
+        prefetch(&self.tags, other as usize);
+    }
+
+    /// Every slot whose tag is that of `h`, first those of its first bucket.
+    #[inline]
+    pub fn candidates(&self, h: KeyHash) -> Candidates<'_> {
+        let tag = self.geometry.tag(h);
+        let bucket = self.geometry.bucket(h);
+        let other = self.geometry.alternative(bucket, tag);
+        let pattern = u64::from(tag) * LANES;
+        let first = lane_bits(zero_lanes(self.tags[bucket as usize] ^ pattern));
+        let second = lane_bits(zero_lanes(self.tags[other as usize] ^ pattern));
+        let slots = [BUCKET_SLOTS * bucket, BUCKET_SLOTS * other];
+        Candidates { values: &self.values, slots, matches: first | second << BUCKET_SLOTS }
+    }
+
+    /// Adds an entry, displacing others where both its buckets are full. On failure the table is
+    /// exactly as before.
+    #[inline]
+    pub fn insert(&mut self, h: KeyHash, value: u32) -> Result<(), TableFull> {
+        let tag = self.geometry.tag(h);
+        let bucket = self.geometry.bucket(h);
+        let other = self.geometry.alternative(bucket, tag);
+        let free = match (self.free_slot(bucket), self.free_slot(other)) {
+            (Some(slot), _) | (None, Some(slot)) => slot,
+            (None, None) => self.make_room([bucket, other])?,
+        };
+        self.put(free, tag, value);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Replaces the value of an occupied slot.
+    #[inline]
+    pub fn set(&mut self, slot: u32, value: u32) {
+        debug_assert_ne!(self.tag_at(slot), 0, "slot {slot} is occupied");
+        self.values[slot as usize] = value;
+    }
+
+    /// Empties `slot`; it may be empty already.
+    pub fn remove(&mut self, slot: u32) {
+        if self.tag_at(slot) != 0 {
+            self.tags[(slot / BUCKET_SLOTS) as usize] &= !(0xFFFF << (16 * (slot % BUCKET_SLOTS)));
+            self.len -= 1;
+        }
+    }
+
+    /// Empties the table and keeps its memory.
+    pub fn clear(&mut self) {
+        self.tags.fill(0);
+        self.len = 0;
+    }
+
+    /// The occupied slots of `buckets` in slot order: slot, tag and value.
+    pub fn occupied_in(&self, buckets: Range<u32>) -> impl Iterator<Item = (u32, u16, u32)> + '_ {
+        buckets.flat_map(move |bucket| {
+            let word = self.tags[bucket as usize];
+            (0..BUCKET_SLOTS).filter_map(move |i| {
+                let slot = BUCKET_SLOTS * bucket + i;
+                let tag = tag_in(word, i);
+                (tag != 0).then(|| (slot, tag, self.values[slot as usize]))
+            })
+        })
+    }
+
+    /// The filter of the table as it is now.
+    pub fn filter(&self) -> TagFilter {
+        TagFilter::build(self.geometry, &self.tags)
+    }
+
+    #[inline(always)]
+    fn tag_at(&self, slot: u32) -> u16 {
+        tag_in(self.tags[(slot / BUCKET_SLOTS) as usize], slot % BUCKET_SLOTS)
+    }
+
+    #[inline(always)]
+    fn free_slot(&self, bucket: u32) -> Option<u32> {
+        let free = zero_lanes(self.tags[bucket as usize]);
+        (free != 0).then(|| BUCKET_SLOTS * bucket + free.trailing_zeros() / 16)
+    }
+
+    /// Writes a slot whatever it held.
+    #[inline(always)]
+    fn put(&mut self, slot: u32, tag: u16, value: u32) {
+        let shift = 16 * (slot % BUCKET_SLOTS);
+        let word = &mut self.tags[(slot / BUCKET_SLOTS) as usize];
+        *word = (*word & !(0xFFFF << shift)) | u64::from(tag) << shift;
+        self.values[slot as usize] = value;
+    }
+
+    /// Frees a slot in one of two full buckets: breadth first, so the chain found is a shortest
+    /// one. No bucket occurs twice in it: an earlier visit of the same bucket would have led to
+    /// the same free slot earlier. So moving entries from its end on is safe.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, roots: [u32; 2]) -> Result<u32, TableFull> {
+        let mut search = Search { buckets: [0; SEARCH_BUCKETS_MAX], from: [0; SEARCH_BUCKETS_MAX] };
+        search.buckets[..2].copy_from_slice(&roots);
+        let (mut at, mut end) = (0, 2);
+        let turn = self.order.next_u64() as u32;
+        while at < end {
+            let bucket = search.buckets[at];
+            let word = self.tags[bucket as usize];
+            for i in 0..BUCKET_SLOTS {
+                let i = (i + turn) % BUCKET_SLOTS;
+                let next = self.geometry.alternative(bucket, tag_in(word, i));
+                let from = (at as u16) << 2 | i as u16;
+                if let Some(free) = self.free_slot(next) {
+                    return Ok(self.shift_chain(&search, from, free));
+                }
+                if end < SEARCH_BUCKETS_MAX {
+                    search.buckets[end] = next;
+                    search.from[end] = from;
+                    end += 1;
+                }
+            }
+            at += 1;
+        }
+        Err(TableFull)
+    }
+
+    /// Moves the entries of a chain that ends in `free`, the last one first; the slot that gets
+    /// free in a root.
+    fn shift_chain(&mut self, search: &Search, mut from: u16, mut free: u32) -> u32 {
+        loop {
+            let at = usize::from(from >> 2);
+            let slot = BUCKET_SLOTS * search.buckets[at] + u32::from(from & 3);
+            self.put(free, self.tag_at(slot), self.values[slot as usize]);
+            free = slot;
+            if at < 2 {
+                return free;
+            }
+            from = search.from[at];
+        }
+    }
+}
+
+impl std::fmt::Debug for CuckooTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CuckooTable({} of {} slots, {:?})", self.len, self.slots(), self.geometry)
+    }
+}
+
+/// The slots whose tag matches: `(slot, value)`.
+#[derive(Clone)]
+pub struct Candidates<'a> {
+    values: &'a [u32],
+    /// First slots of both buckets.
+    slots: [u32; 2],
+    /// A bit per slot: four of the first bucket, four of the second.
+    matches: u32,
+}
+
+impl Candidates<'_> {
+    /// True where no slot is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.matches == 0
+    }
+
+    /// Asks the processor for the value of the next candidate.
+    #[inline]
+    pub fn prefetch_value(&self) {
+        if self.matches != 0 {
+            prefetch(self.values, self.next_slot() as usize);
+        }
+    }
+
+    #[inline(always)]
+    fn next_slot(&self) -> u32 {
+        let bit = self.matches.trailing_zeros();
+        self.slots[(bit / BUCKET_SLOTS) as usize & 1] + bit % BUCKET_SLOTS
+    }
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = (u32, u32);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, u32)> {
+        if self.matches == 0 {
+            return None;
+        }
+        let slot = self.next_slot();
+        self.matches &= self.matches - 1;
+        Some((slot, self.values[slot as usize]))
+    }
+}
+
+/// Looks up many hashes, [`BURST`] at a time with their cache misses overlapping: first all tags
+/// are asked for, then all values, then `found(i, candidates)` is called for every hash that has
+/// candidates, in order. `table(i)` names the table of the hash `i`.
+pub fn lookup_many<'t>(
+    hashes: &[KeyHash],
+    table: impl Fn(usize) -> &'t CuckooTable,
+    mut found: impl FnMut(usize, Candidates<'t>),
+) {
+    const NONE: Candidates<'static> = Candidates { values: &[], slots: [0; 2], matches: 0 };
+    let mut pending: [Candidates<'t>; BURST] = [NONE; BURST];
+    for (burst, hashes) in hashes.chunks(BURST).enumerate() {
+        let base = burst * BURST;
+        for (i, h) in hashes.iter().enumerate() {
+            table(base + i).prefetch(*h);
+        }
+        for (i, h) in hashes.iter().enumerate() {
+            pending[i] = table(base + i).candidates(*h);
+            pending[i].prefetch_value();
+        }
+        for (i, candidates) in pending[..hashes.len()].iter().enumerate() {
+            if !candidates.is_empty() {
+                found(base + i, candidates.clone());
+            }
+        }
+    }
+}
