@@ -21,6 +21,16 @@
 
 mod counters;
 mod device;
+mod file;
+mod names;
+mod publish;
+pub mod sim;
+
+/// Atomics that the publish protocol is built on.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+}
 
 pub use counters::{CounterSnapshot, Counters};
 pub use device::{Device, DeviceFile, LogFile, Mode, Read};
+pub use file::{DeviceOptions, FileDevice, IoChoice, MappedLog, PlainFile};

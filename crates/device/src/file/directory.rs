@@ -1,0 +1,309 @@
+//! The directory: lock, names, and which way I/O goes.
+
+use super::log::MappedLog;
+use super::plain::{PlainFile, poisoned};
+use super::{InodeId, Inodes, failed, inode_id, make_direct, sync_directory};
+use crate::{Counters, Device, Mode, Read, names};
+use rustix::fs::FlockOperation;
+use silica_base::{Error, ErrorKind, Result};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Which way reads and writes take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoChoice {
+    /// io_uring where the kernel allows it, else threads; past the page cache where the file
+    /// system allows it, else through it.
+    #[default]
+    Auto,
+    /// io_uring, or an error where it is refused.
+    Uring,
+    /// pread and pwrite, with a small pool of threads for bursts.
+    Threads,
+    /// pread and pwrite through the page cache, in the calling thread.
+    Buffered,
+}
+
+/// How to open a [`FileDevice`].
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceOptions {
+    /// Create the directory where it is missing.
+    pub create: bool,
+    /// Which way reads and writes take.
+    pub io: IoChoice,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        DeviceOptions { create: true, io: IoChoice::Auto }
+    }
+}
+
+/// What all handles of one opened directory tree share.
+pub(super) struct Shared {
+    _lock: File,
+    pub(super) counters: Counters,
+    /// Try direct I/O for files of [`Mode::Direct`].
+    direct: bool,
+    direct_refused: AtomicBool,
+    /// Inodes with a failed sync.
+    pub(super) poisoned: Inodes,
+    /// Inodes of logs that are being appended to.
+    pub(super) appending: Inodes,
+}
+
+impl Shared {
+    /// Syncs a file's bytes; a failure is final for its inode.
+    pub(super) fn sync_inode(&self, file: &File, inode: InodeId, path: &Path) -> Result<()> {
+        if self.poisoned.contains(inode) {
+            return Err(poisoned(path));
+        }
+        if let Err(e) = file.sync_data() {
+            self.poisoned.insert(inode);
+            return Err(failed("sync", path, e));
+        }
+        self.counters.add_sync();
+        Ok(())
+    }
+
+    /// Takes the file past the page cache where that is wanted and possible.
+    fn try_direct(&self, file: &File, path: &Path) -> Result<bool> {
+        if !self.direct {
+            return Ok(false);
+        }
+        let direct = make_direct(file).map_err(|e| failed("open", path, e))?;
+        if !direct && !self.direct_refused.swap(true, Ordering::Relaxed) {
+            log::warn!(
+                "{}: the file system refuses direct I/O; using the page cache",
+                path.display()
+            );
+        }
+        Ok(direct)
+    }
+}
+
+/// A directory of a real file system, locked against other processes.
+pub struct FileDevice {
+    path: PathBuf,
+    inode: InodeId,
+    shared: Arc<Shared>,
+}
+
+impl FileDevice {
+    /// Opens and locks the directory at `path`.
+    pub fn open(path: &Path, options: DeviceOptions) -> Result<FileDevice> {
+        if options.create {
+            fs::create_dir_all(path).map_err(|e| failed("create the directory", path, e))?;
+        }
+        let lock = take_lock(path)?;
+        let shared = Shared {
+            _lock: lock,
+            counters: Counters::default(),
+            direct: options.io != IoChoice::Buffered,
+            direct_refused: AtomicBool::new(false),
+            poisoned: Inodes::default(),
+            appending: Inodes::default(),
+        };
+        FileDevice::at(path.to_path_buf(), Arc::new(shared))
+    }
+
+    fn at(path: PathBuf, shared: Arc<Shared>) -> Result<FileDevice> {
+        let metadata = fs::metadata(&path).map_err(|e| failed("open the directory", &path, e))?;
+        Ok(FileDevice { inode: inode_id(&metadata), path, shared })
+    }
+
+    /// Where the directory is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn child(&self, name: &str) -> Result<PathBuf> {
+        names::check(name)?;
+        Ok(self.path.join(name))
+    }
+
+    fn plain(&self, file: File, path: PathBuf, mode: Mode) -> Result<PlainFile> {
+        let metadata = file.metadata().map_err(|e| failed("open", &path, e))?;
+        let aligned = mode == Mode::Direct;
+        let direct = aligned && self.shared.try_direct(&file, &path)?;
+        let (inode, shared) = (inode_id(&metadata), self.shared.clone());
+        Ok(PlainFile { file, path, aligned, direct, inode, shared })
+    }
+
+    /// Creates an empty file; where what follows fails, the file goes again.
+    fn create_with<T>(
+        &self,
+        name: &str,
+        make: impl FnOnce(File, PathBuf, InodeId) -> Result<T>,
+    ) -> Result<T> {
+        let path = self.child(name)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = file.map_err(|e| failed("create", &path, e))?;
+        let metadata = file.metadata().map_err(|e| failed("create", &path, e))?;
+        // Inode numbers come again: this one starts with a clean record.
+        self.shared.poisoned.remove(inode_id(&metadata));
+        make(file, path.clone(), inode_id(&metadata)).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+        })
+    }
+
+    fn open_existing(&self, path: &Path) -> Result<File> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        file.map_err(|e| failed("open", path, e))
+    }
+
+    /// Names of the entries that `wanted` accepts, sorted.
+    fn entries(&self, wanted: impl Fn(&fs::FileType) -> bool) -> Result<Vec<String>> {
+        let failed = |e| failed("list", &self.path, e);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().into_string();
+            if let Ok(name) = name
+                && wanted(&entry.file_type().map_err(failed)?)
+                && names::check(&name).is_ok()
+            {
+                found.push(name);
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+/// Locks the directory against other processes.
+fn take_lock(directory: &Path) -> Result<File> {
+    let path = directory.join(names::LOCK_NAME);
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = file.map_err(|e| failed("open", &path, e))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(locked(directory, &mut file)),
+        Err(e) => return Err(failed("lock", &path, e.into())),
+    }
+    // For the error message of whoever comes next; the lock itself does not depend on it.
+    let note = || -> io::Result<()> {
+        file.set_len(0)?;
+        (&file).write_all(format!("{}\n", std::process::id()).as_bytes())
+    };
+    note().map_err(|e| failed("write", &path, e))?;
+    Ok(file)
+}
+
+fn locked(directory: &Path, file: &mut File) -> Error {
+    let mut text = String::new();
+    let holder = match file.take(32).read_to_string(&mut text).map(|_| text.trim().parse::<u32>()) {
+        Ok(Ok(pid)) => format!("process {pid}"),
+        _ => "another process".to_string(),
+    };
+    let directory = directory.display();
+    let message = format!("{directory} is in use by {holder}; stop it or use another directory");
+    Error::new(ErrorKind::Locked, message)
+}
+
+impl Device for FileDevice {
+    type File = PlainFile;
+    type Log = MappedLog;
+
+    fn create(&self, name: &str, mode: Mode) -> Result<PlainFile> {
+        self.create_with(name, |file, path, _| self.plain(file, path, mode))
+    }
+
+    fn open(&self, name: &str, mode: Mode) -> Result<PlainFile> {
+        let path = self.child(name)?;
+        self.plain(self.open_existing(&path)?, path, mode)
+    }
+
+    fn create_log(&self, name: &str, capacity: u64) -> Result<MappedLog> {
+        self.create_with(name, |file, path, inode| {
+            MappedLog::create(file, path, inode, capacity, self.shared.clone())
+        })
+    }
+
+    fn open_log(&self, name: &str) -> Result<MappedLog> {
+        let path = self.child(name)?;
+        let file = self.open_existing(&path)?;
+        let metadata = file.metadata().map_err(|e| failed("open", &path, e))?;
+        MappedLog::open(file, path, inode_id(&metadata), self.shared.clone())
+    }
+
+    fn read_many(&self, reads: &mut [Read<'_, PlainFile>]) {
+        for read in reads {
+            read.result = crate::DeviceFile::read_at(read.file, read.offset, read.buf);
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (self.child(from)?, self.child(to)?);
+        fs::rename(&from, to).map_err(|e| failed("rename", &from, e))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.child(name)?;
+        fs::remove_file(&path).map_err(|e| failed("remove", &path, e))
+    }
+
+    fn link_into(&self, name: &str, target: &Self, target_name: &str) -> Result<()> {
+        use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+        let (from, to) = (self.child(name)?, target.child(target_name)?);
+        match fs::hard_link(&from, &to) {
+            Ok(()) => Ok(()),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    CrossesDevices | PermissionDenied | TooManyLinks | Unsupported
+                ) =>
+            {
+                let source = File::open(&from).map_err(|e| failed("open", &from, e))?;
+                target.create_with(target_name, |file, path, _| copy(&source, &file, &path))
+            }
+            Err(e) => Err(failed("link", &from, e)),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.entries(|kind| kind.is_file())
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        if self.shared.poisoned.contains(self.inode) {
+            return Err(poisoned(&self.path));
+        }
+        sync_directory(&self.path).inspect_err(|_| self.shared.poisoned.insert(self.inode))?;
+        self.shared.counters.add_sync();
+        Ok(())
+    }
+
+    fn subdirectory(&self, name: &str) -> Result<Self> {
+        let path = self.child(name)?;
+        match fs::create_dir(&path) {
+            Ok(()) => sync_directory(&self.path)?,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(failed("create the directory", &path, e)),
+        }
+        FileDevice::at(path, self.shared.clone())
+    }
+
+    fn subdirectories(&self) -> Result<Vec<String>> {
+        self.entries(|kind| kind.is_dir())
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let space = rustix::fs::statvfs(&self.path)
+            .map_err(|e| failed("ask for the free space of", &self.path, e.into()))?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}
+
+/// Copies a file's bytes and makes them durable.
+fn copy(mut from: &File, mut to: &File, path: &Path) -> Result<()> {
+    io::copy(&mut from, &mut to).map_err(|e| failed("copy to", path, e))?;
+    to.sync_all().map_err(|e| failed("sync", path, e))
+}

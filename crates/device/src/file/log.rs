@@ -1,0 +1,253 @@
+//! Logs of a real file system: a preallocated file, mapped shared.
+//!
+//! An append copies into the mapping. From there the kernel owns the bytes: they outlive the
+//! process, and the sync writes them out. Invariants:
+//!
+//! 1. The file has its full length and its space from the start, so that storing into the
+//!    mapping finds its pages (a mapping past the end or without space would raise SIGBUS).
+//! 2. Appends follow the publish protocol (module `publish`).
+//! 3. Pages ahead of the append position are populated in steps, in the appending thread: one
+//!    call per [`POPULATE_BYTES`] instead of one page fault per 4 KiB. A page that cannot be
+//!    had is an error of the append there and then, not a signal.
+
+use super::directory::Shared;
+use super::plain::poisoned;
+use super::{InodeId, failed, write_all};
+use crate::LogFile;
+use crate::publish::Gate;
+use memmap2::MmapRaw;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use rustix::mm::Advice;
+use silica_base::{BLOCK_BYTES, Error, ErrorKind, Result};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Bytes made present ahead of the append position at a time.
+const POPULATE_BYTES: u64 = 256 << 10;
+
+/// A log of a [`super::FileDevice`].
+pub struct MappedLog {
+    file: File,
+    path: PathBuf,
+    inode: InodeId,
+    memory: Memory,
+    gate: Gate,
+    capacity: u64,
+    writer: bool,
+    /// Bytes whose pages were made present; only the appender moves it.
+    populated: AtomicU64,
+    /// Bytes known to be durable.
+    synced: Mutex<u64>,
+    shared: Arc<Shared>,
+}
+
+/// Where a log's bytes are.
+enum Memory {
+    Mapped(MmapRaw),
+    /// A copy: of an empty file, or of one that is being appended to.
+    Copied(Box<[u8]>),
+}
+
+impl Memory {
+    fn start(&self) -> *const u8 {
+        match self {
+            Memory::Mapped(map) => map.as_ptr(),
+            Memory::Copied(bytes) => bytes.as_ptr(),
+        }
+    }
+}
+
+impl MappedLog {
+    /// Makes the fresh, empty `file` a log of `capacity` bytes to append to.
+    pub(super) fn create(
+        file: File,
+        path: PathBuf,
+        inode: InodeId,
+        capacity: u64,
+        shared: Arc<Shared>,
+    ) -> Result<Self> {
+        reserve(&file, capacity).map_err(|e| failed("reserve space for", &path, e))?;
+        let memory = map(&file, &path, capacity)?;
+        shared.appending.insert(inode);
+        Ok(MappedLog {
+            file,
+            path,
+            inode,
+            memory,
+            gate: Gate::new(0),
+            capacity,
+            writer: true,
+            populated: AtomicU64::new(0),
+            synced: Mutex::new(0),
+            shared,
+        })
+    }
+
+    /// Opens an existing log to be read.
+    pub(super) fn open(
+        file: File,
+        path: PathBuf,
+        inode: InodeId,
+        shared: Arc<Shared>,
+    ) -> Result<Self> {
+        let metadata = file.metadata().map_err(|e| failed("look at", &path, e))?;
+        let capacity = metadata.len();
+        let memory = if shared.appending.contains(inode) {
+            let mut bytes = vec![0; capacity as usize];
+            super::read_full(&file, 0, &mut bytes, 1).map_err(|e| failed("read", &path, e))?;
+            Memory::Copied(bytes.into_boxed_slice())
+        } else {
+            map(&file, &path, capacity)?
+        };
+        Ok(MappedLog {
+            file,
+            path,
+            inode,
+            memory,
+            gate: Gate::new(capacity),
+            capacity,
+            writer: false,
+            populated: AtomicU64::new(capacity),
+            synced: Mutex::new(0),
+            shared,
+        })
+    }
+
+    /// Makes the pages up to `end`, and some more, present and writable.
+    #[cold]
+    fn populate(&self, end: u64) -> Result<()> {
+        let from = self.populated.load(Ordering::Relaxed);
+        let to = (end + POPULATE_BYTES).next_multiple_of(POPULATE_BYTES).min(self.capacity);
+        let advice = Advice::LinuxPopulateWrite;
+        // SAFETY: the range lies inside the mapping (`from <= to <= capacity`), and populating
+        // changes no byte of it.
+        let populated = unsafe {
+            let start = self.memory.start().add(from as usize).cast_mut();
+            rustix::mm::madvise(start.cast(), (to - from) as usize, advice)
+        };
+        match populated {
+            // Kernels before 5.14 do not know the advice; pages then fault in one by one.
+            Ok(()) | Err(Errno::INVAL) => {
+                // Whole pages, so that the next range starts at one.
+                let done = if to == self.capacity { u64::MAX } else { to };
+                self.populated.store(done, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(e) => Err(failed("map more of", &self.path, e.into())),
+        }
+    }
+}
+
+/// Gives the file its length and its space.
+fn reserve(file: &File, capacity: u64) -> io::Result<()> {
+    if capacity == 0 {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, capacity) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let zeroes = vec![0; capacity.min(1 << 20) as usize];
+            let mut at = 0;
+            while at < capacity {
+                let len = (capacity - at).min(zeroes.len() as u64);
+                write_all(file, at, &zeroes[..len as usize])?;
+                at += len;
+            }
+            Ok(())
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Maps the first `capacity` bytes of `file`.
+fn map(file: &File, path: &Path, capacity: u64) -> Result<Memory> {
+    if capacity == 0 {
+        return Ok(Memory::Copied(Box::default()));
+    }
+    let options = memmap2::MmapOptions::new().len(capacity as usize).clone();
+    options.map_raw(file).map(Memory::Mapped).map_err(|e| failed("map", path, e))
+}
+
+impl Drop for MappedLog {
+    fn drop(&mut self) {
+        if self.writer {
+            self.shared.appending.remove(self.inode);
+        }
+    }
+}
+
+impl LogFile for MappedLog {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn len(&self) -> u64 {
+        self.gate.published()
+    }
+
+    fn append(&self, parts: &[&[u8]]) -> Result<u64> {
+        if !self.writer {
+            let message = "a log that was opened to be read accepts no appends";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let len = parts.iter().map(|p| p.len() as u64).sum::<u64>();
+        let append = self.gate.begin();
+        let start = append.start();
+        if len > self.capacity - start {
+            let message = format!("the log {} has no room for this append", self.path.display());
+            return Err(Error::new(ErrorKind::Full, message));
+        }
+        if start + len > self.populated.load(Ordering::Relaxed) {
+            self.populate(start + len)?;
+        }
+        let mut at = start as usize;
+        for part in parts {
+            // SAFETY: `at .. at + part.len()` lies inside the mapping (checked above) and at or
+            // above the published length, so no borrow covers it (invariant 1 of `publish`), and
+            // invariant 3 of `file` keeps other mappings away.
+            unsafe {
+                let target = self.memory.start().add(at).cast_mut();
+                target.copy_from_nonoverlapping(part.as_ptr(), part.len());
+            }
+            at += part.len();
+        }
+        append.publish(len);
+        self.shared.counters.add_write(len);
+        Ok(start)
+    }
+
+    fn bytes(&self, offset: u64, len: usize) -> &[u8] {
+        let published = self.gate.published();
+        assert!(
+            offset.checked_add(len as u64).is_some_and(|end| end <= published),
+            "bytes {offset}+{len} of {} are not below its length {published}",
+            self.path.display()
+        );
+        // SAFETY: the range lies below the published length, whose `Acquire` load made its bytes
+        // visible; nobody writes them again (invariants 2 and 3 of `publish`), and the lock of
+        // the directory keeps other processes of ours away. The mapping lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.memory.start().add(offset as usize), len) }
+    }
+
+    fn sync(&self) -> Result<()> {
+        let wanted = self.gate.published();
+        // Whoever waits here finds that the sync before it covered its bytes as well.
+        let mut synced = self.synced.lock().expect("no panic while locked");
+        if self.shared.poisoned.contains(self.inode) {
+            return Err(poisoned(&self.path));
+        }
+        if *synced >= wanted && wanted > 0 {
+            return Ok(());
+        }
+        let reached = self.gate.published();
+        self.shared.sync_inode(&self.file, self.inode, &self.path)?;
+        *synced = reached;
+        Ok(())
+    }
+}
+
+const _: () = assert!(POPULATE_BYTES.is_multiple_of(BLOCK_BYTES as u64));

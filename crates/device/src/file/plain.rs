@@ -1,0 +1,91 @@
+//! Positional files of a real file system.
+
+use super::directory::Shared;
+use super::{InodeId, failed, read_full, write_all};
+use crate::DeviceFile;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use silica_base::{BLOCK_BYTES, Error, ErrorKind, Result};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A file of a [`super::FileDevice`].
+pub struct PlainFile {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    /// The caller promised aligned I/O.
+    pub(super) aligned: bool,
+    /// The kernel holds us to it.
+    pub(super) direct: bool,
+    pub(super) inode: InodeId,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl PlainFile {
+    /// What a short count of a read is a multiple of, unless the file ended.
+    pub(super) fn granule(&self) -> usize {
+        if self.direct { BLOCK_BYTES } else { 1 }
+    }
+
+    pub(super) fn check_alignment(&self, offset: u64, bytes: &[u8]) {
+        let aligned = offset.is_multiple_of(BLOCK_BYTES as u64)
+            && bytes.len().is_multiple_of(BLOCK_BYTES)
+            && (bytes.as_ptr() as usize).is_multiple_of(BLOCK_BYTES);
+        assert!(
+            !self.aligned || aligned,
+            "direct I/O needs multiples of {BLOCK_BYTES}: offset {offset}, length {}, address {:p}",
+            bytes.len(),
+            bytes.as_ptr()
+        );
+    }
+}
+
+impl DeviceFile for PlainFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.check_alignment(offset, buf);
+        let read = read_full(&self.file, offset, buf, self.granule())
+            .map_err(|e| failed("read", &self.path, e))?;
+        self.shared.counters.add_read(read as u64);
+        Ok(read)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check_alignment(offset, bytes);
+        write_all(&self.file, offset, bytes).map_err(|e| failed("write", &self.path, e))?;
+        self.shared.counters.add_write(bytes.len() as u64);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.shared.sync_inode(&self.file, self.inode, &self.path)
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
+            // Reserving is a service; where the file system has none, writes find out.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(failed("reserve space for", &self.path, e.into())),
+        }
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.file.set_len(len).map_err(|e| failed("truncate", &self.path, e))
+    }
+
+    fn len(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        metadata.map(|m| m.len()).map_err(|e| failed("look at", &self.path, e))
+    }
+}
+
+/// The error of every sync after a failed one.
+pub(super) fn poisoned(path: &std::path::Path) -> Error {
+    let path = path.display();
+    let message =
+        format!("an earlier sync of {path} failed; reopen the store to find what is kept");
+    Error::new(ErrorKind::Poisoned, message)
+}

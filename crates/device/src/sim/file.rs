@@ -1,0 +1,117 @@
+//! Simulated positional files.
+
+use super::node::{Content, Node, SECTOR_BYTES};
+use super::world::{Call, FaultKind, Handle, State};
+use crate::{DeviceFile, Mode};
+use silica_base::{BLOCK_BYTES, Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// A file of a [`super::SimDevice`].
+pub struct SimFile {
+    handle: Handle,
+    node: Arc<Node>,
+    mode: Mode,
+}
+
+impl SimFile {
+    pub(super) fn new(handle: Handle, node: Arc<Node>, mode: Mode) -> Self {
+        SimFile { handle, node, mode }
+    }
+
+    fn check_alignment(&self, offset: u64, bytes: &[u8]) {
+        let block = BLOCK_BYTES as u64;
+        let aligned = offset.is_multiple_of(block)
+            && bytes.len().is_multiple_of(BLOCK_BYTES)
+            && (bytes.as_ptr() as usize).is_multiple_of(BLOCK_BYTES);
+        assert!(
+            self.mode == Mode::Buffered || aligned,
+            "direct I/O needs multiples of {block}: offset {offset}, length {}, address {:p}",
+            bytes.len(),
+            bytes.as_ptr()
+        );
+    }
+
+    /// Changes the file through `change`, after making sure that no log appender is alive.
+    fn change(
+        &self,
+        state: &mut State,
+        grown: u64,
+        change: impl FnOnce(&mut super::node::Plain),
+    ) -> Result<()> {
+        let mut body = self.node.body.lock().expect("no panic while locked");
+        if let Content::Log(log) = &body.content
+            && log.memory.has_writer()
+            && log.generation == self.handle.generation
+        {
+            let message = "a log that is being appended to accepts no positional writes";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        state.charge(&mut body, grown)?;
+        change(body.plain());
+        Ok(())
+    }
+}
+
+impl DeviceFile for SimFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.check_alignment(offset, buf);
+        let mut state = self.handle.enter()?;
+        state.refuse(Call::Read)?;
+        let read = self.node.body.lock().expect("no panic while locked").read(offset, buf);
+        self.handle.counters.add_read(read as u64);
+        Ok(read)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check_alignment(offset, bytes);
+        self.handle.mutate(Call::Write, |state| {
+            let end = offset + bytes.len() as u64;
+            match state.fault(Call::Write) {
+                Some(FaultKind::ShortWrite) => {
+                    let written = state.rng.below(bytes.len() as u64 + 1);
+                    let written = written - written % SECTOR_BYTES;
+                    let part = &bytes[..written as usize];
+                    if !part.is_empty() {
+                        self.change(state, offset + written, |p| p.write(offset, part))?;
+                    }
+                    let message = format!("wrote {written} of {} bytes at {offset}", bytes.len());
+                    return Err(Error::new(ErrorKind::Io, message));
+                }
+                Some(kind) => return Err(kind.error(Call::Write)),
+                None => {}
+            }
+            if !bytes.is_empty() {
+                self.change(state, end, |p| p.write(offset, bytes))?;
+            }
+            self.handle.counters.add_write(bytes.len() as u64);
+            Ok(())
+        })
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.handle.sync_node(&self.node)
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.handle.mutate(Call::Allocate, |state| {
+            state.refuse(Call::Allocate)?;
+            let mut body = self.node.body.lock().expect("no panic while locked");
+            state.charge(&mut body, len)
+        })
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.handle.mutate(Call::Truncate, |state| {
+            state.refuse(Call::Truncate)?;
+            self.change(state, len, |p| p.truncate(len))?;
+            let mut body = self.node.body.lock().expect("no panic while locked");
+            state.release_above(&mut body, len);
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> Result<u64> {
+        let _state = self.handle.enter()?;
+        Ok(self.node.body.lock().expect("no panic while locked").len())
+    }
+}

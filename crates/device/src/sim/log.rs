@@ -1,0 +1,180 @@
+//! Simulated logs: memory of fixed size that is appended to and borrowed from.
+
+use super::node::{Content, Node};
+use super::world::{Call, Handle};
+use crate::LogFile;
+use crate::publish::Gate;
+use silica_base::{Error, ErrorKind, Result};
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The memory of one log. Readers borrow below the published length; one appender writes above.
+pub(super) struct LogMemory {
+    bytes: Box<[UnsafeCell<u8>]>,
+    gate: Gate,
+    /// A handle that may append exists.
+    writing: AtomicBool,
+}
+
+// SAFETY: bytes below the published length are never written again, bytes above it are touched
+// only by the one append that `Gate` admits (see `publish`); everything else is atomic.
+unsafe impl Sync for LogMemory {}
+
+impl LogMemory {
+    /// Zeroed memory with nothing published, for one appender.
+    pub(super) fn empty(capacity: u64) -> Self {
+        let bytes = cells(vec![0; capacity as usize].into_boxed_slice());
+        LogMemory { bytes, gate: Gate::new(0), writing: AtomicBool::new(true) }
+    }
+
+    /// Memory that is published whole and accepts no appends.
+    pub(super) fn full(bytes: Box<[u8]>) -> Self {
+        let gate = Gate::new(bytes.len() as u64);
+        LogMemory { bytes: cells(bytes), gate, writing: AtomicBool::new(false) }
+    }
+
+    /// A copy with the same published length, for one appender of its own.
+    pub(super) fn duplicate(&self) -> Self {
+        let mut copy = vec![0; self.bytes.len()].into_boxed_slice();
+        let published = self.published();
+        copy[..published as usize].copy_from_slice(self.slice(0, published as usize));
+        let writing = AtomicBool::new(self.has_writer());
+        LogMemory { bytes: cells(copy), gate: Gate::new(published), writing }
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    pub(super) fn published(&self) -> u64 {
+        self.gate.published()
+    }
+
+    pub(super) fn has_writer(&self) -> bool {
+        self.writing.load(Ordering::Acquire)
+    }
+
+    /// Copies bytes at `offset` out; those not appended yet are zero.
+    pub(super) fn copy_out(&self, offset: u64, out: &mut [u8]) {
+        let there = self.published().saturating_sub(offset).min(out.len() as u64) as usize;
+        out[there..].fill(0);
+        if there > 0 {
+            out[..there].copy_from_slice(self.slice(offset, there));
+        }
+    }
+
+    fn slice(&self, offset: u64, len: usize) -> &[u8] {
+        let published = self.published();
+        let end = offset.checked_add(len as u64);
+        assert!(
+            end.is_some_and(|end| end <= published),
+            "bytes {offset}+{len} are not below the log's length {published}"
+        );
+        // SAFETY: the range lies below the published length (checked above), whose `Acquire`
+        // load made its bytes visible, and nobody writes them again. `UnsafeCell<u8>` has the
+        // layout of `u8`.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().add(offset as usize).cast(), len) }
+    }
+
+    /// Appends `parts`, or nothing where they do not fit.
+    fn append(&self, parts: &[&[u8]]) -> Option<(u64, u64)> {
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let append = self.gate.begin();
+        let start = append.start();
+        if len as u64 > self.capacity() - start {
+            return None;
+        }
+        let mut at = start as usize;
+        for part in parts {
+            // SAFETY: `at .. at + part.len()` lies inside the allocation (checked above) and at
+            // or above the published length, so no borrow covers it; `append` makes this the
+            // only writer.
+            unsafe {
+                let target = UnsafeCell::raw_get(self.bytes.as_ptr().add(at));
+                target.copy_from_nonoverlapping(part.as_ptr(), part.len());
+            }
+            at += part.len();
+        }
+        append.publish(len as u64);
+        Some((start, len as u64))
+    }
+}
+
+fn cells(bytes: Box<[u8]>) -> Box<[UnsafeCell<u8>]> {
+    // SAFETY: `UnsafeCell<u8>` has the layout of `u8`, and the box is owned.
+    unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [UnsafeCell<u8>]) }
+}
+
+/// A log of a [`super::SimDevice`].
+pub struct SimLog {
+    handle: Handle,
+    node: Arc<Node>,
+    memory: Arc<LogMemory>,
+    writer: bool,
+}
+
+impl SimLog {
+    pub(super) fn new(
+        handle: Handle,
+        node: Arc<Node>,
+        memory: Arc<LogMemory>,
+        writer: bool,
+    ) -> Self {
+        SimLog { handle, node, memory, writer }
+    }
+}
+
+impl Drop for SimLog {
+    fn drop(&mut self) {
+        if self.writer {
+            self.memory.writing.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl LogFile for SimLog {
+    fn capacity(&self) -> u64 {
+        self.memory.capacity()
+    }
+
+    fn len(&self) -> u64 {
+        self.memory.published()
+    }
+
+    fn append(&self, parts: &[&[u8]]) -> Result<u64> {
+        if !self.writer {
+            let message = "a log that was opened to be read accepts no appends";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.handle.mutate(Call::Append, |state| {
+            state.refuse(Call::Append)?;
+            let appended = self.memory.append(parts);
+            let (start, len) = appended.ok_or_else(|| {
+                Error::new(ErrorKind::Full, "the log has no room for this append")
+            })?;
+            self.handle.counters.add_write(len);
+            Ok(start)
+        })
+    }
+
+    fn bytes(&self, offset: u64, len: usize) -> &[u8] {
+        self.memory.slice(offset, len)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let nothing_new = |node: &Node| {
+            let body = node.body.lock().expect("no panic while locked");
+            let synced = match &body.content {
+                Content::Log(log) => log.length_synced && log.synced == log.memory.published(),
+                Content::Plain(_) => false,
+            };
+            synced && !body.poisoned
+        };
+        if nothing_new(&self.node) {
+            // Like the real log, which skips a sync with nothing to do.
+            return self.handle.enter().map(drop);
+        }
+        self.handle.sync_node(&self.node)
+    }
+}

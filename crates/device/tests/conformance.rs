@@ -1,0 +1,339 @@
+//! One suite for every device: real ones by back end and file system, and the simulated twin.
+
+use silica_base::{AlignedBuf, ErrorKind};
+use silica_device::sim::{SimDevice, SimOptions};
+use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, Read};
+use std::path::Path;
+
+fn block(fill: u8) -> AlignedBuf {
+    blocks(fill, 1)
+}
+
+fn blocks(fill: u8, count: usize) -> AlignedBuf {
+    let mut buf = AlignedBuf::zeroed(count * 4096);
+    buf.fill(fill);
+    buf
+}
+
+fn kind<T>(result: silica_base::Result<T>) -> ErrorKind {
+    result.map(|_| ()).unwrap_err().kind()
+}
+
+fn positions_and_growth<D: Device>(device: &D) {
+    let file = device.create("a", Mode::Buffered).unwrap();
+    assert!(file.is_empty().unwrap());
+    file.write_at(10, b"hello").unwrap();
+    assert_eq!(file.len().unwrap(), 15);
+    let mut buf = [9; 20];
+    assert_eq!(file.read_at(0, &mut buf).unwrap(), 15);
+    assert_eq!(&buf[..15], b"\0\0\0\0\0\0\0\0\0\0hello");
+    file.write_at(12, b"LLO and more").unwrap();
+    let mut buf = [0; 14];
+    assert_eq!(file.read_at(10, &mut buf).unwrap(), 14);
+    assert_eq!(&buf, b"heLLO and more");
+    assert_eq!(file.read_at(24, &mut buf).unwrap(), 0);
+    assert_eq!(file.read_at(1 << 40, &mut buf).unwrap(), 0);
+    let again = device.open("a", Mode::Buffered).unwrap();
+    assert_eq!(again.read_at(22, &mut buf).unwrap(), 2);
+    file.write_at(3, b"").unwrap();
+    file.sync().unwrap();
+    assert_eq!(again.len().unwrap(), 24);
+}
+
+fn truncation_and_allocation<D: Device>(device: &D) {
+    let file = device.create("t", Mode::Buffered).unwrap();
+    file.allocate(100_000).unwrap();
+    file.allocate(0).unwrap();
+    assert_eq!(file.len().unwrap(), 0);
+    file.write_at(0, &[7; 5000]).unwrap();
+    file.truncate(10).unwrap();
+    assert_eq!(file.len().unwrap(), 10);
+    file.truncate(20).unwrap();
+    let mut buf = [1; 30];
+    assert_eq!(file.read_at(0, &mut buf).unwrap(), 20);
+    assert_eq!(buf[..10], [7; 10]);
+    assert_eq!(buf[10..20], [0; 10]);
+}
+
+fn direct_blocks<D: Device>(device: &D) {
+    let file = device.create("d", Mode::Direct).unwrap();
+    file.write_at(0, &blocks(1, 300)).unwrap();
+    file.write_at(4096, &block(2)).unwrap();
+    file.write_at(400 * 4096, &block(3)).unwrap();
+    assert_eq!(file.len().unwrap(), 401 * 4096);
+    let mut two = blocks(9, 2);
+    assert_eq!(file.read_at(0, &mut two).unwrap(), 8192);
+    assert_eq!((two[4095], two[4096]), (1, 2));
+    assert_eq!(file.read_at(400 * 4096, &mut two).unwrap(), 4096);
+    assert_eq!((two[0], two[4095]), (3, 3));
+    file.sync().unwrap();
+    // An end inside a block: the last read is cut short there.
+    file.truncate(4096 + 100).unwrap();
+    assert_eq!(file.read_at(0, &mut two).unwrap(), 4196);
+    assert_eq!(file.read_at(4096, &mut two).unwrap(), 100);
+    assert_eq!(two[..100], [2; 100]);
+}
+
+fn unaligned_direct_is_our_bug<D: Device>(device: &D) {
+    let file = device.create("u", Mode::Direct).unwrap();
+    let buf = block(0);
+    for (offset, bytes) in [(1, &buf[..]), (0, &buf[..100]), (0, &buf[100..])] {
+        let write = std::panic::AssertUnwindSafe(|| file.write_at(offset, bytes));
+        assert!(std::panic::catch_unwind(write).is_err());
+    }
+}
+
+/// Files of `count` blocks, each filled with its own number.
+fn bursts<D: Device>(device: &D) {
+    let files: Vec<_> = ["b1", "b2"]
+        .iter()
+        .enumerate()
+        .map(|(i, name)| {
+            let file = device.create(name, Mode::Direct).unwrap();
+            for n in 0..50 {
+                file.write_at(n * 4096, &block(100 * i as u8 + n as u8)).unwrap();
+            }
+            file
+        })
+        .collect();
+    // More reads than any submission queue has entries, ends of files included.
+    let mut bufs: Vec<_> = (0..700).map(|_| blocks(255, 2)).collect();
+    let before = device.counters().snapshot();
+    let mut reads: Vec<_> = bufs
+        .iter_mut()
+        .enumerate()
+        .map(|(i, buf)| Read::new(&files[i % 2], (i as u64 * 7 % 52) * 4096, buf))
+        .collect();
+    device.read_many(&mut reads);
+    for (i, read) in reads.iter().enumerate() {
+        let n = i * 7 % 52;
+        let want = 4096 * 50usize.saturating_sub(n).min(2);
+        assert_eq!(*read.result.as_ref().unwrap(), want, "read {i}");
+        if want > 0 {
+            assert_eq!(read.buf[0], (100 * (i % 2) + n) as u8, "read {i}");
+            assert_eq!(read.buf[want - 1], read.buf[0] + (want / 4096 - 1) as u8);
+        }
+    }
+    let after = device.counters().snapshot();
+    assert_eq!(after.reads - before.reads, 700);
+    device.read_many(&mut []);
+}
+
+fn names<D: Device>(device: &D) {
+    for name in ["z", "m", "a"] {
+        device.create(name, Mode::Buffered).unwrap().write_at(0, name.as_bytes()).unwrap();
+    }
+    assert_eq!(device.list().unwrap(), ["a", "m", "z"]);
+    assert_eq!(kind(device.create("a", Mode::Buffered)), ErrorKind::Io);
+    assert_eq!(kind(device.open("q", Mode::Buffered)), ErrorKind::NotFound);
+    assert_eq!(kind(device.rename("q", "a")), ErrorKind::NotFound);
+    assert_eq!(kind(device.remove("q")), ErrorKind::NotFound);
+    assert_eq!(kind(device.create("../a", Mode::Buffered)), ErrorKind::Config);
+    assert_eq!(kind(device.create("LOCK", Mode::Buffered)), ErrorKind::Config);
+
+    let replaced = device.open("a", Mode::Buffered).unwrap();
+    device.rename("z", "a").unwrap();
+    assert_eq!(device.list().unwrap(), ["a", "m"]);
+    let mut buf = [0; 1];
+    device.open("a", Mode::Buffered).unwrap().read_at(0, &mut buf).unwrap();
+    assert_eq!(&buf, b"z");
+    replaced.read_at(0, &mut buf).unwrap();
+    assert_eq!(&buf, b"a", "a replaced file stays readable while it is open");
+
+    device.remove("m").unwrap();
+    device.sync_dir().unwrap();
+    assert_eq!(device.list().unwrap(), ["a"]);
+}
+
+fn subdirectories<D: Device>(device: &D) {
+    let sub = device.subdirectory("part").unwrap();
+    sub.create("f", Mode::Buffered).unwrap().write_at(0, b"x").unwrap();
+    device.create("f2", Mode::Buffered).unwrap();
+    assert_eq!(device.list().unwrap(), ["f2"]);
+    assert_eq!(device.subdirectories().unwrap(), ["part"]);
+    assert_eq!(device.subdirectory("part").unwrap().list().unwrap(), ["f"]);
+    assert_eq!(device.counters().snapshot().writes, 1);
+    assert!(device.free_bytes().unwrap() > 0);
+}
+
+fn links<D: Device>(device: &D, other: &D) {
+    let sub = device.subdirectory("s").unwrap();
+    device.create("x", Mode::Buffered).unwrap().write_at(0, b"linked").unwrap();
+    for target in [device, &sub, other] {
+        device.link_into("x", target, "y").unwrap();
+        assert_eq!(kind(device.link_into("x", target, "y")), ErrorKind::Io);
+        target.sync_dir().unwrap();
+    }
+    device.remove("x").unwrap();
+    for target in [device, &sub, other] {
+        let mut buf = [0; 6];
+        target.open("y", Mode::Buffered).unwrap().read_at(0, &mut buf).unwrap();
+        assert_eq!(&buf, b"linked");
+    }
+    assert_eq!(kind(device.link_into("x", other, "z")), ErrorKind::NotFound);
+}
+
+fn logs<D: Device>(device: &D) {
+    let log = device.create_log("log", 10_000).unwrap();
+    assert_eq!((log.capacity(), log.len(), log.is_empty()), (10_000, 0, true));
+    assert_eq!(log.append(&[b"one", b"", b"two"]).unwrap(), 0);
+    let first = log.bytes(0, 6);
+    assert_eq!(log.append(&[b"three"]).unwrap(), 6);
+    assert_eq!((first, log.bytes(6, 5)), (&b"onetwo"[..], &b"three"[..]));
+    assert_eq!(kind(log.append(&[&[0; 10_000]])), ErrorKind::Full);
+    assert_eq!(log.len(), 11);
+    log.sync().unwrap();
+    assert_eq!(log.append(&[&[7; 9_989]]).unwrap(), 11);
+    assert_eq!(kind(log.append(&[b"x"])), ErrorKind::Full);
+    assert_eq!(log.append(&[]).unwrap(), 10_000);
+    log.sync().unwrap();
+
+    // While it is appended to, a reader gets what is there; afterwards too.
+    for _ in 0..2 {
+        let read = device.open_log("log").unwrap();
+        assert_eq!((read.len(), read.capacity()), (10_000, 10_000));
+        assert_eq!(read.bytes(0, 12), b"onetwothree\x07");
+        assert_eq!(kind(read.append(&[b"x"])), ErrorKind::Unsupported);
+        read.sync().unwrap();
+    }
+    assert_eq!(kind(device.create_log("log", 1)), ErrorKind::Io);
+    assert_eq!(kind(device.open_log("none")), ErrorKind::NotFound);
+    let beyond = std::panic::AssertUnwindSafe(|| log.bytes(9_999, 2).len());
+    assert!(std::panic::catch_unwind(beyond).is_err());
+}
+
+fn logs_reopened<D: Device>(device: &D) {
+    let log = device.create_log("short", 8192).unwrap();
+    log.append(&[b"abc"]).unwrap();
+    let live = device.open_log("short").unwrap();
+    log.append(&[b"def"]).unwrap();
+    assert_eq!(live.bytes(0, 8), b"abc\0\0\0\0\0");
+    drop(log);
+    let read = device.open_log("short").unwrap();
+    assert_eq!(read.bytes(0, 8), b"abcdef\0\0");
+    assert!(read.bytes(8, 8184).iter().all(|b| *b == 0));
+    // As a file it has its full length, and a file can be read as a log.
+    assert_eq!(device.open("short", Mode::Buffered).unwrap().len().unwrap(), 8192);
+    device.create("copy", Mode::Buffered).unwrap().write_at(0, b"abc").unwrap();
+    assert_eq!(device.open_log("copy").unwrap().bytes(0, 3), b"abc");
+    device.create("empty", Mode::Buffered).unwrap();
+    assert!(device.open_log("empty").unwrap().is_empty());
+}
+
+fn counters<D: Device>(device: &D) {
+    let file = device.create("c", Mode::Buffered).unwrap();
+    let log = device.create_log("l", 4096).unwrap();
+    let before = device.counters().snapshot();
+    file.write_at(0, b"12345").unwrap();
+    file.read_at(0, &mut [0; 10]).unwrap();
+    log.append(&[b"123", b"4"]).unwrap();
+    file.sync().unwrap();
+    log.sync().unwrap();
+    log.sync().unwrap();
+    device.sync_dir().unwrap();
+    let after = device.counters().snapshot();
+    assert_eq!((after.reads - before.reads, after.bytes_read - before.bytes_read), (1, 5));
+    assert_eq!((after.writes - before.writes, after.bytes_written - before.bytes_written), (2, 9));
+    assert_eq!(after.syncs - before.syncs, 3, "a log sync with nothing new does nothing");
+}
+
+/// Many readers borrow while one thread appends.
+fn readers_see_whole_records<D: Device>(device: &D) {
+    const RECORDS: u64 = 20_000;
+    let log = device.create_log("shared", RECORDS * 16).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut seen = 0;
+                while seen < RECORDS {
+                    let len = log.len() / 16;
+                    for n in seen..len {
+                        let record = log.bytes(n * 16, 16);
+                        assert_eq!(record[..8], n.to_le_bytes());
+                        assert_eq!(record[8..], (!n).to_le_bytes());
+                    }
+                    seen = len;
+                }
+            });
+        }
+        for n in 0..RECORDS {
+            log.append(&[&n.to_le_bytes(), &(!n).to_le_bytes()]).unwrap();
+            if n % 5000 == 0 {
+                log.sync().unwrap();
+            }
+        }
+    });
+}
+
+fn suite<D: Device>(mut fresh: impl FnMut() -> D) {
+    positions_and_growth(&fresh());
+    truncation_and_allocation(&fresh());
+    direct_blocks(&fresh());
+    unaligned_direct_is_our_bug(&fresh());
+    bursts(&fresh());
+    names(&fresh());
+    subdirectories(&fresh());
+    links(&fresh(), &fresh());
+    logs(&fresh());
+    logs_reopened(&fresh());
+    counters(&fresh());
+    readers_see_whole_records(&fresh());
+}
+
+fn file_suite(parent: &Path, io: IoChoice) {
+    let root = tempfile::tempdir_in(parent).unwrap();
+    let mut count = 0;
+    suite(|| {
+        count += 1;
+        let path = root.path().join(count.to_string());
+        FileDevice::open(&path, DeviceOptions { create: true, io }).unwrap()
+    });
+}
+
+fn on_disk(io: IoChoice) {
+    file_suite(Path::new(env!("CARGO_TARGET_TMPDIR")), io);
+}
+
+fn in_memory(io: IoChoice) {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() {
+        file_suite(shm, io);
+    } else {
+        println!("skipped: there is no /dev/shm here");
+    }
+}
+
+#[test]
+fn simulated() {
+    suite(|| SimDevice::new(1, SimOptions::default()));
+}
+
+#[test]
+fn auto_on_disk() {
+    on_disk(IoChoice::Auto);
+}
+
+#[test]
+fn threads_on_disk() {
+    on_disk(IoChoice::Threads);
+}
+
+#[test]
+fn buffered_on_disk() {
+    on_disk(IoChoice::Buffered);
+}
+
+#[test]
+fn auto_in_memory() {
+    in_memory(IoChoice::Auto);
+}
+
+#[test]
+fn threads_in_memory() {
+    in_memory(IoChoice::Threads);
+}
+
+#[test]
+fn buffered_in_memory() {
+    in_memory(IoChoice::Buffered);
+}
