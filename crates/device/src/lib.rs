@@ -25,11 +25,7 @@ mod file;
 mod names;
 mod publish;
 pub mod sim;
-
-/// Atomics that the publish protocol is built on.
-mod sync {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-}
+mod sync;
 
 pub use counters::{CounterSnapshot, Counters};
 pub use device::{Device, DeviceFile, LogFile, Mode, Read};
