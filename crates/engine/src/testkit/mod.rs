@@ -1,8 +1,27 @@
 //! The conformance suite that every engine passes, and a reference engine.
 //!
-//! Invariant: the suite knows no engine and no device; both come in through a harness that the
-//! engine's own tests implement.
+//! An engine's tests implement [`Harness`] (open, wipe) and, where the engine keeps data on a
+//! device, [`DeviceHarness`] (power cuts, faults, damage) over the simulated device, and call
+//! the public functions of this module. Each takes its sizes as arguments, so that quick runs
+//! and long ones use the same code, and panics with the call that reproduces a failure.
+//!
+//! Invariant: the suite knows no engine and no device; both come in through the harness.
 
+mod crash;
+mod differential;
+mod harness;
+mod history;
+mod record;
 mod reference;
+mod reference_disk;
+mod session;
+#[cfg(test)]
+mod tests;
+mod workload;
 
+pub use crash::{CrashReport, crash_every_op, crash_random};
+pub use differential::differential;
+pub use harness::{CrashOrder, DeviceHarness, Fault, Harness, Image};
 pub use reference::Reference;
+pub use reference_disk::{ReferenceDisk, ReferenceHarness};
+pub use workload::Workload;

@@ -1,5 +1,7 @@
 //! The reference engine: so plain that it is right by inspection.
 
+use super::record::{self, Replay};
+use super::reference_disk::{Journal, ReferenceDisk};
 use crate::{
     Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
     EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Progress, Scan, Update, WriteBatch,
@@ -12,13 +14,22 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const LIMITS: Limits =
     Limits { key_bytes_max: 1 << 16, value_bytes_max: 64 << 20, batch_bytes_max: 128 << 20 };
 
+/// Records of overwritten entries may fill this much before maintenance rewrites the journal.
+const COMPACT_BYTES_MIN: u64 = 8 << 10;
+
 /// An in-memory engine for tests: a `BTreeMap` behind one lock, ordered by an arbitrary but fixed
-/// function of the key. Slow, complete and simple.
+/// function of the key. Slow, complete and simple. [`Reference::open`] makes it durable.
 #[derive(Debug)]
 pub struct Reference {
     descriptor: Descriptor,
-    state: RwLock<State>,
+    inner: RwLock<Inner>,
     counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    journal: Option<Journal>,
 }
 
 #[derive(Debug, Clone)]
@@ -75,17 +86,34 @@ impl Reference {
             Capabilities { durable: false, may_wait: false, scan: true, atomic: true, admin: true };
         Reference {
             descriptor: Descriptor { name: "reference", capabilities, limits },
-            state: RwLock::default(),
+            inner: RwLock::default(),
             counters: Counters::default(),
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    /// Opens the durable engine whose files are on `disk`.
+    pub fn open(disk: &ReferenceDisk) -> Result<Self> {
+        let mut engine = Reference::new();
+        engine.descriptor.capabilities.durable = true;
+        let mut inner = engine.write_lock();
+        let mut journal = Journal::new(disk);
+        let state = &mut inner.state;
+        journal.load(|replay| match replay {
+            Replay::Op(op) => state.apply(&op),
+            Replay::Clear => *state = State::default(),
+        })?;
+        journal.replace(state.encode())?;
+        inner.journal = Some(journal);
+        drop(inner);
+        Ok(engine)
     }
 
-    fn write_lock(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_lock(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
@@ -103,13 +131,29 @@ impl Reference {
         at_most(total, limits.batch_bytes_max, "batch")
     }
 
-    fn commit(&self, state: &mut State, batch: &WriteBatch<'_>, _: Durability) -> Result<()> {
+    fn commit(
+        &self,
+        inner: &mut Inner,
+        batch: &WriteBatch<'_>,
+        durability: Durability,
+    ) -> Result<()> {
         self.check_limits(batch)?;
+        if let (Some(journal), false) = (&mut inner.journal, batch.is_empty()) {
+            journal.append(batch)?;
+        }
         for op in batch.ops() {
             self.counters.count(op);
-            state.apply(op);
+            inner.state.apply(op);
         }
-        Ok(())
+        match durability {
+            Durability::Synced => self.sync_inner(inner),
+            Durability::Buffered => Ok(()),
+        }
+    }
+
+    fn sync_inner(&self, inner: &mut Inner) -> Result<()> {
+        add(&self.counters.syncs, 1);
+        inner.journal.as_mut().map_or(Ok(()), Journal::sync)
     }
 }
 
@@ -148,6 +192,17 @@ impl State {
         }
     }
 
+    /// One record per entry.
+    fn encode(&self) -> Vec<u8> {
+        let mut log = Vec::new();
+        for stored in self.positions.values().flatten() {
+            let mut batch = WriteBatch::new();
+            batch.put_entry(&stored.key, stored.entry());
+            record::encode(&batch, &mut log);
+        }
+        log
+    }
+
     fn remove(&mut self, key: &[u8]) {
         let position = position(key);
         let Some(list) = self.positions.get_mut(&position) else { return };
@@ -184,7 +239,7 @@ impl Engine for Reference {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        let state = self.read();
+        let state = &self.read().state;
         add(&self.counters.gets, keys.len() as u64);
         for (index, key) in keys.iter().enumerate() {
             if let Some(stored) = state.get(key) {
@@ -200,12 +255,21 @@ impl Engine for Reference {
     }
 
     fn sync(&self) -> Result<()> {
-        add(&self.counters.syncs, 1);
-        Ok(())
+        self.sync_inner(&mut self.write_lock())
     }
 
     fn maintain(&self, _budget: Budget) -> Result<Progress> {
-        Ok(Progress::default())
+        let mut inner = self.write_lock();
+        let Inner { state, journal: Some(journal) } = &mut *inner else {
+            return Ok(Progress::default());
+        };
+        if journal.len() < 4 * state.live_bytes + COMPACT_BYTES_MIN {
+            return Ok(Progress::default());
+        }
+        let log = state.encode();
+        let bytes = log.len() as u64;
+        journal.replace(log)?;
+        Ok(Progress { bytes, more: false })
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
@@ -220,13 +284,13 @@ impl Engine for Reference {
         ] {
             visitor.metric(name, counter.load(Ordering::Relaxed) as f64);
         }
-        let state = self.read();
+        let state = &self.read().state;
         visitor.metric("entries_estimate", state.entries as f64);
         visitor.metric("live_bytes", state.live_bytes as f64);
     }
 
     fn verify(&self) -> Result<()> {
-        let state = self.read();
+        let state = &self.read().state;
         for (at, list) in &state.positions {
             if list.is_empty() || list.iter().any(|s| position(&s.key) != *at) {
                 return Err(Error::corruption("position list", *at, "wrong key"));
@@ -258,7 +322,7 @@ impl Scan for Reference {
         limit: usize,
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>> {
-        let state = self.read();
+        let state = &self.read().state;
         let mut visited = 0;
         for (position, list) in state.positions.range(cursor..) {
             if visited >= limit.max(1) {
@@ -278,8 +342,8 @@ impl Atomic for Reference {
         durability: Durability,
         decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
     ) -> Result<()> {
-        let mut state = self.write_lock();
-        let decision = decide(state.get(key).map(Stored::entry));
+        let mut inner = self.write_lock();
+        let decision = decide(inner.state.get(key).map(Stored::entry));
         let mut batch = WriteBatch::new();
         match &decision {
             Update::Keep => return Ok(()),
@@ -291,32 +355,32 @@ impl Atomic for Reference {
                 batch.delete(key);
             }
         }
-        self.commit(&mut state, &batch, durability)
+        self.commit(&mut inner, &batch, durability)
     }
 }
 
 impl Admin for Reference {
     fn count(&self, _exact: bool) -> Result<Count> {
-        let entries = self.read().entries;
+        let entries = self.read().state.entries;
         Ok(Count { low: entries, estimate: entries, high: entries })
     }
 
     fn clear(&self) -> Result<()> {
-        *self.write_lock() = State::default();
-        Ok(())
+        let mut inner = self.write_lock();
+        if let Some(journal) = &mut inner.journal {
+            journal.append_clear()?;
+        }
+        inner.state = State::default();
+        self.sync_inner(&mut inner)
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
-        let state = self.read();
-        for stored in state.positions.values().flatten() {
-            target.piece("keys", &stored.key)?;
-            target.piece("values", &stored.value)?;
-        }
-        Ok(())
+        let state = &self.read().state;
+        target.piece("log", &state.encode())
     }
 
     fn inspect(&self) -> Result<String> {
-        let state = self.read();
+        let state = &self.read().state;
         Ok(format!("entries: {}\nlive_bytes: {}\n", state.entries, state.live_bytes))
     }
 }
