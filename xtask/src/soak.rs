@@ -12,18 +12,13 @@ pub fn run(root: &Path) -> bool {
     let mut steps = Steps::new(root);
     steps.inside("tools", setup::run);
     if !setup::is_there("cargo-deny") {
-        steps.command(
-            "install cargo-deny",
-            &mut cargo(&["install", "cargo-deny", "--locked"]),
-            HOUR,
-        );
+        let mut install = cargo(&["install", "cargo-deny", "--locked"]);
+        steps.command("install cargo-deny", &mut install, HOUR);
     }
-    steps.command(
-        "licences and sources",
-        &mut cargo(&["deny", "check", "licenses", "bans", "sources"]),
-        HOUR,
-    );
-    steps.command("advisories", &mut cargo(&["deny", "check", "advisories"]), HOUR);
+    let mut house = cargo(&["deny", "--workspace", "check", "licenses", "bans", "sources"]);
+    steps.command("licences and sources", &mut house, HOUR);
+    let mut advisories = cargo(&["deny", "--workspace", "check", "advisories"]);
+    steps.command("advisories", &mut advisories, HOUR);
     ci::tests(&mut steps, "soak", 48 * HOUR);
     steps.close()
 }
