@@ -11,8 +11,7 @@ pub fn check(sources: &[Source]) -> Vec<Problem> {
         problems.extend(links(page, &tree));
         problems.extend(names(page, &tree));
         if page.path.starts_with("docs/formats/") {
-            problems.extend(field_tables(page));
-            problems.extend(constants(page, &tree));
+            problems.extend(field_tables(page, &tree));
         }
     }
     problems
@@ -47,10 +46,7 @@ impl<'s> Tree<'s> {
     fn has_code(&self, name: &str) -> bool {
         let mut parts = name.split("::");
         let package = parts.next().unwrap_or_default();
-        let dir = match package.strip_prefix("silica_") {
-            Some(short) => format!("crates/{short}/"),
-            None => "crates/silica/".to_string(),
-        };
+        let dir = crate_dir(package);
         parts.all(|part| {
             let part = part.trim_end_matches("()");
             let is_module = |s: &Source| {
@@ -59,6 +55,11 @@ impl<'s> Tree<'s> {
             self.files_below(&dir).any(|s| is_module(s) || holds_word(&s.text, part))
         })
     }
+}
+
+/// The directory of the crate that code calls `name`.
+fn crate_dir(name: &str) -> String {
+    format!("crates/{}/", name.strip_prefix("silica_").unwrap_or(name))
 }
 
 fn holds_word(text: &str, word: &str) -> bool {
@@ -149,67 +150,83 @@ fn cells(line: &str) -> Option<Vec<&str>> {
     Some(inner.split('|').map(|cell| cell.trim().trim_matches(['*', '`'])).collect())
 }
 
-/// A table with the columns `offset` and `bytes` (or `size`) has no gap and no overlap, and a row
-/// that says `total` says the sum. Rows of variable size end the check of their table.
-fn field_tables(page: &Source) -> Vec<Problem> {
+/// The table of a format's fields that is being read.
+struct Fields {
+    offset: Option<usize>,
+    size: usize,
+    /// Where the next field starts; nothing after a field of variable size.
+    next: Option<u64>,
+}
+
+/// A table with a column `bytes` (or `size`) and perhaps `offset` has no gap and no overlap. Its
+/// row `total` says the sum, and a constant named there in backquotes has the same value.
+fn field_tables(page: &Source, tree: &Tree<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut columns = None;
-    let mut next = None;
+    let mut table: Option<Fields> = None;
     for (number, line) in prose(page) {
         let Some(cells) = cells(line) else {
-            columns = None;
+            table = None;
             continue;
         };
-        let position = |names: &[&str]| cells.iter().position(|c| names.contains(c));
-        let Some((offset, size)) = columns else {
-            columns = position(&["offset"]).zip(position(&["bytes", "size"]));
-            next = Some(0);
-            continue;
-        };
-        let value = |at: usize| cells.get(at).and_then(|cell| cell.parse::<u64>().ok());
-        let is_rule = cells.iter().all(|c| c.chars().all(|c| "-: ".contains(c)));
-        let Some(expected) = next.filter(|_| !is_rule) else { continue };
-        if cells.iter().any(|c| c.eq_ignore_ascii_case("total")) {
-            if value(size) != Some(expected) {
-                problems.push(page.problem(number, format!("the fields sum to {expected}")));
+        let column = |names: &[&str]| cells.iter().position(|c| names.contains(c));
+        match &mut table {
+            None => {
+                let sizes = column(&["bytes", "size"]);
+                table =
+                    sizes.map(|size| Fields { offset: column(&["offset"]), size, next: Some(0) });
             }
-            next = None;
-        } else if value(offset).is_some_and(|o| o != expected) {
-            let what = format!("the field before ends at {expected}");
-            problems.push(page.problem(number, what));
-            next = None;
-        } else {
-            next = value(offset).and(value(size)).map(|size| expected + size);
+            Some(fields) if !cells.iter().all(|c| c.chars().all(|c| "-: ".contains(c))) => {
+                if let Err(what) = field(fields, &cells, line, tree) {
+                    problems.push(page.problem(number, what));
+                    fields.next = None;
+                }
+            }
+            Some(_) => {}
         }
     }
     problems
 }
 
-/// `NAME = 12` in backquotes must be what the code's constant says.
-fn constants(page: &Source, tree: &Tree<'_>) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for (number, line) in prose(page) {
-        for code in line.split('`').skip(1).step_by(2) {
-            let Some((name, value)) = code.split_once(" = ") else { continue };
-            let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-            if name.is_empty() || !name.chars().all(is_name) || value.parse::<u64>().is_err() {
-                continue;
-            }
-            let said = constant_in_code(tree, name);
-            if said.as_deref() != Some(value) {
-                let said = said.unwrap_or("nothing".into());
-                problems.push(page.problem(number, format!("{code}: the code says {said}")));
+fn field(fields: &mut Fields, cells: &[&str], line: &str, tree: &Tree<'_>) -> Result<(), String> {
+    let value = |at: usize| cells.get(at).and_then(|cell| cell.parse::<u64>().ok());
+    let offset = fields.offset.and_then(value);
+    if cells.iter().any(|c| *c == "total" || c.starts_with("total ")) {
+        let said = value(fields.size).ok_or("the total is not a number")?;
+        if fields.next.is_some_and(|sum| sum != said) {
+            return Err(format!("the fields sum to {}", fields.next.unwrap_or_default()));
+        }
+        let names = line.split('`').skip(1).step_by(2);
+        for name in names.filter(|n| n.contains("::")) {
+            let code = constant_in_code(tree, name);
+            if code.as_deref() != Some(&said.to_string()) {
+                return Err(format!("{name} is {} in the code", code.unwrap_or("missing".into())));
             }
         }
+        fields.next = None;
+    } else if let (Some(expected), Some(offset)) = (fields.next, offset)
+        && expected != offset
+    {
+        return Err(format!("the field before ends at {expected}"));
+    } else {
+        fields.next = fields.next.zip(value(fields.size)).map(|(next, size)| next + size);
     }
-    problems
+    Ok(())
 }
 
-/// The literal that the workspace's constant `name` is set to.
-fn constant_in_code(tree: &Tree<'_>, name: &str) -> Option<String> {
+/// The literal that the constant named by a path such as `silica_parts::cuckoo::HEADER_BYTES` is
+/// set to.
+fn constant_in_code(tree: &Tree<'_>, path: &str) -> Option<String> {
+    let parts: Vec<&str> = path.split("::").collect();
+    let (name, modules) = parts.split_last()?;
+    let dir = crate_dir(modules.first()?);
+    let inside = |s: &&Source| {
+        let holds =
+            |m: &&str| s.path.contains(&format!("/{m}.")) || s.path.contains(&format!("/{m}/"));
+        s.is_rust() && modules[1..].iter().all(|m| holds(m))
+    };
     let start = format!("const {name}: ");
-    let lines = tree.files_below("crates/").filter(|s| s.is_rust()).flat_map(|s| s.text.lines());
-    let line = lines.into_iter().find(|line| line.contains(&start))?;
+    let mut lines = tree.files_below(&dir).filter(inside).flat_map(|s| s.text.lines());
+    let line = lines.find(|line| line.contains(&start))?;
     let value = line.split_once(" = ")?.1.trim_end_matches(';');
     Some(value.replace('_', ""))
 }
@@ -262,11 +279,16 @@ mod tests {
     }
 
     #[test]
-    fn constants_agree_with_the_code() {
-        assert_eq!(problems("docs/formats/a.md", "`HEAD_BYTES = 16`\n"), [""; 0]);
-        let expected = ["HEAD_BYTES = 17: the code says 16"];
-        assert_eq!(problems("docs/formats/a.md", "`HEAD_BYTES = 17`\n"), expected);
-        let expected = ["TAIL_BYTES = 1: the code says nothing"];
-        assert_eq!(problems("docs/formats/a.md", "`TAIL_BYTES = 1`\n"), expected);
+    fn totals_agree_with_the_code() {
+        let table = |size: u32, name: &str| {
+            let total = format!("| total `{name}` | {size} | |\n");
+            let text = format!("| field | bytes | |\n|---|---|---|\n| a | {size} | |\n{total}");
+            problems("docs/formats/a.md", &text)
+        };
+        assert_eq!(table(16, "silica::store::HEAD_BYTES"), [""; 0]);
+        let expected = ["silica::store::HEAD_BYTES is 16 in the code"];
+        assert_eq!(table(17, "silica::store::HEAD_BYTES"), expected);
+        let gone = table(1, "silica::gone::HEAD_BYTES");
+        assert!(gone.contains(&"silica::gone::HEAD_BYTES is missing in the code".to_string()));
     }
 }
