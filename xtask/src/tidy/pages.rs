@@ -222,7 +222,7 @@ fn constant_in_code(tree: &Tree<'_>, path: &str) -> Option<String> {
     let inside = |s: &&Source| {
         let holds =
             |m: &&str| s.path.contains(&format!("/{m}.")) || s.path.contains(&format!("/{m}/"));
-        s.is_rust() && modules[1..].iter().all(|m| holds(m))
+        s.is_rust() && modules[1..].iter().all(holds)
     };
     let start = format!("const {name}: ");
     let mut lines = tree.files_below(&dir).filter(inside).flat_map(|s| s.text.lines());
