@@ -1,8 +1,126 @@
-//! Every benchmark at toy size.
+//! Every benchmark at toy size: it runs, prints its fields, and answers the same twice.
 
-use crate::step::Steps;
+use crate::step::{Steps, cargo, run_logged};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-/// Runs them; nothing to run yet.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Workloads over a whole store, whose object has [`FIELDS`].
+const WORKLOADS: &[&str] = &[
+    "fill",
+    "overwrite",
+    "read",
+    "read-missing",
+    "mixed",
+    "ycsb-a",
+    "ycsb-b",
+    "ycsb-c",
+    "ycsb-d",
+    "ycsb-f",
+];
+
+const FIELDS: &[&str] = &[
+    "throughput_ops",
+    "p50_us",
+    "p99_us",
+    "device_reads_per_get",
+    "write_amplification",
+    "space_amplification",
+    "index_bytes_per_key",
+    "rss_bytes_max",
+    "result_hash",
+];
+
+/// Benchmarks of one mechanism, with their arguments and fields.
+const MECHANISMS: &[(&str, &[&str], &[&str])] = &[
+    (
+        "ect",
+        &["--keys", "20000", "--group", "256", "--hmax", "64"],
+        &["bits_per_key", "lookup_ns", "build_keys_per_second"],
+    ),
+    ("cuckoo", &["--keys", "100000"], &["occupancy", "inserts_per_second", "lookups_per_second"]),
+];
+
+/// Runs all of them with the binary of the tests' profile.
 pub fn run(steps: &mut Steps) {
-    steps.skip("toy benchmarks", "the bench command has not landed");
+    let build = ["build", "--package", "silica-cli"];
+    if !steps.command("build the benchmarks", &mut cargo(&build), 5 * LIMIT) {
+        return;
+    }
+    let binary = steps.target().join("debug/silica");
+    let scratch = steps.target().join("xtask");
+    for workload in WORKLOADS {
+        steps.inside(&format!("benchmark {workload}"), || twice(&binary, &scratch, workload));
+    }
+    for (name, arguments, fields) in MECHANISMS {
+        steps.inside(&format!("benchmark {name}"), || {
+            let mut command = bench(&binary, name);
+            command.args(*arguments);
+            object(&mut command, &scratch, fields).map(drop)
+        });
+    }
+}
+
+fn bench(binary: &Path, name: &str) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(binary).args(["bench", name, "--json"]);
+    command
+}
+
+/// The fingerprint depends on questions and answers only, so two runs that differ in what does
+/// not change answers must agree.
+fn twice(binary: &Path, scratch: &Path, workload: &str) -> Result<(), String> {
+    let mut hashes = Vec::new();
+    for durability in ["buffered", "synced"] {
+        let path = scratch.join("bench");
+        let _ = std::fs::remove_dir_all(&path);
+        let mut command = bench(binary, workload);
+        command.args(["--engine", "silt", "--keys", "3000", "--key-size", "16"]);
+        command.args(["--value-size", "100", "--threads", "1", "--durability", durability]);
+        let found = object(command.arg("--path").arg(&path), scratch, FIELDS);
+        let _ = std::fs::remove_dir_all(&path);
+        hashes.push(found?["result_hash"].to_string());
+    }
+    match &hashes[..] {
+        [first, second] if first == second => Ok(()),
+        _ => Err(format!("the same questions were answered differently: {hashes:?}")),
+    }
+}
+
+/// The one object that `command` prints, which must have `fields`.
+fn object(command: &mut Command, scratch: &Path, fields: &[&str]) -> Result<Value, String> {
+    let log = PathBuf::from(scratch).join("bench.log");
+    let outcome = run_logged(command, &log, LIMIT);
+    if !outcome.good {
+        return Err(outcome.output);
+    }
+    parse(&outcome.output, fields)
+}
+
+fn parse(output: &str, fields: &[&str]) -> Result<Value, String> {
+    // Warnings may come before it on standard error.
+    let start = output.find('{').ok_or(format!("no object in: {output}"))?;
+    let mut values = serde_json::Deserializer::from_str(&output[start..]).into_iter::<Value>();
+    let object = match values.next() {
+        Some(Ok(object)) => object,
+        _ => return Err(format!("no object in: {output}")),
+    };
+    let missing: Vec<_> = fields.iter().filter(|field| object[**field].is_null()).collect();
+    if missing.is_empty() { Ok(object) } else { Err(format!("lacks {missing:?}: {object}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_found_and_checked() {
+        let output = "a warning\n{\"a\": 1, \"b\": {\"c\": 2}}\n";
+        assert_eq!(parse(output, &["a", "b"]).unwrap()["b"]["c"], 2);
+        assert!(parse(output, &["a", "d"]).unwrap_err().contains("lacks [\"d\"]"));
+        assert!(parse("nothing", &[]).is_err());
+    }
 }

@@ -18,7 +18,7 @@ pub fn run(root: &Path) -> bool {
     let mut house = cargo(&["deny", "--workspace", "check", "licenses", "bans", "sources"]);
     steps.command("licences and sources", &mut house, HOUR);
     let mut advisories = cargo(&["deny", "--workspace", "check", "advisories"]);
-    steps.command("advisories", &mut advisories, HOUR);
+    steps.command_unless("advisories", &mut advisories, "failed to fetch advisory database");
     ci::tests(&mut steps, "soak", 48 * HOUR);
     steps.close()
 }

@@ -11,7 +11,7 @@ const TAIL_LINES: usize = 80;
 /// Runs steps one after another and keeps the account.
 pub struct Steps {
     root: PathBuf,
-    logs: PathBuf,
+    target: PathBuf,
     passed: u64,
     failed: u64,
     times: Vec<(Duration, String)>,
@@ -30,9 +30,13 @@ impl Steps {
     pub fn new(root: &Path) -> Self {
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-        let logs = target.join("xtask");
-        fs::create_dir_all(&logs).expect("the target directory can be written");
-        Steps { root: root.to_path_buf(), logs, passed: 0, failed: 0, times: Vec::new() }
+        fs::create_dir_all(target.join("xtask")).expect("the target directory can be written");
+        Steps { root: root.to_path_buf(), target, passed: 0, failed: 0, times: Vec::new() }
+    }
+
+    /// Where cargo builds; logs of steps lie below it.
+    pub fn target(&self) -> &Path {
+        &self.target
     }
 
     /// A step done in this process; counts as one.
@@ -54,6 +58,19 @@ impl Steps {
         self.account(name, start, u64::from(outcome.good), u64::from(!outcome.good));
         self.explain(name, &outcome);
         outcome.good
+    }
+
+    /// A command that needs something from outside: where it fails and says `excuse`, it is
+    /// skipped.
+    pub fn command_unless(&mut self, name: &str, command: &mut Command, excuse: &str) {
+        let start = Instant::now();
+        let outcome = self.finish(name, command, Duration::from_secs(600));
+        if !outcome.good && outcome.output.contains(excuse) {
+            self.skip(name, excuse);
+            return;
+        }
+        self.account(name, start, u64::from(outcome.good), u64::from(!outcome.good));
+        self.explain(name, &outcome);
     }
 
     /// A `cargo test`; counts as many as it ran, and at least one failure where it failed.
@@ -105,7 +122,7 @@ impl Steps {
     }
 
     fn log_path(&self, name: &str) -> PathBuf {
-        self.logs.join(format!("{}.log", name.replace([' ', '/'], "-")))
+        self.target.join("xtask").join(format!("{}.log", name.replace([' ', '/'], "-")))
     }
 
     fn finish(&self, name: &str, command: &mut Command, limit: Duration) -> Outcome {
