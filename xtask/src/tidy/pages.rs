@@ -50,9 +50,10 @@ impl<'s> Tree<'s> {
         parts.all(|part| {
             let part = part.trim_end_matches("()");
             let is_module = |s: &Source| {
-                s.path.ends_with(&format!("/{part}.rs")) || s.path.contains(&format!("/{part}/"))
+                let inner = &s.path[dir.len()..];
+                inner.ends_with(&format!("/{part}.rs")) || inner.contains(&format!("/{part}/"))
             };
-            self.files_below(&dir).any(|s| is_module(s) || holds_word(&s.text, part))
+            self.files_below(&dir).any(|s| is_module(s) || defines(&s.text, part))
         })
     }
 }
@@ -62,10 +63,16 @@ fn crate_dir(name: &str) -> String {
     format!("crates/{}/", name.strip_prefix("silica_").unwrap_or(name))
 }
 
-fn holds_word(text: &str, word: &str) -> bool {
+/// True where `text` defines the item `name` or re-exports it.
+fn defines(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word).any(|(at, _)| {
-        !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
+    let kinds = ["fn ", "struct ", "enum ", "trait ", "mod ", "const ", "static ", "type "];
+    text.match_indices(name).any(|(at, _)| {
+        let line = text[..at].rsplit('\n').next().unwrap_or_default();
+        let exported = line.starts_with("pub use ");
+        (exported || kinds.iter().any(|kind| line.ends_with(kind)))
+            && !line.ends_with(is_part)
+            && !text[at + name.len()..].starts_with(is_part)
     })
 }
 
