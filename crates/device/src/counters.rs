@@ -31,7 +31,13 @@ impl Counters {
     /// Counts a read of `bytes`.
     #[inline]
     pub fn add_read(&self, bytes: u64) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.add_reads(1, bytes);
+    }
+
+    /// Counts `count` reads of `bytes` in all.
+    #[inline]
+    pub fn add_reads(&self, count: u64, bytes: u64) {
+        self.reads.fetch_add(count, Ordering::Relaxed);
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -313,6 +313,34 @@ fn auto_on_disk() {
     on_disk(IoChoice::Auto);
 }
 
+/// False, with a printed reason, where the kernel refuses io_uring.
+fn has_uring() -> bool {
+    let root = tempfile::tempdir().unwrap();
+    let options = DeviceOptions { create: true, io: IoChoice::Uring };
+    match FileDevice::open(root.path(), options) {
+        Ok(_) => true,
+        Err(e) => {
+            assert_eq!(e.kind(), ErrorKind::Unsupported);
+            println!("skipped: {e}");
+            false
+        }
+    }
+}
+
+#[test]
+fn uring_on_disk() {
+    if has_uring() {
+        on_disk(IoChoice::Uring);
+    }
+}
+
+#[test]
+fn uring_in_memory() {
+    if has_uring() {
+        in_memory(IoChoice::Uring);
+    }
+}
+
 #[test]
 fn threads_on_disk() {
     on_disk(IoChoice::Threads);

@@ -13,6 +13,8 @@
 mod directory;
 mod log;
 mod plain;
+mod pool;
+mod uring;
 
 pub use directory::{DeviceOptions, FileDevice, IoChoice};
 pub use log::MappedLog;
@@ -25,6 +27,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Mutex;
+
+/// The reads of one submission.
+type ReadBurst<'r> = [crate::Read<'r, PlainFile>];
 
 /// What tells two inodes apart.
 type InodeId = (u64, u64);
