@@ -1,0 +1,261 @@
+//! The file `silica` of a store: its format version and its keyspaces.
+//!
+//! Invariants:
+//!
+//! 1. The file is replaced as a whole: written under another name, synced, renamed, directory
+//!    synced. At every moment the name `silica` stands for one complete catalog.
+//! 2. A keyspace exists if and only if the catalog lists it. Its directory is complete before it
+//!    is listed and is removed only after it is not; a directory that is not listed is rubbish.
+//! 3. Numbers of keyspaces are never used twice.
+//!
+//! The bytes are described in `docs/formats/store.md`.
+
+use silica_base::{VARINT_BYTES_MAX, checksum, read_varint, write_varint};
+use silica_device::{Device, DeviceFile, Mode};
+use silica_engine::{Error, ErrorKind, Result};
+
+/// Name of the catalog in a store's directory; its presence makes a directory a store.
+pub(crate) const FILE: &str = "silica";
+/// What it is written under before it is renamed.
+pub(crate) const FILE_NEW: &str = "silica.new";
+
+/// First bytes of the catalog.
+pub(crate) const MAGIC: [u8; 8] = *b"SILICA\r\n";
+/// The format version that this code writes, and the newest that it reads.
+pub(crate) const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 16;
+const CHECKSUM_BYTES: usize = 4;
+/// More than any catalog needs; a longer file is no catalog.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// One keyspace, as it was created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Number of its directory.
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) engine: String,
+    /// Options as text: all that are fixed, and what else was given at creation.
+    pub(crate) options: Vec<(String, String)>,
+}
+
+impl Record {
+    /// Name of the keyspace's directory.
+    pub(crate) fn directory(&self) -> String {
+        directory_of(self.id)
+    }
+}
+
+/// Name of the directory of keyspace number `id`.
+pub(crate) fn directory_of(id: u64) -> String {
+    format!("keyspace-{id}")
+}
+
+/// True where `name` looks like a keyspace's directory.
+pub(crate) fn is_directory_name(name: &str) -> bool {
+    name.strip_prefix("keyspace-").is_some_and(|n| n.parse::<u64>().is_ok())
+}
+
+/// All keyspaces of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Catalog {
+    /// Number of the next keyspace.
+    pub(crate) next_id: u64,
+    /// Sorted by name.
+    pub(crate) keyspaces: Vec<Record>,
+}
+
+impl Catalog {
+    pub(crate) fn find(&self, name: &str) -> Option<&Record> {
+        self.keyspaces.iter().find(|r| r.name == name)
+    }
+
+    /// Adds a keyspace and keeps the order.
+    pub(crate) fn add(&mut self, record: Record) {
+        self.next_id = self.next_id.max(record.id + 1);
+        self.keyspaces.push(record);
+        self.keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.keyspaces.retain(|r| r.name != name);
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        write_varint(&mut body, self.next_id);
+        write_varint(&mut body, self.keyspaces.len() as u64);
+        for record in &self.keyspaces {
+            write_varint(&mut body, record.id);
+            write_text(&mut body, &record.name);
+            write_text(&mut body, &record.engine);
+            write_varint(&mut body, record.options.len() as u64);
+            for (name, value) in &record.options {
+                write_text(&mut body, name);
+                write_text(&mut body, value);
+            }
+        }
+        let mut out = Vec::with_capacity(HEADER_BYTES + body.len() + CHECKSUM_BYTES);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        out.extend_from_slice(&body);
+        let sum = checksum(&out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads a whole catalog; `file` names it in errors.
+    pub(crate) fn decode(bytes: &[u8], file: &str) -> Result<Self> {
+        let damaged = |at: usize, what: &str| Error::corruption(file, at as u64, what);
+        if bytes.len() < HEADER_BYTES + CHECKSUM_BYTES {
+            return Err(damaged(bytes.len(), "it is too short"));
+        }
+        if bytes[..8] != MAGIC {
+            return Err(damaged(0, "it does not begin like a Silica store"));
+        }
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        let version = word(8);
+        if version == 0 || version > VERSION {
+            let message = format!(
+                "{file} has format version {version}, this program reads up to {VERSION}; \
+                 open the store with the newer silica that wrote it"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let end = HEADER_BYTES + word(12) as usize;
+        if bytes.len() != end + CHECKSUM_BYTES {
+            return Err(damaged(12, "its length is not the one it states"));
+        }
+        if word(end) != checksum(&bytes[..end]) {
+            return Err(damaged(end, "checksum"));
+        }
+        let mut reader = Reader { rest: &bytes[HEADER_BYTES..end] };
+        match reader.catalog() {
+            Some(catalog) if reader.rest.is_empty() => Ok(catalog),
+            _ => Err(damaged(end - reader.rest.len(), "a field is cut short")),
+        }
+    }
+
+    /// Reads the catalog of `device`, or `None` where there is no such file.
+    pub(crate) fn load<D: Device>(device: &D, file: &str) -> Result<Option<Self>> {
+        if !device.list()?.iter().any(|n| n == FILE) {
+            return Ok(None);
+        }
+        let handle = device.open(FILE, Mode::Buffered)?;
+        let len = handle.len()?;
+        if len > FILE_BYTES_MAX {
+            return Err(Error::corruption(file, FILE_BYTES_MAX, "it is far too long"));
+        }
+        let mut bytes = vec![0; len as usize];
+        let filled = handle.read_at(0, &mut bytes)?;
+        bytes.truncate(filled);
+        Catalog::decode(&bytes, file).map(Some)
+    }
+
+    /// Replaces the catalog of `device`.
+    pub(crate) fn save<D: Device>(&self, device: &D) -> Result<()> {
+        if device.list()?.iter().any(|n| n == FILE_NEW) {
+            device.remove(FILE_NEW)?;
+        }
+        let handle = device.create(FILE_NEW, Mode::Buffered)?;
+        handle.write_at(0, &self.encode())?;
+        handle.sync()?;
+        device.rename(FILE_NEW, FILE)?;
+        device.sync_dir()
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    write_varint(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn number(&mut self) -> Option<u64> {
+        let (value, len) = read_varint(self.rest)?;
+        debug_assert!(len <= VARINT_BYTES_MAX, "a varint has a largest length");
+        self.rest = &self.rest[len..];
+        Some(value)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = usize::try_from(self.number()?).ok()?;
+        let bytes = self.rest.get(..len)?;
+        self.rest = &self.rest[len..];
+        String::from_utf8(bytes.to_vec()).ok()
+    }
+
+    fn catalog(&mut self) -> Option<Catalog> {
+        let next_id = self.number()?;
+        let mut keyspaces = Vec::new();
+        for _ in 0..self.number()? {
+            let (id, name, engine) = (self.number()?, self.text()?, self.text()?);
+            let mut options = Vec::new();
+            for _ in 0..self.number()? {
+                options.push((self.text()?, self.text()?));
+            }
+            keyspaces.push(Record { id, name, engine, options });
+        }
+        Some(Catalog { next_id, keyspaces })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Catalog {
+        let mut catalog = Catalog::default();
+        for (id, name) in [(0, "zebra"), (1, "default"), (300, "ä")] {
+            catalog.add(Record {
+                id,
+                name: name.into(),
+                engine: "silt".into(),
+                options: vec![("partition_bits".into(), "4".into())],
+            });
+        }
+        catalog
+    }
+
+    #[test]
+    fn round_trip_in_name_order() {
+        let catalog = sample();
+        assert_eq!(catalog.next_id, 301);
+        assert_eq!(catalog.keyspaces[0].name, "default");
+        assert_eq!(Catalog::decode(&catalog.encode(), "silica").unwrap(), catalog);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_found() {
+        let bytes = sample().encode();
+        for at in 0..bytes.len() {
+            assert!(Catalog::decode(&bytes[..at], "silica").is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1 << bit;
+                assert!(Catalog::decode(&bad, "silica").is_err(), "bit {bit} of byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_by_name() {
+        let mut bytes = sample().encode();
+        bytes[8] = 2;
+        let error = Catalog::decode(&bytes, "silica").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("newer"), "{error}");
+    }
+
+    #[test]
+    fn the_field_table_adds_up() {
+        assert_eq!(HEADER_BYTES, MAGIC.len() + 4 + 4);
+        let empty = Catalog::default().encode();
+        assert_eq!(empty.len(), HEADER_BYTES + 2 + CHECKSUM_BYTES);
+    }
+}

@@ -1,0 +1,249 @@
+//! A keyspace: one engine and the convenient way to it.
+
+use crate::scheduler::Scheduler;
+use silica_engine::{
+    Admin, Budget, Count, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, MetricsMap,
+    Result, Scan, Update, WriteBatch,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Entries that an iterator fetches at a time.
+const ITER_ENTRIES: usize = 256;
+/// Work of one step of [`Keyspace::settle`].
+const SETTLE_BYTES: u64 = 16 << 20;
+
+/// What a store hands to a keyspace when it opens it.
+pub(crate) struct Opened {
+    pub(crate) name: String,
+    pub(crate) directory: String,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) own_memory: bool,
+    pub(crate) durability: Durability,
+    pub(crate) scheduler: Arc<Scheduler>,
+}
+
+struct Inner {
+    opened: Opened,
+    closed: AtomicBool,
+}
+
+/// A named set of keys in a store. Cheap to clone; all clones are the same keyspace.
+#[derive(Clone)]
+pub struct Keyspace {
+    inner: Arc<Inner>,
+}
+
+impl Keyspace {
+    pub(crate) fn new(opened: Opened) -> Self {
+        Keyspace { inner: Arc::new(Inner { opened, closed: AtomicBool::new(false) }) }
+    }
+
+    /// Refuses every later call.
+    pub(crate) fn shut(&self) {
+        self.inner.closed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn own_memory(&self) -> bool {
+        self.inner.opened.own_memory
+    }
+
+    pub(crate) fn directory(&self) -> &str {
+        &self.inner.opened.directory
+    }
+
+    fn live(&self) -> Result<&dyn Engine> {
+        if self.inner.closed.load(Ordering::Acquire) {
+            let message = format!("keyspace '{}' is closed or dropped; open it again", self.name());
+            return Err(Error::new(ErrorKind::Closed, message));
+        }
+        Ok(&*self.inner.opened.engine)
+    }
+
+    fn lacks(&self, what: &str) -> Error {
+        let engine = self.engine().descriptor().name;
+        let message = format!(
+            "engine {engine} of keyspace '{}' cannot {what}; create a keyspace with an engine \
+             that can",
+            self.name()
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    }
+
+    pub(crate) fn admin(&self) -> Result<&dyn Admin> {
+        self.live()?.as_admin().ok_or_else(|| self.lacks("count, clear or be backed up"))
+    }
+
+    fn scanner(&self) -> Result<&dyn Scan> {
+        self.live()?.as_scan().ok_or_else(|| self.lacks("iterate"))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.inner.opened.name
+    }
+
+    /// The engine itself, for bursts with borrowed values and for capability views.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.inner.opened.engine
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.live()?.get(key.as_ref())
+    }
+
+    /// The values of all `keys`, in their order, looked up as one burst.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        self.live()?.get_all(&keys)
+    }
+
+    /// Maps `key` to `value`, as durable as the store was opened for.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(key.as_ref(), value.as_ref());
+        self.write(&batch)
+    }
+
+    /// Removes `key`; a missing one is not an error.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete(key.as_ref());
+        self.write(&batch)
+    }
+
+    /// Applies `batch` atomically, as durable as the store was opened for.
+    pub fn write(&self, batch: &WriteBatch<'_>) -> Result<()> {
+        self.write_with(batch, self.inner.opened.durability)
+    }
+
+    /// Applies `batch` atomically, as durable as asked.
+    pub fn write_with(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.live()?.write(batch, durability)?;
+        self.inner.opened.scheduler.wake();
+        Ok(())
+    }
+
+    /// Calls `decide` with the entry of `key` and applies what it returns, as one step with
+    /// respect to every other write. `decide` may be called several times.
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut decide: impl FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        let atomic = self.live()?.as_atomic().ok_or_else(|| self.lacks("update atomically"))?;
+        atomic.update(key.as_ref(), self.inner.opened.durability, &mut decide)?;
+        self.inner.opened.scheduler.wake();
+        Ok(())
+    }
+
+    /// All keys and values, in the engine's own order (hash order for hashed engines).
+    pub fn iter(&self) -> Iter {
+        self.iter_from(0)
+    }
+
+    /// Goes on where an earlier iteration (even of an earlier process) stood.
+    pub fn iter_from(&self, cursor: u64) -> Iter {
+        Iter {
+            keyspace: self.clone(),
+            batch: Vec::new().into_iter(),
+            batch_cursor: Some(cursor),
+            next_cursor: Some(cursor),
+        }
+    }
+
+    /// The number of entries; an estimate with bounds unless `exact`, which may walk the store.
+    pub fn count(&self, exact: bool) -> Result<Count> {
+        self.admin()?.count(exact)
+    }
+
+    /// Removes every entry, durably and atomically.
+    pub fn clear(&self) -> Result<()> {
+        self.admin()?.clear()
+    }
+
+    /// Walks everything and checks every invariant; the error names what is wrong and where.
+    pub fn verify(&self) -> Result<()> {
+        self.live()?.verify()
+    }
+
+    /// Makes every write that returned before the call survive a power cut.
+    pub fn sync(&self) -> Result<()> {
+        self.live()?.sync()
+    }
+
+    /// All metrics.
+    pub fn metrics(&self) -> Result<MetricsMap> {
+        let mut metrics = MetricsMap::default();
+        self.live()?.metrics(&mut metrics);
+        Ok(metrics)
+    }
+
+    /// Files and structures, for people, as lines of `name: value`.
+    pub fn inspect(&self) -> Result<String> {
+        self.admin()?.inspect()
+    }
+
+    /// Does background work until none is left.
+    pub fn settle(&self) -> Result<()> {
+        while self.live()?.maintain(Budget { bytes: SETTLE_BYTES })?.more {}
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyspace({:?}, {})", self.name(), self.engine().descriptor().name)
+    }
+}
+
+/// Keys and values of a keyspace, fetched in batches.
+///
+/// A key that is there during the whole iteration is met at least once; one that is rewritten
+/// meanwhile may be met twice, and one that comes or goes meanwhile may be met or not.
+pub struct Iter {
+    keyspace: Keyspace,
+    batch: std::vec::IntoIter<(Vec<u8>, Vec<u8>)>,
+    /// Where the batch in hand began.
+    batch_cursor: Option<u64>,
+    /// Where the next batch begins; `None` after the last.
+    next_cursor: Option<u64>,
+}
+
+impl Iter {
+    /// Where to go on later with [`Keyspace::iter_from`], or `None` at the end. Entries of the
+    /// batch in hand are met again.
+    pub fn cursor(&self) -> Option<u64> {
+        if self.batch.len() == 0 { self.next_cursor } else { self.batch_cursor }
+    }
+
+    fn fetch(&mut self, cursor: u64) -> Result<()> {
+        let mut entries = Vec::with_capacity(ITER_ENTRIES);
+        let scan = self.keyspace.scanner()?;
+        let next = scan.scan(cursor, ITER_ENTRIES, &mut |key, entry| {
+            entries.push((key.to_vec(), entry.value.to_vec()));
+        })?;
+        self.batch_cursor = Some(cursor);
+        self.next_cursor = next;
+        self.batch = entries.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.batch.next() {
+                return Some(Ok(entry));
+            }
+            let cursor = self.next_cursor?;
+            if let Err(e) = self.fetch(cursor) {
+                self.next_cursor = None;
+                return Some(Err(e));
+            }
+        }
+    }
+}

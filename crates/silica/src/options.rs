@@ -1,0 +1,132 @@
+//! How to open a store.
+
+use crate::{Registry, Silica};
+use silica_device::DeviceOptions;
+use silica_engine::{Durability, Result};
+use std::path::Path;
+
+/// The engine of keyspaces that are created without naming one.
+pub const DEFAULT_ENGINE: &str = "silt";
+
+/// Memory of a store where no number is given.
+pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
+
+/// Settings for opening a store.
+///
+/// Everything has a default; see [`crate::open`] for the short way.
+#[derive(Clone)]
+pub struct OpenOptions {
+    pub(crate) create: bool,
+    pub(crate) memory_bytes: u64,
+    pub(crate) engine: String,
+    pub(crate) background_threads: usize,
+    pub(crate) background_bytes_per_second: u64,
+    pub(crate) durability: Durability,
+    pub(crate) set: Vec<(String, String)>,
+    pub(crate) registry: Registry,
+    pub(crate) seed: Option<[u8; 16]>,
+    pub(crate) device: DeviceOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            create: true,
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+            engine: DEFAULT_ENGINE.to_string(),
+            background_threads: 1,
+            background_bytes_per_second: 0,
+            durability: Durability::default(),
+            set: Vec::new(),
+            registry: Registry::builtin(),
+            seed: None,
+            device: DeviceOptions::default(),
+        }
+    }
+}
+
+impl OpenOptions {
+    /// The defaults: create where missing, 256 MiB, engine `silt`, one background thread, synced
+    /// writes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a missing or empty directory becomes a new store.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Memory for all keyspaces together, in bytes.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// The engine of keyspaces that are created without naming one.
+    #[must_use]
+    pub fn engine(mut self, name: impl Into<String>) -> Self {
+        self.engine = name.into();
+        self
+    }
+
+    /// Threads that convert, merge and collect in the background. With 0 the program must call
+    /// [`crate::Keyspace::settle`] or [`silica_engine::Engine::maintain`] itself.
+    #[must_use]
+    pub fn background_threads(mut self, threads: usize) -> Self {
+        self.background_threads = threads;
+        self
+    }
+
+    /// Limits the bytes that background work reads and writes each second; 0 means no limit.
+    #[must_use]
+    pub fn background_bytes_per_second(mut self, bytes: u64) -> Self {
+        self.background_bytes_per_second = bytes;
+        self
+    }
+
+    /// What writes survive where a call does not say.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets an engine option for keyspaces that are created, and, where it is not fixed at
+    /// creation, for those that exist.
+    #[must_use]
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.set.push((name.into(), value.into()));
+        self
+    }
+
+    /// The engines to choose from.
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Hash seed for keyspaces that are created; random where none is given. For tests and
+    /// benchmarks that must repeat exactly.
+    #[must_use]
+    pub fn seed(mut self, seed: [u8; 16]) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// How the device is driven.
+    #[must_use]
+    pub fn device(mut self, device: DeviceOptions) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Opens the store in the directory `path`.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Silica> {
+        Silica::open(path.as_ref(), self)
+    }
+}

@@ -1,0 +1,65 @@
+//! Engine names and how to build them: the one place that knows which engines exist.
+
+use silica_device::FileDevice;
+use silica_engine::{Engine, Environment, Error, ErrorKind, OptionSpec, OptionValues, Result};
+use std::sync::Arc;
+
+/// Opens (creating it where the directory is empty) an engine in a directory of its own.
+pub type Build = fn(FileDevice, &OptionValues, &Environment) -> Result<Arc<dyn Engine>>;
+
+/// One engine that keyspaces can be created with.
+#[derive(Clone, Copy)]
+pub struct Registration {
+    /// The name that users write.
+    pub name: &'static str,
+    /// What the engine is for, in one line.
+    pub doc: &'static str,
+    /// Its options.
+    pub options: &'static [OptionSpec],
+    /// Opens it.
+    pub build: Build,
+}
+
+/// The engines that a store can use.
+#[derive(Clone)]
+pub struct Registry(Vec<Registration>);
+
+impl Default for Registry {
+    fn default() -> Self {
+        Registry::builtin()
+    }
+}
+
+impl Registry {
+    /// The engines that come with Silica.
+    pub fn builtin() -> Self {
+        Registry(Vec::new())
+    }
+
+    /// No engines; for stores that bring their own.
+    pub fn empty() -> Self {
+        Registry(Vec::new())
+    }
+
+    /// Adds an engine; one of the same name is replaced.
+    #[must_use]
+    pub fn with(mut self, registration: Registration) -> Self {
+        self.0.retain(|r| r.name != registration.name);
+        self.0.push(registration);
+        self
+    }
+
+    /// The engine `name`; the error lists those there are.
+    pub fn find(&self, name: &str) -> Result<&Registration> {
+        self.0.iter().find(|r| r.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.0.iter().map(|r| r.name).collect();
+            let message = format!("no engine '{name}'; known are {}", known.join(", "));
+            Error::new(ErrorKind::Config, message)
+        })
+    }
+
+    /// All engines.
+    pub fn iter(&self) -> impl Iterator<Item = &Registration> {
+        self.0.iter()
+    }
+}

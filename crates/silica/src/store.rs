@@ -1,0 +1,480 @@
+//! A store: its directory, its keyspaces and their life.
+//!
+//! Invariants:
+//!
+//! 1. One process has a store open: the device holds an advisory lock on its directory.
+//! 2. A keyspace is opened at its first use, once, and stays open until it is dropped or the
+//!    store is closed.
+//! 3. After `close` (or drop) no thread of the store runs, and what was written is synced.
+
+use crate::catalog::{self, Catalog, Record};
+use crate::keyspace::{Keyspace, Opened};
+use crate::scheduler::Scheduler;
+use crate::{OpenOptions, Registration};
+use log::{info, warn};
+use silica_base::HashSeed;
+use silica_device::{Device, DeviceOptions, FileDevice};
+use silica_engine::{Environment, Error, ErrorKind, OptionValues, Result};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The keyspace that the command line and database 0 of the server use.
+pub const DEFAULT_KEYSPACE: &str = "default";
+
+const NAME_BYTES_MAX: usize = 255;
+const MEMORY_OPTION: &str = "memory_bytes";
+
+/// Opens the store in the directory `path`, creating it where there is none.
+///
+/// The same as `OpenOptions::new().open(path)`.
+pub fn open(path: impl AsRef<Path>) -> Result<Silica> {
+    OpenOptions::new().open(path)
+}
+
+/// What a keyspace was created with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyspaceInfo {
+    /// Its name.
+    pub name: String,
+    /// Its engine.
+    pub engine: String,
+    /// Its options as text.
+    pub options: Vec<(String, String)>,
+    /// Its directory inside the store.
+    pub directory: String,
+}
+
+struct State {
+    catalog: Catalog,
+    open: Vec<Keyspace>,
+    closed: bool,
+}
+
+/// An open store. Closed by [`Silica::close`], or when it is dropped.
+pub struct Silica {
+    path: PathBuf,
+    options: OpenOptions,
+    state: Mutex<State>,
+    scheduler: Arc<Scheduler>,
+    /// Last, so that the directory is unlocked after everything else is gone.
+    device: FileDevice,
+}
+
+impl Silica {
+    pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+        let device = open_device(path, &options)?;
+        let file = path.join(catalog::FILE).display().to_string();
+        let catalog = match Catalog::load(&device, &file)? {
+            Some(catalog) => catalog,
+            None => create(path, &device, &options)?,
+        };
+        remove_rubbish(path, &device, &catalog);
+        let scheduler =
+            Scheduler::start(options.background_threads, options.background_bytes_per_second);
+        Ok(Silica {
+            path: path.to_path_buf(),
+            options,
+            state: Mutex::new(State { catalog, open: Vec::new(), closed: false }),
+            scheduler: Arc::new(scheduler),
+            device,
+        })
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed; open it again"));
+        }
+        Ok(state)
+    }
+
+    /// The store's directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The catalog's record of a keyspace.
+    pub(crate) fn record(&self, name: &str) -> Result<Record> {
+        let state = self.lock()?;
+        state.catalog.find(name).cloned().ok_or_else(|| no_keyspace(name, &state.catalog))
+    }
+
+    pub(crate) fn device(&self) -> &FileDevice {
+        &self.device
+    }
+
+    /// Opens the keyspace `name`; where there is none it is created with the default engine.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let mut state = self.lock()?;
+        if let Some(open) = state.open.iter().find(|k| k.name() == name) {
+            return Ok(open.clone());
+        }
+        if state.catalog.find(name).is_some() {
+            return self.open_listed(&mut state, name);
+        }
+        self.create_locked(&mut state, name, &self.options.engine, &[])
+    }
+
+    /// Opens the keyspace `name`, or `None` where there is none.
+    pub fn existing(&self, name: &str) -> Result<Option<Keyspace>> {
+        let listed = self.lock()?.catalog.find(name).is_some();
+        if listed { self.keyspace(name).map(Some) } else { Ok(None) }
+    }
+
+    /// Creates the keyspace `name` with an engine and `(name, value)` pairs of its options.
+    pub fn create_keyspace(
+        &self,
+        name: &str,
+        engine: &str,
+        options: &[(&str, &str)],
+    ) -> Result<Keyspace> {
+        let mut state = self.lock()?;
+        if let Some(record) = state.catalog.find(name) {
+            let message = format!(
+                "keyspace '{name}' exists already, with engine {}; open it with keyspace(), or \
+                 drop it first",
+                record.engine
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        self.create_locked(&mut state, name, engine, options)
+    }
+
+    /// All keyspaces, by name.
+    pub fn keyspaces(&self) -> Result<Vec<KeyspaceInfo>> {
+        let state = self.lock()?;
+        let info = |r: &Record| KeyspaceInfo {
+            name: r.name.clone(),
+            engine: r.engine.clone(),
+            options: r.options.clone(),
+            directory: r.directory(),
+        };
+        Ok(state.catalog.keyspaces.iter().map(info).collect())
+    }
+
+    /// Removes the keyspace `name` and everything in it. Handles to it fail from then on.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        let mut state = self.lock()?;
+        let Some(record) = state.catalog.find(name).cloned() else {
+            return Err(no_keyspace(name, &state.catalog));
+        };
+        let mut catalog = state.catalog.clone();
+        catalog.remove(name);
+        catalog.save(&self.device)?;
+        state.catalog = catalog;
+        self.scheduler.remove(name);
+        if let Some(at) = state.open.iter().position(|k| k.name() == name) {
+            state.open.swap_remove(at).shut();
+        }
+        self.share_memory(&state);
+        // The keyspace is gone once the catalog says so; what is left is swept at the next open.
+        let directory = self.path.join(record.directory());
+        if let Err(e) = std::fs::remove_dir_all(&directory) {
+            warn!("removing {}: {e}; it goes when the store is next opened", directory.display());
+        }
+        Ok(())
+    }
+
+    /// Checks the catalog on the device and every keyspace; the error names what is wrong.
+    pub fn verify(&self) -> Result<()> {
+        let names = {
+            let state = self.lock()?;
+            let file = self.path.join(catalog::FILE).display().to_string();
+            if Catalog::load(&self.device, &file)?.as_ref() != Some(&state.catalog) {
+                return Err(Error::corruption(file, 0, "it is not the catalog in memory"));
+            }
+            state.catalog.keyspaces.iter().map(|r| r.name.clone()).collect::<Vec<_>>()
+        };
+        for name in names {
+            let within = |e: Error| e.within(format_args!("keyspace '{name}'"));
+            self.keyspace(&name).and_then(|k| k.verify()).map_err(within)?;
+        }
+        Ok(())
+    }
+
+    /// Makes every write that returned before the call survive a power cut.
+    pub fn sync(&self) -> Result<()> {
+        let open = self.lock()?.open.clone();
+        open.iter().try_for_each(Keyspace::sync)
+    }
+
+    /// Stops background work, syncs and closes every keyspace. The directory is unlocked with the
+    /// last handle to a keyspace or its engine.
+    pub fn close(self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&self) -> Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return Ok(());
+        }
+        state.closed = true;
+        self.scheduler.stop();
+        let mut first = Ok(());
+        for keyspace in state.open.drain(..) {
+            let synced = keyspace.engine().sync();
+            keyspace.shut();
+            first = first.and(synced);
+        }
+        first
+    }
+
+    fn create_locked(
+        &self,
+        state: &mut State,
+        name: &str,
+        engine: &str,
+        options: &[(&str, &str)],
+    ) -> Result<Keyspace> {
+        check_name(name)?;
+        let registration = self.options.registry.find(engine)?;
+        let values = OptionValues::parse(registration.options, self.new_options(options))?;
+        let id = state.catalog.next_id;
+        let record = Record {
+            id,
+            name: name.to_string(),
+            engine: engine.to_string(),
+            options: options_to_keep(registration, &values),
+        };
+        let mut catalog = state.catalog.clone();
+        catalog.add(record.clone());
+        let share = self.memory_share(&catalog);
+        let keyspace = self.build(registration, &record, values, share)?;
+        keyspace.engine().sync()?;
+        self.device.sync_dir()?;
+        catalog.save(&self.device)?;
+        state.catalog = catalog;
+        info!("created keyspace '{name}' with engine {engine}");
+        Ok(self.enter(state, keyspace))
+    }
+
+    /// Options of a new keyspace: those of the store, then those given for it.
+    fn new_options<'a>(
+        &'a self,
+        options: &'a [(&'a str, &'a str)],
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let set = self.options.set.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        set.chain(options.iter().copied())
+    }
+
+    fn open_listed(&self, state: &mut State, name: &str) -> Result<Keyspace> {
+        let record = state.catalog.find(name).expect("the caller found it").clone();
+        let registration = self.options.registry.find(&record.engine)?;
+        let values = self.options_of_existing(registration, &record)?;
+        let share = self.memory_share(&state.catalog);
+        let keyspace = self
+            .build(registration, &record, values, share)
+            .map_err(|e| e.within(format_args!("opening keyspace '{name}'")))?;
+        Ok(self.enter(state, keyspace))
+    }
+
+    /// What the keyspace was created with, overlaid by the options given for this opening.
+    fn options_of_existing(
+        &self,
+        registration: &Registration,
+        record: &Record,
+    ) -> Result<OptionValues> {
+        let kept = record.options.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        let mut values = OptionValues::parse(registration.options, kept)?;
+        let set = self.options.set.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        let given = OptionValues::parse(registration.options, set)?;
+        for (name, value) in given.iter() {
+            let spec = registration.options.iter().find(|s| s.name == name);
+            let spec = spec.expect("parsed options are in their table");
+            if spec.fixed && values.value(registration.options, name) != value {
+                let message = format!(
+                    "option {name} of keyspace '{}' was fixed to {} when it was created; leave it \
+                     out, or create another keyspace",
+                    record.name,
+                    spec.show(values.value(registration.options, name)),
+                );
+                return Err(Error::new(ErrorKind::Config, message));
+            }
+            values.set(name, value);
+        }
+        Ok(values)
+    }
+
+    fn build(
+        &self,
+        registration: &Registration,
+        record: &Record,
+        mut values: OptionValues,
+        share: u64,
+    ) -> Result<Keyspace> {
+        let own_memory = values.given(MEMORY_OPTION).is_some();
+        if !own_memory && let Some(bytes) = clamp_memory(registration, share) {
+            values.set(MEMORY_OPTION, bytes);
+        }
+        let directory = self.device.subdirectory(&record.directory())?;
+        let environment = Environment::new(HashSeed(self.new_seed()?));
+        let engine = (registration.build)(directory, &values, &environment)?;
+        self.scheduler.add(&record.name, Arc::clone(&engine));
+        Ok(Keyspace::new(Opened {
+            name: record.name.clone(),
+            directory: record.directory(),
+            engine,
+            own_memory,
+            durability: self.options.durability,
+            scheduler: Arc::clone(&self.scheduler),
+        }))
+    }
+
+    fn enter(&self, state: &mut State, keyspace: Keyspace) -> Keyspace {
+        state.open.push(keyspace.clone());
+        self.share_memory(state);
+        keyspace
+    }
+
+    /// Bytes for each keyspace that has no memory number of its own.
+    fn memory_share(&self, catalog: &Catalog) -> u64 {
+        let own = |r: &&Record| r.options.iter().any(|(n, _)| n == MEMORY_OPTION);
+        let reserved: u64 = catalog
+            .keyspaces
+            .iter()
+            .filter_map(|r| r.options.iter().find(|(n, _)| n == MEMORY_OPTION))
+            .filter_map(|(_, v)| silica_engine::parse_size(v))
+            .sum();
+        let sharing = catalog.keyspaces.len() - catalog.keyspaces.iter().filter(own).count();
+        self.options.memory_bytes.saturating_sub(reserved) / sharing.max(1) as u64
+    }
+
+    /// Gives every open keyspace its share of the memory, after their number changed.
+    fn share_memory(&self, state: &State) {
+        let share = self.memory_share(&state.catalog);
+        for keyspace in state.open.iter().filter(|k| !k.own_memory()) {
+            let name = keyspace.engine().descriptor().name;
+            if let (Ok(registration), Some(admin)) =
+                (self.options.registry.find(name), keyspace.engine().as_admin())
+                && let Some(bytes) = clamp_memory(registration, share)
+            {
+                admin.set_memory_bytes(bytes);
+            }
+        }
+    }
+
+    fn new_seed(&self) -> Result<[u8; 16]> {
+        if let Some(seed) = self.options.seed {
+            return Ok(seed);
+        }
+        let mut seed = [0; 16];
+        std::fs::File::open("/dev/urandom")
+            .and_then(|mut f| std::io::Read::read_exact(&mut f, &mut seed))
+            .map_err(|e| Error::io("reading a random hash seed from /dev/urandom", e))?;
+        Ok(seed)
+    }
+}
+
+impl Drop for Silica {
+    fn drop(&mut self) {
+        if let Err(e) = self.shut() {
+            log::error!("closing {}: {e}", self.path.display());
+        }
+    }
+}
+
+/// `share` within the range of the engine's memory option, where it has one.
+fn clamp_memory(registration: &Registration, share: u64) -> Option<u64> {
+    let spec = registration.options.iter().find(|s| s.name == MEMORY_OPTION)?;
+    match spec.kind {
+        silica_engine::OptionKind::Size(low, high) => Some(share.clamp(low, high)),
+        _ => None,
+    }
+}
+
+fn options_to_keep(registration: &Registration, values: &OptionValues) -> Vec<(String, String)> {
+    let keep = |s: &&silica_engine::OptionSpec| s.fixed || values.given(s.name).is_some();
+    let text = |s: &silica_engine::OptionSpec| {
+        (s.name.to_string(), s.show(values.value(registration.options, s.name)))
+    };
+    registration.options.iter().filter(keep).map(text).collect()
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        let message = format!(
+            "a keyspace name has 1 to {NAME_BYTES_MAX} bytes and no control characters; \
+             {name:?} does not"
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    Ok(())
+}
+
+fn no_keyspace(name: &str, catalog: &Catalog) -> Error {
+    let names: Vec<_> = catalog.keyspaces.iter().map(|r| r.name.as_str()).collect();
+    let known = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+    Error::new(ErrorKind::NotFound, format!("no keyspace '{name}'; there are {known}"))
+}
+
+fn open_device(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
+    if !path.exists() && !options.create {
+        let message = format!(
+            "there is no store at {}; check the path, or create one with `silica put` or \
+             `silica serve`",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    if path.exists() && !path.is_dir() {
+        let message =
+            format!("{} is a file, a store is a directory; give its path", path.display());
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    let is_store = path.join(catalog::FILE).exists();
+    if !is_store && path.exists() {
+        refuse_foreign(path, options)?;
+    }
+    let device = DeviceOptions { create: options.create, ..options.device };
+    FileDevice::open(path, device)
+}
+
+/// Refuses a directory without a catalog unless it may become a store.
+fn refuse_foreign(path: &Path, options: &OpenOptions) -> Result<()> {
+    let entries = std::fs::read_dir(path)
+        .map_err(|e| Error::io(format!("reading directory {}", path.display()), e))?;
+    let foreign = entries.filter_map(|e| e.ok()).map(|e| e.file_name()).find(|n| {
+        let name = n.to_string_lossy();
+        name != catalog::FILE_NEW && name != "LOCK"
+    });
+    let message = match foreign {
+        Some(name) => format!(
+            "{} is not a Silica store: it holds {name:?} but no file 'silica' (an interrupted \
+             backup looks like that, too); give the path of a store, or of a new directory",
+            path.display()
+        ),
+        None if options.create => return Ok(()),
+        None => format!(
+            "{} is an empty directory, not a store; check the path, or create one with `silica \
+             put` or `silica serve`",
+            path.display()
+        ),
+    };
+    Err(Error::new(ErrorKind::NotFound, message))
+}
+
+fn create(path: &Path, device: &FileDevice, options: &OpenOptions) -> Result<Catalog> {
+    if !options.create {
+        let message = format!("there is no store at {}", path.display());
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    let catalog = Catalog::default();
+    catalog.save(device)?;
+    info!("created a store in {}", path.display());
+    Ok(catalog)
+}
+
+/// Removes the directories of keyspaces that were dropped, or never completely created.
+fn remove_rubbish(path: &Path, device: &FileDevice, catalog: &Catalog) {
+    let Ok(names) = device.subdirectories() else { return };
+    for name in names {
+        let listed = catalog.keyspaces.iter().any(|r| r.directory() == name);
+        if !listed && catalog::is_directory_name(&name) {
+            info!("removing {name}, which belongs to no keyspace");
+            if let Err(e) = std::fs::remove_dir_all(path.join(&name)) {
+                warn!("removing {name}: {e}");
+            }
+        }
+    }
+}
