@@ -1,0 +1,275 @@
+//! One thread of a run: draws operations, performs them in bursts, checks every answer.
+
+use crate::config::Config;
+use crate::generator::{Chooser, Shape, mix};
+use crate::workload::Kind;
+use silica::{Durability, Engine, EntryRef, Result, WriteBatch};
+use silica_base::{Histogram, Prng, checksum};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What one thread, or all together, did and saw.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tally {
+    pub(crate) operations: u64,
+    pub(crate) reads: u64,
+    pub(crate) hits: u64,
+    pub(crate) puts: u64,
+    /// Reads that gave something else than the generator wrote, or nothing where it wrote.
+    pub(crate) wrong: u64,
+    /// Sum over all reads of a hash of question and answer; the order does not matter.
+    pub(crate) hash: u64,
+    pub(crate) latencies: Histogram,
+    pub(crate) read_latencies: Histogram,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, other: &Tally) {
+        self.operations += other.operations;
+        self.reads += other.reads;
+        self.hits += other.hits;
+        self.puts += other.puts;
+        self.wrong += other.wrong;
+        self.hash = self.hash.wrapping_add(other.hash);
+        self.latencies.merge(&other.latencies);
+        self.read_latencies.merge(&other.read_latencies);
+    }
+
+    /// The deterministic fingerprint of the run.
+    pub(crate) fn result_hash(&self) -> u64 {
+        [self.reads, self.hits, self.puts, self.wrong]
+            .iter()
+            .fold(self.hash, |hash, n| mix(hash ^ n).rotate_left(7))
+    }
+}
+
+/// What all threads share.
+pub(crate) struct Shared<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) engine: &'a dyn Engine,
+    pub(crate) chooser: &'a Chooser,
+    /// Operations done by all threads, for progress.
+    pub(crate) done: &'a AtomicU64,
+    /// Set when the thread that decides the length of the run is through, or one failed.
+    pub(crate) stop: &'a AtomicBool,
+    /// Versions of this run's values start here.
+    pub(crate) version: u64,
+}
+
+/// What one thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The workload's mix, this many operations.
+    Mix(u64),
+    /// Puts of new keys, this many; the run ends with it.
+    Insert(u64),
+    /// Gets until the run ends.
+    ReadUntilStopped,
+}
+
+pub(crate) struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    thread: u64,
+    role: Role,
+    prng: Prng,
+    /// Keys that this thread inserted.
+    inserted: u64,
+    versions: u64,
+    keys: Vec<Vec<u8>>,
+    values: Vec<Vec<u8>>,
+    indexes: Vec<u64>,
+    scratch: Vec<u8>,
+    tally: Tally,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>, thread: u64, role: Role) -> Self {
+        let batch = shared.config.batch;
+        Worker {
+            shared,
+            thread,
+            role,
+            prng: Prng::new(mix(shared.config.seed) ^ mix(thread + 1)),
+            inserted: 0,
+            versions: 0,
+            keys: vec![Vec::new(); batch],
+            values: vec![Vec::new(); batch],
+            indexes: vec![0; batch],
+            scratch: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Performs the role to its end.
+    pub(crate) fn run(mut self) -> Result<Tally> {
+        let outcome = self.perform();
+        if outcome.is_err() || matches!(self.role, Role::Insert(_)) {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        outcome.map(|()| self.tally)
+    }
+
+    fn perform(&mut self) -> Result<()> {
+        let config = self.shared.config;
+        let mut left = match self.role {
+            Role::Mix(operations) | Role::Insert(operations) => operations,
+            Role::ReadUntilStopped => u64::MAX,
+        };
+        // A rate is the writer's where threads have roles, and everybody's part elsewhere.
+        let rate = match self.role {
+            Role::Mix(_) => config.rate as f64 / config.threads as f64,
+            Role::Insert(_) => config.rate as f64,
+            Role::ReadUntilStopped => 0.0,
+        };
+        let started = Instant::now();
+        let mut issued = 0u64;
+        while left > 0 && !self.shared.stop.load(Ordering::Relaxed) {
+            let count = left.min(config.batch as u64) as usize;
+            let due = (rate > 0.0).then(|| started + Duration::from_secs_f64(issued as f64 / rate));
+            if let Some(wait) = due.and_then(|d| d.checked_duration_since(Instant::now())) {
+                std::thread::sleep(wait);
+            }
+            self.burst(count, due)?;
+            left -= count as u64;
+            issued += count as u64;
+        }
+        Ok(())
+    }
+
+    fn kind(&mut self) -> Kind {
+        match self.role {
+            Role::Mix(_) => self.shared.config.workload.kind(self.prng.below(100)),
+            Role::Insert(_) => Kind::Insert,
+            Role::ReadUntilStopped => Kind::Read,
+        }
+    }
+
+    /// `count` operations of one kind. Latency counts from `due` where a rate is set, so that
+    /// waiting behind a slow call is not left out.
+    fn burst(&mut self, count: usize, due: Option<Instant>) -> Result<()> {
+        let kind = self.kind();
+        self.prepare(kind, count);
+        let started = due.unwrap_or_else(Instant::now);
+        let is_read = matches!(kind, Kind::Read | Kind::Miss);
+        if is_read || kind == Kind::Modify {
+            self.read(count, kind == Kind::Miss)?;
+        }
+        if !is_read {
+            self.write(count)?;
+        }
+        let took = started.elapsed().as_nanos() as u64;
+        for _ in 0..count {
+            self.tally.latencies.record(took);
+            if is_read {
+                self.tally.read_latencies.record(took);
+            }
+        }
+        self.tally.operations += count as u64;
+        self.shared.done.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Draws keys, and values where they are to be put.
+    fn prepare(&mut self, kind: Kind, count: usize) {
+        let shape = self.shared.config.shape;
+        for i in 0..count {
+            let index = match kind {
+                Kind::Insert => self.new_index(),
+                _ => self.existing_index(),
+            };
+            self.indexes[i] = index;
+            match kind {
+                Kind::Miss => shape.missing_key(index, &mut self.keys[i]),
+                _ => shape.key(index, &mut self.keys[i]),
+            }
+            if matches!(kind, Kind::Update | Kind::Insert | Kind::Modify) {
+                self.versions += 1;
+                let version = self.shared.version + (self.thread << 40) + self.versions;
+                shape.value(index, version, &mut self.values[i]);
+            }
+        }
+    }
+
+    /// Keys behind the first `keys` belong to the threads in turn, so that each thread knows
+    /// which of its own exist. A fill has no keys before it.
+    fn new_index(&mut self) -> u64 {
+        let config = self.shared.config;
+        let first = if config.workload.is_fill() { 0 } else { config.keys };
+        let (turn, threads) = match self.role {
+            Role::Insert(_) => (0, 1),
+            _ => (self.thread, config.threads as u64),
+        };
+        self.inserted += 1;
+        first + turn + (self.inserted - 1) * threads
+    }
+
+    fn existing_index(&mut self) -> u64 {
+        let config = self.shared.config;
+        let drawn = self.shared.chooser.draw(&mut self.prng, self.inserted);
+        if drawn < config.keys {
+            return drawn;
+        }
+        config.keys + self.thread + (drawn - config.keys) * config.threads as u64
+    }
+
+    fn read(&mut self, count: usize, must_miss: bool) -> Result<()> {
+        let config = self.shared.config;
+        let mut sink = Check {
+            shape: config.shape,
+            indexes: &self.indexes[..count],
+            scratch: &mut self.scratch,
+            // Which version a reader sees while other threads write is a matter of luck.
+            hash_values: config.threads == 1 || !config.workload.overwrites(),
+            found: 0,
+            wrong: 0,
+            hash: 0,
+        };
+        if count == 1 {
+            self.shared.engine.get_many(&[&self.keys[0]], &mut sink)?;
+        } else {
+            let keys: Vec<&[u8]> = self.keys[..count].iter().map(Vec::as_slice).collect();
+            self.shared.engine.get_many(&keys, &mut sink)?;
+        }
+        let (found, wrong, hash) = (sink.found, sink.wrong, sink.hash);
+        let unexpected = if must_miss { found } else { count as u64 - found };
+        self.tally.reads += count as u64;
+        self.tally.hits += found;
+        self.tally.wrong += wrong + unexpected;
+        self.tally.hash = self.tally.hash.wrapping_add(hash);
+        Ok(())
+    }
+
+    fn write(&mut self, count: usize) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (key, value) in self.keys[..count].iter().zip(&self.values) {
+            batch.put(key, value);
+        }
+        let durability: Durability = self.shared.config.durability;
+        self.shared.engine.write(&batch, durability)?;
+        self.tally.puts += count as u64;
+        Ok(())
+    }
+}
+
+/// Compares answers with what the generator wrote.
+struct Check<'a> {
+    shape: Shape,
+    indexes: &'a [u64],
+    scratch: &'a mut Vec<u8>,
+    hash_values: bool,
+    found: u64,
+    wrong: u64,
+    hash: u64,
+}
+
+impl silica::GetSink for Check<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        let number = self.indexes[index];
+        self.found += 1;
+        if !self.shape.is_value_of(number, entry.value, self.scratch) {
+            self.wrong += 1;
+        }
+        let value = if self.hash_values { u64::from(checksum(entry.value)) } else { 0 };
+        self.hash = self.hash.wrapping_add(mix(number ^ (value << 32)));
+    }
+}

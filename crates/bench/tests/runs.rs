@@ -1,0 +1,92 @@
+//! Every workload at toy size, twice: the second run asks and answers the same.
+
+use silica::{
+    Engine, Environment, FileDevice, OpenOptions, OptionValues, Registration, Registry, Result,
+};
+use silica_bench::{Config, Distribution, Shape, WORKLOADS, run};
+use silica_engine::testkit::Reference;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn build(_: FileDevice, _: &OptionValues, _: &Environment) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(Reference::new()))
+}
+
+fn config(name: &str, threads: usize) -> Config {
+    let reference = Registration { name: "reference", doc: "", options: &[], build };
+    let registry = Registry::empty().with(reference);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let directory = format!("silica-bench-test-{}-{number}", std::process::id());
+    Config {
+        keys: 500,
+        operations: 1000,
+        shape: Shape { key_bytes: 12, value_bytes: 24 },
+        threads,
+        path: Some(std::env::temp_dir().join(directory)),
+        open: OpenOptions::new().engine("reference").registry(registry),
+        ..Config::new(name).unwrap()
+    }
+}
+
+fn run_and_remove(config: &Config) -> silica_bench::Report {
+    let report = run(config, &mut |_, _| {});
+    let _ = std::fs::remove_dir_all(config.path.as_ref().unwrap());
+    report.unwrap()
+}
+
+#[test]
+fn every_workload_repeats_itself() {
+    for workload in WORKLOADS {
+        for (threads, batch) in [(1, 1), (2, 7)] {
+            if workload.split_roles && threads < 2 {
+                continue;
+            }
+            let config = Config { batch, ..config(workload.name, threads) };
+            let first = run_and_remove(&config);
+            let second = run_and_remove(&config);
+            if !workload.split_roles {
+                assert_eq!(first.result_hash, second.result_hash, "{}", workload.name);
+                assert_eq!(first.operations, 1000);
+            }
+            assert!(first.throughput_ops > 0.0 && first.p999_us >= first.p50_us);
+        }
+    }
+}
+
+#[test]
+fn the_result_hash_sees_a_difference() {
+    let first = run_and_remove(&config("read", 1));
+    let other_seed = run_and_remove(&Config { seed: 2, ..config("read", 1) });
+    assert_ne!(first.result_hash, other_seed.result_hash);
+    assert_eq!((first.reads, first.hits), (1000, 1000));
+}
+
+#[test]
+fn distributions_ask_differently_and_find_everything() {
+    let mut hashes = Vec::new();
+    for distribution in [Distribution::Uniform, Distribution::Zipfian, Distribution::Latest] {
+        let report = run_and_remove(&Config { distribution, ..config("read", 2) });
+        assert_eq!(report.hits, report.reads);
+        hashes.push(report.result_hash);
+    }
+    hashes.dedup();
+    assert_eq!(hashes.len(), 3);
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let report = run_and_remove(&Config { rate: 4000, ..config("mixed", 2) });
+    assert!(report.seconds >= 0.2, "1000 operations at 4000 a second took {}", report.seconds);
+}
+
+#[test]
+fn wrong_arguments_are_refused_by_name() {
+    let mut small = config("fill", 1);
+    small.shape.key_bytes = 4;
+    let error = run(&small, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("--key-size must be at least 8"), "{error}");
+    assert!(Config::new("fil").err().unwrap().to_string().contains("known are fill"));
+    let alone = run(&config("timeline", 1), &mut |_, _| {}).unwrap_err().to_string();
+    assert!(alone.contains("--threads 2"), "{alone}");
+}
