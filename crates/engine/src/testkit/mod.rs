@@ -7,10 +7,16 @@
 //!
 //! Invariant: the suite knows no engine and no device; both come in through the harness.
 
+mod basics;
+mod concurrent;
+mod corruption;
 mod crash;
 mod differential;
+mod faults;
 mod harness;
 mod history;
+mod iteration;
+mod linearizable;
 mod record;
 mod reference;
 mod reference_disk;
@@ -19,9 +25,15 @@ mod session;
 mod tests;
 mod workload;
 
+pub use basics::basics;
+pub use concurrent::{concurrent_readers, concurrent_updates};
+pub use corruption::{CorruptionReport, corruption};
 pub use crash::{CrashReport, crash_every_op, crash_random};
 pub use differential::differential;
+pub use faults::{FaultReport, FullDiskReport, faults, full_disk};
 pub use harness::{CrashOrder, DeviceHarness, Fault, Harness, Image};
+pub use iteration::{iteration, reopen};
+pub use linearizable::linearizable;
 pub use reference::Reference;
 pub use reference_disk::{ReferenceDisk, ReferenceHarness};
 pub use workload::Workload;

@@ -85,7 +85,7 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    fn visit(&mut self, key: &[u8], entry: &EntryRef<'_>) -> Option<u32> {
+    pub(super) fn visit(&mut self, key: &[u8], entry: &EntryRef<'_>) -> Option<u32> {
         let id = self.keys.id(key);
         match id {
             Some(id) => self.compare(id, Some(entry), "scan"),
@@ -94,7 +94,7 @@ impl<'a> Comparer<'a> {
         id
     }
 
-    fn done(self) -> Outcome {
+    pub(super) fn done(self) -> Outcome {
         self.wrong.map_or(Ok(()), |message| Err(Stop::Wrong(message)))
     }
 }
@@ -253,6 +253,11 @@ impl<'h, H: Harness> Session<'h, H> {
     /// True where the engine can be closed and opened again with its contents.
     pub(super) fn is_durable(&self) -> bool {
         self.engine().descriptor().capabilities.durable
+    }
+
+    /// True while an iteration goes on across steps.
+    pub(super) fn is_iterating(&self) -> bool {
+        self.iteration.is_some()
     }
 
     /// Performs `step` and compares the answers with the model.

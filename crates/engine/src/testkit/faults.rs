@@ -1,0 +1,378 @@
+//! The device says no: failing writes, syncs and reads, and a full disk.
+
+use super::differential::caught;
+use super::harness::{DeviceHarness, Fault, Image};
+use super::history::{History, Observed};
+use super::session::{
+    Model, Outcome, Session, Stop, apply, compare_gets, compare_scan, effect, ensure,
+};
+use super::workload::{Change, Keys, Mix, Step, Steps, Value};
+use crate::{Durability, Engine, Error, ErrorKind};
+
+/// Steps that fill the store before the faults start.
+const PRELUDE_STEPS: usize = 300;
+/// More calls than any script makes.
+const PASSES_MAX: u64 = 100_000;
+
+/// What the fault test did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultReport {
+    /// Runs of the script.
+    pub passes: u64,
+    /// Runs in which an error reached the caller.
+    pub errors: u64,
+    /// Runs in which the store did not open because of the fault.
+    pub failed_opens: u64,
+    /// Runs after which the engine refused writes until it was reopened.
+    pub poisoned: u64,
+}
+
+/// For each fault, lets the 1st, 2nd, 3rd, … call to which it applies fail while a store with
+/// contents is opened and a script of `steps` steps runs, until a pass has no such call left.
+/// Checks that errors have the right kind, that reads stay right, that a failed sync is final,
+/// and that after reopening nothing acknowledged is lost.
+///
+/// # Panics
+///
+/// Where the store breaks a promise; the message has the fault, the call and the seed.
+pub fn faults<H: DeviceHarness>(harness: &mut H, seed: u64, steps: usize) -> FaultReport {
+    let mut report = FaultReport::default();
+    let prepared = caught(|| prepare(harness, seed))
+        .unwrap_or_else(|stop| panic!("faults(harness, {seed}, {steps}) without a fault: {stop}"));
+    for fault in Fault::ALL {
+        for nth in 1..=PASSES_MAX {
+            let run = || Pass::new(harness, &prepared, fault).run(seed, steps, nth, &mut report);
+            match caught(run) {
+                Ok(true) => break,
+                Ok(false) => assert!(nth < PASSES_MAX, "{fault:?} never has a clean pass"),
+                Err(stop) => panic!(
+                    "faults(harness, {seed}, {steps}) fails with {fault:?} at call {nth}: {stop}"
+                ),
+            }
+        }
+    }
+    report
+}
+
+/// A store with contents, closed.
+fn prepare<H: DeviceHarness>(harness: &mut H, seed: u64) -> Outcome<(Image, Model)> {
+    let workload = harness.workload();
+    let mut session = Session::fresh(harness, workload.crash_keys)?;
+    let steps = Steps::new(!seed, workload, workload.crash_keys, Mix::CRASH);
+    for step in steps.take(PRELUDE_STEPS).filter(|step| *step != Step::Clear) {
+        session.step(&step)?;
+    }
+    session.step(&Step::Sync)?;
+    session.close();
+    let model = std::mem::take(&mut session.model);
+    Ok((harness.image(), model))
+}
+
+/// One run of the script with one fault.
+struct Pass<'h, H> {
+    harness: &'h mut H,
+    start: &'h Model,
+    fault: Fault,
+    history: History,
+    /// The last write, if it failed in a way that leaves open whether it happened.
+    doubtful: Option<Vec<Change>>,
+}
+
+impl<'h, H: DeviceHarness> Pass<'h, H> {
+    fn new(harness: &'h mut H, prepared: &'h (Image, Model), fault: Fault) -> Self {
+        harness.restore(&prepared.0);
+        let history = History::new(prepared.1.clone(), harness.crash_order());
+        Pass { harness, start: &prepared.1, fault, history, doubtful: None }
+    }
+
+    fn keys(&self) -> Keys {
+        let workload = self.harness.workload();
+        Keys::new(&workload, workload.crash_keys)
+    }
+
+    /// True where the fault had no call left to strike.
+    fn run(mut self, seed: u64, steps: usize, nth: u64, report: &mut FaultReport) -> Outcome<bool> {
+        let workload = self.harness.workload();
+        report.passes += 1;
+        self.harness.fail_at(self.fault, nth);
+        let keys = self.keys();
+        let (harness, start) = (&mut *self.harness, self.start.clone());
+        let mut model = start.clone();
+        let mut failed_open = false;
+        match Session::open(harness, keys, start) {
+            Ok(mut session) => {
+                let script = Steps::new(seed, workload, workload.crash_keys, Mix::CRASH);
+                let mut watch = Watch {
+                    fault: self.fault,
+                    history: &mut self.history,
+                    doubtful: &mut self.doubtful,
+                    errors: 0,
+                };
+                let is_poisoned = watch.run(&mut session, script.take(steps))?;
+                report.errors += u64::from(watch.errors > 0);
+                report.poisoned += u64::from(is_poisoned);
+                model = std::mem::take(&mut session.model);
+            }
+            Err(Stop::Failed(error)) => {
+                self.check_kind(&error)?;
+                report.failed_opens += 1;
+                failed_open = true;
+            }
+            Err(stop) => return Err(stop),
+        }
+        let is_clean = self.harness.fault_is_pending();
+        ensure(!is_clean || !failed_open, || "the store did not open without a fault".into())?;
+        self.harness.clear_faults();
+        self.check_afterwards(model, nth)?;
+        Ok(is_clean)
+    }
+
+    fn check_kind(&self, error: &Error) -> Outcome {
+        ensure(error.kind() == kind_of(self.fault), || {
+            format!("{:?} surfaces as {:?}: {error}", self.fault, error.kind())
+        })
+    }
+
+    /// Reopens the store, after a power cut or after the death of the process.
+    fn check_afterwards(mut self, model: Model, nth: u64) -> Outcome {
+        let with_power_cut = nth.is_multiple_of(2);
+        if with_power_cut {
+            self.harness.power_cut(nth);
+        } else if self.fault != Fault::Sync {
+            // Buffered writes survive the process, unless a failed sync lost them.
+            self.history = History::new(model, self.harness.crash_order());
+        }
+        if let Some(changes) = self.doubtful.take() {
+            self.history.attempted(changes);
+        }
+        let after = if with_power_cut { "after a power cut" } else { "after reopening" };
+        let within = |stop: Stop| Stop::Wrong(format!("{after}: {stop}"));
+        let engine = self.harness.open().map_err(|e| within(e.into()))?;
+        let keys = self.keys();
+        let observed = Observed::read(&engine, &keys)?;
+        let mut model = self.history.settle(&observed).map_err(within)?;
+        compare_scan(&engine, &keys, &model, 16).map_err(within)?;
+        engine.verify()?;
+        drop(engine);
+        let mut session = Session::open(self.harness, keys, model.clone()).map_err(within)?;
+        let change = (1, Some(Value { key: 1, stamp: u64::MAX, len: 20, meta: false }));
+        session.write(&[change], Durability::Synced).map_err(within)?;
+        apply(&mut model, &[change]);
+        session.reopen()?;
+        compare_gets(session.engine(), &session.keys, &model).map_err(within)
+    }
+}
+
+fn kind_of(fault: Fault) -> ErrorKind {
+    match fault {
+        Fault::Full => ErrorKind::Full,
+        Fault::Write | Fault::ShortWrite | Fault::Sync | Fault::Read => ErrorKind::Io,
+    }
+}
+
+/// Performs the script and judges the errors on the way.
+struct Watch<'a> {
+    fault: Fault,
+    history: &'a mut History,
+    doubtful: &'a mut Option<Vec<Change>>,
+    errors: u64,
+}
+
+impl Watch<'_> {
+    /// True where the engine was poisoned before the script ended.
+    fn run<H: DeviceHarness>(
+        &mut self,
+        session: &mut Session<'_, H>,
+        script: impl Iterator<Item = Step>,
+    ) -> Outcome<bool> {
+        let all = Step::Get((0..session.keys.count()).collect());
+        for (index, step) in script.chain([all]).enumerate() {
+            if self.fault == Fault::Sync && step == Step::Reopen {
+                // A failed sync may lose what was only buffered, and only reopening shows it.
+                continue;
+            }
+            let written = effect(&step, session.keys.count());
+            let Err(stop) = session.step(&step) else {
+                match written {
+                    Some((changes, durability)) => self.history.wrote(changes, durability),
+                    None if step == Step::Sync => self.history.synced(),
+                    None => {}
+                }
+                continue;
+            };
+            let Stop::Failed(error) = stop else { return Err(stop) };
+            let within = |stop| Stop::Wrong(format!("step {index}, {step:?}: {stop}"));
+            self.errors += 1;
+            ensure(!session.harness.fault_is_pending(), || format!("error without cause: {error}"))
+                .map_err(within)?;
+            if step == Step::Reopen {
+                session.reopen()?;
+                continue;
+            }
+            if self.after_error(session, &step, written.map(|w| w.0), &error).map_err(within)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Judges an error; true where the engine is poisoned.
+    fn after_error<H: DeviceHarness>(
+        &mut self,
+        session: &mut Session<'_, H>,
+        step: &Step,
+        changes: Option<Vec<Change>>,
+        error: &Error,
+    ) -> Outcome<bool> {
+        let is_poison = error.kind() == ErrorKind::Poisoned;
+        ensure(is_poison || error.kind() == kind_of(self.fault), || {
+            format!("{:?} surfaces as {:?}: {error}", self.fault, error.kind())
+        })?;
+        let happened = self.look(session, changes.as_deref())?;
+        let probe = [(0, Some(Value { key: 0, stamp: 1 << 40, len: 16, meta: false }))];
+        let before = session.model.clone();
+        if let (true, Some(changes)) = (happened, &changes) {
+            apply(&mut session.model, changes);
+        }
+        match session.write(&probe, Durability::Buffered) {
+            Ok(()) => {
+                let was_sync = *step == Step::Sync
+                    || matches!(step, Step::Write(_, Durability::Synced))
+                    || matches!(step, Step::Update(_, _, Durability::Synced));
+                ensure(self.fault != Fault::Sync || !was_sync, || {
+                    "the engine takes writes after a failed sync".into()
+                })?;
+                ensure(!is_poison, || "a poisoned engine takes writes".into())?;
+                if let (true, Some(changes)) = (happened, changes) {
+                    self.history.wrote(changes, Durability::Buffered);
+                }
+                self.history.wrote(probe.to_vec(), Durability::Buffered);
+                Ok(false)
+            }
+            Err(Stop::Failed(e)) if e.kind() == ErrorKind::Poisoned => {
+                session.model = before;
+                *self.doubtful = changes;
+                Ok(true)
+            }
+            Err(stop) => Err(Stop::Wrong(format!("the next write fails, not Poisoned: {stop}"))),
+        }
+    }
+
+    /// True where the failed `changes` are visible; they are so all together or not at all.
+    fn look<H: DeviceHarness>(
+        &self,
+        session: &Session<'_, H>,
+        changes: Option<&[Change]>,
+    ) -> Outcome<bool> {
+        let (engine, keys) = (session.engine(), &session.keys);
+        let as_before = compare_gets(engine, keys, &session.model);
+        let (Some(changes), Err(Stop::Wrong(why))) = (changes, &as_before) else {
+            return as_before.map(|()| false);
+        };
+        let mut after = session.model.clone();
+        apply(&mut after, changes);
+        compare_gets(engine, keys, &after)
+            .map(|()| true)
+            .map_err(|_| Stop::Wrong(format!("a failed write is neither undone nor done: {why}")))
+    }
+}
+
+/// What the full-disk test saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FullDiskReport {
+    /// Writes until the disk was full.
+    pub writes: u64,
+    /// True where the store opened while the disk was full.
+    pub opens_when_full: bool,
+    /// True where deletes and maintenance made room for further writes.
+    pub deletes_make_room: bool,
+}
+
+/// Fills a device of `capacity` bytes until the engine says `Full`, and checks that reads go on,
+/// that nothing is lost, that the store opens again at the latest when it gets room, and that
+/// writes then go on.
+///
+/// # Panics
+///
+/// Where the store breaks a promise.
+pub fn full_disk<H: DeviceHarness>(harness: &mut H, seed: u64, capacity: u64) -> FullDiskReport {
+    let mut report = FullDiskReport::default();
+    match caught(|| full_disk_run(harness, seed, capacity, &mut report)) {
+        Ok(()) => report,
+        Err(stop) => panic!("full_disk(harness, {seed}, {capacity}) fails: {stop}"),
+    }
+}
+
+fn full_disk_run<H: DeviceHarness>(
+    harness: &mut H,
+    seed: u64,
+    capacity: u64,
+    report: &mut FullDiskReport,
+) -> Outcome {
+    let workload = harness.workload();
+    harness.wipe();
+    harness.set_capacity(Some(capacity));
+    // Twice as many keys as could fit if entries were as short as they get.
+    let count = (capacity / 16).min(1 << 20) as u32;
+    let keys = Keys::new(&workload, count);
+    let mut session = Session::open(harness, keys, vec![None; count as usize])?;
+    let mut steps = Steps::new(seed, workload, count, Mix::DIFFERENTIAL);
+    report.writes = fill(&mut session, &mut steps)?;
+    compare_gets(session.engine(), &session.keys, &session.model)?;
+    report.deletes_make_room = delete_half(&mut session)?;
+    compare_gets(session.engine(), &session.keys, &session.model)?;
+    report.opens_when_full = match session.reopen() {
+        Ok(()) => true,
+        Err(e) => {
+            ensure(e.kind() == ErrorKind::Full, || format!("opening when full: {e}"))?;
+            false
+        }
+    };
+    session.harness.set_capacity(Some(8 * capacity));
+    session.reopen()?;
+    session.check_all()?;
+    for key in 0..100.min(count) {
+        session.write(&[(key, Some(steps.value(key)))], Durability::Synced)?;
+    }
+    session.harness.power_cut(seed);
+    session.reopen()?;
+    session.check_all()
+}
+
+/// Puts until the disk is full; how many.
+fn fill<H: DeviceHarness>(session: &mut Session<'_, H>, steps: &mut Steps) -> Outcome<u64> {
+    let count = session.keys.count();
+    for n in 0..64 * u64::from(count) {
+        let key = (n % u64::from(count)) as u32;
+        let written = session.write(&[(key, Some(steps.value(key)))], Durability::Buffered);
+        let maintained = match n % 16 {
+            0 => session.step(&Step::Maintain(4096)),
+            _ => Ok(()),
+        };
+        for result in [written, maintained] {
+            match result {
+                Ok(()) => {}
+                Err(Stop::Failed(e)) if e.kind() == ErrorKind::Full => return Ok(n),
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+    Err(Stop::Wrong("the disk never becomes full".into()))
+}
+
+/// Deletes every other key; true where a put is accepted afterwards.
+fn delete_half<H: DeviceHarness>(session: &mut Session<'_, H>) -> Outcome<bool> {
+    let is_full = |result: Outcome| match result {
+        Ok(()) => Ok(false),
+        Err(Stop::Failed(e)) if e.kind() == ErrorKind::Full => Ok(true),
+        Err(stop) => Err(stop),
+    };
+    for key in (0..session.keys.count()).step_by(2) {
+        is_full(session.write(&[(key, None)], Durability::Buffered))?;
+    }
+    for _ in 0..1000 {
+        is_full(session.step(&Step::Maintain(1 << 16)))?;
+    }
+    let value = Value { key: 2, stamp: 1 << 40, len: 16, meta: false };
+    is_full(session.write(&[(2, Some(value))], Durability::Buffered)).map(|full| !full)
+}
