@@ -100,6 +100,36 @@ impl<'a> Frame<'a> {
     /// bytes are cut short or are no frame.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Option<(Frame<'a>, usize)> {
+        let header = Header::decode(bytes)?;
+        let Header { flags, expires_unix_ms, user_bits, .. } = header;
+        let (key_end, end) = (header.key_start + header.key_len, header.frame_len());
+        let (key, value) = (bytes.get(header.key_start..key_end)?, bytes.get(key_end..end)?);
+        Some((Frame { flags, expires_unix_ms, user_bits, key, value }, end))
+    }
+}
+
+/// The fields before the key: enough to know where a frame ends while its key and value are
+/// still cut off, as happens at the border of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// [`TOMBSTONE`] and so on.
+    pub flags: u8,
+    /// Expiry in milliseconds since the Unix epoch; 0 means never.
+    pub expires_unix_ms: u64,
+    /// The user's 32 bits.
+    pub user_bits: u32,
+    /// Bytes before the key.
+    pub key_start: usize,
+    /// Bytes of the key.
+    pub key_len: usize,
+    /// Bytes of the value or the pointer.
+    pub value_len: usize,
+}
+
+impl Header {
+    /// Decodes the header at the start of `bytes`, or `None` where it is cut short or is none.
+    #[inline]
+    pub fn decode(bytes: &[u8]) -> Option<Header> {
         let flags = *bytes.first()?;
         if flags & !FLAGS_KNOWN != 0 {
             return None;
@@ -120,10 +150,16 @@ impl<'a> Frame<'a> {
             user_bits = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?);
             at += 4;
         }
-        let key_end = at.checked_add(usize::try_from(key_len).ok()?)?;
-        let end = key_end.checked_add(usize::try_from(value_len).ok()?)?;
-        let (key, value) = (bytes.get(at..key_end)?, bytes.get(key_end..end)?);
-        Some((Frame { flags, expires_unix_ms, user_bits, key, value }, end))
+        let (key_len, value_len) =
+            (usize::try_from(key_len).ok()?, usize::try_from(value_len).ok()?);
+        at.checked_add(key_len)?.checked_add(value_len)?;
+        Some(Header { flags, expires_unix_ms, user_bits, key_start: at, key_len, value_len })
+    }
+
+    /// Bytes of the whole frame.
+    #[inline]
+    pub fn frame_len(&self) -> usize {
+        self.key_start + self.key_len + self.value_len
     }
 }
 

@@ -5,3 +5,14 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod entry;
+pub mod hash_store;
+mod hasher;
+pub mod merge;
+pub mod packed;
+mod rank_map;
+pub mod sorted_store;
+
+#[cfg(test)]
+mod test_support;
+
+pub use hasher::Hasher;
