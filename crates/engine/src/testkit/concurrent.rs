@@ -6,6 +6,7 @@ use super::workload::{Keys, Value, describe};
 use crate::{Budget, Durability, Engine, EngineExt, EntryRef, GetSink, Update, WriteBatch};
 use silica_base::Prng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 
 const KEYS: u32 = 64;
 const BURST: u64 = 8;
@@ -35,11 +36,16 @@ pub fn concurrent_readers<H: Harness>(harness: &mut H, seed: u64, readers: u64, 
         let _stop = StopOnDrop(&board.stop);
         write_versions(&engine, &board, seed, writes, workload.value_bytes_max as u64);
         board.stop.store(true, Ordering::Release);
-        let reads: u64 = readers.into_iter().map(|r| r.join().expect("reader")).sum();
+        let reads: u64 = readers.into_iter().map(|r| join(r)).sum();
         assert!(reads > 0, "no reader came to read");
-        maintainer.join().expect("maintainer");
+        join(maintainer);
     });
     engine.verify().expect("verification after concurrent reads");
+}
+
+/// Waits for a thread; its panic becomes this thread's.
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Stops the other threads also where this one panics, so that the test ends.
@@ -181,9 +187,9 @@ pub fn concurrent_updates<H: Harness>(harness: &mut H, seed: u64, threads: u64, 
             })
             .collect();
         let other = scope.spawn(|| write_others(&engine, seed, &stop));
-        workers.into_iter().for_each(|worker| worker.join().expect("worker"));
+        workers.into_iter().for_each(join);
         stop.store(true, Ordering::Release);
-        other.join().expect("writer of other keys");
+        join(other);
     });
     let stored = |n| {
         let value = engine.get(&counter(n)).expect("get of a counter");

@@ -26,7 +26,7 @@ pub fn differential<H: Harness>(harness: &mut H, seed: u64, operations: u64) {
     let count = (at + 1).min(operations);
     let shrunk = if count as usize <= SHRINK_FROM_MAX {
         let (steps, message) = shrink(harness, steps().take(count as usize).collect());
-        format!("; {} steps are enough: {message}\n{}", steps.len(), show(&steps))
+        format!("; shortened to {} steps: {message}\n{}", steps.len(), show(&steps))
     } else {
         String::new()
     };

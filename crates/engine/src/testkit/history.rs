@@ -124,39 +124,28 @@ impl History {
         last.map_or(self.base[key], |c| c.1)
     }
 
-    /// Says what is wrong with an impossible state, the plainest reason first.
+    /// Says what is wrong with an impossible state.
     fn explain(&self, observed: &Observed) -> String {
         let mut scratch = Vec::new();
-        let mut lost = None;
         for key in 0..self.base.len() {
-            let found = describe(observed.entry(key).as_ref());
-            let versions: Vec<_> = (0..=self.pending.len()).map(|v| self.version(key, v)).collect();
-            let known = versions.iter().any(|v| observed.is(key, v.as_ref(), &mut scratch));
-            let (base, last) = (self.base[key], versions[versions.len() - 1]);
-            if !known && observed.entry(key).is_some() {
+            if self.matching(key, observed).is_empty() {
+                let found = describe(observed.entry(key).as_ref());
+                let (base, last) = (self.base[key], self.version(key, self.pending.len()));
                 return format!(
-                    "key {key} was invented or brought back: found {found}, durable {base:?}, \
-                     last written {last:?}"
+                    "key {key} lost a synced write or has one that never was: found {found}, \
+                     durable {base:?}, last written {last:?}"
                 );
             }
-            if !known || self.matching(key, observed).is_empty() {
-                lost = Some(format!(
-                    "key {key} lost a synced write: found {found}, durable {base:?}, last \
-                     written {last:?}"
-                ));
-            }
         }
-        lost.unwrap_or_else(|| {
-            let pending: Vec<_> = self.pending.iter().map(|p| &p.changes).collect();
-            let differing: Vec<_> = (0..self.base.len())
-                .filter(|key| !observed.is(*key, self.base[*key].as_ref(), &mut scratch))
-                .map(|key| (key, describe(observed.entry(key).as_ref())))
-                .collect();
-            format!(
-                "writes survived out of order or in halves: pending {pending:?}, found other \
-                 than durable: {differing:?}"
-            )
-        })
+        let pending: Vec<_> = self.pending.iter().map(|p| &p.changes).collect();
+        let differing: Vec<_> = (0..self.base.len())
+            .filter(|key| !observed.is(*key, self.base[*key].as_ref(), &mut scratch))
+            .map(|key| (key, describe(observed.entry(key).as_ref())))
+            .collect();
+        format!(
+            "writes survived out of order or in halves: pending {pending:?}, found other than \
+             durable: {differing:?}"
+        )
     }
 }
 
@@ -205,5 +194,70 @@ impl GetSink for Observed {
         let EntryRef { expires_unix_ms, user_bits, .. } = entry;
         let end = self.bytes.len();
         self.entries[index] = Some(Found { start, end, expires_unix_ms, user_bits });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: u32 = 4;
+
+    fn value(key: u32, stamp: u64) -> Value {
+        Value { key, stamp, len: 20, meta: false }
+    }
+
+    /// A store in which the writes numbered `kept` survived.
+    fn observed(writes: &[Vec<Change>], kept: &[usize]) -> Observed {
+        let mut model: Model = vec![None; KEYS as usize];
+        kept.iter().for_each(|n| apply(&mut model, &writes[*n]));
+        let mut observed = Observed { bytes: Vec::new(), entries: vec![None; KEYS as usize] };
+        for (key, value) in model.iter().enumerate() {
+            if let Some(value) = value {
+                observed.found(key, value.entry(&value.bytes()));
+            }
+        }
+        observed
+    }
+
+    fn is_allowed(order: CrashOrder, synced: Option<usize>, kept: &[usize]) -> bool {
+        let put = |key, stamp| (key, Some(value(key, stamp)));
+        let writes = [
+            vec![put(0, 1)],
+            vec![put(1, 2), put(2, 2)],
+            vec![put(0, 3)],
+            vec![(1, None), put(3, 4)],
+        ];
+        let mut history = History::new(vec![None; KEYS as usize], order);
+        for (n, changes) in writes.iter().enumerate() {
+            let is_synced = synced == Some(n);
+            let durability = if is_synced { Durability::Synced } else { Durability::Buffered };
+            history.wrote(changes.clone(), durability);
+        }
+        history.settle(&observed(&writes, kept)).is_ok()
+    }
+
+    #[test]
+    fn whole_order_allows_prefixes_only() {
+        let allowed = |synced, kept: &[usize]| is_allowed(CrashOrder::Whole, synced, kept);
+        for len in 0..=4 {
+            let kept: Vec<usize> = (0..len).collect();
+            assert!(allowed(None, &kept), "a prefix of {len}");
+            assert_eq!(allowed(Some(1), &kept), len >= 2, "with the second synced, {len}");
+        }
+        assert!(!allowed(None, &[1]), "the first lost, the second kept");
+        assert!(!allowed(None, &[0, 1, 3]), "one lost in between");
+    }
+
+    #[test]
+    fn order_per_key_allows_gaps_but_no_halves() {
+        let allowed = |synced, kept: &[usize]| is_allowed(CrashOrder::PerKey, synced, kept);
+        assert!(allowed(None, &[1]) && allowed(None, &[0, 1, 3]) && allowed(Some(1), &[1]));
+        assert!(!allowed(Some(1), &[0]), "a synced write is lost");
+        let half = vec![vec![(1, Some(value(1, 2)))]];
+        let mut history = History::new(vec![None; KEYS as usize], CrashOrder::PerKey);
+        let both = vec![(1, Some(value(1, 2))), (2, Some(value(2, 2)))];
+        history.wrote(both, Durability::Buffered);
+        assert!(history.settle(&observed(&half, &[0])).is_err(), "half a batch");
     }
 }

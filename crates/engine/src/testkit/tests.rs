@@ -1,6 +1,10 @@
 //! The suite on the reference engine, and the suite against engines that are broken on purpose.
 
+mod broken;
+
 use super::*;
+use broken::{BrokenHarness, Bug};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn harness() -> ReferenceHarness {
     ReferenceHarness::default()
@@ -65,4 +69,125 @@ fn corruption_catches_missing_checksums() {
     let mut harness = harness();
     harness.disk().trust_everything();
     corruption(&mut harness, 1, 200, 1);
+}
+
+/// Runs a suite against an engine with `bug`; the suite must panic and say so in its own words.
+fn must_catch(bug: Bug, words: &str, suite: impl FnOnce(&mut BrokenHarness)) {
+    let run = AssertUnwindSafe(|| suite(&mut BrokenHarness::new(bug)));
+    let panic = catch_unwind(run).expect_err(&format!("{bug:?} passes the suite"));
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or(panic.downcast_ref::<&str>().copied()).expect("a panic with a message");
+    assert!(text.contains(words), "{bug:?} is caught, but as: {text}");
+}
+
+#[test]
+fn basics_catches() {
+    must_catch(Bug::HalvesBatches, "a value over the limit", basics);
+    must_catch(Bug::LosesMeta, "meta", basics);
+    must_catch(Bug::Miscounts, "an empty store", basics);
+    must_catch(Bug::IgnoresClear, "cleared", basics);
+    must_catch(Bug::BlursErrors, "over the limit", basics);
+}
+
+#[test]
+fn differential_catches() {
+    for (bug, words) in [
+        (Bug::DropsWrites, "expected"),
+        (Bug::SwapsValues, "expected"),
+        (Bug::HalvesBatches, "expected"),
+        (Bug::LosesMeta, "expected"),
+        (Bug::Forgets, "expected"),
+        (Bug::ReadsStale, "expected"),
+        (Bug::SkipsInScans, "missed key"),
+        (Bug::InventsInScans, "invented"),
+        (Bug::Miscounts, "exact count"),
+        (Bug::IgnoresClear, "expected"),
+    ] {
+        must_catch(bug, words, |h| differential(h, 1, 100_000));
+    }
+}
+
+#[test]
+fn differential_shrinks() {
+    must_catch(Bug::HalvesBatches, "; shortened to 1 steps", |h| differential(h, 3, 10_000));
+}
+
+#[test]
+fn crash_random_catches() {
+    for (bug, words) in [
+        (Bug::AcknowledgesEarly, "lost a synced write"),
+        (Bug::SkipsSyncs, "lost a synced write"),
+        (Bug::SplitsBatches, "out of order or in halves"),
+        (Bug::Forgets, "lost a synced write"),
+        (Bug::IgnoresClear, "lost a synced write"),
+    ] {
+        must_catch(bug, words, |h| {
+            let _ = crash_random(h, 1, 2000);
+        });
+    }
+}
+
+#[test]
+fn crash_every_op_catches() {
+    for (bug, words) in [
+        (Bug::AcknowledgesEarly, "lost a synced write"),
+        (Bug::SkipsSyncs, "lost a synced write"),
+        (Bug::SplitsBatches, "out of order or in halves"),
+    ] {
+        must_catch(bug, words, |h| {
+            let _ = crash_every_op(h, 1, 1000, 1, 0);
+        });
+    }
+}
+
+#[test]
+fn faults_catches() {
+    for (bug, words) in [
+        (Bug::HidesFailedSyncs, "lost a synced write"),
+        (Bug::IgnoresPoison, "expected"),
+        (Bug::BlursErrors, "surfaces as Io"),
+        (Bug::HidesFull, "expected"),
+        (Bug::HalvesBatches, "expected"),
+    ] {
+        must_catch(bug, words, |h| {
+            let _ = faults(h, 1, 150);
+        });
+    }
+}
+
+#[test]
+fn full_disk_catches() {
+    must_catch(Bug::HidesFull, "full_disk", |h| {
+        let _ = full_disk(h, 1, 64 << 10);
+    });
+    must_catch(Bug::BlursErrors, "unexpected error Io", |h| {
+        let _ = full_disk(h, 1, 64 << 10);
+    });
+}
+
+#[test]
+fn corruption_catches() {
+    must_catch(Bug::PanicsOnDamage, "panic", |h| {
+        let _ = corruption(h, 1, 200, 7);
+    });
+    must_catch(Bug::StartsAfresh, "silently missing", |h| {
+        let _ = corruption(h, 1, 200, 7);
+    });
+}
+
+#[test]
+fn reopen_and_iteration_catch() {
+    must_catch(Bug::Forgets, "expected", |h| reopen(h, 1, 8));
+    must_catch(Bug::SkipsInScans, "missed key", |h| iteration(h, 1, 300));
+    must_catch(Bug::InventsInScans, "invented", |h| iteration(h, 1, 300));
+}
+
+#[test]
+fn concurrency_catches() {
+    must_catch(Bug::ReadsStale, "was acknowledged", |h| concurrent_readers(h, 1, 2, 20_000));
+    must_catch(Bug::SwapsValues, "has a value of key", |h| concurrent_readers(h, 1, 2, 20_000));
+    must_catch(Bug::TearsUpdates, "lost updates", |h| concurrent_updates(h, 1, 3, 5_000));
+    must_catch(Bug::ReadsStale, "has no order", |h| linearizable(h, 1, 2_000));
+    must_catch(Bug::TearsUpdates, "has no order", |h| linearizable(h, 1, 2_000));
+    must_catch(Bug::DropsWrites, "has no order", |h| linearizable(h, 1, 2_000));
 }

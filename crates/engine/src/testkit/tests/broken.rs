@@ -1,0 +1,329 @@
+//! Engines that are broken on purpose, one bug each: what the suite must catch.
+
+use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceHarness, Workload};
+use crate::{
+    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryRef,
+    Error, ErrorKind, GetSink, MetricVisitor, OpKind, Progress, Result, Scan, Update, WriteBatch,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Bug {
+    /// Acknowledges some writes without doing them.
+    DropsWrites,
+    /// Now and then reports the value found before.
+    SwapsValues,
+    /// Does only the first half of a batch.
+    HalvesBatches,
+    /// Writes a batch as two.
+    SplitsBatches,
+    /// Does not sync synced writes.
+    AcknowledgesEarly,
+    /// Does not sync in `sync`.
+    SkipsSyncs,
+    /// Loses a key when it is opened.
+    Forgets,
+    /// Reports a failed sync as success.
+    HidesFailedSyncs,
+    /// Acknowledges writes after a failed sync.
+    IgnoresPoison,
+    /// Reports everything as `Io`.
+    BlursErrors,
+    /// Acknowledges writes for which there is no space.
+    HidesFull,
+    /// Leaves some entries out of scans.
+    SkipsInScans,
+    /// Visits an entry that nobody wrote.
+    InventsInScans,
+    /// Now and then reports what was there before the last write.
+    ReadsStale,
+    /// Reads and writes in an update as two steps.
+    TearsUpdates,
+    /// Forgets expiry and user bits.
+    LosesMeta,
+    /// Counts one entry too many.
+    Miscounts,
+    /// Does nothing on `clear`.
+    IgnoresClear,
+    /// Panics when it finds damage.
+    PanicsOnDamage,
+    /// Is empty instead of damaged.
+    StartsAfresh,
+}
+
+pub(super) struct BrokenHarness {
+    inner: ReferenceHarness,
+    bug: Bug,
+}
+
+impl BrokenHarness {
+    pub(super) fn new(bug: Bug) -> Self {
+        BrokenHarness { inner: ReferenceHarness::default(), bug }
+    }
+}
+
+pub(super) struct Broken {
+    inner: Reference,
+    bug: Bug,
+    calls: AtomicU64,
+    former: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    last: Mutex<Vec<u8>>,
+}
+
+impl Harness for BrokenHarness {
+    type Engine = Broken;
+
+    fn open(&mut self) -> Result<Broken> {
+        let opened = match (self.bug, self.inner.open()) {
+            (Bug::PanicsOnDamage, Err(e)) if e.kind() == ErrorKind::Corruption => panic!("{e}"),
+            (Bug::StartsAfresh, Err(e)) if e.kind() == ErrorKind::Corruption => {
+                self.inner.wipe();
+                self.inner.open()
+            }
+            (_, opened) => opened,
+        };
+        let (inner, calls) = (opened?, AtomicU64::new(0));
+        if self.bug == Bug::Forgets {
+            inner.delete(&3_u32.to_le_bytes(), Durability::Synced)?;
+            inner.delete(b"", Durability::Synced)?;
+        }
+        let (former, last) = (Mutex::default(), Mutex::default());
+        Ok(Broken { inner, bug: self.bug, calls, former, last })
+    }
+
+    fn wipe(&mut self) {
+        self.inner.wipe();
+    }
+
+    fn workload(&self) -> Workload {
+        self.inner.workload()
+    }
+}
+
+impl DeviceHarness for BrokenHarness {
+    fn power_cut(&mut self, seed: u64) {
+        self.inner.power_cut(seed);
+    }
+    fn op_count(&self) -> u64 {
+        self.inner.op_count()
+    }
+    fn cut_at_op(&mut self, op: u64) {
+        self.inner.cut_at_op(op);
+    }
+    fn power_is_off(&self) -> bool {
+        self.inner.power_is_off()
+    }
+    fn fail_at(&mut self, fault: Fault, nth: u64) {
+        self.inner.fail_at(fault, nth);
+    }
+    fn fault_is_pending(&self) -> bool {
+        self.inner.fault_is_pending()
+    }
+    fn clear_faults(&mut self) {
+        self.inner.clear_faults();
+    }
+    fn set_capacity(&mut self, bytes: Option<u64>) {
+        self.inner.set_capacity(bytes);
+    }
+    fn image(&self) -> Image {
+        self.inner.image()
+    }
+    fn restore(&mut self, image: &Image) {
+        self.inner.restore(image);
+    }
+}
+
+impl Broken {
+    /// True once in `n` calls.
+    fn every(&self, n: u64) -> bool {
+        self.calls.fetch_add(1, Ordering::Relaxed) % n == n - 1
+    }
+
+    fn remember_former(&self, batch: &WriteBatch<'_>) -> Result<()> {
+        for op in batch.ops() {
+            let value = self.inner.get(op.key)?.unwrap_or_default();
+            self.former.lock().unwrap().insert(op.key.to_vec(), value);
+        }
+        Ok(())
+    }
+
+    fn write_in_pieces(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        let half = batch.len().div_ceil(2);
+        let without_meta = |entry: EntryRef<'_>| entry.expires_unix_ms == 0 && entry.user_bits == 0;
+        let mut pieces = [WriteBatch::new(), WriteBatch::new()];
+        for (index, op) in batch.ops().iter().enumerate() {
+            let piece = &mut pieces[usize::from(self.bug != Bug::LosesMeta && index >= half)];
+            match op.kind {
+                OpKind::Delete => piece.delete(op.key),
+                OpKind::Put(entry) if self.bug == Bug::LosesMeta && !without_meta(entry) => {
+                    piece.put(op.key, entry.value)
+                }
+                OpKind::Put(entry) => piece.put_entry(op.key, entry),
+            };
+        }
+        self.inner.write(&pieces[0], durability)?;
+        if self.bug != Bug::HalvesBatches {
+            self.inner.write(&pieces[1], durability)?;
+        }
+        Ok(())
+    }
+}
+
+fn hide(result: Result<()>, kind: ErrorKind) -> Result<()> {
+    result.or_else(|e| if e.kind() == kind { Ok(()) } else { Err(e) })
+}
+
+fn blur(result: Result<()>) -> Result<()> {
+    result.map_err(|e| Error::new(ErrorKind::Io, e.to_string()))
+}
+
+struct Sink<'a> {
+    broken: &'a Broken,
+    sink: &'a mut dyn GetSink,
+}
+
+impl GetSink for Sink<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        let last = self.broken.last.lock();
+        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        if self.broken.every(100) {
+            self.sink.found(index, EntryRef { value: &last, ..entry });
+        } else {
+            self.sink.found(index, entry);
+        }
+        *last = entry.value.to_vec();
+    }
+}
+
+impl Engine for Broken {
+    fn descriptor(&self) -> &Descriptor {
+        self.inner.descriptor()
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        match self.bug {
+            Bug::SwapsValues => self.inner.get_many(keys, &mut Sink { broken: self, sink }),
+            Bug::ReadsStale if self.every(10) => {
+                let former = self.former.lock().unwrap();
+                for (index, key) in keys.iter().enumerate() {
+                    if let Some(value) = former.get(*key).filter(|value| !value.is_empty()) {
+                        sink.found(index, EntryRef::new(value));
+                    }
+                }
+                Ok(())
+            }
+            _ => self.inner.get_many(keys, sink),
+        }
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        match self.bug {
+            Bug::DropsWrites if self.every(50) => Ok(()),
+            Bug::HalvesBatches | Bug::SplitsBatches | Bug::LosesMeta => {
+                self.write_in_pieces(batch, durability)
+            }
+            Bug::AcknowledgesEarly => self.inner.write(batch, Durability::Buffered),
+            Bug::HidesFailedSyncs if durability == Durability::Synced => {
+                self.inner.write(batch, Durability::Buffered)?;
+                self.sync()
+            }
+            Bug::IgnoresPoison => hide(self.inner.write(batch, durability), ErrorKind::Poisoned),
+            Bug::HidesFull => hide(self.inner.write(batch, durability), ErrorKind::Full),
+            Bug::BlursErrors => blur(self.inner.write(batch, durability)),
+            Bug::ReadsStale => {
+                self.remember_former(batch)?;
+                self.inner.write(batch, durability)
+            }
+            _ => self.inner.write(batch, durability),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        match self.bug {
+            Bug::SkipsSyncs => Ok(()),
+            Bug::HidesFailedSyncs => hide(self.inner.sync(), ErrorKind::Io),
+            _ => self.inner.sync(),
+        }
+    }
+
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        self.inner.maintain(budget)
+    }
+
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        self.inner.metrics(visitor);
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.inner.verify()
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        Some(self)
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        Some(self)
+    }
+
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Scan for Broken {
+    fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Result<Option<u64>> {
+        self.inner.scan(cursor, limit, &mut |key, entry| {
+            if self.bug == Bug::InventsInScans && self.every(100) {
+                visit(b"nobody wrote this", entry);
+            }
+            if self.bug != Bug::SkipsInScans || !self.every(100) {
+                visit(key, entry);
+            }
+        })
+    }
+}
+
+impl Atomic for Broken {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        if self.bug != Bug::TearsUpdates {
+            return self.inner.update(key, durability, decide);
+        }
+        let current = self.inner.get(key)?;
+        let decision = decide(current.as_deref().map(EntryRef::new));
+        std::thread::yield_now();
+        self.inner.update(key, durability, &mut |_| decision.clone())
+    }
+}
+
+impl Admin for Broken {
+    fn count(&self, exact: bool) -> Result<Count> {
+        let mut count = self.inner.count(exact)?;
+        count.estimate += u64::from(self.bug == Bug::Miscounts);
+        Ok(count)
+    }
+
+    fn clear(&self) -> Result<()> {
+        if self.bug == Bug::IgnoresClear { Ok(()) } else { Admin::clear(&self.inner) }
+    }
+
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
+        self.inner.checkpoint(target)
+    }
+
+    fn inspect(&self) -> Result<String> {
+        self.inner.inspect()
+    }
+}
