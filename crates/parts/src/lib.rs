@@ -6,3 +6,5 @@
 
 pub mod cuckoo;
 pub mod ect;
+pub mod framing;
+pub mod manifest;

@@ -1,0 +1,300 @@
+//! The manifest: a snapshot of a store's state and the edits since, in one file that is replaced
+//! as a whole. Format: docs/formats/manifest.md.
+//!
+//! Invariants:
+//!
+//! 1. `CURRENT` names the manifest file in force. It is replaced by a rename after the file it
+//!    names is durable, so one complete manifest is in force at every moment.
+//! 2. An edit counts from the moment its record is durable; `append` returns after that.
+//! 3. Records are appended one after the other, each synced before the next. So of all records
+//!    at most the last can be torn, and a damaged earlier one is told from that.
+//! 4. `CURRENT` holds a length that the manifest once had durably. A shorter one is damage.
+//! 5. After a failed sync nothing more is appended until the store is opened again.
+//! 6. A manifest file that `CURRENT` does not name is garbage and removed at open.
+
+use crate::framing::{self, End, RecordHeader, RecordReader};
+use silica_base::{Checksum, Error, ErrorKind, Result};
+use silica_device::{Device, DeviceFile, Mode};
+use std::sync::Arc;
+
+/// Name of the file that names the manifest.
+pub const CURRENT: &str = "CURRENT";
+const CURRENT_NEW: &str = "CURRENT.new";
+const PREFIX: &str = "MANIFEST-";
+const CURRENT_MAGIC: [u8; 8] = *b"SILICACU";
+const MAGIC: [u8; 8] = *b"SILICAMF";
+/// Version of both formats.
+pub const VERSION: u32 = 1;
+/// Bytes of `CURRENT`.
+pub const CURRENT_BYTES: usize = 40;
+/// Bytes of a manifest's header.
+pub const HEADER_BYTES: usize = 32;
+const SNAPSHOT: u8 = 1;
+const EDIT: u8 = 2;
+
+/// An open manifest.
+pub struct Manifest<D: Device> {
+    device: Arc<D>,
+    file: D::File,
+    number: u64,
+    len: u64,
+    /// The length that `CURRENT` holds.
+    len_noted: u64,
+    next_sequence: u64,
+    poisoned: bool,
+}
+
+/// A manifest and what it holds.
+pub struct Opened<D: Device> {
+    /// The manifest, ready for more edits.
+    pub manifest: Manifest<D>,
+    /// The snapshot.
+    pub snapshot: Vec<u8>,
+    /// The edits since, in order.
+    pub edits: Vec<Vec<u8>>,
+}
+
+fn name(number: u64) -> String {
+    format!("{PREFIX}{number:08}")
+}
+
+fn file_id(number: u64) -> u64 {
+    u64::from_le_bytes(MAGIC) ^ number
+}
+
+/// Seals `bytes`: version and fields are in place, the checksum goes to `at`.
+fn seal(bytes: &mut [u8], id: u64, at: usize) {
+    let sum = Checksum::at(id, 0).update(&bytes[..at]).finish();
+    bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn check(bytes: &[u8], id: u64, at: usize, magic: [u8; 8], name: &str) -> Result<()> {
+    if bytes.len() < at + 4 || bytes[..8] != magic {
+        return Err(Error::corruption(name, 0, "this is not what its name says"));
+    }
+    let sum = Checksum::at(id, 0).update(&bytes[..at]).finish();
+    if bytes[at..at + 4] != sum.to_le_bytes() || bytes[at + 4..].iter().any(|b| *b != 0) {
+        return Err(Error::corruption(name, at as u64, "the checksum does not match"));
+    }
+    let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+    if version != VERSION {
+        let message = format!(
+            "{name} has manifest format {version}, this version reads {VERSION}; use a newer \
+             release"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    Ok(())
+}
+
+fn encode_current(number: u64, len: u64) -> [u8; CURRENT_BYTES] {
+    let mut bytes = [0; CURRENT_BYTES];
+    bytes[..8].copy_from_slice(&CURRENT_MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..24].copy_from_slice(&number.to_le_bytes());
+    bytes[24..32].copy_from_slice(&len.to_le_bytes());
+    seal(&mut bytes, 0, 32);
+    bytes
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn decode_current(bytes: &[u8]) -> Result<(u64, u64)> {
+    if bytes.len() != CURRENT_BYTES {
+        let detail = format!("it has {} bytes, not {CURRENT_BYTES}", bytes.len());
+        return Err(Error::corruption(CURRENT, bytes.len() as u64, detail));
+    }
+    check(bytes, 0, 32, CURRENT_MAGIC, CURRENT)?;
+    Ok((u64_at(bytes, 16), u64_at(bytes, 24)))
+}
+
+fn encode_header(number: u64) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..24].copy_from_slice(&number.to_le_bytes());
+    seal(&mut bytes, file_id(number), 24);
+    bytes
+}
+
+fn encode_record(number: u64, offset: u64, kind: u8, sequence: u64, payload: &[u8]) -> Vec<u8> {
+    let header = RecordHeader { kind, sequence, synced_through: sequence - 1 };
+    let mut bytes = framing::encode_header(file_id(number), offset, &header, payload).to_vec();
+    bytes.extend_from_slice(payload);
+    bytes.resize(framing::record_bytes(payload.len()), 0);
+    bytes
+}
+
+/// Header and snapshot record of manifest `number`.
+fn encode_file(number: u64, snapshot: &[u8]) -> Vec<u8> {
+    let mut bytes = encode_header(number).to_vec();
+    bytes.extend(encode_record(number, HEADER_BYTES as u64, SNAPSHOT, 1, snapshot));
+    bytes
+}
+
+/// The files of a manifest that holds `snapshot` alone: for a checkpoint.
+pub fn files(snapshot: &[u8]) -> [(String, Vec<u8>); 2] {
+    let manifest = encode_file(1, snapshot);
+    let current = encode_current(1, manifest.len() as u64).to_vec();
+    [(name(1), manifest), (CURRENT.to_owned(), current)]
+}
+
+fn read_all<F: DeviceFile>(file: &F) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; file.len()? as usize];
+    let filled = file.read_at(0, &mut bytes)?;
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+impl<D: Device> Manifest<D> {
+    /// Creates the first manifest of an empty device.
+    pub fn create(device: Arc<D>, snapshot: &[u8]) -> Result<Self> {
+        let manifest = Self::prepare(device, 1, snapshot)?;
+        write_current(&*manifest.device, manifest.number, manifest.len)?;
+        Ok(manifest)
+    }
+
+    /// Opens the manifest in force, or gives `None` where the device holds no store.
+    pub fn open(device: Arc<D>) -> Result<Option<Opened<D>>> {
+        let names = device.list()?;
+        if !names.iter().any(|n| n == CURRENT) {
+            return Self::refuse_remains(&*device, &names).map(|()| None);
+        }
+        let (number, len_noted) =
+            decode_current(&read_all(&device.open(CURRENT, Mode::Buffered)?)?)?;
+        let name = name(number);
+        let file = device.open(&name, Mode::Buffered).map_err(|e| e.within("CURRENT names it"))?;
+        let bytes = read_all(&file)?;
+        let header = bytes.get(..HEADER_BYTES).unwrap_or(&bytes);
+        check(header, file_id(number), 24, MAGIC, &name)?;
+        let mut reader = RecordReader::new(file_id(number), &bytes, HEADER_BYTES, 1);
+        let mut payloads = Vec::new();
+        while let Some(record) = reader.next_record() {
+            let wanted = if payloads.is_empty() { SNAPSHOT } else { EDIT };
+            if record.header.kind != wanted {
+                return Err(Error::corruption(
+                    &name,
+                    record.payload_offset,
+                    "a record is misplaced",
+                ));
+            }
+            payloads.push(record.payload.to_vec());
+        }
+        if let End::Damaged(at) = reader.end() {
+            return Err(Error::corruption(&name, at, "a record that was durable does not check"));
+        }
+        let len = reader.offset();
+        if len < len_noted || payloads.is_empty() {
+            let detail = format!("it ends here, but was {len_noted} bytes long");
+            return Err(Error::corruption(&name, len, detail));
+        }
+        if len < bytes.len() as u64 {
+            file.truncate(len)?;
+            file.sync()?;
+        }
+        for other in names.iter().filter(|n| is_manifest(n) && **n != name) {
+            device.remove(other)?;
+        }
+        let next_sequence = reader.next_sequence();
+        let snapshot = payloads.remove(0);
+        let poisoned = false;
+        let manifest = Manifest { device, file, number, len, len_noted, next_sequence, poisoned };
+        Ok(Some(Opened { manifest, snapshot, edits: payloads }))
+    }
+
+    /// Without `CURRENT` only the remains of a creation may be there; they are removed.
+    fn refuse_remains(device: &D, names: &[String]) -> Result<()> {
+        if let Some(other) = names.iter().find(|n| !is_manifest(n)) {
+            let message = format!(
+                "{CURRENT} is missing although {other} is there: the store is damaged; restore it \
+                 from a backup, or remove the directory to start anew"
+            );
+            return Err(Error::new(ErrorKind::Corruption, message));
+        }
+        names.iter().try_for_each(|n| device.remove(n))
+    }
+
+    /// Writes manifest `number`, durable but not in force.
+    fn prepare(device: Arc<D>, number: u64, snapshot: &[u8]) -> Result<Self> {
+        let name = name(number);
+        let bytes = encode_file(number, snapshot);
+        let file = device.create(&name, Mode::Buffered)?;
+        let written =
+            file.write_at(0, &bytes).and_then(|()| file.sync()).and_then(|()| device.sync_dir());
+        if let Err(error) = written {
+            // Only tidiness: an open removes what CURRENT does not name.
+            let _ = device.remove(&name);
+            return Err(error);
+        }
+        let len = bytes.len() as u64;
+        let (next_sequence, poisoned) = (2, false);
+        Ok(Manifest { device, file, number, len, len_noted: len, next_sequence, poisoned })
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        if self.poisoned {
+            let message = "a sync of the manifest failed earlier; reopen the store";
+            return Err(Error::new(ErrorKind::Poisoned, message));
+        }
+        Ok(())
+    }
+
+    /// Appends an edit and makes it durable.
+    pub fn append(&mut self, edit: &[u8]) -> Result<()> {
+        self.check_poison()?;
+        let record = encode_record(self.number, self.len, EDIT, self.next_sequence, edit);
+        // A write that fails leaves a torn tail, which the next append overwrites.
+        self.file.write_at(self.len, &record)?;
+        if let Err(error) = self.file.sync() {
+            self.poisoned = true;
+            return Err(error);
+        }
+        self.len += record.len() as u64;
+        self.next_sequence += 1;
+        Ok(())
+    }
+
+    /// Replaces the manifest by one that holds `snapshot` alone.
+    pub fn rewrite(&mut self, snapshot: &[u8]) -> Result<()> {
+        self.check_poison()?;
+        let next = Self::prepare(self.device.clone(), self.number + 1, snapshot)?;
+        if let Err(error) = write_current(&*self.device, next.number, next.len) {
+            // Whether CURRENT names the old or the new one is not known.
+            self.poisoned = true;
+            return Err(error);
+        }
+        let old = std::mem::replace(self, next);
+        self.device.remove(&name(old.number))
+    }
+
+    /// Notes in `CURRENT` how long the manifest is, so that a loss of its end is found.
+    pub fn close(&mut self) -> Result<()> {
+        self.check_poison()?;
+        if self.len > self.len_noted {
+            write_current(&*self.device, self.number, self.len)?;
+            self.len_noted = self.len;
+        }
+        Ok(())
+    }
+}
+
+fn is_manifest(name: &str) -> bool {
+    name.starts_with(PREFIX) || name == CURRENT_NEW
+}
+
+fn write_current<D: Device>(device: &D, number: u64, len: u64) -> Result<()> {
+    if device.list()?.iter().any(|n| n == CURRENT_NEW) {
+        device.remove(CURRENT_NEW)?;
+    }
+    let file = device.create(CURRENT_NEW, Mode::Buffered)?;
+    file.write_at(0, &encode_current(number, len))?;
+    file.sync()?;
+    device.rename(CURRENT_NEW, CURRENT)?;
+    device.sync_dir()
+}
+
+#[cfg(test)]
+#[path = "manifest_tests.rs"]
+mod tests;
