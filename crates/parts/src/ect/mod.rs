@@ -4,8 +4,15 @@
 //! built from the sorted key stream alone, so either can be rebuilt from the same data.
 //! Compactness assumes hashed (uniform) keys; correctness does not.
 
+mod bits;
 mod dense;
+mod directory;
+mod frame;
+mod huffman;
+mod phrases;
 mod sparse;
+mod splits;
+mod trie;
 
 pub use dense::{DenseBuilder, DenseIndex};
 pub use sparse::{SparseBuilder, SparseIndex};

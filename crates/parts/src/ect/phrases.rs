@@ -1,0 +1,322 @@
+//! The code of small subtries: whole phrases of splits under one Huffman word.
+//!
+//! A Huffman word per split wastes up to a tenth of a bit per split, most of it on sizes 3 to 5.
+//! A *phrase* joins the splits of a subtrie of 3 to 8 keys, and of its parts, into one word: it
+//! is a row of splits in pre-order, of all parts with three keys or more, cut where it becomes
+//! unlikely. The parts that it leaves open follow its word in pre-order: parts of two keys as the
+//! number of their one-sided levels in unary (for which no code is better), larger parts as
+//! phrases of their own.
+//!
+//! Phrases also make lookups fast: [`Phrases::skip`] passes whole small subtries by table.
+
+use super::bits::Cursor;
+use super::huffman::{self, Word};
+use super::splits::{ONE, weights};
+use std::sync::OnceLock;
+
+/// Largest size coded by phrases.
+pub(super) const SMALL_MAX: usize = 8;
+
+/// A phrase grows while it is likelier than this.
+const CUT: u64 = ONE / 100;
+const LOOK_BITS: u32 = 11;
+const SKIP_BITS: u32 = 12;
+
+/// Up to five sizes of 2 to 8, three bits each, the next one lowest. Subtries of eight keys in
+/// all have at most four open parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sizes(u32);
+
+impl Sizes {
+    /// The one size `size`; nothing where a subtrie of that size has no code.
+    #[inline]
+    pub(super) fn one(size: u64) -> Self {
+        debug_assert!(size <= SMALL_MAX as u64);
+        Sizes(size.saturating_sub(1) as u32)
+    }
+
+    #[inline]
+    fn first(self) -> u64 {
+        u64::from(self.0 & 7) + 1
+    }
+
+    #[inline]
+    fn rest(self) -> Self {
+        Sizes(self.0 >> 3)
+    }
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// These sizes, then those of `behind`.
+    #[inline]
+    pub(super) fn then(self, behind: Sizes) -> Self {
+        let width = (32 - self.0.leading_zeros()).div_ceil(3) * 3;
+        Sizes(self.0 | behind.0 << width)
+    }
+}
+
+/// One row of splits: four bits for each left, the first lowest, and how many.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Phrase {
+    lefts: u64,
+    count: u32,
+    word: Word,
+    open: Sizes,
+}
+
+impl Phrase {
+    /// The lefts in pre-order.
+    #[inline]
+    pub(super) fn lefts(&self) -> Lefts {
+        Lefts { lefts: self.lefts, count: self.count }
+    }
+
+    pub(super) fn word(&self) -> Word {
+        self.word
+    }
+}
+
+/// Iterator over the lefts of a phrase.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lefts {
+    lefts: u64,
+    count: u32,
+}
+
+impl Iterator for Lefts {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.count = self.count.checked_sub(1)?;
+        let left = self.lefts & 15;
+        self.lefts >>= 4;
+        Some(left)
+    }
+}
+
+/// Where a phrase that is being written stands in the book: after a split it either goes on or
+/// is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Open(u16),
+    Complete(u16),
+}
+
+/// The phrase book of all small sizes, and its tables.
+#[derive(Debug)]
+pub(super) struct Phrases {
+    phrases: Vec<Phrase>,
+    /// Where each left leads from each open place; places 0..=8 are the roots of the sizes.
+    places: Vec<[Place; SMALL_MAX]>,
+    /// Phrase for every size and look ahead of [`LOOK_BITS`].
+    look: Vec<u16>,
+    /// For every size and look ahead of [`SKIP_BITS`]: bits passed, and then-open parts above.
+    skips: Vec<u16>,
+}
+
+impl Phrases {
+    /// The book. Its tables are one static for all.
+    pub(super) fn get() -> &'static Phrases {
+        static PHRASES: OnceLock<Phrases> = OnceLock::new();
+        PHRASES.get_or_init(Phrases::new)
+    }
+
+    fn new() -> Self {
+        let closed = [Place::Complete(0); SMALL_MAX];
+        let mut book = Phrases {
+            phrases: Vec::new(),
+            places: vec![closed; SMALL_MAX + 1],
+            look: vec![0; (SMALL_MAX + 1) << LOOK_BITS],
+            skips: vec![0; SMALL_MAX << SKIP_BITS],
+        };
+        for size in 3..=SMALL_MAX {
+            book.add_size(size);
+        }
+        for size in 2..=SMALL_MAX {
+            for ahead in 0..1 << SKIP_BITS {
+                book.skips[(size - 1) << SKIP_BITS | ahead] = book.walk(size as u64, ahead as u64);
+            }
+        }
+        book
+    }
+
+    fn add_size(&mut self, size: usize) {
+        let from = self.phrases.len();
+        let mut chances = Vec::new();
+        let root = Draft { place: size, chance: ONE, parts: vec![size], lefts: 0, count: 0 };
+        let mut drafts = vec![root];
+        while let Some(draft) = drafts.pop() {
+            self.expand(&draft, &mut drafts, &mut chances);
+        }
+        for (id, word) in (from..).zip(huffman::canonical(&chances)) {
+            assert!(word.len <= LOOK_BITS, "a phrase fits the look ahead");
+            self.phrases[id].word = word;
+            for high in 0..1usize << (LOOK_BITS - word.len) {
+                let ahead = high << word.len | word.bits as usize;
+                self.look[size << LOOK_BITS | ahead] = id as u16;
+            }
+        }
+    }
+
+    /// Adds every left of the first large part of `draft`: as a phrase, or as a further draft.
+    fn expand(&mut self, draft: &Draft, drafts: &mut Vec<Draft>, chances: &mut Vec<u64>) {
+        let at = draft.large_part().expect("a draft has a part to split");
+        for (left, weight) in weights(draft.parts[at]).into_iter().enumerate() {
+            let mut next = draft.split(at, left, weight);
+            if next.chance >= CUT && next.large_part().is_some() {
+                next.place = self.places.len();
+                self.places.push([Place::Complete(0); SMALL_MAX]);
+                self.places[draft.place][left] = Place::Open(next.place as u16);
+                drafts.push(next);
+            } else {
+                self.places[draft.place][left] = Place::Complete(self.phrases.len() as u16);
+                chances.push(next.chance.max(1));
+                self.phrases.push(next.phrase());
+            }
+        }
+    }
+
+    /// What a skip over a subtrie of `size` keys passes of the [`SKIP_BITS`] bits `ahead`.
+    fn walk(&self, size: u64, ahead: u64) -> u16 {
+        let (mut parts, mut used) = (Sizes::one(size), 0);
+        while !parts.is_empty() {
+            let (rest, left) = (ahead >> used, SKIP_BITS - used);
+            if parts.first() == 2 {
+                let ones = rest.trailing_ones().min(left);
+                used += (ones + 1).min(left);
+                if ones == left {
+                    break;
+                }
+                parts = parts.rest();
+            } else {
+                let phrase = self.phrase_at(parts.first(), rest);
+                if phrase.word.len > left {
+                    break;
+                }
+                used += phrase.word.len;
+                parts = phrase.open.then(parts.rest());
+            }
+        }
+        used as u16 | (parts.0 << 4) as u16
+    }
+
+    #[inline]
+    fn phrase_at(&self, size: u64, ahead: u64) -> &Phrase {
+        let ahead = (ahead % (1 << LOOK_BITS)) as usize;
+        &self.phrases[self.look[(size as usize) << LOOK_BITS | ahead] as usize]
+    }
+
+    /// Where writing starts for a subtrie of `size` keys, 3 to 8.
+    #[inline]
+    pub(super) fn start(&self, size: usize) -> u16 {
+        size as u16
+    }
+
+    /// Where `left` leads from the open place `from`.
+    #[inline]
+    pub(super) fn follow(&self, from: u16, left: usize) -> Place {
+        self.places[from as usize][left]
+    }
+
+    /// The phrase that is complete.
+    #[inline]
+    pub(super) fn phrase(&self, id: u16) -> &Phrase {
+        &self.phrases[id as usize]
+    }
+
+    /// Reads the phrase of a subtrie of `size` keys, 3 to 8.
+    #[inline]
+    pub(super) fn read(&self, cursor: &mut Cursor<'_>, size: u64) -> &Phrase {
+        let phrase = self.phrase_at(size, cursor.peek());
+        cursor.skip(phrase.word.len);
+        phrase
+    }
+
+    /// Passes the codes of `parts`.
+    #[inline]
+    pub(super) fn skip(&self, cursor: &mut Cursor<'_>, mut parts: Sizes) {
+        while !parts.is_empty() && !cursor.is_past_end() {
+            let ahead = (cursor.peek() % (1 << SKIP_BITS)) as u32;
+            let entry = u32::from(self.skips[((parts.0 & 7) << SKIP_BITS | ahead) as usize]);
+            cursor.skip(entry & 15);
+            parts = Sizes(entry >> 4).then(parts.rest());
+        }
+    }
+}
+
+/// A phrase while the book is made.
+struct Draft {
+    place: usize,
+    chance: u64,
+    /// Sizes of two or more in pre-order.
+    parts: Vec<usize>,
+    lefts: u64,
+    count: u32,
+}
+
+impl Draft {
+    fn large_part(&self) -> Option<usize> {
+        self.parts.iter().position(|&size| size > 2)
+    }
+
+    fn split(&self, at: usize, left: usize, weight: u64) -> Draft {
+        let size = self.parts[at];
+        let halves = if left == 0 { vec![size] } else { vec![left, size - left] };
+        let mut parts = self.parts.clone();
+        parts.splice(at..=at, halves.into_iter().filter(|&size| size > 1));
+        let chance = ((u128::from(self.chance) * u128::from(weight)) / u128::from(ONE)) as u64;
+        let lefts = self.lefts | (left as u64) << (4 * self.count);
+        Draft { place: 0, chance, parts, lefts, count: self.count + 1 }
+    }
+
+    fn phrase(&self) -> Phrase {
+        let one = |&size: &usize| Sizes::one(size as u64);
+        let open = self.parts.iter().rev().map(one).fold(Sizes(0), |all, s| s.then(all));
+        assert!(self.count <= 16, "the lefts of a phrase fit one word");
+        Phrase { lefts: self.lefts, count: self.count, word: Word::default(), open }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_book_is_small() {
+        let book = Phrases::get();
+        assert!(book.phrases.len() < 600, "{} phrases", book.phrases.len());
+        assert!(book.phrases.iter().all(|p| p.word.len <= LOOK_BITS));
+    }
+
+    #[test]
+    fn skipping_equals_reading() {
+        let book = Phrases::get();
+        let mut prng = silica_base::Prng::new(3);
+        let mut bytes = vec![0; 2000];
+        prng.fill(&mut bytes);
+        for at in 0..8000 {
+            let size = 3 + at % 6;
+            let mut skipped = Cursor::new(&bytes, at);
+            book.skip(&mut skipped, Sizes::one(size));
+            let mut read = Cursor::new(&bytes, at);
+            read_whole(book, &mut read, size);
+            assert_eq!(skipped.at, read.at, "size {size} at bit {at}");
+        }
+    }
+
+    fn read_whole(book: &Phrases, cursor: &mut Cursor<'_>, size: u64) {
+        if size == 2 {
+            cursor.read_unary();
+            return;
+        }
+        let mut open = book.read(cursor, size).open;
+        while !open.is_empty() {
+            read_whole(book, cursor, open.first());
+            open = open.rest();
+        }
+    }
+}
