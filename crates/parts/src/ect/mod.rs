@@ -5,6 +5,7 @@
 //! Compactness assumes hashed (uniform) keys; correctness does not.
 
 mod bits;
+mod borders;
 mod dense;
 mod directory;
 mod frame;
