@@ -12,7 +12,7 @@
 
 use super::directory::Shared;
 use super::plain::poisoned;
-use super::{InodeId, failed, write_all};
+use super::{InodeId, check_room, failed, write_all};
 use crate::LogFile;
 use crate::publish::Gate;
 use memmap2::MmapRaw;
@@ -147,6 +147,7 @@ fn reserve(file: &File, capacity: u64) -> io::Result<()> {
     if capacity == 0 {
         return Ok(());
     }
+    check_room(file, capacity)?;
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, capacity) {
         Ok(()) => Ok(()),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {

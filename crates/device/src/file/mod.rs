@@ -24,7 +24,7 @@ use silica_base::{Error, Result};
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -90,10 +90,18 @@ fn make_direct(file: &File) -> io::Result<bool> {
 }
 
 /// Writes all of `bytes` at `offset`.
-fn write_all(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
+fn write_all(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    write_all_by(|bytes, offset| file.write_at(bytes, offset), offset, bytes)
+}
+
+/// Writes all of `bytes` by calls that may write a part of them.
+fn write_all_by(
+    mut write: impl FnMut(&[u8], u64) -> io::Result<usize>,
+    mut offset: u64,
+    mut bytes: &[u8],
+) -> io::Result<()> {
     while !bytes.is_empty() {
-        let written = uninterrupted(|| file.write_at(bytes, offset))?;
+        let written = uninterrupted(|| write(bytes, offset))?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -106,10 +114,19 @@ fn write_all(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
 /// Reads until `buf` is full or the file ends. `granule` is what the kernel counts a direct read
 /// in: a count that is no multiple of it means the end of the file (1 for buffered reads).
 fn read_full(file: &File, offset: u64, buf: &mut [u8], granule: usize) -> io::Result<usize> {
-    use std::os::unix::fs::FileExt;
+    read_full_by(|buf, offset| file.read_at(buf, offset), offset, buf, granule)
+}
+
+/// Reads by calls that may read a part of what is there.
+fn read_full_by(
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+    offset: u64,
+    buf: &mut [u8],
+    granule: usize,
+) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buf.len() {
-        let n = uninterrupted(|| file.read_at(&mut buf[filled..], offset + filled as u64))?;
+        let n = uninterrupted(|| read(&mut buf[filled..], offset + filled as u64))?;
         filled += n;
         if n == 0 || !filled.is_multiple_of(granule) {
             break;
@@ -118,8 +135,79 @@ fn read_full(file: &File, offset: u64, buf: &mut [u8], granule: usize) -> io::Re
     Ok(filled)
 }
 
+/// Fails with `StorageFull` where the file system has no room for `more` bytes. Asking first
+/// keeps a hopeless reservation from filling the disk on its way to failing.
+fn check_room(file: &File, more: u64) -> io::Result<()> {
+    let space = rustix::fs::fstatvfs(file)?;
+    if more > space.f_bavail.saturating_mul(space.f_frsize) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    Ok(())
+}
+
 /// Syncs a directory.
 fn sync_directory(path: &Path) -> Result<()> {
     let directory = File::open(path).map_err(|e| failed("open the directory", path, e))?;
     directory.sync_all().map_err(|e| failed("sync the directory", path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::ErrorKind::{Interrupted, StorageFull, WriteZero};
+
+    #[test]
+    fn short_and_interrupted_writes_are_completed() {
+        let mut disk = vec![0; 10];
+        let mut calls = 0;
+        let write = |bytes: &[u8], offset: u64| {
+            calls += 1;
+            if calls % 2 == 1 {
+                return Err(Interrupted.into());
+            }
+            let n = bytes.len().min(3);
+            disk[offset as usize..][..n].copy_from_slice(&bytes[..n]);
+            Ok(n)
+        };
+        write_all_by(write, 1, b"12345678").unwrap();
+        assert_eq!(disk, b"\x0012345678\x00");
+    }
+
+    #[test]
+    fn a_write_that_stops_short_is_an_error() {
+        let stuck = write_all_by(|_, _| Ok(0), 0, b"12").unwrap_err();
+        assert_eq!(stuck.kind(), WriteZero);
+        let mut room = 1;
+        let full = |_: &[u8], _: u64| match std::mem::take(&mut room) {
+            0 => Err(StorageFull.into()),
+            n => Ok(n),
+        };
+        assert_eq!(write_all_by(full, 0, b"12").unwrap_err().kind(), StorageFull);
+    }
+
+    #[test]
+    fn short_reads_go_on_until_the_end() {
+        let disk = b"0123456789";
+        let mut interrupt = true;
+        let mut pieces = |piece: usize, len: usize, granule: usize| {
+            let read = |buf: &mut [u8], offset: u64| {
+                interrupt = !interrupt;
+                if !interrupt {
+                    return Err(Interrupted.into());
+                }
+                let rest = &disk[disk.len().min(offset as usize)..];
+                let n = rest.len().min(piece).min(buf.len());
+                buf[..n].copy_from_slice(&rest[..n]);
+                Ok(n)
+            };
+            let mut buf = vec![0; len];
+            let n = read_full_by(read, 1, &mut buf, granule).unwrap();
+            String::from_utf8(buf[..n].to_vec()).unwrap()
+        };
+        assert_eq!(pieces(4, 7, 1), "1234567");
+        assert_eq!(pieces(4, 20, 1), "123456789");
+        // 4 + 4 + 1 bytes: the odd count is the end, and nothing is read at an odd offset.
+        assert_eq!(pieces(4, 20, 4), "123456789");
+        assert_eq!(pieces(3, 20, 4), "123");
+    }
 }

@@ -1,12 +1,14 @@
 //! Positional files of a real file system.
 
 use super::directory::Shared;
-use super::{InodeId, failed, read_full, write_all};
+use super::{InodeId, check_room, failed, read_full, write_all};
 use crate::DeviceFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use silica_base::{BLOCK_BYTES, Error, ErrorKind, Result};
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -62,13 +64,21 @@ impl DeviceFile for PlainFile {
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
-        if len == 0 {
+        let failed = |e: io::Error| failed("reserve space for", &self.path, e);
+        let metadata = self.file.metadata().map_err(failed)?;
+        let there = metadata.blocks() * 512;
+        if len <= metadata.len().min(there) {
             return Ok(());
         }
+        check_room(&self.file, len.saturating_sub(there)).map_err(failed)?;
         match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
             // Reserving is a service; where the file system has none, writes find out.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(e) => Err(failed("reserve space for", &self.path, e.into())),
+            Err(e) => {
+                // Gives back what was reserved past the end before space ran out.
+                let _ = self.file.set_len(metadata.len());
+                Err(failed(e.into()))
+            }
         }
     }
 

@@ -1,0 +1,250 @@
+//! What only real directories do: locks, refusals, errors of the operating system.
+
+use silica_base::{AlignedBuf, ErrorKind};
+use silica_device::{
+    Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, PlainFile, Read,
+};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Mutex;
+
+fn kind<T>(result: silica_base::Result<T>) -> ErrorKind {
+    result.map(|_| ()).unwrap_err().kind()
+}
+
+fn text<T>(result: silica_base::Result<T>) -> String {
+    result.map(|_| ()).unwrap_err().to_string()
+}
+
+fn tempdir() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn open(path: &Path) -> silica_base::Result<FileDevice> {
+    FileDevice::open(path, DeviceOptions::default())
+}
+
+/// Log lines that this thread wrote.
+struct Lines;
+
+static LINES: Mutex<Vec<(std::thread::ThreadId, String)>> = Mutex::new(Vec::new());
+
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let line = (std::thread::current().id(), record.args().to_string());
+        LINES.lock().unwrap().push(line);
+    }
+
+    fn flush(&self) {}
+}
+
+/// Lines that `run` logs.
+fn lines_of(run: impl FnOnce()) -> Vec<String> {
+    let _ = log::set_logger(&Lines);
+    log::set_max_level(log::LevelFilter::Info);
+    let here = std::thread::current().id();
+    LINES.lock().unwrap().retain(|(thread, _)| *thread != here);
+    run();
+    let lines = LINES.lock().unwrap();
+    lines.iter().filter(|(thread, _)| *thread == here).map(|(_, line)| line.clone()).collect()
+}
+
+#[test]
+fn one_process_at_a_time() {
+    let dir = tempdir();
+    let device = open(dir.path()).unwrap();
+    let second = open(dir.path());
+    assert_eq!(kind(second), ErrorKind::Locked);
+    let pid = format!("in use by process {}; stop it", std::process::id());
+    assert!(text(open(dir.path())).contains(&pid));
+
+    // Any file keeps the lock, and so does a subdirectory.
+    let file = device.create("f", Mode::Buffered).unwrap();
+    let sub = device.subdirectory("s").unwrap();
+    drop(device);
+    assert_eq!(kind(open(dir.path())), ErrorKind::Locked);
+    drop(file);
+    assert_eq!(kind(open(dir.path())), ErrorKind::Locked);
+    drop(sub);
+    std::fs::write(dir.path().join("LOCK"), "a note that stayed behind, longer than a pid")
+        .unwrap();
+    let again = open(dir.path()).unwrap();
+    assert!(text(open(dir.path())).contains(&pid));
+    assert_eq!(again.list().unwrap(), ["f"]);
+}
+
+#[test]
+fn errors_name_the_path_and_the_fix() {
+    let dir = tempdir();
+    let missing = dir.path().join("missing");
+    let options = DeviceOptions { create: false, io: IoChoice::Auto };
+    let error = FileDevice::open(&missing, options);
+    assert!(text(error).contains("missing"));
+    assert_eq!(kind(FileDevice::open(&missing, options)), ErrorKind::NotFound);
+    std::fs::write(&missing, "a file").unwrap();
+    assert!(text(open(&missing)).contains("missing"));
+}
+
+#[test]
+fn refused_permission_names_the_fix() {
+    if rustix::process::geteuid().is_root() {
+        println!("skipped: root may write everywhere");
+        return;
+    }
+    let error = text(open(Path::new("/proc/1/store")));
+    assert!(error.contains("/proc/1") && error.contains("needs read and write access"), "{error}");
+}
+
+#[test]
+fn a_full_disk_and_a_failed_sync_are_told() {
+    let dir = tempdir();
+    symlink("/dev/full", dir.path().join("full")).unwrap();
+    let device = open(dir.path()).unwrap();
+    let file = device.open("full", Mode::Buffered).unwrap();
+    assert_eq!(kind(file.write_at(0, b"x")), ErrorKind::Full);
+    assert!(text(file.write_at(0, b"x")).contains("free some space"));
+
+    // That device cannot be synced, so this is a real failed sync. It stays failed.
+    assert_eq!(kind(file.sync()), ErrorKind::Io);
+    assert_eq!(kind(file.sync()), ErrorKind::Poisoned);
+    let again = device.open("full", Mode::Buffered).unwrap();
+    assert_eq!(kind(again.sync()), ErrorKind::Poisoned);
+    assert_eq!(device.counters().snapshot().syncs, 0);
+    assert_eq!(device.counters().snapshot().writes, 0);
+}
+
+#[test]
+fn space_that_is_not_there_is_not_reserved() {
+    let dir = tempdir();
+    let device = open(dir.path()).unwrap();
+    let too_much = device.free_bytes().unwrap() + (1 << 40);
+    assert_eq!(kind(device.create_log("l", too_much)), ErrorKind::Full);
+    assert!(device.list().unwrap().is_empty(), "a log that failed leaves no file");
+    let file = device.create("f", Mode::Buffered).unwrap();
+    assert_eq!(kind(file.allocate(too_much)), ErrorKind::Full);
+    file.write_at(0, b"still fine").unwrap();
+}
+
+#[test]
+fn refused_direct_io_falls_back_with_one_line() {
+    let dir = tempdir();
+    for name in ["a", "b"] {
+        // A file system that knows no direct I/O.
+        symlink("/proc/self/comm", dir.path().join(name)).unwrap();
+    }
+    let lines = lines_of(|| {
+        let device = open(dir.path()).unwrap();
+        for name in ["a", "b"] {
+            let file = device.open(name, Mode::Direct).unwrap();
+            let mut buf = AlignedBuf::zeroed(4096);
+            assert!(file.read_at(0, &mut buf).unwrap() > 0);
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("refuses direct I/O"));
+}
+
+#[test]
+fn links_cross_file_systems() {
+    if !Path::new("/dev/shm").is_dir() {
+        println!("skipped: there is no /dev/shm here");
+        return;
+    }
+    let (disk, memory) = (tempdir(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let (disk, memory) = (open(disk.path()).unwrap(), open(memory.path()).unwrap());
+    let file = disk.create("f", Mode::Buffered).unwrap();
+    file.write_at(0, &[5; 100_000]).unwrap();
+    disk.link_into("f", &memory, "g").unwrap();
+    let copy = memory.open("g", Mode::Buffered).unwrap();
+    let mut bytes = vec![0; 100_001];
+    assert_eq!(copy.read_at(0, &mut bytes).unwrap(), 100_000);
+    assert!(bytes[..100_000].iter().all(|b| *b == 5));
+    assert_eq!(kind(disk.link_into("f", &memory, "g")), ErrorKind::Io);
+    assert_eq!(copy.len().unwrap(), 100_000, "a refused copy leaves the file alone");
+}
+
+#[test]
+fn a_log_is_readable_after_the_device_was_opened_anew() {
+    let dir = tempdir();
+    let device = open(dir.path()).unwrap();
+    let log = device.create_log("l", 1 << 20).unwrap();
+    for n in 0..1000u32 {
+        log.append(&[&n.to_le_bytes(), &[9; 96]]).unwrap();
+    }
+    drop((log, device));
+    let log = open(dir.path()).unwrap().open_log("l").unwrap();
+    for n in 0..1000 {
+        assert_eq!(log.bytes(n * 100, 4), (n as u32).to_le_bytes());
+    }
+    assert_eq!(log.bytes(100_000, 8), [0; 8]);
+}
+
+/// Makes io_uring fail with EPERM for the calling thread and its children, as sandboxes do.
+fn forbid_uring() {
+    let statement =
+        |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+    let (load, equal, ret) = (
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    );
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let mut filter = [
+        statement(load, 0, 0, 0),
+        statement(equal, libc::SYS_io_uring_setup as u32, 0, 1),
+        statement(ret, refuse, 0, 0),
+        statement(ret, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: both calls only change this thread; `program` and `filter` outlive the second.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
+}
+
+/// A burst of 40 reads, all of which must succeed.
+fn burst(device: &FileDevice, file: &PlainFile) {
+    let mut bufs: Vec<_> = (0..40).map(|_| AlignedBuf::zeroed(4096)).collect();
+    let reads = bufs.iter_mut().enumerate();
+    let mut reads: Vec<_> = reads.map(|(i, buf)| Read::new(file, i as u64 * 4096, buf)).collect();
+    device.read_many(&mut reads);
+    assert!(reads.iter().all(|read| matches!(read.result, Ok(4096))));
+}
+
+#[test]
+fn refused_uring_falls_back_to_threads_with_one_line() {
+    let dir = tempdir();
+    let uring = DeviceOptions { create: true, io: IoChoice::Uring };
+    let rings = FileDevice::open(&dir.path().join("probe"), uring).is_ok();
+    let before = open(&dir.path().join("before")).unwrap();
+    let file = before.create("f", Mode::Direct).unwrap();
+    file.write_at(0, &AlignedBuf::zeroed(40 * 4096)).unwrap();
+    // The filter holds for one thread only.
+    let refused = || {
+        forbid_uring();
+        let path = dir.path().join("after");
+        assert_eq!(kind(FileDevice::open(&path, uring)), ErrorKind::Unsupported);
+        let lines = lines_of(|| {
+            let after = open(&path).unwrap();
+            let file = after.create("f", Mode::Direct).unwrap();
+            file.write_at(0, &AlignedBuf::zeroed(40 * 4096)).unwrap();
+            burst(&after, &file);
+        });
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("io_uring is refused"), "{lines:?}");
+
+        // A device that found a ring earlier, used by a thread that gets none.
+        let lines = lines_of(|| {
+            burst(&before, &file);
+            burst(&before, &file);
+        });
+        assert_eq!(lines.len(), usize::from(rings), "{lines:?}");
+    };
+    std::thread::scope(|scope| scope.spawn(refused).join().unwrap());
+}
