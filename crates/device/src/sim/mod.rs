@@ -130,6 +130,11 @@ impl SimDevice {
         self.handle.state().order_fault(kind, nth, true);
     }
 
+    /// True while an ordered fault has not struck yet, or strikes for ever.
+    pub fn faults_pending(&self) -> bool {
+        self.handle.state().has_faults()
+    }
+
     /// Forgets all ordered faults.
     pub fn clear_faults(&self) {
         self.handle.state().clear_faults();

@@ -172,6 +172,10 @@ impl State {
         self.faults.push(Fault { kind, calls, lasting });
     }
 
+    pub(super) fn has_faults(&self) -> bool {
+        !self.faults.is_empty()
+    }
+
     pub(super) fn clear_faults(&mut self) {
         self.faults.clear();
     }

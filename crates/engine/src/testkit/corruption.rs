@@ -89,7 +89,7 @@ impl Built {
         let mut writes = Vec::new();
         let mut older = Image::new();
         let script = Steps::new(seed, workload, workload.crash_keys, Mix::CRASH);
-        let script = script.filter(|s| !matches!(s, Step::Clear | Step::Reopen));
+        let script = script.filter(|s| !matches!(s, Step::Clear | Step::Reopen | Step::Kill));
         for (index, step) in script.take(steps).enumerate() {
             if index == steps / 2 {
                 session.step(&Step::Sync)?;

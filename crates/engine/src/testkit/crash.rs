@@ -58,7 +58,6 @@ fn crash_random_run<H: DeviceHarness>(
         }
         let script = steps.by_ref().take(1 + prng.below(reach) as usize);
         report.steps += run_until_cut(&mut session, &mut history, script)?;
-        session.close();
         session.harness.power_cut(prng.next_u64());
         report.cuts += 1;
         recover(&mut session, &mut prng, report)?;
@@ -85,7 +84,7 @@ fn run_until_cut<H: DeviceHarness>(
     for step in steps {
         let written = effect(&step, session.keys.count());
         let mut result = session.step(&step);
-        if result.is_ok() && step == Step::Reopen {
+        if result.is_ok() && matches!(step, Step::Reopen | Step::Kill) {
             result = compare_gets(session.engine(), &session.keys, &session.model);
         }
         let is_off = session.harness.power_is_off();
@@ -121,7 +120,6 @@ fn recover<H: DeviceHarness>(
         if let (Err(e), false) = (opened, is_off) {
             return Err(Stop::Wrong(format!("the store does not open after a cut: {e}")));
         }
-        session.close();
         session.harness.power_cut(prng.next_u64());
         report.cuts_in_recovery += u64::from(is_off);
     }

@@ -68,6 +68,24 @@ fn prepare<H: DeviceHarness>(harness: &mut H, seed: u64) -> Outcome<(Image, Mode
     Ok((harness.image(), model))
 }
 
+/// How the engine of a run ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    PowerCut,
+    Kill,
+    Close,
+}
+
+impl End {
+    fn bring_about(self, harness: &mut impl DeviceHarness, seed: u64) {
+        match self {
+            End::PowerCut => harness.power_cut(seed),
+            End::Kill => harness.kill(),
+            End::Close => {}
+        }
+    }
+}
+
 /// One run of the script with one fault.
 struct Pass<'h, H> {
     harness: &'h mut H,
@@ -99,6 +117,7 @@ impl<'h, H: DeviceHarness> Pass<'h, H> {
         let (harness, start) = (&mut *self.harness, self.start.clone());
         let mut model = start.clone();
         let mut failed_open = false;
+        let end = [End::PowerCut, End::Kill, End::Close][nth as usize % 3];
         match Session::open(harness, keys, start) {
             Ok(mut session) => {
                 let script = Steps::new(seed, workload, workload.crash_keys, Mix::CRASH);
@@ -112,9 +131,11 @@ impl<'h, H: DeviceHarness> Pass<'h, H> {
                 report.errors += u64::from(watch.errors > 0);
                 report.poisoned += u64::from(is_poisoned);
                 model = std::mem::take(&mut session.model);
+                end.bring_about(session.harness, nth);
             }
             Err(Stop::Failed(error)) => {
                 self.check_kind(&error)?;
+                end.bring_about(self.harness, nth);
                 report.failed_opens += 1;
                 failed_open = true;
             }
@@ -123,7 +144,7 @@ impl<'h, H: DeviceHarness> Pass<'h, H> {
         let is_clean = self.harness.fault_is_pending();
         ensure(!is_clean || !failed_open, || "the store did not open without a fault".into())?;
         self.harness.clear_faults();
-        self.check_afterwards(model, nth)?;
+        self.check_afterwards(model, end)?;
         Ok(is_clean)
     }
 
@@ -133,20 +154,16 @@ impl<'h, H: DeviceHarness> Pass<'h, H> {
         })
     }
 
-    /// Reopens the store, after a power cut or after the death of the process.
-    fn check_afterwards(mut self, model: Model, nth: u64) -> Outcome {
-        let with_power_cut = nth.is_multiple_of(2);
-        if with_power_cut {
-            self.harness.power_cut(nth);
-        } else if self.fault != Fault::Sync {
+    /// Reopens the store and compares it with what was acknowledged.
+    fn check_afterwards(mut self, model: Model, end: End) -> Outcome {
+        if end != End::PowerCut && self.fault != Fault::Sync {
             // Buffered writes survive the process, unless a failed sync lost them.
             self.history = History::new(model, self.harness.crash_order());
         }
         if let Some(changes) = self.doubtful.take() {
             self.history.attempted(changes);
         }
-        let after = if with_power_cut { "after a power cut" } else { "after reopening" };
-        let within = |stop: Stop| Stop::Wrong(format!("{after}: {stop}"));
+        let within = |stop: Stop| Stop::Wrong(format!("opened again after {end:?}: {stop}"));
         let engine = self.harness.open().map_err(|e| within(e.into()))?;
         let keys = self.keys();
         let observed = Observed::read(&engine, &keys)?;
@@ -187,7 +204,8 @@ impl Watch<'_> {
     ) -> Outcome<bool> {
         let all = Step::Get((0..session.keys.count()).collect());
         for (index, step) in script.chain([all]).enumerate() {
-            if self.fault == Fault::Sync && step == Step::Reopen {
+            let reopens = matches!(step, Step::Reopen | Step::Kill);
+            if self.fault == Fault::Sync && reopens {
                 // A failed sync may lose what was only buffered, and only reopening shows it.
                 continue;
             }
@@ -205,7 +223,7 @@ impl Watch<'_> {
             self.errors += 1;
             ensure(!session.harness.fault_is_pending(), || format!("error without cause: {error}"))
                 .map_err(within)?;
-            if step == Step::Reopen {
+            if reopens {
                 session.reopen()?;
                 continue;
             }

@@ -16,6 +16,11 @@ pub trait Harness {
     /// Replaces the device by an empty one without faults and limits.
     fn wipe(&mut self);
 
+    /// The process dies: everything written so far stays, and what an engine that is still open
+    /// does afterwards (its closing, say) has no effect. Does nothing where an engine closes
+    /// without doing anything.
+    fn kill(&mut self) {}
+
     /// Sizes that make corner cases of this engine common.
     fn workload(&self) -> Workload {
         Workload::default()
@@ -62,8 +67,8 @@ pub enum CrashOrder {
 /// not counted.
 pub trait DeviceHarness: Harness {
     /// Cuts the power, chooses by `seed` what of the unsynced bytes and names survives, and
-    /// turns the power on again. No engine is open during the call. Disarms
-    /// [`DeviceHarness::cut_at_op`].
+    /// turns the power on again. Disarms [`DeviceHarness::cut_at_op`]. What an engine that is
+    /// still open does afterwards has no effect.
     fn power_cut(&mut self, seed: u64);
 
     /// Device operations so far.

@@ -24,7 +24,7 @@ pub fn reopen<H: Harness>(harness: &mut H, seed: u64, times: u64) {
             for step in steps.by_ref().take(count).filter(|step| *step != Step::Clear) {
                 session.step(&step)?;
             }
-            session.step(&Step::Reopen)?;
+            session.step(if time % 3 == 0 { &Step::Kill } else { &Step::Reopen })?;
             session.check_all()?;
         }
         Ok(())
@@ -85,7 +85,7 @@ fn amid_writes<H: Harness>(session: &mut Session<'_, H>, steps: &mut Steps) -> O
         for call in 0..session.keys.count() / 8 + 2 {
             session.step(&Step::ScanOn(8))?;
             for step in steps.by_ref().take(6) {
-                if !matches!(step, Step::Clear | Step::ScanOn(_) | Step::Reopen) {
+                if !matches!(step, Step::Clear | Step::ScanOn(_) | Step::Reopen | Step::Kill) {
                     session.step(&step)?;
                 }
             }

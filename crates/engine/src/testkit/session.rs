@@ -272,8 +272,12 @@ impl<'h, H: Harness> Session<'h, H> {
                 self.engine().maintain(Budget { bytes: *bytes })?;
             }
             Step::Sync => self.engine().sync()?,
-            Step::Reopen if self.is_durable() => self.reopen()?,
-            Step::Reopen => {}
+            Step::Reopen | Step::Kill if !self.is_durable() => {}
+            Step::Reopen => self.reopen()?,
+            Step::Kill => {
+                self.harness.kill();
+                self.reopen()?;
+            }
             Step::Count => self.count()?,
             Step::Clear => self.clear()?,
             Step::Verify => self.engine().verify()?,

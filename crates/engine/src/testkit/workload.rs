@@ -164,7 +164,10 @@ pub(super) enum Step {
     ScanOn(usize),
     Maintain(u64),
     Sync,
+    /// Closes the store and opens it.
     Reopen,
+    /// The process dies and the store is opened again.
+    Kill,
     Count,
     Clear,
     Verify,
@@ -316,6 +319,7 @@ impl Iterator for Steps {
             5 => Step::ScanOn(self.many(64) as usize),
             6 => Step::Maintain(self.many(self.workload.maintain_bytes_max)),
             7 => Step::Sync,
+            8 if self.prng.one_in(2) => Step::Kill,
             8 => Step::Reopen,
             9 => Step::Count,
             10 => Step::Clear,
