@@ -1,0 +1,282 @@
+//! The log: one sequence of checksummed records in mapped segments, shared by all partitions.
+//!
+//! Invariants:
+//!
+//! 1. A batch is one record; a record lies in one segment. So a batch is there whole or not.
+//! 2. Logical positions only grow. Segment `n + 1` starts where segment `n`'s capacity ends.
+//! 3. A segment is in the manifest before its first record is appended, and its header is durable
+//!    before that. So a segment without a valid header is damage, never a torn creation.
+//! 4. `end` is published after the record's bytes, and before any index points at them.
+//! 5. Nothing is appended to a segment found at open: a torn tail stays cut for ever, and the
+//!    next segment's first sequence number says where it was cut.
+//! 6. After a failed sync no append and no sync succeeds until the store is opened again.
+//! 7. A segment is removed only after every partition's floor in the manifest has passed it.
+
+use crate::segment::{self, Record, Segment};
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::{Device, LogFile};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+
+/// Bytes between two positions that can be told apart: frames in the log are aligned to it.
+pub(crate) const POSITION_BYTES: u64 = 8;
+
+/// The live segments in order, as one immutable list.
+pub(crate) struct Segments<L> {
+    list: Vec<Arc<Segment<L>>>,
+}
+
+impl<L: LogFile> Segments<L> {
+    /// The bytes from logical position `at` to the end of its segment's appended part.
+    #[inline]
+    pub(crate) fn bytes_from(&self, at: u64) -> Option<&[u8]> {
+        let index = self.list.partition_point(|s| s.end() <= at);
+        let segment = self.list.get(index)?;
+        let offset = at.checked_sub(segment.start)?;
+        let len = segment.log.len().checked_sub(offset)?;
+        Some(segment.log.bytes(offset, len as usize))
+    }
+
+    /// The segments, oldest first.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Segment<L>>> {
+        self.list.iter()
+    }
+}
+
+/// What the one appender at a time knows.
+pub(crate) struct Appender<L> {
+    /// Sequence number of the next record.
+    pub(crate) next_sequence: u64,
+    /// Number of the next segment.
+    pub(crate) next_segment: u64,
+    /// The segment that accepts appends.
+    current: Option<Arc<Segment<L>>>,
+}
+
+impl<L> Appender<L> {
+    /// An appender that starts a new segment with its first record.
+    pub(crate) fn new(next_sequence: u64, next_segment: u64) -> Self {
+        Appender { next_sequence, next_segment, current: None }
+    }
+}
+
+#[derive(Default)]
+struct SyncState {
+    synced_end: u64,
+    leading: bool,
+}
+
+/// The log of one store.
+pub(crate) struct Log<D: Device> {
+    device: Arc<D>,
+    store_id: u64,
+    segment_bytes: u64,
+    segments: RwLock<Arc<Segments<D::Log>>>,
+    end: AtomicU64,
+    last_sequence: AtomicU64,
+    synced_sequence: AtomicU64,
+    sync_state: Mutex<SyncState>,
+    sync_done: Condvar,
+    poisoned: AtomicBool,
+    /// Group commits made.
+    pub(crate) syncs: AtomicU64,
+}
+
+impl<D: Device> Log<D> {
+    /// A log over segments that recovery found and that are durable up to their end.
+    pub(crate) fn new(
+        device: Arc<D>,
+        store_id: u64,
+        segment_bytes: u64,
+        list: Vec<Arc<Segment<D::Log>>>,
+        end: u64,
+        last_sequence: u64,
+    ) -> Self {
+        Log {
+            device,
+            store_id,
+            segment_bytes,
+            segments: RwLock::new(Arc::new(Segments { list })),
+            end: AtomicU64::new(end),
+            last_sequence: AtomicU64::new(last_sequence),
+            synced_sequence: AtomicU64::new(last_sequence),
+            sync_state: Mutex::new(SyncState { synced_end: end, leading: false }),
+            sync_done: Condvar::new(),
+            poisoned: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+        }
+    }
+
+    /// The live segments.
+    #[inline]
+    pub(crate) fn segments(&self) -> Arc<Segments<D::Log>> {
+        self.segments.read().expect("no panic while held").clone()
+    }
+
+    /// Logical position after everything appended.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Mapped bytes.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        self.segments().iter().map(|s| s.capacity).sum()
+    }
+
+    /// Refuses where an earlier sync failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.poisoned.load(Ordering::Acquire) {
+            let message = "a sync of the log failed earlier; what was being written may be lost. \
+                           Reopen the store to go on from what is durable";
+            return Err(Error::new(ErrorKind::Poisoned, message));
+        }
+        Ok(())
+    }
+
+    /// Makes every further write fail with `Poisoned`.
+    pub(crate) fn poison(&self) {
+        self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Appends one record and returns the logical position of its payload. `register` puts a new
+    /// segment's number into the manifest.
+    pub(crate) fn append(
+        &self,
+        appender: &mut Appender<D::Log>,
+        payload: &[u8],
+        register: &dyn Fn(u64) -> Result<()>,
+    ) -> Result<u64> {
+        self.check()?;
+        let record_bytes = segment::record_bytes(payload.len());
+        let current = match &appender.current {
+            Some(current) if current.fits(record_bytes) => current,
+            _ => {
+                let added = self.add_segment(appender, record_bytes, register)?;
+                appender.current.insert(added)
+            }
+        };
+        let record = Record {
+            sequence: appender.next_sequence,
+            synced_through: self.synced_sequence.load(Ordering::Acquire),
+            payload,
+        };
+        let at = current.append(&record)?;
+        self.last_sequence.store(appender.next_sequence, Ordering::Release);
+        appender.next_sequence += 1;
+        self.end.store(current.start + current.log.len(), Ordering::Release);
+        Ok(at)
+    }
+
+    fn add_segment(
+        &self,
+        appender: &mut Appender<D::Log>,
+        record_bytes: u64,
+        register: &dyn Fn(u64) -> Result<()>,
+    ) -> Result<Arc<Segment<D::Log>>> {
+        let number = appender.next_segment;
+        let start = self.segments().iter().next_back().map_or(self.end(), |s| s.end());
+        let capacity = self.segment_bytes.max(segment::bytes_needed(record_bytes));
+        let first_sequence = appender.next_sequence;
+        appender.next_segment += 1;
+        let created = Segment::create(
+            &*self.device,
+            self.store_id,
+            &segment::Header { number, start, capacity, first_sequence },
+        )?;
+        register(number)?;
+        let created = Arc::new(created);
+        let mut segments = self.segments.write().expect("no panic while held");
+        let mut list = segments.list.clone();
+        list.push(created.clone());
+        *segments = Arc::new(Segments { list });
+        Ok(created)
+    }
+
+    /// Makes every record appended before the call durable; concurrent callers share one sync.
+    /// `before` runs first (values that records point at).
+    pub(crate) fn sync(&self, before: &dyn Fn() -> Result<()>) -> Result<()> {
+        let wanted = self.end();
+        let mut state = self.sync_state.lock().expect("no panic while held");
+        loop {
+            self.check()?;
+            if state.synced_end >= wanted {
+                return Ok(());
+            }
+            if !state.leading {
+                break;
+            }
+            state = self.sync_done.wait(state).expect("no panic while held");
+        }
+        state.leading = true;
+        let synced_before = state.synced_end;
+        drop(state);
+        let result = self.lead_sync(synced_before, before);
+        let mut state = self.sync_state.lock().expect("no panic while held");
+        state.leading = false;
+        match &result {
+            Ok(end) => state.synced_end = *end,
+            Err(_) => self.poison(),
+        }
+        drop(state);
+        self.sync_done.notify_all();
+        result.map(|_| ())
+    }
+
+    fn lead_sync(&self, synced_before: u64, before: &dyn Fn() -> Result<()>) -> Result<u64> {
+        // The sequence is read before the end, so that it never covers more than is synced.
+        let sequence = self.last_sequence.load(Ordering::Acquire);
+        let end = self.end();
+        before()?;
+        for segment in self.segments().iter().filter(|s| s.end() > synced_before) {
+            segment.log.sync()?;
+        }
+        self.synced_sequence.store(sequence, Ordering::Release);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(end)
+    }
+
+    /// Takes segments that lie wholly below `floor` out of the list; the caller removes the
+    /// files returned once the manifest says so.
+    pub(crate) fn release_below(&self, floor: u64) -> Vec<u64> {
+        let mut segments = self.segments.write().expect("no panic while held");
+        let cut = segments.list.partition_point(|s| s.end() <= floor);
+        // The last segment stays: it fixes where the next one starts.
+        let cut = cut.min(segments.list.len().saturating_sub(1));
+        let removed = segments.list[..cut].iter().map(|s| s.number).collect();
+        if cut > 0 {
+            *segments = Arc::new(Segments { list: segments.list[cut..].to_vec() });
+        }
+        removed
+    }
+}
+
+/// The short form of logical position `at`, as tables hold it.
+#[inline]
+pub(crate) fn shorten(at: u64) -> u32 {
+    (at / POSITION_BYTES) as u32
+}
+
+/// The logical position below `end` whose short form is `short`.
+#[inline]
+pub(crate) fn expand(end: u64, short: u32) -> u64 {
+    let end = end / POSITION_BYTES;
+    (end - u64::from((end as u32).wrapping_sub(short))) * POSITION_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_positions_expand_against_the_end() {
+        for end in [8u64, 4096, (1 << 35) + 64, (1 << 40) + 8] {
+            for back in [8u64, 16, 1 << 20, 1 << 34] {
+                if back <= end {
+                    let at = (end - back) & !7;
+                    assert_eq!(expand(end, shorten(at)), at);
+                }
+            }
+        }
+    }
+}

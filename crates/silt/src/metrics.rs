@@ -1,0 +1,258 @@
+//! Counters, and the model's prediction beside each measured amplification.
+
+use crate::silt::Silt;
+use silica_device::Device;
+use silica_engine::MetricVisitor;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Event counters of one store; relaxed, since nothing is decided by them.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) gets: AtomicU64,
+    pub(crate) hits_log: AtomicU64,
+    pub(crate) hits_hash: AtomicU64,
+    pub(crate) hits_sorted: AtomicU64,
+    pub(crate) get_reads: AtomicU64,
+    pub(crate) false_positives: AtomicU64,
+    pub(crate) puts: AtomicU64,
+    pub(crate) deletes: AtomicU64,
+    pub(crate) user_bytes: AtomicU64,
+    pub(crate) overwrites_in_log_store: AtomicU64,
+    pub(crate) conversions: AtomicU64,
+    pub(crate) converted_entries: AtomicU64,
+    pub(crate) conversion_bytes: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) merged_entries: AtomicU64,
+    pub(crate) merge_bytes: AtomicU64,
+    pub(crate) value_log_bytes: AtomicU64,
+    pub(crate) writes_slowed: AtomicU64,
+    pub(crate) indexes_dropped: AtomicU64,
+}
+
+/// Adds to a counter.
+#[inline]
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+fn get(counter: &AtomicU64) -> f64 {
+    counter.load(Ordering::Relaxed) as f64
+}
+
+impl Metrics {
+    pub(crate) fn count_write(&self, puts: u64, deletes: u64, bytes: u64) {
+        add(&self.puts, puts);
+        add(&self.deletes, deletes);
+        add(&self.user_bytes, bytes);
+    }
+}
+
+/// Sizes of the stores at one moment.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) log_store_entries: u64,
+    pub(crate) hash_store_entries: u64,
+    pub(crate) sorted_store_entries: u64,
+    pub(crate) hash_stores: u64,
+    pub(crate) log_store_index_bytes: u64,
+    pub(crate) hash_store_filter_bytes: u64,
+    pub(crate) sorted_store_index_bytes: u64,
+    pub(crate) table_file_bytes: u64,
+    pub(crate) table_entry_bytes: u64,
+}
+
+impl Sizes {
+    /// Entries in all stores, overwritten ones counted again.
+    pub(crate) fn entries(&self) -> u64 {
+        self.log_store_entries + self.hash_store_entries + self.sorted_store_entries
+    }
+
+    /// Memory of all tables, filters and indexes.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.log_store_index_bytes + self.hash_store_filter_bytes + self.sorted_store_index_bytes
+    }
+}
+
+impl<D: Device> Silt<D> {
+    /// Walks the versions of all partitions.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let mut sizes = Sizes::default();
+        for partition in &self.partitions {
+            let (version, active_len, active_bytes) = {
+                let stores = partition.read();
+                (stores.version.clone(), stores.active.len(), stores.active.bytes())
+            };
+            sizes.log_store_entries += active_len as u64;
+            sizes.log_store_index_bytes += active_bytes as u64;
+            for frozen in &version.frozen {
+                sizes.log_store_entries += frozen.table.len() as u64;
+                sizes.log_store_index_bytes += frozen.table.bytes() as u64;
+            }
+            for store in &version.hash_stores {
+                sizes.hash_stores += 1;
+                sizes.hash_store_filter_bytes += store.index_bytes() as u64;
+                sizes.table_file_bytes += store.file_bytes();
+                sizes.table_entry_bytes += store.entry_bytes();
+            }
+            if let Some(store) = &version.sorted_store {
+                sizes.sorted_store_index_bytes += store.index_bytes() as u64;
+                sizes.table_file_bytes += store.file_bytes();
+                sizes.table_entry_bytes += store.entry_bytes();
+            }
+            sizes.hash_store_entries += version.hash_store_entries();
+            sizes.sorted_store_entries += version.sorted_store_entries();
+        }
+        sizes
+    }
+
+    pub(crate) fn report_metrics(&self, visitor: &mut dyn MetricVisitor) {
+        let sizes = self.sizes();
+        self.report_counters(visitor);
+        self.report_sizes(&sizes, visitor);
+        self.report_ratios(&sizes, visitor);
+    }
+
+    fn report_counters(&self, visitor: &mut dyn MetricVisitor) {
+        let m = &self.metrics;
+        let hits = get(&m.hits_log) + get(&m.hits_hash) + get(&m.hits_sorted);
+        let device = self.device.counters().snapshot();
+        for (name, value) in [
+            ("gets", get(&m.gets)),
+            ("get_hits", hits),
+            ("gets_from_log_store", get(&m.hits_log)),
+            ("gets_from_hash_store", get(&m.hits_hash)),
+            ("gets_from_sorted_store", get(&m.hits_sorted)),
+            ("get_device_reads", get(&m.get_reads)),
+            ("puts", get(&m.puts)),
+            ("deletes", get(&m.deletes)),
+            ("user_bytes_written", get(&m.user_bytes)),
+            ("log_bytes_written", get(&m.user_bytes)),
+            ("conversion_bytes_written", get(&m.conversion_bytes)),
+            ("merge_bytes_written", get(&m.merge_bytes)),
+            ("value_log_bytes_written", get(&m.value_log_bytes)),
+            ("overwrites_in_log_store", get(&m.overwrites_in_log_store)),
+            ("conversions", get(&m.conversions)),
+            ("converted_entries", get(&m.converted_entries)),
+            ("merges", get(&m.merges)),
+            ("merged_entries", get(&m.merged_entries)),
+            ("writes_slowed", get(&m.writes_slowed)),
+            ("syncs", get(&self.log.syncs)),
+            ("filter_false_positives", get(&m.false_positives)),
+            ("indexes_dropped", get(&m.indexes_dropped)),
+            ("device_reads", device.reads as f64),
+            ("device_bytes_read", device.bytes_read as f64),
+            ("device_writes", device.writes as f64),
+            ("device_bytes_written", device.bytes_written as f64),
+            ("device_syncs", device.syncs as f64),
+        ] {
+            visitor.metric(name, value);
+        }
+    }
+
+    fn report_sizes(&self, sizes: &Sizes, visitor: &mut dyn MetricVisitor) {
+        let count = self.count_from(sizes);
+        for (name, value) in [
+            ("entries_estimate", count.estimate),
+            ("log_store_entries", sizes.log_store_entries),
+            ("hash_store_entries", sizes.hash_store_entries),
+            ("sorted_store_entries", sizes.sorted_store_entries),
+            ("hash_stores", sizes.hash_stores),
+            ("partitions", self.partitions.len() as u64),
+            ("index_bytes", sizes.index_bytes()),
+            ("log_store_index_bytes", sizes.log_store_index_bytes),
+            ("hash_store_filter_bytes", sizes.hash_store_filter_bytes),
+            ("sorted_store_index_bytes", sizes.sorted_store_index_bytes),
+            ("log_bytes", self.log.mapped_bytes()),
+            ("memory_budget_bytes", self.memory_bytes()),
+            ("live_bytes", self.live_bytes(sizes)),
+            ("disk_bytes", self.disk_bytes(sizes)),
+        ] {
+            visitor.metric(name, value as f64);
+        }
+    }
+
+    fn report_ratios(&self, sizes: &Sizes, visitor: &mut dyn MetricVisitor) {
+        let m = &self.metrics;
+        let written = get(&m.user_bytes) + get(&m.conversion_bytes) + get(&m.merge_bytes);
+        let per = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let entries = self.count_from(sizes).estimate as f64;
+        let predicted = self.predict(sizes);
+        for (name, value) in [
+            ("device_reads_per_get", per(get(&m.get_reads), get(&m.gets))),
+            ("device_reads_per_get_predicted", predicted.reads_per_get),
+            ("write_amplification", per(written, get(&m.user_bytes))),
+            ("write_amplification_predicted", predicted.write_amplification),
+            ("index_bytes_per_key", per(sizes.index_bytes() as f64, entries)),
+            ("index_bytes_per_key_predicted", predicted.index_bytes_per_key),
+            (
+                "space_amplification",
+                per(self.disk_bytes(sizes) as f64, self.live_bytes(sizes) as f64),
+            ),
+        ] {
+            visitor.metric(name, value);
+        }
+    }
+
+    /// Bytes of entries that are not overwritten, estimated from the mean entry.
+    fn live_bytes(&self, sizes: &Sizes) -> u64 {
+        let in_tables = sizes.hash_store_entries + sizes.sorted_store_entries;
+        let (bytes, entries) = match in_tables {
+            0 => {
+                let m = &self.metrics;
+                let writes = m.puts.load(Ordering::Relaxed) + m.deletes.load(Ordering::Relaxed);
+                (m.user_bytes.load(Ordering::Relaxed), writes)
+            }
+            _ => (sizes.table_entry_bytes, in_tables),
+        };
+        let mean = bytes as f64 / entries.max(1) as f64;
+        (mean * self.count_from(sizes).estimate as f64) as u64 + self.value_log_live_bytes()
+    }
+
+    fn disk_bytes(&self, sizes: &Sizes) -> u64 {
+        sizes.table_file_bytes + self.log.mapped_bytes() + self.value_log_bytes()
+    }
+}
+
+/// What the paper's model says for the parameters and sizes now.
+pub(crate) struct Prediction {
+    pub(crate) reads_per_get: f64,
+    pub(crate) write_amplification: f64,
+    pub(crate) index_bytes_per_key: f64,
+}
+
+impl<D: Device> Silt<D> {
+    /// Equations 4, 6 and 7 of the SILT paper (section 5). Where the paper counts 1/0.93 writes
+    /// for a conversion this engine counts 1: empty slots are not written.
+    fn predict(&self, sizes: &Sizes) -> Prediction {
+        let geometry = self.config.geometry;
+        let partitions = self.partitions.len() as f64;
+        let entries = self.count_from(sizes).estimate.max(1) as f64;
+        let per_store = 0.93 * f64::from(geometry.slots());
+        let ratio = self.config.merge_ratio_percent as f64 / 100.0;
+        // d: entries merged at once in one partition.
+        let merged_at_once =
+            (ratio * entries / partitions).max(per_store * self.config.hash_stores_min as f64);
+        let false_positive = 8.0 * 0.93 / f64::from(1u32 << geometry.tag_bits);
+        let mean_hash_stores = merged_at_once / 2.0 / per_store;
+        let tag_bytes = f64::from(geometry.tag_bits) / 8.0;
+        let log_index = 6.0 * f64::from(geometry.slots()) * partitions;
+        let filters = tag_bytes / 0.93 * merged_at_once / 2.0 * partitions;
+        let merged = sizes.sorted_store_entries > 0;
+        Prediction {
+            reads_per_get: 1.0 + (1.0 + mean_hash_stores) * false_positive,
+            write_amplification: if merged {
+                2.0 + entries / (merged_at_once * partitions)
+            } else {
+                2.0
+            },
+            index_bytes_per_key: (log_index + filters) / entries + self.sorted_bytes_per_key(sizes),
+        }
+    }
+
+    fn sorted_bytes_per_key(&self, sizes: &Sizes) -> f64 {
+        match sizes.sorted_store_entries {
+            0 => 0.0,
+            n => sizes.sorted_store_index_bytes as f64 / n as f64,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The engine's options table and the configuration read from it.
+
+use silica_base::{Error, ErrorKind, Result};
+use silica_engine::OptionKind::{Choice, Count, Size};
+use silica_engine::{OptionSpec, OptionValues};
+use silica_parts::cuckoo::Geometry;
+use silica_parts::ect::EctParams;
+
+const MIB: u64 = 1 << 20;
+
+const fn spec(
+    name: &'static str,
+    kind: silica_engine::OptionKind,
+    default: u64,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind, default, fixed: false, tunable: true, doc }
+}
+
+/// Every option of the SILT engine.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        tunable: false,
+        ..spec(
+            "memory_bytes",
+            Size(64 << 10, 1 << 44),
+            256 * MIB,
+            "memory of the keyspace: log window, tables, filters, indexes and merge buffers",
+        )
+    },
+    OptionSpec {
+        fixed: true,
+        ..spec(
+            "partitions",
+            Count(1, 4096),
+            8,
+            "divisions of the hash space (a power of two), each with its own stores; more of \
+             them bound the extra space of a merge",
+        )
+    },
+    spec("tag_bits", Count(4, 16), 15, "bits of a key kept per slot; fewer cost false reads"),
+    spec(
+        "log_store_blocks",
+        Count(1, 4096),
+        32,
+        "blocks of buckets in a partition's log store",
+    ),
+    spec(
+        "log_store_block_buckets_log2",
+        Count(2, 14),
+        10,
+        "buckets (of four slots) in a block, as a power of two",
+    ),
+    spec(
+        "log_bytes_max",
+        Size(0, 1 << 34),
+        0,
+        "bytes of the log before its oldest log store is converted; 0 takes a quarter of the \
+         memory",
+    ),
+    spec("segment_bytes", Size(4 << 10, 1 << 32), 16 * MIB, "bytes of a log segment"),
+    spec(
+        "merge_ratio_percent",
+        Count(1, 10_000),
+        29,
+        "hash-store entries, as a share of the sorted store's, at which a partition is merged; \
+         the write amplification is about 2 + 100 / this",
+    ),
+    spec(
+        "hash_stores_min",
+        Count(1, 1024),
+        2,
+        "hash stores a partition gathers before it is merged for the first time",
+    ),
+    spec(
+        "hash_stores_max",
+        Count(2, 4096),
+        64,
+        "hash stores of a partition at which writers are slowed until it is merged",
+    ),
+    spec(
+        "inline_value_bytes_max",
+        Size(0, 64 << 10),
+        2 << 10,
+        "larger values go to the value log and cost one more read",
+    ),
+    spec("sorted_index", Choice(&["auto", "sparse", "dense"]), 0, "index of the sorted store"),
+    spec("ect_group", Count(16, 4096), 256, "mean keys of a trie (g): fewer are faster, larger"),
+    spec("ect_hmax", Count(2, 64), 64, "largest subtrie coded with Huffman tables"),
+    spec(
+        "sorted_filter_bits",
+        Count(0, 16),
+        0,
+        "bits per key of an optional filter over the sorted store, for many misses",
+    ),
+    spec(
+        "value_log_segment_bytes",
+        Size(4 << 10, 1 << 34),
+        256 * MIB,
+        "bytes of a value-log segment",
+    ),
+    spec(
+        "value_log_dead_percent",
+        Count(1, 100),
+        50,
+        "dead share at which a value-log segment is reclaimed",
+    ),
+];
+
+/// The options as the engine uses them.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) memory_bytes: u64,
+    pub(crate) partition_bits: u32,
+    pub(crate) geometry: Geometry,
+    pub(crate) log_bytes_max: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) merge_ratio_percent: u64,
+    pub(crate) hash_stores_min: usize,
+    pub(crate) hash_stores_max: usize,
+    pub(crate) inline_value_bytes_max: usize,
+    pub(crate) sorted_index: u64,
+    pub(crate) ect: EctParams,
+    pub(crate) sorted_filter_bits: u32,
+    pub(crate) value_log_segment_bytes: u64,
+    pub(crate) value_log_dead_percent: u64,
+}
+
+impl Config {
+    /// Reads `values`; `partition_bits_stored` is that of an existing store.
+    pub(crate) fn new(values: &OptionValues, partition_bits_stored: Option<u32>) -> Result<Self> {
+        let get = |name| values.value(OPTIONS, name);
+        let partitions = get("partitions");
+        if !partitions.is_power_of_two() {
+            let message = format!("option partitions: {partitions} is not a power of two");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let partition_bits = partition_bits_stored.unwrap_or(partitions.trailing_zeros());
+        if values.given("partitions").is_some() && partitions != 1 << partition_bits {
+            let message = format!(
+                "option partitions is fixed when a store is created: this one has {}; leave the \
+                 option out or load the data into a new store",
+                1 << partition_bits
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let memory_bytes = get("memory_bytes");
+        let log_bytes_max = match get("log_bytes_max") {
+            0 => memory_bytes / 4,
+            bytes => bytes,
+        };
+        Ok(Config {
+            memory_bytes,
+            partition_bits,
+            geometry: Geometry::new(
+                partition_bits,
+                get("log_store_blocks") as u32,
+                get("log_store_block_buckets_log2") as u32,
+                get("tag_bits") as u32,
+            )?,
+            log_bytes_max,
+            segment_bytes: get("segment_bytes").min(log_bytes_max.max(4 << 10)),
+            merge_ratio_percent: get("merge_ratio_percent"),
+            hash_stores_min: get("hash_stores_min") as usize,
+            hash_stores_max: get("hash_stores_max") as usize,
+            inline_value_bytes_max: get("inline_value_bytes_max") as usize,
+            sorted_index: get("sorted_index"),
+            ect: EctParams { group: get("ect_group") as u32, hmax: get("ect_hmax") as u32 },
+            sorted_filter_bits: get("sorted_filter_bits") as u32,
+            value_log_segment_bytes: get("value_log_segment_bytes"),
+            value_log_dead_percent: get("value_log_dead_percent"),
+        })
+    }
+
+    /// Number of partitions.
+    pub(crate) fn partitions(&self) -> usize {
+        1 << self.partition_bits
+    }
+}

@@ -1,0 +1,165 @@
+//! A partition: its active log store and the immutable version of everything older.
+
+use crate::entry::Frame;
+use crate::hash_store::HashStore;
+use crate::log::{Segments, expand, shorten};
+use crate::sorted_store::SortedStore;
+use silica_base::KeyHash;
+use silica_device::{Device, LogFile};
+use silica_parts::cuckoo::{CuckooTable, Geometry};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A log store that takes no more entries and waits for its conversion.
+pub(crate) struct Frozen {
+    pub(crate) table: CuckooTable,
+    /// Every record of the partition below this log position is in this store or an older one.
+    pub(crate) end: u64,
+}
+
+/// Everything older than the active log store; younger stores come first.
+pub(crate) struct Version<D: Device> {
+    pub(crate) frozen: Vec<Arc<Frozen>>,
+    pub(crate) hash_stores: Vec<Arc<HashStore<D>>>,
+    pub(crate) sorted_store: Option<Arc<SortedStore<D>>>,
+    /// Grows whenever log entries move into a store or vanish.
+    pub(crate) epoch: u64,
+}
+
+impl<D: Device> Clone for Version<D> {
+    fn clone(&self) -> Self {
+        Version {
+            frozen: self.frozen.clone(),
+            hash_stores: self.hash_stores.clone(),
+            sorted_store: self.sorted_store.clone(),
+            epoch: self.epoch,
+        }
+    }
+}
+
+impl<D: Device> Version<D> {
+    /// Entries in hash stores, overwritten ones included.
+    pub(crate) fn hash_store_entries(&self) -> u64 {
+        self.hash_stores.iter().map(|h| h.len()).sum()
+    }
+
+    /// Entries in the sorted store.
+    pub(crate) fn sorted_store_entries(&self) -> u64 {
+        self.sorted_store.as_ref().map_or(0, |s| s.len())
+    }
+}
+
+/// What a partition's lock protects.
+pub(crate) struct Stores<D: Device> {
+    pub(crate) active: CuckooTable,
+    /// Log position from which on records may be in the active table.
+    pub(crate) active_start: u64,
+    /// Entries at which the active table is frozen although it is not full; staggers partitions.
+    pub(crate) fill_limit: u32,
+    pub(crate) version: Arc<Version<D>>,
+}
+
+/// Where a key's newest entry in the log stores lies.
+pub(crate) struct InLog<'s> {
+    /// Logical position of the frame.
+    pub(crate) at: u64,
+    /// The slot, where it is in the active table.
+    pub(crate) active_slot: Option<u32>,
+    pub(crate) frame: Frame<'s>,
+}
+
+impl<D: Device> Stores<D> {
+    /// The newest entry of `key` in the active and frozen log stores.
+    #[inline]
+    pub(crate) fn find_in_log<'s>(
+        &self,
+        segments: &'s Segments<D::Log>,
+        log_end: u64,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Option<InLog<'s>> {
+        if let Some((slot, at, frame)) = find(&self.active, segments, log_end, hash, key) {
+            return Some(InLog { at, active_slot: Some(slot), frame });
+        }
+        self.version.frozen.iter().find_map(|frozen| {
+            find(&frozen.table, segments, log_end, hash, key)
+                .map(|(_, at, frame)| InLog { at, active_slot: None, frame })
+        })
+    }
+
+    /// Freezes the active table; records from `at` on belong to the fresh one.
+    pub(crate) fn freeze(&mut self, geometry: Geometry, seed: u64, at: u64) {
+        let table = std::mem::replace(&mut self.active, CuckooTable::new(geometry, seed));
+        let mut version = Version::clone(&self.version);
+        version.frozen.insert(0, Arc::new(Frozen { table, end: at }));
+        self.version = Arc::new(version);
+        self.active_start = at;
+        self.fill_limit = u32::MAX;
+    }
+
+    /// Puts the frame at log position `at` into the active table, or returns false where the
+    /// table has to be frozen first. `seen` is the slot of the key's entry there.
+    pub(crate) fn place(&mut self, hash: KeyHash, at: u64, seen: Option<u32>) -> bool {
+        if let Some(slot) = seen {
+            self.active.set(slot, shorten(at));
+            return true;
+        }
+        self.active.len() < self.fill_limit && self.active.insert(hash, shorten(at)).is_ok()
+    }
+}
+
+#[inline]
+fn find<'s, L: LogFile>(
+    table: &CuckooTable,
+    segments: &'s Segments<L>,
+    log_end: u64,
+    hash: KeyHash,
+    key: &[u8],
+) -> Option<(u32, u64, Frame<'s>)> {
+    table.candidates(hash).find_map(|(slot, short)| {
+        let at = expand(log_end, short);
+        let (frame, _) = Frame::decode(segments.bytes_from(at)?)?;
+        (frame.key == key).then_some((slot, at, frame))
+    })
+}
+
+/// A partition of the key space.
+pub(crate) struct Partition<D: Device> {
+    stores: RwLock<Stores<D>>,
+}
+
+impl<D: Device> Partition<D> {
+    /// A partition over `version` with an empty active log store.
+    pub(crate) fn new(
+        geometry: Geometry,
+        seed: u64,
+        active_start: u64,
+        fill_limit: u32,
+        version: Version<D>,
+    ) -> Self {
+        Partition {
+            stores: RwLock::new(Stores {
+                active: CuckooTable::new(geometry, seed),
+                active_start,
+                fill_limit,
+                version: Arc::new(version),
+            }),
+        }
+    }
+
+    /// The stores, to read.
+    #[inline]
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Stores<D>> {
+        self.stores.read().expect("no panic while held")
+    }
+
+    /// The stores, to change; only the appender and maintenance do.
+    #[inline]
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Stores<D>> {
+        self.stores.write().expect("no panic while held")
+    }
+
+    /// The version now.
+    pub(crate) fn version(&self) -> Arc<Version<D>> {
+        self.read().version.clone()
+    }
+}

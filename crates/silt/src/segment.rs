@@ -1,0 +1,237 @@
+//! One segment of the log: header, then records.
+//!
+//! `docs/formats/log.md` has the bytes. Records use the shared framing; this file adds the
+//! segment header and the frames inside a record.
+
+use crate::entry::Frame;
+use silica_base::{Checksum, Error, ErrorKind, Result};
+use silica_device::{Device, LogFile};
+use silica_parts::framing;
+use std::sync::Arc;
+
+/// First bytes of every segment.
+pub(crate) const MAGIC: [u8; 8] = *b"SILICALG";
+/// Version of the format.
+pub(crate) const VERSION: u32 = 1;
+/// Bytes of the segment header; the first record starts here.
+pub(crate) const HEADER_BYTES: usize = 64;
+
+/// What a segment says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) number: u64,
+    /// Logical position of the segment's first byte.
+    pub(crate) start: u64,
+    pub(crate) capacity: u64,
+    /// Sequence number of the first record.
+    pub(crate) first_sequence: u64,
+}
+
+/// A record to append.
+pub(crate) struct Record<'a> {
+    pub(crate) sequence: u64,
+    pub(crate) synced_through: u64,
+    pub(crate) payload: &'a [u8],
+}
+
+/// A mapped segment.
+pub(crate) struct Segment<L> {
+    pub(crate) number: u64,
+    pub(crate) start: u64,
+    pub(crate) capacity: u64,
+    pub(crate) first_sequence: u64,
+    pub(crate) file_id: u64,
+    pub(crate) log: L,
+}
+
+/// Name of segment `number`.
+pub(crate) fn name(number: u64) -> String {
+    format!("LOG-{number:08}")
+}
+
+/// The number in a segment's name.
+pub(crate) fn number_of(name: &str) -> Option<u64> {
+    name.strip_prefix("LOG-")?.parse().ok()
+}
+
+/// Bytes that a record with `payload_len` bytes takes.
+pub(crate) fn record_bytes(payload_len: usize) -> u64 {
+    (framing::HEADER_BYTES + payload_len.next_multiple_of(8)) as u64
+}
+
+/// Capacity of a segment that holds one record of `record_bytes`.
+pub(crate) fn bytes_needed(record_bytes: u64) -> u64 {
+    (HEADER_BYTES as u64 + record_bytes).next_multiple_of(4096)
+}
+
+fn file_id(store_id: u64, number: u64) -> u64 {
+    store_id ^ number.rotate_left(32) ^ u64::from_le_bytes(MAGIC)
+}
+
+impl Header {
+    fn encode(&self, file_id: u64) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        for (i, field) in
+            [self.number, self.start, self.capacity, self.first_sequence].iter().enumerate()
+        {
+            bytes[16 + 8 * i..24 + 8 * i].copy_from_slice(&field.to_le_bytes());
+        }
+        let sum = Checksum::at(file_id, 0).update(&bytes[..56]).finish();
+        bytes[56..60].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], name: &str, file_id: u64) -> Result<Header> {
+        let damaged = |detail| Error::corruption(name, 0, detail);
+        let bytes = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged("the header is cut short"))?;
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        if bytes[..8] != MAGIC {
+            return Err(damaged("this is not a log segment"));
+        }
+        let sum = Checksum::at(file_id, 0).update(&bytes[..56]).finish();
+        if u32_at(56) != sum || bytes[60..] != [0; 4] {
+            return Err(damaged("the header's checksum does not match"));
+        }
+        if u32_at(8) != VERSION {
+            let message = format!(
+                "{name} has log format {}, this version reads {VERSION}; use a newer release",
+                u32_at(8)
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(Header {
+            number: u64_at(16),
+            start: u64_at(24),
+            capacity: u64_at(32),
+            first_sequence: u64_at(40),
+        })
+    }
+}
+
+impl<L: LogFile> Segment<L> {
+    /// Creates a segment and makes its header and its name durable.
+    pub(crate) fn create<D: Device<Log = L>>(
+        device: &D,
+        store_id: u64,
+        header: &Header,
+    ) -> Result<Self> {
+        let file_id = file_id(store_id, header.number);
+        let log = device.create_log(&name(header.number), header.capacity)?;
+        log.append(&[&header.encode(file_id)])?;
+        log.sync()?;
+        device.sync_dir()?;
+        Ok(Segment::new(header, file_id, log))
+    }
+
+    /// Opens segment `number`, which the manifest names, to be read.
+    pub(crate) fn open<D: Device<Log = L>>(
+        device: &D,
+        store_id: u64,
+        number: u64,
+    ) -> Result<Self> {
+        let name = name(number);
+        let file_id = file_id(store_id, number);
+        let log = device.open_log(&name)?;
+        let whole = log.bytes(0, log.len() as usize);
+        let header = Header::decode(whole, &name, file_id)?;
+        if header.number != number || header.capacity != log.len() {
+            let detail = format!("its header says segment {} of {} bytes", header.number, header.capacity);
+            return Err(Error::corruption(&name, 16, detail));
+        }
+        Ok(Segment::new(&header, file_id, log))
+    }
+
+    fn new(header: &Header, file_id: u64, log: L) -> Self {
+        Segment {
+            number: header.number,
+            start: header.start,
+            capacity: header.capacity,
+            first_sequence: header.first_sequence,
+            file_id,
+            log,
+        }
+    }
+
+    /// Logical position after the segment's capacity.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.capacity
+    }
+
+    /// True where a record of `record_bytes` still fits.
+    pub(crate) fn fits(&self, record_bytes: u64) -> bool {
+        self.log.len() + record_bytes <= self.capacity
+    }
+
+    /// Appends a record; the logical position of its payload.
+    pub(crate) fn append(&self, record: &Record<'_>) -> Result<u64> {
+        let offset = self.log.len();
+        let header = framing::encode_header(
+            self.file_id,
+            offset,
+            record.sequence,
+            record.synced_through,
+            record.payload,
+        );
+        let pad = record.payload.len().next_multiple_of(8) - record.payload.len();
+        self.log.append(&[&header, record.payload, &[0; 8][..pad]])?;
+        Ok(self.start + offset + framing::HEADER_BYTES as u64)
+    }
+}
+
+/// The frames of a record's payload with their offsets; `None` stands for bytes that are no frame.
+pub(crate) fn frames(payload: &[u8]) -> impl Iterator<Item = Option<(usize, Frame<'_>)>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at >= payload.len() {
+            return None;
+        }
+        let start = at;
+        match Frame::decode(&payload[start..]) {
+            Some((frame, len)) => {
+                at = (start + len).next_multiple_of(8);
+                Some(Some((start, frame)))
+            }
+            None => {
+                at = payload.len();
+                Some(None)
+            }
+        }
+    })
+}
+
+/// A list of segments as recovery found it.
+pub(crate) type SegmentList<L> = Vec<Arc<Segment<L>>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_round_trips_and_every_flip_is_found() {
+        let header = Header { number: 3, start: 64, capacity: 4096, first_sequence: 9 };
+        let bytes = header.encode(7);
+        assert_eq!(Header::decode(&bytes, "LOG-3", 7).expect("decodes"), header);
+        assert!(Header::decode(&bytes, "LOG-3", 8).is_err());
+        for i in 0..HEADER_BYTES {
+            let mut flipped = bytes;
+            flipped[i] ^= 1;
+            assert!(Header::decode(&flipped, "LOG-3", 7).is_err(), "byte {i}");
+        }
+    }
+
+    #[test]
+    fn frames_of_a_payload_are_found_at_aligned_offsets() {
+        let mut payload = Vec::new();
+        for key in [&b"a"[..], b"bb", b"ccccccccc"] {
+            payload.resize(payload.len().next_multiple_of(8), 0);
+            Frame::put(key, b"v").encode(&mut payload);
+        }
+        let found: Vec<_> = frames(&payload).map(|f| f.expect("whole")).collect();
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().all(|(at, _)| at % 8 == 0));
+        assert_eq!(found[2].1.key, b"ccccccccc");
+    }
+}

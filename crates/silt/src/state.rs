@@ -1,0 +1,288 @@
+//! What the manifest says: the store's identity and the files that live.
+//!
+//! `docs/formats/silt-manifest.md` has the bytes of snapshots and edits.
+
+use silica_base::{Error, ErrorKind, HashSeed, Result, read_varint, write_varint};
+
+/// Version of the snapshot and edit payloads.
+pub(crate) const VERSION: u64 = 1;
+
+/// The stores of one partition. Files are numbers; younger stores come first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PartitionState {
+    /// Records of the log below this position are in the stores already.
+    pub(crate) floor: u64,
+    pub(crate) hash_stores: Vec<u64>,
+    pub(crate) sorted_store: Option<u64>,
+}
+
+/// Everything the manifest says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoreState {
+    pub(crate) store_id: u64,
+    pub(crate) seed: HashSeed,
+    pub(crate) partition_bits: u32,
+    /// Log segments that live, ascending.
+    pub(crate) log_segments: Vec<u64>,
+    /// Value-log segments that live, ascending.
+    pub(crate) value_segments: Vec<u32>,
+    pub(crate) partitions: Vec<PartitionState>,
+    /// Everything below this log position was durable at some moment, so recovery has to reach it.
+    pub(crate) durable_end: u64,
+}
+
+/// One change of the state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// A log segment was created.
+    LogSegment(u64),
+    /// Log segments below this number are not needed any more.
+    ReleaseLog(u64),
+    /// A value-log segment was created.
+    ValueSegment(u32),
+    /// A value-log segment is not needed any more.
+    ReleaseValueSegment(u32),
+    /// A partition has other stores now.
+    Partition(u32, PartitionState),
+    /// Every entry is gone; the log counts from this position on.
+    Clear(u64),
+    /// The log is durable up to this position.
+    DurableEnd(u64),
+}
+
+impl StoreState {
+    /// The state of a new store.
+    pub(crate) fn new(store_id: u64, seed: HashSeed, partition_bits: u32) -> Self {
+        StoreState {
+            store_id,
+            seed,
+            partition_bits,
+            log_segments: Vec::new(),
+            value_segments: Vec::new(),
+            partitions: vec![PartitionState::default(); 1 << partition_bits],
+            durable_end: 0,
+        }
+    }
+
+    /// Makes a change.
+    pub(crate) fn apply(&mut self, edit: &Edit) {
+        match edit {
+            Edit::LogSegment(number) => self.log_segments.push(*number),
+            Edit::ReleaseLog(below) => self.log_segments.retain(|n| n >= below),
+            Edit::ValueSegment(number) => self.value_segments.push(*number),
+            Edit::ReleaseValueSegment(number) => self.value_segments.retain(|n| n != number),
+            Edit::Partition(index, state) => {
+                if let Some(partition) = self.partitions.get_mut(*index as usize) {
+                    *partition = state.clone();
+                }
+            }
+            Edit::Clear(floor) => {
+                let empty = PartitionState { floor: *floor, ..PartitionState::default() };
+                self.partitions.fill(empty);
+            }
+            Edit::DurableEnd(end) => self.durable_end = self.durable_end.max(*end),
+        }
+    }
+
+    /// Numbers of all hash and sorted store files that live.
+    pub(crate) fn table_files(&self) -> impl Iterator<Item = u64> {
+        self.partitions.iter().flat_map(|p| p.hash_stores.iter().copied().chain(p.sorted_store))
+    }
+
+    /// The snapshot payload.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_varint(&mut out, VERSION);
+        out.extend_from_slice(&self.store_id.to_le_bytes());
+        out.extend_from_slice(&self.seed.0);
+        write_varint(&mut out, u64::from(self.partition_bits));
+        write_varint(&mut out, self.durable_end);
+        write_list(&mut out, self.log_segments.iter().copied());
+        write_list(&mut out, self.value_segments.iter().map(|n| u64::from(*n)));
+        self.partitions.iter().for_each(|p| p.encode(&mut out));
+        out
+    }
+
+    /// Reads a snapshot payload.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        let version = reader.varint()?;
+        if version != VERSION {
+            let message = format!(
+                "the store has SILT format {version}, this version reads {VERSION}; use a newer \
+                 release"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let store_id = u64::from_le_bytes(reader.bytes()?);
+        let seed = HashSeed(reader.bytes()?);
+        let partition_bits = reader.varint()? as u32;
+        if partition_bits > 12 {
+            return Err(damaged());
+        }
+        let durable_end = reader.varint()?;
+        let log_segments = reader.list()?;
+        let value_segments = reader.list()?.into_iter().map(|n| n as u32).collect();
+        let partitions = (0..1 << partition_bits)
+            .map(|_| PartitionState::decode(&mut reader))
+            .collect::<Result<_>>()?;
+        reader.end()?;
+        Ok(StoreState {
+            store_id,
+            seed,
+            partition_bits,
+            log_segments,
+            value_segments,
+            partitions,
+            durable_end,
+        })
+    }
+}
+
+impl PartitionState {
+    fn encode(&self, out: &mut Vec<u8>) {
+        write_varint(out, self.floor);
+        write_list(out, self.hash_stores.iter().copied());
+        write_list(out, self.sorted_store.iter().copied());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let floor = reader.varint()?;
+        let hash_stores = reader.list()?;
+        let sorted = reader.list()?;
+        if sorted.len() > 1 {
+            return Err(damaged());
+        }
+        Ok(PartitionState { floor, hash_stores, sorted_store: sorted.first().copied() })
+    }
+}
+
+const LOG_SEGMENT: u8 = 1;
+const RELEASE_LOG: u8 = 2;
+const VALUE_SEGMENT: u8 = 3;
+const RELEASE_VALUE_SEGMENT: u8 = 4;
+const PARTITION: u8 = 5;
+const CLEAR: u8 = 6;
+const DURABLE_END: u8 = 7;
+
+impl Edit {
+    /// The edit payload.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut number = |kind: u8, value: u64| {
+            out.push(kind);
+            write_varint(&mut out, value);
+        };
+        match self {
+            Edit::LogSegment(n) => number(LOG_SEGMENT, *n),
+            Edit::ReleaseLog(n) => number(RELEASE_LOG, *n),
+            Edit::ValueSegment(n) => number(VALUE_SEGMENT, u64::from(*n)),
+            Edit::ReleaseValueSegment(n) => number(RELEASE_VALUE_SEGMENT, u64::from(*n)),
+            Edit::Clear(floor) => number(CLEAR, *floor),
+            Edit::DurableEnd(end) => number(DURABLE_END, *end),
+            Edit::Partition(index, state) => {
+                number(PARTITION, u64::from(*index));
+                state.encode(&mut out);
+            }
+        }
+        out
+    }
+
+    /// Reads an edit payload.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let (&kind, rest) = bytes.split_first().ok_or_else(damaged)?;
+        let mut reader = Reader(rest);
+        let number = reader.varint()?;
+        let edit = match kind {
+            LOG_SEGMENT => Edit::LogSegment(number),
+            RELEASE_LOG => Edit::ReleaseLog(number),
+            VALUE_SEGMENT => Edit::ValueSegment(number as u32),
+            RELEASE_VALUE_SEGMENT => Edit::ReleaseValueSegment(number as u32),
+            CLEAR => Edit::Clear(number),
+            DURABLE_END => Edit::DurableEnd(number),
+            PARTITION => Edit::Partition(number as u32, PartitionState::decode(&mut reader)?),
+            _ => return Err(damaged()),
+        };
+        reader.end()?;
+        Ok(edit)
+    }
+}
+
+fn write_list(out: &mut Vec<u8>, list: impl ExactSizeIterator<Item = u64>) {
+    write_varint(out, list.len() as u64);
+    list.for_each(|n| write_varint(out, n));
+}
+
+fn damaged() -> Error {
+    Error::new(ErrorKind::Corruption, "a manifest record does not hold what it should")
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn varint(&mut self) -> Result<u64> {
+        let (value, len) = read_varint(self.0).ok_or_else(damaged)?;
+        self.0 = &self.0[len..];
+        Ok(value)
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or_else(damaged)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn list(&mut self) -> Result<Vec<u64>> {
+        let len = self.varint()?;
+        if len > self.0.len() as u64 {
+            return Err(damaged());
+        }
+        (0..len).map(|_| self.varint()).collect()
+    }
+
+    fn end(&self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(damaged()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> StoreState {
+        let mut state = StoreState::new(77, HashSeed([5; 16]), 1);
+        let partition =
+            PartitionState { floor: 4096, hash_stores: vec![9, 8], sorted_store: Some(3) };
+        for edit in [
+            Edit::LogSegment(4),
+            Edit::LogSegment(5),
+            Edit::ReleaseLog(5),
+            Edit::ValueSegment(2),
+            Edit::ValueSegment(6),
+            Edit::ReleaseValueSegment(2),
+            Edit::Partition(1, partition),
+            Edit::DurableEnd(900),
+        ] {
+            assert_eq!(Edit::decode(&edit.encode()).expect("decodes"), edit);
+            state.apply(&edit);
+        }
+        state
+    }
+
+    #[test]
+    fn state_round_trips_and_every_cut_is_refused() {
+        let state = sample();
+        assert_eq!((&state.log_segments[..], &state.value_segments[..]), (&[5][..], &[6][..]));
+        let bytes = state.encode();
+        assert_eq!(StoreState::decode(&bytes).expect("decodes"), state);
+        assert!((0..bytes.len()).all(|cut| StoreState::decode(&bytes[..cut]).is_err()));
+    }
+
+    #[test]
+    fn clear_forgets_every_store() {
+        let mut state = sample();
+        state.apply(&Edit::Clear(5000));
+        assert_eq!(state.table_files().count(), 0);
+        assert!(state.partitions.iter().all(|p| p.floor == 5000));
+    }
+}

@@ -1,0 +1,214 @@
+//! The way of a write: frames → one log record → tables → (group commit) → a share of the
+//! maintenance that it causes.
+
+use crate::entry::{Frame, POINTER};
+use crate::log::Appender;
+use crate::partition::InLog;
+use crate::silt::Silt;
+use crate::state::Edit;
+use silica_base::{Error, ErrorKind, KeyHash, Result};
+use silica_device::Device;
+use silica_engine::{Durability, Op, OpKind, WriteBatch};
+use std::sync::atomic::Ordering;
+
+/// What the one writer at a time works with.
+pub(crate) struct Writer<L> {
+    pub(crate) appender: Appender<L>,
+    payload: Vec<u8>,
+    frames: Vec<Placed>,
+    table_seed: u64,
+}
+
+/// A frame in the payload.
+struct Placed {
+    hash: KeyHash,
+    offset: usize,
+    len: usize,
+    tombstone: bool,
+}
+
+/// What must hold for a conditional write: the newest log entry of its key lies here, or, where
+/// there is none, the partition's epoch is still this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    InLog(u64),
+    InStores(u64),
+}
+
+impl<L> Writer<L> {
+    pub(crate) fn new(appender: Appender<L>) -> Self {
+        Writer { appender, payload: Vec::new(), frames: Vec::new(), table_seed: 0 }
+    }
+
+    /// A seed for the displacement choices of the next table.
+    pub(crate) fn next_table_seed(&mut self) -> u64 {
+        self.table_seed += 1;
+        self.table_seed
+    }
+
+    fn push(&mut self, hash: KeyHash, frame: &Frame<'_>) {
+        self.payload.resize(self.payload.len().next_multiple_of(8), 0);
+        let offset = self.payload.len();
+        frame.encode(&mut self.payload);
+        let len = self.payload.len() - offset;
+        self.frames.push(Placed { hash, offset, len, tombstone: frame.is_tombstone() });
+    }
+}
+
+impl<D: Device> Silt<D> {
+    pub(crate) fn write_batch(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        if batch.is_empty() {
+            return self.log.check();
+        }
+        self.check_limits(batch)?;
+        let pointers = self.store_large_values(batch)?;
+        let mut writer = self.writer.lock().expect("no panic while held");
+        self.append_ops(&mut writer, batch.ops(), &pointers)?;
+        drop(writer);
+        self.finish_write(durability)
+    }
+
+    /// Writes `op` where `expected` still holds; false where it does not.
+    pub(crate) fn write_if(
+        &self,
+        op: Op<'_>,
+        hash: KeyHash,
+        expected: Expected,
+        durability: Durability,
+    ) -> Result<bool> {
+        let mut batch = WriteBatch::new();
+        if let OpKind::Put(entry) = op.kind {
+            batch.put_entry(op.key, entry);
+        } else {
+            batch.delete(op.key);
+        }
+        self.check_limits(&batch)?;
+        let pointers = self.store_large_values(&batch)?;
+        let mut writer = self.writer.lock().expect("no panic while held");
+        if self.expectation(hash, op.key) != expected {
+            return Ok(false);
+        }
+        self.append_ops(&mut writer, batch.ops(), &pointers)?;
+        drop(writer);
+        self.finish_write(durability)?;
+        Ok(true)
+    }
+
+    /// Where the newest version of `key` is right now.
+    pub(crate) fn expectation(&self, hash: KeyHash, key: &[u8]) -> Expected {
+        let stores = self.partition_of(hash).read();
+        let segments = self.log.segments();
+        match stores.find_in_log(&segments, self.log.end(), hash, key) {
+            Some(found) => Expected::InLog(found.at),
+            None => Expected::InStores(stores.version.epoch),
+        }
+    }
+
+    fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
+        let limits = &self.descriptor.limits;
+        let too_large = |what: &str, bytes: usize, max: usize| {
+            let message = format!("a {what} of {bytes} bytes is over the limit of {max} bytes");
+            Err(Error::new(ErrorKind::TooLarge, message))
+        };
+        let mut total = 0usize;
+        for op in batch.ops() {
+            if op.key.len() > limits.key_bytes_max {
+                return too_large("key", op.key.len(), limits.key_bytes_max);
+            }
+            total += op.key.len() + 64;
+            if let OpKind::Put(entry) = op.kind {
+                if entry.value.len() > limits.value_bytes_max {
+                    return too_large("value", entry.value.len(), limits.value_bytes_max);
+                }
+                total += entry.value.len().min(self.config.inline_value_bytes_max);
+            }
+        }
+        if total > limits.batch_bytes_max {
+            return too_large("batch", total, limits.batch_bytes_max);
+        }
+        Ok(())
+    }
+
+    /// Puts values that are too large for a slot into the value log; the encoded pointers, by
+    /// index of the operation. Empty where there are none.
+    fn store_large_values(&self, batch: &WriteBatch<'_>) -> Result<Vec<Option<Vec<u8>>>> {
+        let large = |op: &Op<'_>| match op.kind {
+            OpKind::Put(entry) if entry.value.len() > self.config.inline_value_bytes_max => {
+                Some(entry.value)
+            }
+            _ => None,
+        };
+        if !batch.ops().iter().any(|op| large(op).is_some()) {
+            return Ok(Vec::new());
+        }
+        self.log.check()?;
+        let store = |op: &Op<'_>| large(op).map(|v| self.store_value(op.key, v)).transpose();
+        batch.ops().iter().map(store).collect()
+    }
+
+    /// Appends one record with all `ops` and puts them into the tables. The writer is locked.
+    pub(crate) fn append_ops(
+        &self,
+        writer: &mut Writer<D::Log>,
+        ops: &[Op<'_>],
+        pointers: &[Option<Vec<u8>>],
+    ) -> Result<()> {
+        writer.payload.clear();
+        writer.frames.clear();
+        for (i, op) in ops.iter().enumerate() {
+            let hash = self.hash(op.key);
+            let pointer = pointers.get(i).and_then(|p| p.as_deref());
+            writer.push(hash, &frame_of(op, pointer));
+        }
+        let register = |number| self.edit(&[Edit::LogSegment(number)]);
+        let at = self.log.append(&mut writer.appender, &writer.payload, &register)?;
+        let frames = std::mem::take(&mut writer.frames);
+        let segments = self.log.segments();
+        let log_end = self.log.end();
+        let mut bytes = 0;
+        for (placed, op) in frames.iter().zip(ops) {
+            let mut stores = self.partition_of(placed.hash).write();
+            let old = stores.find_in_log(&segments, log_end, placed.hash, op.key);
+            let seen = old.as_ref().and_then(|o| o.active_slot);
+            self.note_overwritten(&old);
+            let here = at + placed.offset as u64;
+            if !stores.place(placed.hash, here, seen) {
+                stores.freeze(self.config.geometry, writer.next_table_seed(), here);
+                assert!(stores.place(placed.hash, here, None), "an empty table takes an entry");
+                self.wake.store(true, Ordering::Relaxed);
+            }
+            bytes += placed.len as u64;
+        }
+        let deletes = frames.iter().filter(|f| f.tombstone).count() as u64;
+        self.metrics.count_write(frames.len() as u64 - deletes, deletes, bytes);
+        writer.frames = frames;
+        Ok(())
+    }
+
+    fn note_overwritten(&self, old: &Option<InLog<'_>>) {
+        if let Some(old) = old.as_ref().filter(|o| o.active_slot.is_some()) {
+            self.metrics.overwrites_in_log_store.fetch_add(1, Ordering::Relaxed);
+            self.note_dead_value(&old.frame);
+        }
+    }
+
+    fn finish_write(&self, durability: Durability) -> Result<()> {
+        if durability == Durability::Synced {
+            self.sync_log()?;
+        }
+        self.assist()
+    }
+}
+
+fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
+    match (op.kind, pointer) {
+        (OpKind::Delete, _) => Frame::tombstone(op.key),
+        (OpKind::Put(entry), pointer) => Frame {
+            flags: if pointer.is_some() { POINTER } else { 0 },
+            expires_unix_ms: entry.expires_unix_ms,
+            user_bits: entry.user_bits,
+            key: op.key,
+            value: pointer.unwrap_or(entry.value),
+        },
+    }
+}
