@@ -91,13 +91,13 @@ impl<D: Device> Silt<D> {
             for store in &version.hash_stores {
                 sizes.hash_stores += 1;
                 sizes.hash_store_filter_bytes += store.index_bytes() as u64;
-                sizes.table_file_bytes += store.file_bytes();
-                sizes.table_entry_bytes += store.entry_bytes();
+                sizes.table_file_bytes += store.reader().file_bytes();
+                sizes.table_entry_bytes += store.footer().entry_bytes;
             }
             if let Some(store) = &version.sorted_store {
                 sizes.sorted_store_index_bytes += store.index_bytes() as u64;
-                sizes.table_file_bytes += store.file_bytes();
-                sizes.table_entry_bytes += store.entry_bytes();
+                sizes.table_file_bytes += store.reader().file_bytes();
+                sizes.table_entry_bytes += store.footer().entry_bytes;
             }
             sizes.hash_store_entries += version.hash_store_entries();
             sizes.sorted_store_entries += version.sorted_store_entries();

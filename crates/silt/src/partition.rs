@@ -19,8 +19,10 @@ pub(crate) struct Frozen {
 /// Everything older than the active log store; younger stores come first.
 pub(crate) struct Version<D: Device> {
     pub(crate) frozen: Vec<Arc<Frozen>>,
-    pub(crate) hash_stores: Vec<Arc<HashStore<D>>>,
-    pub(crate) sorted_store: Option<Arc<SortedStore<D>>>,
+    pub(crate) hash_stores: Vec<Arc<HashStore<D::File>>>,
+    pub(crate) sorted_store: Option<Arc<SortedStore<D::File>>>,
+    /// Log records below this position are in the stores.
+    pub(crate) floor: u64,
     /// Grows whenever log entries move into a store or vanish.
     pub(crate) epoch: u64,
 }
@@ -31,6 +33,7 @@ impl<D: Device> Clone for Version<D> {
             frozen: self.frozen.clone(),
             hash_stores: self.hash_stores.clone(),
             sorted_store: self.sorted_store.clone(),
+            floor: self.floor,
             epoch: self.epoch,
         }
     }
@@ -39,12 +42,18 @@ impl<D: Device> Clone for Version<D> {
 impl<D: Device> Version<D> {
     /// Entries in hash stores, overwritten ones included.
     pub(crate) fn hash_store_entries(&self) -> u64 {
-        self.hash_stores.iter().map(|h| h.len()).sum()
+        self.hash_stores.iter().map(|h| h.footer().entries).sum()
     }
 
     /// Entries in the sorted store.
     pub(crate) fn sorted_store_entries(&self) -> u64 {
-        self.sorted_store.as_ref().map_or(0, |s| s.len())
+        self.sorted_store.as_ref().map_or(0, |s| s.footer().entries)
+    }
+
+    /// Names of the files of all stores.
+    pub(crate) fn store_names(&self) -> impl Iterator<Item = String> {
+        let hash = self.hash_stores.iter().map(|h| h.reader().name().to_owned());
+        hash.chain(self.sorted_store.iter().map(|s| s.reader().name().to_owned()))
     }
 }
 

@@ -61,11 +61,14 @@ impl<D: Device> Silt<D> {
             return self.log.check();
         }
         self.check_limits(batch)?;
+        if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
+            self.refuse_if_stuck()?;
+        }
         let pointers = self.store_large_values(batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
-        self.append_ops(&mut writer, batch.ops(), &pointers)?;
+        let bytes = self.append_ops(&mut writer, batch.ops(), &pointers)?;
         drop(writer);
-        self.finish_write(durability)
+        self.finish_write(durability, bytes)
     }
 
     /// Writes `op` where `expected` still holds; false where it does not.
@@ -88,9 +91,9 @@ impl<D: Device> Silt<D> {
         if self.expectation(hash, op.key) != expected {
             return Ok(false);
         }
-        self.append_ops(&mut writer, batch.ops(), &pointers)?;
+        let bytes = self.append_ops(&mut writer, batch.ops(), &pointers)?;
         drop(writer);
-        self.finish_write(durability)?;
+        self.finish_write(durability, bytes)?;
         Ok(true)
     }
 
@@ -146,13 +149,14 @@ impl<D: Device> Silt<D> {
         batch.ops().iter().map(store).collect()
     }
 
-    /// Appends one record with all `ops` and puts them into the tables. The writer is locked.
+    /// Appends one record with all `ops` and puts them into the tables; the bytes of the frames.
+    /// The writer is locked.
     pub(crate) fn append_ops(
         &self,
         writer: &mut Writer<D::Log>,
         ops: &[Op<'_>],
         pointers: &[Option<Vec<u8>>],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         writer.payload.clear();
         writer.frames.clear();
         for (i, op) in ops.iter().enumerate() {
@@ -182,7 +186,7 @@ impl<D: Device> Silt<D> {
         let deletes = frames.iter().filter(|f| f.tombstone).count() as u64;
         self.metrics.count_write(frames.len() as u64 - deletes, deletes, bytes);
         writer.frames = frames;
-        Ok(())
+        Ok(bytes)
     }
 
     fn note_overwritten(&self, old: &Option<InLog<'_>>) {
@@ -192,11 +196,12 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    fn finish_write(&self, durability: Durability) -> Result<()> {
+    fn finish_write(&self, durability: Durability, bytes: u64) -> Result<()> {
         if durability == Durability::Synced {
             self.sync_log()?;
         }
-        self.assist()
+        self.assist(bytes);
+        Ok(())
     }
 }
 

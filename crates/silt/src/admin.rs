@@ -1,0 +1,171 @@
+//! Operations on the whole store.
+
+use crate::metrics::Sizes;
+use crate::partition::Version;
+use crate::segment;
+use crate::silt::Silt;
+use crate::state::Edit;
+use silica_base::Result;
+use silica_device::{Device, LogFile};
+use silica_engine::{Admin, Checkpoint, Count};
+use silica_parts::cuckoo::CuckooTable;
+use silica_parts::manifest;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Stores of fewer entries are counted exactly even when that was not asked for.
+const COUNT_ALWAYS_ENTRIES: u64 = 100_000;
+
+impl<D: Device> Silt<D> {
+    /// Bounds from the sizes of the stores. An entry of a young store is new, replaces an older
+    /// one or deletes it; how many are new is learnt from past merges.
+    pub(crate) fn count_from(&self, sizes: &Sizes) -> Count {
+        let young = sizes.hash_store_entries + sizes.log_store_entries;
+        let live_young = young - sizes.hash_store_tombstones;
+        let growth = f64::from_bits(self.growth.load(Ordering::Relaxed));
+        Count {
+            low: sizes.sorted_store_entries.saturating_sub(young - live_young)
+                .saturating_sub(sizes.log_store_entries),
+            estimate: sizes.sorted_store_entries + (live_young as f64 * growth) as u64,
+            high: sizes.sorted_store_entries + live_young,
+        }
+    }
+
+    /// Learns from a merge which share of young entries was new.
+    pub(crate) fn learn_growth(&self, inputs: &Version<D>, entries: u64) {
+        let grown = entries as f64 - inputs.sorted_store_entries() as f64;
+        let seen = (grown / inputs.hash_store_entries().max(1) as f64).clamp(0.0, 1.0);
+        let old = f64::from_bits(self.growth.load(Ordering::Relaxed));
+        self.growth.store((0.75 * old + 0.25 * seen).to_bits(), Ordering::Relaxed);
+    }
+
+    fn count_exactly(&self) -> Result<Count> {
+        let mut n = 0;
+        self.walk(0, &mut |_, frame| {
+            n += u64::from(!frame.is_tombstone() && !self.is_expired(frame));
+            Ok(true)
+        })?;
+        Ok(Count { low: n, estimate: n, high: n })
+    }
+}
+
+impl<D: Device> Admin for Silt<D> {
+    fn count(&self, exact: bool) -> Result<Count> {
+        let sizes = self.sizes();
+        if exact || sizes.entries() < COUNT_ALWAYS_ENTRIES {
+            return self.count_exactly();
+        }
+        Ok(self.count_from(&sizes))
+    }
+
+    fn clear(&self) -> Result<()> {
+        let mut conversion = self.jobs.conversion.lock().expect("no panic while held");
+        let mut merge = self.jobs.merge.lock().expect("no panic while held");
+        self.abandon(conversion.take().map(|job| job.name));
+        self.abandon(merge.take().map(|job| job.name));
+        let mut writer = self.writer.lock().expect("no panic while held");
+        self.log.check()?;
+        let end = self.log.end();
+        self.edit(&[Edit::Clear(end)])?;
+        let mut files = Vec::new();
+        for partition in &self.partitions {
+            let mut stores = partition.write();
+            files.extend(stores.version.store_names());
+            let seed = writer.next_table_seed();
+            stores.active = CuckooTable::new(self.config.geometry, seed);
+            stores.version = Arc::new(Version {
+                frozen: Vec::new(),
+                hash_stores: Vec::new(),
+                sorted_store: None,
+                floor: end,
+                epoch: stores.version.epoch + 1,
+            });
+        }
+        drop(writer);
+        files.iter().try_for_each(|name| self.device.remove(name))?;
+        self.clear_values()?;
+        self.release_log()
+    }
+
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
+        // No file goes away while these are held.
+        let _conversion = self.jobs.conversion.lock().expect("no panic while held");
+        let _merge = self.jobs.merge.lock().expect("no panic while held");
+        let _upkeep = self.jobs.upkeep.lock().expect("no panic while held");
+        let (state, segments, lens) = {
+            let _writer = self.writer.lock().expect("no panic while held");
+            let mut state = self.book.lock().expect("no panic while held").state.clone();
+            state.durable_end = self.log.end();
+            let segments = self.log.segments();
+            let lens: Vec<u64> = segments.iter().map(|s| s.log.len()).collect();
+            (state, segments, lens)
+        };
+        self.sync_log()?;
+        for partition in &self.partitions {
+            partition.version().store_names().try_for_each(|name| target.immutable(&name))?;
+        }
+        for (segment, len) in segments.iter().zip(lens) {
+            let name = segment::name(segment.number);
+            target.piece(&name, segment.log.bytes(0, len as usize))?;
+            write_zeroes(target, &name, segment.capacity - len)?;
+        }
+        self.checkpoint_values(&state, target)?;
+        for (name, bytes) in manifest::files(&state.encode()) {
+            target.piece(&name, &bytes)?;
+        }
+        Ok(())
+    }
+
+    fn set_memory_bytes(&self, bytes: u64) {
+        self.memory_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn inspect(&self) -> Result<String> {
+        let mut out = String::new();
+        let geometry = self.config.geometry;
+        let mut line = |name: &str, value: String| {
+            writeln!(out, "{name}: {value}").expect("writing to a string");
+        };
+        line("partitions", self.partitions.len().to_string());
+        line("slots of a log store", geometry.slots().to_string());
+        line("tag bits", geometry.tag_bits.to_string());
+        line("log end", self.log.end().to_string());
+        for segment in self.log.segments().iter() {
+            let name = format!("log segment {}", segment.number);
+            let value = format!("{} of {} bytes from {}", segment.log.len(), segment.capacity, segment.start);
+            line(&name, value);
+        }
+        for (index, partition) in self.partitions.iter().enumerate() {
+            let (active, version) = {
+                let stores = partition.read();
+                (stores.active.len(), stores.version.clone())
+            };
+            let hash: Vec<_> = version.hash_stores.iter().map(|h| describe(h.reader().name(), h.footer())).collect();
+            let sorted: Vec<_> = version.sorted_store.iter().map(|s| describe(s.reader().name(), s.footer())).collect();
+            let value = format!(
+                "log {active} entries, {} frozen, floor {}; hash [{}]; sorted [{}]",
+                version.frozen.len(),
+                version.floor,
+                hash.join(", "),
+                sorted.join(", ")
+            );
+            line(&format!("partition {index}"), value);
+        }
+        Ok(out)
+    }
+}
+
+fn describe(name: &str, footer: &crate::packed::Footer) -> String {
+    format!("{name} {} entries in {} chunks", footer.entries, footer.data_chunks)
+}
+
+fn write_zeroes(target: &mut dyn Checkpoint, name: &str, mut bytes: u64) -> Result<()> {
+    let zeroes = vec![0; bytes.min(1 << 20) as usize];
+    while bytes > 0 {
+        let n = bytes.min(zeroes.len() as u64);
+        target.piece(name, &zeroes[..n as usize])?;
+        bytes -= n;
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Conversion: the oldest frozen log store of a partition becomes its youngest hash store.
+
+use crate::entry::Frame;
+use crate::files::{Table, table_id, table_name};
+use crate::hash_store::HashStoreBuilder;
+use crate::log::{Segments, expand};
+use crate::metrics::add;
+use crate::packed::Layout;
+use crate::partition::{Frozen, Version};
+use crate::silt::Silt;
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::{Device, LogFile};
+use std::sync::Arc;
+
+/// A conversion under way.
+pub(crate) struct Conversion<D: Device> {
+    partition: usize,
+    frozen: Arc<Frozen>,
+    segments: Arc<Segments<D::Log>>,
+    log_end: u64,
+    builder: HashStoreBuilder<D::File>,
+    name: String,
+}
+
+/// The bytes of the frame at `at`, which a table points at.
+fn frame_bytes<L: LogFile>(segments: &Segments<L>, at: u64) -> Option<&[u8]> {
+    let bytes = segments.bytes_from(at)?;
+    let (_, len) = Frame::decode(bytes)?;
+    Some(&bytes[..len])
+}
+
+impl<D: Device> Silt<D> {
+    /// Does a step of the conversion in hand, or begins one; the bytes written, or `None` where
+    /// nothing waits.
+    pub(crate) fn step_conversion(&self, budget_bytes: u64) -> Result<Option<u64>> {
+        let mut slot = self.jobs.conversion.lock().expect("no panic while held");
+        if slot.is_none() {
+            *slot = self.begin_conversion()?;
+        }
+        let Some(job) = slot.as_mut() else { return Ok(None) };
+        let before = job.builder.entry_bytes();
+        let stepped = job.step(budget_bytes);
+        let bytes = job.builder.entry_bytes() - before;
+        let result = match stepped {
+            Ok(false) => return Ok(Some(bytes)),
+            Ok(true) => self.finish_conversion(slot.take().expect("the job in hand")),
+            Err(error) => {
+                let job = slot.take().expect("the job in hand");
+                self.remove_quietly(&job.name);
+                Err(error)
+            }
+        };
+        result.map(|()| Some(bytes))
+    }
+
+    /// Takes the frozen store that holds back the log most.
+    fn begin_conversion(&self) -> Result<Option<Conversion<D>>> {
+        let oldest = |index: usize| Some((self.partitions[index].version(), index));
+        let candidates = (0..self.partitions.len()).filter_map(oldest);
+        let with_frozen = candidates.filter_map(|(v, i)| v.frozen.last().cloned().map(|f| (f, i)));
+        let Some((frozen, partition)) = with_frozen.min_by_key(|(f, _)| f.end) else {
+            return Ok(None);
+        };
+        let (segments, log_end) = (self.log.segments(), self.log.end());
+        let (mut total, mut max) = (0u64, 0u64);
+        let buckets = frozen.table.geometry().buckets();
+        for (_, _, short) in frozen.table.occupied_in(0..buckets) {
+            let frame = frame_bytes(&segments, expand(log_end, short)).ok_or_else(lost_frame)?;
+            total += frame.len() as u64;
+            max = max.max(frame.len() as u64);
+        }
+        let layout = Layout::choose(total / u64::from(frozen.table.len().max(1)), max);
+        let number = self.next_file_number();
+        let name = table_name(Table::Hash, number);
+        let id = table_id(self.store_id, number);
+        let builder = HashStoreBuilder::new(&*self.device, &name, id, layout, self.hasher);
+        let builder = builder.inspect_err(|_| self.remove_quietly(&name))?;
+        Ok(Some(Conversion { partition, frozen, segments, log_end, builder, name }))
+    }
+
+    fn finish_conversion(&self, job: Conversion<D>) -> Result<()> {
+        // The stores must not know of writes that the log could lose: a batch whose one half is
+        // in a store would lose its other half.
+        self.sync_log()?;
+        let (entries, bytes) = (job.frozen.table.len(), job.builder.entry_bytes());
+        let store = job.builder.finish(&job.frozen.table);
+        let store = Arc::new(store.inspect_err(|_| self.remove_quietly(&job.name))?);
+        let floor = job.frozen.end;
+        self.install(job.partition, |version| {
+            let mut next = Version { floor, ..version.clone() };
+            next.hash_stores.insert(0, store.clone());
+            next
+        })?;
+        add(&self.metrics.conversions, 1);
+        add(&self.metrics.converted_entries, u64::from(entries));
+        add(&self.metrics.conversion_bytes, bytes);
+        Ok(())
+    }
+}
+
+impl<D: Device> Conversion<D> {
+    fn step(&mut self, budget_bytes: u64) -> Result<bool> {
+        let (segments, log_end) = (&*self.segments, self.log_end);
+        let frame = |short| {
+            frame_bytes(segments, expand(log_end, short)).expect("begin saw every frame")
+        };
+        self.builder.step(&self.frozen.table, frame, budget_bytes)
+    }
+}
+
+fn lost_frame() -> Error {
+    Error::new(ErrorKind::Corruption, "a log store points at bytes of the log that are no entry")
+}

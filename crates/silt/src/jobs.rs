@@ -1,0 +1,230 @@
+//! Background work: conversions, merges, upkeep. Each `maintain` call does the more pressing one
+//! in bounded steps; writers that outrun it do a share themselves.
+
+use crate::conversion::Conversion;
+use crate::merge_job::MergeJob;
+use crate::metrics::add;
+use crate::partition::Version;
+use crate::segment;
+use crate::silt::Silt;
+use crate::state::{Edit, PartitionState};
+use silica_base::Result;
+use silica_device::Device;
+use silica_engine::{Budget, Progress};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Bytes of writes between two looks at the backlog.
+const ASSIST_EVERY_BYTES: u64 = 64 << 10;
+/// A writer's share of maintenance per byte written, at the pressure where slowing begins and for
+/// each further unit of pressure.
+const ASSIST_BYTES_PER_BYTE: f64 = 16.0;
+/// Pressure at which writers begin to help.
+const ASSIST_PRESSURE: f64 = 1.25;
+/// Pressure at which writers are refused while maintenance fails.
+const REFUSE_PRESSURE: f64 = 3.0;
+
+/// The work in hand. Locks are taken in the order conversion, merge, writer, install, book.
+pub(crate) struct Jobs<D: Device> {
+    pub(crate) conversion: Mutex<Option<Conversion<D>>>,
+    pub(crate) merge: Mutex<Option<MergeJob<D>>>,
+    /// Held from reading a partition's version to publishing its successor.
+    install: Mutex<()>,
+    debt_bytes: AtomicU64,
+    /// The last background work failed.
+    stuck: AtomicBool,
+}
+
+impl<D: Device> Jobs<D> {
+    pub(crate) fn new() -> Self {
+        Jobs {
+            conversion: Mutex::new(None),
+            merge: Mutex::new(None),
+            install: Mutex::new(()),
+            debt_bytes: AtomicU64::new(0),
+            stuck: AtomicBool::new(false),
+        }
+    }
+}
+
+/// How far the two kinds of work are behind; 1 is where each should be going on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pressure {
+    pub(crate) conversion: f64,
+    pub(crate) merge: f64,
+    /// The partition to merge next.
+    pub(crate) merge_partition: usize,
+}
+
+impl Pressure {
+    fn most(&self) -> f64 {
+        self.conversion.max(self.merge)
+    }
+}
+
+impl<D: Device> Silt<D> {
+    /// Does work worth about `budget.bytes`.
+    pub(crate) fn run_jobs(&self, budget: Budget) -> Result<Progress> {
+        let mut bytes = 0;
+        loop {
+            self.freeze_for_space()?;
+            let pressure = self.pressure();
+            let left = budget.bytes.saturating_sub(bytes).max(1);
+            let done = if pressure.merge > pressure.conversion {
+                self.step_merge(left, &pressure)?.or(self.step_conversion(left)?)
+            } else {
+                self.step_conversion(left)?.or(self.step_merge(left, &pressure)?)
+            };
+            let done = match done {
+                Some(done) => done,
+                None => match self.step_upkeep()? {
+                    Some(done) => done,
+                    None => return Ok(Progress { bytes, more: false }),
+                },
+            };
+            bytes += done.max(1);
+            if bytes >= budget.bytes {
+                return Ok(Progress { bytes, more: true });
+            }
+        }
+    }
+
+    /// How far maintenance is behind.
+    pub(crate) fn pressure(&self) -> Pressure {
+        let mut frozen = 0;
+        let mut floor = u64::MAX;
+        let (mut hash_entries, mut sorted_entries) = (0, 0);
+        let mut best = (0.0, 0);
+        let mut crowded = 0.0f64;
+        for (index, partition) in self.partitions.iter().enumerate() {
+            let version = partition.version();
+            frozen += version.frozen.len();
+            floor = floor.min(version.floor);
+            let (h, s) = (version.hash_store_entries(), version.sorted_store_entries());
+            hash_entries += h;
+            sorted_entries += s;
+            let stores = version.hash_stores.len();
+            crowded = crowded.max(stores as f64 / self.config.hash_stores_max as f64);
+            let enough = if s == 0 { self.config.hash_stores_min } else { 1 };
+            let share = h as f64 / s.max(1) as f64;
+            if stores >= enough && share > best.0 {
+                best = (share, index);
+            }
+        }
+        let window = self.log.end().saturating_sub(floor) as f64;
+        let backlog = frozen as f64 / (self.partitions.len() as f64 / 2.0 + 1.0);
+        let waiting = if frozen == 0 { 0.0 } else { 0.01 };
+        // Partitions are merged one after the other, so on average each is half way to its next
+        // merge: the sum over all is compared with half of what one gathers.
+        let gathered = sorted_entries as f64 * self.config.merge_ratio_percent as f64 / 200.0;
+        let merge = hash_entries as f64 / gathered.max(1.0);
+        Pressure {
+            conversion: (window / self.config.log_bytes_max as f64).max(backlog).max(waiting),
+            merge: if best.0 == 0.0 { 0.0 } else { merge.clamp(0.0, 1e6).max(crowded) },
+            merge_partition: best.1,
+        }
+    }
+
+    /// Freezes the log store that holds back the log's oldest segment, where the log is over its
+    /// limit.
+    fn freeze_for_space(&self) -> Result<()> {
+        let oldest = |(index, floor, _): &(usize, u64, bool)| (*floor, *index);
+        let floors = self.partitions.iter().enumerate().map(|(index, partition)| {
+            let version = partition.version();
+            (index, version.floor, version.frozen.is_empty())
+        });
+        let Some((index, floor, unfrozen)) = floors.min_by_key(oldest) else { return Ok(()) };
+        if !unfrozen || self.log.end().saturating_sub(floor) <= self.config.log_bytes_max {
+            return Ok(());
+        }
+        let mut writer = self.writer.lock().expect("no panic while held");
+        let mut stores = self.partitions[index].write();
+        if !stores.version.frozen.is_empty() {
+            return Ok(());
+        }
+        let end = self.log.end();
+        if stores.active.is_empty() {
+            // Nothing of this partition is in the log: only its floor is old.
+            drop((stores, writer));
+            return self.install(index, |version| Version { floor: end, ..version.clone() });
+        }
+        let seed = writer.next_table_seed();
+        stores.freeze(self.config.geometry, seed, end);
+        Ok(())
+    }
+
+    /// Replaces the version of partition `index` by what `change` makes of it, first in the
+    /// manifest, then for readers, and releases what nobody needs any more.
+    pub(crate) fn install(
+        &self,
+        index: usize,
+        change: impl Fn(&Version<D>) -> Version<D>,
+    ) -> Result<()> {
+        let guard = self.jobs.install.lock().expect("no panic while held");
+        let mut next = change(&self.partitions[index].version());
+        let state = PartitionState {
+            floor: next.floor,
+            hash_stores: next.hash_stores.iter().map(|h| h.number()).collect(),
+            sorted_store: next.sorted_store.as_ref().map(|s| s.number()),
+        };
+        self.device.sync_dir()?;
+        self.edit(&[Edit::Partition(index as u32, state)])?;
+        let mut stores = self.partitions[index].write();
+        // Log stores frozen since `change` looked are kept: only the oldest ever go.
+        next.frozen = stores.version.frozen.clone();
+        next.frozen.retain(|f| f.end > next.floor);
+        next.epoch = stores.version.epoch + 1;
+        stores.version = Arc::new(next);
+        drop(stores);
+        drop(guard);
+        self.release_log()
+    }
+
+    /// Removes log segments that no partition needs.
+    pub(crate) fn release_log(&self) -> Result<()> {
+        let floors = self.partitions.iter().map(|p| p.version().floor);
+        let removed = self.log.release_below(floors.min().unwrap_or(0));
+        let Some(last) = removed.last() else { return Ok(()) };
+        self.edit(&[Edit::ReleaseLog(last + 1)])?;
+        for number in removed {
+            self.device.remove(&segment::name(number))?;
+        }
+        Ok(())
+    }
+
+    /// Before a write: where background work failed (a full disk, a damaged file) and is far
+    /// behind, tries again and passes its error on. Deletes are let through: they make space.
+    pub(crate) fn refuse_if_stuck(&self) -> Result<()> {
+        if !self.jobs.stuck.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let result = self.run_jobs(Budget { bytes: ASSIST_EVERY_BYTES });
+        if result.is_ok() {
+            self.jobs.stuck.store(false, Ordering::Relaxed);
+        }
+        if self.pressure().most() < REFUSE_PRESSURE {
+            return Ok(());
+        }
+        result.map(|_| ()).map_err(|e| e.within("background work cannot go on"))
+    }
+
+    /// After a write: where maintenance is behind, does a share of it that grows with the
+    /// backlog, so that writers slow down smoothly instead of stopping. The write itself is done,
+    /// so an error here is for later ones: see [`Silt::refuse_if_stuck`].
+    pub(crate) fn assist(&self, bytes: u64) {
+        if self.jobs.debt_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes < ASSIST_EVERY_BYTES {
+            return;
+        }
+        let debt = self.jobs.debt_bytes.swap(0, Ordering::Relaxed);
+        let pressure = self.pressure().most();
+        if pressure < ASSIST_PRESSURE {
+            return;
+        }
+        add(&self.metrics.writes_slowed, 1);
+        let share = (pressure - ASSIST_PRESSURE + 0.25) * ASSIST_BYTES_PER_BYTE;
+        if let Err(error) = self.run_jobs(Budget { bytes: (debt as f64 * share) as u64 }) {
+            ::log::warn!("background work of a SILT store: {error}");
+            self.jobs.stuck.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Merge: all hash stores of a partition and its sorted store become one new sorted store.
+
+use crate::entry::Frame;
+use crate::files::{Table, table_id, table_name};
+use crate::hash_store::HashStoreStream;
+use crate::jobs::Pressure;
+use crate::merge::{EntryStream, MergeStream};
+use crate::metrics::add;
+use crate::packed::{Layout, READ_AHEAD_BYTES};
+use crate::partition::Version;
+use crate::silt::Silt;
+use crate::sorted_store::{
+    IndexKind, SortedStoreBuilder, SortedStoreOptions, SortedStoreStream,
+};
+use silica_base::{KeyHash, Result};
+use silica_device::{Device, DeviceFile};
+use std::sync::Arc;
+
+/// A stream of either kind of store; an enum, since a merge calls it for every entry.
+pub(crate) enum StoreStream<F> {
+    Hash(HashStoreStream<F>),
+    Sorted(SortedStoreStream<F>),
+}
+
+impl<F: DeviceFile> EntryStream for StoreStream<F> {
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        match self {
+            StoreStream::Hash(stream) => stream.advance(),
+            StoreStream::Sorted(stream) => stream.advance(),
+        }
+    }
+
+    #[inline]
+    fn hash(&self) -> KeyHash {
+        match self {
+            StoreStream::Hash(stream) => stream.hash(),
+            StoreStream::Sorted(stream) => stream.hash(),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        match self {
+            StoreStream::Hash(stream) => stream.key(),
+            StoreStream::Sorted(stream) => stream.key(),
+        }
+    }
+
+    #[inline]
+    fn frame_bytes(&self) -> &[u8] {
+        match self {
+            StoreStream::Hash(stream) => stream.frame_bytes(),
+            StoreStream::Sorted(stream) => stream.frame_bytes(),
+        }
+    }
+}
+
+/// A merge under way.
+pub(crate) struct MergeJob<D: Device> {
+    partition: usize,
+    /// The version whose hash stores and sorted store are merged.
+    inputs: Arc<Version<D>>,
+    stream: MergeStream<StoreStream<D::File>>,
+    builder: SortedStoreBuilder<D::File>,
+    name: String,
+    /// Values that nothing points to once the merge is in place.
+    dead_values: Vec<Vec<u8>>,
+}
+
+impl<D: Device> Silt<D> {
+    /// Does a step of the merge in hand, or begins the most pressing one; the bytes written, or
+    /// `None` where none is due.
+    pub(crate) fn step_merge(&self, budget: u64, pressure: &Pressure) -> Result<Option<u64>> {
+        let mut slot = self.jobs.merge.lock().expect("no panic while held");
+        if slot.is_none() {
+            if pressure.merge < 1.0 {
+                return Ok(None);
+            }
+            *slot = self.begin_merge(pressure.merge_partition)?;
+        }
+        let Some(job) = slot.as_mut() else { return Ok(None) };
+        let before = job.builder.entry_bytes();
+        let stepped = self.push_entries(job, budget);
+        let bytes = job.builder.entry_bytes() - before;
+        let result = match stepped {
+            Ok(false) => return Ok(Some(bytes)),
+            Ok(true) => self.finish_merge(slot.take().expect("the job in hand")),
+            Err(error) => {
+                let job = slot.take().expect("the job in hand");
+                self.remove_quietly(&job.name);
+                Err(error)
+            }
+        };
+        result.map(|()| Some(bytes))
+    }
+
+    fn begin_merge(&self, partition: usize) -> Result<Option<MergeJob<D>>> {
+        let inputs = self.partitions[partition].version();
+        if inputs.hash_stores.is_empty() {
+            return Ok(None);
+        }
+        let stream = MergeStream::new(self.store_streams(&inputs, KeyHash(0))?);
+        let number = self.next_file_number();
+        let name = table_name(Table::Sorted, number);
+        let builder = SortedStoreBuilder::new(
+            &*self.device,
+            &name,
+            table_id(self.store_id, number),
+            self.hasher,
+            self.sorted_store_options(&inputs),
+        );
+        let builder = builder.inspect_err(|_| self.remove_quietly(&name))?;
+        let dead_values = Vec::new();
+        Ok(Some(MergeJob { partition, inputs, stream, builder, name, dead_values }))
+    }
+
+    /// Streams of the stores of `version` from `start` on, the youngest first.
+    pub(crate) fn store_streams(
+        &self,
+        version: &Version<D>,
+        start: KeyHash,
+    ) -> Result<Vec<StoreStream<D::File>>> {
+        let mut streams = Vec::with_capacity(version.hash_stores.len() + 1);
+        for store in &version.hash_stores {
+            streams.push(StoreStream::Hash(store.stream(start, READ_AHEAD_BYTES)?));
+        }
+        if let Some(store) = &version.sorted_store {
+            streams.push(StoreStream::Sorted(store.stream(start, READ_AHEAD_BYTES)?));
+        }
+        Ok(streams)
+    }
+
+    fn sorted_store_options(&self, inputs: &Version<D>) -> SortedStoreOptions {
+        let hash = inputs.hash_stores.iter().map(|h| h.footer());
+        let footers = hash.chain(inputs.sorted_store.iter().map(|s| s.footer()));
+        let (mut entries, mut bytes, mut equal) = (0, 0, None);
+        for footer in footers {
+            entries += footer.entries;
+            bytes += footer.entry_bytes;
+            let before = *equal.get_or_insert(footer.entry_bytes_equal);
+            equal = Some(if before == footer.entry_bytes_equal { before } else { 0 });
+        }
+        let mean = bytes / entries.max(1);
+        let max = if equal.unwrap_or(0) > 0 { mean } else { 2 * mean };
+        SortedStoreOptions {
+            partition_bits: self.config.partition_bits,
+            params: self.config.ect,
+            index_kind: match self.config.sorted_index {
+                1 => IndexKind::Sparse,
+                2 => IndexKind::Dense,
+                _ => IndexKind::Auto,
+            },
+            filter_bits: self.config.sorted_filter_bits,
+            layout: Layout::choose(mean, max),
+            entries_expected: entries,
+            bytes_expected: bytes,
+        }
+    }
+
+    /// Merges about `budget` bytes; true at the end.
+    fn push_entries(&self, job: &mut MergeJob<D>, budget: u64) -> Result<bool> {
+        let dead = &mut job.dead_values;
+        let mut on_dropped = |frame: &Frame<'_>| {
+            if frame.is_pointer() {
+                dead.push(frame.value.to_vec());
+            }
+        };
+        let end = job.builder.entry_bytes() + budget.max(1);
+        // Dropped entries cost reads too, so steps are bounded by entries seen as well.
+        let mut looks = budget / 16 + 16;
+        while job.builder.entry_bytes() < end && looks > 0 {
+            looks -= 1;
+            if !job.stream.advance_with(&mut on_dropped)? {
+                return Ok(true);
+            }
+            let frame = job.stream.frame();
+            if frame.is_tombstone() || self.is_expired(&frame) {
+                on_dropped(&frame);
+                continue;
+            }
+            job.builder.push(job.stream.hash(), job.stream.frame_bytes())?;
+        }
+        Ok(false)
+    }
+
+    fn finish_merge(&self, job: MergeJob<D>) -> Result<()> {
+        let (entries, bytes) = (job.builder.entries(), job.builder.entry_bytes());
+        let store = if entries == 0 {
+            drop(job.builder);
+            self.remove_quietly(&job.name);
+            None
+        } else {
+            let store = job.builder.finish().inspect_err(|_| self.remove_quietly(&job.name))?;
+            Some(Arc::new(store))
+        };
+        self.install(job.partition, |version| {
+            let mut next = version.clone();
+            // Hash stores that came since are the youngest: they stand in front.
+            let kept = next.hash_stores.len() - job.inputs.hash_stores.len();
+            next.hash_stores.truncate(kept);
+            next.sorted_store = store.clone();
+            next
+        })?;
+        for name in job.inputs.store_names() {
+            self.device.remove(&name)?;
+        }
+        for pointer in &job.dead_values {
+            self.note_dead_pointer(pointer);
+        }
+        add(&self.metrics.merges, 1);
+        add(&self.metrics.merged_entries, entries);
+        add(&self.metrics.merge_bytes, bytes);
+        self.learn_growth(&job.inputs, entries);
+        Ok(())
+    }
+}

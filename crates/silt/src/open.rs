@@ -1,0 +1,226 @@
+//! Opening a store: manifest → files → the log's records back into the tables.
+
+use crate::Hasher;
+use crate::entry::Frame;
+use crate::files::{Table, table_id, table_name, table_number};
+use crate::hash_store::HashStore;
+use crate::jobs::Jobs;
+use crate::log::{Appender, Log};
+use crate::metrics::Metrics;
+use crate::options::Config;
+use crate::partition::{Partition, Version};
+use crate::segment::{self, Segment, SegmentList};
+use crate::silt::{Book, DESCRIPTOR, Silt};
+use crate::sorted_store::SortedStore;
+use crate::state::{Edit, PartitionState, StoreState};
+use crate::value_log;
+use crate::write::Writer;
+use silica_base::{Error, HashSeed, Result};
+use silica_device::{Device, LogFile};
+use silica_engine::{Environment, OptionValues};
+use silica_parts::manifest::Manifest;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+/// What the log held.
+struct Replayed<L> {
+    segments: SegmentList<L>,
+    next_sequence: u64,
+}
+
+impl<D: Device> Silt<D> {
+    /// Opens the store on `device`, or creates one where the device is empty.
+    ///
+    /// Reads the manifest, the footers of all tables and the live log. Indexes are loaded later,
+    /// by maintenance: lookups work at once.
+    pub fn open(device: D, options: &OptionValues, environment: &Environment) -> Result<Self> {
+        Self::open_with(device, options, environment, None)
+    }
+
+    /// As [`Silt::open`], with `hasher` in place of the seeded hash: for tests that need keys of
+    /// equal hashes.
+    #[doc(hidden)]
+    pub fn open_with(
+        device: D,
+        options: &OptionValues,
+        environment: &Environment,
+        hasher: Option<Hasher>,
+    ) -> Result<Self> {
+        let device = Arc::new(device);
+        let (book, config) = open_book(&device, options, environment.seed)?;
+        let state = &book.state;
+        let hasher = hasher.unwrap_or_else(|| state.seed.into());
+        let next_file = remove_orphans(&*device, state)?;
+        let segments = open_segments(&*device, state)?;
+        let log_end = segments.last().map_or(0, |s| s.end());
+        let partitions = state.partitions.iter().enumerate();
+        let partitions = partitions
+            .map(|(index, p)| open_partition(&*device, state, &config, hasher, index, p))
+            .collect::<Result<Vec<_>>>()?;
+        let values = value_log::open(&device, state, &config)?;
+        let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
+        let store_id = state.store_id;
+        let mut store = Silt {
+            descriptor: DESCRIPTOR,
+            log: Log::new(device.clone(), store_id, config.segment_bytes, segments, log_end),
+            values,
+            partitions,
+            writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
+            book: Mutex::new(book),
+            next_file: AtomicU64::new(next_file),
+            jobs: Jobs::new(),
+            metrics: Metrics::default(),
+            growth: AtomicU64::new(1f64.to_bits()),
+            memory_bytes: AtomicU64::new(config.memory_bytes),
+            wake: AtomicBool::new(false),
+            clock: environment.clock.clone(),
+            hasher,
+            store_id,
+            config,
+            device,
+        };
+        store.replay()?;
+        Ok(store)
+    }
+
+    /// Puts the log's records back into the tables.
+    fn replay(&mut self) -> Result<()> {
+        let durable_end = self.book.get_mut().expect("not shared yet").state.durable_end;
+        let segments = self.log.segments();
+        let mut reached = 0;
+        let mut sequence = None;
+        let list: Vec<_> = segments.iter().cloned().collect();
+        for (index, segment) in list.iter().enumerate() {
+            if sequence.is_some_and(|s| s != segment.first_sequence) {
+                let detail = format!("record {} is missing before it", sequence.unwrap_or(0));
+                return Err(Error::corruption(segment::name(segment.number), 40, detail));
+            }
+            let is_last = index + 1 == list.len();
+            let read = segment.read_records(is_last, &mut |at, payload| {
+                self.replay_record(at, payload, segment)
+            })?;
+            sequence = Some(read.next_sequence);
+            reached = read.end;
+        }
+        if reached < durable_end {
+            let name = list.last().map_or_else(|| "the log".into(), |s| segment::name(s.number));
+            let detail = format!("durable records up to position {durable_end} are missing");
+            return Err(Error::corruption(name, reached, detail));
+        }
+        // What was found may still be in volatile caches; nothing new may be acknowledged before
+        // it is durable, or a later crash could lose a record in the middle.
+        list.iter().try_for_each(|segment| segment.log.sync())?;
+        let next_sequence = sequence.unwrap_or(1);
+        self.log.set_recovered(next_sequence - 1);
+        let writer = self.writer.get_mut().expect("not shared yet");
+        writer.appender.next_sequence = next_sequence;
+        Ok(())
+    }
+
+    fn replay_record(&self, at: u64, payload: &[u8], segment: &Segment<D::Log>) -> Result<()> {
+        let segments = self.log.segments();
+        let mut writer = self.writer.lock().expect("no panic while held");
+        for frame in segment::frames(payload) {
+            let (offset, frame) = frame.ok_or_else(|| {
+                let name = segment::name(segment.number);
+                Error::corruption(name, at - segment.start, "a record holds bytes that are no entry")
+            })?;
+            let here = at + offset as u64;
+            let hash = self.hasher.hash(frame.key);
+            let mut stores = self.partition_of(hash).write();
+            if here < stores.version.floor {
+                continue;
+            }
+            let old = stores.find_in_log(&segments, self.log.end(), hash, frame.key);
+            let seen = old.and_then(|o| o.active_slot);
+            self.put_into_table(&mut stores, &mut writer, hash, here, seen);
+        }
+        Ok(())
+    }
+}
+
+/// Opens or creates the manifest.
+fn open_book<D: Device>(
+    device: &Arc<D>,
+    options: &OptionValues,
+    seed: HashSeed,
+) -> Result<(Book<D>, Config)> {
+    let Some(opened) = Manifest::open(device.clone())? else {
+        let config = Config::new(options, None)?;
+        let state = StoreState::new(seed.hash(b"store id").high(), seed, config.partition_bits);
+        let manifest = Manifest::create(device.clone(), &state.encode())?;
+        return Ok((Book { manifest, state, edits: 0 }, config));
+    };
+    let mut state = StoreState::decode(&opened.snapshot)?;
+    for edit in &opened.edits {
+        state.apply(&Edit::decode(edit)?);
+    }
+    let config = Config::new(options, Some(state.partition_bits))?;
+    let edits = opened.edits.len() as u32;
+    Ok((Book { manifest: opened.manifest, state, edits }, config))
+}
+
+/// Removes files that the manifest does not name (left by a crash); the next free file number.
+fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
+    let mut next = 1;
+    for name in device.list()? {
+        let orphan = if let Some(number) = table_number(&name) {
+            next = next.max(number + 1);
+            !state.table_files().any(|live| live == number)
+        } else if let Some(number) = segment::number_of(&name) {
+            !state.log_segments.contains(&number)
+        } else {
+            false
+        };
+        if orphan {
+            device.remove(&name)?;
+        }
+    }
+    Ok(next)
+}
+
+fn open_segments<D: Device>(device: &D, state: &StoreState) -> Result<SegmentList<D::Log>> {
+    let mut list: SegmentList<D::Log> = Vec::new();
+    for &number in &state.log_segments {
+        let segment = Segment::open(device, state.store_id, number)?;
+        if let Some(before) = list.last().filter(|b| b.end() != segment.start) {
+            let detail = format!("it starts at {}, not at {}", segment.start, before.end());
+            return Err(Error::corruption(segment::name(number), 24, detail));
+        }
+        list.push(Arc::new(segment));
+    }
+    Ok(list)
+}
+
+fn open_partition<D: Device>(
+    device: &D,
+    state: &StoreState,
+    config: &Config,
+    hasher: Hasher,
+    index: usize,
+    partition: &PartitionState,
+) -> Result<Partition<D>> {
+    let open_hash = |&number: &u64| {
+        let (name, id) = (table_name(Table::Hash, number), table_id(state.store_id, number));
+        HashStore::open(device, &name, id, hasher).map(Arc::new)
+    };
+    let open_sorted = |number: u64| {
+        let (name, id) = (table_name(Table::Sorted, number), table_id(state.store_id, number));
+        SortedStore::open(device, &name, id, hasher).map(Arc::new)
+    };
+    let version = Version {
+        frozen: Vec::new(),
+        hash_stores: partition.hash_stores.iter().map(open_hash).collect::<Result<_>>()?,
+        sorted_store: partition.sorted_store.map(open_sorted).transpose()?,
+        floor: partition.floor,
+        epoch: 0,
+    };
+    // The first tables of a new store are frozen at different fill levels, so that partitions
+    // are not converted all at once ever after.
+    let slots = u64::from(config.geometry.slots());
+    let fill_limit = match state.log_segments.is_empty() {
+        true => (slots * (index as u64 + 1) / config.partitions() as u64).max(1) as u32,
+        false => u32::MAX,
+    };
+    Ok(Partition::new(config.geometry, index as u64, fill_limit, version))
+}
