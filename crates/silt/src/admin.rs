@@ -62,8 +62,8 @@ impl<D: Device> Admin for Silt<D> {
     fn clear(&self) -> Result<()> {
         let mut conversion = self.jobs.conversion.lock().expect("no panic while held");
         let mut merge = self.jobs.merge.lock().expect("no panic while held");
-        self.abandon(conversion.take().map(|job| job.name));
-        self.abandon(merge.take().map(|job| job.name));
+        conversion.take().iter().for_each(|job| self.remove_quietly(&job.name));
+        merge.take().iter().for_each(|job| self.remove_quietly(&job.name));
         let mut writer = self.writer.lock().expect("no panic while held");
         self.log.check()?;
         let end = self.log.end();

@@ -19,7 +19,7 @@ pub(crate) struct Conversion<D: Device> {
     segments: Arc<Segments<D::Log>>,
     log_end: u64,
     builder: HashStoreBuilder<D::File>,
-    name: String,
+    pub(crate) name: String,
 }
 
 /// The bytes of the frame at `at`, which a table points at.

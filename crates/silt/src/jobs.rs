@@ -2,6 +2,7 @@
 //! in bounded steps; writers that outrun it do a share themselves.
 
 use crate::conversion::Conversion;
+use crate::files::number_of_open;
 use crate::merge_job::MergeJob;
 use crate::metrics::add;
 use crate::partition::Version;
@@ -28,6 +29,8 @@ const REFUSE_PRESSURE: f64 = 3.0;
 pub(crate) struct Jobs<D: Device> {
     pub(crate) conversion: Mutex<Option<Conversion<D>>>,
     pub(crate) merge: Mutex<Option<MergeJob<D>>>,
+    /// Held while the value log is reclaimed.
+    pub(crate) upkeep: Mutex<()>,
     /// Held from reading a partition's version to publishing its successor.
     install: Mutex<()>,
     debt_bytes: AtomicU64,
@@ -40,6 +43,7 @@ impl<D: Device> Jobs<D> {
         Jobs {
             conversion: Mutex::new(None),
             merge: Mutex::new(None),
+            upkeep: Mutex::new(()),
             install: Mutex::new(()),
             debt_bytes: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
@@ -162,10 +166,13 @@ impl<D: Device> Silt<D> {
     ) -> Result<()> {
         let guard = self.jobs.install.lock().expect("no panic while held");
         let mut next = change(&self.partitions[index].version());
+        let number = |name: &str| number_of_open(name);
+        let hash_stores = next.hash_stores.iter().map(|h| number(h.reader().name()));
+        let sorted_store = next.sorted_store.iter().map(|s| number(s.reader().name())).next();
         let state = PartitionState {
             floor: next.floor,
-            hash_stores: next.hash_stores.iter().map(|h| h.number()).collect(),
-            sorted_store: next.sorted_store.as_ref().map(|s| s.number()),
+            hash_stores: hash_stores.collect::<Result<_>>()?,
+            sorted_store: sorted_store.transpose()?,
         };
         self.device.sync_dir()?;
         self.edit(&[Edit::Partition(index as u32, state)])?;

@@ -4,15 +4,37 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod admin;
+mod atomic;
+mod conversion;
 pub mod entry;
+mod files;
 pub mod hash_store;
 mod hasher;
+mod jobs;
+mod log;
 pub mod merge;
+mod merge_job;
+mod metrics;
+mod open;
+mod options;
 pub mod packed;
+mod partition;
 mod rank_map;
+mod read;
+mod scan;
+mod segment;
+mod silt;
 pub mod sorted_store;
+mod state;
+mod upkeep;
+mod values;
+mod verify;
+mod write;
 
 #[cfg(test)]
 mod test_support;
 
 pub use hasher::Hasher;
+pub use options::OPTIONS;
+pub use silt::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Silt, VALUE_BYTES_MAX};

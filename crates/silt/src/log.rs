@@ -21,6 +21,9 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 /// Bytes between two positions that can be told apart: frames in the log are aligned to it.
 pub(crate) const POSITION_BYTES: u64 = 8;
 
+/// Capacity of the first segment of a run; each further one has twice that of the one before.
+const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
+
 /// The live segments in order, as one immutable list.
 pub(crate) struct Segments<L> {
     list: Vec<Arc<Segment<L>>>,
@@ -83,14 +86,13 @@ pub(crate) struct Log<D: Device> {
 }
 
 impl<D: Device> Log<D> {
-    /// A log over segments that recovery found and that are durable up to their end.
+    /// A log over segments found at open, which end at `end`.
     pub(crate) fn new(
         device: Arc<D>,
         store_id: u64,
         segment_bytes: u64,
         list: Vec<Arc<Segment<D::Log>>>,
         end: u64,
-        last_sequence: u64,
     ) -> Self {
         Log {
             device,
@@ -98,13 +100,19 @@ impl<D: Device> Log<D> {
             segment_bytes,
             segments: RwLock::new(Arc::new(Segments { list })),
             end: AtomicU64::new(end),
-            last_sequence: AtomicU64::new(last_sequence),
-            synced_sequence: AtomicU64::new(last_sequence),
+            last_sequence: AtomicU64::new(0),
+            synced_sequence: AtomicU64::new(0),
             sync_state: Mutex::new(SyncState { synced_end: end, leading: false }),
             sync_done: Condvar::new(),
             poisoned: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
         }
+    }
+
+    /// Recovery read every record up to `last_sequence` and made it durable.
+    pub(crate) fn set_recovered(&self, last_sequence: u64) {
+        self.last_sequence.store(last_sequence, Ordering::Release);
+        self.synced_sequence.store(last_sequence, Ordering::Release);
     }
 
     /// The live segments.
@@ -176,14 +184,17 @@ impl<D: Device> Log<D> {
     ) -> Result<Arc<Segment<D::Log>>> {
         let number = appender.next_segment;
         let start = self.segments().iter().next_back().map_or(self.end(), |s| s.end());
-        let capacity = self.segment_bytes.max(segment::bytes_needed(record_bytes));
+        // The first segments of a run are small, so that many short runs do not fill a disk.
+        let usual = appender.current.as_ref().map_or(FIRST_SEGMENT_BYTES, |c| 2 * c.capacity);
+        let capacity = usual.min(self.segment_bytes).max(segment::bytes_needed(record_bytes));
         let first_sequence = appender.next_sequence;
         appender.next_segment += 1;
-        let created = Segment::create(
-            &*self.device,
-            self.store_id,
-            &segment::Header { number, start, capacity, first_sequence },
-        )?;
+        let header = segment::Header { number, start, capacity, first_sequence };
+        let created = Segment::create(&*self.device, self.store_id, &header);
+        let created = created.inspect_err(|_| {
+            // A segment that the manifest does not name is removed at open, too.
+            let _ = self.device.remove(&segment::name(number));
+        })?;
         register(number)?;
         let created = Arc::new(created);
         let mut segments = self.segments.write().expect("no panic while held");

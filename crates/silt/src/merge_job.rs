@@ -63,7 +63,7 @@ pub(crate) struct MergeJob<D: Device> {
     inputs: Arc<Version<D>>,
     stream: MergeStream<StoreStream<D::File>>,
     builder: SortedStoreBuilder<D::File>,
-    name: String,
+    pub(crate) name: String,
     /// Values that nothing points to once the merge is in place.
     dead_values: Vec<Vec<u8>>,
 }

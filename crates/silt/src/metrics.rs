@@ -54,6 +54,7 @@ pub(crate) struct Sizes {
     pub(crate) hash_store_entries: u64,
     pub(crate) sorted_store_entries: u64,
     pub(crate) hash_stores: u64,
+    pub(crate) hash_store_tombstones: u64,
     pub(crate) log_store_index_bytes: u64,
     pub(crate) hash_store_filter_bytes: u64,
     pub(crate) sorted_store_index_bytes: u64,
@@ -90,6 +91,7 @@ impl<D: Device> Silt<D> {
             }
             for store in &version.hash_stores {
                 sizes.hash_stores += 1;
+                sizes.hash_store_tombstones += store.footer().tombstones;
                 sizes.hash_store_filter_bytes += store.index_bytes() as u64;
                 sizes.table_file_bytes += store.reader().file_bytes();
                 sizes.table_entry_bytes += store.footer().entry_bytes;

@@ -1,7 +1,6 @@
 //! Opening a store: manifest → files → the log's records back into the tables.
 
 use crate::Hasher;
-use crate::entry::Frame;
 use crate::files::{Table, table_id, table_name, table_number};
 use crate::hash_store::HashStore;
 use crate::jobs::Jobs;
@@ -13,20 +12,13 @@ use crate::segment::{self, Segment, SegmentList};
 use crate::silt::{Book, DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::state::{Edit, PartitionState, StoreState};
-use crate::value_log;
 use crate::write::Writer;
 use silica_base::{Error, HashSeed, Result};
 use silica_device::{Device, LogFile};
 use silica_engine::{Environment, OptionValues};
 use silica_parts::manifest::Manifest;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-
-/// What the log held.
-struct Replayed<L> {
-    segments: SegmentList<L>,
-    next_sequence: u64,
-}
 
 impl<D: Device> Silt<D> {
     /// Opens the store on `device`, or creates one where the device is empty.
@@ -57,13 +49,11 @@ impl<D: Device> Silt<D> {
         let partitions = partitions
             .map(|(index, p)| open_partition(&*device, state, &config, hasher, index, p))
             .collect::<Result<Vec<_>>>()?;
-        let values = value_log::open(&device, state, &config)?;
         let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
         let store_id = state.store_id;
         let mut store = Silt {
             descriptor: DESCRIPTOR,
             log: Log::new(device.clone(), store_id, config.segment_bytes, segments, log_end),
-            values,
             partitions,
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
             book: Mutex::new(book),
@@ -72,7 +62,6 @@ impl<D: Device> Silt<D> {
             metrics: Metrics::default(),
             growth: AtomicU64::new(1f64.to_bits()),
             memory_bytes: AtomicU64::new(config.memory_bytes),
-            wake: AtomicBool::new(false),
             clock: environment.clock.clone(),
             hasher,
             store_id,
@@ -90,13 +79,12 @@ impl<D: Device> Silt<D> {
         let mut reached = 0;
         let mut sequence = None;
         let list: Vec<_> = segments.iter().cloned().collect();
-        for (index, segment) in list.iter().enumerate() {
+        for segment in &list {
             if sequence.is_some_and(|s| s != segment.first_sequence) {
                 let detail = format!("record {} is missing before it", sequence.unwrap_or(0));
                 return Err(Error::corruption(segment::name(segment.number), 40, detail));
             }
-            let is_last = index + 1 == list.len();
-            let read = segment.read_records(is_last, &mut |at, payload| {
+            let read = segment.read_records(&mut |at, payload| {
                 self.replay_record(at, payload, segment)
             })?;
             sequence = Some(read.next_sequence);
@@ -123,7 +111,7 @@ impl<D: Device> Silt<D> {
         for frame in segment::frames(payload) {
             let (offset, frame) = frame.ok_or_else(|| {
                 let name = segment::name(segment.number);
-                Error::corruption(name, at - segment.start, "a record holds bytes that are no entry")
+                Error::corruption(name, at - segment.start, "a record holds what is no entry")
             })?;
             let here = at + offset as u64;
             let hash = self.hasher.hash(frame.key);

@@ -42,13 +42,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     spec(
         "log_store_blocks",
         Count(1, 4096),
-        32,
+        16,
         "blocks of buckets in a partition's log store",
     ),
     spec(
         "log_store_block_buckets_log2",
         Count(2, 14),
-        10,
+        11,
         "buckets (of four slots) in a block, as a power of two",
     ),
     spec(

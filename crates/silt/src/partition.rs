@@ -60,8 +60,6 @@ impl<D: Device> Version<D> {
 /// What a partition's lock protects.
 pub(crate) struct Stores<D: Device> {
     pub(crate) active: CuckooTable,
-    /// Log position from which on records may be in the active table.
-    pub(crate) active_start: u64,
     /// Entries at which the active table is frozen although it is not full; staggers partitions.
     pub(crate) fill_limit: u32,
     pub(crate) version: Arc<Version<D>>,
@@ -101,7 +99,6 @@ impl<D: Device> Stores<D> {
         let mut version = Version::clone(&self.version);
         version.frozen.insert(0, Arc::new(Frozen { table, end: at }));
         self.version = Arc::new(version);
-        self.active_start = at;
         self.fill_limit = u32::MAX;
     }
 
@@ -141,14 +138,12 @@ impl<D: Device> Partition<D> {
     pub(crate) fn new(
         geometry: Geometry,
         seed: u64,
-        active_start: u64,
         fill_limit: u32,
         version: Version<D>,
     ) -> Self {
         Partition {
             stores: RwLock::new(Stores {
                 active: CuckooTable::new(geometry, seed),
-                active_start,
                 fill_limit,
                 version: Arc::new(version),
             }),

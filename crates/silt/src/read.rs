@@ -165,6 +165,7 @@ impl<D: Device> Silt<D> {
             if let Some(error) = failed {
                 return Err(error);
             }
+            self.search_unindexed(&mut pending, keys, tally, sink)?;
             if pending.is_empty() {
                 return Ok(());
             }
@@ -184,6 +185,33 @@ impl<D: Device> Silt<D> {
             });
             result?;
         }
+    }
+
+    /// Answers the keys whose sorted store has no index in memory, one after the other.
+    fn search_unindexed(
+        &self,
+        pending: &mut Vec<Pending<D>>,
+        keys: &[&[u8]],
+        tally: &mut Tally,
+        sink: &mut dyn GetSink,
+    ) -> Result<()> {
+        let mut index = 0;
+        while index < pending.len() {
+            if !pending[index].extents.is_empty() {
+                index += 1;
+                continue;
+            }
+            let p = pending.swap_remove(index);
+            let store = p.version.sorted_store.as_ref().expect("only a sorted store is searched");
+            let reads_before = self.device.counters().snapshot().reads;
+            let mut buf = AlignedBuf::zeroed(0);
+            let found = store.lookup(p.hash, keys[p.index], &mut buf)?;
+            tally.reads += self.device.counters().snapshot().reads - reads_before;
+            if let Some(frame) = found {
+                tally.sorted += u64::from(self.report(p.index, &frame, sink)?);
+            }
+        }
+        Ok(())
     }
 
     /// One submission: the next extent of every pending key, into the buffer of the same index.

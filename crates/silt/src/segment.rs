@@ -6,8 +6,11 @@
 use crate::entry::Frame;
 use silica_base::{Checksum, Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
-use silica_parts::framing;
+use silica_parts::framing::{self, End, RecordHeader, RecordReader};
 use std::sync::Arc;
+
+/// Kind of a record that holds frames.
+const BATCH: u8 = 1;
 
 /// First bytes of every segment.
 pub(crate) const MAGIC: [u8; 8] = *b"SILICALG";
@@ -56,7 +59,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
 
 /// Bytes that a record with `payload_len` bytes takes.
 pub(crate) fn record_bytes(payload_len: usize) -> u64 {
-    (framing::HEADER_BYTES + payload_len.next_multiple_of(8)) as u64
+    framing::record_bytes(payload_len) as u64
 }
 
 /// Capacity of a segment that holds one record of `record_bytes`.
@@ -138,7 +141,8 @@ impl<L: LogFile> Segment<L> {
         let whole = log.bytes(0, log.len() as usize);
         let header = Header::decode(whole, &name, file_id)?;
         if header.number != number || header.capacity != log.len() {
-            let detail = format!("its header says segment {} of {} bytes", header.number, header.capacity);
+            let (number, capacity) = (header.number, header.capacity);
+            let detail = format!("its header says segment {number} of {capacity} bytes");
             return Err(Error::corruption(&name, 16, detail));
         }
         Ok(Segment::new(&header, file_id, log))
@@ -168,17 +172,44 @@ impl<L: LogFile> Segment<L> {
     /// Appends a record; the logical position of its payload.
     pub(crate) fn append(&self, record: &Record<'_>) -> Result<u64> {
         let offset = self.log.len();
-        let header = framing::encode_header(
-            self.file_id,
-            offset,
-            record.sequence,
-            record.synced_through,
-            record.payload,
-        );
-        let pad = record.payload.len().next_multiple_of(8) - record.payload.len();
+        let (sequence, synced_through) = (record.sequence, record.synced_through);
+        let header = RecordHeader { kind: BATCH, sequence, synced_through };
+        let header = framing::encode_header(self.file_id, offset, &header, record.payload);
+        let pad = record_bytes(record.payload.len()) as usize - header.len() - record.payload.len();
         self.log.append(&[&header, record.payload, &[0; 8][..pad]])?;
         Ok(self.start + offset + framing::HEADER_BYTES as u64)
     }
+
+    /// Calls `visit` with the logical position and the payload of every record of a segment found
+    /// at open. A torn tail ends it; damage is an error.
+    pub(crate) fn read_records(
+        &self,
+        visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<Read> {
+        let bytes = self.log.bytes(0, self.log.len() as usize);
+        let mut reader =
+            RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence);
+        while let Some(record) = reader.next_record() {
+            if record.header.kind != BATCH {
+                let detail = "a record of an unknown kind";
+                return Err(Error::corruption(name(self.number), record.payload_offset, detail));
+            }
+            visit(self.start + record.payload_offset, record.payload)?;
+        }
+        if let End::Damaged(at) = reader.end() {
+            let detail = "a record that was durable does not check";
+            return Err(Error::corruption(name(self.number), at, detail));
+        }
+        Ok(Read { next_sequence: reader.next_sequence(), end: self.start + reader.offset() })
+    }
+}
+
+/// How far a segment could be read.
+pub(crate) struct Read {
+    /// The sequence that the next record must have.
+    pub(crate) next_sequence: u64,
+    /// Logical position behind the last record.
+    pub(crate) end: u64,
 }
 
 /// The frames of a record's payload with their offsets; `None` stands for bytes that are no frame.

@@ -6,16 +6,16 @@ use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::partition::Partition;
 use crate::state::{Edit, StoreState};
-use crate::value_log::ValueLog;
+use crate::Hasher;
 use crate::write::Writer;
-use silica_base::{Clock, HashSeed, KeyHash, Result};
+use silica_base::{Clock, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
     MetricVisitor, Progress, Scan, WriteBatch,
 };
 use silica_parts::manifest::Manifest;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Longest key.
@@ -39,10 +39,9 @@ pub struct Silt<D: Device> {
     pub(crate) config: Config,
     pub(crate) device: Arc<D>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) seed: HashSeed,
+    pub(crate) hasher: Hasher,
     pub(crate) store_id: u64,
     pub(crate) log: Log<D>,
-    pub(crate) values: ValueLog<D>,
     pub(crate) partitions: Vec<Partition<D>>,
     pub(crate) writer: Mutex<Writer<D::Log>>,
     pub(crate) book: Mutex<Book<D>>,
@@ -50,8 +49,8 @@ pub struct Silt<D: Device> {
     pub(crate) jobs: Jobs<D>,
     pub(crate) metrics: Metrics,
     pub(crate) memory_bytes: AtomicU64,
-    /// Set when maintenance has something to do at once.
-    pub(crate) wake: AtomicBool,
+    /// Share of young entries that are new keys, learnt from merges; the bits of an `f64`.
+    pub(crate) growth: AtomicU64,
 }
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
@@ -77,7 +76,7 @@ impl<D: Device> Silt<D> {
     /// The hash of a key under the store's seed.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
-        self.seed.hash(key)
+        self.hasher.hash(key)
     }
 
     /// Index of the partition that holds `hash`.
@@ -112,7 +111,19 @@ impl<D: Device> Silt<D> {
     /// Makes everything written so far durable: values first, then the records that point at
     /// them.
     pub(crate) fn sync_log(&self) -> Result<()> {
-        self.log.sync(&|| self.values.sync())
+        self.log.sync(&|| self.sync_values())
+    }
+
+    /// A number for a new table file.
+    pub(crate) fn next_file_number(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Removes a file that nothing names; where that fails, the next open does it.
+    pub(crate) fn remove_quietly(&self, name: &str) {
+        if let Err(error) = self.device.remove(name) {
+            ::log::debug!("removing {name}: {error}");
+        }
     }
 
     /// The memory number.
@@ -139,7 +150,7 @@ impl<D: Device> Silt<D> {
 impl<D: Device> Drop for Silt<D> {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            log::warn!("closing a SILT store: {error}");
+            ::log::warn!("closing a SILT store: {error}");
         }
     }
 }

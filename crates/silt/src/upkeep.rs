@@ -3,6 +3,7 @@
 use crate::entry::Frame;
 use crate::metrics::add;
 use crate::silt::Silt;
+use crate::packed::Footer;
 use silica_base::Result;
 use silica_device::Device;
 
@@ -49,14 +50,14 @@ impl<D: Device> Silt<D> {
             return Ok(None);
         }
         if let Some(store) = hash().find(|s| !s.is_index_loaded()) {
-            let bytes = store.index_bytes_stored();
+            let bytes = stored_index_bytes(store.footer());
             if used + bytes <= budget {
                 store.load_index()?;
                 return Ok(Some(bytes));
             }
         }
         if let Some(store) = sorted().find(|s| !s.is_index_loaded()) {
-            let bytes = store.index_bytes_stored();
+            let bytes = stored_index_bytes(store.footer());
             if used + bytes <= budget {
                 store.load_index()?;
                 return Ok(Some(bytes));
@@ -76,4 +77,9 @@ impl<D: Device> Silt<D> {
             self.note_dead_pointer(frame.value);
         }
     }
+}
+
+/// Bytes that the index of a store takes in its file, about as many as in memory.
+fn stored_index_bytes(footer: &Footer) -> u64 {
+    footer.sections.iter().map(|section| section.bytes).sum()
 }

@@ -3,7 +3,7 @@
 
 use crate::entry::{Frame, POINTER};
 use crate::log::Appender;
-use crate::partition::InLog;
+use crate::partition::{InLog, Stores};
 use crate::silt::Silt;
 use crate::state::Edit;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
@@ -135,17 +135,18 @@ impl<D: Device> Silt<D> {
     /// Puts values that are too large for a slot into the value log; the encoded pointers, by
     /// index of the operation. Empty where there are none.
     fn store_large_values(&self, batch: &WriteBatch<'_>) -> Result<Vec<Option<Vec<u8>>>> {
-        let large = |op: &Op<'_>| match op.kind {
-            OpKind::Put(entry) if entry.value.len() > self.config.inline_value_bytes_max => {
-                Some(entry.value)
-            }
-            _ => None,
-        };
-        if !batch.ops().iter().any(|op| large(op).is_some()) {
+        let large_max = self.config.inline_value_bytes_max;
+        let is_large = |op: &Op<'_>| matches!(op.kind, OpKind::Put(e) if e.value.len() > large_max);
+        if !batch.ops().iter().any(is_large) {
             return Ok(Vec::new());
         }
         self.log.check()?;
-        let store = |op: &Op<'_>| large(op).map(|v| self.store_value(op.key, v)).transpose();
+        let store = |op: &Op<'_>| match op.kind {
+            OpKind::Put(entry) if entry.value.len() > large_max => {
+                self.store_value(op.key, entry.value).map(Some)
+            }
+            _ => Ok(None),
+        };
         batch.ops().iter().map(store).collect()
     }
 
@@ -176,17 +177,28 @@ impl<D: Device> Silt<D> {
             let seen = old.as_ref().and_then(|o| o.active_slot);
             self.note_overwritten(&old);
             let here = at + placed.offset as u64;
-            if !stores.place(placed.hash, here, seen) {
-                stores.freeze(self.config.geometry, writer.next_table_seed(), here);
-                assert!(stores.place(placed.hash, here, None), "an empty table takes an entry");
-                self.wake.store(true, Ordering::Relaxed);
-            }
+            self.put_into_table(&mut stores, writer, placed.hash, here, seen);
             bytes += placed.len as u64;
         }
         let deletes = frames.iter().filter(|f| f.tombstone).count() as u64;
         self.metrics.count_write(frames.len() as u64 - deletes, deletes, bytes);
         writer.frames = frames;
         Ok(bytes)
+    }
+
+    /// Lets the active table point at the frame at `here`, freezing a full one before.
+    pub(crate) fn put_into_table(
+        &self,
+        stores: &mut Stores<D>,
+        writer: &mut Writer<D::Log>,
+        hash: KeyHash,
+        here: u64,
+        seen: Option<u32>,
+    ) {
+        if !stores.place(hash, here, seen) {
+            stores.freeze(self.config.geometry, writer.next_table_seed(), here);
+            assert!(stores.place(hash, here, None), "an empty table takes an entry");
+        }
     }
 
     fn note_overwritten(&self, old: &Option<InLog<'_>>) {

@@ -40,6 +40,11 @@ impl<F: DeviceFile> HashStoreBuilder<F> {
         })
     }
 
+    /// Bytes of frames so far.
+    pub fn entry_bytes(&self) -> u64 {
+        self.writer.entry_bytes()
+    }
+
     /// Bytes handed to the device so far.
     pub fn bytes_written(&self) -> u64 {
         self.writer.bytes_written()

@@ -1,0 +1,83 @@
+//! Walking everything and checking every invariant.
+
+use crate::entry::Frame;
+use crate::log::expand;
+use crate::segment;
+use crate::silt::Silt;
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::Device;
+
+impl<D: Device> Silt<D> {
+    /// Checks tables, stores and the files that the manifest names; the error says what is wrong
+    /// and where.
+    pub(crate) fn verify_store(&self) -> Result<()> {
+        // No file goes away while these are held.
+        let _conversion = self.jobs.conversion.lock().expect("no panic while held");
+        let _merge = self.jobs.merge.lock().expect("no panic while held");
+        self.verify_files()?;
+        for index in 0..self.partitions.len() {
+            self.verify_tables(index)?;
+            let version = self.partitions[index].version();
+            version.hash_stores.iter().try_for_each(|store| store.verify())?;
+            version.sorted_store.iter().try_for_each(|store| store.verify())?;
+        }
+        self.walk(0, &mut |_, frame| {
+            if frame.is_pointer() {
+                self.load_value(frame)?;
+            }
+            Ok(true)
+        })?;
+        Ok(())
+    }
+
+    /// Every file that the manifest names is there, and the open stores are those it names.
+    fn verify_files(&self) -> Result<()> {
+        let state = self.book.lock().expect("no panic while held").state.clone();
+        let names = self.device.list()?;
+        let missing = |name: String| {
+            let message = format!("{name} is missing although the manifest names it");
+            Err(Error::new(ErrorKind::Corruption, message))
+        };
+        for number in &state.log_segments {
+            let name = segment::name(*number);
+            if !names.contains(&name) {
+                return missing(name);
+            }
+        }
+        let open = self.partitions.iter().flat_map(|p| p.version().store_names().collect::<Vec<_>>());
+        for name in open {
+            if !names.contains(&name) {
+                return missing(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every slot of the log stores points at an entry of the right partition that a lookup
+    /// finds.
+    fn verify_tables(&self, index: usize) -> Result<()> {
+        let stores = self.partitions[index].read();
+        let (segments, log_end) = (self.log.segments(), self.log.end());
+        let frozen = stores.version.frozen.iter().map(|f| &f.table);
+        for table in std::iter::once(&stores.active).chain(frozen) {
+            for (slot, _, short) in table.occupied_in(0..table.geometry().buckets()) {
+                let at = expand(log_end, short);
+                let wrong = |detail: &str| {
+                    let message = format!("partition {index}, slot {slot}, log position {at}");
+                    Err(Error::corruption(message, at, detail))
+                };
+                let Some((frame, _)) = segments.bytes_from(at).and_then(Frame::decode) else {
+                    return wrong("it points at no entry");
+                };
+                let hash = self.hash(frame.key);
+                if self.partition_index(hash) != index {
+                    return wrong("its entry belongs to another partition");
+                }
+                if !table.candidates(hash).any(|(found, _)| found == slot) {
+                    return wrong("its entry would not be found");
+                }
+            }
+        }
+        Ok(())
+    }
+}
