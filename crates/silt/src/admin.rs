@@ -25,7 +25,9 @@ impl<D: Device> Silt<D> {
         let live_young = young - sizes.hash_store_tombstones;
         let growth = f64::from_bits(self.growth.load(Ordering::Relaxed));
         Count {
-            low: sizes.sorted_store_entries.saturating_sub(young - live_young)
+            low: sizes
+                .sorted_store_entries
+                .saturating_sub(young - live_young)
                 .saturating_sub(sizes.log_store_entries),
             estimate: sizes.sorted_store_entries + (live_young as f64 * growth) as u64,
             high: sizes.sorted_store_entries + live_young,
@@ -133,7 +135,12 @@ impl<D: Device> Admin for Silt<D> {
         line("log end", self.log.end().to_string());
         for segment in self.log.segments().iter() {
             let name = format!("log segment {}", segment.number);
-            let value = format!("{} of {} bytes from {}", segment.log.len(), segment.capacity, segment.start);
+            let value = format!(
+                "{} of {} bytes from {}",
+                segment.log.len(),
+                segment.capacity,
+                segment.start
+            );
             line(&name, value);
         }
         for (index, partition) in self.partitions.iter().enumerate() {
@@ -141,8 +148,16 @@ impl<D: Device> Admin for Silt<D> {
                 let stores = partition.read();
                 (stores.active.len(), stores.version.clone())
             };
-            let hash: Vec<_> = version.hash_stores.iter().map(|h| describe(h.reader().name(), h.footer())).collect();
-            let sorted: Vec<_> = version.sorted_store.iter().map(|s| describe(s.reader().name(), s.footer())).collect();
+            let hash: Vec<_> = version
+                .hash_stores
+                .iter()
+                .map(|h| describe(h.reader().name(), h.footer()))
+                .collect();
+            let sorted: Vec<_> = version
+                .sorted_store
+                .iter()
+                .map(|s| describe(s.reader().name(), s.footer()))
+                .collect();
             let value = format!(
                 "log {active} entries, {} frozen, floor {}; hash [{}]; sorted [{}]",
                 version.frozen.len(),

@@ -101,9 +101,8 @@ impl<D: Device> Silt<D> {
 impl<D: Device> Conversion<D> {
     fn step(&mut self, budget_bytes: u64) -> Result<bool> {
         let (segments, log_end) = (&*self.segments, self.log_end);
-        let frame = |short| {
-            frame_bytes(segments, expand(log_end, short)).expect("begin saw every frame")
-        };
+        let frame =
+            |short| frame_bytes(segments, expand(log_end, short)).expect("begin saw every frame");
         self.builder.step(&self.frozen.table, frame, budget_bytes)
     }
 }

@@ -9,9 +9,7 @@ use crate::metrics::add;
 use crate::packed::{Layout, READ_AHEAD_BYTES};
 use crate::partition::Version;
 use crate::silt::Silt;
-use crate::sorted_store::{
-    IndexKind, SortedStoreBuilder, SortedStoreOptions, SortedStoreStream,
-};
+use crate::sorted_store::{IndexKind, SortedStoreBuilder, SortedStoreOptions, SortedStoreStream};
 use silica_base::{KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use std::sync::Arc;

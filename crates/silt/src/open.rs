@@ -84,9 +84,8 @@ impl<D: Device> Silt<D> {
                 let detail = format!("record {} is missing before it", sequence.unwrap_or(0));
                 return Err(Error::corruption(segment::name(segment.number), 40, detail));
             }
-            let read = segment.read_records(&mut |at, payload| {
-                self.replay_record(at, payload, segment)
-            })?;
+            let read = segment
+                .read_records(&mut |at, payload| self.replay_record(at, payload, segment))?;
             sequence = Some(read.next_sequence);
             reached = read.end;
         }

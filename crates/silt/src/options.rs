@@ -39,12 +39,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         )
     },
     spec("tag_bits", Count(4, 16), 15, "bits of a key kept per slot; fewer cost false reads"),
-    spec(
-        "log_store_blocks",
-        Count(1, 4096),
-        16,
-        "blocks of buckets in a partition's log store",
-    ),
+    spec("log_store_blocks", Count(1, 4096), 16, "blocks of buckets in a partition's log store"),
     spec(
         "log_store_block_buckets_log2",
         Count(2, 14),

@@ -88,8 +88,11 @@ impl<D: Device> Stores<D> {
             return Some(InLog { at, active_slot: Some(slot), frame });
         }
         self.version.frozen.iter().find_map(|frozen| {
-            find(&frozen.table, segments, log_end, hash, key)
-                .map(|(_, at, frame)| InLog { at, active_slot: None, frame })
+            find(&frozen.table, segments, log_end, hash, key).map(|(_, at, frame)| InLog {
+                at,
+                active_slot: None,
+                frame,
+            })
         })
     }
 
@@ -135,12 +138,7 @@ pub(crate) struct Partition<D: Device> {
 
 impl<D: Device> Partition<D> {
     /// A partition over `version` with an empty active log store.
-    pub(crate) fn new(
-        geometry: Geometry,
-        seed: u64,
-        fill_limit: u32,
-        version: Version<D>,
-    ) -> Self {
+    pub(crate) fn new(geometry: Geometry, seed: u64, fill_limit: u32, version: Version<D>) -> Self {
         Partition {
             stores: RwLock::new(Stores {
                 active: CuckooTable::new(geometry, seed),

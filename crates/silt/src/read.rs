@@ -2,8 +2,8 @@
 //! the hash stores and the sorted store, all keys of the burst together.
 
 use crate::entry::Frame;
-use crate::metrics::add;
 use crate::hash_store::Candidates;
+use crate::metrics::add;
 use crate::packed::{Extent, Found, PackedReader};
 use crate::partition::Version;
 use crate::silt::Silt;

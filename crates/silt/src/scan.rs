@@ -97,7 +97,12 @@ struct BlockView<D: Device> {
 impl<D: Device> Silt<D> {
     /// Everything of a partition whose `hash.high()` lies in `range`, which is inside one block
     /// of the partition's tables.
-    fn view_block(&self, partition: usize, block: u32, range: &RangeInclusive<u64>) -> Result<BlockView<D>> {
+    fn view_block(
+        &self,
+        partition: usize,
+        block: u32,
+        range: &RangeInclusive<u64>,
+    ) -> Result<BlockView<D>> {
         let stores = self.partitions[partition].read();
         let segments = self.log.segments();
         let mut entries = Vec::new();
@@ -174,7 +179,8 @@ impl<D: Device> Silt<D> {
         let view = self.view_block(partition, block, &range)?;
         let start = KeyHash(u128::from(*range.start()) << 64);
         let mut streams = vec![ScanStream::Log(view.log)];
-        streams.extend(self.store_streams(&view.version, start)?.into_iter().map(ScanStream::Store));
+        streams
+            .extend(self.store_streams(&view.version, start)?.into_iter().map(ScanStream::Store));
         let mut merged = MergeStream::new(streams);
         let mut last_visited = None;
         let mut stopped = false;

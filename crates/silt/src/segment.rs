@@ -130,11 +130,7 @@ impl<L: LogFile> Segment<L> {
     }
 
     /// Opens segment `number`, which the manifest names, to be read.
-    pub(crate) fn open<D: Device<Log = L>>(
-        device: &D,
-        store_id: u64,
-        number: u64,
-    ) -> Result<Self> {
+    pub(crate) fn open<D: Device<Log = L>>(device: &D, store_id: u64, number: u64) -> Result<Self> {
         let name = name(number);
         let file_id = file_id(store_id, number);
         let log = device.open_log(&name)?;
@@ -187,8 +183,7 @@ impl<L: LogFile> Segment<L> {
         visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<Read> {
         let bytes = self.log.bytes(0, self.log.len() as usize);
-        let mut reader =
-            RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence);
+        let mut reader = RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence);
         while let Some(record) = reader.next_record() {
             if record.header.kind != BATCH {
                 let detail = "a record of an unknown kind";

@@ -1,12 +1,12 @@
 //! The engine: one log, many partitions, and the boundary.
 
+use crate::Hasher;
 use crate::jobs::Jobs;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::partition::Partition;
 use crate::state::{Edit, StoreState};
-use crate::Hasher;
 use crate::write::Writer;
 use silica_base::{Clock, KeyHash, Result};
 use silica_device::Device;

@@ -2,8 +2,8 @@
 
 use crate::entry::Frame;
 use crate::metrics::add;
-use crate::silt::Silt;
 use crate::packed::Footer;
+use crate::silt::Silt;
 use silica_base::Result;
 use silica_device::Device;
 

@@ -44,7 +44,8 @@ impl<D: Device> Silt<D> {
                 return missing(name);
             }
         }
-        let open = self.partitions.iter().flat_map(|p| p.version().store_names().collect::<Vec<_>>());
+        let open =
+            self.partitions.iter().flat_map(|p| p.version().store_names().collect::<Vec<_>>());
         for name in open {
             if !names.contains(&name) {
                 return missing(name);

@@ -1,0 +1,56 @@
+//! A store on the simulated device: fill, overwrite, convert, merge, reopen.
+
+use silica_base::HashSeed;
+use silica_device::sim::{SimDevice, SimOptions};
+use silica_engine::{
+    Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues,
+};
+use silica_silt::Silt;
+
+fn options() -> OptionValues {
+    let mut values = OptionValues::default();
+    values
+        .set("partitions", 2)
+        .set("log_store_blocks", 2)
+        .set("log_store_block_buckets_log2", 4)
+        .set("segment_bytes", 8 << 10)
+        .set("log_bytes_max", 64 << 10);
+    values
+}
+
+fn open(device: &SimDevice) -> Silt<SimDevice> {
+    let environment = Environment::new(HashSeed([7; 16]));
+    Silt::open(device.clone(), &options(), &environment).expect("opens")
+}
+
+fn metrics(store: &Silt<SimDevice>) -> MetricsMap {
+    let mut metrics = MetricsMap::default();
+    store.metrics(&mut metrics);
+    metrics
+}
+
+#[test]
+fn entries_survive_conversions_merges_and_reopening() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let store = open(&device);
+    for round in 0..3u32 {
+        for i in 0..3000u32 {
+            let (key, value) = (format!("key{i}"), format!("value{round}-{i}"));
+            store.put(key.as_bytes(), value.as_bytes(), Durability::Buffered).expect("puts");
+        }
+        while store.maintain(Budget { bytes: 1 << 16 }).expect("maintains").more {}
+    }
+    let before = metrics(&store);
+    println!("{before:#?}");
+    assert!(before.get("merges") >= 3.0 && before.get("conversions") >= 10.0);
+    store.verify().expect("verifies");
+    drop(store);
+    let store = open(&device);
+    for i in 0..3000u32 {
+        let got = store.get(format!("key{i}").as_bytes()).expect("gets");
+        assert_eq!(got, Some(format!("value2-{i}").into_bytes()), "key {i}");
+    }
+    assert_eq!(store.get(b"nokey").expect("gets"), None);
+    println!("{:#?}", metrics(&store));
+    assert_eq!(store.as_admin().expect("admin").count(true).expect("counts").low, 3000);
+}
