@@ -36,9 +36,11 @@ impl<'a, F> Read<'a, F> {
 pub trait DeviceFile: Send + Sync + 'static {
     /// Reads at `offset` into `buf`; the bytes filled (less than asked only at the file's end).
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    /// Writes all of `bytes` at `offset`, growing the file where needed. Where it fails, any
+    /// part of them may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
-    /// Makes everything written so far durable.
+    /// Makes everything written so far durable. Once this failed, it fails with `Poisoned` for
+    /// every handle of the file.
     fn sync(&self) -> Result<()>;
     /// Reserves space for the first `len` bytes without changing the file's length.
     fn allocate(&self, len: u64) -> Result<()>;
@@ -64,12 +66,20 @@ pub trait LogFile: Send + Sync + 'static {
     }
     /// Appends the concatenation of `parts` at `len()`, where it survives the process from the
     /// moment the call returns; the offset of its first byte. Callers MUST serialise appends.
-    /// Fails with `Full` where it does not fit, and then appends nothing.
+    /// Fails with `Full` where it does not fit; on any failure nothing is appended.
+    ///
+    /// # Panics
+    /// Where two appends meet.
     fn append(&self, parts: &[&[u8]]) -> Result<u64>;
     /// Bytes `offset .. offset + len`, all of which MUST lie below `len()`. Appended bytes never
-    /// change, so the borrow is free of copies and locks.
+    /// change, so the borrow is free of copies and locks, and outlives even the log's removal
+    /// and (simulated) power cuts.
+    ///
+    /// # Panics
+    /// Where the range does not lie below `len()`.
     fn bytes(&self, offset: u64, len: usize) -> &[u8];
-    /// Makes everything appended before the call durable.
+    /// Makes everything appended before the call durable; does nothing where nothing is new.
+    /// Callers may come together, and share one sync. Once this failed, it fails with `Poisoned`.
     fn sync(&self) -> Result<()>;
 }
 
@@ -84,9 +94,11 @@ pub trait Device: Send + Sync + 'static {
     fn create(&self, name: &str, mode: Mode) -> Result<Self::File>;
     /// Opens the existing file `name` for reading and writing.
     fn open(&self, name: &str, mode: Mode) -> Result<Self::File>;
-    /// Creates the log `name` with room for `capacity` bytes, space reserved.
+    /// Creates the log `name` with room for `capacity` bytes, space reserved. Its length survives
+    /// a power cut from its first sync on.
     fn create_log(&self, name: &str, capacity: u64) -> Result<Self::Log>;
-    /// Opens the existing log `name` to be read; it accepts no appends.
+    /// Opens the existing file `name` as a log to be read; it accepts no appends. While the log
+    /// is being appended to, this shows what was there at the call.
     fn open_log(&self, name: &str) -> Result<Self::Log>;
     /// Performs all `reads` in one submission; each carries its own result.
     fn read_many(&self, reads: &mut [Read<'_, Self::File>]);
@@ -94,14 +106,15 @@ pub trait Device: Send + Sync + 'static {
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Removes `name`.
     fn remove(&self, name: &str) -> Result<()>;
-    /// Gives the file `name` a second name in `target` (a hard link where possible, else a copy).
+    /// Gives the file `name` a second name in `target` (a hard link where possible, else a copy
+    /// whose bytes are durable). The name is durable after `target.sync_dir()`.
     fn link_into(&self, name: &str, target: &Self, target_name: &str) -> Result<()>;
-    /// Names of all files, sorted.
+    /// Names of all files, sorted; without subdirectories and the lock.
     fn list(&self) -> Result<Vec<String>>;
     /// Makes creations, renames, links and removals durable.
     fn sync_dir(&self) -> Result<()>;
     /// Opens (creating it where missing) the subdirectory `name` as a device of its own; it
-    /// shares this device's counters.
+    /// shares this device's counters and lock. The subdirectory itself is durable on return.
     fn subdirectory(&self, name: &str) -> Result<Self>
     where
         Self: Sized;

@@ -3,9 +3,14 @@
 //! A [`Device`] is a flat directory of files. [`Device::File`] is read and written at positions
 //! (tables, value logs, manifests); [`Device::Log`] is a fixed-size, preallocated append file
 //! whose bytes are addressable in memory as soon as they are appended (write-ahead logs).
-//! Engines are generic over the device and cannot tell the real one from its simulated twin.
+//! Engines are generic over the device and cannot tell the real one from its simulated twin:
 //!
-//! Obligations of every device:
+//! - [`FileDevice`]: a directory of a Linux file system, locked against other processes. Past
+//!   the page cache, or through it where that is refused; bursts of reads through io_uring, or
+//!   a pool of threads where that is refused; logs are mapped files.
+//! - [`sim::SimDevice`]: its simulated twin, in memory, with power cuts and faults.
+//!
+//! Obligations of every device, which the conformance suite and the crash tests check:
 //!
 //! 1. After [`DeviceFile::sync`] or [`LogFile::sync`] returns `Ok`, the bytes written before the
 //!    call survive a power cut. A sync that failed is final: the file MUST NOT report success
@@ -16,6 +21,19 @@
 //!    power cut before it may undo each of them, but a rename is never half done.
 //! 4. [`Device::read_many`] is one submission: all its reads are in flight together where the
 //!    device can.
+//! 5. What the operating system may do in part is completed or reported: a write that returned
+//!    `Ok` is whole. One that failed may have left any part of itself.
+//!
+//! ```no_run
+//! use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, Mode};
+//!
+//! let device = FileDevice::open("./data".as_ref(), DeviceOptions::default())?;
+//! let file = device.create("greeting", Mode::Buffered)?;
+//! file.write_at(0, b"hello")?;
+//! file.sync()?; // the bytes are durable
+//! device.sync_dir()?; // and so is the name
+//! # Ok::<(), silica_base::Error>(())
+//! ```
 //!
 //! Invariant: this crate knows no engine, no format and no key.
 

@@ -151,7 +151,7 @@ impl FileDevice {
     /// Opens and locks the directory at `path`.
     pub fn open(path: &Path, options: DeviceOptions) -> Result<FileDevice> {
         if options.create {
-            fs::create_dir_all(path).map_err(|e| failed("create the directory", path, e))?;
+            create_directories(path)?;
         }
         let lock = take_lock(path)?;
         let shared = Shared {
@@ -227,6 +227,25 @@ impl FileDevice {
         }
         found.sort_unstable();
         Ok(found)
+    }
+}
+
+/// Creates the directory and what is missing above it, durably: a store in a directory whose own
+/// name is lost would be lost with it.
+fn create_directories(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => Path::new("/"),
+    };
+    create_directories(parent)?;
+    match fs::create_dir(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(e) => Err(failed("create the directory", path, e)),
+        Ok(()) => sync_directory(parent),
     }
 }
 

@@ -6,9 +6,12 @@
 //! 1. The file has its full length and its space from the start, so that storing into the
 //!    mapping finds its pages (a mapping past the end or without space would raise SIGBUS).
 //! 2. Appends follow the publish protocol (module `publish`).
-//! 3. Pages ahead of the append position are populated in steps, in the appending thread: one
-//!    call per [`POPULATE_BYTES`] instead of one page fault per 4 KiB. A page that cannot be
-//!    had is an error of the append there and then, not a signal.
+//! 3. No page is stored to before it was populated by a call that can fail. A page that cannot
+//!    be had is an error of the append there and then, not a signal.
+//!
+//! Pages are populated ahead of the append position, because one call for many is cheaper than a
+//! page fault each. But a populated page is a dirty one that the next sync writes out, empty or
+//! not, so no more than a quarter of what was appended since the last sync is populated ahead.
 
 use super::directory::Shared;
 use super::plain::poisoned;
@@ -26,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Bytes made present ahead of the append position at a time.
+/// Bytes made present ahead of the append position at most.
 const POPULATE_BYTES: u64 = 256 << 10;
 
 /// A log of a [`super::FileDevice`].
@@ -42,6 +45,8 @@ pub struct MappedLog {
     populated: AtomicU64,
     /// Bytes known to be durable.
     synced: Mutex<u64>,
+    /// The same, for appenders, who need no lock and no precision.
+    synced_hint: AtomicU64,
     shared: Arc<Shared>,
 }
 
@@ -83,6 +88,7 @@ impl MappedLog {
             writer: true,
             populated: AtomicU64::new(0),
             synced: Mutex::new(0),
+            synced_hint: AtomicU64::new(0),
             shared,
         })
     }
@@ -113,6 +119,7 @@ impl MappedLog {
             writer: false,
             populated: AtomicU64::new(capacity),
             synced: Mutex::new(0),
+            synced_hint: AtomicU64::new(0),
             shared,
         })
     }
@@ -121,7 +128,9 @@ impl MappedLog {
     #[cold]
     fn populate(&self, end: u64) -> Result<()> {
         let from = self.populated.load(Ordering::Relaxed);
-        let to = (end + POPULATE_BYTES).next_multiple_of(POPULATE_BYTES).min(self.capacity);
+        let since_sync = end - self.synced_hint.load(Ordering::Relaxed);
+        let ahead = (since_sync / 4).min(POPULATE_BYTES);
+        let to = (end + ahead).next_multiple_of(BLOCK_BYTES as u64).min(self.capacity);
         let advice = Advice::LinuxPopulateWrite;
         // SAFETY: the range lies inside the mapping (`from <= to <= capacity`), and populating
         // changes no byte of it.
@@ -247,8 +256,7 @@ impl LogFile for MappedLog {
         let reached = self.gate.published();
         self.shared.sync_inode(&self.file, self.inode, &self.path)?;
         *synced = reached;
+        self.synced_hint.store(reached, Ordering::Relaxed);
         Ok(())
     }
 }
-
-const _: () = assert!(POPULATE_BYTES.is_multiple_of(BLOCK_BYTES as u64));

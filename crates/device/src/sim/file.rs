@@ -52,6 +52,22 @@ impl SimFile {
     }
 }
 
+impl SimFile {
+    /// What a file system may leave of a write that ran out of space: a first part of it.
+    fn fill_up(&self, state: &mut State, offset: u64, bytes: &[u8], kind: ErrorKind) {
+        if kind == ErrorKind::Full && state.rng.one_in(2) {
+            let charge = self.node.body.lock().expect("no panic while locked").charge;
+            let room = (charge + state.free()).saturating_sub(offset);
+            let fits = room / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+            let part = &bytes[..bytes.len().min(fits as usize)];
+            if !part.is_empty() {
+                let end = offset + part.len() as u64;
+                let _ = self.change(state, end, |p| p.write(offset, part));
+            }
+        }
+    }
+}
+
 impl DeviceFile for SimFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.check_alignment(offset, buf);
@@ -81,7 +97,8 @@ impl DeviceFile for SimFile {
                 None => {}
             }
             if !bytes.is_empty() {
-                self.change(state, end, |p| p.write(offset, bytes))?;
+                let written = self.change(state, end, |p| p.write(offset, bytes));
+                written.inspect_err(|e| self.fill_up(state, offset, bytes, e.kind()))?;
             }
             self.handle.counters.add_write(bytes.len() as u64);
             Ok(())
