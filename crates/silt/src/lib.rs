@@ -7,6 +7,7 @@
 mod admin;
 mod atomic;
 mod conversion;
+mod elias_fano;
 pub mod entry;
 mod files;
 pub mod hash_store;

@@ -1,6 +1,7 @@
 //! From the rank of an entry to the chunk it starts in.
 
-use silica_base::{Error, Result};
+use crate::elias_fano::{EliasFano, EliasFanoBuilder};
+use silica_base::Result;
 
 /// Collects the first rank of each chunk.
 #[derive(Debug, Default)]
@@ -19,43 +20,42 @@ impl RankMapBuilder {
     }
 
     pub(crate) fn finish(self) -> RankMap {
-        let mut firsts = self.firsts;
-        firsts.shrink_to_fit();
-        RankMap { firsts }
+        let entries_per_chunk = match self.firsts.last() {
+            Some(last) => u64::from(*last) / self.firsts.len() as u64,
+            None => 0,
+        };
+        let mut firsts = EliasFanoBuilder::new(entries_per_chunk.checked_ilog2().unwrap_or(0));
+        self.firsts.iter().for_each(|first| firsts.push(u64::from(*first)));
+        RankMap { firsts: firsts.finish() }
     }
 }
 
 /// First rank of each chunk.
 #[derive(Debug)]
 pub(crate) struct RankMap {
-    firsts: Vec<u32>,
+    firsts: EliasFano,
 }
 
 impl RankMap {
     /// The chunk that entry `rank` starts in.
     #[inline]
     pub(crate) fn chunk(&self, rank: u64) -> u64 {
-        self.firsts.partition_point(|first| u64::from(*first) <= rank).saturating_sub(1) as u64
+        self.firsts.count_up_to(rank).0.saturating_sub(1)
     }
 
     pub(crate) fn chunks(&self) -> u64 {
-        self.firsts.len() as u64
+        self.firsts.len()
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.firsts.capacity() * 4
+        self.firsts.bytes()
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.firsts.iter().for_each(|first| out.extend_from_slice(&first.to_le_bytes()));
+        self.firsts.encode(out);
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let (firsts, rest) = bytes.as_chunks::<4>();
-        let firsts: Vec<u32> = firsts.iter().map(|f| u32::from_le_bytes(*f)).collect();
-        if !rest.is_empty() || !firsts.is_sorted() {
-            return Err(Error::corruption("rank map", 0, "not ascending ranks"));
-        }
-        Ok(RankMap { firsts })
+        Ok(RankMap { firsts: EliasFano::decode(bytes)? })
     }
 }

@@ -2,9 +2,7 @@
 
 use silica_base::HashSeed;
 use silica_device::sim::{SimDevice, SimOptions};
-use silica_engine::{
-    Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues,
-};
+use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues};
 use silica_silt::Silt;
 
 fn options() -> OptionValues {

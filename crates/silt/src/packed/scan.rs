@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Read-ahead that reaches a device's sequential bandwidth.
-pub const READ_AHEAD_BYTES: usize = 512 << 10;
+pub const READ_AHEAD_BYTES: usize = 1 << 20;
 
 /// Walks the entries of a file in order. After [`ChunkScan::advance`] returned true, the other
 /// methods speak of the entry it moved to.
