@@ -44,6 +44,23 @@ pub fn run(config: &Config, observer: &mut Observer<'_>) -> Result<Report> {
     Ok(Report { page_cache_dropped: cold, ..report })
 }
 
+/// Opens and fills a store as `config` says and hands it to `work`.
+pub(crate) fn with_filled_store<T>(
+    config: &Config,
+    observer: &mut Observer<'_>,
+    work: impl FnOnce(&Keyspace) -> Result<T>,
+) -> Result<T> {
+    config.check()?;
+    let directory = Directory::of(config)?;
+    let open = config.open.clone().seed(seed_bytes(config.seed));
+    let store = open.open(directory.path())?;
+    let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
+    prepare(config, &keyspace, observer)?;
+    let outcome = work(&keyspace)?;
+    close(store, keyspace)?;
+    Ok(outcome)
+}
+
 fn close(store: Silica, keyspace: Keyspace) -> Result<()> {
     drop(keyspace);
     store.close()

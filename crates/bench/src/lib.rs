@@ -3,16 +3,22 @@
 //! Every run is seeded and checks every answer, so that a run proves more than its speed.
 #![forbid(unsafe_code)]
 
+pub mod charts;
 mod config;
+mod device;
 mod driver;
+pub mod figures;
 mod generator;
+mod index;
 pub mod memory;
 mod report;
 mod worker;
 mod workload;
 
 pub use config::Config;
+pub use device::{DeviceReport, RandomReads, device};
 pub use driver::{Observer, run};
 pub use generator::{Distribution, KEY_BYTES_MIN, Shape};
-pub use report::{Report, Sample};
+pub use index::{CUCKOO_SLOTS_DEFAULT, CuckooReport, EctConfig, EctReport, cuckoo, ect};
+pub use report::{Report, Sample, json_object};
 pub use workload::{WORKLOADS, Workload};

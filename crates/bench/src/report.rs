@@ -4,7 +4,8 @@ use crate::config::Config;
 use crate::driver::{Run, delta};
 use crate::memory;
 use serde::Serialize;
-use silica::{Durability, Keyspace, MetricsMap};
+use serde_json::{Map, Value};
+use silica::{Durability, Error, ErrorKind, Keyspace, MetricsMap, Result};
 use std::collections::BTreeMap;
 
 /// Metrics at one moment of a run.
@@ -135,6 +136,17 @@ pub struct Report {
     /// Metrics over time, for charts.
     #[serde(skip)]
     pub samples: Vec<Sample>,
+}
+
+/// A report as the object that `--json` prints.
+pub fn json_object(report: &impl Serialize) -> Result<Map<String, Value>> {
+    match serde_json::to_value(report) {
+        Ok(Value::Object(object)) => Ok(object),
+        other => {
+            let message = format!("a report that is no object: {other:?}");
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
+    }
 }
 
 const ENTRY_BYTES_WRITTEN: [&str; 4] = [

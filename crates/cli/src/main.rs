@@ -1,5 +1,61 @@
 //! The `silica` binary.
 #![forbid(unsafe_code)]
-#![allow(unreachable_pub)] // Nothing outside a binary reaches in.
 
-fn main() {}
+mod args;
+mod bench;
+mod load;
+mod output;
+mod prompt;
+mod session;
+mod text;
+mod verbs;
+
+use args::{Cli, Command};
+use clap::Parser;
+use output::Output;
+use session::Session;
+use silica::{ErrorKind, Result};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
+    let mut output = Output::new(cli.global.json);
+    let outcome = run(cli, &mut output).and_then(|()| output.finish());
+    match outcome {
+        Ok(()) => output.exit_code(),
+        Err(e) => {
+            output.error(&e);
+            exit_code_of(e.kind())
+        }
+    }
+}
+
+fn run(cli: Cli, output: &mut Output) -> Result<()> {
+    let global = &cli.global;
+    match cli.command {
+        None => prompt::run(global, output),
+        Some(Command::Load(args)) => load::run(global, &args, output),
+        Some(Command::Bench(args)) => bench::run(global, *args, output),
+        Some(Command::Restore { backup }) => {
+            let report = silica::restore(backup, global.directory(), global.open_options())?;
+            verbs::show_copy("restored", &report, output)
+        }
+        Some(Command::Verb(verb)) => {
+            let session = Session::open(global, verb.creates())?;
+            verbs::run(&verb, &session, output)?;
+            session.close()
+        }
+    }
+}
+
+/// What scripts can tell apart; docs/cli.md has the table.
+fn exit_code_of(kind: ErrorKind) -> ExitCode {
+    ExitCode::from(match kind {
+        ErrorKind::NotFound => 1,
+        ErrorKind::Config | ErrorKind::TooLarge | ErrorKind::Unsupported => 2,
+        ErrorKind::Corruption => 3,
+        ErrorKind::Locked => 4,
+        _ => 5,
+    })
+}

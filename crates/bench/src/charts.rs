@@ -1,0 +1,205 @@
+//! The one chart style, and the charts that any run gives.
+
+use crate::report::{Report, Sample};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use silica::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+
+const PANEL_SIZE: (u32, u32) = (900, 420);
+const COLOURS: [RGBColor; 5] = [
+    RGBColor(31, 119, 180),
+    RGBColor(214, 39, 40),
+    RGBColor(44, 160, 44),
+    RGBColor(255, 127, 14),
+    RGBColor(148, 103, 189),
+];
+
+/// A named line.
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    pub(crate) fn new(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Series { name: name.to_string(), points: points.into_iter().collect() }
+    }
+}
+
+/// One chart: axes and lines.
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) x: &'static str,
+    pub(crate) y: &'static str,
+    /// Bars instead of lines; each series is one bar after the other.
+    pub(crate) bars: bool,
+    pub(crate) series: Vec<Series>,
+}
+
+impl Panel {
+    pub(crate) fn lines(
+        title: &str,
+        x: &'static str,
+        y: &'static str,
+        series: Vec<Series>,
+    ) -> Self {
+        Panel { title: title.to_string(), x, y, bars: false, series }
+    }
+
+    fn ranges(&self) -> (f64, f64) {
+        let points = || self.series.iter().flat_map(|s| &s.points);
+        let x = points().map(|p| p.0).fold(0.0, f64::max);
+        let y = points().map(|p| p.1).fold(0.0, f64::max);
+        (if x > 0.0 { x } else { 1.0 }, if y > 0.0 { y * 1.08 } else { 1.0 })
+    }
+
+    fn draw(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+    ) -> std::result::Result<(), DrawError> {
+        let (x_max, y_max) = self.ranges();
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(80)
+            .build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc(self.x).y_desc(self.y).light_line_style(WHITE.mix(0.0)).max_light_lines(1);
+        if self.bars {
+            mesh.disable_x_mesh().x_labels(0);
+        }
+        mesh.draw()?;
+        for (i, series) in self.series.iter().enumerate() {
+            let colour = COLOURS[i % COLOURS.len()];
+            let drawn = if self.bars {
+                let bars = series.points.iter().map(|(x, y)| {
+                    Rectangle::new([(x - 0.35, 0.0), (x + 0.35, *y)], colour.filled())
+                });
+                chart.draw_series(bars)?
+            } else {
+                chart.draw_series(LineSeries::new(series.points.iter().copied(), &colour))?
+            };
+            drawn.label(&series.name).legend(move |(x, y)| {
+                Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled())
+            });
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.8))
+            .border_style(BLACK.mix(0.3))
+            .draw()
+    }
+}
+
+type DrawError = DrawingAreaErrorKind<std::io::Error>;
+
+/// Draws `panels` one below the other into an SVG file.
+pub(crate) fn draw(panels: &[Panel], file: &Path) -> Result<()> {
+    let failed = |e: &dyn std::fmt::Display| {
+        Error::new(ErrorKind::Io, format!("drawing {}: {e}", file.display()))
+    };
+    if let Some(directory) = file.parent() {
+        std::fs::create_dir_all(directory).map_err(|e| failed(&e))?;
+    }
+    let size = (PANEL_SIZE.0, PANEL_SIZE.1 * panels.len() as u32);
+    let root = SVGBackend::new(file, size).into_drawing_area();
+    root.fill(&WHITE).map_err(|e| failed(&e))?;
+    for (panel, area) in panels.iter().zip(root.split_evenly((panels.len(), 1))) {
+        panel.draw(&area).map_err(|e| failed(&e))?;
+    }
+    root.present().map_err(|e| failed(&e))
+}
+
+/// Rates of a counter between samples, smoothed over `window` of them.
+pub(crate) fn rates(
+    samples: &[Sample],
+    window: usize,
+    counter: impl Fn(&Sample) -> f64,
+) -> Vec<(f64, f64)> {
+    let pair = |w: &[Sample]| {
+        let (first, last) = (&w[0], &w[w.len() - 1]);
+        let seconds = last.seconds - first.seconds;
+        (seconds > 0.0).then(|| (last.seconds, (counter(last) - counter(first)) / seconds))
+    };
+    samples.windows(window.max(2)).filter_map(pair).collect()
+}
+
+/// Two charts of a run: operations per second with the background work below, and memory of the
+/// indexes by store.
+pub fn of_run(report: &Report, directory: &Path) -> Result<Vec<PathBuf>> {
+    let samples = &report.samples;
+    let operations = directory.join(format!("{}-throughput.svg", report.workload));
+    let memory = directory.join(format!("{}-index-memory.svg", report.workload));
+    draw(&throughput_panels(samples), &operations)?;
+    draw(&[memory_panel("Memory of the indexes", samples)], &memory)?;
+    Ok(vec![operations, memory])
+}
+
+pub(crate) fn throughput_panels(samples: &[Sample]) -> Vec<Panel> {
+    let operations = vec![
+        Series::new("gets", rates(samples, 4, |s| s.gets)),
+        Series::new("puts", rates(samples, 4, |s| s.puts)),
+    ];
+    let work = vec![
+        Series::new("conversions so far", samples.iter().map(|s| (s.seconds, s.conversions))),
+        Series::new("merges so far", samples.iter().map(|s| (s.seconds, s.merges))),
+    ];
+    vec![
+        Panel::lines(
+            "Operations while stores convert and merge",
+            "seconds",
+            "per second",
+            operations,
+        ),
+        Panel::lines("Background work", "seconds", "count", work),
+    ]
+}
+
+pub(crate) fn memory_panel(title: &str, samples: &[Sample]) -> Panel {
+    const MIB: f64 = 1048576.0;
+    let line = |name: &str, bytes: fn(&Sample) -> f64| {
+        Series::new(name, samples.iter().map(|s| (s.seconds, bytes(s) / MIB)))
+    };
+    let series = vec![
+        line("all", |s| s.index_bytes),
+        line("log stores", |s| s.log_store_index_bytes),
+        line("hash stores", |s| s.hash_store_filter_bytes),
+        line("sorted stores", |s| s.sorted_store_index_bytes),
+    ];
+    Panel::lines(title, "seconds", "MiB", series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_differences_over_time() {
+        let sample = |seconds, gets| {
+            let mut sample = Sample::new(seconds, &silica::MetricsMap::default());
+            sample.gets = gets;
+            sample
+        };
+        let samples = [sample(0.0, 0.0), sample(1.0, 10.0), sample(2.0, 40.0)];
+        assert_eq!(rates(&samples, 2, |s| s.gets), [(1.0, 10.0), (2.0, 30.0)]);
+        assert_eq!(rates(&samples, 3, |s| s.gets), [(2.0, 20.0)]);
+        assert!(rates(&samples[..1], 2, |s| s.gets).is_empty());
+    }
+
+    #[test]
+    fn a_chart_is_an_svg_file_with_its_words() {
+        let name = format!("silica-chart-{}.svg", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let series = vec![Series::new("ramp", [(0.0, 0.0), (5.0, 2.0)])];
+        draw(&[Panel::lines("A title", "seconds", "things", series)], &file).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let _ = std::fs::remove_file(&file);
+        assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
+        for word in ["A title", "seconds", "things", "ramp"] {
+            assert!(text.contains(word), "{word}");
+        }
+    }
+}

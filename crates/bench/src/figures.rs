@@ -1,0 +1,150 @@
+//! The charts of the SILT paper (its Figures 9, 10 and 11), from runs on this machine.
+
+use crate::charts::{self, Panel, Series};
+use crate::config::Config;
+use crate::driver::{Observer, run, with_filled_store};
+use crate::generator::Chooser;
+use crate::report::{Report, Sample};
+use crate::workload::Workload;
+use silica::{EngineExt, Keyspace, Result};
+use silica_base::{Histogram, Prng};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Gets of the latency chart.
+const LATENCY_GETS: u64 = 20_000;
+const STORES: [(&str, &str); 3] = [
+    ("log store", "gets_from_log_store"),
+    ("hash store", "gets_from_hash_store"),
+    ("sorted store", "gets_from_sorted_store"),
+];
+
+/// Draws all three figures into `out`; the files.
+pub fn draw(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<Vec<PathBuf>> {
+    let mut files = vec![throughput(config, out, observer)?];
+    files.push(index_memory(config, out, observer)?);
+    files.push(latency(config, out, observer)?);
+    Ok(files)
+}
+
+/// Figure 9: gets per second while one thread inserts and stores convert and merge.
+fn throughput(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<PathBuf> {
+    let workload = *Workload::find("timeline")?;
+    let config = Config { workload, threads: config.threads.max(2), ..config.clone() };
+    let report = run(&config, observer)?;
+    let file = out.join("figure-9-gets-while-merging.svg");
+    charts::draw(&charts::throughput_panels(&report.samples), &file)?;
+    Ok(file)
+}
+
+/// Figure 10: memory of the indexes while keys are inserted, for four combinations of stores.
+fn index_memory(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<PathBuf> {
+    let entry_bytes = (config.shape.key_bytes + config.shape.value_bytes + 32) as u64;
+    let log_bytes = (2 * config.keys * entry_bytes).max(64 << 20);
+    // Half as many slots again as keys, in blocks of 4096 slots, on 8 partitions.
+    let blocks = (config.keys * 3 / 2).div_ceil(8 * 4096).clamp(1, 4096).to_string();
+    let log_bytes_max = log_bytes.to_string();
+    let combinations: [(&str, Vec<(&str, &str)>); 4] = [
+        ("log store only", vec![("log_store_blocks", &blocks), ("log_bytes_max", &log_bytes_max)]),
+        ("log and sorted", vec![("hash_stores_min", "1"), ("merge_ratio_percent", "1")]),
+        ("log and hash", vec![("hash_stores_min", "1024"), ("hash_stores_max", "4096")]),
+        ("all three", Vec::new()),
+    ];
+    let mut panels = Vec::new();
+    let mut lines = Vec::new();
+    for (name, set) in combinations {
+        let report = fill(config, log_bytes, &set, observer)?;
+        let title = format!("{name}: {}", bytes_per_key(&report));
+        lines.push(Series::new(name, report.samples.iter().filter_map(per_key)));
+        panels.push(charts::memory_panel(&title, &report.samples));
+    }
+    panels.push(Panel::lines(
+        "Bytes of index per key",
+        "million keys inserted",
+        "bytes per key",
+        lines,
+    ));
+    let file = out.join("figure-10-index-memory.svg");
+    charts::draw(&panels, &file)?;
+    Ok(file)
+}
+
+fn per_key(sample: &Sample) -> Option<(f64, f64)> {
+    // The first tables are made for many more keys than there are; that is not the subject.
+    let keys = sample.entries;
+    (keys > 20_000.0).then(|| (keys / 1e6, sample.index_bytes / keys))
+}
+
+fn bytes_per_key(report: &Report) -> String {
+    format!(
+        "{:.2} bytes per key at the end, {:.0} inserts a second",
+        report.index_bytes_per_key, report.throughput_ops
+    )
+}
+
+fn fill(
+    config: &Config,
+    log_bytes: u64,
+    set: &[(&str, &str)],
+    observer: &mut Observer<'_>,
+) -> Result<Report> {
+    let mut open = config.open.clone().memory_bytes(log_bytes * 4);
+    for (name, value) in set {
+        open = open.set(*name, *value);
+    }
+    let workload = *Workload::find("fill")?;
+    run(&Config { workload, operations: config.keys, path: None, open, ..config.clone() }, observer)
+}
+
+/// Figure 11: latency of gets by the store that answered, which the engine's counters tell: one
+/// get at a time, no background work.
+fn latency(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<PathBuf> {
+    let workload = *Workload::find("read")?;
+    let open = config.open.clone().background_threads(0);
+    // Without settling, all three stores hold keys.
+    let config = Config { workload, open, settle: false, path: None, ..config.clone() };
+    let (all, by_store) =
+        with_filled_store(&config, observer, |keyspace| sort_by_store(&config, keyspace))?;
+    let micro = |h: &Histogram, q| h.quantile(q) as f64 / 1000.0;
+    let named = STORES.iter().map(|(name, _)| *name).zip(&by_store);
+    let mut panels = Vec::new();
+    for (title, quantile) in [("median", 0.5), ("99th percentile", 0.99)] {
+        let mut series = Vec::new();
+        for (i, (name, h)) in named.clone().chain([("all", &all)]).enumerate() {
+            let value = if h.count() > 0 { micro(h, quantile) } else { 0.0 };
+            let label = format!("{name}: {value:.1} us ({} gets)", h.count());
+            series.push(Series::new(&label, [(i as f64 + 0.5, value)]));
+        }
+        let title = format!("Latency of a get by the store that answered, {title}");
+        let mut panel = Panel::lines(&title, "store", "microseconds", series);
+        panel.bars = true;
+        panels.push(panel);
+    }
+    let file = out.join("figure-11-latency-by-store.svg");
+    charts::draw(&panels, &file)?;
+    Ok(file)
+}
+
+fn sort_by_store(config: &Config, keyspace: &Keyspace) -> Result<(Histogram, [Histogram; 3])> {
+    let chooser = Chooser::new(config.distribution, config.keys);
+    let mut prng = Prng::new(config.seed);
+    let mut key = Vec::new();
+    let mut all = Histogram::default();
+    let mut by_store: [Histogram; 3] = Default::default();
+    let mut before = keyspace.metrics()?;
+    for _ in 0..LATENCY_GETS.min(4 * config.keys) {
+        config.shape.key(chooser.draw(&mut prng, 0), &mut key);
+        let started = Instant::now();
+        keyspace.engine().get(&key)?;
+        let took = started.elapsed().as_nanos() as u64;
+        let after = keyspace.metrics()?;
+        all.record(took);
+        for (histogram, (_, counter)) in by_store.iter_mut().zip(STORES) {
+            if after.get(counter) > before.get(counter) {
+                histogram.record(took);
+            }
+        }
+        before = after;
+    }
+    Ok((all, by_store))
+}

@@ -1,0 +1,295 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use silica::Durability;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Silica: a key-value store in a directory.
+///
+/// Without a command: a prompt on the store in ./silica-data (or --path).
+#[derive(Parser)]
+#[command(name = "silica", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Accepted by every command.
+#[derive(Args, Clone)]
+pub(crate) struct Global {
+    /// Directory of the store.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
+    /// Print exactly one JSON object on standard output.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Keyspace to work on.
+    #[arg(long, global = true, value_name = "NAME", default_value = silica::DEFAULT_KEYSPACE)]
+    pub(crate) keyspace: String,
+    /// Memory of the store, such as 64MiB or 2G.
+    #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+    /// Engine of keyspaces that are created.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// Set an engine option (may be repeated).
+    #[arg(long = "set", global = true, value_name = "OPTION=VALUE", value_parser = pair)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Threads for background work.
+    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
+    pub(crate) background_threads: usize,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Load a file of records; an interrupted load goes on where it was.
+    Load(LoadArgs),
+    /// Measure: workloads, index structures, the device.
+    Bench(Box<BenchArgs>),
+    /// Copy a backup into a new store directory and check it.
+    Restore {
+        /// Directory that `silica backup` wrote.
+        backup: PathBuf,
+    },
+    #[command(flatten)]
+    Verb(Verb),
+}
+
+/// What both the command line and the prompt understand.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Print the values of keys.
+    Get {
+        /// Keys; \xNN, \n, \r, \t and \\ stand for bytes.
+        #[arg(required = true)]
+        keys: Vec<OsString>,
+        #[command(flatten)]
+        form: Form,
+        /// Write the value's bytes as they are, and nothing else.
+        #[arg(long)]
+        raw: bool,
+    },
+    /// Map a key to a value.
+    Put {
+        /// The key.
+        key: OsString,
+        /// The value.
+        value: OsString,
+        #[command(flatten)]
+        form: Form,
+        /// What the write must survive.
+        #[arg(long, default_value = "synced")]
+        durability: DurabilityArg,
+    },
+    /// Remove keys.
+    Del {
+        /// Keys to remove.
+        #[arg(required = true)]
+        keys: Vec<OsString>,
+        #[command(flatten)]
+        form: Form,
+        /// What the write must survive.
+        #[arg(long, default_value = "synced")]
+        durability: DurabilityArg,
+    },
+    /// List keys and values in hash order.
+    Scan {
+        /// Where an earlier scan stopped.
+        #[arg(long, default_value_t = 0)]
+        cursor: u64,
+        /// Entries to list, roughly; 0 lists all.
+        #[arg(long, default_value_t = 1000)]
+        limit: usize,
+        /// Leave the values out.
+        #[arg(long)]
+        keys_only: bool,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Print the number of entries.
+    Count {
+        /// Walk the store instead of estimating.
+        #[arg(long)]
+        exact: bool,
+    },
+    /// Print every metric.
+    Stats,
+    /// Check every file and index of the store.
+    Verify,
+    /// Describe keyspaces, files and structures.
+    Inspect,
+    /// Write a backup into a new or empty directory.
+    Backup {
+        /// The directory.
+        target: PathBuf,
+    },
+}
+
+/// How keys and values are written.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Form {
+    /// Keys and values are hexadecimal digits, in arguments and in output.
+    #[arg(long)]
+    pub(crate) hex: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// Survives the death of the process, not a power cut.
+    Buffered,
+    /// Survives a power cut.
+    Synced,
+}
+
+impl From<DurabilityArg> for Durability {
+    fn from(arg: DurabilityArg) -> Self {
+        match arg {
+            DurabilityArg::Buffered => Durability::Buffered,
+            DurabilityArg::Synced => Durability::Synced,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub(crate) enum FileFormat {
+    /// A record per line: key, TAB, value.
+    Tsv,
+    /// Key length and value length (u32, little-endian), key, value.
+    Lp,
+}
+
+#[derive(Args)]
+pub(crate) struct LoadArgs {
+    /// The file; - is standard input (which cannot be resumed).
+    pub(crate) file: PathBuf,
+    /// How records are written.
+    #[arg(long, value_enum, default_value_t = FileFormat::Tsv)]
+    pub(crate) format: FileFormat,
+    /// Begin at the start even where an earlier load was interrupted.
+    #[arg(long)]
+    pub(crate) restart: bool,
+    /// Make what is loaded durable, and remember the position, every so many bytes.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "32MiB")]
+    pub(crate) sync_every: u64,
+}
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) special: Option<BenchSpecial>,
+    /// What to do: fill, overwrite, read, read-missing, mixed, ycsb-a, -b, -c, -d, -f, timeline.
+    #[arg(required = true)]
+    pub(crate) workload: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// Keys in the store before the measured part.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) keys: u64,
+    /// Bytes of a key.
+    #[arg(long, value_name = "B", default_value_t = 16)]
+    pub(crate) key_size: usize,
+    /// Bytes of a value.
+    #[arg(long, value_name = "B", default_value_t = 100)]
+    pub(crate) value_size: usize,
+    /// Threads that issue operations.
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// What writes must survive.
+    #[arg(long, default_value = "buffered")]
+    pub(crate) durability: DurabilityArg,
+    /// uniform, zipfian or latest; every workload has its own default.
+    #[arg(long, value_parser = distribution)]
+    pub(crate) distribution: Option<silica_bench::Distribution>,
+    /// Operations of the measured part; as many as keys where it is not given.
+    #[arg(long, value_name = "N")]
+    pub(crate) operations: Option<u64>,
+    /// Keys in one burst of gets or one batch of puts.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) batch: usize,
+    /// Reopen the store and empty the page cache before the measured part. Reads of tables
+    /// bypass the page cache in any case.
+    #[arg(long)]
+    pub(crate) cold: bool,
+    /// Do not wait for background work between filling and measuring.
+    #[arg(long)]
+    pub(crate) no_settle: bool,
+    /// Operations a second; 0 means as many as possible.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) rate: u64,
+    /// Where random choices come from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write charts of the run into this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) charts: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum BenchSpecial {
+    /// The entropy-coded trie: bits per key, lookup, construction.
+    Ect {
+        /// Keys to index.
+        #[arg(long, default_value_t = 10_000_000)]
+        keys: u64,
+        /// Average keys of a virtual bucket.
+        #[arg(long, value_name = "G", default_value_t = 256)]
+        group: u32,
+        /// Largest trie that is Huffman coded.
+        #[arg(long, value_name = "H", default_value_t = 64)]
+        hmax: u32,
+        /// Entries of a chunk: a sparse index that finds the chunk, not the entry.
+        #[arg(long, value_name = "K")]
+        per_chunk: Option<u64>,
+    },
+    /// Partial-key cuckoo tables: occupancy, inserts, lookups.
+    Cuckoo {
+        /// Keys in all tables together.
+        #[arg(long, default_value_t = 10_000_000)]
+        keys: u64,
+        /// Slots of one table.
+        #[arg(long, default_value_t = silica_bench::CUCKOO_SLOTS_DEFAULT)]
+        slots: u32,
+        /// Bits of a tag.
+        #[arg(long, default_value_t = 15)]
+        tag_bits: u32,
+    },
+    /// The device under --path: random reads, bandwidth, syncs; beside fio where it is installed.
+    Device {
+        /// Bytes of the test file.
+        #[arg(long, value_parser = size, default_value = "1GiB")]
+        size: u64,
+        /// Seconds of each measurement.
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+    },
+    /// Draw the charts of SILT's paper from runs on this machine.
+    Figures {
+        /// Directory for the SVG files.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        #[command(flatten)]
+        run: RunArgs,
+    },
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    silica::parse_size(text).ok_or_else(|| "use a size such as 64MiB, 2G or 1048576".to_string())
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("use OPTION=VALUE")?;
+    Ok((name.to_string(), value.to_string()))
+}
+
+fn distribution(text: &str) -> Result<silica_bench::Distribution, String> {
+    let parsed = silica_bench::Distribution::parse(text);
+    parsed.ok_or_else(|| "use uniform, zipfian or latest".to_string())
+}

@@ -1,0 +1,115 @@
+//! `silica bench`.
+
+use crate::args::{BenchArgs, BenchSpecial, Global, RunArgs};
+use crate::output::{Output, has_terminal};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use silica::Result;
+use silica_bench::{Config, EctConfig, Shape};
+use std::path::Path;
+
+/// Steps of a progress bar.
+const STEPS: u64 = 1000;
+
+/// Runs what is asked for.
+pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Result<()> {
+    match args.special {
+        Some(BenchSpecial::Ect { keys, group, hmax, per_chunk }) => {
+            let report = silica_bench::ect(EctConfig { keys, group, hmax, per_chunk })?;
+            output.line(format!(
+                "{:.3} bits per key, {:.0} ns per lookup, {:.1} M keys/s built",
+                report.bits_per_key,
+                report.lookup_ns,
+                report.build_keys_per_second / 1e6
+            ))?;
+            *output.object() = silica_bench::json_object(&report)?;
+            Ok(())
+        }
+        Some(BenchSpecial::Cuckoo { keys, slots, tag_bits }) => {
+            let report = silica_bench::cuckoo(keys, slots, tag_bits)?;
+            output.line(format!(
+                "{} tables, {:.2} % occupied; {:.1} M inserts/s, {:.1} M lookups/s in bursts, \
+                 {:.1} M/s one by one",
+                report.tables,
+                100.0 * report.occupancy,
+                report.inserts_per_second / 1e6,
+                report.lookups_per_second / 1e6,
+                report.lookups_single_per_second / 1e6
+            ))?;
+            *output.object() = silica_bench::json_object(&report)?;
+            Ok(())
+        }
+        Some(BenchSpecial::Device { size, seconds }) => {
+            let path = global.path.as_deref().unwrap_or(Path::new("."));
+            let report = silica_bench::device(path, size, seconds)?;
+            output.raw(report.text().as_bytes())?;
+            *output.object() = silica_bench::json_object(&report)?;
+            Ok(())
+        }
+        Some(BenchSpecial::Figures { out, run }) => figures(global, &out, &run, output),
+        None => {
+            let name = args.workload.expect("clap asks for it");
+            workload(global, &name, &args.run, output)
+        }
+    }
+}
+
+fn config(global: &Global, name: &str, args: &RunArgs) -> Result<Config> {
+    let default = Config::new(name)?;
+    Ok(Config {
+        keys: args.keys,
+        shape: Shape { key_bytes: args.key_size, value_bytes: args.value_size },
+        threads: args.threads,
+        durability: args.durability.into(),
+        path: global.path.clone(),
+        distribution: args.distribution.unwrap_or(default.distribution),
+        operations: args.operations.unwrap_or(args.keys),
+        batch: args.batch,
+        cold: args.cold,
+        settle: !args.no_settle,
+        rate: args.rate,
+        seed: args.seed,
+        open: global.open_options(),
+        ..default
+    })
+}
+
+fn workload(global: &Global, name: &str, args: &RunArgs, output: &mut Output) -> Result<()> {
+    let config = config(global, name, args)?;
+    let report = silica_bench::run(&config, &mut observer(output))?;
+    if let Some(directory) = &args.charts {
+        silica_bench::charts::of_run(&report, directory)?;
+    }
+    output.raw(report.text().as_bytes())?;
+    *output.object() = silica_bench::json_object(&report)?;
+    Ok(())
+}
+
+fn figures(global: &Global, out: &Path, args: &RunArgs, output: &mut Output) -> Result<()> {
+    let config = config(global, "timeline", args)?;
+    let files = silica_bench::figures::draw(&config, out, &mut observer(output))?;
+    let names: Vec<Value> = files.iter().map(|f| f.display().to_string().into()).collect();
+    for file in &files {
+        output.line(format!("wrote {}", file.display()))?;
+    }
+    output.object().insert("files".into(), names.into());
+    Ok(())
+}
+
+/// A bar per phase on a terminal, nothing elsewhere.
+fn observer(output: &Output) -> impl FnMut(&str, f64) + use<> {
+    let bar = (has_terminal() && !output.is_json()).then(|| {
+        let style = ProgressStyle::with_template("{msg:>12} {bar:40} {percent} %, {eta} left");
+        ProgressBar::new(STEPS).with_style(style.expect("the template is well formed"))
+    });
+    let mut phase_before = String::new();
+    move |phase, share| {
+        let Some(bar) = &bar else { return };
+        if phase != phase_before {
+            phase_before = phase.to_string();
+            bar.reset();
+            bar.set_message(phase_before.clone());
+        }
+        bar.set_position((share.clamp(0.0, 1.0) * STEPS as f64) as u64);
+    }
+}

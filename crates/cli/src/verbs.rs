@@ -1,0 +1,260 @@
+//! What both the command line and the prompt can do.
+
+use crate::args::Verb;
+use crate::output::Output;
+use crate::session::Session;
+use crate::text;
+use serde_json::{Map, Value, json};
+use silica::{BackupReport, Durability, Error, Keyspace, METRICS, Result, WriteBatch};
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Instant;
+
+/// Entries that a scan fetches at a time.
+const SCAN_BATCH: usize = 256;
+
+/// Does what `verb` says.
+pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result<()> {
+    match verb {
+        Verb::Get { keys, form, raw } => get(session, keys, form.hex, *raw, output),
+        Verb::Put { key, value, form, durability } => {
+            let (key, value) = (text::parse(key, form.hex)?, text::parse(value, form.hex)?);
+            let mut batch = WriteBatch::new();
+            batch.put(&key, &value);
+            write(session, &batch, (*durability).into(), output)
+        }
+        Verb::Del { keys, form, durability } => {
+            let keys = parse_all(keys, form.hex)?;
+            let mut batch = WriteBatch::new();
+            keys.iter().for_each(|k| {
+                batch.delete(k);
+            });
+            write(session, &batch, (*durability).into(), output)
+        }
+        Verb::Scan { cursor, limit, keys_only, form } => {
+            let scan = Scan { limit: *limit, keys_only: *keys_only, hex: form.hex };
+            scan.run(session.keyspace()?, *cursor, output)
+        }
+        Verb::Count { exact } => count(session, *exact, output),
+        Verb::Stats => stats(session, output),
+        Verb::Verify => verify(session, output),
+        Verb::Inspect => inspect(session, output),
+        Verb::Backup { target } => backup(session, target, output),
+    }
+}
+
+fn parse_all(keys: &[OsString], hex: bool) -> Result<Vec<Vec<u8>>> {
+    keys.iter().map(|k| text::parse(k, hex)).collect()
+}
+
+fn get(
+    session: &Session,
+    keys: &[OsString],
+    hex: bool,
+    raw: bool,
+    output: &mut Output,
+) -> Result<()> {
+    let keys = parse_all(keys, hex)?;
+    let values = session.keyspace()?.get_many(&keys)?;
+    let mut entries = Vec::new();
+    for (key, value) in keys.iter().zip(&values) {
+        let mut entry = Map::new();
+        text::insert_bytes(&mut entry, "key", key, hex);
+        entry.insert("found".into(), value.is_some().into());
+        match value {
+            Some(value) => {
+                text::insert_bytes(&mut entry, "value", value, hex);
+                if raw { output.raw(value)? } else { output.line(text::show(value, hex))? }
+            }
+            None => {
+                output.missing();
+                if !output.is_json() {
+                    eprintln!("silica: no key {}", text::show(key, hex));
+                }
+            }
+        }
+        entries.push(Value::Object(entry));
+    }
+    if let [Value::Object(only)] = entries.as_slice() {
+        *output.object() = only.clone();
+    } else {
+        output.object().insert("entries".into(), entries.into());
+    }
+    Ok(())
+}
+
+fn write(
+    session: &Session,
+    batch: &WriteBatch<'_>,
+    durability: Durability,
+    output: &mut Output,
+) -> Result<()> {
+    session.keyspace()?.write_with(batch, durability)?;
+    output.object().insert("ok".into(), true.into());
+    output.object().insert("operations".into(), batch.len().into());
+    Ok(())
+}
+
+struct Scan {
+    limit: usize,
+    keys_only: bool,
+    hex: bool,
+}
+
+impl Scan {
+    fn run(&self, keyspace: &Keyspace, start: u64, output: &mut Output) -> Result<()> {
+        let unsupported = || Error::new(silica::ErrorKind::Unsupported, "this engine cannot scan");
+        let mut next = Some(start);
+        let mut entries = Vec::new();
+        let mut seen = 0;
+        while let Some(cursor) = next
+            && (self.limit == 0 || seen < self.limit)
+        {
+            let scan = keyspace.engine().as_scan().ok_or_else(unsupported)?;
+            let left = if self.limit == 0 { SCAN_BATCH } else { self.limit - seen };
+            let mut lines = String::new();
+            next = scan.scan(cursor, left.min(SCAN_BATCH), &mut |key, entry| {
+                seen += 1;
+                if output.is_json() {
+                    entries.push(self.object(key, entry.value));
+                } else {
+                    self.line(key, entry.value, &mut lines);
+                }
+            })?;
+            output.raw(lines.as_bytes())?;
+        }
+        if let Some(cursor) = next
+            && !output.is_json()
+        {
+            eprintln!("silica: there is more; go on with --cursor {cursor}, or --limit 0 for all");
+        }
+        output.object().insert("entries".into(), entries.into());
+        output.object().insert("cursor".into(), next.into());
+        Ok(())
+    }
+
+    fn line(&self, key: &[u8], value: &[u8], lines: &mut String) {
+        lines.push_str(&text::show(key, self.hex));
+        if !self.keys_only {
+            lines.push('\t');
+            lines.push_str(&text::show(value, self.hex));
+        }
+        lines.push('\n');
+    }
+
+    fn object(&self, key: &[u8], value: &[u8]) -> Value {
+        let mut entry = Map::new();
+        text::insert_bytes(&mut entry, "key", key, self.hex);
+        if !self.keys_only {
+            text::insert_bytes(&mut entry, "value", value, self.hex);
+        }
+        Value::Object(entry)
+    }
+}
+
+fn count(session: &Session, exact: bool, output: &mut Output) -> Result<()> {
+    let count = session.keyspace()?.count(exact)?;
+    if count.low == count.high {
+        output.line(count.estimate.to_string())?;
+    } else {
+        let line = format!(
+            "about {} (between {} and {}; --exact walks the store)",
+            count.estimate, count.low, count.high
+        );
+        output.line(line)?;
+    }
+    let object = output.object();
+    object.insert("count".into(), count.estimate.into());
+    object.insert("low".into(), count.low.into());
+    object.insert("high".into(), count.high.into());
+    object.insert("exact".into(), (count.low == count.high).into());
+    Ok(())
+}
+
+fn stats(session: &Session, output: &mut Output) -> Result<()> {
+    let keyspace = session.keyspace()?;
+    let metrics = keyspace.metrics()?;
+    let engine = keyspace.engine().descriptor().name;
+    output.line(format!("keyspace '{}', engine {engine}", keyspace.name()))?;
+    // In the list's order, which groups what belongs together.
+    for metric in METRICS {
+        if let Some(value) = metrics.0.get(metric.name) {
+            output.line(format!("{:<36} {:>16}  {}", metric.name, number(*value), metric.doc))?;
+        }
+    }
+    let values: Map<String, Value> =
+        metrics.0.iter().map(|(n, v)| ((*n).to_string(), json!(v))).collect();
+    let object = output.object();
+    object.insert("keyspace".into(), keyspace.name().into());
+    object.insert("engine".into(), engine.into());
+    object.insert("metrics".into(), values.into());
+    Ok(())
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.4}") }
+}
+
+fn verify(session: &Session, output: &mut Output) -> Result<()> {
+    let started = Instant::now();
+    session.store.verify()?;
+    let seconds = started.elapsed().as_secs_f64();
+    let keyspaces = session.store.keyspaces()?.len();
+    output.line(format!("all well: {keyspaces} keyspaces checked in {seconds:.2} s"))?;
+    let object = output.object();
+    object.insert("ok".into(), true.into());
+    object.insert("keyspaces".into(), keyspaces.into());
+    object.insert("seconds".into(), seconds.into());
+    Ok(())
+}
+
+fn inspect(session: &Session, output: &mut Output) -> Result<()> {
+    let mut keyspaces = Vec::new();
+    for info in session.store.keyspaces()? {
+        let text = session.store.keyspace(&info.name)?.inspect()?;
+        output.line(format!("keyspace '{}' in {}", info.name, info.directory))?;
+        output.line(format!("  engine: {}", info.engine))?;
+        for (name, value) in &info.options {
+            output.line(format!("  option {name}: {value}"))?;
+        }
+        text.lines().try_for_each(|l| output.line(format!("  {l}")))?;
+        let options: Map<String, Value> =
+            info.options.into_iter().map(|(n, v)| (n, v.into())).collect();
+        let fields: Map<String, Value> = text
+            .lines()
+            .filter_map(|l| l.split_once(": "))
+            .map(|(n, v)| (n.trim().to_string(), v.into()))
+            .collect();
+        keyspaces.push(json!({
+            "name": info.name,
+            "engine": info.engine,
+            "directory": info.directory,
+            "options": options,
+            "structure": fields,
+        }));
+    }
+    let path = session.store.path().display().to_string();
+    output.object().insert("path".into(), path.into());
+    output.object().insert("keyspaces".into(), keyspaces.into());
+    Ok(())
+}
+
+fn backup(session: &Session, target: &Path, output: &mut Output) -> Result<()> {
+    let report = session.store.backup(target)?;
+    show_copy("backed up", &report, output)
+}
+
+/// Reports a backup or a restore.
+pub(crate) fn show_copy(done: &str, report: &BackupReport, output: &mut Output) -> Result<()> {
+    output.line(format!(
+        "{done} {} keyspaces: {} files linked, {} written with {} bytes",
+        report.keyspaces, report.files_linked, report.files_written, report.bytes_written
+    ))?;
+    let object = output.object();
+    object.insert("ok".into(), true.into());
+    object.insert("keyspaces".into(), report.keyspaces.into());
+    object.insert("files_linked".into(), report.files_linked.into());
+    object.insert("files_written".into(), report.files_written.into());
+    object.insert("bytes_written".into(), report.bytes_written.into());
+    Ok(())
+}
