@@ -140,14 +140,13 @@ pub struct TagFilter {
 
 impl TagFilter {
     /// Packs the tags of a table, four 16-bit tags per bucket.
-    pub(super) fn build(geometry: Geometry, tags: &[u64]) -> Self {
+    pub(super) fn build(geometry: Geometry, tags: impl Iterator<Item = u64>) -> Self {
         let packing = Packing::new(&geometry);
         let mut groups = vec![0; groups_bytes(&geometry)];
-        let mut len = 0u32;
-        for (group, tags) in
-            groups.chunks_exact_mut(packing.group_bytes).zip(tags.chunks(GROUP_BUCKETS as usize))
-        {
+        let (mut len, mut tags) = (0u32, tags);
+        for group in groups.chunks_exact_mut(packing.group_bytes) {
             group[..RANK_BYTES].copy_from_slice(&len.to_le_bytes());
+            let tags = tags.by_ref().take(GROUP_BUCKETS as usize);
             len += pack(&packing, &mut group[RANK_BYTES..], tags);
         }
         TagFilter { geometry, len, groups }
@@ -327,9 +326,9 @@ fn groups_bytes(geometry: &Geometry) -> usize {
 }
 
 /// Packs the tags of one group; the number of occupied slots.
-fn pack(packing: &Packing, out: &mut [u8], tags: &[u64]) -> u32 {
+fn pack(packing: &Packing, out: &mut [u8], tags: impl Iterator<Item = u64>) -> u32 {
     let mut occupied = 0;
-    for (index, bucket) in tags.iter().enumerate() {
+    for (index, bucket) in tags.enumerate() {
         let mut word = 0u64;
         for i in 0..BUCKET_SLOTS {
             let tag = (bucket >> (16 * i)) & 0xFFFF;

@@ -52,9 +52,15 @@ pub struct CuckooTable {
     geometry: Geometry,
     len: u32,
     order: Prng,
-    /// Four tags per bucket, the first slot in the lowest bits.
-    tags: Vec<u64>,
-    values: Vec<u32>,
+    buckets: Vec<Bucket>,
+}
+
+/// Tags and values side by side, so that a lookup mostly needs one cache line per bucket.
+#[derive(Clone, Copy)]
+struct Bucket {
+    /// Four tags, the first slot in the lowest bits.
+    tags: u64,
+    values: [u32; BUCKET_SLOTS as usize],
 }
 
 /// The free slot that ends a chain of displacements, and the chain.
@@ -71,8 +77,7 @@ impl CuckooTable {
             geometry,
             len: 0,
             order: Prng::new(seed),
-            tags: vec![0; geometry.buckets() as usize],
-            values: vec![0; geometry.slots() as usize],
+            buckets: vec![Bucket { tags: 0, values: [0; 4] }; geometry.buckets() as usize],
         }
     }
 
@@ -94,34 +99,35 @@ impl CuckooTable {
 
     /// All slots.
     pub fn slots(&self) -> u32 {
-        self.values.len() as u32
+        self.geometry.slots()
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + 8 * self.tags.capacity() + 4 * self.values.capacity()
+        size_of::<Self>() + size_of::<Bucket>() * self.buckets.capacity()
     }
 
     /// Asks the processor for both buckets of `h`.
     #[inline]
     pub fn prefetch(&self, h: KeyHash) {
-        let bucket = self.geometry.bucket(h);
-        let other = self.geometry.alternative(bucket, self.geometry.tag(h));
-        prefetch(&self.tags, bucket as usize);
-        prefetch(&self.tags, other as usize);
+        self.probe(h).prefetch();
     }
 
     /// Every slot whose tag is that of `h`, first those of its first bucket.
     #[inline]
     pub fn candidates(&self, h: KeyHash) -> Candidates<'_> {
+        self.probe(h).candidates()
+    }
+
+    #[inline(always)]
+    fn probe(&self, h: KeyHash) -> Probe<'_> {
         let tag = self.geometry.tag(h);
         let bucket = self.geometry.bucket(h);
-        let other = self.geometry.alternative(bucket, tag);
-        let pattern = u64::from(tag) * LANES;
-        let first = lane_bits(zero_lanes(self.tags[bucket as usize] ^ pattern));
-        let second = lane_bits(zero_lanes(self.tags[other as usize] ^ pattern));
-        let slots = [BUCKET_SLOTS * bucket, BUCKET_SLOTS * other];
-        Candidates { values: &self.values, slots, matches: first | second << BUCKET_SLOTS }
+        Probe {
+            buckets: &self.buckets,
+            pair: [bucket, self.geometry.alternative(bucket, tag)],
+            tag,
+        }
     }
 
     /// Adds an entry, displacing others where both its buckets are full. On failure the table is
@@ -144,58 +150,57 @@ impl CuckooTable {
     #[inline]
     pub fn set(&mut self, slot: u32, value: u32) {
         debug_assert_ne!(self.tag_at(slot), 0, "slot {slot} is occupied");
-        self.values[slot as usize] = value;
+        self.buckets[(slot / BUCKET_SLOTS) as usize].values[(slot % BUCKET_SLOTS) as usize] = value;
     }
 
     /// Empties `slot`; it may be empty already.
     pub fn remove(&mut self, slot: u32) {
         if self.tag_at(slot) != 0 {
-            self.tags[(slot / BUCKET_SLOTS) as usize] &= !(0xFFFF << (16 * (slot % BUCKET_SLOTS)));
+            let bucket = &mut self.buckets[(slot / BUCKET_SLOTS) as usize];
+            bucket.tags &= !(0xFFFF << (16 * (slot % BUCKET_SLOTS)));
             self.len -= 1;
         }
     }
 
     /// Empties the table and keeps its memory.
     pub fn clear(&mut self) {
-        self.tags.fill(0);
+        self.buckets.iter_mut().for_each(|bucket| bucket.tags = 0);
         self.len = 0;
     }
 
     /// The occupied slots of `buckets` in slot order: slot, tag and value.
     pub fn occupied_in(&self, buckets: Range<u32>) -> impl Iterator<Item = (u32, u16, u32)> + '_ {
-        buckets.flat_map(move |bucket| {
-            let word = self.tags[bucket as usize];
+        buckets.flat_map(move |index| {
+            let bucket = self.buckets[index as usize];
             (0..BUCKET_SLOTS).filter_map(move |i| {
-                let slot = BUCKET_SLOTS * bucket + i;
-                let tag = tag_in(word, i);
-                (tag != 0).then(|| (slot, tag, self.values[slot as usize]))
+                let tag = tag_in(bucket.tags, i);
+                (tag != 0).then(|| (BUCKET_SLOTS * index + i, tag, bucket.values[i as usize]))
             })
         })
     }
 
     /// The filter of the table as it is now.
     pub fn filter(&self) -> TagFilter {
-        TagFilter::build(self.geometry, &self.tags)
+        TagFilter::build(self.geometry, self.buckets.iter().map(|bucket| bucket.tags))
     }
 
     #[inline(always)]
     fn tag_at(&self, slot: u32) -> u16 {
-        tag_in(self.tags[(slot / BUCKET_SLOTS) as usize], slot % BUCKET_SLOTS)
+        tag_in(self.buckets[(slot / BUCKET_SLOTS) as usize].tags, slot % BUCKET_SLOTS)
     }
 
     #[inline(always)]
     fn free_slot(&self, bucket: u32) -> Option<u32> {
-        let free = zero_lanes(self.tags[bucket as usize]);
+        let free = zero_lanes(self.buckets[bucket as usize].tags);
         (free != 0).then(|| BUCKET_SLOTS * bucket + free.trailing_zeros() / 16)
     }
 
     /// Writes a slot whatever it held.
     #[inline(always)]
     fn put(&mut self, slot: u32, tag: u16, value: u32) {
-        let shift = 16 * (slot % BUCKET_SLOTS);
-        let word = &mut self.tags[(slot / BUCKET_SLOTS) as usize];
-        *word = (*word & !(0xFFFF << shift)) | u64::from(tag) << shift;
-        self.values[slot as usize] = value;
+        let (bucket, i) = (&mut self.buckets[(slot / BUCKET_SLOTS) as usize], slot % BUCKET_SLOTS);
+        bucket.tags = (bucket.tags & !(0xFFFF << (16 * i))) | u64::from(tag) << (16 * i);
+        bucket.values[i as usize] = value;
     }
 
     /// Frees a slot in one of two full buckets: breadth first, so the chain found is a shortest
@@ -210,7 +215,7 @@ impl CuckooTable {
         let turn = self.order.next_u64() as u32;
         while at < end {
             let bucket = search.buckets[at];
-            let word = self.tags[bucket as usize];
+            let word = self.buckets[bucket as usize].tags;
             for i in 0..BUCKET_SLOTS {
                 let i = (i + turn) % BUCKET_SLOTS;
                 let next = self.geometry.alternative(bucket, tag_in(word, i));
@@ -235,7 +240,9 @@ impl CuckooTable {
         loop {
             let at = usize::from(from >> 2);
             let slot = BUCKET_SLOTS * search.buckets[at] + u32::from(from & 3);
-            self.put(free, self.tag_at(slot), self.values[slot as usize]);
+            let bucket = self.buckets[search.buckets[at] as usize];
+            let i = u32::from(from & 3);
+            self.put(free, tag_in(bucket.tags, i), bucket.values[i as usize]);
             free = slot;
             if at < 2 {
                 return free;
@@ -251,12 +258,38 @@ impl std::fmt::Debug for CuckooTable {
     }
 }
 
+/// Where a hash may be in a table.
+#[derive(Clone, Copy)]
+struct Probe<'a> {
+    buckets: &'a [Bucket],
+    pair: [u32; 2],
+    tag: u16,
+}
+
+impl<'a> Probe<'a> {
+    const NONE: Probe<'static> = Probe { buckets: &[], pair: [0; 2], tag: 0 };
+
+    #[inline(always)]
+    fn prefetch(&self) {
+        prefetch(self.buckets, self.pair[0] as usize);
+        prefetch(self.buckets, self.pair[1] as usize);
+    }
+
+    #[inline(always)]
+    fn candidates(self) -> Candidates<'a> {
+        let pattern = u64::from(self.tag) * LANES;
+        let matches =
+            |bucket: u32| lane_bits(zero_lanes(self.buckets[bucket as usize].tags ^ pattern));
+        let matches = matches(self.pair[0]) | matches(self.pair[1]) << BUCKET_SLOTS;
+        Candidates { buckets: self.buckets, pair: self.pair, matches }
+    }
+}
+
 /// The slots whose tag matches: `(slot, value)`.
 #[derive(Clone)]
 pub struct Candidates<'a> {
-    values: &'a [u32],
-    /// First slots of both buckets.
-    slots: [u32; 2],
+    buckets: &'a [Bucket],
+    pair: [u32; 2],
     /// A bit per slot: four of the first bucket, four of the second.
     matches: u32,
 }
@@ -272,14 +305,18 @@ impl Candidates<'_> {
     #[inline]
     pub fn prefetch_value(&self) {
         if self.matches != 0 {
-            prefetch(self.values, self.next_slot() as usize);
+            let (bucket, i) = self.next_place();
+            if let Some(bucket) = self.buckets.get(bucket as usize) {
+                prefetch(&bucket.values, i as usize);
+            }
         }
     }
 
+    /// Bucket and slot within it of the next candidate.
     #[inline(always)]
-    fn next_slot(&self) -> u32 {
+    fn next_place(&self) -> (u32, u32) {
         let bit = self.matches.trailing_zeros();
-        self.slots[(bit / BUCKET_SLOTS) as usize & 1] + bit % BUCKET_SLOTS
+        (self.pair[(bit / BUCKET_SLOTS) as usize & 1], bit % BUCKET_SLOTS)
     }
 }
 
@@ -291,35 +328,44 @@ impl Iterator for Candidates<'_> {
         if self.matches == 0 {
             return None;
         }
-        let slot = self.next_slot();
+        let (bucket, i) = self.next_place();
         self.matches &= self.matches - 1;
-        Some((slot, self.values[slot as usize]))
+        Some((BUCKET_SLOTS * bucket + i, self.buckets[bucket as usize].values[i as usize]))
     }
 }
 
-/// Looks up many hashes, [`BURST`] at a time with their cache misses overlapping: first all tags
-/// are asked for, then all values, then `found(i, candidates)` is called for every hash that has
-/// candidates, in order. `table(i)` names the table of the hash `i`.
+/// Looks up many hashes, [`BURST`] at a time with their cache misses overlapping, and calls
+/// `found(i, candidates)` in order for every hash that has candidates. `table(i)` names the table
+/// of the hash `i`.
+///
+/// Prefetches stand close together and a burst ahead: a prefetch retires only when its address
+/// is translated, so page walks overlap only within the processor's instruction window.
 pub fn lookup_many<'t>(
     hashes: &[KeyHash],
     table: impl Fn(usize) -> &'t CuckooTable,
     mut found: impl FnMut(usize, Candidates<'t>),
 ) {
-    const NONE: Candidates<'static> = Candidates { values: &[], slots: [0; 2], matches: 0 };
-    let mut pending: [Candidates<'t>; BURST] = [NONE; BURST];
-    for (burst, hashes) in hashes.chunks(BURST).enumerate() {
+    let mut probes: [[Probe<'t>; BURST]; 2] = [[Probe::NONE; BURST]; 2];
+    let mut ask = |burst: usize, probes: &mut [Probe<'t>; BURST]| {
         let base = burst * BURST;
-        for (i, h) in hashes.iter().enumerate() {
-            table(base + i).prefetch(*h);
+        let len = hashes.len().saturating_sub(base).min(BURST);
+        for (i, probe) in probes[..len].iter_mut().enumerate() {
+            *probe = table(base + i).probe(hashes[base + i]);
         }
-        for (i, h) in hashes.iter().enumerate() {
-            pending[i] = table(base + i).candidates(*h);
-            pending[i].prefetch_value();
-        }
-        for (i, candidates) in pending[..hashes.len()].iter().enumerate() {
+        probes[..len].iter().for_each(Probe::prefetch);
+        len
+    };
+    let mut len = ask(0, &mut probes[0]);
+    let mut burst = 0;
+    while len > 0 {
+        let next = ask(burst + 1, &mut probes[(burst + 1) % 2]);
+        for (i, probe) in probes[burst % 2][..len].iter().enumerate() {
+            let candidates = probe.candidates();
             if !candidates.is_empty() {
-                found(base + i, candidates.clone());
+                found(burst * BURST + i, candidates);
             }
         }
+        burst += 1;
+        len = next;
     }
 }
