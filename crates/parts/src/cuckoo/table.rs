@@ -346,7 +346,7 @@ pub fn lookup_many<'t>(
     mut found: impl FnMut(usize, Candidates<'t>),
 ) {
     let mut probes: [[Probe<'t>; BURST]; 2] = [[Probe::NONE; BURST]; 2];
-    let mut ask = |burst: usize, probes: &mut [Probe<'t>; BURST]| {
+    let ask = |burst: usize, probes: &mut [Probe<'t>; BURST]| {
         let base = burst * BURST;
         let len = hashes.len().saturating_sub(base).min(BURST);
         for (i, probe) in probes[..len].iter_mut().enumerate() {
