@@ -119,6 +119,33 @@ fn bursts<D: Device>(device: &D) {
     device.read_many(&mut []);
 }
 
+/// Threads with bursts of their own do not get each other's bytes.
+fn bursts_at_once<D: Device>(device: &D) {
+    let file = device.create("b", Mode::Direct).unwrap();
+    for n in 0..64 {
+        file.write_at(n * 4096, &block(n as u8)).unwrap();
+    }
+    let check = |first: u64| {
+        let mut bufs: Vec<_> = (0..32).map(|_| block(255)).collect();
+        for round in 0..20 {
+            let at = |i: usize| (first + round * 5 + 11 * i as u64) % 64;
+            let reads = bufs.iter_mut().enumerate();
+            let mut reads: Vec<_> =
+                reads.map(|(i, buf)| Read::new(&file, at(i) * 4096, buf)).collect();
+            device.read_many(&mut reads);
+            for (i, read) in reads.iter().enumerate() {
+                assert!(matches!(read.result, Ok(4096)));
+                assert!(read.buf.iter().all(|b| u64::from(*b) == at(i)));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for first in 0..4 {
+            scope.spawn(move || check(first));
+        }
+    });
+}
+
 fn names<D: Device>(device: &D) {
     for name in ["z", "m", "a"] {
         device.create(name, Mode::Buffered).unwrap().write_at(0, name.as_bytes()).unwrap();
@@ -271,6 +298,7 @@ fn suite<D: Device>(mut fresh: impl FnMut() -> D) {
     direct_blocks(&fresh());
     unaligned_direct_is_our_bug(&fresh());
     bursts(&fresh());
+    bursts_at_once(&fresh());
     names(&fresh());
     subdirectories(&fresh());
     links(&fresh(), &fresh());

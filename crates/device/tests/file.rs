@@ -183,6 +183,38 @@ fn a_log_is_readable_after_the_device_was_opened_anew() {
     assert_eq!(log.bytes(100_000, 8), [0; 8]);
 }
 
+/// The directory in which a child of this test process dies, if this is such a child.
+const DYING: &str = "SILICA_TEST_DYING_IN";
+
+#[test]
+fn appended_bytes_outlive_the_process() {
+    if let Some(path) = std::env::var_os(DYING) {
+        let device = open(Path::new(&path)).unwrap();
+        let log = device.create_log("l", 1 << 20).unwrap();
+        let file = device.create("f", Mode::Direct).unwrap();
+        for n in 0..5000u32 {
+            log.append(&[&n.to_le_bytes(), &[9; 96]]).unwrap();
+        }
+        let mut block = AlignedBuf::zeroed(4096);
+        block.fill(3);
+        file.write_at(0, &block).unwrap();
+        // As with kill -9: no destructor runs, nothing is synced.
+        std::process::abort();
+    }
+    let dir = tempdir();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "appended_bytes_outlive_the_process"]).env(DYING, dir.path());
+    assert!(!child.output().unwrap().status.success());
+    let device = open(dir.path()).expect("the lock dies with its process");
+    let log = device.open_log("l").unwrap();
+    for n in 0..5000 {
+        assert_eq!(log.bytes(n * 100, 4), (n as u32).to_le_bytes());
+    }
+    let mut block = AlignedBuf::zeroed(4096);
+    device.open("f", Mode::Direct).unwrap().read_at(0, &mut block).unwrap();
+    assert!(block.iter().all(|b| *b == 3));
+}
+
 /// Makes io_uring fail with EPERM for the calling thread and its children, as sandboxes do.
 fn forbid_uring() {
     let statement =
