@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 /// Read-ahead that reaches a device's sequential bandwidth.
 pub const READ_AHEAD_BYTES: usize = 1 << 20;
+/// Chunks of the first read: a scan that soon ends does not read a megabyte. Each read that
+/// follows on is twice as long, up to the read-ahead.
+const FIRST_READ_CHUNKS: u64 = 8;
 
 /// Walks the entries of a file in order. After [`ChunkScan::advance`] returned true, the other
 /// methods speak of the entry it moved to.
@@ -21,6 +24,8 @@ pub struct ChunkScan<F> {
     reader: Arc<PackedReader<F>>,
     buf: AlignedBuf,
     read_ahead_chunks: u64,
+    /// Chunks of the next read.
+    next_read_chunks: u64,
     /// Number of the chunk at the start of `buf`.
     buf_chunk: u64,
     buf_chunks: u64,
@@ -50,6 +55,7 @@ impl<F: DeviceFile> ChunkScan<F> {
             reader,
             buf: AlignedBuf::zeroed(0),
             read_ahead_chunks: (read_ahead_bytes / CHUNK_BYTES).max(1) as u64,
+            next_read_chunks: FIRST_READ_CHUNKS,
             buf_chunk: 0,
             buf_chunks: 0,
             chunk,
@@ -83,7 +89,10 @@ impl<F: DeviceFile> ChunkScan<F> {
             return Ok(false);
         }
         if chunk < self.buf_chunk || chunk >= self.buf_chunk + self.buf_chunks {
-            let chunks = self.read_ahead_chunks.min(data_chunks - chunk);
+            let follows_on = self.buf_chunks > 0 && chunk == self.buf_chunk + self.buf_chunks;
+            let wanted = if follows_on { self.next_read_chunks } else { FIRST_READ_CHUNKS };
+            let chunks = wanted.min(self.read_ahead_chunks).min(data_chunks - chunk);
+            self.next_read_chunks = 2 * chunks;
             // A failed read leaves the buffer's bytes undefined.
             self.buf_chunks = 0;
             let extent = Extent { chunk, chunks: chunks as u32, at: 0 };

@@ -198,6 +198,95 @@ fn a_device_that_says_no_gives_errors() -> Result<()> {
 }
 
 #[test]
+fn a_scan_reads_ahead_more_and_more() -> Result<()> {
+    let device = device();
+    write(&device, &frames(20_000, Sizes::Equal(400), 4), Layout::Aligned)?;
+    let reader = open(&device)?;
+    let reads = || device.counters().snapshot();
+    let before = reads();
+    let mut scan = reader.scan(0, READ_AHEAD_BYTES);
+    assert!(scan.advance()?);
+    assert_eq!(reads().bytes_read - before.bytes_read, 8 * CHUNK_BYTES as u64);
+    while scan.advance()? {}
+    let bytes = reader.footer().data_chunks * CHUNK_BYTES as u64;
+    assert_eq!(reads().bytes_read - before.bytes_read, bytes, "nothing is read twice");
+    assert!(reads().reads - before.reads < 15);
+    Ok(())
+}
+
+/// Bytes that are no frames under checksums that fit: what a bug of ours, not of the medium,
+/// would leave.
+#[test]
+fn nonsense_under_valid_checksums_gives_errors_and_no_panics() -> Result<()> {
+    let device = device();
+    let frames = frames(60, Sizes::Wild, 4);
+    write(&device, &frames, Layout::Straddling)?;
+    let bytes = device.peek("t").expect("written");
+    let data_chunks = open(&device)?.footer().data_chunks;
+    let mut prng = silica_base::Prng::new(3);
+    for _ in 0..5000 {
+        let number = prng.below(data_chunks);
+        let start = number as usize * CHUNK_BYTES;
+        let mut chunk = bytes[start..start + CHUNK_BYTES].to_vec();
+        let from = prng.below(PAYLOAD_BYTES as u64) as usize;
+        let len = 1 + prng.below(40) as usize;
+        let part = &mut chunk[from..(from + len).min(PAYLOAD_BYTES)];
+        match prng.below(3) {
+            0 => prng.fill(part),
+            1 => part.fill(0xFF),
+            _ => part.fill(0),
+        }
+        let used = if prng.one_in(3) { prng.below(PAYLOAD_BYTES as u64 + 1) } else { 4088 };
+        let first = prng.below(used + 1);
+        let trailer = chunk::Trailer { first: first as usize, used: used as usize };
+        chunk::seal(&mut chunk, ID, number, trailer);
+        device.poke("t", start as u64, &chunk);
+        let reader = open(&device)?;
+        let mut scan = reader.scan(number.saturating_sub(3), 3 * CHUNK_BYTES);
+        while let Ok(true) = scan.advance() {
+            assert!(!scan.frame_bytes().is_empty() && scan.key().len() <= scan.frame_bytes().len());
+        }
+        for chunk in number.saturating_sub(1)..(number + 2).min(data_chunks) {
+            for key in [frames[0].0.as_slice(), b"absent"] {
+                let at = prng.below(PAYLOAD_BYTES as u64) as u32;
+                let exact = Extent { at, ..reader.extent(chunk) };
+                for extent in [reader.extent(chunk), exact] {
+                    let _ = get(&reader, extent, key);
+                }
+            }
+        }
+        device.poke("t", start as u64, &bytes[start..start + CHUNK_BYTES]);
+    }
+    Ok(())
+}
+
+#[test]
+fn footers_of_random_bytes_are_refused() {
+    let mut prng = silica_base::Prng::new(8);
+    let mut good = vec![0; CHUNK_BYTES];
+    let device = device();
+    write(&device, &frames(3, Sizes::Mixed(90), 4), Layout::Aligned).expect("written");
+    let bytes = device.peek("t").expect("written");
+    let number = bytes.len() / CHUNK_BYTES - 1;
+    good.copy_from_slice(&bytes[number * CHUNK_BYTES..]);
+    let footer = Footer::open(&good, "t", ID, number as u64).expect("untouched");
+    for _ in 0..20_000 {
+        let mut chunk = good.clone();
+        for _ in 0..1 + prng.below(3) {
+            let at = prng.below(160) as usize;
+            chunk[at] = prng.next_u64() as u8;
+        }
+        let used = if prng.one_in(4) { prng.below(200) as usize } else { 152 };
+        chunk::seal(&mut chunk, ID, number as u64, chunk::Trailer { first: 0, used });
+        if let Ok(other) = Footer::open(&chunk, "t", ID, number as u64) {
+            // What does not show is that a count is another.
+            assert_eq!(other.data_chunks, footer.data_chunks);
+            assert_eq!(other.sections.len(), footer.sections.len());
+        }
+    }
+}
+
+#[test]
 fn seeking_without_an_index_takes_few_reads() -> Result<()> {
     let device = device();
     let mut frames = frames(60_000, Sizes::Mixed(100), 8);
