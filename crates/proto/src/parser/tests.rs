@@ -1,0 +1,104 @@
+use super::*;
+
+/// All requests of `input`, handed over in pieces of `step` bytes, and the error that ended it.
+fn requests(
+    input: &[u8],
+    step: usize,
+    limits: &Limits,
+) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
+    let mut parser = Parser::new();
+    let mut buf = Vec::new();
+    let mut found = Vec::new();
+    for piece in input.chunks(step.max(1)) {
+        buf.extend_from_slice(piece);
+        loop {
+            match parser.parse(&mut buf, limits) {
+                Ok(None) => break,
+                Ok(Some(used)) => {
+                    found.push(parser.args().iter().map(|s| s.of(&buf).to_vec()).collect());
+                    buf.drain(..used);
+                    if buf.is_empty() {
+                        break;
+                    }
+                }
+                Err(error) => return (found, Some(error)),
+            }
+        }
+    }
+    (found, None)
+}
+
+fn error_of(input: &[u8]) -> String {
+    requests(input, usize::MAX, &Limits::OPEN).1.expect("an error").to_string()
+}
+
+fn list(args: &[&[u8]]) -> Vec<Vec<u8>> {
+    args.iter().map(|a| a.to_vec()).collect()
+}
+
+#[test]
+fn arrays_inline_commands_and_blank_lines() {
+    let input = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\nset x 'y z'\n\r\n*0\r\n*-1\r\nPING\r\n";
+    let want = vec![
+        list(&[b"GET", b"a"]),
+        list(&[b"set", b"x", b"y z"]),
+        vec![],
+        vec![],
+        vec![],
+        list(&[b"PING"]),
+    ];
+    for step in 1..input.len() + 1 {
+        assert_eq!(requests(input, step, &Limits::OPEN), (want.clone(), None), "step {step}");
+    }
+}
+
+#[test]
+fn error_texts_are_the_known_ones() {
+    let cases: &[(&[u8], &str)] = &[
+        (b"*x\r\n", "invalid multibulk length"),
+        (b"*1048577\r\n", "invalid multibulk length"),
+        (b"*99999999999999999999\r\n", "invalid multibulk length"),
+        (b"*1\r\nx", "expected '$', got 'x'"),
+        (b"*1\r\n\r\n", "expected '$', got ' '"),
+        (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$a\r\n", "invalid bulk length"),
+        (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+        (b"get \"a\r\n", "unbalanced quotes in request"),
+    ];
+    for (input, text) in cases {
+        assert_eq!(error_of(input), format!("Protocol error: {text}"));
+    }
+    let long = vec![b'1'; (64 << 10) + 2];
+    assert_eq!(error_of(&long), "Protocol error: too big inline request");
+    assert_eq!(error_of(&[b"*", &long[..]].concat()), "Protocol error: too big mbulk count string");
+    let bulk = [b"*1\r\n$", &long[..]].concat();
+    assert_eq!(error_of(&bulk), "Protocol error: too big bulk count string");
+}
+
+#[test]
+fn strangers_get_little_room() {
+    let (_, many) = requests(b"*11\r\n", 99, &Limits::BEFORE_AUTH);
+    assert_eq!(many, Some(ProtocolError::UnauthenticatedMultibulkLength));
+    let (_, long) = requests(b"*1\r\n$16385\r\n", 99, &Limits::BEFORE_AUTH);
+    assert_eq!(long, Some(ProtocolError::UnauthenticatedBulkLength));
+    let (_, words) = requests(b"a b c d e f g h i j k\n", 99, &Limits::BEFORE_AUTH);
+    assert_eq!(words, Some(ProtocolError::UnauthenticatedMultibulkLength));
+    let (ten, none) = requests(b"a b c d e f g h i j\n*1\r\n$1\r\na\r\n", 99, &Limits::BEFORE_AUTH);
+    assert_eq!((ten.len(), none), (2, None));
+}
+
+#[test]
+fn a_whole_request_has_a_limit_too() {
+    let limits = Limits { request_bytes_max: 30, ..Limits::OPEN };
+    let input = b"*2\r\n$9\r\n123456789\r\n$9\r\n123456789\r\n";
+    assert_eq!(requests(input, 99, &limits).1, Some(ProtocolError::TooBigRequest));
+}
+
+#[test]
+fn a_promise_of_bytes_allocates_nothing() {
+    let mut parser = Parser::new();
+    let mut buf = b"*1048576\r\n$536870912\r\nabc".to_vec();
+    assert_eq!(parser.parse(&mut buf, &Limits::OPEN), Ok(None));
+    assert_eq!(parser.spans.capacity(), 0);
+    assert_eq!(parser.needed_bytes(), 22 + 536_870_912 + 2);
+}
