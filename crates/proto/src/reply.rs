@@ -31,6 +31,11 @@ impl<'o> Reply<'o> {
         self.version
     }
 
+    /// Goes on in another dialect.
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
     /// Bytes in the buffer, earlier replies included.
     pub fn buffered(&self) -> usize {
         self.out.len()

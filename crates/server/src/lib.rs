@@ -1,2 +1,33 @@
-//! placeholder
+//! Serves engines over RESP2 and RESP3.
+//!
+//! One event loop per core reads, plans and answers; no connection has a thread. Requests that
+//! are ready at the same time, on whatever connections, go to the engine as one burst: see
+//! [`Config`] for the knobs and `docs/server.md` for commands and limits.
+//!
+//! * `event_loop`, `conn`, `plan`: sockets, buffers, and requests being planned in their order;
+//! * `table`, `commands`: every command once, with its arity, flags, keys and function;
+//! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run.
+//!
+//! Invariant: a loop never waits for a device. Engines that may wait are called by the workers
+//! only, and what may take long runs apart from everything else.
 #![forbid(unsafe_code)]
+
+mod burst;
+mod clients;
+mod commands;
+mod config;
+mod conn;
+mod databases;
+mod event_loop;
+mod exec;
+mod glob;
+mod password;
+mod plan;
+mod server;
+mod session;
+mod stats;
+mod table;
+mod workers;
+
+pub use config::{Config, DATABASES_MAX, Databases};
+pub use server::{Server, StopHandle};

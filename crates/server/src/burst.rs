@@ -1,0 +1,159 @@
+//! What travels between loops and engines: planned requests, their bytes and their replies.
+
+use crate::table::Run;
+use silica_proto::{Span, Version};
+
+/// A request's arguments, command name included.
+#[derive(Clone, Copy)]
+pub(crate) struct Args<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
+        Args { bytes, spans }
+    }
+
+    /// Number of arguments.
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Argument `index`, which must be there.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &'a [u8] {
+        self.spans[index].of(self.bytes)
+    }
+
+    /// Arguments from `first` on.
+    pub(crate) fn from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let bytes = self.bytes;
+        self.spans[first.min(self.spans.len())..].iter().map(move |s| s.of(bytes))
+    }
+
+    /// True where argument `index` is `word`, in whatever case.
+    pub(crate) fn is(&self, index: usize, word: &str) -> bool {
+        self.get(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// One planned request of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    /// What runs it.
+    pub(crate) run: Run,
+    /// First argument among the input's spans; for a ready reply its first byte.
+    pub(crate) first: u32,
+    /// Number of arguments; for a ready reply its number of bytes.
+    pub(crate) len: u32,
+    /// Database it is for.
+    pub(crate) db: u8,
+    /// Dialect of the reply.
+    pub(crate) version: Version,
+    /// The client wants no reply.
+    pub(crate) silent: bool,
+    /// It may take long, so it runs apart from everybody else's.
+    pub(crate) long: bool,
+}
+
+/// Requests of one connection in their order, with the bytes that their arguments lie in.
+#[derive(Default)]
+pub(crate) struct Input {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) spans: Vec<Span>,
+    pub(crate) requests: Vec<Request>,
+    /// Replies that were known while planning.
+    pub(crate) ready: Vec<u8>,
+}
+
+impl Input {
+    /// Arguments of `request`.
+    #[inline]
+    pub(crate) fn args(&self, request: &Request) -> Args<'_> {
+        let first = request.first as usize;
+        Args::new(&self.bytes, &self.spans[first..first + request.len as usize])
+    }
+
+    /// The reply of a request that was answered while planning.
+    pub(crate) fn ready(&self, request: &Request) -> &[u8] {
+        &self.ready[request.first as usize..(request.first + request.len) as usize]
+    }
+
+    /// Memory held.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.ready.capacity()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.requests.capacity() * size_of::<Request>()
+    }
+
+    /// Forgets everything but small allocations, for the next use.
+    pub(crate) fn recycle(&mut self) {
+        self.bytes = Vec::new();
+        self.spans.clear();
+        self.spans.shrink_to(1024);
+        self.requests.clear();
+        self.requests.shrink_to(512);
+        self.ready.clear();
+        self.ready.shrink_to(4096);
+    }
+}
+
+/// Progress through an [`Input`] and the replies so far.
+#[derive(Default)]
+pub(crate) struct Output {
+    pub(crate) out: Vec<u8>,
+    /// First request that has not run.
+    pub(crate) next: usize,
+    /// First request that does not run in this burst.
+    pub(crate) end: usize,
+    /// Ranges of `out` that acknowledge writes: they are false if the sync after them fails.
+    pub(crate) acknowledgements: Vec<(usize, usize)>,
+}
+
+/// Which of the workers' queues a burst waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Reads only.
+    Read,
+    /// Some writes.
+    Write,
+    /// One request that may take long.
+    Long,
+}
+
+/// Whom a part of a burst belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Its place among the loop's connections.
+    pub(crate) slot: usize,
+    /// Its number, which is never used twice.
+    pub(crate) client: u64,
+}
+
+/// Requests of several connections that run together.
+pub(crate) struct Burst {
+    /// The loop that gets it back.
+    pub(crate) from: usize,
+    pub(crate) lane: Lane,
+    /// Running it went wrong; its replies are worth nothing.
+    pub(crate) broken: bool,
+    pub(crate) owners: Vec<Owner>,
+    // Three lists of the same length, apart so that replies can be written while requests of
+    // all connections are borrowed.
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) outputs: Vec<Output>,
+}
+
+impl Burst {
+    pub(crate) fn new(from: usize, lane: Lane) -> Self {
+        Burst { from, lane, broken: false, owners: vec![], inputs: vec![], outputs: vec![] }
+    }
+
+    pub(crate) fn push(&mut self, owner: Owner, input: Input, output: Output) {
+        self.owners.push(owner);
+        self.inputs.push(input);
+        self.outputs.push(output);
+    }
+}

@@ -1,0 +1,119 @@
+//! All connections of all loops, as CLIENT LIST shows them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a client says about itself, and what it did last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names {
+    pub(crate) name: Vec<u8>,
+    pub(crate) lib_name: Vec<u8>,
+    pub(crate) lib_version: Vec<u8>,
+    pub(crate) last_command: &'static str,
+}
+
+/// What everybody may know of one connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) born_ms: u64,
+    pub(crate) active_ms: AtomicU64,
+    pub(crate) db: AtomicU8,
+    pub(crate) resp: AtomicU8,
+    pub(crate) input_bytes: AtomicUsize,
+    pub(crate) output_bytes: AtomicUsize,
+    /// Bytes held in all, as the memory cap counts them.
+    pub(crate) held_bytes: AtomicUsize,
+    pub(crate) no_evict: AtomicBool,
+    names: Mutex<Names>,
+}
+
+impl Client {
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One line of CLIENT LIST, without line end.
+    pub(crate) fn line(&self, now_ms: u64) -> String {
+        let names = self.names().clone();
+        let seconds = |since: u64| now_ms.saturating_sub(since) / 1000;
+        let text = String::from_utf8_lossy;
+        format!(
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub=0 psub=0 \
+             ssub=0 multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+             omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} \
+             lib-ver={}",
+            self.id,
+            self.peer,
+            self.local,
+            text(&names.name),
+            seconds(self.born_ms),
+            seconds(self.active_ms.load(Relaxed)),
+            if self.no_evict.load(Relaxed) { 'e' } else { 'N' },
+            self.db.load(Relaxed),
+            self.input_bytes.load(Relaxed),
+            self.output_bytes.load(Relaxed),
+            self.held_bytes.load(Relaxed),
+            if names.last_command.is_empty() { "NULL" } else { names.last_command },
+            self.resp.load(Relaxed),
+            text(&names.lib_name),
+            text(&names.lib_version),
+        )
+    }
+}
+
+/// The register of connections.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    list: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next_id: AtomicU64,
+    count: AtomicUsize,
+}
+
+impl Clients {
+    fn list(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of connections.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    /// Registers a new connection.
+    pub(crate) fn add(&self, peer: SocketAddr, local: SocketAddr, now_ms: u64) -> Arc<Client> {
+        let client = Arc::new(Client {
+            id: self.next_id.fetch_add(1, Relaxed) + 1,
+            peer,
+            local,
+            born_ms: now_ms,
+            active_ms: AtomicU64::new(now_ms),
+            db: AtomicU8::new(0),
+            resp: AtomicU8::new(2),
+            input_bytes: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            held_bytes: AtomicUsize::new(0),
+            no_evict: AtomicBool::new(false),
+            names: Mutex::default(),
+        });
+        self.list().insert(client.id, Arc::clone(&client));
+        self.count.fetch_add(1, Relaxed);
+        client
+    }
+
+    /// Forgets a connection that is gone.
+    pub(crate) fn remove(&self, id: u64) {
+        if self.list().remove(&id).is_some() {
+            self.count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// All connections, oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Client>> {
+        self.list().values().cloned().collect()
+    }
+}

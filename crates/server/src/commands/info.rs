@@ -1,0 +1,162 @@
+//! INFO.
+
+use super::Keyspace;
+use super::session::COMPATIBLE_VERSION;
+use crate::burst::Args;
+use silica_engine::{MetricVisitor, Result};
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+
+type Section = fn(&Keyspace<'_>, &mut String) -> Result<()>;
+
+const SECTIONS: &[(&str, Section)] = &[
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("Keyspace", keyspace),
+    ("Silica", silica),
+];
+
+/// The sections that `args` name, or all.
+pub(crate) fn text(keys: &Keyspace<'_>, args: Args<'_>) -> Result<String> {
+    let all = args.len() == 1
+        || (1..args.len()).any(|i| ["all", "default", "everything"].iter().any(|w| args.is(i, w)));
+    let mut out = String::new();
+    for (name, section) in SECTIONS {
+        if all || (1..args.len()).any(|i| args.is(i, name)) {
+            if !out.is_empty() {
+                out.push_str("\r\n");
+            }
+            line(&mut out, format_args!("# {name}"));
+            section(keys, &mut out)?;
+        }
+    }
+    Ok(out)
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a string takes every write");
+    out.push_str("\r\n");
+}
+
+macro_rules! lines {
+    ($out:expr, $($name:literal: $value:expr,)*) => {
+        $(line($out, format_args!("{}:{}", $name, $value));)*
+    };
+}
+
+fn server(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    let shared = keys.shared;
+    let up_s = shared.unix_ms().saturating_sub(shared.started_ms) / 1000;
+    lines!(out,
+        "redis_version": COMPATIBLE_VERSION,
+        "silica_version": env!("CARGO_PKG_VERSION"),
+        "redis_mode": "standalone",
+        "os": std::env::consts::OS,
+        "arch_bits": usize::BITS,
+        "multiplexing_api": "mio",
+        "process_id": std::process::id(),
+        "tcp_port": shared.port(),
+        "server_time_usec": shared.unix_ms() * 1000,
+        "uptime_in_seconds": up_s,
+        "uptime_in_days": up_s / 86_400,
+        "event_loops": shared.config.loops,
+        "io_workers": shared.config.io_workers,
+    );
+    Ok(())
+}
+
+fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    lines!(out,
+        "connected_clients": keys.shared.clients.count(),
+        "maxclients": keys.shared.config.clients_max,
+        "blocked_clients": 0,
+    );
+    Ok(())
+}
+
+fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    let resident = resident_bytes();
+    lines!(out,
+        "used_memory": resident,
+        "used_memory_rss": resident,
+        "clients_bytes": keys.shared.held_bytes.load(Relaxed),
+        "clients_bytes_max": keys.shared.config.clients_bytes_max,
+        "maxmemory": 0,
+        "maxmemory_policy": "noeviction",
+    );
+    Ok(())
+}
+
+/// Resident memory of the process; 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|text| text.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    let durable = keys.engine.descriptor().capabilities.durable;
+    lines!(out,
+        "loading": 0,
+        "durable": u8::from(durable),
+        "durability": format!("{:?}", keys.shared.config.durability).to_lowercase(),
+        "aof_enabled": u8::from(durable),
+    );
+    Ok(())
+}
+
+fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    for (name, value) in keys.shared.stats.list() {
+        line(out, format_args!("{name}:{value}"));
+    }
+    Ok(())
+}
+
+fn replication(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    lines!(out, "role": "master", "connected_slaves": 0,);
+    Ok(())
+}
+
+fn keyspace(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    for db in 0..keys.shared.store.count() {
+        let admin = keys.shared.store.opened(db).and_then(|engine| engine.as_admin());
+        let Some(admin) = admin else { continue };
+        let count = admin.count(false)?;
+        if count.high > 0 {
+            line(
+                out,
+                format_args!(
+                    "db{db}:keys={},expires=0,avg_ttl=0,keys_low={},keys_high={}",
+                    count.estimate, count.low, count.high
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
+struct Lines<'o> {
+    out: &'o mut String,
+    db: usize,
+}
+
+impl MetricVisitor for Lines<'_> {
+    fn metric(&mut self, name: &'static str, value: f64) {
+        line(self.out, format_args!("db{}_{name}:{value}", self.db));
+    }
+}
+
+fn silica(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    for db in 0..keys.shared.store.count() {
+        if let Some(engine) = keys.shared.store.opened(db) {
+            line(out, format_args!("db{db}_engine:{}", engine.descriptor().name));
+            engine.metrics(&mut Lines { out, db });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! COMMAND and CONFIG.
+
+use super::Cx;
+use crate::burst::Args;
+use crate::glob;
+use crate::server::Shared;
+use crate::table::{COMMANDS, Command, find, find_sub};
+use silica_engine::Durability;
+use silica_proto::{Limits, Reply};
+
+/// Lists the subcommands of `container`.
+pub(crate) fn help(cx: &mut Cx<'_>, container: &str) {
+    let subs = find(container.as_bytes()).map_or(&[][..], |command| command.subs);
+    cx.reply.array(1 + 2 * subs.len());
+    let upper = container.to_ascii_uppercase();
+    cx.reply.simple(&format!("{upper} <subcommand> [<arg> ...]. Subcommands are:"));
+    for sub in subs {
+        cx.reply.simple(&sub.name[container.len() + 1..].to_ascii_uppercase());
+        cx.reply.simple(&format!("    {}", sub.summary));
+    }
+}
+
+pub(crate) fn command_help(cx: &mut Cx<'_>, _: Args<'_>) {
+    help(cx, "command");
+}
+
+pub(crate) fn config_help(cx: &mut Cx<'_>, _: Args<'_>) {
+    help(cx, "config");
+}
+
+pub(crate) fn command(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.array(COMMANDS.len());
+    COMMANDS.iter().for_each(|command| describe(command, &mut cx.reply));
+}
+
+pub(crate) fn count(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.integer(COMMANDS.len() as i64);
+}
+
+pub(crate) fn list(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.array(COMMANDS.len());
+    COMMANDS.iter().for_each(|command| cx.reply.bulk(command.name.as_bytes()));
+}
+
+/// The command or subcommand (`client|id`) called `name`.
+fn find_any(name: &[u8]) -> Option<&'static Command> {
+    match name.iter().position(|b| *b == b'|') {
+        Some(bar) => find_sub(find(&name[..bar])?, &name[bar + 1..]),
+        None => find(name),
+    }
+}
+
+pub(crate) fn info(cx: &mut Cx<'_>, args: Args<'_>) {
+    if args.len() == 2 {
+        return command(cx, args);
+    }
+    cx.reply.array(args.len() - 2);
+    for name in args.from(2) {
+        match find_any(name) {
+            Some(command) => describe(command, &mut cx.reply),
+            None => cx.reply.null_array(),
+        }
+    }
+}
+
+fn shown_flags(command: &Command) -> impl Iterator<Item = &'static str> + Clone {
+    // `long` is for the server alone: where the request runs.
+    command.flags.split_ascii_whitespace().filter(|flag| *flag != "long")
+}
+
+fn describe(command: &Command, reply: &mut Reply<'_>) {
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(i64::from(command.arity));
+    let flags = shown_flags(command);
+    reply.set(flags.clone().count());
+    flags.for_each(|flag| reply.simple(flag));
+    let (first, last, step) = command.keys;
+    for n in [first, last, step] {
+        reply.integer(i64::from(n));
+    }
+    let category = match command.flags {
+        flags if flags.contains("readonly") => Some("@read"),
+        flags if flags.contains("write") => Some("@write"),
+        _ => None,
+    };
+    reply.set(1 + usize::from(category.is_some()));
+    category.into_iter().for_each(|category| reply.simple(category));
+    reply.simple(&format!("@{}", command.group));
+    reply.array(0);
+    reply.array(0);
+    reply.array(command.subs.len());
+    command.subs.iter().for_each(|sub| describe(sub, reply));
+}
+
+pub(crate) fn docs(cx: &mut Cx<'_>, args: Args<'_>) {
+    let chosen: Vec<&Command> = match args.len() {
+        2 => COMMANDS.iter().collect(),
+        _ => args.from(2).filter_map(find_any).collect(),
+    };
+    documents(&chosen, &mut cx.reply);
+}
+
+fn documents(commands: &[&Command], reply: &mut Reply<'_>) {
+    reply.map(commands.len());
+    for command in commands {
+        reply.bulk(command.name.as_bytes());
+        reply.map(3 + usize::from(!command.subs.is_empty()));
+        for (name, text) in
+            [("summary", command.summary), ("since", command.since), ("group", command.group)]
+        {
+            reply.bulk(name.as_bytes());
+            reply.bulk(text.as_bytes());
+        }
+        if !command.subs.is_empty() {
+            reply.bulk(b"subcommands");
+            documents(&command.subs.iter().collect::<Vec<_>>(), reply);
+        }
+    }
+}
+
+pub(crate) fn getkeys(cx: &mut Cx<'_>, args: Args<'_>) {
+    let line = args.len() - 2;
+    let Some(command) = find(args.get(2)) else {
+        return cx.reply.error("ERR Invalid command specified");
+    };
+    if !command.takes(line) {
+        return cx.reply.error("ERR Invalid number of arguments specified for command");
+    }
+    let (first, last, step) = command.keys;
+    if first == 0 {
+        return cx.reply.error("ERR The command has no key arguments");
+    }
+    let last = if last < 0 { line as i32 + last } else { last };
+    let keys: Vec<&[u8]> =
+        (first..=last).step_by(step as usize).map(|i| args.get(2 + i as usize)).collect();
+    cx.reply.array(keys.len());
+    keys.iter().for_each(|key| cx.reply.bulk(key));
+}
+
+/// The settings that clients ask for, in the words they know.
+fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
+    let config = &shared.config;
+    let synced = config.durability == Durability::Synced;
+    let addresses: Vec<String> = config.listen.iter().map(|a| a.ip().to_string()).collect();
+    vec![
+        ("appendfsync", if synced { "always" } else { "everysec" }.into()),
+        ("appendonly", "yes".into()),
+        ("bind", addresses.join(" ")),
+        ("client-query-buffer-limit", Limits::OPEN.request_bytes_max.to_string()),
+        ("databases", config.databases.to_string()),
+        ("durability", if synced { "synced" } else { "buffered" }.into()),
+        ("io-threads", config.loops.to_string()),
+        ("maxclients", config.clients_max.to_string()),
+        ("maxmemory", "0".into()),
+        ("maxmemory-clients", config.clients_bytes_max.to_string()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("port", shared.port().to_string()),
+        ("proto-max-bulk-len", Limits::OPEN.bulk_bytes_max.to_string()),
+        ("save", String::new()),
+        ("tcp-keepalive", "0".into()),
+        ("timeout", "0".into()),
+    ]
+}
+
+pub(crate) fn config_get(cx: &mut Cx<'_>, args: Args<'_>) {
+    let patterns: Vec<Vec<u8>> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let mut chosen = settings(cx.shared);
+    chosen.retain(|(name, _)| patterns.iter().any(|p| glob::matches(p, name.as_bytes())));
+    cx.reply.map(chosen.len());
+    for (name, value) in chosen {
+        cx.reply.bulk(name.as_bytes());
+        cx.reply.bulk(value.as_bytes());
+    }
+}
+
+pub(crate) fn config_set(cx: &mut Cx<'_>, args: Args<'_>) {
+    let name = String::from_utf8_lossy(args.get(2)).into_owned();
+    cx.reply.error(&format!(
+        "ERR CONFIG SET failed - '{name}' cannot be changed while the server runs; restart it \
+         with the setting you want ('silica serve --help' lists them)"
+    ));
+}
+
+pub(crate) fn config_resetstat(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.shared.stats.reset();
+    cx.reply.ok();
+}

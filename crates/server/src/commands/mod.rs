@@ -1,0 +1,110 @@
+//! What the commands do. The table says which function runs for which command and where.
+
+pub(crate) mod client;
+pub(crate) mod info;
+pub(crate) mod introspect;
+pub(crate) mod read;
+pub(crate) mod session;
+pub(crate) mod update;
+pub(crate) mod whole;
+
+use crate::burst::Args;
+use crate::clients::Client;
+use crate::exec::Slot;
+use crate::server::Shared;
+use crate::session::Session;
+use silica_engine::{Atomic, Durability, Engine, EntryRef, Error, ErrorKind, Result, Update};
+use silica_proto::{Limits, Reply};
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// Bytes that a value may have, whatever the engine takes.
+const VALUE_BYTES_MAX: usize = Limits::OPEN.bulk_bytes_max;
+
+/// The text of an engine's error as a reply.
+pub(crate) fn error_text(error: &Error) -> String {
+    let code = match error.kind() {
+        ErrorKind::Full => "OOM",
+        ErrorKind::Poisoned | ErrorKind::Corruption => "MISCONF",
+        _ => "ERR",
+    };
+    format!("{code} {error}")
+}
+
+/// The reply to a request with too few or too many arguments.
+pub(crate) fn wrong_number(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// Values that a read asked for, in the order of its keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Values<'a> {
+    pub(crate) slots: &'a [Slot],
+    pub(crate) arena: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    /// The value of key `index`.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&'a [u8]> {
+        match self.slots[index] {
+            Slot::Found { start, len } => Some(&self.arena[start..start + len]),
+            Slot::Missing | Slot::Deferred => None,
+        }
+    }
+
+    /// The length of the value of key `index`.
+    pub(crate) fn len_of(&self, index: usize) -> Option<usize> {
+        match self.slots[index] {
+            Slot::Found { len, .. } => Some(len),
+            Slot::Missing | Slot::Deferred => None,
+        }
+    }
+}
+
+/// What a command on one database works with.
+pub(crate) struct Keyspace<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) engine: &'a dyn Engine,
+}
+
+impl Keyspace<'_> {
+    /// Runs `run` and answers with its error where it has one.
+    pub(crate) fn answer(
+        &self,
+        run: fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>,
+        args: Args<'_>,
+        reply: &mut Reply<'_>,
+    ) {
+        if let Err(error) = run(self, args, reply) {
+            reply.error(&error_text(&error));
+        }
+    }
+
+    /// Reads, decides and writes `key` in one step. The burst's sync makes it durable.
+    pub(crate) fn update(
+        &self,
+        key: &[u8],
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        self.atomic()?.update(key, Durability::Buffered, decide)
+    }
+
+    fn atomic(&self) -> Result<&dyn Atomic> {
+        self.engine.as_atomic().ok_or_else(|| {
+            let name = self.engine.descriptor().name;
+            let message =
+                format!("engine '{name}' has no atomic updates, which this command needs");
+            Error::new(ErrorKind::Unsupported, message)
+        })
+    }
+}
+
+/// What a command works with that a loop runs itself.
+pub(crate) struct Cx<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) client: &'a Client,
+    pub(crate) session: &'a mut Session,
+    pub(crate) reply: Reply<'a>,
+}

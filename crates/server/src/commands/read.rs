@@ -1,0 +1,80 @@
+//! Commands that read some keys.
+
+use super::{NOT_INTEGER, Values};
+use crate::burst::Args;
+use crate::table::{Read, Wants};
+use silica_proto::{Reply, parse_i64};
+
+pub(crate) static GET: Read = Read { many: false, wants: Wants::Value, reply: get };
+pub(crate) static MGET: Read = Read { many: true, wants: Wants::Value, reply: mget };
+pub(crate) static EXISTS: Read = Read { many: true, wants: Wants::Length, reply: exists };
+pub(crate) static STRLEN: Read = Read { many: false, wants: Wants::Length, reply: strlen };
+pub(crate) static TYPE: Read = Read { many: false, wants: Wants::Length, reply: type_of };
+pub(crate) static GETRANGE: Read = Read { many: false, wants: Wants::Value, reply: getrange };
+
+fn value(value: Option<&[u8]>, reply: &mut Reply<'_>) {
+    match value {
+        Some(bytes) => reply.bulk(bytes),
+        None => reply.null(),
+    }
+}
+
+fn get(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    value(values.get(0), reply);
+}
+
+fn mget(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    reply.array(args.len() - 1);
+    (0..args.len() - 1).for_each(|index| value(values.get(index), reply));
+}
+
+fn exists(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    let found = (0..values.slots.len()).filter(|i| values.len_of(*i).is_some()).count();
+    reply.integer(found as i64);
+}
+
+fn strlen(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    reply.integer(values.len_of(0).unwrap_or(0) as i64);
+}
+
+fn type_of(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    reply.simple(if values.len_of(0).is_some() { "string" } else { "none" });
+}
+
+fn getrange(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    let (Some(start), Some(end)) = (parse_i64(args.get(2)), parse_i64(args.get(3))) else {
+        return reply.error(NOT_INTEGER);
+    };
+    let bytes = values.get(0).unwrap_or_default();
+    reply.bulk(&bytes[range(bytes.len(), start, end)]);
+}
+
+/// The bytes from `start` to `end` (inclusive, negative from the end) of a value of `len` bytes.
+fn range(len: usize, start: i64, end: i64) -> std::ops::Range<usize> {
+    if start < 0 && end < 0 && start > end {
+        return 0..0;
+    }
+    let place = |at: i64| if at < 0 { at.saturating_add(len as i64).max(0) } else { at };
+    let (start, end) = (place(start), place(end).min(len as i64 - 1));
+    if start > end { 0..0 } else { start as usize..end as usize + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range;
+
+    #[test]
+    fn ranges_count_from_both_ends() {
+        let text = "This is a string";
+        let cut = |start, end| &text[range(text.len(), start, end)];
+        assert_eq!(cut(0, 3), "This");
+        assert_eq!(cut(-3, -1), "ing");
+        assert_eq!(cut(0, -1), text);
+        assert_eq!(cut(10, 100), "string");
+        assert_eq!(cut(5, 2), "");
+        assert_eq!(cut(-1, -3), "");
+        assert_eq!(cut(i64::MIN, i64::MAX), text);
+        assert_eq!(cut(-100, -50), "T", "both ends clamp to the first byte");
+        assert_eq!(range(0, 0, -1), 0..0);
+    }
+}

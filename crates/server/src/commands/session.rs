@@ -1,0 +1,182 @@
+//! Commands about the connection itself.
+
+use super::{Cx, NOT_INTEGER, SYNTAX, wrong_number};
+use crate::burst::Args;
+use crate::commands::client::set_name;
+use crate::password;
+use crate::session::Session;
+use silica_proto::{Version, append_u64, parse_i64};
+
+/// Version of Redis whose behaviour the commands have; some clients choose features by it.
+pub(crate) const COMPATIBLE_VERSION: &str = "7.2.0";
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+pub(crate) fn ping(cx: &mut Cx<'_>, args: Args<'_>) {
+    match args.len() {
+        1 => cx.reply.simple("PONG"),
+        2 => cx.reply.bulk(args.get(1)),
+        _ => cx.reply.error(&wrong_number("ping")),
+    }
+}
+
+pub(crate) fn echo(cx: &mut Cx<'_>, args: Args<'_>) {
+    cx.reply.bulk(args.get(1));
+}
+
+pub(crate) fn quit(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.session.quit = true;
+    cx.reply.ok();
+}
+
+pub(crate) fn reset(cx: &mut Cx<'_>, _: Args<'_>) {
+    *cx.session = Session::new(cx.shared.config.password.is_none());
+    cx.client.names().name.clear();
+    cx.reply.simple("RESET");
+}
+
+pub(crate) fn time(cx: &mut Cx<'_>, _: Args<'_>) {
+    let now_ms = cx.shared.unix_ms();
+    cx.reply.array(2);
+    for part in [now_ms / 1000, now_ms % 1000 * 1000] {
+        let mut digits = Vec::with_capacity(20);
+        append_u64(&mut digits, part);
+        cx.reply.bulk(&digits);
+    }
+}
+
+pub(crate) fn select(cx: &mut Cx<'_>, args: Args<'_>) {
+    match parse_i64(args.get(1)) {
+        None => cx.reply.error(NOT_INTEGER),
+        Some(n) if (0..cx.shared.store.count() as i64).contains(&n) => {
+            cx.session.db = n as u8;
+            cx.reply.ok();
+        }
+        Some(_) => cx.reply.error("ERR DB index is out of range"),
+    }
+}
+
+pub(crate) fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) {
+    let known = ["save", "nosave", "now", "force"];
+    if (1..args.len()).any(|i| !known.iter().any(|word| args.is(i, word))) {
+        return cx.reply.error(SYNTAX);
+    }
+    log::info!("client {} asked for the server to stop", cx.client.peer);
+    cx.session.quit = true;
+    cx.shared.request_stop();
+}
+
+/// Lets the client in where user and password are right; else says why not.
+fn let_in(cx: &mut Cx<'_>, user: &[u8], given: &[u8]) -> bool {
+    let right = match &cx.shared.config.password {
+        Some(password) => password::same(given, password),
+        // As Redis has it, the default user without password takes any.
+        None => true,
+    };
+    let fine = right && user == b"default";
+    cx.session.let_in |= fine;
+    fine
+}
+
+pub(crate) fn auth(cx: &mut Cx<'_>, args: Args<'_>) {
+    let (user, given) = match args.len() {
+        2 if cx.shared.config.password.is_none() => {
+            return cx.reply.error(
+                "ERR AUTH <password> called without any password configured for the default \
+                 user. Are you sure your configuration is correct?",
+            );
+        }
+        2 => (&b"default"[..], args.get(1)),
+        3 => (args.get(1), args.get(2)),
+        _ => return cx.reply.error(SYNTAX),
+    };
+    match let_in(cx, user, given) {
+        true => cx.reply.ok(),
+        false => cx.reply.error(WRONG_PASSWORD),
+    }
+}
+
+/// What HELLO asks for.
+#[derive(Default)]
+struct Hello<'a> {
+    version: Option<Version>,
+    auth: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+fn hello_options<'a>(args: Args<'a>) -> Result<Hello<'a>, String> {
+    let mut hello = Hello::default();
+    if args.len() > 1 {
+        hello.version = Some(match parse_i64(args.get(1)) {
+            Some(2) => Version::Resp2,
+            Some(3) => Version::Resp3,
+            Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+            None => {
+                return Err("ERR Protocol version is not an integer or out of range".into());
+            }
+        });
+    }
+    let mut index = 2;
+    while index < args.len() {
+        let left = args.len() - index - 1;
+        if args.is(index, "auth") && left >= 2 {
+            hello.auth = Some((args.get(index + 1), args.get(index + 2)));
+            index += 3;
+        } else if args.is(index, "setname") && left >= 1 {
+            hello.name = Some(args.get(index + 1));
+            index += 2;
+        } else {
+            let word = String::from_utf8_lossy(args.get(index));
+            return Err(format!("ERR Syntax error in HELLO option '{word}'"));
+        }
+    }
+    Ok(hello)
+}
+
+pub(crate) fn hello(cx: &mut Cx<'_>, args: Args<'_>) {
+    let hello = match hello_options(args) {
+        Ok(hello) => hello,
+        Err(text) => return cx.reply.error(&text),
+    };
+    if let Some((user, password)) = hello.auth
+        && !let_in(cx, user, password)
+    {
+        return cx.reply.error(WRONG_PASSWORD);
+    }
+    if !cx.session.let_in {
+        return cx.reply.error(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        );
+    }
+    if let Some(name) = hello.name
+        && let Err(text) = set_name(cx.client, name)
+    {
+        return cx.reply.error(text);
+    }
+    if let Some(version) = hello.version {
+        cx.session.version = version;
+        cx.reply.set_version(version);
+    }
+    describe(cx);
+}
+
+fn describe(cx: &mut Cx<'_>) {
+    let reply = &mut cx.reply;
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"silica");
+    reply.bulk(b"version");
+    reply.bulk(COMPATIBLE_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if cx.session.version == Version::Resp2 { 2 } else { 3 });
+    reply.bulk(b"id");
+    reply.integer(cx.client.id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}

@@ -1,0 +1,142 @@
+//! What a server is started with.
+
+use silica_engine::{Durability, Engine, Error, ErrorKind, Result};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Databases that `SELECT` may reach at most.
+pub const DATABASES_MAX: u32 = 16;
+
+/// Settings of a [`crate::Server`].
+#[derive(Clone)]
+pub struct Config {
+    /// Addresses to listen on; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Event loops; one per core is right.
+    pub loops: usize,
+    /// Threads that call engines which may wait for a device; at least 2.
+    pub io_workers: usize,
+    /// What clients must give before anything else.
+    pub password: Option<Vec<u8>>,
+    /// What a write's acknowledgement means.
+    pub durability: Durability,
+    /// Databases that `SELECT` reaches, 1 to [`DATABASES_MAX`].
+    pub databases: u32,
+    /// Connections at the same time.
+    pub clients_max: usize,
+    /// Bytes of requests and replies that all clients together may keep in memory; over it the
+    /// client that holds most is dropped. A value passes only if it is smaller than half of it.
+    pub clients_bytes_max: usize,
+    /// Bytes of replies that one client may leave unread before its requests wait.
+    pub client_output_bytes_max: usize,
+    /// Milliseconds after which a client over that limit is dropped if it reads nothing.
+    pub stalled_ms_max: u64,
+    /// Milliseconds within which a client must give its password, where one is set.
+    pub auth_ms_max: u64,
+    /// Milliseconds that a graceful stop waits for clients to read their last replies.
+    pub stop_ms_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Config {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            loops: cores,
+            io_workers: (2 * cores).max(4),
+            password: None,
+            durability: Durability::Synced,
+            databases: DATABASES_MAX,
+            clients_max: 20_000,
+            clients_bytes_max: 1 << 30,
+            client_output_bytes_max: 32 << 20,
+            stalled_ms_max: 60_000,
+            auth_ms_max: 30_000,
+            stop_ms_max: 5_000,
+        }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    /// Shows everything but the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("listen", &self.listen)
+            .field("loops", &self.loops)
+            .field("io_workers", &self.io_workers)
+            .field("password", &self.password.as_ref().map(|_| "***"))
+            .field("durability", &self.durability)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// Refuses settings that cannot work or that would let strangers in.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
+        if self.listen.is_empty() {
+            return refuse("no address to listen on; give one such as 127.0.0.1:6379".into());
+        }
+        let open = self.listen.iter().find(|a| !a.ip().is_loopback());
+        if let (Some(address), None) = (open, &self.password) {
+            return refuse(format!(
+                "listening on {address} without a password would let anyone in; \
+                 set a password or listen on 127.0.0.1:{}",
+                address.port()
+            ));
+        }
+        if self.password.as_ref().is_some_and(Vec::is_empty) {
+            return refuse("the password is empty; give at least one character".into());
+        }
+        if !(1..=DATABASES_MAX).contains(&self.databases) {
+            return refuse(format!("databases must be between 1 and {DATABASES_MAX}"));
+        }
+        if !(1..=1024).contains(&self.loops) || !(2..=1024).contains(&self.io_workers) {
+            return refuse("loops must be 1 to 1024 and io_workers 2 to 1024".into());
+        }
+        if self.clients_bytes_max < 1 << 20 || self.client_output_bytes_max < 64 << 10 {
+            return refuse(
+                "clients_bytes_max must be 1 MiB or more and client_output_bytes_max 64 KiB or more"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Where the numbered databases of `SELECT` come from.
+pub trait Databases: Send + Sync {
+    /// Opens database `index`, creating it where it does not exist. Called at most once for
+    /// each index, on a thread that may wait.
+    fn open(&self, index: u32) -> Result<Arc<dyn Engine>>;
+
+    /// True where database `index` may hold something already; `FLUSHALL` opens no others.
+    fn exists(&self, index: u32) -> bool {
+        let _ = index;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_kept_out_by_default() {
+        let open = Config { listen: vec!["0.0.0.0:6379".parse().unwrap()], ..Config::default() };
+        let refused = open.check().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Config);
+        assert!(refused.to_string().contains("set a password or listen on 127.0.0.1:6379"));
+        assert!(Config { password: Some(b"x".to_vec()), ..open.clone() }.check().is_ok());
+        assert!(Config { password: Some(Vec::new()), ..open }.check().is_err());
+        assert!(Config::default().check().is_ok());
+        let v6 = Config { listen: vec!["[::1]:0".parse().unwrap()], ..Config::default() };
+        assert!(v6.check().is_ok());
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let config = Config { password: Some(b"hush".to_vec()), ..Config::default() };
+        assert!(!format!("{config:?}").contains("hush"));
+    }
+}

@@ -1,0 +1,265 @@
+//! One connection: its socket, buffers and state.
+
+use crate::burst::{Input, Owner, Request};
+use crate::clients::Client;
+use crate::session::Session;
+use mio::net::TcpStream;
+use silica_proto::Parser;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+
+/// Replies are put together in chunks of about this size.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Replies that the socket has not taken yet.
+#[derive(Default)]
+pub(crate) struct OutQueue {
+    chunks: VecDeque<Vec<u8>>,
+    /// Bytes of the first chunk that are sent.
+    sent: usize,
+    bytes: usize,
+}
+
+impl OutQueue {
+    /// Bytes waiting.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Memory held.
+    fn held_bytes(&self) -> usize {
+        self.bytes + self.sent
+    }
+
+    /// Queues `bytes`; returns the allocation where it is not kept.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        self.bytes += bytes.len();
+        match self.chunks.back_mut() {
+            Some(last) if last.len() + bytes.len() <= CHUNK_BYTES => {
+                last.extend_from_slice(&bytes);
+                Some(bytes)
+            }
+            _ if bytes.is_empty() => Some(bytes),
+            _ => {
+                self.chunks.push_back(bytes);
+                None
+            }
+        }
+    }
+
+    /// Sends until everything is out (true) or the socket is full (false); sent allocations go
+    /// to `spare`.
+    fn flush(&mut self, socket: &mut impl Write, spare: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+        while let Some(first) = self.chunks.front() {
+            match socket.write(&first[self.sent..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    self.sent += n;
+                    self.bytes -= n;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            if self.sent == first.len() {
+                self.sent = 0;
+                spare.extend(self.chunks.pop_front());
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Planned requests that wait to run (again).
+pub(crate) struct Work {
+    pub(crate) input: Input,
+    /// First request that has not run.
+    pub(crate) next: usize,
+}
+
+impl Work {
+    /// Requests that have not run.
+    pub(crate) fn left(&self) -> &[Request] {
+        &self.input.requests[self.next..]
+    }
+}
+
+/// A connection.
+pub(crate) struct Conn {
+    pub(crate) socket: TcpStream,
+    pub(crate) owner: Owner,
+    pub(crate) client: Arc<Client>,
+    pub(crate) session: Session,
+    pub(crate) parser: Parser,
+    /// Received and not planned.
+    pub(crate) input: Vec<u8>,
+    pub(crate) out: OutQueue,
+    pub(crate) work: Option<Work>,
+    /// Its requests are queued or running, in a burst of this many bytes.
+    pub(crate) in_flight: Option<usize>,
+    /// The socket may have something to read; take something to write.
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// `input` may hold a whole request.
+    pub(crate) unplanned: bool,
+    /// Nothing more is read; the connection ends when its replies are out.
+    pub(crate) closing: bool,
+    /// It stands in the loop's list of connections to be served.
+    pub(crate) queued: bool,
+    /// When the socket last took a byte, or had nothing to take.
+    pub(crate) progress_ms: u64,
+    pub(crate) born_ms: u64,
+    /// What the loop has counted for it.
+    pub(crate) counted_bytes: usize,
+}
+
+impl Conn {
+    pub(crate) fn new(
+        socket: TcpStream,
+        slot: usize,
+        client: Arc<Client>,
+        let_in: bool,
+        now_ms: u64,
+    ) -> Self {
+        Conn {
+            socket,
+            owner: Owner { slot, client: client.id },
+            client,
+            session: Session::new(let_in),
+            parser: Parser::new(),
+            input: Vec::new(),
+            out: OutQueue::default(),
+            work: None,
+            in_flight: None,
+            readable: false,
+            writable: true,
+            unplanned: false,
+            closing: false,
+            queued: false,
+            progress_ms: now_ms,
+            born_ms: now_ms,
+            counted_bytes: 0,
+        }
+    }
+
+    /// Memory that this connection makes the server hold.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.input.capacity()
+            + self.out.held_bytes()
+            + self.work.as_ref().map_or(0, |work| work.input.held_bytes())
+            + self.in_flight.unwrap_or(0)
+    }
+
+    /// Reads once into `scratch` and keeps what came. `Ok(0)` where nothing came.
+    pub(crate) fn read(&mut self, scratch: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.socket.read(scratch) {
+                Ok(0) => {
+                    self.readable = false;
+                    self.closing = true;
+                    return Ok(0);
+                }
+                Ok(n) => {
+                    // A short read has emptied the socket; the next byte raises a new event.
+                    self.readable = n == scratch.len();
+                    self.keep(&scratch[..n]);
+                    return Ok(n);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(0);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let len = self.input.len() + bytes.len();
+        let needed = self.parser.needed_bytes();
+        if len > self.input.capacity() && needed > len {
+            // Never twice what has come, never more than the request has announced.
+            let target = needed.min(2 * len);
+            self.input.reserve_exact(target - self.input.len());
+        }
+        self.input.extend_from_slice(bytes);
+        self.unplanned = true;
+    }
+
+    /// Sends what the socket takes.
+    pub(crate) fn flush(&mut self, spare: &mut Vec<Vec<u8>>, now_ms: u64) -> io::Result<usize> {
+        let before = self.out.len();
+        if before > 0 && self.writable {
+            self.writable = self.out.flush(&mut self.socket, spare)?;
+        }
+        if self.out.len() < before || before == 0 {
+            self.progress_ms = now_ms;
+        }
+        Ok(before - self.out.len())
+    }
+
+    /// True where nothing is left to be done before the connection ends.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.closing
+            && self.in_flight.is_none()
+            && self.work.is_none()
+            && self.out.len() == 0
+            && !self.unplanned
+    }
+
+    /// True where it could go on now.
+    pub(crate) fn has_more(&self) -> bool {
+        self.in_flight.is_none()
+            && (self.work.is_some()
+                || self.unplanned
+                || (self.readable && !self.closing)
+                || self.is_finished())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes `left` bytes, at most three at once, and then blocks.
+    struct Slow {
+        taken: Vec<u8>,
+        left: usize,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(3).min(self.left);
+            if n == 0 {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            self.left -= n;
+            self.taken.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn replies_leave_in_order_however_slowly() {
+        let mut queue = OutQueue::default();
+        let mut want = Vec::new();
+        for byte in 0..200u8 {
+            let chunk = vec![byte; usize::from(byte) * 20];
+            want.extend_from_slice(&chunk);
+            queue.push(chunk);
+        }
+        let mut slow = Slow { taken: Vec::new(), left: 0 };
+        let mut spare = Vec::new();
+        while !queue.flush(&mut slow, &mut spare).unwrap() {
+            assert_eq!(queue.len(), want.len() - slow.taken.len());
+            slow.left = 1001;
+        }
+        assert!(slow.taken == want && queue.len() == 0 && !spare.is_empty());
+    }
+}

@@ -1,0 +1,49 @@
+//! The numbered databases, opened when they are first used.
+
+use crate::Databases;
+use silica_engine::{Engine, Result};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// All databases of a server.
+pub(crate) struct Store {
+    source: Arc<dyn Databases>,
+    slots: Vec<OnceLock<Arc<dyn Engine>>>,
+    /// Held while one is opened, so that none is opened twice.
+    opening: Mutex<()>,
+}
+
+impl Store {
+    pub(crate) fn new(source: Arc<dyn Databases>, count: u32) -> Self {
+        let slots = (0..count).map(|_| OnceLock::new()).collect();
+        Store { source, slots, opening: Mutex::new(()) }
+    }
+
+    /// Number of databases, opened or not.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Database `index` where it was opened before.
+    pub(crate) fn opened(&self, index: usize) -> Option<&dyn Engine> {
+        self.slots[index].get().map(|engine| engine.as_ref())
+    }
+
+    /// Database `index`; opens it where needed, which may wait for a device.
+    pub(crate) fn engine(&self, index: usize) -> Result<&dyn Engine> {
+        if let Some(engine) = self.opened(index) {
+            return Ok(engine);
+        }
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.opened(index).is_none() {
+            let engine = self.source.open(index as u32)?;
+            // Nobody else fills the slot while the lock is held.
+            let _ = self.slots[index].set(engine);
+        }
+        Ok(self.opened(index).expect("the slot was just filled"))
+    }
+
+    /// True where database `index` may hold entries.
+    pub(crate) fn may_hold(&self, index: usize) -> bool {
+        self.opened(index).is_some() || self.source.exists(index as u32)
+    }
+}

@@ -1,0 +1,574 @@
+//! One event loop: sockets in, bursts out, replies back.
+
+use crate::burst::{Burst, Input, Lane, Output};
+use crate::conn::{Conn, Work};
+use crate::exec::Executor;
+use crate::plan::plan;
+use crate::server::{Message, Shared};
+use crate::stats::Stats;
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// The token of a loop's waker; listeners come right below it, connections count from 0.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+/// Listeners at most.
+const LISTENERS_MAX: usize = 64;
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// Reads in one turn of a connection that is in the middle of a large request.
+const READS_MAX: usize = 16;
+/// Milliseconds between looks at idle and stalled connections.
+const TICK_MS: u64 = 1000;
+/// Milliseconds without accepting after the process ran out of descriptors.
+const ACCEPT_PAUSE_MS: u64 = 100;
+/// Reply bytes that a client without password may leave unread.
+const STRANGER_OUT_BYTES_MAX: usize = 1 << 10;
+/// A connection that holds less is not worth dropping for memory.
+const EVICT_BYTES_MIN: usize = 32 << 10;
+/// Allocations kept for reuse, and the largest of them.
+const SPARES_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 128 << 10;
+
+/// Where a connection's next requests run.
+enum Place {
+    /// On this loop, now.
+    Here(usize),
+    /// On a worker, up to this request.
+    Worker(Lane, usize),
+}
+
+pub(crate) struct EventLoop {
+    index: usize,
+    shared: Arc<Shared>,
+    poll: Poll,
+    listeners: Vec<TcpListener>,
+    conns: Vec<Option<Box<Conn>>>,
+    free: Vec<usize>,
+    /// Connections to serve in this turn.
+    ready: Vec<usize>,
+    messages: Vec<Message>,
+    executor: Executor,
+    /// Bursts being collected: for this loop, for reads, for writes.
+    here: Burst,
+    reads: Burst,
+    writes: Burst,
+    reads_in_flight: usize,
+    writes_in_flight: usize,
+    scratch: Box<[u8]>,
+    spare_bytes: Vec<Vec<u8>>,
+    spare_inputs: Vec<Input>,
+    now_ms: u64,
+    ticked_ms: u64,
+    accept_from_ms: u64,
+    accept_waiting: bool,
+    next_loop: usize,
+    stopping_since_ms: Option<u64>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(
+        index: usize,
+        shared: Arc<Shared>,
+        poll: Poll,
+        mut listeners: Vec<TcpListener>,
+    ) -> io::Result<Self> {
+        listeners.truncate(LISTENERS_MAX);
+        for (n, listener) in listeners.iter_mut().enumerate() {
+            poll.registry().register(listener, Token(WAKER.0 - 1 - n), Interest::READABLE)?;
+        }
+        let now_ms = shared.monotonic_ms();
+        Ok(EventLoop {
+            index,
+            executor: Executor::new(Arc::clone(&shared)),
+            shared,
+            poll,
+            listeners,
+            conns: Vec::new(),
+            free: Vec::new(),
+            ready: Vec::new(),
+            messages: Vec::new(),
+            here: Burst::new(index, Lane::Read),
+            reads: Burst::new(index, Lane::Read),
+            writes: Burst::new(index, Lane::Write),
+            reads_in_flight: 0,
+            writes_in_flight: 0,
+            scratch: vec![0; READ_BYTES].into_boxed_slice(),
+            spare_bytes: Vec::new(),
+            spare_inputs: Vec::new(),
+            now_ms,
+            ticked_ms: now_ms,
+            accept_from_ms: 0,
+            accept_waiting: false,
+            next_loop: 0,
+            stopping_since_ms: None,
+        })
+    }
+
+    /// The life of a loop's thread.
+    pub(crate) fn run(&mut self) {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let wait_ms = match (self.ready.is_empty(), self.stopping_since_ms) {
+                (false, _) => 0,
+                (true, Some(_)) => 20,
+                (true, None) if self.accept_waiting => ACCEPT_PAUSE_MS,
+                (true, None) => TICK_MS,
+            };
+            match self.poll.poll(&mut events, Some(Duration::from_millis(wait_ms))) {
+                Err(e) if e.kind() != ErrorKind::Interrupted => {
+                    log::error!("event loop {}: {e}", self.index);
+                    return self.shared.request_stop();
+                }
+                _ => {}
+            }
+            self.now_ms = self.shared.monotonic_ms();
+            events.iter().for_each(|event| self.note(event));
+            self.accept_when_due();
+            self.read_inbox();
+            for slot in std::mem::take(&mut self.ready) {
+                self.serve(slot);
+            }
+            self.dispatch();
+            if self.now_ms - self.ticked_ms >= TICK_MS {
+                self.tick();
+            }
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn note(&mut self, event: &Event) {
+        let token = event.token();
+        if token == WAKER {
+            return;
+        }
+        if token.0 >= WAKER.0 - LISTENERS_MAX {
+            self.accept_waiting = true;
+            return;
+        }
+        if let Some(Some(conn)) = self.conns.get_mut(token.0) {
+            conn.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+            conn.writable |= event.is_writable() || event.is_error();
+            self.queue(token.0);
+        }
+    }
+
+    /// Serves connection `slot` in the next turn.
+    fn queue(&mut self, slot: usize) {
+        if let Some(conn) = &mut self.conns[slot]
+            && !conn.queued
+        {
+            conn.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    fn read_inbox(&mut self) {
+        let mut messages = std::mem::take(&mut self.messages);
+        self.shared.loops[self.index].take(&mut messages);
+        for message in messages.drain(..) {
+            match message {
+                Message::Connection(socket, peer) => self.add(socket, peer),
+                Message::Done(burst) => {
+                    match burst.lane {
+                        Lane::Read => self.reads_in_flight -= 1,
+                        Lane::Write => self.writes_in_flight -= 1,
+                        Lane::Long => {}
+                    }
+                    self.complete(burst);
+                }
+                Message::Stop => {
+                    self.stopping_since_ms = Some(self.now_ms);
+                    self.listeners.clear();
+                    self.accept_waiting = false;
+                    self.conns.iter_mut().flatten().for_each(|conn| conn.closing = true);
+                    (0..self.conns.len()).for_each(|slot| self.queue(slot));
+                }
+            }
+        }
+        self.messages = messages;
+    }
+
+    fn accept_when_due(&mut self) {
+        if !self.accept_waiting || self.now_ms < self.accept_from_ms {
+            return;
+        }
+        self.accept_waiting = false;
+        for n in 0..self.listeners.len() {
+            loop {
+                match self.listeners[n].accept() {
+                    Ok((socket, peer)) => self.admit(socket, peer),
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
+                    Err(e) => {
+                        log::warn!("accept: {e}; trying again (raise 'ulimit -n' if it goes on)");
+                        self.accept_waiting = true;
+                        self.accept_from_ms = self.now_ms + ACCEPT_PAUSE_MS;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands a new connection to the loop whose turn it is.
+    fn admit(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+        if self.shared.clients.count() >= self.shared.config.clients_max {
+            Stats::add(&self.shared.stats.rejected_connections, 1);
+            // Its socket's buffer is empty, so this fits or the client is gone.
+            let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        Stats::add(&self.shared.stats.total_connections_received, 1);
+        let target = self.next_loop;
+        self.next_loop = (target + 1) % self.shared.loops.len();
+        if target == self.index {
+            self.add(socket, peer);
+        } else {
+            self.shared.loops[target].send(Message::Connection(socket, peer));
+        }
+    }
+
+    fn add(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+        if self.stopping_since_ms.is_some() {
+            return;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.conns.push(None);
+            self.conns.len() - 1
+        });
+        // Replies are written whole, so nothing is gained by waiting for more.
+        let _ = socket.set_nodelay(true);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut socket, Token(slot), both);
+        let local = registered.and_then(|()| socket.local_addr());
+        let Ok(local) = local else {
+            self.free.push(slot);
+            return;
+        };
+        let client = self.shared.clients.add(peer, local, self.shared.unix_ms());
+        let let_in = self.shared.config.password.is_none();
+        self.conns[slot] = Some(Box::new(Conn::new(socket, slot, client, let_in, self.now_ms)));
+    }
+
+    /// Goes on with a connection: sends, reads, plans, and queues what it wants done.
+    fn serve(&mut self, slot: usize) {
+        let Some(conn) = &mut self.conns[slot] else { return };
+        conn.queued = false;
+        if self.send(slot).is_err() || self.take_in(slot).is_err() {
+            return self.close(slot);
+        }
+        let Some(conn) = &mut self.conns[slot] else { return };
+        if conn.is_finished() {
+            return self.close(slot);
+        }
+        if conn.out.len() < self.shared.config.client_output_bytes_max && conn.in_flight.is_none() {
+            if conn.work.is_some() {
+                self.place(slot);
+            } else if conn.has_more() {
+                self.queue(slot);
+            }
+        }
+        self.count_bytes(slot);
+    }
+
+    fn send(&mut self, slot: usize) -> io::Result<()> {
+        let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
+        let sent = conn.flush(&mut self.spare_bytes, self.now_ms)?;
+        if sent > 0 {
+            Stats::add(&self.shared.stats.total_net_output_bytes, sent as u64);
+            self.spare_bytes.retain(|bytes| bytes.capacity() <= SPARE_BYTES_MAX);
+            self.spare_bytes.truncate(SPARES_MAX);
+        }
+        if !conn.session.let_in && conn.out.len() > STRANGER_OUT_BYTES_MAX {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        Ok(())
+    }
+
+    /// Reads and plans, where the connection has nothing else going on.
+    fn take_in(&mut self, slot: usize) -> io::Result<()> {
+        let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
+        if conn.in_flight.is_some()
+            || conn.work.is_some()
+            || conn.out.len() >= self.shared.config.client_output_bytes_max
+        {
+            return Ok(());
+        }
+        if !conn.unplanned && !conn.closing {
+            let mut reads = 0;
+            while conn.readable && reads < READS_MAX {
+                if conn.input.capacity() == 0 {
+                    conn.input = self.spare_bytes.pop().unwrap_or_default();
+                    conn.input.clear();
+                }
+                let n = conn.read(&mut self.scratch)?;
+                Stats::add(&self.shared.stats.total_net_input_bytes, n as u64);
+                reads += 1;
+                if conn.parser.needed_bytes() <= conn.input.len() + READ_BYTES {
+                    break;
+                }
+            }
+        }
+        if conn.unplanned {
+            let mut input = self.spare_inputs.pop().unwrap_or_default();
+            plan(&self.shared, conn, &mut input);
+            self.start(slot, input)?;
+        }
+        if let Some(conn) = &mut self.conns[slot]
+            && conn.input.is_empty()
+            && conn.input.capacity() > 0
+        {
+            self.keep_bytes_of(slot);
+        }
+        Ok(())
+    }
+
+    /// Gives an idle connection's buffer back.
+    fn keep_bytes_of(&mut self, slot: usize) {
+        if let Some(conn) = &mut self.conns[slot] {
+            let bytes = std::mem::take(&mut conn.input);
+            self.keep_bytes(bytes);
+        }
+    }
+
+    /// Begins with planned requests: what is answered already goes out at once.
+    fn start(&mut self, slot: usize, mut input: Input) -> io::Result<()> {
+        let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
+        if input.requests.iter().any(|request| !request.run.is_ready()) {
+            conn.work = Some(Work { input, next: 0 });
+            return Ok(());
+        }
+        if !input.ready.is_empty() {
+            let ready = std::mem::take(&mut input.ready);
+            if let Some(unused) = conn.out.push(ready) {
+                input.ready = unused;
+                input.ready.clear();
+            }
+        }
+        self.recycle(input);
+        self.send(slot)
+    }
+
+    fn recycle(&mut self, mut input: Input) {
+        let bytes = std::mem::take(&mut input.bytes);
+        self.keep_bytes(bytes);
+        input.recycle();
+        if self.spare_inputs.len() < SPARES_MAX {
+            self.spare_inputs.push(input);
+        }
+    }
+
+    fn keep_bytes(&mut self, mut bytes: Vec<u8>) {
+        if (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) && self.spare_bytes.len() < SPARES_MAX
+        {
+            bytes.clear();
+            self.spare_bytes.push(bytes);
+        }
+    }
+
+    /// Decides where the next requests of `work` run.
+    fn decide(&self, work: &Work) -> Place {
+        let store = &self.shared.store;
+        let mut may_wait = false;
+        let mut changes = false;
+        for (index, request) in work.left().iter().enumerate() {
+            if request.run.is_ready() {
+                continue;
+            }
+            let engine = store.opened(usize::from(request.db));
+            let long = request.long || engine.is_none();
+            match (long, index) {
+                (true, 0) => return Place::Worker(Lane::Long, work.next + 1),
+                (true, _) if index > 0 => {
+                    let lane = if changes { Lane::Write } else { Lane::Read };
+                    let end = work.next + index;
+                    return if may_wait { Place::Worker(lane, end) } else { Place::Here(end) };
+                }
+                _ => {}
+            }
+            may_wait |= engine.is_some_and(|engine| engine.descriptor().capabilities.may_wait);
+            changes |= request.run.changes();
+        }
+        let end = work.input.requests.len();
+        match (may_wait, changes) {
+            (false, _) => Place::Here(end),
+            (true, false) => Place::Worker(Lane::Read, end),
+            (true, true) => Place::Worker(Lane::Write, end),
+        }
+    }
+
+    /// Adds a connection's requests to the burst that they belong to.
+    fn place(&mut self, slot: usize) {
+        let Some(conn) = &mut self.conns[slot] else { return };
+        let Some(work) = conn.work.take() else { return };
+        conn.in_flight = Some(work.input.held_bytes());
+        let owner = conn.owner;
+        let place = self.decide(&work);
+        let (Place::Here(end) | Place::Worker(_, end)) = place;
+        let out = self.spare_bytes.pop().unwrap_or_default();
+        let output = Output { out, next: work.next, end, acknowledgements: Vec::new() };
+        match place {
+            Place::Here(_) => self.here.push(owner, work.input, output),
+            Place::Worker(Lane::Read, _) => self.reads.push(owner, work.input, output),
+            Place::Worker(Lane::Write, _) => self.writes.push(owner, work.input, output),
+            Place::Worker(Lane::Long, _) => {
+                let mut burst = Burst::new(self.index, Lane::Long);
+                burst.push(owner, work.input, output);
+                self.shared.pool.push(burst);
+            }
+        }
+    }
+
+    /// Runs or hands out the bursts that this turn has collected.
+    fn dispatch(&mut self) {
+        // While as many are under way as workers can share, the next burst goes on growing.
+        let in_flight_max = self.shared.config.io_workers.div_ceil(self.shared.loops.len()).max(2);
+        if !self.reads.owners.is_empty() && self.reads_in_flight < in_flight_max {
+            self.reads_in_flight += 1;
+            let next = Burst::new(self.index, Lane::Read);
+            self.shared.pool.push(std::mem::replace(&mut self.reads, next));
+        }
+        if !self.writes.owners.is_empty() && self.writes_in_flight < in_flight_max {
+            self.writes_in_flight += 1;
+            let next = Burst::new(self.index, Lane::Write);
+            self.shared.pool.push(std::mem::replace(&mut self.writes, next));
+        }
+        if !self.here.owners.is_empty() {
+            let mut burst = std::mem::replace(&mut self.here, Burst::new(self.index, Lane::Read));
+            let run = catch_unwind(AssertUnwindSafe(|| self.executor.run(&mut burst)));
+            if run.is_err() {
+                log::error!("a request made an engine panic; its connections are closed");
+                burst.broken = true;
+                self.executor = Executor::new(Arc::clone(&self.shared));
+            }
+            self.complete(burst);
+        }
+    }
+
+    /// Takes a burst's replies back to its connections.
+    fn complete(&mut self, burst: Burst) {
+        let parts = burst.owners.into_iter().zip(burst.inputs).zip(burst.outputs);
+        for ((owner, input), output) in parts {
+            let slot = owner.slot;
+            let conn = match &mut self.conns[slot] {
+                Some(conn) if conn.owner == owner => conn,
+                _ => {
+                    self.recycle(input);
+                    self.keep_bytes(output.out);
+                    continue;
+                }
+            };
+            conn.in_flight = None;
+            if burst.broken {
+                self.close(slot);
+                continue;
+            }
+            let unused = conn.out.push(output.out);
+            if output.next < input.requests.len() {
+                conn.work = Some(Work { input, next: output.next });
+            } else {
+                self.recycle(input);
+            }
+            unused.into_iter().for_each(|bytes| self.keep_bytes(bytes));
+            if self.send(slot).is_err() {
+                self.close(slot);
+                continue;
+            }
+            self.count_bytes(slot);
+            if self.conns[slot].as_ref().is_some_and(|conn| conn.has_more()) {
+                self.queue(slot);
+            }
+        }
+    }
+
+    fn close(&mut self, slot: usize) {
+        if let Some(mut conn) = self.conns[slot].take() {
+            // A socket that cannot be deregistered is closed by the drop all the same.
+            let _ = self.poll.registry().deregister(&mut conn.socket);
+            self.shared.clients.remove(conn.owner.client);
+            self.shared.held_bytes.fetch_sub(conn.counted_bytes, Relaxed);
+            self.free.push(slot);
+        }
+    }
+
+    /// Brings the count of bytes held up to date, and enforces the cap.
+    fn count_bytes(&mut self, slot: usize) {
+        let Some(conn) = &mut self.conns[slot] else { return };
+        let held = conn.held_bytes();
+        let before = std::mem::replace(&mut conn.counted_bytes, held);
+        if held == before {
+            return;
+        }
+        conn.client.input_bytes.store(conn.input.len(), Relaxed);
+        conn.client.output_bytes.store(conn.out.len(), Relaxed);
+        conn.client.held_bytes.store(held, Relaxed);
+        let total = &self.shared.held_bytes;
+        if held < before {
+            total.fetch_sub(before - held, Relaxed);
+        } else if total.fetch_add(held - before, Relaxed) + held - before
+            > self.shared.config.clients_bytes_max
+        {
+            self.evict();
+        }
+    }
+
+    /// Drops the connections that hold most until the cap holds again.
+    fn evict(&mut self) {
+        while self.shared.held_bytes.load(Relaxed) > self.shared.config.clients_bytes_max {
+            let largest = self
+                .conns
+                .iter()
+                .flatten()
+                .filter(|conn| conn.counted_bytes >= EVICT_BYTES_MIN)
+                .max_by_key(|conn| (!conn.client.no_evict.load(Relaxed), conn.counted_bytes));
+            let Some(conn) = largest else { return };
+            log::warn!(
+                "memory for clients is over its cap: dropping {} which holds {} bytes",
+                conn.client.peer,
+                conn.counted_bytes
+            );
+            Stats::add(&self.shared.stats.evicted_clients, 1);
+            self.close(conn.owner.slot);
+        }
+    }
+
+    /// Looks at every connection once in a while.
+    fn tick(&mut self) {
+        self.ticked_ms = self.now_ms;
+        let config = &self.shared.config;
+        let mut drop_slots = Vec::new();
+        for conn in self.conns.iter().flatten() {
+            let stalled = conn.out.len() >= config.client_output_bytes_max
+                && self.now_ms - conn.progress_ms > config.stalled_ms_max;
+            let stranger = !conn.session.let_in && self.now_ms - conn.born_ms > config.auth_ms_max;
+            if stalled {
+                Stats::add(&self.shared.stats.stalled_clients_dropped, 1);
+            } else if stranger {
+                Stats::add(&self.shared.stats.auth_timeouts, 1);
+            }
+            if stalled || stranger {
+                drop_slots.push(conn.owner.slot);
+            }
+        }
+        drop_slots.into_iter().for_each(|slot| self.close(slot));
+    }
+
+    /// True where the loop was asked to stop and nothing is left to do, or no time for it.
+    fn is_over(&mut self) -> bool {
+        let Some(since) = self.stopping_since_ms else { return false };
+        if self.now_ms - since > self.shared.config.stop_ms_max {
+            return true;
+        }
+        self.conns.iter().all(Option::is_none)
+    }
+}

@@ -1,0 +1,392 @@
+//! Runs bursts: the requests of many connections as few engine calls.
+//!
+//! A burst runs in waves. A wave takes from every connection the longest run of reads that come
+//! next and makes one `get_many` of all of them; then the writes that come next, as one batch;
+//! then read-modify-writes one by one. So each connection's requests take effect in their order,
+//! as if it were alone, and the engine sees few, large calls. Everything written in a burst is
+//! synced once, at its end, before any of its replies leaves.
+
+use crate::burst::{Burst, Input, Output, Request};
+use crate::commands::{Keyspace, Values, error_text};
+use crate::server::Shared;
+use crate::table::{Run, Wants};
+use silica_engine::{Durability, Engine, EntryRef, GetSink, Result, WriteBatch};
+use silica_proto::Reply;
+use std::sync::Arc;
+
+/// Keys of one wave of reads.
+const KEYS_MAX: usize = 1024;
+/// Bytes of values that a wave of reads collects.
+const ARENA_BYTES_MAX: usize = 4 << 20;
+/// Reply bytes of one connection after which its burst goes on later.
+const OUT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of values that one request may fetch.
+pub(crate) const REPLY_BYTES_MAX: usize = 600 << 20;
+/// Bytes of keys and values after which a batch is written.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// A key's result in a wave of reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// No such key.
+    Missing,
+    /// The value lies here in the arena (or is only this long, where that was asked).
+    Found { start: usize, len: usize },
+    /// There was no room for it.
+    Deferred,
+}
+
+/// Collects values; those beyond `room` bytes are left for a later wave.
+struct Collector<'e> {
+    arena: &'e mut Vec<u8>,
+    slots: &'e mut Vec<Slot>,
+    wants: &'e [Wants],
+    room: usize,
+}
+
+impl GetSink for Collector<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        let (start, len) = (self.arena.len(), entry.value.len());
+        self.slots[index] = match self.wants[index] {
+            Wants::Length => Slot::Found { start: 0, len },
+            Wants::Value if start > 0 && start + len > self.room => Slot::Deferred,
+            Wants::Value => {
+                self.arena.extend_from_slice(entry.value);
+                Slot::Found { start, len }
+            }
+        };
+    }
+}
+
+/// Runs bursts; keeps its buffers between them.
+pub(crate) struct Executor {
+    shared: Arc<Shared>,
+    arena: Vec<u8>,
+    slots: Vec<Slot>,
+    wants: Vec<Wants>,
+    taken: Vec<usize>,
+}
+
+impl Executor {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Executor { shared, arena: vec![], slots: vec![], wants: vec![], taken: vec![] }
+    }
+
+    /// Runs every connection's requests from `next` to `end`, or until its replies are many.
+    pub(crate) fn run(&mut self, burst: &mut Burst) {
+        let shared = Arc::clone(&self.shared);
+        let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
+        let mut dirty = 0u32;
+        while let Some(db) = next_db(inputs, outputs) {
+            match shared.store.engine(db) {
+                Ok(engine) => {
+                    let mut wave = Wave { db, engine, inputs, outputs };
+                    self.reads(&mut wave);
+                    dirty |= u32::from(self.writes(&mut wave)) << db;
+                    dirty |= u32::from(self.updates(&mut wave)) << db;
+                }
+                Err(error) => refuse(db, &error_text(&error), inputs, outputs),
+            }
+        }
+        if shared.config.durability == Durability::Synced {
+            self.sync(dirty, outputs);
+        }
+        outputs.iter_mut().for_each(|output| output.acknowledgements.clear());
+        self.arena.clear();
+        self.arena.shrink_to(64 << 10);
+        shared.stats.count_burst(burst);
+    }
+
+    /// The reads that come next on every connection, as one `get_many`.
+    fn reads(&mut self, wave: &mut Wave<'_, '_>) {
+        let mut keys: Vec<&[u8]> = Vec::new();
+        self.wants.clear();
+        self.taken.clear();
+        for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
+            let mut cursor = output.next;
+            while cursor < output.limit() && keys.len() < KEYS_MAX {
+                let request = &input.requests[cursor];
+                match request.run {
+                    Run::Ready => {}
+                    Run::Read(read) if usize::from(request.db) == wave.db => {
+                        keys.extend(read.keys(input.args(request)));
+                        self.wants.resize(keys.len(), read.wants);
+                    }
+                    _ => break,
+                }
+                cursor += 1;
+            }
+            self.taken.push(cursor);
+        }
+        let result = self.fetch(wave.engine, &keys, ARENA_BYTES_MAX);
+        let failed = result.err().map(|e| error_text(&e));
+        let done = self.answer(wave, failed.as_deref());
+        if done == 0 && !keys.is_empty() {
+            self.read_alone(wave);
+        }
+        self.shared.stats.count_reads(&self.slots);
+    }
+
+    fn fetch(&mut self, engine: &dyn Engine, keys: &[&[u8]], room: usize) -> Result<()> {
+        self.arena.clear();
+        self.slots.clear();
+        self.slots.resize(keys.len(), Slot::Missing);
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let (arena, slots) = (&mut self.arena, &mut self.slots);
+        engine.get_many(keys, &mut Collector { arena, slots, wants: &self.wants, room })
+    }
+
+    /// Writes the replies of a wave of reads; returns how many requests are done.
+    fn answer(&mut self, wave: &mut Wave<'_, '_>, failed: Option<&str>) -> usize {
+        let mut first = 0;
+        let mut done = 0;
+        for (index, input) in wave.inputs.iter().enumerate() {
+            let output = &mut wave.outputs[index];
+            let mut blocked = false;
+            for request in &input.requests[output.next..self.taken[index].max(output.next)] {
+                let Run::Read(read) = request.run else {
+                    if !blocked {
+                        output.copy_ready(input, request);
+                        done += 1;
+                    }
+                    continue;
+                };
+                let args = input.args(request);
+                let slots = &self.slots[first..first + read.keys(args).len()];
+                first += slots.len();
+                blocked |= failed.is_none() && slots.contains(&Slot::Deferred);
+                if blocked {
+                    continue;
+                }
+                output.reply(request, |reply| match failed {
+                    Some(text) => reply.error(text),
+                    None => (read.reply)(args, Values { slots, arena: &self.arena }, reply),
+                });
+                done += 1;
+            }
+        }
+        done
+    }
+
+    /// Runs the first read that needs more room than a wave has, with all the room there is.
+    fn read_alone(&mut self, wave: &mut Wave<'_, '_>) {
+        let blocked = |i: usize, outputs: &[Output]| {
+            let output = &outputs[i];
+            output.next < output.limit()
+                && output.next < self.taken[i]
+                && matches!(wave.inputs[i].requests[output.next].run, Run::Read(_))
+        };
+        let Some(index) = (0..wave.inputs.len()).find(|i| blocked(*i, wave.outputs)) else {
+            return;
+        };
+        let input = &wave.inputs[index];
+        let request = &input.requests[wave.outputs[index].next];
+        let Run::Read(read) = request.run else { return };
+        let args = input.args(request);
+        let keys: Vec<&[u8]> = read.keys(args).collect();
+        self.wants.clear();
+        self.wants.resize(keys.len(), read.wants);
+        let result = self.fetch(wave.engine, &keys, REPLY_BYTES_MAX);
+        wave.outputs[index].reply(request, |reply| match result {
+            Err(error) => reply.error(&error_text(&error)),
+            Ok(()) if self.slots.contains(&Slot::Deferred) => reply.error(&format!(
+                "ERR the reply is larger than {REPLY_BYTES_MAX} bytes; ask for fewer keys at once"
+            )),
+            Ok(()) => (read.reply)(args, Values { slots: &self.slots, arena: &self.arena }, reply),
+        });
+    }
+
+    /// The writes that come next on every connection, as one batch (or a few, where they are
+    /// large). True where anything was written.
+    fn writes(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        let limits = wave.engine.descriptor().limits;
+        let bytes_max = limits.batch_bytes_max.min(BATCH_BYTES_MAX);
+        let inputs = wave.inputs;
+        let mut wrote = false;
+        let mut batch = WriteBatch::new();
+        loop {
+            batch.clear();
+            self.taken.clear();
+            let mut bytes = 0;
+            for (input, output) in inputs.iter().zip(wave.outputs.iter()) {
+                let mut cursor = output.next;
+                while cursor < output.limit() {
+                    let request = &input.requests[cursor];
+                    let Run::Write(write) = request.run else { break };
+                    if usize::from(request.db) != wave.db {
+                        break;
+                    }
+                    let args = input.args(request);
+                    let size: usize = args.from(1).map(<[u8]>::len).sum();
+                    if bytes > 0 && bytes + size > bytes_max {
+                        break;
+                    }
+                    if write.check(args, &limits).is_none() {
+                        bytes += size.max(1);
+                        (write.apply)(args, &mut batch);
+                    }
+                    cursor += 1;
+                }
+                self.taken.push(cursor);
+            }
+            let taken = self.taken.iter().zip(wave.outputs.iter());
+            if taken.map(|(t, o)| t.saturating_sub(o.next)).sum::<usize>() == 0 {
+                return wrote;
+            }
+            wrote |= self.commit(wave, &batch, &limits);
+        }
+    }
+
+    /// Writes `batch` and answers the requests it was made of.
+    fn commit(
+        &mut self,
+        wave: &mut Wave<'_, '_>,
+        batch: &WriteBatch<'_>,
+        limits: &silica_engine::Limits,
+    ) -> bool {
+        let result = match batch.is_empty() {
+            true => Ok(()),
+            false => wave.engine.write(batch, Durability::Buffered),
+        };
+        let failed = result.err().map(|e| error_text(&e));
+        for (index, input) in wave.inputs.iter().enumerate() {
+            let output = &mut wave.outputs[index];
+            for request in &input.requests[output.next..self.taken[index].max(output.next)] {
+                let Run::Write(write) = request.run else { continue };
+                let refused = write.check(input.args(request), limits);
+                output.acknowledge(request, |reply| match refused.as_ref().or(failed.as_ref()) {
+                    Some(text) => reply.error(text),
+                    None => (write.reply)(reply),
+                });
+            }
+        }
+        failed.is_none() && !batch.is_empty()
+    }
+
+    /// Read-modify-writes and whole-store commands that come next, one by one. True where
+    /// anything may have been written.
+    fn updates(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        let keyspace = Keyspace { shared: &self.shared, engine: wave.engine };
+        let mut wrote = false;
+        for (input, output) in wave.inputs.iter().zip(wave.outputs.iter_mut()) {
+            while output.next < output.limit() {
+                let request = &input.requests[output.next];
+                if request.run.is_ready() {
+                    output.copy_ready(input, request);
+                    continue;
+                }
+                if usize::from(request.db) != wave.db {
+                    break;
+                }
+                let args = input.args(request);
+                match request.run {
+                    Run::Update(run) => {
+                        wrote = true;
+                        output.acknowledge(request, |reply| keyspace.answer(run, args, reply));
+                    }
+                    Run::Whole(run) => {
+                        output.reply(request, |reply| keyspace.answer(run, args, reply));
+                    }
+                    _ => break,
+                }
+            }
+        }
+        wrote
+    }
+
+    /// Syncs the databases in `dirty`; where that fails, nothing written is acknowledged.
+    fn sync(&self, dirty: u32, outputs: &mut [Output]) {
+        let mut failed = None;
+        for db in (0..self.shared.store.count()).filter(|db| dirty >> db & 1 == 1) {
+            let engine = self.shared.store.engine(db);
+            if let Err(error) = engine.and_then(|engine| engine.sync()) {
+                log::error!("sync of database {db}: {error}");
+                failed = Some(error_text(&error));
+            }
+        }
+        if let Some(text) = failed {
+            outputs.iter_mut().for_each(|output| output.withdraw(&text));
+        }
+    }
+}
+
+/// One round through the connections of a burst, for one database.
+struct Wave<'b, 'o> {
+    db: usize,
+    engine: &'b dyn Engine,
+    inputs: &'b [Input],
+    outputs: &'o mut [Output],
+}
+
+/// The database of the first request that can run.
+fn next_db(inputs: &[Input], outputs: &[Output]) -> Option<usize> {
+    inputs
+        .iter()
+        .zip(outputs)
+        .find(|(_, output)| output.next < output.limit())
+        .map(|(input, output)| usize::from(input.requests[output.next].db))
+}
+
+/// Answers everything for database `db` with an error.
+fn refuse(db: usize, text: &str, inputs: &[Input], outputs: &mut [Output]) {
+    for (input, output) in inputs.iter().zip(outputs) {
+        while output.next < output.limit() {
+            let request = &input.requests[output.next];
+            if request.run.is_ready() {
+                output.copy_ready(input, request);
+            } else if usize::from(request.db) == db {
+                output.reply(request, |reply| reply.error(text));
+            } else {
+                break;
+            }
+        }
+    }
+}
+
+impl Output {
+    /// First request that must not run now.
+    fn limit(&self) -> usize {
+        if self.out.len() >= OUT_BYTES_MAX { self.next } else { self.end }
+    }
+
+    fn copy_ready(&mut self, input: &Input, request: &Request) {
+        if !request.silent {
+            self.out.extend_from_slice(input.ready(request));
+        }
+        self.next += 1;
+    }
+
+    /// Writes the reply of the next request.
+    fn reply(&mut self, request: &Request, write: impl FnOnce(&mut Reply<'_>)) {
+        let start = self.out.len();
+        write(&mut Reply::new(&mut self.out, request.version));
+        if request.silent {
+            self.out.truncate(start);
+        }
+        self.next += 1;
+    }
+
+    /// Writes the reply of the next request, which changes something.
+    fn acknowledge(&mut self, request: &Request, write: impl FnOnce(&mut Reply<'_>)) {
+        let start = self.out.len();
+        self.reply(request, write);
+        if self.out.len() > start {
+            self.acknowledgements.push((start, self.out.len()));
+        }
+    }
+
+    /// Replaces every acknowledgement by an error.
+    fn withdraw(&mut self, text: &str) {
+        let mut honest = Vec::with_capacity(self.out.len());
+        let mut from = 0;
+        for (start, end) in self.acknowledgements.drain(..) {
+            honest.extend_from_slice(&self.out[from..start]);
+            Reply::new(&mut honest, silica_proto::Version::Resp2).error(text);
+            from = end;
+        }
+        honest.extend_from_slice(&self.out[from..]);
+        self.out = honest;
+    }
+}

@@ -1,0 +1,243 @@
+//! Turns a connection's bytes into planned requests, in their order.
+//!
+//! What depends on the session alone (AUTH, SELECT, CLIENT, COMMAND, wrong commands, …) is
+//! answered here, so that every later request already knows its database and dialect.
+
+use crate::burst::{Args, Input, Request};
+use crate::clients::Client;
+use crate::commands::{Cx, wrong_number};
+use crate::conn::Conn;
+use crate::server::Shared;
+use crate::session::{Replies, Session};
+use crate::stats::Stats;
+use crate::table::{Command, Run, find, find_sub};
+use silica_proto::{Limits, Reply};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Requests that are planned at once.
+const REQUESTS_MAX: usize = 4096;
+/// Bytes of ready replies after which planning pauses.
+const READY_BYTES_MAX: usize = 64 << 10;
+/// Keys after which a request runs apart from other clients' requests.
+const KEYS_LONG: usize = 256;
+/// Value bytes after which it does.
+const BYTES_LONG: usize = 4 << 20;
+
+/// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
+pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
+    conn.unplanned = false;
+    let mut last = None;
+    let mut planned = 0;
+    let mut base = 0;
+    while base < conn.input.len() {
+        if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
+            conn.unplanned = true;
+            break;
+        }
+        let limits = if conn.session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
+        match conn.parser.parse(&mut conn.input[base..], &limits) {
+            Ok(None) => break,
+            Ok(Some(used)) => {
+                if !conn.parser.args().is_empty() {
+                    let first = input.spans.len();
+                    input.spans.extend(conn.parser.args().iter().map(|span| span.at(base)));
+                    let mut planner = Planner {
+                        shared,
+                        client: &conn.client,
+                        session: &mut conn.session,
+                        input,
+                        bytes: &conn.input,
+                    };
+                    last = planner.add(first).or(last);
+                    planned += 1;
+                }
+                base += used;
+            }
+            Err(error) => {
+                refuse(shared, conn, input, &format!("ERR {error}"));
+                base = conn.input.len();
+            }
+        }
+        if conn.session.quit {
+            base = conn.input.len();
+            conn.closing = true;
+            conn.unplanned = false;
+        }
+    }
+    hand_over(conn, input, base);
+    Stats::add(&shared.stats.total_commands_processed, planned);
+    note(conn, last, shared.unix_ms());
+}
+
+/// Answers bytes that are no request and ends the connection.
+fn refuse(shared: &Shared, conn: &mut Conn, input: &mut Input, text: &str) {
+    Stats::add(&shared.stats.total_error_replies, 1);
+    let start = input.ready.len();
+    Reply::new(&mut input.ready, conn.session.version).error(text);
+    input.push_ready(start, false);
+    conn.session.quit = true;
+}
+
+/// Moves the first `planned` bytes of the connection into `input`.
+fn hand_over(conn: &mut Conn, input: &mut Input, planned: usize) {
+    if input.requests.iter().all(|request| request.run.is_ready()) {
+        // Nothing refers to the bytes any more.
+        conn.input.drain(..planned);
+        if conn.input.is_empty() {
+            input.bytes = std::mem::take(&mut conn.input);
+        }
+        return;
+    }
+    let rest = conn.input.split_off(planned);
+    input.bytes = std::mem::replace(&mut conn.input, rest);
+}
+
+/// Tells the register what this client is doing.
+fn note(conn: &Conn, last: Option<&'static str>, now_ms: u64) {
+    let client = &conn.client;
+    client.active_ms.store(now_ms, Relaxed);
+    client.db.store(conn.session.db, Relaxed);
+    client.resp.store(conn.session.version as u8 + 2, Relaxed);
+    if let Some(name) = last {
+        client.names().last_command = name;
+    }
+}
+
+/// Plans one connection's requests, one by one.
+struct Planner<'a> {
+    shared: &'a Shared,
+    client: &'a Client,
+    session: &'a mut Session,
+    input: &'a mut Input,
+    bytes: &'a [u8],
+}
+
+impl Planner<'_> {
+    /// Plans the request whose arguments are the spans from `first` on; returns its command.
+    fn add(&mut self, first: usize) -> Option<&'static str> {
+        let spans = std::mem::take(&mut self.input.spans);
+        let args = Args::new(self.bytes, &spans[first..]);
+        let command = self.find(args);
+        let silent = self.session.replies != Replies::On;
+        match &command {
+            Ok(command) => self.plan(command, first, args),
+            Err(text) => {
+                Stats::add(&self.shared.stats.total_error_replies, 1);
+                self.ready(silent, |reply| reply.error(text));
+            }
+        }
+        if silent && self.session.replies == Replies::SkipNext {
+            self.session.replies = Replies::On;
+        }
+        self.input.spans = spans;
+        if self.input.requests.last().is_some_and(|request| request.run.is_ready()) {
+            self.input.spans.truncate(first);
+        }
+        command.ok().map(|command| command.name)
+    }
+
+    /// The command that `args` call, or why they call none.
+    fn find(&self, args: Args<'_>) -> Result<&'static Command, String> {
+        let mut command = find(args.get(0)).ok_or_else(|| unknown(args))?;
+        if !command.subs.is_empty() && args.len() > 1 {
+            command = find_sub(command, args.get(1)).ok_or_else(|| {
+                let sub: String = String::from_utf8_lossy(args.get(1)).chars().take(128).collect();
+                let container = command.name.to_ascii_uppercase();
+                format!("ERR unknown subcommand '{sub}'. Try {container} HELP.")
+            })?;
+        }
+        if !command.takes(args.len()) {
+            return Err(wrong_number(command.name));
+        }
+        if !self.session.let_in && !command.open_to_all() {
+            return Err("NOAUTH Authentication required.".into());
+        }
+        Ok(command)
+    }
+
+    fn plan(&mut self, command: &'static Command, first: usize, args: Args<'_>) {
+        let silent = self.session.replies != Replies::On;
+        let mut run = command.run;
+        if let Run::Choose(choose) = run {
+            run = choose(args);
+        }
+        if let Run::Session(answer) = run {
+            let start = self.input.ready.len();
+            let before = self.session.replies;
+            let version = self.session.version;
+            let mut cx = Cx {
+                shared: self.shared,
+                client: self.client,
+                session: self.session,
+                reply: Reply::new(&mut self.input.ready, version),
+            };
+            answer(&mut cx, args);
+            // Only CLIENT REPLY changes it, and its answer follows what it has set.
+            let now = self.session.replies;
+            let silent = if now == before { silent } else { now != Replies::On };
+            return self.input.push_ready(start, silent);
+        }
+        let long = command.is_long()
+            || args.len() > KEYS_LONG && !matches!(run, Run::Write(_))
+            || matches!(run, Run::Update(_))
+                && args.from(1).map(<[u8]>::len).sum::<usize>() > BYTES_LONG;
+        self.input.requests.push(Request {
+            run,
+            first: first as u32,
+            len: args.len() as u32,
+            db: self.session.db,
+            version: self.session.version,
+            silent,
+            long,
+        });
+    }
+
+    /// Adds a reply that is known already.
+    fn ready(&mut self, silent: bool, write: impl FnOnce(&mut Reply<'_>)) {
+        let start = self.input.ready.len();
+        write(&mut Reply::new(&mut self.input.ready, self.session.version));
+        self.input.push_ready(start, silent);
+    }
+}
+
+impl Input {
+    /// Makes the ready bytes from `start` on a request that was answered, if there are any.
+    fn push_ready(&mut self, start: usize, silent: bool) {
+        if silent {
+            self.ready.truncate(start);
+        }
+        let end = self.ready.len();
+        // Neighbours become one, so that a pipeline of PINGs is one copy.
+        if let Some(last) = self.requests.last_mut()
+            && last.run.is_ready()
+        {
+            last.len = (end - last.first as usize) as u32;
+            return;
+        }
+        self.requests.push(Request {
+            run: Run::Ready,
+            first: start as u32,
+            len: (end - start) as u32,
+            db: 0,
+            version: silica_proto::Version::Resp2,
+            silent: false,
+            long: false,
+        });
+    }
+}
+
+/// The reply to a command that does not exist.
+fn unknown(args: Args<'_>) -> String {
+    let shown = |bytes: &[u8], max: usize| {
+        String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned()
+    };
+    let mut list = String::new();
+    for arg in args.from(1) {
+        if list.len() >= 128 {
+            break;
+        }
+        list.push_str(&format!("'{}' ", shown(arg, 128 - list.len())));
+    }
+    let name = shown(args.get(0), 128);
+    format!("ERR unknown command '{name}', with args beginning with: {list}")
+}

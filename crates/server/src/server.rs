@@ -1,0 +1,274 @@
+//! Starting and stopping.
+
+use crate::burst::Burst;
+use crate::clients::Clients;
+use crate::databases::Store;
+use crate::event_loop::{EventLoop, WAKER};
+use crate::stats::Stats;
+use crate::workers::{self, Pool};
+use crate::{Config, Databases};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Poll, Waker};
+use silica_base::{Clock, Prng, SystemClock};
+use silica_engine::{Error, ErrorKind, Result};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// What loops are told.
+pub(crate) enum Message {
+    /// Serve this connection.
+    Connection(TcpStream, SocketAddr),
+    /// A burst of yours is done.
+    Done(Burst),
+    /// Finish what is in hand and end.
+    Stop,
+}
+
+/// Messages to one loop.
+pub(crate) struct Inbox {
+    messages: Mutex<Vec<Message>>,
+    /// The waker was used since the loop last looked.
+    woken: AtomicBool,
+    waker: Waker,
+}
+
+impl Inbox {
+    fn new(waker: Waker) -> Self {
+        Inbox { messages: Mutex::default(), woken: AtomicBool::new(false), waker }
+    }
+
+    pub(crate) fn send(&self, message: Message) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        if !self.woken.swap(true, Ordering::AcqRel)
+            && let Err(error) = self.waker.wake()
+        {
+            // The loop looks again at its next tick, at the latest after a second.
+            log::warn!("waking an event loop: {error}");
+        }
+    }
+
+    /// Moves all messages to the end of `into`.
+    pub(crate) fn take(&self, into: &mut Vec<Message>) {
+        self.woken.store(false, Ordering::Release);
+        into.append(&mut self.messages.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What all threads of a server share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) store: Store,
+    pub(crate) clients: Clients,
+    pub(crate) stats: Stats,
+    pub(crate) pool: Pool,
+    pub(crate) loops: Vec<Inbox>,
+    pub(crate) started_ms: u64,
+    /// Bytes that all clients make the server hold.
+    pub(crate) held_bytes: AtomicUsize,
+    addresses: Vec<SocketAddr>,
+    clock: SystemClock,
+    random: Mutex<Prng>,
+    stopping: AtomicBool,
+    stop_asked: (Mutex<bool>, Condvar),
+}
+
+impl Shared {
+    /// Milliseconds since the Unix epoch.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    /// Milliseconds of a clock that never goes back.
+    pub(crate) fn monotonic_ms(&self) -> u64 {
+        self.clock.monotonic_ns() / 1_000_000
+    }
+
+    /// A random number, for RANDOMKEY.
+    pub(crate) fn random(&self) -> u64 {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+
+    /// The first port that is listened on.
+    pub(crate) fn port(&self) -> u16 {
+        self.addresses[0].port()
+    }
+
+    /// Asks every loop to finish.
+    pub(crate) fn request_stop(&self) {
+        if !self.stopping.swap(true, Ordering::AcqRel) {
+            self.loops.iter().for_each(|inbox| inbox.send(Message::Stop));
+            let (asked, changed) = &self.stop_asked;
+            *asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            changed.notify_all();
+        }
+    }
+
+    /// An error once the server is being stopped; for walks that could go on for long.
+    pub(crate) fn refuse_when_stopping(&self) -> Result<()> {
+        match self.stopping.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Closed, "the server is being stopped")),
+            false => Ok(()),
+        }
+    }
+
+    fn wait_for_stop(&self) {
+        let (asked, changed) = &self.stop_asked;
+        let mut guard = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*guard {
+            guard = changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A running server. Dropping it stops it gracefully.
+pub struct Server {
+    shared: Arc<Shared>,
+    loops: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("addresses", &self.shared.addresses).finish_non_exhaustive()
+    }
+}
+
+/// Stops a server from elsewhere, such as a signal handler's thread.
+#[derive(Clone)]
+pub struct StopHandle(Arc<Shared>);
+
+impl StopHandle {
+    /// Asks the server to stop gracefully; returns at once.
+    pub fn stop(&self) {
+        self.0.request_stop();
+    }
+}
+
+impl std::fmt::Debug for StopHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StopHandle")
+    }
+}
+
+fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
+    let what = what.to_string();
+    move |error| Error::io(what, error)
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrInUse => " (choose another port with --listen HOST:PORT)",
+            _ => "",
+        };
+        Error::io(format!("listen on {address}{hint}"), error)
+    })
+}
+
+impl Server {
+    /// Checks `config`, opens database 0, listens and serves.
+    pub fn start(config: Config, databases: Arc<dyn Databases>) -> Result<Server> {
+        config.check()?;
+        let store = Store::new(databases, config.databases);
+        store.engine(0)?;
+        let listeners: Vec<TcpListener> =
+            config.listen.iter().map(|address| bind(*address)).collect::<Result<_>>()?;
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>();
+        let mut polls = Vec::new();
+        let mut inboxes = Vec::new();
+        for _ in 0..config.loops {
+            let poll = Poll::new().map_err(io("create an event queue"))?;
+            let waker = Waker::new(poll.registry(), WAKER).map_err(io("create a waker"))?;
+            polls.push(poll);
+            inboxes.push(Inbox::new(waker));
+        }
+        let clock = SystemClock::default();
+        let shared = Arc::new(Shared {
+            store,
+            clients: Clients::default(),
+            stats: Stats::default(),
+            pool: Pool::new(config.io_workers),
+            loops: inboxes,
+            started_ms: clock.unix_ms(),
+            held_bytes: AtomicUsize::new(0),
+            addresses: addresses.map_err(io("ask for the address listened on"))?,
+            random: Mutex::new(Prng::new(clock.unix_ms())),
+            clock,
+            stopping: AtomicBool::new(false),
+            stop_asked: (Mutex::new(false), Condvar::new()),
+            config,
+        });
+        let mut server = Server { shared, loops: Vec::new(), workers: Vec::new() };
+        server.spawn(polls, listeners)?;
+        Ok(server)
+    }
+
+    fn spawn(&mut self, polls: Vec<Poll>, listeners: Vec<TcpListener>) -> Result<()> {
+        for index in 0..self.shared.config.io_workers {
+            let shared = Arc::clone(&self.shared);
+            let thread = thread::Builder::new().name(format!("silica-io-{index}"));
+            let handle = thread.spawn(move || workers::work(shared));
+            self.workers.push(handle.map_err(io("start an I/O worker"))?);
+        }
+        let mut listeners = Some(listeners);
+        for (index, poll) in polls.into_iter().enumerate() {
+            let mine = listeners.take().unwrap_or_default();
+            let mut event_loop = EventLoop::new(index, Arc::clone(&self.shared), poll, mine)
+                .map_err(io("register the listening socket"))?;
+            let thread = thread::Builder::new().name(format!("silica-loop-{index}"));
+            let handle = thread.spawn(move || event_loop.run());
+            self.loops.push(handle.map_err(io("start an event loop"))?);
+        }
+        Ok(())
+    }
+
+    /// The first address that is listened on, with its real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.addresses[0]
+    }
+
+    /// Every address that is listened on.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.shared.addresses
+    }
+
+    /// A handle that stops this server.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(Arc::clone(&self.shared))
+    }
+
+    /// Finishes the requests in hand, sends their replies, closes all connections and returns
+    /// when every thread has ended.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    /// Serves until a handle or SHUTDOWN asks for the stop, then stops like [`Server::stop`].
+    pub fn wait(mut self) {
+        self.shared.wait_for_stop();
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.request_stop();
+        for handle in self.loops.drain(..) {
+            if handle.join().is_err() {
+                log::error!("an event loop panicked");
+            }
+        }
+        self.shared.pool.stop();
+        for handle in self.workers.drain(..) {
+            if handle.join().is_err() {
+                log::error!("an I/O worker panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,68 @@
+//! Counters that INFO shows.
+
+use crate::burst::{Burst, Lane};
+use crate::exec::Slot;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! stats {
+    ($($name:ident: $doc:literal,)*) => {
+        /// Counters of a server since its start, or since CONFIG RESETSTAT.
+        #[derive(Debug, Default)]
+        pub(crate) struct Stats {
+            $(#[doc = $doc] pub(crate) $name: AtomicU64,)*
+        }
+
+        impl Stats {
+            /// Every counter by name.
+            pub(crate) fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
+            }
+
+            /// Sets every counter to zero.
+            pub(crate) fn reset(&self) {
+                $(self.$name.store(0, Relaxed);)*
+            }
+        }
+    };
+}
+
+stats! {
+    total_connections_received: "connections accepted",
+    rejected_connections: "connections refused because there were too many",
+    total_commands_processed: "requests answered",
+    total_net_input_bytes: "bytes received",
+    total_net_output_bytes: "bytes sent",
+    total_error_replies: "requests refused before they reached an engine",
+    keyspace_hits: "keys read and found",
+    keyspace_misses: "keys read and not found",
+    evicted_clients: "clients dropped because memory for clients was short",
+    stalled_clients_dropped: "clients dropped because they did not read their replies",
+    auth_timeouts: "clients dropped because they did not give the password in time",
+    read_bursts: "bursts of reads only",
+    write_bursts: "bursts with writes",
+    long_bursts: "requests that ran alone because they may take long",
+    burst_requests: "requests that ran in bursts",
+}
+
+impl Stats {
+    pub(crate) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Relaxed);
+    }
+
+    pub(crate) fn count_burst(&self, burst: &Burst) {
+        let lane = match burst.lane {
+            Lane::Read => &self.read_bursts,
+            Lane::Write => &self.write_bursts,
+            Lane::Long => &self.long_bursts,
+        };
+        Stats::add(lane, 1);
+    }
+
+    pub(crate) fn count_reads(&self, slots: &[Slot]) {
+        if !slots.is_empty() {
+            let hits = slots.iter().filter(|s| matches!(s, Slot::Found { .. })).count();
+            Stats::add(&self.keyspace_hits, hits as u64);
+            Stats::add(&self.keyspace_misses, (slots.len() - hits) as u64);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The one table of commands: parsing, checks, COMMAND and its docs are made from it.
+
+use crate::burst::Args;
+use crate::commands::{Cx, Keyspace, Values, client, introspect, read, session, update, whole};
+use silica_engine::{Limits, Result, WriteBatch};
+use silica_proto::Reply;
+
+/// What a read needs of the values it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// Their bytes.
+    Value,
+    /// Only whether they are there and how long.
+    Length,
+}
+
+/// A command that reads some keys and can share its `get_many` with others.
+pub(crate) struct Read {
+    /// True where every argument is a key, false where only the first is.
+    pub(crate) many: bool,
+    pub(crate) wants: Wants,
+    pub(crate) reply: fn(Args<'_>, Values<'_>, &mut Reply<'_>),
+}
+
+impl Read {
+    /// The keys that `args` ask for.
+    #[inline]
+    pub(crate) fn keys<'a>(
+        &self,
+        args: Args<'a>,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        args.from(1).take(if self.many { usize::MAX } else { 1 })
+    }
+}
+
+/// A command that writes without looking and can share its batch with others.
+pub(crate) struct Write {
+    /// Why the arguments are wrong, where they are.
+    pub(crate) refuse: fn(Args<'_>) -> Option<String>,
+    pub(crate) apply: for<'a> fn(Args<'a>, &mut WriteBatch<'a>),
+    pub(crate) reply: fn(&mut Reply<'_>),
+}
+
+impl Write {
+    /// Why the request cannot be part of a batch, where that is so.
+    pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
+        let too_large = |what: &str, bytes: usize, max: usize| {
+            (bytes > max)
+                .then(|| format!("ERR a {what} of {bytes} bytes is over the limit of {max}"))
+        };
+        (self.refuse)(args).or_else(|| {
+            args.from(1).enumerate().find_map(|(index, arg)| match index % 2 {
+                0 => too_large("key", arg.len(), limits.key_bytes_max),
+                _ => too_large("value", arg.len(), limits.value_bytes_max),
+            })
+        })
+    }
+}
+
+/// How a command is run.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// It was answered already.
+    Ready,
+    /// By the loop, from what it knows.
+    Session(fn(&mut Cx<'_>, Args<'_>)),
+    /// Together with other reads.
+    Read(&'static Read),
+    /// Together with other writes.
+    Write(&'static Write),
+    /// Alone, as an atomic read-modify-write.
+    Update(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
+    /// Alone, on the store as a whole.
+    Whole(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
+    /// As its arguments say.
+    Choose(fn(Args<'_>) -> Run),
+}
+
+impl Run {
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self, Run::Ready)
+    }
+
+    /// True where the command may change the store.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(self, Run::Write(_) | Run::Update(_))
+    }
+}
+
+/// A command or subcommand.
+pub(crate) struct Command {
+    /// Lower case; a subcommand's is `container|sub`.
+    pub(crate) name: &'static str,
+    /// Number of arguments, name included; negative where more are fine.
+    pub(crate) arity: i32,
+    /// Flags as COMMAND shows them, separated by blanks.
+    pub(crate) flags: &'static str,
+    /// First key, last key (negative: from the end) and step among the arguments.
+    pub(crate) keys: (i32, i32, i32),
+    /// Group in the docs.
+    pub(crate) group: &'static str,
+    /// Version of Redis that has it too.
+    pub(crate) since: &'static str,
+    /// One line for the docs.
+    pub(crate) summary: &'static str,
+    pub(crate) run: Run,
+    /// Subcommands; a command with some is never run itself unless it came alone.
+    pub(crate) subs: &'static [Command],
+}
+
+impl Command {
+    /// True where a request with `len` arguments is well-formed.
+    pub(crate) fn takes(&self, len: usize) -> bool {
+        match usize::try_from(self.arity) {
+            Ok(exact) => len == exact,
+            Err(_) => len >= self.arity.unsigned_abs() as usize,
+        }
+    }
+
+    /// True where it may come before AUTH.
+    pub(crate) fn open_to_all(&self) -> bool {
+        self.flags.contains("no_auth")
+    }
+
+    /// True where it goes over the whole store.
+    pub(crate) fn is_long(&self) -> bool {
+        self.flags.contains("long")
+    }
+}
+
+/// The command called `name`, in whatever case.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut buf = [0u8; 16];
+    let lower = buf.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let lower = &*lower;
+    COMMANDS.binary_search_by(|c| c.name.as_bytes().cmp(lower)).ok().map(|i| &COMMANDS[i])
+}
+
+/// The subcommand `name` of `container`.
+pub(crate) fn find_sub(container: &Command, name: &[u8]) -> Option<&'static Command> {
+    let skip = container.name.len() + 1;
+    container.subs.iter().find(|s| s.name.as_bytes()[skip..].eq_ignore_ascii_case(name))
+}
+
+macro_rules! table {
+    ($($name:literal $arity:literal $flags:literal $keys:tt $group:literal $since:literal
+       $run:expr, $summary:literal $(, $subs:expr)?;)*) => {
+        &[$(Command {
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: $keys,
+            group: $group,
+            since: $since,
+            summary: $summary,
+            run: $run,
+            subs: table!(@subs $($subs)?),
+        }),*]
+    };
+    (@subs) => { &[] };
+    (@subs $subs:expr) => { $subs };
+}
+
+const NO: (i32, i32, i32) = (0, 0, 0);
+const ONE: (i32, i32, i32) = (1, 1, 1);
+const ALL: (i32, i32, i32) = (1, -1, 1);
+const PAIRS: (i32, i32, i32) = (1, -1, 2);
+
+use Run::{Choose, Session, Update, Whole};
+
+/// Every command, sorted by name.
+pub(crate) static COMMANDS: &[Command] = table! {
+    "append" 3 "write denyoom fast" ONE "string" "2.0.0" Update(update::append),
+        "Appends to the value of a key, or stores it.";
+    "auth" -2 "noscript loading stale fast no_auth" NO "connection" "1.0.0" Session(session::auth),
+        "Gives the password.";
+    "client" -2 "" NO "connection" "2.4.0" Session(client::help),
+        "Commands about connections.", CLIENT;
+    "command" -1 "loading stale" NO "server" "2.8.13" Session(introspect::command),
+        "Describes all commands.", COMMAND;
+    "config" -2 "" NO "server" "2.0.0" Session(introspect::config_help),
+        "Commands about settings.", CONFIG;
+    "dbsize" 1 "readonly long" NO "server" "1.0.0" Whole(whole::dbsize),
+        "Counts the keys of the database, exactly.";
+    "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Update(update::decr),
+        "Takes one from the number at a key.";
+    "decrby" 3 "write denyoom fast" ONE "string" "1.0.0" Update(update::decrby),
+        "Takes a number from the number at a key.";
+    "del" -2 "write" ALL "generic" "1.0.0" Update(update::del),
+        "Removes keys.";
+    "echo" 2 "loading stale fast" NO "connection" "1.0.0" Session(session::echo),
+        "Returns its argument.";
+    "exists" -2 "readonly fast" ALL "generic" "1.0.0" Run::Read(&read::EXISTS),
+        "Counts how many of the keys are there.";
+    "flushall" -1 "write long" NO "server" "1.0.0" Whole(whole::flushall),
+        "Removes every key of every database.";
+    "flushdb" -1 "write long" NO "server" "1.0.0" Whole(whole::flushdb),
+        "Removes every key of the database.";
+    "get" 2 "readonly fast" ONE "string" "1.0.0" Run::Read(&read::GET),
+        "Returns the value of a key.";
+    "getdel" 2 "write fast" ONE "string" "6.2.0" Update(update::getdel),
+        "Returns the value of a key and removes the key.";
+    "getrange" 4 "readonly" ONE "string" "2.4.0" Run::Read(&read::GETRANGE),
+        "Returns a part of the value of a key.";
+    "getset" 3 "write denyoom fast" ONE "string" "1.0.0" Update(update::getset),
+        "Returns the value of a key and stores another.";
+    "hello" -1 "noscript loading stale fast no_auth" NO "connection" "6.0.0"
+        Session(session::hello), "Chooses the protocol version and may give the password.";
+    "incr" 2 "write denyoom fast" ONE "string" "1.0.0" Update(update::incr),
+        "Adds one to the number at a key.";
+    "incrby" 3 "write denyoom fast" ONE "string" "1.0.0" Update(update::incrby),
+        "Adds a number to the number at a key.";
+    "incrbyfloat" 3 "write denyoom fast" ONE "string" "2.6.0" Update(update::incrbyfloat),
+        "Adds a floating-point number to the number at a key.";
+    "info" -1 "loading stale" NO "server" "1.0.0" Whole(whole::info),
+        "Tells about the server, its clients and its engines.";
+    "keys" 2 "readonly long" NO "generic" "1.0.0" Whole(whole::keys),
+        "Returns all keys that match a pattern.";
+    "mget" -2 "readonly fast" ALL "string" "1.0.0" Run::Read(&read::MGET),
+        "Returns the values of several keys.";
+    "mset" -3 "write denyoom" PAIRS "string" "1.0.1" Run::Write(&update::MSET),
+        "Stores several keys in one step.";
+    "ping" -1 "fast" NO "connection" "1.0.0" Session(session::ping),
+        "Answers, so that the client knows that the server is there.";
+    "quit" -1 "noscript loading stale fast no_auth" NO "connection" "1.0.0"
+        Session(session::quit), "Ends the connection.";
+    "randomkey" 1 "readonly" NO "generic" "1.0.0" Whole(whole::randomkey),
+        "Returns a key from somewhere in the database.";
+    "reset" 1 "noscript loading stale fast no_auth" NO "connection" "6.2.0"
+        Session(session::reset), "Makes the connection as new.";
+    "scan" -2 "readonly" NO "generic" "2.8.0" Whole(whole::scan),
+        "Returns some keys and a cursor to go on with.";
+    "select" 2 "loading stale fast" NO "connection" "1.0.0" Session(session::select),
+        "Chooses the database.";
+    "set" -3 "write denyoom" ONE "string" "1.0.0" Choose(update::choose_set),
+        "Stores the value of a key.";
+    "setnx" 3 "write denyoom fast" ONE "string" "1.0.0" Update(update::setnx),
+        "Stores the value of a key that is not there yet.";
+    "setrange" 4 "write denyoom" ONE "string" "2.2.0" Update(update::setrange),
+        "Overwrites a part of the value of a key.";
+    "shutdown" -1 "admin noscript loading stale" NO "server" "1.0.0" Session(session::shutdown),
+        "Stops the server gracefully.";
+    "strlen" 2 "readonly fast" ONE "string" "2.2.0" Run::Read(&read::STRLEN),
+        "Returns the length of the value of a key.";
+    "substr" 4 "readonly" ONE "string" "1.0.0" Run::Read(&read::GETRANGE),
+        "Returns a part of the value of a key (older name of GETRANGE).";
+    "time" 1 "loading stale fast" NO "server" "2.6.0" Session(session::time),
+        "Returns the server's time.";
+    "type" 2 "readonly fast" ONE "generic" "1.0.0" Run::Read(&read::TYPE),
+        "Returns the type of the value of a key.";
+    "unlink" -2 "write fast" ALL "generic" "4.0.0" Update(update::del),
+        "Removes keys.";
+};
+
+static CLIENT: &[Command] = table! {
+    "client|getname" 2 "noscript loading stale" NO "connection" "2.6.9" Session(client::getname),
+        "Returns the connection's name.";
+    "client|help" 2 "loading stale" NO "connection" "5.0.0" Session(client::help),
+        "Lists the subcommands.";
+    "client|id" 2 "noscript loading stale" NO "connection" "5.0.0" Session(client::id),
+        "Returns the connection's number.";
+    "client|info" 2 "noscript loading stale" NO "connection" "6.2.0" Session(client::info),
+        "Describes this connection.";
+    "client|list" -2 "admin noscript loading stale long" NO "connection" "2.4.0"
+        Whole(client::list), "Describes all connections.";
+    "client|no-evict" 3 "admin noscript loading stale" NO "connection" "7.0.0"
+        Session(client::no_evict), "Keeps the connection when memory for clients is short.";
+    "client|no-touch" 3 "noscript loading stale" NO "connection" "7.2.0"
+        Session(client::no_touch), "Accepted; there is no access time that reads could touch.";
+    "client|reply" 3 "noscript loading stale" NO "connection" "3.2.0" Session(client::reply),
+        "Switches replies on or off.";
+    "client|setinfo" 4 "noscript loading stale" NO "connection" "7.2.0" Session(client::setinfo),
+        "Tells the client library's name or version.";
+    "client|setname" 3 "noscript loading stale" NO "connection" "2.6.9" Session(client::setname),
+        "Names the connection.";
+};
+
+static COMMAND: &[Command] = table! {
+    "command|count" 2 "loading stale" NO "server" "2.8.13" Session(introspect::count),
+        "Counts the commands.";
+    "command|docs" -2 "loading stale" NO "server" "7.0.0" Session(introspect::docs),
+        "Returns the docs of commands.";
+    "command|getkeys" -3 "loading stale" NO "server" "2.8.13" Session(introspect::getkeys),
+        "Returns the keys of a command line.";
+    "command|help" 2 "loading stale" NO "server" "5.0.0" Session(introspect::command_help),
+        "Lists the subcommands.";
+    "command|info" -2 "loading stale" NO "server" "2.8.13" Session(introspect::info),
+        "Describes some commands.";
+    "command|list" -2 "loading stale" NO "server" "7.0.0" Session(introspect::list),
+        "Returns the names of all commands.";
+};
+
+static CONFIG: &[Command] = table! {
+    "config|get" -3 "admin noscript loading stale" NO "server" "2.0.0"
+        Session(introspect::config_get), "Returns settings by pattern.";
+    "config|help" 2 "loading stale" NO "server" "5.0.0" Session(introspect::config_help),
+        "Lists the subcommands.";
+    "config|resetstat" 2 "admin noscript loading stale" NO "server" "2.0.0"
+        Session(introspect::config_resetstat), "Sets the server's counters to zero.";
+    "config|set" -4 "admin noscript loading stale" NO "server" "2.0.0"
+        Session(introspect::config_set), "Refused: settings are given at start.";
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_and_well_formed() {
+        assert!(COMMANDS.windows(2).all(|w| w[0].name < w[1].name));
+        for command in COMMANDS {
+            assert!(command.arity != 0 && command.name.len() <= 16, "{}", command.name);
+            for sub in command.subs {
+                assert!(sub.name.starts_with(&format!("{}|", command.name)));
+                assert!(sub.summary.ends_with('.'));
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        assert_eq!(find(b"GeT").unwrap().name, "get");
+        assert_eq!(find(b"incrbyfloat").unwrap().name, "incrbyfloat");
+        assert!(find(b"nope").is_none());
+        assert!(find(b"").is_none());
+        assert!(find(&[b'x'; 400]).is_none());
+        assert_eq!(find_sub(find(b"client").unwrap(), b"SETNAME").unwrap().name, "client|setname");
+    }
+
+    #[test]
+    fn arity_may_be_a_minimum() {
+        let get = find(b"get").unwrap();
+        assert!(get.takes(2) && !get.takes(1) && !get.takes(3));
+        let mget = find(b"mget").unwrap();
+        assert!(mget.takes(2) && mget.takes(9) && !mget.takes(1));
+    }
+}

@@ -1,0 +1,253 @@
+//! Every command over a real socket, against the texts that clients know.
+
+mod support;
+
+use silica_proto::Value;
+use support::{Client, Probe, config, start, start_with};
+
+/// Runs lines of `request -> reply` in order on one connection.
+fn script(client: &mut Client, lines: &str) {
+    for line in lines.lines().map(str::trim_start).filter(|line| !line.is_empty()) {
+        let (ask, want) = line.split_once(" -> ").expect("request -> reply");
+        assert_eq!(client.ask(ask), want, "{ask}");
+    }
+}
+
+/// On the loop itself, and through the workers.
+fn on_both(lines: &str) {
+    for may_wait in [false, true] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        script(&mut Client::connect(&server), lines);
+        server.stop();
+    }
+}
+
+#[test]
+fn strings() {
+    on_both(
+        "GET a -> nil
+         SET a 1 -> OK
+         get a -> '1'
+         SET a 2 NX -> nil
+         SET a 2 XX -> OK
+         SET a 3 GET -> '2'
+         SET new 1 GET -> nil
+         SET new 2 nx get -> '1'
+         GET new -> '1'
+         SET b 1 XX -> nil
+         SET b 1 NX XX -> -ERR syntax error
+         SET b 1 FOO -> -ERR syntax error
+         SET b 1 EX -> -ERR syntax error
+         SET b 1 EX 10 -> -ERR SET option EX is not supported yet: keys do not expire; leave it out
+         SET b 1 KEEPTTL -> -ERR SET option KEEPTTL is not supported yet: keys do not expire; leave it out
+         SETNX a 9 -> :0
+         SETNX c 9 -> :1
+         GETSET c 10 -> '9'
+         GETSET nope 1 -> nil
+         GETDEL nope -> '1'
+         GETDEL nope -> nil
+         MSET k1 v1 k2 v2 k1 v3 -> OK
+         MSET k1 v1 k2 -> -ERR wrong number of arguments for 'mset' command
+         MGET k1 missing k2 -> ['v3' nil 'v2']
+         EXISTS k1 k1 missing -> :2
+         DEL k1 k1 missing -> :1
+         UNLINK k2 -> :1
+         STRLEN a -> :1
+         STRLEN missing -> :0
+         APPEND s Hello -> :5
+         APPEND s World -> :10
+         GETRANGE s 0 4 -> 'Hello'
+         SUBSTR s -5 -1 -> 'World'
+         GETRANGE missing 0 -1 -> ''
+         GETRANGE s a 1 -> -ERR value is not an integer or out of range
+         SETRANGE s 5 _____ -> :10
+         GET s -> 'Hello_____'
+         SETRANGE s -1 x -> -ERR offset is out of range
+         SETRANGE s 536870912 x -> -ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         TYPE s -> string
+         TYPE missing -> none",
+    );
+}
+
+#[test]
+fn numbers() {
+    on_both(
+        "INCR n -> :1
+         INCRBY n 41 -> :42
+         DECR n -> :41
+         DECRBY n 1 -> :40
+         INCRBY n x -> -ERR value is not an integer or out of range
+         DECRBY n -9223372036854775808 -> -ERR decrement would overflow
+         SET big 9223372036854775807 -> OK
+         INCR big -> -ERR increment or decrement would overflow
+         GET big -> '9223372036854775807'
+         SET text abc -> OK
+         INCR text -> -ERR value is not an integer or out of range
+         INCRBYFLOAT f 10.5 -> '10.5'
+         INCRBYFLOAT f 0.1 -> '10.6'
+         INCRBYFLOAT f x -> -ERR value is not a valid float
+         INCRBYFLOAT text 1 -> -ERR value is not a valid float
+         INCRBYFLOAT f inf -> -ERR increment would produce NaN or Infinity",
+    );
+}
+
+#[test]
+fn keyspace() {
+    on_both(
+        "RANDOMKEY -> nil
+         DBSIZE -> :0
+         MSET user:1 a user:2 b other c -> OK
+         DBSIZE -> :3
+         KEYS user:* -> ['user:1' 'user:2']
+         KEYS o?her -> ['other']
+         SCAN 0 MATCH o* COUNT 100 -> ['0' ['other']]
+         SCAN 0 TYPE hash COUNT 100 -> ['0' []]
+         SCAN x -> -ERR invalid cursor
+         SCAN 0 COUNT 0 -> -ERR syntax error
+         SCAN 0 COUNT x -> -ERR value is not an integer or out of range
+         SCAN 0 COUNT -> -ERR syntax error
+         SCAN 0 FOO 1 -> -ERR syntax error
+         SELECT 1 -> OK
+         DBSIZE -> :0
+         SET only1 x -> OK
+         RANDOMKEY -> 'only1'
+         SELECT 16 -> -ERR DB index is out of range
+         SELECT x -> -ERR value is not an integer or out of range
+         SELECT 9 -> OK
+         GET a -> -ERR database 9 is on fire
+         SELECT 0 -> OK
+         FLUSHDB NOW -> -ERR syntax error
+         FLUSHDB SYNC -> OK
+         DBSIZE -> :0
+         SELECT 1 -> OK
+         DBSIZE -> :1
+         FLUSHALL ASYNC -> OK
+         DBSIZE -> :0",
+    );
+}
+
+#[test]
+fn connection() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    script(
+        &mut client,
+        "PING -> PONG
+         PING hi -> 'hi'
+         PING a b -> -ERR wrong number of arguments for 'ping' command
+         ECHO x -> 'x'
+         ECHO -> -ERR wrong number of arguments for 'echo' command
+         FOO bar baz -> -ERR unknown command 'FOO', with args beginning with: 'bar' 'baz'\x20
+         CLIENT FOO -> -ERR unknown subcommand 'FOO'. Try CLIENT HELP.
+         CLIENT SETNAME -> -ERR wrong number of arguments for 'client|setname' command
+         CLIENT GETNAME -> nil
+         CLIENT SETNAME me -> OK
+         CLIENT GETNAME -> 'me'
+         CLIENT SETINFO lib-name x -> OK
+         CLIENT SETINFO foo x -> -ERR Unrecognized option 'foo'
+         CLIENT NO-EVICT on -> OK
+         CLIENT NO-EVICT maybe -> -ERR syntax error
+         AUTH x -> -ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?
+         HELLO 4 -> -NOPROTO unsupported protocol version
+         HELLO x -> -ERR Protocol version is not an integer or out of range
+         HELLO 2 FOO -> -ERR Syntax error in HELLO option 'FOO'",
+    );
+    let name = client.call(&[b"CLIENT", b"SETNAME", b"a b"]);
+    assert!(matches!(name, Value::Error(text) if text.contains("cannot contain spaces")));
+    let hello = client.ask("HELLO 3 SETNAME other");
+    assert!(hello.starts_with("{'server'='silica' 'version'='7.2.0' 'proto'=:3"), "{hello}");
+    assert_eq!(client.call(&[b"GET", b"missing"]), Value::Null);
+    let list = client.ask("CLIENT LIST");
+    assert!(list.contains("name=other") && list.contains("resp=3"), "{list}");
+    assert!(client.ask("CLIENT INFO").contains("name=other"));
+    assert_eq!(client.ask("RESET"), "RESET");
+    assert_eq!(client.ask("CLIENT GETNAME"), "nil");
+    assert_eq!(client.ask("QUIT"), "OK");
+    assert_eq!(client.reply(), None);
+    server.stop();
+}
+
+#[test]
+fn replies_can_be_switched_off() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    client.send(b"CLIENT REPLY OFF\r\nSET a 1\r\nPING\r\nFOO\r\nCLIENT REPLY ON\r\nGET a\r\n");
+    assert_eq!(client.replies(2), [Value::Simple("OK".into()), Value::Bulk(b"1".to_vec())]);
+    client.send(b"CLIENT REPLY SKIP\r\nINCR a\r\nGET a\r\n");
+    assert_eq!(client.replies(1), [Value::Bulk(b"2".to_vec())]);
+    client.send(b"CLIENT REPLY SKIP\r\nPING\r\nGET a\r\n");
+    assert_eq!(client.replies(1), [Value::Bulk(b"2".to_vec())]);
+    server.stop();
+}
+
+#[test]
+fn the_server_describes_itself() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    let Value::Array(commands) = client.call(&[b"COMMAND"]) else { panic!("an array") };
+    assert_eq!(client.ask("COMMAND COUNT"), format!(":{}", commands.len()));
+    let get = client.ask("COMMAND INFO get nope");
+    assert_eq!(get, "[['get' :2 [readonly fast] :1 :1 :1 [@read @string] [] [] []] nil]");
+    assert_eq!(client.ask("COMMAND GETKEYS MSET a 1 b 2"), "['a' 'b']");
+    assert_eq!(client.ask("COMMAND GETKEYS GET k"), "['k']");
+    let docs = client.ask("COMMAND DOCS get");
+    assert!(docs.contains("'summary' 'Returns the value of a key.'"), "{docs}");
+    assert!(client.ask("COMMAND DOCS").contains("'client|setname'"));
+    assert_eq!(client.ask("CONFIG GET save"), "['save' '']");
+    assert_eq!(
+        client.ask("CONFIG GET max* APPENDONLY maxmemory").matches("'maxmemory'").count(),
+        1
+    );
+    assert_eq!(client.ask("CONFIG GET nothing*"), "[]");
+    let refused = client.ask("CONFIG SET maxmemory 1");
+    assert!(refused.contains("'maxmemory' cannot be changed") && refused.contains("restart"));
+    assert!(client.ask("CONFIG HELP").contains("RESETSTAT"));
+    client.ask("SET a 1");
+    client.ask("GET a");
+    let info = client.ask("INFO");
+    for want in ["# Server\r\n", "keyspace_hits:1\r\n", "db0:keys=1,", "db0_puts:1\r\n"] {
+        assert!(info.contains(want), "{want} in {info}");
+    }
+    let clients = client.ask("INFO clients");
+    assert!(clients.contains("connected_clients:1") && !clients.contains("# Server"));
+    assert_eq!(client.ask("CONFIG RESETSTAT"), "OK");
+    assert!(client.ask("INFO stats").contains("keyspace_hits:0\r\n"));
+    let Value::Array(time) = client.call(&[b"TIME"]) else { panic!("an array") };
+    assert_eq!(time.len(), 2);
+    server.stop();
+}
+
+#[test]
+fn scan_visits_everything_once_it_is_followed() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    let keys: Vec<String> = (0..500).map(|n| format!("key:{n:03}")).collect();
+    for key in &keys {
+        client.call(&[b"SET", key.as_bytes(), b"x"]);
+    }
+    let mut cursor = b"0".to_vec();
+    let mut seen = Vec::new();
+    loop {
+        let reply = client.call(&[b"SCAN", &cursor, b"COUNT", b"37"]);
+        let Value::Array(parts) = reply else { panic!("an array") };
+        let [Value::Bulk(next), Value::Array(page)] = &parts[..] else { panic!("two parts") };
+        seen.extend(page.iter().map(|key| support::show(key).trim_matches('\'').to_string()));
+        cursor = next.clone();
+        if cursor == b"0" {
+            break;
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, keys);
+    server.stop();
+}
+
+#[test]
+fn shutdown_stops_gracefully() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    client.send(b"SET a 1\r\nSHUTDOWN NOSAVE\r\n");
+    assert_eq!(client.reply(), Some(Value::Simple("OK".into())));
+    assert_eq!(client.reply(), None);
+    server.wait();
+}

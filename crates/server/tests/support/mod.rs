@@ -1,0 +1,223 @@
+//! A server on the reference engine and a tiny client.
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+use silica_engine::testkit::Reference;
+use silica_engine::{
+    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Error, ErrorKind, GetSink,
+    MetricVisitor, Progress, Result, Scan, WriteBatch,
+};
+use silica_proto::{Value, decode};
+use silica_server::{Config, Databases, Server};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Wraps the reference engine: it may claim to wait for a device, really wait, fail its syncs,
+/// and it counts its calls.
+pub(crate) struct Probe {
+    inner: Reference,
+    descriptor: Descriptor,
+    pub(crate) delay: Duration,
+    pub(crate) count_delay: Duration,
+    pub(crate) fail_sync: AtomicBool,
+    pub(crate) get_calls: AtomicU64,
+    pub(crate) write_calls: AtomicU64,
+    pub(crate) sync_calls: AtomicU64,
+}
+
+impl Probe {
+    pub(crate) fn new(may_wait: bool) -> Self {
+        let inner = Reference::new();
+        let known = *inner.descriptor();
+        let capabilities = Capabilities { may_wait, durable: may_wait, ..known.capabilities };
+        Probe {
+            inner,
+            descriptor: Descriptor { capabilities, ..known },
+            delay: Duration::ZERO,
+            count_delay: Duration::ZERO,
+            fail_sync: AtomicBool::new(false),
+            get_calls: AtomicU64::new(0),
+            write_calls: AtomicU64::new(0),
+            sync_calls: AtomicU64::new(0),
+        }
+    }
+
+    fn wait(&self) {
+        if !self.delay.is_zero() {
+            std::thread::sleep(self.delay);
+        }
+    }
+}
+
+impl Engine for Probe {
+    fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.get_calls.fetch_add(1, Ordering::Relaxed);
+        self.wait();
+        self.inner.get_many(keys, sink)
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.write_calls.fetch_add(1, Ordering::Relaxed);
+        self.inner.write(batch, durability)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sync_calls.fetch_add(1, Ordering::Relaxed);
+        self.wait();
+        if self.fail_sync.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Poisoned, "the sync failed"));
+        }
+        self.inner.sync()
+    }
+
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        self.inner.maintain(budget)
+    }
+
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        self.inner.metrics(visitor);
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.inner.verify()
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        self.inner.as_scan()
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        self.inner.as_atomic()
+    }
+
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        std::thread::sleep(self.count_delay);
+        self.inner.as_admin()
+    }
+}
+
+/// One engine for database 0, fresh reference engines for the others.
+pub(crate) struct Source(pub(crate) Arc<Probe>);
+
+impl Databases for Source {
+    fn open(&self, index: u32) -> Result<Arc<dyn Engine>> {
+        Ok(match index {
+            0 => Arc::clone(&self.0) as Arc<dyn Engine>,
+            9 => return Err(Error::new(ErrorKind::Io, "database 9 is on fire")),
+            _ => Arc::new(Reference::new()),
+        })
+    }
+
+    fn exists(&self, index: u32) -> bool {
+        index != 9
+    }
+}
+
+pub(crate) fn config() -> Config {
+    Config {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        loops: 2,
+        io_workers: 4,
+        ..Config::default()
+    }
+}
+
+pub(crate) fn start_with(config: Config, probe: Probe) -> (Server, Arc<Probe>) {
+    let probe = Arc::new(probe);
+    let server = Server::start(config, Arc::new(Source(Arc::clone(&probe)))).unwrap();
+    (server, probe)
+}
+
+pub(crate) fn start() -> Server {
+    start_with(config(), Probe::new(false)).0
+}
+
+/// A blocking client.
+pub(crate) struct Client {
+    pub(crate) socket: TcpStream,
+    buf: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(server: &Server) -> Self {
+        let socket = TcpStream::connect(server.local_addr()).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client { socket, buf: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    /// The next reply; `None` where the server has closed the connection.
+    pub(crate) fn reply(&mut self) -> Option<Value> {
+        loop {
+            if let Some((value, used)) = decode(&self.buf).expect("a well-formed reply") {
+                self.buf.drain(..used);
+                return Some(value);
+            }
+            let mut piece = vec![0; 64 << 10];
+            match self.socket.read(&mut piece) {
+                Ok(0) => return None,
+                Ok(n) => self.buf.extend_from_slice(&piece[..n]),
+                Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(e) => panic!("no reply: {e}"),
+            }
+        }
+    }
+
+    pub(crate) fn replies(&mut self, n: usize) -> Vec<Value> {
+        (0..n).map(|_| self.reply().expect("the connection is open")).collect()
+    }
+
+    pub(crate) fn call(&mut self, args: &[&[u8]]) -> Value {
+        self.send(&request(args));
+        self.reply().expect("the connection is open")
+    }
+
+    /// Sends the words of `line` and shows the reply as text.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        let args: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
+        show(&self.call(&args))
+    }
+}
+
+pub(crate) fn request(args: &[&[u8]]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        out.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+pub(crate) fn show(value: &Value) -> String {
+    let list = |values: &[Value]| values.iter().map(show).collect::<Vec<_>>().join(" ");
+    match value {
+        Value::Simple(text) => text.clone(),
+        Value::Error(text) => format!("-{text}"),
+        Value::Integer(n) => format!(":{n}"),
+        Value::Bulk(bytes) | Value::Verbatim(bytes) => {
+            format!("'{}'", String::from_utf8_lossy(bytes))
+        }
+        Value::Null => "nil".into(),
+        Value::Array(values) => format!("[{}]", list(values)),
+        Value::Set(values) => format!("~[{}]", list(values)),
+        Value::Push(values) => format!(">[{}]", list(values)),
+        Value::Double(x) => format!(",{x}"),
+        Value::Boolean(yes) => format!("#{yes}"),
+        Value::Map(pairs) => {
+            let pairs: Vec<_> =
+                pairs.iter().map(|(k, v)| format!("{}={}", show(k), show(v))).collect();
+            format!("{{{}}}", pairs.join(" "))
+        }
+    }
+}
