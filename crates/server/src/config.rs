@@ -1,6 +1,6 @@
 //! What a server is started with.
 
-use silica_engine::{Durability, Engine, Error, ErrorKind, Result};
+use silica::engine::{Durability, Engine, Error, ErrorKind, Result};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -114,6 +114,25 @@ pub trait Databases: Send + Sync {
     fn exists(&self, index: u32) -> bool {
         let _ = index;
         true
+    }
+}
+
+/// The keyspaces of a store: database 0 is the default keyspace, database N is `dbN`.
+impl Databases for silica::Silica {
+    fn open(&self, index: u32) -> Result<Arc<dyn Engine>> {
+        Ok(Arc::clone(self.keyspace(&keyspace_name(index))?.engine()))
+    }
+
+    fn exists(&self, index: u32) -> bool {
+        // Where the catalog cannot be asked, opening it says why.
+        self.existing(&keyspace_name(index)).map_or(true, |keyspace| keyspace.is_some())
+    }
+}
+
+fn keyspace_name(index: u32) -> String {
+    match index {
+        0 => silica::DEFAULT_KEYSPACE.into(),
+        _ => format!("db{index}"),
     }
 }
 

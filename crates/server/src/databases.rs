@@ -1,7 +1,7 @@
 //! The numbered databases, opened when they are first used.
 
 use crate::Databases;
-use silica_engine::{Engine, Result};
+use silica::engine::{Engine, Result};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// All databases of a server.

@@ -10,7 +10,7 @@ use crate::burst::{Burst, Input, Output, Request};
 use crate::commands::{Keyspace, Values, error_text};
 use crate::server::Shared;
 use crate::table::{Run, Wants};
-use silica_engine::{Durability, Engine, EntryRef, GetSink, Result, WriteBatch};
+use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, WriteBatch};
 use silica_proto::Reply;
 use std::sync::Arc;
 
@@ -244,7 +244,7 @@ impl Executor {
         &mut self,
         wave: &mut Wave<'_, '_>,
         batch: &WriteBatch<'_>,
-        limits: &silica_engine::Limits,
+        limits: &silica::engine::Limits,
     ) -> bool {
         let result = match batch.is_empty() {
             true => Ok(()),

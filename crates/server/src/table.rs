@@ -2,7 +2,7 @@
 
 use crate::burst::Args;
 use crate::commands::{Cx, Keyspace, Values, client, introspect, read, session, update, whole};
-use silica_engine::{Limits, Result, WriteBatch};
+use silica::engine::{Limits, Result, WriteBatch};
 use silica_proto::Reply;
 
 /// What a read needs of the values it asks for.

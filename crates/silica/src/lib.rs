@@ -20,6 +20,7 @@ pub use keyspace::{Iter, Keyspace};
 pub use options::{DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, OpenOptions};
 pub use registry::{Build, Registration, Registry};
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};
+pub use silica_engine as engine;
 pub use silica_engine::{
     Budget, Count, Durability, Engine, EngineExt, EntryRef, Environment, Error, ErrorKind, GetSink,
     METRICS, MetricsMap, OptionSpec, OptionValues, Result, Update, WriteBatch, parse_size,

@@ -4,7 +4,7 @@ use super::{Cx, Keyspace, SYNTAX, introspect};
 use crate::burst::Args;
 use crate::clients::Client;
 use crate::session::Replies;
-use silica_engine::Result;
+use silica::engine::Result;
 use silica_proto::Reply;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -3,7 +3,7 @@
 use super::Keyspace;
 use super::session::COMPATIBLE_VERSION;
 use crate::burst::Args;
-use silica_engine::{MetricVisitor, Result};
+use silica::engine::{MetricVisitor, Result};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -5,7 +5,7 @@ use crate::burst::Args;
 use crate::glob;
 use crate::server::Shared;
 use crate::table::{COMMANDS, Command, find, find_sub};
-use silica_engine::Durability;
+use silica::engine::Durability;
 use silica_proto::{Limits, Reply};
 
 /// Lists the subcommands of `container`.

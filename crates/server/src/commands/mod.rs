@@ -13,7 +13,7 @@ use crate::clients::Client;
 use crate::exec::Slot;
 use crate::server::Shared;
 use crate::session::Session;
-use silica_engine::{Atomic, Durability, Engine, EntryRef, Error, ErrorKind, Result, Update};
+use silica::engine::{Atomic, Durability, Engine, EntryRef, Error, ErrorKind, Result, Update};
 use silica_proto::{Limits, Reply};
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";

@@ -3,7 +3,7 @@
 use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, wrong_number};
 use crate::burst::Args;
 use crate::table::{Run, Write};
-use silica_engine::{EntryRef, Result, Update, WriteBatch};
+use silica::engine::{EntryRef, Result, Update, WriteBatch};
 use silica_proto::{Reply, append_i64, parse_f64, parse_i64};
 use std::io::Write as _;
 

@@ -3,7 +3,7 @@
 use super::{Keyspace, NOT_INTEGER, SYNTAX, error_text, info as sections};
 use crate::burst::Args;
 use crate::glob;
-use silica_engine::{Admin, Error, ErrorKind, Result, Scan};
+use silica::engine::{Admin, Error, ErrorKind, Result, Scan};
 use silica_proto::{Reply, append_u64, parse_i64};
 
 /// Entries that one SCAN visits at most, whatever COUNT says.
