@@ -23,6 +23,7 @@ pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};
 pub use silica_engine as engine;
 pub use silica_engine::{
     Budget, Count, Durability, Engine, EngineExt, EntryRef, Environment, Error, ErrorKind, GetSink,
-    METRICS, MetricsMap, OptionSpec, OptionValues, Result, Update, WriteBatch, parse_size,
+    METRICS, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, Result, Update,
+    WriteBatch, parse_size,
 };
 pub use store::{DEFAULT_KEYSPACE, KeyspaceInfo, Silica, open};

@@ -33,7 +33,14 @@ impl Default for Registry {
 impl Registry {
     /// The engines that come with Silica.
     pub fn builtin() -> Self {
-        Registry(Vec::new())
+        Registry::empty().with(Registration {
+            name: "silt",
+            doc: "Many small entries on flash, with well under a byte of memory for each",
+            options: silica_silt::OPTIONS,
+            build: |device, options, environment| {
+                Ok(Arc::new(silica_silt::Silt::open(device, options, environment)?))
+            },
+        })
     }
 
     /// No engines; for stores that bring their own.
