@@ -76,6 +76,8 @@ pub(crate) struct Log<D: Device> {
     segment_bytes: u64,
     segments: RwLock<Arc<Segments<D::Log>>>,
     end: AtomicU64,
+    /// `end` when the store was opened.
+    end_at_open: u64,
     last_sequence: AtomicU64,
     synced_sequence: AtomicU64,
     sync_state: Mutex<SyncState>,
@@ -100,6 +102,7 @@ impl<D: Device> Log<D> {
             segment_bytes,
             segments: RwLock::new(Arc::new(Segments { list })),
             end: AtomicU64::new(end),
+            end_at_open: end,
             last_sequence: AtomicU64::new(0),
             synced_sequence: AtomicU64::new(0),
             sync_state: Mutex::new(SyncState { synced_end: end, leading: false }),
@@ -125,6 +128,13 @@ impl<D: Device> Log<D> {
     #[inline]
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
+    }
+
+    /// The end, where something was appended since the store was opened. Before that the end is
+    /// the capacity of the last segment, which no record may ever reach.
+    pub(crate) fn end_of_appended(&self) -> Option<u64> {
+        let end = self.end();
+        (end != self.end_at_open).then_some(end)
     }
 
     /// Mapped bytes.

@@ -136,9 +136,10 @@ impl<D: Device> Silt<D> {
     fn close(&self) -> Result<()> {
         self.log.check()?;
         self.sync_log()?;
-        let end = self.log.end();
         let mut book = self.book.lock().expect("no panic while held");
-        if book.state.durable_end < end {
+        if let Some(end) = self.log.end_of_appended()
+            && book.state.durable_end < end
+        {
             let edit = Edit::DurableEnd(end);
             book.manifest.append(&edit.encode())?;
             book.state.apply(&edit);

@@ -52,3 +52,14 @@ fn entries_survive_conversions_merges_and_reopening() {
     println!("{:#?}", metrics(&store));
     assert_eq!(store.as_admin().expect("admin").count(true).expect("counts").low, 3000);
 }
+
+#[test]
+fn opening_without_writing_leaves_the_store_openable() {
+    let device = SimDevice::new(1, SimOptions::default());
+    open(&device).put(b"key", b"value", Durability::Synced).expect("puts");
+    for _ in 0..4 {
+        let store = open(&device);
+        assert_eq!(store.get(b"key").expect("gets"), Some(b"value".to_vec()));
+        store.sync().expect("syncs");
+    }
+}
