@@ -1,6 +1,7 @@
 //! Operations on the whole store.
 
 use crate::metrics::Sizes;
+use crate::packed::READ_AHEAD_BYTES;
 use crate::partition::Version;
 use crate::segment;
 use crate::silt::Silt;
@@ -44,7 +45,7 @@ impl<D: Device> Silt<D> {
 
     fn count_exactly(&self) -> Result<Count> {
         let mut n = 0;
-        self.walk(0, &mut |_, frame| {
+        self.walk(0, READ_AHEAD_BYTES, &mut |_, frame| {
             n += u64::from(!frame.is_tombstone() && !self.is_expired(frame));
             Ok(true)
         })?;

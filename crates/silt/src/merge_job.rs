@@ -98,7 +98,7 @@ impl<D: Device> Silt<D> {
         if inputs.hash_stores.is_empty() {
             return Ok(None);
         }
-        let stream = MergeStream::new(self.store_streams(&inputs, KeyHash(0))?);
+        let stream = MergeStream::new(self.store_streams(&inputs, KeyHash(0), READ_AHEAD_BYTES)?);
         let number = self.next_file_number();
         let name = table_name(Table::Sorted, number);
         let builder = SortedStoreBuilder::new(
@@ -118,13 +118,14 @@ impl<D: Device> Silt<D> {
         &self,
         version: &Version<D>,
         start: KeyHash,
+        read_ahead: usize,
     ) -> Result<Vec<StoreStream<D::File>>> {
         let mut streams = Vec::with_capacity(version.hash_stores.len() + 1);
         for store in &version.hash_stores {
-            streams.push(StoreStream::Hash(store.stream(start, READ_AHEAD_BYTES)?));
+            streams.push(StoreStream::Hash(store.stream(start, read_ahead)?));
         }
         if let Some(store) = &version.sorted_store {
-            streams.push(StoreStream::Sorted(store.stream(start, READ_AHEAD_BYTES)?));
+            streams.push(StoreStream::Sorted(store.stream(start, read_ahead)?));
         }
         Ok(streams)
     }

@@ -1,6 +1,7 @@
 //! Opening a store: manifest → files → the log's records back into the tables.
 
 use crate::Hasher;
+use crate::entry::Frame;
 use crate::files::{Table, table_id, table_name, table_number};
 use crate::hash_store::HashStore;
 use crate::jobs::Jobs;
@@ -13,7 +14,7 @@ use crate::silt::{Book, DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::state::{Edit, PartitionState, StoreState};
 use crate::write::Writer;
-use silica_base::{Error, HashSeed, Result};
+use silica_base::{Error, HashSeed, KeyHash, Result};
 use silica_device::{Device, LogFile};
 use silica_engine::{Environment, OptionValues};
 use silica_parts::manifest::Manifest;
@@ -78,6 +79,7 @@ impl<D: Device> Silt<D> {
         let segments = self.log.segments();
         let mut reached = 0;
         let mut sequence = None;
+        let mut burst = Burst::new();
         let list: Vec<_> = segments.iter().cloned().collect();
         for segment in &list {
             if sequence.is_some_and(|s| s != segment.first_sequence) {
@@ -85,7 +87,8 @@ impl<D: Device> Silt<D> {
                 return Err(Error::corruption(segment::name(segment.number), 40, detail));
             }
             let read = segment
-                .read_records(&mut |at, payload| self.replay_record(at, payload, segment))?;
+                .read_records(&mut |at, payload| self.replay_record(at, payload, &mut burst))?;
+            self.replay_burst(&mut burst)?;
             sequence = Some(read.next_sequence);
             reached = read.end;
         }
@@ -104,27 +107,43 @@ impl<D: Device> Silt<D> {
         Ok(())
     }
 
-    fn replay_record(&self, at: u64, payload: &[u8], segment: &Segment<D::Log>) -> Result<()> {
-        let segments = self.log.segments();
-        let mut writer = self.writer.lock().expect("no panic while held");
+    fn replay_record(&self, at: u64, payload: &[u8], burst: &mut Burst) -> Result<()> {
         for frame in segment::frames(payload) {
-            let (offset, frame) = frame.ok_or_else(|| {
-                let name = segment::name(segment.number);
-                Error::corruption(name, at - segment.start, "a record holds what is no entry")
-            })?;
-            let here = at + offset as u64;
-            let hash = self.hasher.hash(frame.key);
-            let mut stores = self.partition_of(hash).write();
-            if here < stores.version.floor {
-                continue;
+            let Some((offset, frame)) = frame else {
+                let detail = "a record holds what is no entry";
+                return Err(Error::corruption("the log", at, detail));
+            };
+            let (here, hash) = (at + offset as u64, self.hash(frame.key));
+            let stores = self.partition_of(hash).read();
+            if here >= stores.version.floor {
+                stores.active.prefetch(hash);
+                burst.push((hash, here));
             }
-            let old = stores.find_in_log(&segments, self.log.end(), hash, frame.key);
+        }
+        if burst.len() >= REPLAY_BURST { self.replay_burst(burst) } else { Ok(()) }
+    }
+
+    fn replay_burst(&self, burst: &mut Burst) -> Result<()> {
+        let segments = self.log.segments();
+        let log_end = self.log.end();
+        let mut writer = self.writer.lock().expect("no panic while held");
+        for (hash, here) in burst.drain(..) {
+            let frame = segments.bytes_from(here).and_then(Frame::decode);
+            let (frame, _) = frame.expect("it was decoded a moment ago");
+            let mut stores = self.partition_of(hash).write();
+            let old = stores.find_in_log(&segments, log_end, hash, frame.key);
             let seen = old.and_then(|o| o.active_slot);
             self.put_into_table(&mut stores, &mut writer, hash, here, seen);
         }
         Ok(())
     }
 }
+
+/// Entries found in the log and not yet in the tables: hash and log position.
+type Burst = Vec<(KeyHash, u64)>;
+
+/// Entries put into the tables together, so that their cache misses overlap.
+const REPLAY_BURST: usize = 32;
 
 /// Opens or creates the manifest.
 fn open_book<D: Device>(

@@ -69,8 +69,8 @@ impl<D: Device> Silt<D> {
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         let mut tally = Tally::default();
         let mut pending = Vec::new();
-        for (index, key) in keys.iter().enumerate() {
-            let hash = self.hash(key);
+        let hashes = self.hash_and_prefetch(keys.iter().copied());
+        for (index, (key, hash)) in keys.iter().zip(hashes).enumerate() {
             let stores = self.partition_of(hash).read();
             // Taken under the partition's lock: no segment that its tables point at is missing.
             let segments = self.log.segments();
@@ -94,6 +94,22 @@ impl<D: Device> Silt<D> {
         }
         self.count_reads(keys.len(), &tally);
         Ok(())
+    }
+
+    /// Hashes a burst of keys and asks the processor for the table lines that they will need.
+    pub(crate) fn hash_and_prefetch<'k>(
+        &self,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+    ) -> Vec<KeyHash> {
+        let is_burst = keys.len() > 1;
+        keys.map(|key| {
+            let hash = self.hash(key);
+            if is_burst {
+                self.partition_of(hash).read().active.prefetch(hash);
+            }
+            hash
+        })
+        .collect()
     }
 
     fn count_reads(&self, keys: usize, tally: &Tally) {

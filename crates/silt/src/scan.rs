@@ -4,6 +4,7 @@ use crate::entry::Frame;
 use crate::log::{Segments, expand};
 use crate::merge::{EntryStream, MergeStream};
 use crate::merge_job::StoreStream;
+use crate::packed::{CHUNK_BYTES, READ_AHEAD_BYTES};
 use crate::partition::{Stores, Version};
 use crate::silt::Silt;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
@@ -148,6 +149,7 @@ impl<D: Device> Silt<D> {
     pub(crate) fn walk(
         &self,
         from: u64,
+        read_ahead: usize,
         visit: &mut dyn FnMut(KeyHash, &Frame<'_>) -> Result<bool>,
     ) -> Result<Option<u64>> {
         let geometry = self.config.geometry;
@@ -158,7 +160,7 @@ impl<D: Device> Silt<D> {
             let block = geometry.block_of(hash);
             let (_, last) = geometry.block_range(partition as u64, block);
             let range = position..=last;
-            if let Some(next) = self.walk_block(partition, block, range, visit)? {
+            if let Some(next) = self.walk_block(partition, block, range, read_ahead, visit)? {
                 return Ok(Some(next));
             }
             if last == u64::MAX {
@@ -174,13 +176,14 @@ impl<D: Device> Silt<D> {
         partition: usize,
         block: u32,
         range: RangeInclusive<u64>,
+        read_ahead: usize,
         visit: &mut dyn FnMut(KeyHash, &Frame<'_>) -> Result<bool>,
     ) -> Result<Option<u64>> {
         let view = self.view_block(partition, block, &range)?;
         let start = KeyHash(u128::from(*range.start()) << 64);
         let mut streams = vec![ScanStream::Log(view.log)];
-        streams
-            .extend(self.store_streams(&view.version, start)?.into_iter().map(ScanStream::Store));
+        let stores = self.store_streams(&view.version, start, read_ahead)?;
+        streams.extend(stores.into_iter().map(ScanStream::Store));
         let mut merged = MergeStream::new(streams);
         let mut last_visited = None;
         let mut stopped = false;
@@ -215,7 +218,9 @@ impl<D: Device> Scan for Silt<D> {
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>> {
         let mut visited = 0;
-        self.walk(cursor, &mut |_, frame| {
+        // A short scan reads little; a long one reads as far ahead as pays.
+        let read_ahead = (limit.saturating_mul(256)).clamp(CHUNK_BYTES, READ_AHEAD_BYTES);
+        self.walk(cursor, read_ahead, &mut |_, frame| {
             if !frame.is_tombstone() && !self.is_expired(frame) {
                 self.with_value(frame, &mut |entry| visit(frame.key, entry))?;
                 visited += 1;

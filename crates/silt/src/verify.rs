@@ -2,6 +2,7 @@
 
 use crate::entry::Frame;
 use crate::log::expand;
+use crate::packed::READ_AHEAD_BYTES;
 use crate::segment;
 use crate::silt::Silt;
 use silica_base::{Error, ErrorKind, Result};
@@ -21,7 +22,7 @@ impl<D: Device> Silt<D> {
             version.hash_stores.iter().try_for_each(|store| store.verify())?;
             version.sorted_store.iter().try_for_each(|store| store.verify())?;
         }
-        self.walk(0, &mut |_, frame| {
+        self.walk(0, READ_AHEAD_BYTES, &mut |_, frame| {
             if frame.is_pointer() {
                 self.load_value(frame)?;
             }

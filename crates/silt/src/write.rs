@@ -160,8 +160,8 @@ impl<D: Device> Silt<D> {
     ) -> Result<u64> {
         writer.payload.clear();
         writer.frames.clear();
-        for (i, op) in ops.iter().enumerate() {
-            let hash = self.hash(op.key);
+        let hashes = self.hash_and_prefetch(ops.iter().map(|op| op.key));
+        for (i, (op, hash)) in ops.iter().zip(hashes).enumerate() {
             let pointer = pointers.get(i).and_then(|p| p.as_deref());
             writer.push(hash, &frame_of(op, pointer));
         }
