@@ -8,7 +8,7 @@ use crate::metrics::add;
 use crate::packed::Layout;
 use crate::partition::{Frozen, Version};
 use crate::silt::Silt;
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{Result, prefetch};
 use silica_device::{Device, LogFile};
 use std::sync::Arc;
 
@@ -62,14 +62,7 @@ impl<D: Device> Silt<D> {
             return Ok(None);
         };
         let (segments, log_end) = (self.log.segments(), self.log.end());
-        let (mut total, mut max) = (0u64, 0u64);
-        let buckets = frozen.table.geometry().buckets();
-        for (_, _, short) in frozen.table.occupied_in(0..buckets) {
-            let frame = frame_bytes(&segments, expand(log_end, short)).ok_or_else(lost_frame)?;
-            total += frame.len() as u64;
-            max = max.max(frame.len() as u64);
-        }
-        let layout = Layout::choose(total / u64::from(frozen.table.len().max(1)), max);
+        let layout = Layout::choose(frozen.sizes.bytes_mean(), frozen.sizes.bytes_max);
         let number = self.next_file_number();
         let name = table_name(Table::Hash, number);
         let id = table_id(self.store_id, number);
@@ -101,12 +94,16 @@ impl<D: Device> Silt<D> {
 impl<D: Device> Conversion<D> {
     fn step(&mut self, budget_bytes: u64) -> Result<bool> {
         let (segments, log_end) = (&*self.segments, self.log_end);
-        let frame =
-            |short| frame_bytes(segments, expand(log_end, short)).expect("begin saw every frame");
-        self.builder.step(&self.frozen.table, frame, budget_bytes)
+        let frame = |short| {
+            let bytes = frame_bytes(segments, expand(log_end, short));
+            bytes.expect("tables point at whole frames")
+        };
+        let ahead = |short| {
+            if let Some(bytes) = segments.bytes_from(expand(log_end, short)) {
+                prefetch(bytes, 0);
+                prefetch(bytes, 64);
+            }
+        };
+        self.builder.step(&self.frozen.table, frame, ahead, budget_bytes)
     }
-}
-
-fn lost_frame() -> Error {
-    Error::new(ErrorKind::Corruption, "a log store points at bytes of the log that are no entry")
 }

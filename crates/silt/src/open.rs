@@ -8,7 +8,7 @@ use crate::jobs::Jobs;
 use crate::log::{Appender, Log};
 use crate::metrics::Metrics;
 use crate::options::Config;
-use crate::partition::{Partition, Version};
+use crate::partition::{NewFrame, Partition, Version};
 use crate::segment::{self, Segment, SegmentList};
 use crate::silt::{Book, DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
@@ -127,13 +127,14 @@ impl<D: Device> Silt<D> {
         let segments = self.log.segments();
         let log_end = self.log.end();
         let mut writer = self.writer.lock().expect("no panic while held");
-        for (hash, here) in burst.drain(..) {
-            let frame = segments.bytes_from(here).and_then(Frame::decode);
-            let (frame, _) = frame.expect("it was decoded a moment ago");
+        for (hash, at) in burst.drain(..) {
+            let frame = segments.bytes_from(at).and_then(Frame::decode);
+            let (frame, bytes) = frame.expect("it was decoded a moment ago");
             let mut stores = self.partition_of(hash).write();
             let old = stores.find_in_log(&segments, log_end, hash, frame.key);
             let seen = old.and_then(|o| o.active_slot);
-            self.put_into_table(&mut stores, &mut writer, hash, here, seen);
+            let bytes = bytes as u64;
+            self.put_into_table(&mut stores, &mut writer, &NewFrame { hash, at, bytes }, seen);
         }
         Ok(())
     }

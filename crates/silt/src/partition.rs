@@ -9,9 +9,30 @@ use silica_device::{Device, LogFile};
 use silica_parts::cuckoo::{CuckooTable, Geometry};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+/// Sizes of the frames that were put into a log store, overwritten ones included.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FrameSizes {
+    frames: u64,
+    bytes: u64,
+    pub(crate) bytes_max: u64,
+}
+
+impl FrameSizes {
+    fn add(&mut self, bytes: u64) {
+        self.frames += 1;
+        self.bytes += bytes;
+        self.bytes_max = self.bytes_max.max(bytes);
+    }
+
+    pub(crate) fn bytes_mean(&self) -> u64 {
+        self.bytes / self.frames.max(1)
+    }
+}
+
 /// A log store that takes no more entries and waits for its conversion.
 pub(crate) struct Frozen {
     pub(crate) table: CuckooTable,
+    pub(crate) sizes: FrameSizes,
     /// Every record of the partition below this log position is in this store or an older one.
     pub(crate) end: u64,
 }
@@ -60,9 +81,19 @@ impl<D: Device> Version<D> {
 /// What a partition's lock protects.
 pub(crate) struct Stores<D: Device> {
     pub(crate) active: CuckooTable,
+    pub(crate) sizes: FrameSizes,
     /// Entries at which the active table is frozen although it is not full; staggers partitions.
     pub(crate) fill_limit: u32,
     pub(crate) version: Arc<Version<D>>,
+}
+
+/// A frame that was appended to the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewFrame {
+    pub(crate) hash: KeyHash,
+    /// Its logical position.
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Where a key's newest entry in the log stores lies.
@@ -100,19 +131,25 @@ impl<D: Device> Stores<D> {
     pub(crate) fn freeze(&mut self, geometry: Geometry, seed: u64, at: u64) {
         let table = std::mem::replace(&mut self.active, CuckooTable::new(geometry, seed));
         let mut version = Version::clone(&self.version);
-        version.frozen.insert(0, Arc::new(Frozen { table, end: at }));
+        let sizes = std::mem::take(&mut self.sizes);
+        version.frozen.insert(0, Arc::new(Frozen { table, sizes, end: at }));
         self.version = Arc::new(version);
         self.fill_limit = u32::MAX;
     }
 
-    /// Puts the frame at log position `at` into the active table, or returns false where the
-    /// table has to be frozen first. `seen` is the slot of the key's entry there.
-    pub(crate) fn place(&mut self, hash: KeyHash, at: u64, seen: Option<u32>) -> bool {
+    /// Points the active table at `frame`, or returns false where the table has to be frozen
+    /// first. `seen` is the slot of the key's entry there.
+    pub(crate) fn place(&mut self, frame: &NewFrame, seen: Option<u32>) -> bool {
         if let Some(slot) = seen {
-            self.active.set(slot, shorten(at));
-            return true;
+            self.active.set(slot, shorten(frame.at));
+        } else {
+            let there_is_room = self.active.len() < self.fill_limit;
+            if !there_is_room || self.active.insert(frame.hash, shorten(frame.at)).is_err() {
+                return false;
+            }
         }
-        self.active.len() < self.fill_limit && self.active.insert(hash, shorten(at)).is_ok()
+        self.sizes.add(frame.bytes);
+        true
     }
 }
 
@@ -142,6 +179,7 @@ impl<D: Device> Partition<D> {
         Partition {
             stores: RwLock::new(Stores {
                 active: CuckooTable::new(geometry, seed),
+                sizes: FrameSizes::default(),
                 fill_limit,
                 version: Arc::new(version),
             }),

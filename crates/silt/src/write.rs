@@ -3,7 +3,7 @@
 
 use crate::entry::{Frame, POINTER};
 use crate::log::Appender;
-use crate::partition::{InLog, Stores};
+use crate::partition::{InLog, NewFrame, Stores};
 use crate::silt::Silt;
 use crate::state::Edit;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
@@ -176,9 +176,10 @@ impl<D: Device> Silt<D> {
             let old = stores.find_in_log(&segments, log_end, placed.hash, op.key);
             let seen = old.as_ref().and_then(|o| o.active_slot);
             self.note_overwritten(&old);
-            let here = at + placed.offset as u64;
-            self.put_into_table(&mut stores, writer, placed.hash, here, seen);
-            bytes += placed.len as u64;
+            let (at, len) = (at + placed.offset as u64, placed.len as u64);
+            let frame = NewFrame { hash: placed.hash, at, bytes: len };
+            self.put_into_table(&mut stores, writer, &frame, seen);
+            bytes += len;
         }
         let deletes = frames.iter().filter(|f| f.tombstone).count() as u64;
         self.metrics.count_write(frames.len() as u64 - deletes, deletes, bytes);
@@ -186,18 +187,17 @@ impl<D: Device> Silt<D> {
         Ok(bytes)
     }
 
-    /// Lets the active table point at the frame at `here`, freezing a full one before.
+    /// Points the active table at `frame`, freezing a full one before.
     pub(crate) fn put_into_table(
         &self,
         stores: &mut Stores<D>,
         writer: &mut Writer<D::Log>,
-        hash: KeyHash,
-        here: u64,
+        frame: &NewFrame,
         seen: Option<u32>,
     ) {
-        if !stores.place(hash, here, seen) {
-            stores.freeze(self.config.geometry, writer.next_table_seed(), here);
-            assert!(stores.place(hash, here, None), "an empty table takes an entry");
+        if !stores.place(frame, seen) {
+            stores.freeze(self.config.geometry, writer.next_table_seed(), frame.at);
+            assert!(stores.place(frame, None), "an empty table takes an entry");
         }
     }
 

@@ -37,7 +37,7 @@ fn hash_store<D: Device>(
     }
     let layout = Layout::choose(750, 1500);
     let mut builder = HashStoreBuilder::new(device, name, u64::from(age) + 1, layout, HASHER)?;
-    while !builder.step(&table, |i| frames[i as usize].as_slice(), 100_000)? {}
+    while !builder.step(&table, |i| frames[i as usize].as_slice(), |_| (), 100_000)? {}
     builder.finish(&table)
 }
 

@@ -9,6 +9,8 @@ use silica_device::{Device, DeviceFile};
 use silica_parts::cuckoo::CuckooTable;
 use std::sync::{Arc, RwLock};
 
+/// How many frames ahead memory is asked for.
+const FRAMES_AHEAD: usize = 16;
 /// Buckets written between two looks at the budget.
 const BUCKETS_AT_ONCE: u32 = 64;
 
@@ -52,11 +54,13 @@ impl<F: DeviceFile> HashStoreBuilder<F> {
 
     /// Writes about `budget_bytes` of entries; true when all are written and
     /// [`HashStoreBuilder::finish`] may follow. `table` is the same frozen table at every step,
-    /// and `frame` gives the encoded frame at a position of the log.
+    /// and `frame` gives the encoded frame at a position of the log. `prefetch` is told of
+    /// positions a little ahead: they are in random order, and each would wait for memory.
     pub fn step<'a>(
         &mut self,
         table: &CuckooTable,
         frame: impl Fn(u32) -> &'a [u8],
+        prefetch: impl Fn(u32),
         budget_bytes: u64,
     ) -> Result<bool> {
         let (buckets, end) = (
@@ -67,7 +71,11 @@ impl<F: DeviceFile> HashStoreBuilder<F> {
             let next = (self.bucket + BUCKETS_AT_ONCE).min(buckets);
             self.positions.clear();
             self.positions.extend(table.occupied_in(self.bucket..next).map(|slot| slot.2));
-            for &position in &self.positions {
+            self.positions.iter().take(FRAMES_AHEAD).for_each(|at| prefetch(*at));
+            for (i, &position) in self.positions.iter().enumerate() {
+                if let Some(&ahead) = self.positions.get(i + FRAMES_AHEAD) {
+                    prefetch(ahead);
+                }
                 let rank = self.writer.entries();
                 let place = self.writer.append(frame(position))?;
                 self.ranks.push(rank, place.chunk);

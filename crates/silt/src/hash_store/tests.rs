@@ -32,7 +32,7 @@ fn build(
     let mut builder = HashStoreBuilder::new(device, "h", ID, layout_of(frames), hasher)?;
     let frame = |position: u32| frames[position as usize].1.as_slice();
     let mut steps = 0;
-    while !builder.step(&table, frame, 10_000)? {
+    while !builder.step(&table, frame, |_| (), 10_000)? {
         steps += 1;
     }
     let bytes: usize = frames.iter().map(|f| f.1.len()).sum();
