@@ -92,7 +92,7 @@ impl Bench {
         timed("conversion", || {
             let mut builder =
                 HashStoreBuilder::new(&self.device, &name, id, self.layout(), HASHER)?;
-            while !builder.step(&table, |i| log.frame(i), 1 << 20)? {}
+            while !builder.step(&table, |i| log.frame(i), |_| (), 1 << 20)? {}
             let store = builder.finish(&table)?;
             let footer = store.footer();
             let (entries, bytes) = (footer.entries, footer.entry_bytes);
