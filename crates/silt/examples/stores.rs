@@ -14,7 +14,10 @@ use silica_silt::entry::Frame;
 use silica_silt::hash_store::{HashStore, HashStoreBuilder};
 use silica_silt::merge::{EntryStream, MergeStream};
 use silica_silt::packed::{Layout, READ_AHEAD_BYTES};
-use silica_silt::sorted_store::{IndexKind, SortedStore, SortedStoreBuilder, SortedStoreOptions};
+use silica_silt::sorted_store::{
+    IndexKind, Plan, SortedStore, SortedStoreBuilder, SortedStoreOptions,
+};
+use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -135,6 +138,32 @@ impl Bench {
         })
     }
 
+    /// The processor's share of a lookup: planning, checking a chunk and finding the entry in it.
+    fn lookups_in_memory(&self, store: &SortedStore<PlainFile>) -> Result<()> {
+        let mut stream = store.stream(KeyHash(0), READ_AHEAD_BYTES)?;
+        let mut asked = Vec::new();
+        while stream.advance()? && asked.len() < 1000 {
+            let Plan::Read(extent) = store.plan(stream.hash()) else { continue };
+            let mut buf = AlignedBuf::zeroed(0);
+            store.reader().read(extent, &mut buf)?;
+            asked.push((stream.hash(), stream.key().to_vec(), extent, buf));
+        }
+        let count = 200 * asked.len() as u64;
+        let mut buf = AlignedBuf::zeroed(0);
+        timed("lookups with the chunk in memory", || {
+            for _ in 0..200 {
+                for (h, key, extent, bytes) in &asked {
+                    black_box(store.plan(*h));
+                    // As a read would: a search may move the bytes of its buffer.
+                    buf.resize(bytes.len());
+                    buf.copy_from_slice(bytes);
+                    black_box(store.find(&mut buf, *extent, *h, key)?);
+                }
+            }
+            Ok(((), count, count * self.value_bytes as u64))
+        })
+    }
+
     fn lookups(&self, store: &SortedStore<PlainFile>) -> Result<()> {
         let before = self.device.counters().snapshot().reads;
         let mut buf = AlignedBuf::zeroed(4096);
@@ -190,6 +219,7 @@ fn main() -> Result<()> {
         sorted = Some(merged);
     }
     if let Some(sorted) = &sorted {
+        bench.lookups_in_memory(sorted)?;
         bench.lookups(sorted)?;
         bench.device.remove(sorted.reader().name())?;
     }

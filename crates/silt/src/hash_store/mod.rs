@@ -256,7 +256,8 @@ impl<F: DeviceFile> HashStore<F> {
         Ok(())
     }
 
-    /// Second half of a lookup: searches `buf`, the bytes of one of the extents, for `key`.
+    /// Second half of a lookup: searches `buf`, the bytes of one of the extents, for `key`. May
+    /// move bytes in `buf`: a buffer is searched once.
     #[inline]
     pub fn find<'a>(&self, buf: &'a mut [u8], extent: Extent, key: &[u8]) -> Result<Found<'a>> {
         self.reader.find(buf, extent, key)

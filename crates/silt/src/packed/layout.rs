@@ -3,7 +3,7 @@
 use super::chunk::{CHUNK_BYTES, PAYLOAD_BYTES};
 
 /// Padding that [`Layout::choose`] accepts, in percent of the payload.
-const PADDING_PERCENT_MAX: u64 = 8;
+const PADDING_PERCENT_MAX: u64 = 12;
 
 /// Whether entries cross the borders of chunks. The writer's rule only: a reader finds its way
 /// through either by the chunks' trailers, and an entry that is larger than a chunk crosses

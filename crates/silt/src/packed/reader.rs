@@ -120,7 +120,8 @@ impl<F: DeviceFile> PackedReader<F> {
     }
 
     /// Searches `buf`, the bytes of `extent`, for `key` among the entries that start in the
-    /// extent's first chunk. Checks every chunk it looks into.
+    /// extent's first chunk. Checks every chunk it looks into. The bytes of an entry that crosses
+    /// a border are moved together, so a buffer is searched once.
     #[inline]
     pub fn find<'a>(&self, buf: &'a mut [u8], extent: Extent, key: &[u8]) -> Result<Found<'a>> {
         let located = self.locate(buf, extent, key, |_| false)?;

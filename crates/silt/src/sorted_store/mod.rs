@@ -188,6 +188,7 @@ impl<F: DeviceFile> SortedStore<F> {
     }
 
     /// Second half of a lookup: searches `buf`, the bytes of `extent`, for `key` with hash `h`.
+    /// May move bytes in `buf`: a buffer is searched once.
     #[inline]
     pub fn find<'a>(
         &self,
