@@ -51,7 +51,12 @@ fn crash_random_run<H: DeviceHarness>(
     let mut session = Session::fresh(harness, workload.crash_keys)?;
     let mut history = History::new(session.model.clone(), order);
     for cut in 0..cuts {
-        let reach = if prng.one_in(3) { 6 } else { 50 };
+        // Short cycles make many cuts; a few long ones cross from one file into the next.
+        let reach = match prng.below(30) {
+            0 => 1000,
+            1..=10 => 6,
+            _ => 50,
+        };
         if !prng.one_in(8) {
             let op = session.harness.op_count() + prng.below(reach);
             session.harness.cut_at_op(op);

@@ -154,6 +154,19 @@ impl<'h, H: DeviceHarness> Pass<'h, H> {
         })
     }
 
+    /// Opens the store where a sync failed and the device was not restarted since, so that it may
+    /// refuse to sync what it failed to sync once.
+    fn open_on_failed_device(&mut self) -> Outcome {
+        match self.harness.open() {
+            Ok(engine) => {
+                let observed = Observed::read(&engine, &self.keys())?;
+                self.history.clone().settle(&observed).map(|_| ())
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Poisoned | ErrorKind::Io) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     /// Reopens the store and compares it with what was acknowledged.
     fn check_afterwards(mut self, model: Model, end: End) -> Outcome {
         if end != End::PowerCut && self.fault != Fault::Sync {
@@ -164,7 +177,12 @@ impl<'h, H: DeviceHarness> Pass<'h, H> {
             self.history.attempted(changes);
         }
         let within = |stop: Stop| Stop::Wrong(format!("opened again after {end:?}: {stop}"));
-        let engine = self.harness.open().map_err(|e| within(e.into()))?;
+        if self.fault == Fault::Sync && end != End::PowerCut {
+            self.open_on_failed_device().map_err(within)?;
+            self.harness.power_cut(0);
+        }
+        let opened = self.harness.open();
+        let engine = opened.map_err(|e| within(e.into()))?;
         let keys = self.keys();
         let observed = Observed::read(&engine, &keys)?;
         let mut model = self.history.settle(&observed).map_err(within)?;

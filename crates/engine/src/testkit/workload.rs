@@ -20,6 +20,8 @@ pub struct Workload {
     pub equal_sizes: bool,
     /// Largest budget of a maintenance call.
     pub maintain_bytes_max: u64,
+    /// Longest key and value that the basic tests try below the engine's limits.
+    pub tried_bytes_max: usize,
 }
 
 impl Default for Workload {
@@ -32,6 +34,7 @@ impl Default for Workload {
             large_value_bytes_max: 1000,
             equal_sizes: false,
             maintain_bytes_max: 16 << 10,
+            tried_bytes_max: 1 << 20,
         }
     }
 }
