@@ -10,7 +10,10 @@
 //!    at most the last can be torn, and a damaged earlier one is told from that.
 //! 4. `CURRENT` holds a length that the manifest once had durably. A shorter one is damage.
 //! 5. After a failed sync nothing more is appended until the store is opened again.
-//! 6. A manifest file that `CURRENT` does not name is garbage and removed at open.
+//! 6. What an open finds behind that length may be readable and yet not durable (the process died
+//!    before its sync, or the sync failed), so it is copied into a new manifest before anything
+//!    relies on it.
+//! 7. A manifest file that `CURRENT` does not name is garbage and removed at open.
 
 use crate::framing::{self, End, RecordHeader, RecordReader};
 use silica_base::{Checksum, Error, ErrorKind, Result};
@@ -127,16 +130,20 @@ fn encode_record(number: u64, offset: u64, kind: u8, sequence: u64, payload: &[u
     bytes
 }
 
-/// Header and snapshot record of manifest `number`.
-fn encode_file(number: u64, snapshot: &[u8]) -> Vec<u8> {
+/// Header and records of manifest `number`: the snapshot, then the edits.
+fn encode_file(number: u64, snapshot: &[u8], edits: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = encode_header(number).to_vec();
     bytes.extend(encode_record(number, HEADER_BYTES as u64, SNAPSHOT, 1, snapshot));
+    for (index, edit) in edits.iter().enumerate() {
+        let (offset, sequence) = (bytes.len() as u64, index as u64 + 2);
+        bytes.extend(encode_record(number, offset, EDIT, sequence, edit));
+    }
     bytes
 }
 
 /// The files of a manifest that holds `snapshot` alone: for a checkpoint.
 pub fn files(snapshot: &[u8]) -> [(String, Vec<u8>); 2] {
-    let manifest = encode_file(1, snapshot);
+    let manifest = encode_file(1, snapshot, &[]);
     let current = encode_current(1, manifest.len() as u64).to_vec();
     [(name(1), manifest), (CURRENT.to_owned(), current)]
 }
@@ -151,7 +158,7 @@ fn read_all<F: DeviceFile>(file: &F) -> Result<Vec<u8>> {
 impl<D: Device> Manifest<D> {
     /// Creates the first manifest of an empty device.
     pub fn create(device: Arc<D>, snapshot: &[u8]) -> Result<Self> {
-        let manifest = Self::prepare(device, 1, snapshot)?;
+        let manifest = Self::prepare(device, 1, snapshot, &[])?;
         write_current(&*manifest.device, manifest.number, manifest.len)?;
         Ok(manifest)
     }
@@ -190,17 +197,17 @@ impl<D: Device> Manifest<D> {
             let detail = format!("it ends here, but was {len_noted} bytes long");
             return Err(Error::corruption(&name, len, detail));
         }
-        if len < bytes.len() as u64 {
-            file.truncate(len)?;
-            file.sync()?;
-        }
         for other in names.iter().filter(|n| is_manifest(n) && **n != name) {
             device.remove(other)?;
         }
         let next_sequence = reader.next_sequence();
         let snapshot = payloads.remove(0);
         let poisoned = false;
-        let manifest = Manifest { device, file, number, len, len_noted, next_sequence, poisoned };
+        let mut manifest =
+            Manifest { device, file, number, len, len_noted, next_sequence, poisoned };
+        if len_noted != bytes.len() as u64 {
+            manifest.replace(&snapshot, &payloads)?;
+        }
         Ok(Some(Opened { manifest, snapshot, edits: payloads }))
     }
 
@@ -217,9 +224,9 @@ impl<D: Device> Manifest<D> {
     }
 
     /// Writes manifest `number`, durable but not in force.
-    fn prepare(device: Arc<D>, number: u64, snapshot: &[u8]) -> Result<Self> {
+    fn prepare(device: Arc<D>, number: u64, snapshot: &[u8], edits: &[Vec<u8>]) -> Result<Self> {
         let name = name(number);
-        let bytes = encode_file(number, snapshot);
+        let bytes = encode_file(number, snapshot, edits);
         let file = device.create(&name, Mode::Buffered)?;
         let written =
             file.write_at(0, &bytes).and_then(|()| file.sync()).and_then(|()| device.sync_dir());
@@ -229,7 +236,7 @@ impl<D: Device> Manifest<D> {
             return Err(error);
         }
         let len = bytes.len() as u64;
-        let (next_sequence, poisoned) = (2, false);
+        let (next_sequence, poisoned) = (edits.len() as u64 + 2, false);
         Ok(Manifest { device, file, number, len, len_noted: len, next_sequence, poisoned })
     }
 
@@ -259,7 +266,11 @@ impl<D: Device> Manifest<D> {
     /// Replaces the manifest by one that holds `snapshot` alone.
     pub fn rewrite(&mut self, snapshot: &[u8]) -> Result<()> {
         self.check_poison()?;
-        let next = Self::prepare(self.device.clone(), self.number + 1, snapshot)?;
+        self.replace(snapshot, &[])
+    }
+
+    fn replace(&mut self, snapshot: &[u8], edits: &[Vec<u8>]) -> Result<()> {
+        let next = Self::prepare(self.device.clone(), self.number + 1, snapshot, edits)?;
         if let Err(error) = write_current(&*self.device, next.number, next.len) {
             // Whether CURRENT names the old or the new one is not known.
             self.poisoned = true;
@@ -267,6 +278,11 @@ impl<D: Device> Manifest<D> {
         }
         let old = std::mem::replace(self, next);
         self.device.remove(&name(old.number))
+    }
+
+    /// True after a failed sync: nothing more is accepted until the store is opened again.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
     }
 
     /// Notes in `CURRENT` how long the manifest is, so that a loss of its end is found.
