@@ -8,7 +8,7 @@ use crate::options::Config;
 use crate::partition::Partition;
 use crate::state::{Edit, StoreState};
 use crate::write::Writer;
-use silica_base::{Clock, KeyHash, Result};
+use silica_base::{Clock, ErrorKind, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
@@ -31,6 +31,22 @@ pub(crate) struct Book<D: Device> {
     pub(crate) state: StoreState,
     /// Edits since the last snapshot.
     pub(crate) edits: u32,
+}
+
+impl<D: Device> Book<D> {
+    fn edit(&mut self, edits: &[Edit]) -> Result<()> {
+        for edit in edits {
+            self.manifest.append(&edit.encode())?;
+            self.state.apply(edit);
+            self.edits += 1;
+        }
+        if self.edits >= EDITS_MAX {
+            let snapshot = self.state.encode();
+            self.manifest.rewrite(&snapshot)?;
+            self.edits = 0;
+        }
+        Ok(())
+    }
 }
 
 /// A SILT store on device `D`.
@@ -95,17 +111,22 @@ impl<D: Device> Silt<D> {
     /// Makes `edits` durable in the manifest and applies them to the state.
     pub(crate) fn edit(&self, edits: &[Edit]) -> Result<()> {
         let mut book = self.book.lock().expect("no panic while held");
-        for edit in edits {
-            book.manifest.append(&edit.encode())?;
-            book.state.apply(edit);
-            book.edits += 1;
+        let result = book.edit(edits);
+        if book.manifest.is_poisoned() {
+            // What the manifest says is not known any more, so nothing may build on it.
+            self.log.poison();
         }
-        if book.edits >= EDITS_MAX {
-            let snapshot = book.state.encode();
-            book.manifest.rewrite(&snapshot)?;
-            book.edits = 0;
-        }
-        Ok(())
+        result
+    }
+
+    /// Where a file or directory refuses further syncs, the whole store refuses further writes:
+    /// half a store that goes on would only fail later.
+    fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if error.kind() == ErrorKind::Poisoned {
+                self.log.poison();
+            }
+        })
     }
 
     /// Makes everything written so far durable: values first, then the records that point at
@@ -166,7 +187,7 @@ impl<D: Device> Engine for Silt<D> {
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
-        self.write_batch(batch, durability)
+        self.spread_poison(self.write_batch(batch, durability))
     }
 
     fn sync(&self) -> Result<()> {
@@ -174,7 +195,7 @@ impl<D: Device> Engine for Silt<D> {
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.run_jobs(budget)
+        self.spread_poison(self.run_jobs(budget))
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {

@@ -165,7 +165,12 @@ impl<D: Device> Silt<D> {
             let pointer = pointers.get(i).and_then(|p| p.as_deref());
             writer.push(hash, &frame_of(op, pointer));
         }
-        let register = |number| self.edit(&[Edit::LogSegment(number)]);
+        let register = |number| {
+            // A power cut may take the tail of the last segment only: with records behind it, a
+            // missing tail would be a gap.
+            self.sync_log()?;
+            self.edit(&[Edit::LogSegment(number)])
+        };
         let at = self.log.append(&mut writer.appender, &writer.payload, &register)?;
         let frames = std::mem::take(&mut writer.frames);
         let segments = self.log.segments();
