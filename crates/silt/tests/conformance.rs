@@ -1,0 +1,219 @@
+//! The conformance suite on SILT over the simulated device, with limits so small that
+//! conversions, merges and value-log reclaiming happen all the time.
+
+use silica_base::{HashSeed, ManualClock, Result, test_size};
+use silica_device::sim::{FaultKind, SimDevice, SimOptions};
+use silica_device::{Device, DeviceFile, Mode};
+use silica_engine::testkit::{self, DeviceHarness, Fault, Harness, Image, Workload};
+use silica_engine::{Environment, OptionValues};
+use silica_silt::Silt;
+use std::sync::Arc;
+
+struct SiltHarness {
+    device: SimDevice,
+    sim: SimOptions,
+    options: OptionValues,
+    workload: Workload,
+    devices: u64,
+}
+
+impl SiltHarness {
+    /// Limits at which a few hundred entries fill every kind of store.
+    fn new(overrides: &[(&str, u64)]) -> Self {
+        let mut options = OptionValues::default();
+        for (name, value) in [
+            ("memory_bytes", 1 << 20),
+            ("partitions", 2),
+            ("log_store_blocks", 1),
+            ("log_store_block_buckets_log2", 3),
+            ("log_bytes_max", 16 << 10),
+            ("segment_bytes", 8 << 10),
+            ("inline_value_bytes_max", 4096),
+            ("value_log_segment_bytes", 8 << 10),
+            ("ect_group", 16),
+        ] {
+            options.set(name, value);
+        }
+        for (name, value) in overrides {
+            options.set(name, *value);
+        }
+        let sim = SimOptions::default();
+        let (device, workload) = (SimDevice::new(1, sim), Workload::default());
+        SiltHarness { device, sim, options, workload, devices: 1 }
+    }
+
+    /// The same over a device that garbles sectors or keeps names in order.
+    fn on(mut self, sim: SimOptions) -> Self {
+        self.sim = sim;
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Workload)) -> Self {
+        change(&mut self.workload);
+        self
+    }
+}
+
+impl Harness for SiltHarness {
+    type Engine = Silt<SimDevice>;
+
+    fn open(&mut self) -> Result<Self::Engine> {
+        let clock = Arc::new(ManualClock::default());
+        let environment = Environment { clock, seed: HashSeed([7; 16]) };
+        Silt::open(self.device.clone(), &self.options, &environment)
+    }
+
+    fn wipe(&mut self) {
+        self.devices += 1;
+        self.device = SimDevice::new(self.devices, self.sim);
+    }
+
+    fn kill(&mut self) {
+        self.device = self.device.reopen();
+    }
+
+    fn workload(&self) -> Workload {
+        self.workload
+    }
+}
+
+impl DeviceHarness for SiltHarness {
+    fn power_cut(&mut self, _seed: u64) {
+        self.device.power_cut();
+        self.device = self.device.reopen();
+        self.device.cut_at_op(u64::MAX);
+    }
+
+    fn op_count(&self) -> u64 {
+        self.device.op_count()
+    }
+
+    fn cut_at_op(&mut self, op: u64) {
+        self.device.cut_at_op(op + 1);
+    }
+
+    fn power_is_off(&self) -> bool {
+        self.device.is_cut()
+    }
+
+    fn fail_at(&mut self, fault: Fault, nth: u64) {
+        let kind = match fault {
+            Fault::Full => FaultKind::Enospc,
+            Fault::Write => FaultKind::Eio,
+            Fault::ShortWrite => FaultKind::ShortWrite,
+            Fault::Sync => FaultKind::FailedSync,
+            Fault::Read => FaultKind::ReadEio,
+        };
+        self.device.fail_at(kind, nth);
+    }
+
+    fn fault_is_pending(&self) -> bool {
+        self.device.faults_pending()
+    }
+
+    fn clear_faults(&mut self) {
+        self.device.clear_faults();
+    }
+
+    fn set_capacity(&mut self, bytes: Option<u64>) {
+        self.device.set_capacity(bytes.unwrap_or(u64::MAX));
+    }
+
+    fn image(&self) -> Image {
+        let names = self.device.list().expect("names of the simulated device");
+        let bytes = |name: &String| self.device.peek(name).expect("a listed file");
+        names.iter().map(|name| (name.clone(), bytes(name))).collect()
+    }
+
+    fn restore(&mut self, image: &Image) {
+        self.wipe();
+        for (name, bytes) in image {
+            let file = self.device.create(name, Mode::Buffered).expect("create");
+            file.write_at(0, bytes).and_then(|()| file.sync()).expect("write");
+        }
+        self.device.sync_dir().expect("sync");
+    }
+}
+
+fn tiny() -> SiltHarness {
+    SiltHarness::new(&[])
+}
+
+/// Entries of one size, which pack and index differently.
+fn equal_sizes() -> SiltHarness {
+    tiny().with(|w| w.equal_sizes = true)
+}
+
+#[test]
+fn basics() {
+    testkit::basics(&mut tiny().with(|w| w.tried_bytes_max = 4096));
+}
+
+#[test]
+fn differential() {
+    let operations = test_size(20_000, 500_000, 500_000_000);
+    testkit::differential(&mut tiny(), 1, operations);
+    testkit::differential(&mut equal_sizes(), 2, operations);
+}
+
+#[test]
+fn crash_random() {
+    let cuts = test_size(300, 10_000, 500_000);
+    testkit::crash_random(&mut tiny(), 1, cuts);
+    let garbling = SimOptions { garble: true, names_in_order: true };
+    testkit::crash_random(&mut tiny().on(garbling), 2, cuts);
+}
+
+#[test]
+fn crash_every_op() {
+    let (steps, stride) = (test_size(200, 2000, 2000) as usize, test_size(7, 1, 1));
+    for seed in 0..test_size(1, 1, 20) {
+        testkit::crash_every_op(&mut tiny(), seed, steps, stride, stride);
+    }
+}
+
+#[test]
+fn faults() {
+    for seed in 0..test_size(1, 3, 100) {
+        testkit::faults(&mut tiny(), seed, 150);
+    }
+}
+
+#[test]
+fn full_disk() {
+    let report = testkit::full_disk(&mut tiny(), 1, 256 << 10);
+    assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
+}
+
+#[test]
+fn corruption() {
+    let stride = test_size(61, 1, 1) as usize;
+    let report = testkit::corruption(&mut tiny(), 1, 600, stride);
+    assert!(report.found_by_open > 0 && report.found_by_get > 0, "{report:?}");
+}
+
+#[test]
+fn reopen() {
+    testkit::reopen(&mut tiny(), 1, test_size(12, 100, 10_000));
+}
+
+#[test]
+fn iteration() {
+    testkit::iteration(&mut tiny(), 1, 1000);
+    testkit::iteration(&mut equal_sizes(), 2, 1000);
+}
+
+#[test]
+fn concurrent_readers() {
+    testkit::concurrent_readers(&mut tiny(), 1, 2, test_size(5_000, 50_000, 50_000_000));
+}
+
+#[test]
+fn concurrent_updates() {
+    testkit::concurrent_updates(&mut tiny(), 1, 3, test_size(1_000, 20_000, 10_000_000));
+}
+
+#[test]
+fn linearizable() {
+    testkit::linearizable(&mut tiny(), 1, test_size(200, 2_000, 200_000));
+}
