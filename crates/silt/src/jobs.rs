@@ -123,7 +123,7 @@ impl<D: Device> Silt<D> {
         let gathered = sorted_entries as f64 * self.config.merge_ratio_percent as f64 / 200.0;
         let merge = hash_entries as f64 / gathered.max(1.0);
         Pressure {
-            conversion: (window / self.config.log_bytes_max as f64).max(backlog).max(waiting),
+            conversion: (window / self.log_bytes_max() as f64).max(backlog).max(waiting),
             merge: if best.0 == 0.0 { 0.0 } else { merge.clamp(0.0, 1e6).max(crowded) },
             merge_partition: best.1,
         }
@@ -138,7 +138,7 @@ impl<D: Device> Silt<D> {
             (index, version.floor, version.frozen.is_empty())
         });
         let Some((index, floor, unfrozen)) = floors.min_by_key(oldest) else { return Ok(()) };
-        if !unfrozen || self.log.end().saturating_sub(floor) <= self.config.log_bytes_max {
+        if !unfrozen || self.log.end().saturating_sub(floor) <= self.log_bytes_max() {
             return Ok(());
         }
         let mut writer = self.writer.lock().expect("no panic while held");

@@ -6,7 +6,7 @@ use crate::hash_store::HashStoreStream;
 use crate::jobs::Pressure;
 use crate::merge::{EntryStream, MergeStream};
 use crate::metrics::add;
-use crate::packed::{Layout, READ_AHEAD_BYTES};
+use crate::packed::{CHUNK_BYTES, Layout, READ_AHEAD_BYTES};
 use crate::partition::Version;
 use crate::silt::Silt;
 use crate::sorted_store::{IndexKind, SortedStoreBuilder, SortedStoreOptions, SortedStoreStream};
@@ -98,7 +98,11 @@ impl<D: Device> Silt<D> {
         if inputs.hash_stores.is_empty() {
             return Ok(None);
         }
-        let stream = MergeStream::new(self.store_streams(&inputs, KeyHash(0), READ_AHEAD_BYTES)?);
+        let stream = MergeStream::new(self.store_streams(
+            &inputs,
+            KeyHash(0),
+            self.merge_read_ahead(&inputs),
+        )?);
         let number = self.next_file_number();
         let name = table_name(Table::Sorted, number);
         let builder = SortedStoreBuilder::new(
@@ -111,6 +115,12 @@ impl<D: Device> Silt<D> {
         let builder = builder.inspect_err(|_| self.remove_quietly(&name))?;
         let dead_values = Vec::new();
         Ok(Some(MergeJob { partition, inputs, stream, builder, name, dead_values }))
+    }
+
+    /// Read-ahead of each input, so that all of them take an eighth of the memory at most.
+    fn merge_read_ahead(&self, inputs: &Version<D>) -> usize {
+        let share = self.memory_bytes() / 8 / (inputs.hash_stores.len() as u64 + 1);
+        (share as usize).clamp(16 * CHUNK_BYTES, READ_AHEAD_BYTES)
     }
 
     /// Streams of the stores of `version` from `start` on, the youngest first.

@@ -53,7 +53,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "bytes of the log before its oldest log store is converted; 0 takes a quarter of the \
          memory",
     ),
-    spec("segment_bytes", Size(4 << 10, 1 << 32), 16 * MIB, "bytes of a log segment"),
+    spec("segment_bytes", Size(SEGMENT_BYTES_MIN, 1 << 32), 16 * MIB, "bytes of a log segment"),
     spec(
         "merge_ratio_percent",
         Count(1, 10_000),
@@ -102,13 +102,21 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
 ];
 
+const SEGMENT_BYTES_MIN: u64 = 4 << 10;
+
+/// The log's limit: as given, or a quarter of the memory.
+fn log_share(memory_bytes: u64, given: u64) -> u64 {
+    if given == 0 { memory_bytes / 4 } else { given }
+}
+
 /// The options as the engine uses them.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) memory_bytes: u64,
     pub(crate) partition_bits: u32,
     pub(crate) geometry: Geometry,
-    pub(crate) log_bytes_max: u64,
+    /// As given; 0 stands for a share of the memory.
+    log_bytes_max: u64,
     pub(crate) segment_bytes: u64,
     pub(crate) merge_ratio_percent: u64,
     pub(crate) hash_stores_min: usize,
@@ -140,10 +148,8 @@ impl Config {
             return Err(Error::new(ErrorKind::Config, message));
         }
         let memory_bytes = get("memory_bytes");
-        let log_bytes_max = match get("log_bytes_max") {
-            0 => memory_bytes / 4,
-            bytes => bytes,
-        };
+        let log_bytes_max = get("log_bytes_max");
+        let segment_bytes_max = log_share(memory_bytes, log_bytes_max).max(SEGMENT_BYTES_MIN);
         Ok(Config {
             memory_bytes,
             partition_bits,
@@ -154,7 +160,7 @@ impl Config {
                 get("tag_bits") as u32,
             )?,
             log_bytes_max,
-            segment_bytes: get("segment_bytes").min(log_bytes_max.max(4 << 10)),
+            segment_bytes: get("segment_bytes").min(segment_bytes_max),
             merge_ratio_percent: get("merge_ratio_percent"),
             hash_stores_min: get("hash_stores_min") as usize,
             hash_stores_max: get("hash_stores_max") as usize,
@@ -165,6 +171,11 @@ impl Config {
             value_log_segment_bytes: get("value_log_segment_bytes"),
             value_log_dead_percent: get("value_log_dead_percent"),
         })
+    }
+
+    /// Bytes of the log before its oldest log store is converted, with this memory number.
+    pub(crate) fn log_bytes_max(&self, memory_bytes: u64) -> u64 {
+        log_share(memory_bytes, self.log_bytes_max)
     }
 
     /// Number of partitions.

@@ -147,6 +147,11 @@ impl<D: Device> Silt<D> {
         }
     }
 
+    /// Bytes of the log before its oldest log store is converted.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        self.config.log_bytes_max(self.memory_bytes())
+    }
+
     /// The memory number.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Ordering::Relaxed)
