@@ -39,7 +39,8 @@ fn strings() {
          SET b 1 FOO -> -ERR syntax error
          SET b 1 EX -> -ERR syntax error
          SET b 1 EX 10 -> -ERR SET option EX is not supported yet: keys do not expire; leave it out
-         SET b 1 KEEPTTL -> -ERR SET option KEEPTTL is not supported yet: keys do not expire; leave it out
+         SET b 1 KEEPTTL -> -ERR SET option KEEPTTL is not supported yet: keys do not \
+            expire; leave it out
          SETNX a 9 -> :0
          SETNX c 9 -> :1
          GETSET c 10 -> '9'
@@ -147,7 +148,8 @@ fn connection() {
          CLIENT SETINFO foo x -> -ERR Unrecognized option 'foo'
          CLIENT NO-EVICT on -> OK
          CLIENT NO-EVICT maybe -> -ERR syntax error
-         AUTH x -> -ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?
+         AUTH x -> -ERR AUTH <password> called without any password configured for \
+            the default user. Are you sure your configuration is correct?
          HELLO 4 -> -NOPROTO unsupported protocol version
          HELLO x -> -ERR Protocol version is not an integer or out of range
          HELLO 2 FOO -> -ERR Syntax error in HELLO option 'FOO'",

@@ -11,6 +11,8 @@ mod backup;
 mod catalog;
 mod keyspace;
 mod options;
+#[cfg(doctest)]
+mod readme;
 mod registry;
 mod scheduler;
 mod store;
