@@ -272,6 +272,8 @@ impl Load {
                 }
                 Parsed::Nothing(bytes) => at += bytes,
                 Parsed::Cut => break,
+                // What stands before it is put first.
+                Parsed::Bad(_) if !batch.is_empty() => break,
                 Parsed::Bad(why) => return Err(self.bad_record(at, why)),
             }
         }

@@ -42,6 +42,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             verbs::show_copy("restored", &report, output)
         }
         Some(Command::Verb(verb)) => {
+            verbs::check(&verb)?;
             let session = Session::open(global, verb.creates())?;
             verbs::run(&verb, &session, output)?;
             session.close()

@@ -1,7 +1,7 @@
 //! An open store and the keyspace that the verbs work on.
 
 use crate::args::{Global, Verb};
-use silica::{Keyspace, OpenOptions, Result, Silica};
+use silica::{Error, ErrorKind, Keyspace, OpenOptions, Result, Silica};
 use std::path::{Path, PathBuf};
 
 /// The store of a command line that names none.
@@ -26,6 +26,24 @@ impl Global {
     }
 }
 
+impl Global {
+    /// Refuses a keyspace that exists with another engine than the one asked for.
+    pub(crate) fn check_engine(&self, keyspace: &Keyspace) -> Result<()> {
+        let has = keyspace.engine().descriptor().name;
+        match &self.engine {
+            Some(engine) if engine != has => {
+                let message = format!(
+                    "keyspace '{}' has engine {has}, not {engine}; leave --engine out, or choose \
+                     another keyspace or --path",
+                    keyspace.name()
+                );
+                Err(Error::new(ErrorKind::Config, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Verb {
     /// True where it makes sense on a store that is not there yet.
     pub(crate) fn creates(&self) -> bool {
@@ -47,6 +65,9 @@ impl Session {
         let store = global.open_options().create(create).open(global.directory())?;
         let mut session = Session { store, keyspace: None, name: global.keyspace.clone() };
         session.select(&global.keyspace, create)?;
+        if let Some(keyspace) = &session.keyspace {
+            global.check_engine(keyspace)?;
+        }
         Ok(session)
     }
 
@@ -68,7 +89,7 @@ impl Session {
                 names => format!("there are {}; choose one with --keyspace", names.join(", ")),
             };
             let message = format!("no keyspace '{}': {there}", self.name);
-            silica::Error::new(silica::ErrorKind::NotFound, message)
+            Error::new(ErrorKind::NotFound, message)
         })
     }
 

@@ -43,6 +43,19 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
     }
 }
 
+/// Refuses keys and values that cannot be read, before a store is opened or created for them.
+pub(crate) fn check(verb: &Verb) -> Result<()> {
+    match verb {
+        Verb::Get { keys, form, .. } | Verb::Del { keys, form, .. } => {
+            parse_all(keys, form.hex).map(drop)
+        }
+        Verb::Put { key, value, form, .. } => {
+            text::parse(key, form.hex).and_then(|_| text::parse(value, form.hex)).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
 fn parse_all(keys: &[OsString], hex: bool) -> Result<Vec<Vec<u8>>> {
     keys.iter().map(|k| text::parse(k, hex)).collect()
 }

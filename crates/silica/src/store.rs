@@ -62,6 +62,9 @@ pub struct Silica {
 
 impl Silica {
     pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+        // Before anything is created for a name that is mistyped.
+        let registration = options.registry.find(&options.engine)?;
+        OptionValues::parse(registration.options, set_pairs(&options))?;
         let device = open_device(path, &options)?;
         let file = path.join(catalog::FILE).display().to_string();
         let catalog = match Catalog::load(&device, &file)? {
@@ -254,8 +257,7 @@ impl Silica {
         &'a self,
         options: &'a [(&'a str, &'a str)],
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let set = self.options.set.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-        set.chain(options.iter().copied())
+        set_pairs(&self.options).chain(options.iter().copied())
     }
 
     fn open_listed(&self, state: &mut State, name: &str) -> Result<Keyspace> {
@@ -277,8 +279,7 @@ impl Silica {
     ) -> Result<OptionValues> {
         let kept = record.options.iter().map(|(n, v)| (n.as_str(), v.as_str()));
         let mut values = OptionValues::parse(registration.options, kept)?;
-        let set = self.options.set.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-        let given = OptionValues::parse(registration.options, set)?;
+        let given = OptionValues::parse(registration.options, set_pairs(&self.options))?;
         for (name, value) in given.iter() {
             let spec = registration.options.iter().find(|s| s.name == name);
             let spec = spec.expect("parsed options are in their table");
@@ -372,6 +373,10 @@ impl Drop for Silica {
             log::error!("closing {}: {e}", self.path.display());
         }
     }
+}
+
+fn set_pairs(options: &OpenOptions) -> impl Iterator<Item = (&str, &str)> {
+    options.set.iter().map(|(n, v)| (n.as_str(), v.as_str()))
 }
 
 /// `share` within the range of the engine's memory option, where it has one.

@@ -1,0 +1,277 @@
+//! The real binary, as a user or a script meets it.
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A directory that goes when the test ends.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("silica-cli-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Temp(path)
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Runs `silica ARGUMENTS --path STORE`.
+    fn run(&self, arguments: &[&str]) -> Output {
+        command(arguments).arg("--path").arg(self.join("store")).output().unwrap()
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        one_object(&output)
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_silica"));
+    command.args(arguments).env_remove("RUST_LOG");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Standard output holds exactly one JSON object.
+#[track_caller]
+fn one_object(output: &Output) -> Value {
+    let value: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
+    assert!(value.is_object(), "{value}");
+    value
+}
+
+#[track_caller]
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    for word in words {
+        assert!(error.contains(word), "'{word}' is missing in: {error}");
+    }
+}
+
+#[test]
+fn values_are_put_got_listed_counted_and_deleted() {
+    let temp = Temp::new();
+    assert!(temp.run(&["put", "hello", "world"]).status.success());
+    assert!(temp.run(&["put", "a\\x00b", "\\xff\\n"]).status.success());
+    assert_eq!(text(&temp.run(&["get", "hello"]).stdout), "world\n");
+    assert_eq!(temp.run(&["get", "a\\x00b", "--raw"]).stdout, b"\xff\n");
+    assert_eq!(text(&temp.run(&["get", "a\\x00b"]).stdout), "\\xff\\n\n");
+    assert_eq!(text(&temp.run(&["get", "610062", "--hex"]).stdout), "ff0a\n");
+    let found = temp.json(&["get", "hello"]);
+    assert_eq!((&found["value"], &found["found"]), (&"world".into(), &true.into()));
+    assert_eq!(temp.json(&["get", "a\\x00b"])["value_hex"], "ff0a");
+
+    let scanned = temp.json(&["scan"]);
+    assert_eq!(scanned["entries"].as_array().unwrap().len(), 2);
+    assert!(scanned["cursor"].is_null());
+    assert_eq!(temp.json(&["count", "--exact"])["count"], 2);
+    assert_eq!(text(&temp.run(&["count", "--exact"]).stdout), "2\n");
+
+    assert!(temp.run(&["del", "hello", "never-there"]).status.success());
+    let gone = temp.run(&["get", "hello"]);
+    refused(&gone, 1, &["no key hello"]);
+    assert!(gone.stdout.is_empty());
+    assert_eq!(temp.json(&["stats"])["metrics"]["partitions"], 8.0);
+    assert_eq!(temp.json(&["verify"])["ok"], true);
+    assert_eq!(temp.json(&["inspect"])["keyspaces"][0]["engine"], "silt");
+}
+
+#[test]
+fn errors_name_the_fix_and_are_one_object_with_json() {
+    let temp = Temp::new();
+    refused(&temp.run(&["get", "k"]), 1, &["no store at", "silica put"]);
+    let json = temp.run(&["get", "k", "--json"]);
+    refused(&json, 1, &[]);
+    assert_eq!(one_object(&json)["kind"], "NotFound");
+    refused(&temp.run(&["put", "k"]), 2, &["VALUE", "Usage"]);
+    refused(&temp.run(&["put", "k\\q", "v"]), 2, &["backslash"]);
+    refused(&temp.run(&["put", "k", "v", "--engine", "rocks"]), 2, &["known are silt"]);
+    refused(&temp.run(&["put", "k", "v", "--set", "speed=9"]), 2, &["no option 'speed'"]);
+    assert!(temp.run(&["put", "k", "v"]).status.success());
+    let keyspace = temp.run(&["get", "k", "--keyspace", "other"]);
+    refused(&keyspace, 1, &["no keyspace 'other'", "there are default"]);
+    refused(&temp.run(&["get", "k", "--set", "partitions=2"]), 2, &["fixed to 8"]);
+
+    let catalog = temp.join("store").join("silica");
+    let mut bytes = std::fs::read(&catalog).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&catalog, bytes).unwrap();
+    refused(&temp.run(&["get", "k"]), 3, &["damaged", "checksum"]);
+}
+
+#[test]
+fn a_backup_is_restored_elsewhere() {
+    let temp = Temp::new();
+    temp.run(&["put", "key", "before"]);
+    let (backup, other) = (temp.join("backup"), temp.join("other"));
+    let report = temp.json(&["backup", backup.to_str().unwrap()]);
+    assert_eq!(report["keyspaces"], 1);
+    temp.run(&["put", "key", "after"]);
+    refused(&temp.run(&["backup", backup.to_str().unwrap()]), 2, &["new or empty directory"]);
+    let restore = command(&["restore"]).arg(&backup).arg("--path").arg(&other).output().unwrap();
+    assert!(restore.status.success(), "{}", text(&restore.stderr));
+    let get = command(&["get", "key"]).arg("--path").arg(&other).output().unwrap();
+    assert_eq!(text(&get.stdout), "before\n");
+    assert_eq!(text(&temp.run(&["get", "key"]).stdout), "after\n");
+}
+
+fn tsv(records: u32) -> String {
+    (0..records).map(|i| format!("key{i}\tvalue {i}\n")).collect()
+}
+
+#[test]
+fn files_are_loaded_in_both_formats_and_from_standard_input() {
+    let temp = Temp::new();
+    let file = temp.join("records.tsv");
+    std::fs::write(&file, tsv(5000)).unwrap();
+    let report = temp.json(&["load", file.to_str().unwrap()]);
+    assert_eq!((&report["records"], &report["resumed_at_byte"]), (&5000.into(), &0.into()));
+    assert!(report["records_per_second"].as_f64().unwrap() > 0.0);
+    assert_eq!(text(&temp.run(&["get", "key4999"]).stdout), "value 4999\n");
+
+    let lp = temp.join("records.lp");
+    let mut bytes = Vec::new();
+    for (key, value) in [(&b"\0bin"[..], &b"\n\t"[..]), (b"", b"")] {
+        bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+    }
+    std::fs::write(&lp, &bytes).unwrap();
+    assert_eq!(temp.json(&["load", lp.to_str().unwrap(), "--format", "lp"])["records"], 2);
+    assert_eq!(temp.run(&["get", "\\x00bin", "--raw"]).stdout, b"\n\t");
+
+    let mut child = command(&["load", "-", "--json", "--path"])
+        .arg(temp.join("store"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"from\tstdin").unwrap();
+    assert_eq!(one_object(&child.wait_with_output().unwrap())["records"], 1);
+    assert_eq!(text(&temp.run(&["get", "from"]).stdout), "stdin\n");
+}
+
+#[test]
+fn bad_files_are_refused_where_they_are_bad() {
+    let temp = Temp::new();
+    refused(&temp.run(&["load", "/no/such/file"]), 1, &["/no/such/file", "check the path"]);
+    let file = temp.join("bad.tsv");
+    std::fs::write(&file, "good\trecord\nbad record\n").unwrap();
+    let bad = temp.run(&["load", file.to_str().unwrap()]);
+    refused(&bad, 2, &["at byte 12", "record 2", "--format lp"]);
+    std::fs::write(&file, [9, 0, 0, 0, 9, 0, 0, 0, b'x']).unwrap();
+    let cut = temp.run(&["load", file.to_str().unwrap(), "--format", "lp"]);
+    refused(&cut, 2, &["cut short"]);
+}
+
+/// Kills a load in the middle; the next one goes on, and every record is there.
+#[test]
+fn a_killed_load_goes_on_where_it_was() {
+    let temp = Temp::new();
+    let file = temp.join("records.tsv");
+    let records = 60_000;
+    std::fs::write(&file, tsv(records)).unwrap();
+    let load = ["load", file.to_str().unwrap(), "--sync-every", "64KiB", "--json"];
+    let mut child = command(&load)
+        .arg("--path")
+        .arg(temp.join("store"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !remembers_a_position(&temp.join("store")) {
+        assert!(child.try_wait().unwrap().is_none(), "the load ended before it was killed");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let report = temp.json(&load[..4]);
+    assert!(report["resumed_at_byte"].as_u64().unwrap() >= 64 << 10, "{report}");
+    assert!(report["records"].as_u64().unwrap() < u64::from(records));
+    assert_eq!(report["records_total"], records);
+    assert_eq!(temp.json(&["count", "--exact"])["count"], records);
+    assert_eq!(temp.json(&["verify"])["ok"], true);
+    assert!(!remembers_a_position(&temp.join("store")), "a finished load leaves nothing");
+    let again = temp.json(&load[..4]);
+    assert_eq!((&again["resumed_at_byte"], &again["records"]), (&0.into(), &records.into()));
+}
+
+fn remembers_a_position(store: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(store) else { return false };
+    let is_position = |name: &str| name.starts_with("load-") && !name.ends_with(".new");
+    entries.flatten().any(|e| is_position(&e.file_name().to_string_lossy()))
+}
+
+#[test]
+fn the_prompt_takes_the_verbs() {
+    let temp = Temp::new();
+    let mut child = command(&["--path"])
+        .arg(temp.join("store"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines =
+        "put 'a key' \"a value\"\nget 'a key'\nuse other\nput k v\nscan\nkeyspaces\nhelp\nquit\n";
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let shown = text(&output.stdout);
+    assert!(output.status.success());
+    assert!(shown.starts_with("a value\nk\tv\ndefault\tsilt\nother\tsilt\n"), "{shown}");
+    assert!(shown.contains("Map a key to a value"), "{shown}");
+}
+
+#[test]
+fn benchmarks_print_their_fields_and_repeat() {
+    let temp = Temp::new();
+    let small = ["--keys", "2000", "--value-size", "50", "--threads", "2"];
+    let fields = [
+        "throughput_ops",
+        "p50_us",
+        "p99_us",
+        "p999_us",
+        "device_reads_per_get",
+        "write_amplification",
+        "space_amplification",
+        "index_bytes_per_key",
+        "rss_bytes_max",
+        "result_hash",
+    ];
+    let mut hashes = Vec::new();
+    for store in ["first", "second"] {
+        let path = temp.join(store);
+        let path = path.to_str().unwrap();
+        let arguments = [&["bench", "ycsb-b", "--json", "--path", path], &small[..]].concat();
+        let report = one_object(&command(&arguments).output().unwrap());
+        assert!(fields.iter().all(|f| !report[*f].is_null()), "{report}");
+        hashes.push(report["result_hash"].clone());
+    }
+    assert_eq!(hashes[0], hashes[1]);
+    let ect = temp.json(&["bench", "ect", "--keys", "5000", "--group", "256", "--hmax", "64"]);
+    assert!(ect["bits_per_key"].as_f64().unwrap() > 0.0);
+    let cuckoo = temp.json(&["bench", "cuckoo", "--keys", "100000"]);
+    assert!(cuckoo["occupancy"].as_f64().unwrap() > 0.9, "{cuckoo}");
+    refused(&temp.run(&["bench", "fil"]), 2, &["known are fill, overwrite"]);
+}
