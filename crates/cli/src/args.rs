@@ -45,6 +45,8 @@ pub(crate) struct Global {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Serve the store over RESP (redis-cli, redis-benchmark and any Redis client).
+    Serve(ServeArgs),
     /// Load a file of records; an interrupted load goes on where it was.
     Load(LoadArgs),
     /// Measure: workloads, index structures, the device.
@@ -151,6 +153,27 @@ impl From<DurabilityArg> for Durability {
             DurabilityArg::Synced => Durability::Synced,
         }
     }
+}
+
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Directory of the store; it is created where it is missing.
+    pub(crate) directory: Option<PathBuf>,
+    /// Address to listen on.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    pub(crate) listen: String,
+    /// Password that clients must give with AUTH; needed beyond loopback.
+    #[arg(long, value_name = "WORD", conflicts_with = "password_file")]
+    pub(crate) password: Option<String>,
+    /// File whose first line is the password, which keeps it out of the process list.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// What acknowledged writes survive.
+    #[arg(long, default_value = "synced")]
+    pub(crate) durability: DurabilityArg,
+    /// Event loops; 0 means one for each core.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) loops: usize,
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod bench;
 mod load;
 mod output;
 mod prompt;
+mod serve;
 mod session;
 mod text;
 mod verbs;
@@ -19,7 +20,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
+    let level = if matches!(cli.command, Some(Command::Serve(_))) { "info" } else { "warn" };
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).init();
     let mut output = Output::new(cli.global.json);
     let outcome = run(cli, &mut output).and_then(|()| output.finish());
     match outcome {
@@ -35,6 +37,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
     let global = &cli.global;
     match cli.command {
         None => prompt::run(global, output),
+        Some(Command::Serve(args)) => serve::run(global, &args),
         Some(Command::Load(args)) => load::run(global, &args, output),
         Some(Command::Bench(args)) => bench::run(global, *args, output),
         Some(Command::Restore { backup }) => {

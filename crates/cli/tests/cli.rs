@@ -1,9 +1,10 @@
 //! The real binary, as a user or a script meets it.
 
 use serde_json::Value;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory that goes when the test ends.
@@ -241,6 +242,85 @@ fn the_prompt_takes_the_verbs() {
     assert!(output.status.success());
     assert!(shown.starts_with("a value\nk\tv\ndefault\tsilt\nother\tsilt\n"), "{shown}");
     assert!(shown.contains("Map a key to a value"), "{shown}");
+}
+
+/// A server on a free port.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(store: &Path, more: &[&str]) -> Self {
+        let mut child = command(&["serve"])
+            .arg(store)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(words[..2], ["silica:", "serving"], "{line}");
+        assert!(line.contains("(engine silt, "), "{line}");
+        let address = words[4].to_string();
+        Served { child, address }
+    }
+
+    /// Sends inline commands, one reply line each.
+    fn ask(&self, lines: &[&str]) -> Vec<String> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        lines.iter().for_each(|l| write!(stream, "{l}\r\n").unwrap());
+        let replies = BufReader::new(stream).lines().take(lines.len());
+        replies.map(|r| r.unwrap()).collect()
+    }
+
+    fn signal(&mut self, name: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn a_server_stops_gracefully_and_locks_its_store() {
+    let temp = Temp::new();
+    let store = temp.join("store");
+    let mut served = Served::start(&store, &["--memory", "64MiB", "--engine", "silt"]);
+    assert_eq!(served.ask(&["PING", "SET key value", "STRLEN key"]), ["+PONG", "+OK", ":5"]);
+    assert_eq!(served.ask(&["SELECT 3", "SET other 1"]), ["+OK", "+OK"]);
+    let locked = temp.run(&["get", "key"]);
+    refused(&locked, 4, &["in use by process", &served.child.id().to_string()]);
+    assert_eq!(served.signal("-TERM"), Some(0));
+    assert_eq!(text(&temp.run(&["get", "key"]).stdout), "value\n");
+    assert_eq!(text(&temp.run(&["get", "other", "--keyspace", "db3"]).stdout), "1\n");
+}
+
+#[test]
+fn what_a_killed_server_acknowledged_is_there() {
+    let temp = Temp::new();
+    let mut served = Served::start(&temp.join("store"), &["--durability", "buffered"]);
+    let lines: Vec<_> = (0..500).map(|i| format!("SET key{i} value{i}")).collect();
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    assert!(served.ask(&lines).iter().all(|r| r == "+OK"));
+    assert_eq!(served.signal("-KILL"), None);
+    assert_eq!(temp.json(&["count", "--exact"])["count"], 500);
+    assert_eq!(text(&temp.run(&["get", "key499"]).stdout), "value499\n");
+    assert_eq!(temp.json(&["verify"])["ok"], true);
+}
+
+#[test]
+fn servers_refuse_what_cannot_work() {
+    let temp = Temp::new();
+    refused(&temp.run(&["serve", "--listen", "0.0.0.0:0"]), 2, &["password"]);
+    refused(&temp.run(&["serve", "--listen", "nonsense"]), 2, &["--listen HOST:PORT"]);
+    let served = Served::start(&temp.join("other"), &[]);
+    let twice = temp.run(&["serve", "--listen", &served.address]);
+    refused(&twice, 5, &[&served.address]);
+    let mut served = served;
+    served.signal("-INT");
 }
 
 #[test]
