@@ -18,9 +18,10 @@ use std::sync::atomic::Ordering::Relaxed;
 const REQUESTS_MAX: usize = 4096;
 /// Bytes of ready replies after which planning pauses.
 const READY_BYTES_MAX: usize = 64 << 10;
-/// Keys after which a request runs apart from other clients' requests.
+/// Arguments after which a request runs apart from other clients' requests (eight times as many
+/// where it only writes, which is cheaper).
 const KEYS_LONG: usize = 256;
-/// Value bytes after which it does.
+/// Bytes of arguments after which it does.
 const BYTES_LONG: usize = 4 << 20;
 
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
@@ -177,10 +178,7 @@ impl Planner<'_> {
             let silent = if now == before { silent } else { now != Replies::On };
             return self.input.push_ready(start, silent);
         }
-        let long = command.is_long()
-            || args.len() > KEYS_LONG && !matches!(run, Run::Write(_))
-            || matches!(run, Run::Update(_))
-                && args.from(1).map(<[u8]>::len).sum::<usize>() > BYTES_LONG;
+        let long = command.is_long() || is_heavy(&run, args);
         self.input.requests.push(Request {
             run,
             first: first as u32,
@@ -224,6 +222,13 @@ impl Input {
             long: false,
         });
     }
+}
+
+/// True where a request is so large that it would hold up those that share its burst.
+fn is_heavy(run: &Run, args: Args<'_>) -> bool {
+    let many = if matches!(run, Run::Write(_)) { 8 * KEYS_LONG } else { KEYS_LONG };
+    args.len() > many
+        || (run.changes() && args.from(1).map(<[u8]>::len).sum::<usize>() > BYTES_LONG)
 }
 
 /// The reply to a command that does not exist.

@@ -17,8 +17,8 @@ use std::time::Duration;
 /// Wraps the reference engine: it may claim to wait for a device, really wait, fail its syncs,
 /// and it counts its calls.
 pub(crate) struct Probe {
-    inner: Reference,
-    descriptor: Descriptor,
+    pub(crate) inner: Reference,
+    pub(crate) descriptor: Descriptor,
     pub(crate) delay: Duration,
     pub(crate) count_delay: Duration,
     pub(crate) fail_sync: AtomicBool,

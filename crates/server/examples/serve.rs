@@ -1,7 +1,8 @@
-//! A server on the reference engine, for trying clients: `reference [PORT]`.
+//! A bare server for trying clients: `serve PORT` on the reference engine, `serve PORT DIR` on
+//! the store in a directory.
 
-use silica_engine::testkit::Reference;
-use silica_engine::{Engine, Result};
+use silica::engine::testkit::Reference;
+use silica::{Engine, Result};
 use silica_server::{Config, Databases, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,8 +17,12 @@ impl Databases for Memory {
 
 fn main() -> Result<()> {
     let port = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(6379);
+    let databases: Arc<dyn Databases> = match std::env::args().nth(2) {
+        Some(path) => Arc::new(silica::open(path)?),
+        None => Arc::new(Memory),
+    };
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], port))];
-    let server = Server::start(Config { listen, ..Config::default() }, Arc::new(Memory))?;
+    let server = Server::start(Config { listen, ..Config::default() }, databases)?;
     println!("listening on {}", server.local_addr());
     server.wait();
     Ok(())

@@ -1,0 +1,236 @@
+//! Order, sharing of engine calls, and isolation of what is slow.
+
+mod support;
+
+use silica_base::Prng;
+use silica_proto::Value;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use support::{Client, Probe, config, request, start_with};
+
+fn bulk(text: &str) -> Value {
+    Value::Bulk(text.as_bytes().to_vec())
+}
+
+fn ok() -> Value {
+    Value::Simple("OK".into())
+}
+
+/// A random pipeline and the replies that a sequential server would give.
+fn pipeline(random: &mut Prng, prefix: &str, requests: usize) -> (Vec<u8>, Vec<Value>) {
+    let mut model: BTreeMap<String, String> = BTreeMap::new();
+    let mut bytes = Vec::new();
+    let mut replies = Vec::new();
+    for n in 0..requests {
+        let key = format!("{prefix}:{}", random.below(5));
+        let value = n.to_string();
+        let old = model.get(&key).cloned();
+        let shown = old.as_deref().map_or(Value::Null, bulk);
+        match random.below(8) {
+            0 | 1 => {
+                bytes.extend(request(&[b"SET", key.as_bytes(), value.as_bytes()]));
+                model.insert(key, value);
+                replies.push(ok());
+            }
+            2 | 3 => {
+                bytes.extend(request(&[b"GET", key.as_bytes()]));
+                replies.push(shown);
+            }
+            4 => {
+                bytes.extend(request(&[b"DEL", key.as_bytes()]));
+                replies.push(Value::Integer(i64::from(model.remove(&key).is_some())));
+            }
+            5 => {
+                bytes.extend(request(&[b"GETSET", key.as_bytes(), value.as_bytes()]));
+                model.insert(key, value);
+                replies.push(shown);
+            }
+            6 => {
+                bytes.extend(request(&[b"INCR", key.as_bytes()]));
+                let next = old.map_or(0, |text| text.parse::<i64>().unwrap()) + 1;
+                model.insert(key, next.to_string());
+                replies.push(Value::Integer(next));
+            }
+            _ => {
+                bytes.extend(request(&[b"PING"]));
+                replies.push(Value::Simple("PONG".into()));
+            }
+        }
+    }
+    (bytes, replies)
+}
+
+#[test]
+fn each_connection_sees_its_own_order() {
+    for may_wait in [false, true] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        let mut random = Prng::new(11);
+        let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(&server)).collect();
+        for round in 0..20 {
+            let mut wants = Vec::new();
+            for (index, client) in clients.iter_mut().enumerate() {
+                let (bytes, replies) = pipeline(&mut random, &format!("{round}:{index}"), 200);
+                client.send(&bytes);
+                wants.push(replies);
+            }
+            for (client, want) in clients.iter_mut().zip(wants) {
+                assert_eq!(client.replies(want.len()), want);
+            }
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn increments_are_atomic_across_connections_and_loops() {
+    for may_wait in [false, true] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        let mut clients: Vec<Client> = (0..10).map(|_| Client::connect(&server)).collect();
+        for client in &mut clients {
+            client.send(&request(&[b"INCR", b"n"]).repeat(300));
+        }
+        let mut seen: Vec<i64> = Vec::new();
+        for client in &mut clients {
+            seen.extend(client.replies(300).iter().map(|value| match value {
+                Value::Integer(n) => *n,
+                other => panic!("{other:?}"),
+            }));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (1..=3000).collect::<Vec<_>>());
+        server.stop();
+    }
+}
+
+#[test]
+fn a_pipeline_is_few_engine_calls() {
+    for may_wait in [false, true] {
+        let (server, probe) = start_with(config(), Probe::new(may_wait));
+        let mut client = Client::connect(&server);
+        let sets: Vec<u8> = (0..500).flat_map(|_| request(&[b"SET", b"k", b"v"])).collect();
+        client.send(&sets);
+        assert_eq!(client.replies(500), vec![ok(); 500]);
+        // A read of the socket may split the pipeline, not shred it.
+        assert!(probe.write_calls.load(Relaxed) <= 20, "{}", probe.write_calls.load(Relaxed));
+        assert!(probe.sync_calls.load(Relaxed) <= 20);
+        client.send(&request(&[b"GET", b"k"]).repeat(500));
+        assert_eq!(client.replies(500), vec![bulk("v"); 500]);
+        assert!(probe.get_calls.load(Relaxed) <= 20, "{}", probe.get_calls.load(Relaxed));
+        server.stop();
+    }
+}
+
+#[test]
+fn requests_of_many_connections_share_a_sync() {
+    let probe = Probe { delay: Duration::from_millis(20), ..Probe::new(true) };
+    let (server, probe) = start_with(config(), probe);
+    let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(&server)).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.call(&[b"PING"]);
+        client.send(&request(&[b"SET", n.to_string().as_bytes(), b"v"]));
+    }
+    for client in &mut clients {
+        assert_eq!(client.reply(), Some(ok()));
+    }
+    let syncs = probe.sync_calls.load(Relaxed);
+    assert!(syncs <= 20, "{syncs} syncs for 40 writes at the same time");
+    server.stop();
+}
+
+#[test]
+fn nothing_is_acknowledged_when_the_sync_fails() {
+    let (server, probe) = start_with(config(), Probe::new(true));
+    probe.fail_sync.store(true, Relaxed);
+    let mut client = Client::connect(&server);
+    client.send(b"PING\r\nSET a 1\r\nGET missing\r\nINCR n\r\nPING\r\n");
+    let shown: Vec<String> = client.replies(5).iter().map(support::show).collect();
+    let failed = "-MISCONF the sync failed";
+    assert_eq!(shown, ["PONG", failed, "nil", failed, "PONG"]);
+    server.stop();
+}
+
+/// Asks for PING on other connections until `busy` was answered; returns the longest wait.
+fn longest_ping(clients: &mut [Client], busy: &mut Client, for_at_least: Duration) -> Duration {
+    let start = Instant::now();
+    let mut longest = Duration::ZERO;
+    while start.elapsed() < for_at_least {
+        for client in &mut *clients {
+            let asked = Instant::now();
+            assert_eq!(client.ask("GET some"), "nil");
+            assert_eq!(client.ask("SET other 1"), "OK");
+            longest = longest.max(asked.elapsed());
+        }
+    }
+    busy.reply().expect("an answer in the end");
+    longest
+}
+
+#[test]
+fn long_operations_hold_nobody_up() {
+    for may_wait in [false, true] {
+        let probe = Probe { count_delay: Duration::from_millis(600), ..Probe::new(may_wait) };
+        let (server, _) = start_with(config(), probe);
+        // More long requests than workers may take, and clients on every loop.
+        let mut busy: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();
+        let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();
+        busy.iter_mut().for_each(|client| client.send(b"DBSIZE\r\n"));
+        let longest = longest_ping(&mut clients, &mut busy[0], Duration::from_millis(400));
+        assert!(longest < Duration::from_millis(300), "{longest:?}");
+        server.stop();
+    }
+}
+
+#[test]
+fn large_values_and_large_replies_pass() {
+    for may_wait in [false, true] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        let mut client = Client::connect(&server);
+        let value = vec![b'x'; 9 << 20];
+        assert_eq!(client.call(&[b"SET", b"big", &value]), ok());
+        // Each is larger than a wave's room, and all together than a burst's.
+        client.send(&[request(&[b"GET", b"big"]).repeat(3), request(&[b"PING"])].concat());
+        for _ in 0..3 {
+            assert!(client.reply() == Some(Value::Bulk(value.clone())));
+        }
+        assert_eq!(client.reply(), Some(Value::Simple("PONG".into())));
+        let Value::Array(values) = client.call(&[b"MGET", b"big", b"none", b"big"]) else {
+            panic!("an array")
+        };
+        assert!(values[0] == Value::Bulk(value) && values[1] == Value::Null && values.len() == 3);
+        let keys = vec![&b"missing"[..]; 3000];
+        let Value::Array(values) = client.call(&[&[&b"MGET"[..]], &keys[..]].concat()) else {
+            panic!("an array")
+        };
+        assert_eq!(values.len(), 3000);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_stop_finishes_what_is_in_hand() {
+    let probe = Probe { delay: Duration::from_millis(200), ..Probe::new(true) };
+    let (server, _) = start_with(config(), probe);
+    let mut client = Client::connect(&server);
+    client.call(&[b"PING"]);
+    client.send(&request(&[b"SET", b"a", b"1"]));
+    std::thread::sleep(Duration::from_millis(50));
+    let handle = server.stop_handle();
+    handle.stop();
+    assert_eq!(client.reply(), Some(ok()));
+    assert_eq!(client.reply(), None);
+    let started = Instant::now();
+    server.stop();
+    assert!(started.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
+fn a_value_over_the_engine_limit_hurts_only_its_sender() {
+    let (server, _) = start_with(config(), Probe::new(true));
+    let mut client = Client::connect(&server);
+    let key = vec![b'k'; (1 << 16) + 1];
+    client.send(&[request(&[b"SET", &key, b"v"]), request(&[b"SET", b"a", b"v"])].concat());
+    let shown: Vec<String> = client.replies(2).iter().map(support::show).collect();
+    assert_eq!(shown, ["-ERR a key of 65537 bytes is over the limit of 65536", "OK"]);
+    server.stop();
+}
