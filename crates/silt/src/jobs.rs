@@ -15,6 +15,8 @@ use silica_engine::{Budget, Progress};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Bytes of buffered writes that maintenance leaves unsynced.
+const SYNC_BEHIND_BYTES: u64 = 4 << 20;
 /// Bytes of writes between two looks at the backlog.
 const ASSIST_EVERY_BYTES: u64 = 64 << 10;
 /// A writer's share of maintenance per byte written, at the pressure where slowing begins and for
@@ -70,6 +72,10 @@ impl<D: Device> Silt<D> {
     /// Does work worth about `budget.bytes`.
     pub(crate) fn run_jobs(&self, budget: Budget) -> Result<Progress> {
         let mut bytes = 0;
+        if self.log.unsynced_bytes() > SYNC_BEHIND_BYTES {
+            // A writer that starts a new segment has to sync the old one: keep that short.
+            self.sync_log()?;
+        }
         loop {
             self.freeze_for_space()?;
             let pressure = self.pressure();

@@ -137,6 +137,12 @@ impl<D: Device> Log<D> {
         (end != self.end_at_open).then_some(end)
     }
 
+    /// Bytes appended since the last sync.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        let synced = self.sync_state.lock().expect("no panic while held").synced_end;
+        self.end().saturating_sub(synced)
+    }
+
     /// Mapped bytes.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.segments().iter().map(|s| s.capacity).sum()
