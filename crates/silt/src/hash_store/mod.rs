@@ -229,19 +229,17 @@ impl<F: DeviceFile> HashStore<F> {
 
     fn candidates_from_device(&self, h: KeyHash, out: &mut Candidates) -> Result<()> {
         let (tag, first) = (self.geometry.tag(h), self.geometry.bucket(h));
-        let mut loaded: Option<(u64, Vec<u8>)> = None;
+        let buckets = [first, self.geometry.alternative(first, tag)];
+        let parts = buckets.map(|bucket| encoded_bucket_range(&self.geometry, bucket));
+        // Both are in one block of the table, so one read of a few chunks covers them.
+        let start = parts[0].start.min(parts[1].start);
+        let end = parts[0].end.max(parts[1].end);
+        let bytes = self.reader.section_range(SectionKind::TagFilter, start..end)?;
+        let bytes = bytes.ok_or_else(|| self.no_section())?;
         let mut ranks = Vec::new();
-        for bucket in [first, self.geometry.alternative(first, tag)] {
-            let range = encoded_bucket_range(&self.geometry, bucket);
-            let bytes = match loaded.take() {
-                Some((start, bytes)) if start == range.start => bytes,
-                _ => self
-                    .reader
-                    .section_range(SectionKind::TagFilter, range.clone())?
-                    .ok_or_else(|| self.no_section())?,
-            };
-            ranks.extend(match_encoded(&self.geometry, &bytes, bucket, tag));
-            loaded = Some((range.start, bytes));
+        for (bucket, part) in buckets.into_iter().zip(parts) {
+            let part = &bytes[(part.start - start) as usize..(part.end - start) as usize];
+            ranks.extend(match_encoded(&self.geometry, part, bucket, tag));
         }
         if ranks.is_empty() {
             return Ok(());

@@ -132,6 +132,28 @@ fn a_hit_takes_one_read_and_a_miss_almost_none() -> Result<()> {
 }
 
 #[test]
+fn without_the_index_a_miss_takes_one_read_and_a_hit_two_more_than_with_it() -> Result<()> {
+    let device = device();
+    let geometry = Geometry::new(0, 6, 8, 15).expect("valid");
+    let mut frames = frames(5000, Sizes::Mixed(100), 9);
+    let store = build(&device, geometry, &mut frames, SEEDED)?;
+    store.drop_index();
+    let mut buf = AlignedBuf::zeroed(0);
+    let before = device.counters().snapshot().reads;
+    for (key, _) in &frames {
+        assert!(store.lookup(SEEDED.hash(key), key, &mut buf)?.is_some());
+    }
+    let hits = device.counters().snapshot().reads;
+    for key in other_keys(5000) {
+        assert!(store.lookup(SEEDED.hash(&key), &key, &mut buf)?.is_none());
+    }
+    let misses = device.counters().snapshot().reads - hits;
+    let per_hit = (hits - before) as f64 / frames.len() as f64;
+    assert!((3.0..3.01).contains(&per_hit) && misses < 5050, "{per_hit} {misses}");
+    Ok(())
+}
+
+#[test]
 fn the_stream_is_in_hash_order_from_any_start() -> Result<()> {
     for (mut frames, geometry, hasher) in shapes() {
         let device = device();

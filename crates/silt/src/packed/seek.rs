@@ -1,13 +1,17 @@
 //! Searching a file whose entries are ordered, without an index.
 //!
-//! Positions are hashes, so they are spread evenly and interpolation finds the chunk in two or
-//! three reads; every fourth guess is the middle, so that no distribution needs more than a few
-//! times the reads of a binary search.
+//! Positions are hashes, so they are spread evenly: interpolation comes within a chunk of the
+//! target in the second read, and each read takes the neighbours of the guessed chunk too, since
+//! those cost next to nothing. Every fourth guess is the middle, so that no distribution needs
+//! more than a few times the reads of a binary search.
 
 use super::chunk::CHUNK_BYTES;
 use super::scan::ChunkScan;
 use silica_base::Result;
 use silica_device::DeviceFile;
+
+/// Chunks of one read: the guessed one in the middle.
+const WINDOW_CHUNKS: u64 = 3;
 
 /// What lies between two positions of a search.
 struct Bracket {
@@ -29,7 +33,7 @@ impl Bracket {
             let part = target.saturating_sub(self.low_position) as f64;
             self.low + (part / whole * chunks as f64) as u64
         };
-        guess.clamp(self.low + 1, self.high - 1)
+        guess.saturating_sub(WINDOW_CHUNKS / 2).clamp(self.low, self.high - 1)
     }
 }
 
@@ -44,46 +48,62 @@ impl<F: DeviceFile> ChunkScan<F> {
         position: impl Fn(&[u8]) -> u128,
     ) -> Result<()> {
         let footer = self.reader().footer();
-        let one_lookup = (footer.straddle_usual as usize + 1) * CHUNK_BYTES;
+        let (data_chunks, straddle) = (footer.data_chunks, u64::from(footer.straddle_usual));
         let mut bracket = Bracket {
             low: 0,
             low_position: bounds.0,
-            high: footer.data_chunks,
+            high: data_chunks,
             high_position: bounds.1.max(bounds.0),
         };
-        self.set_read_ahead(one_lookup);
+        self.set_read_ahead((WINDOW_CHUNKS + straddle) as usize * CHUNK_BYTES);
         let mut round = 0;
         while target > bounds.0 && bracket.high - bracket.low > 1 {
-            let guess = bracket.guess(target, round);
+            let start = bracket.guess(target, round);
             round += 1;
-            self.restart(guess);
-            if !self.advance()? || self.chunk() >= bracket.high {
-                bracket.high = guess;
-                continue;
-            }
-            let here = position(self.key());
-            if here >= target {
-                (bracket.high, bracket.high_position) = (guess, here.max(bracket.low_position));
-                continue;
-            }
-            (bracket.low, bracket.low_position) = (self.chunk(), here);
-            if self.passes(target, &position)? {
-                break;
+            if let Some(chunk) = self.look(start, target, &mut bracket, &position)? {
+                self.restart(chunk);
+                return Ok(());
             }
         }
         self.restart(bracket.low);
         Ok(())
     }
 
-    /// True where an entry at or behind `target` starts in the chunk of the current entry.
-    fn passes(&mut self, target: u128, position: &impl Fn(&[u8]) -> u128) -> Result<bool> {
-        let chunk = self.chunk();
-        // An entry that crosses the border of the chunk may need another read; not for this.
-        while self.is_inside_chunk() && self.advance()? && self.chunk() == chunk {
-            if position(self.key()) >= target {
-                return Ok(true);
+    /// Walks the window from `start` on: the chunk of the first entry at or behind `target` if
+    /// that is in it and not the first entry, otherwise the bracket becomes narrower.
+    fn look(
+        &mut self,
+        start: u64,
+        target: u128,
+        bracket: &mut Bracket,
+        position: &impl Fn(&[u8]) -> u128,
+    ) -> Result<Option<u64>> {
+        self.restart(start);
+        let mut is_first = true;
+        while self.advance()? {
+            let (chunk, here) = (self.chunk(), position(self.key()));
+            if here >= target {
+                if !is_first {
+                    return Ok(Some(chunk));
+                }
+                if start <= bracket.low {
+                    return Ok(Some(start));
+                }
+                (bracket.high, bracket.high_position) = (start, here.max(bracket.low_position));
+                return Ok(None);
+            }
+            is_first = false;
+            (bracket.low, bracket.low_position) = (chunk, here);
+            if chunk + 1 >= start + WINDOW_CHUNKS && !self.is_inside_chunk() {
+                // With no chunk between, what is at or behind the target starts in the next.
+                return Ok((chunk + 1 >= bracket.high).then_some(bracket.high));
             }
         }
-        Ok(false)
+        // Nothing at or behind the target starts from here on.
+        if is_first && start > bracket.low {
+            bracket.high = start;
+            return Ok(None);
+        }
+        Ok(Some(self.reader().footer().data_chunks))
     }
 }

@@ -3,7 +3,7 @@
 //! A sorted store is a packed file in the order of (hash, key) with an entropy-coded trie in
 //! memory. The *sparse* trie knows which chunk a hash is in and serves entries of any size; the
 //! *dense* trie knows the rank, which for entries of one size is the exact place. Without a trie
-//! the chunk is found by interpolation: two or three reads. Format: docs/formats/sorted-store.md.
+//! the chunk is found by interpolation: one to three reads. Format: docs/formats/sorted-store.md.
 //!
 //! Invariants:
 //!

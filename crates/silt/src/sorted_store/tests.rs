@@ -167,7 +167,7 @@ fn without_an_index_a_lookup_takes_few_reads() -> Result<()> {
         assert!(store.lookup(*hash, key, &mut buf)?.is_some());
     }
     let reads = (device.counters().snapshot().reads - before) as f64 / count;
-    assert!(reads < 4.0, "{reads} reads per lookup in {} chunks", store.footer().data_chunks);
+    assert!(reads < 2.5, "{reads} reads per lookup in {} chunks", store.footer().data_chunks);
     Ok(())
 }
 
