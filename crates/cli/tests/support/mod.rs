@@ -1,0 +1,243 @@
+//! The real binary as a child process, and a client that speaks just enough RESP.
+#![allow(dead_code, unreachable_pub)] // Each test uses its part.
+
+use std::collections::VecDeque;
+use std::io::{self, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take from its start to its first reply.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// An empty directory of this test's own.
+pub fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("the target directory can be written");
+    dir
+}
+
+/// `silica ARGS`.
+pub fn silica(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_silica"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs `silica ARGS` to its end, which must be a good one.
+pub fn silica_ok(args: &[&str]) -> String {
+    let output = silica(args).output().expect("the binary starts");
+    assert!(output.status.success(), "silica {args:?}: {}", said(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// All that a command printed.
+pub fn said(output: &Output) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
+}
+
+/// A path as an argument.
+pub fn arg(path: &Path) -> &str {
+    path.to_str().expect("test paths are UTF-8")
+}
+
+/// A running `silica serve`; killed with SIGKILL when dropped.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts a server on a free port of the loopback device, without waiting for it.
+    pub fn spawn(path: &Path, extra: &[&str]) -> Server {
+        let free = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let port = free.local_addr().expect("a bound socket has an address").port();
+        drop(free);
+        let listen = format!("127.0.0.1:{port}");
+        let log = std::fs::File::create(path.with_extension("log")).expect("the log can be made");
+        let mut command = silica(&["serve", arg(path), "--listen", &listen]);
+        command.args(extra).stdout(Stdio::null()).stderr(log);
+        Server { child: command.spawn().expect("the binary starts"), port }
+    }
+
+    /// Starts a server and waits until it answers.
+    pub fn start(path: &Path, extra: &[&str]) -> Server {
+        for _ in 0..5 {
+            let mut server = Server::spawn(path, extra);
+            if server.wait_until_ready() {
+                return server;
+            }
+            // Another process may have taken the port in between; an unfit store fails again.
+        }
+        let log = std::fs::read_to_string(path.with_extension("log")).unwrap_or_default();
+        panic!("the server on {} does not start:\n{log}", path.display());
+    }
+
+    fn wait_until_ready(&mut self) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < START_LIMIT {
+            if let Ok(mut client) = Client::connect(self.port)
+                && client.ask(&[b"PING"]).is_ok_and(|r| r == Reply::Status("PONG".into()))
+            {
+                return true;
+            }
+            if self.child.try_wait().expect("own child").is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+
+    /// A new connection.
+    pub fn client(&self) -> Client {
+        Client::connect(self.port).expect("the server accepts")
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, now.
+    pub fn kill(mut self) {
+        self.kill_in_place();
+    }
+
+    /// SIGTERM; the exit must be a good one.
+    pub fn stop(mut self) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        assert!(sent.success(), "the server died before it was told to stop");
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("own child") {
+                break status;
+            }
+            assert!(start.elapsed() < START_LIMIT, "the server ignores SIGTERM");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        assert!(status.success(), "a graceful stop ended with {status}");
+    }
+
+    fn kill_in_place(&mut self) {
+        // Both fail only where the process is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill_in_place();
+    }
+}
+
+/// A RESP2 reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// `+…`
+    Status(String),
+    /// `-…`
+    Error(String),
+    /// `:…`
+    Number(i64),
+    /// `$…`
+    Bytes(Option<Vec<u8>>),
+    /// `*…`
+    Many(Vec<Reply>),
+}
+
+/// A connection.
+pub struct Client {
+    read: BufReader<TcpStream>,
+    write: TcpStream,
+}
+
+impl Client {
+    /// Connects to the loopback device.
+    pub fn connect(port: u16) -> io::Result<Client> {
+        let write = TcpStream::connect(("127.0.0.1", port))?;
+        write.set_nodelay(true)?;
+        write.set_read_timeout(Some(START_LIMIT))?;
+        Ok(Client { read: BufReader::new(write.try_clone()?), write })
+    }
+
+    /// Sends commands without waiting.
+    pub fn send(&mut self, commands: &[u8]) -> io::Result<()> {
+        self.write.write_all(commands)
+    }
+
+    /// One command, one reply.
+    pub fn ask(&mut self, words: &[&[u8]]) -> io::Result<Reply> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, words);
+        self.send(&bytes)?;
+        self.reply()
+    }
+
+    /// The next reply.
+    pub fn reply(&mut self) -> io::Result<Reply> {
+        let line = self.line()?;
+        let (kind, rest) = line.split_at(1);
+        let number = || rest.parse::<i64>().map_err(|_| bad(&line));
+        Ok(match kind {
+            "+" => Reply::Status(rest.into()),
+            "-" => Reply::Error(rest.into()),
+            ":" => Reply::Number(number()?),
+            "$" if rest == "-1" => Reply::Bytes(None),
+            "$" => {
+                let mut bytes = vec![0; number()? as usize + 2];
+                self.read.read_exact(&mut bytes)?;
+                bytes.truncate(bytes.len() - 2);
+                Reply::Bytes(Some(bytes))
+            }
+            "*" => Reply::Many((0..number()?).map(|_| self.reply()).collect::<io::Result<_>>()?),
+            _ => return Err(bad(&line)),
+        })
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\r\n") {
+            self.read.read_exact(&mut byte)?;
+            line.push(byte[0]);
+        }
+        line.truncate(line.len() - 2);
+        String::from_utf8(line).ok().filter(|l| !l.is_empty()).ok_or_else(|| bad("not text"))
+    }
+}
+
+fn bad(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Appends one command.
+pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend(format!("*{}\r\n", words.len()).bytes());
+    for word in words {
+        out.extend(format!("${}\r\n", word.len()).bytes());
+        out.extend(*word);
+        out.extend(b"\r\n");
+    }
+}
+
+/// Reads all `keys`, a burst at a time.
+pub fn read_all(client: &mut Client, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
+    let mut values = VecDeque::new();
+    for burst in keys.chunks(256) {
+        let words: Vec<&[u8]> =
+            std::iter::once(&b"MGET"[..]).chain(burst.iter().map(Vec::as_slice)).collect();
+        let Ok(Reply::Many(replies)) = client.ask(&words) else { panic!("MGET failed") };
+        for reply in replies {
+            let Reply::Bytes(value) = reply else { panic!("MGET replied {reply:?}") };
+            values.push_back(value);
+        }
+    }
+    values.into()
+}
