@@ -7,14 +7,16 @@
 //! around the usual distance), the number of halvings in unary, and which half each time but the
 //! last.
 
-use super::bits::{Cursor, PEEK_BITS};
+use super::bits::Cursor;
 use silica_base::BitWriter;
 
 /// Ones that announce a distance too far off for the Golomb-Rice code.
 const FAR_ONES: u32 = 14;
-pub(super) const LOW_BITS_MAX: u32 = 24;
+pub(super) const LOW_BITS_MAX: u32 = 16;
 pub(super) const CELL_BITS_MAX: u32 = 48;
-const _: () = assert!(FAR_ONES + LOW_BITS_MAX < PEEK_BITS);
+/// Bits in which a border is read at once.
+const LOOK_BITS: u32 = 32;
+const _: () = assert!(FAR_ONES + LOW_BITS_MAX < LOOK_BITS);
 
 /// How borders are coded: the parameters, fitted to a sample of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +108,7 @@ impl Grid {
     /// Reads a border and the place behind it.
     #[inline]
     pub(super) fn read(self, cursor: &mut Cursor<'_>, place: Place) -> (Border, Place) {
-        let ahead = cursor.peek();
+        let ahead = cursor.look::<LOOK_BITS>();
         let ones = ahead.trailing_ones();
         if ones >= FAR_ONES {
             return self.read_far(cursor, place);
@@ -115,7 +117,7 @@ impl Grid {
         let distance = unfold(u64::from(ones) << self.low_bits | low, place.usual);
         let used = ones + 1 + self.low_bits;
         let halvings = (ahead >> used).trailing_ones();
-        if used + 2 * halvings >= PEEK_BITS {
+        if used + 2 * halvings >= LOOK_BITS {
             cursor.skip(used);
             return self.read_halvings(cursor, place.cell.wrapping_add(distance));
         }
@@ -202,14 +204,14 @@ mod tests {
                 place = grid.write(&mut out, place, border);
                 borders.push(border);
             }
-            let bytes = pad(out.words(), out.len_bits());
-            let (mut cursor, mut place) = (Cursor::new(&bytes, 0), grid.start());
+            let bytes = pad(&out);
+            let (mut cursor, mut place) = (Cursor::forwards(&bytes, 0), grid.start());
             for border in borders {
                 let (read, next) = grid.read(&mut cursor, place);
                 assert_eq!(read, border);
                 place = next;
             }
-            assert_eq!(cursor.at, out.len_bits());
+            assert_eq!(cursor.at(), out.len_bits());
         }
     }
 }

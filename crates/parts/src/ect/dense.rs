@@ -1,7 +1,7 @@
 //! The dense index: key to rank.
 
 use super::EctParams;
-use super::bits::{self, Cursor};
+use super::bits;
 use super::directory::Directory;
 use super::frame::{self, Kind};
 use super::trie::Codes;
@@ -72,7 +72,7 @@ impl DenseBuilder {
             len: self.starts[self.starts.len() - 1][0],
             codes: self.codes,
             hmax: self.hmax,
-            trie: bits::pad(self.trie.words(), self.trie.len_bits()),
+            trie: bits::pad(&self.trie),
             directory: Directory::new(&self.starts),
         }
     }
@@ -95,7 +95,7 @@ impl DenseIndex {
         let (bucket, position) = locate(key, self.directory.shape().buckets);
         let spot = self.directory.spot(bucket);
         let size = spot.ranks[1].saturating_sub(spot.ranks[0]);
-        let inside = self.codes.rank(Cursor::new(&self.trie, spot.bits[0]), size, position);
+        let inside = self.codes.rank(&self.trie, spot.bits, size, position);
         spot.ranks[0].saturating_add(inside).min(self.len.saturating_sub(1))
     }
 

@@ -231,7 +231,7 @@ impl Phrases {
     /// Reads the phrase of a subtrie of `size` keys, 3 to 8.
     #[inline]
     pub(super) fn read(&self, cursor: &mut Cursor<'_>, size: u64) -> &Phrase {
-        let phrase = self.phrase_at(size, cursor.peek());
+        let phrase = self.phrase_at(size, cursor.look::<LOOK_BITS>());
         cursor.skip(phrase.word.len);
         phrase
     }
@@ -240,7 +240,7 @@ impl Phrases {
     #[inline]
     pub(super) fn skip(&self, cursor: &mut Cursor<'_>, mut parts: Sizes) {
         while !parts.is_empty() && !cursor.is_past_end() {
-            let ahead = (cursor.peek() % (1 << SKIP_BITS)) as u32;
+            let ahead = (cursor.look::<SKIP_BITS>() % (1 << SKIP_BITS)) as u32;
             let entry = u32::from(self.skips[((parts.0 & 7) << SKIP_BITS | ahead) as usize]);
             cursor.skip(entry & 15);
             parts = Sizes(entry >> 4).then(parts.rest());
@@ -300,11 +300,11 @@ mod tests {
         prng.fill(&mut bytes);
         for at in 0..8000 {
             let size = 3 + at % 6;
-            let mut skipped = Cursor::new(&bytes, at);
+            let mut skipped = Cursor::forwards(&bytes, at);
             book.skip(&mut skipped, Sizes::one(size));
-            let mut read = Cursor::new(&bytes, at);
+            let mut read = Cursor::forwards(&bytes, at);
             read_whole(book, &mut read, size);
-            assert_eq!(skipped.at, read.at, "size {size} at bit {at}");
+            assert_eq!(skipped.at(), read.at(), "size {size} at bit {at}");
         }
     }
 

@@ -68,7 +68,7 @@ impl SparseBuilder {
         SparseIndex {
             borders: writer.borders,
             grid: writer.grid,
-            codes: bits::pad(writer.out.words(), writer.out.len_bits()),
+            codes: bits::pad(&writer.out),
             directory: Directory::new(&writer.starts),
         }
     }
@@ -190,9 +190,9 @@ impl SparseIndex {
         let (bucket, position) = locate(key, self.directory.shape().buckets);
         let spot = self.directory.spot(bucket);
         let mut chunk = spot.ranks[0];
-        let mut cursor = Cursor::new(&self.codes, spot.bits[0]);
+        let mut cursor = Cursor::forwards(&self.codes, spot.bits[0]);
         let mut place = self.grid.start();
-        while cursor.at < spot.bits[1] && !cursor.is_past_end() {
+        while cursor.at() < spot.bits[1] && !cursor.is_past_end() {
             let (border, behind) = self.grid.read(&mut cursor, place);
             if border.position(self.grid) > position {
                 break;

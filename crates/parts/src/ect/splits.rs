@@ -5,7 +5,7 @@
 //! deviation, whose parameter follows from the size. Left 0 stands for both one-sided cases: a
 //! key that was indexed is on the side where all keys are, whatever its own bit says.
 
-use super::bits::{Cursor, PEEK_BITS};
+use super::bits::Cursor;
 use super::huffman::{self, Word};
 use silica_base::BitWriter;
 use std::sync::OnceLock;
@@ -21,7 +21,6 @@ const WEIGHT_MIN: u64 = 1 << 10;
 /// Ones that announce a split too far off for the Golomb-Rice code.
 const FAR_ONES: u32 = 20;
 const FAR_BITS: u32 = 57;
-const _: () = assert!(FAR_ONES + 1 + 32 < PEEK_BITS);
 
 /// Weights of the lefts of a uniform subtrie of `size` keys: index 0 is both one-sided cases.
 pub(super) fn weights(size: usize) -> Vec<u64> {
@@ -67,17 +66,18 @@ impl Split {
 
     #[inline]
     fn read(&self, cursor: &mut Cursor<'_>) -> u64 {
-        let ahead = cursor.peek();
+        let ahead = cursor.look::<LOOK_BITS>();
         let (left, len) = self.look[(ahead % (1 << LOOK_BITS)) as usize];
         if len != 0 {
             cursor.skip(u32::from(len));
             return u64::from(left);
         }
-        self.read_far(ahead, cursor)
+        self.read_far(cursor)
     }
 
     #[cold]
-    fn read_far(&self, ahead: u64, cursor: &mut Cursor<'_>) -> u64 {
+    fn read_far(&self, cursor: &mut Cursor<'_>) -> u64 {
+        let ahead = cursor.look::<32>();
         let matches = |word: &Word| ahead & ((1 << word.len) - 1) == u64::from(word.bits);
         let found = self.far.iter().find(|(word, _)| matches(word));
         let (word, left) = found.expect("a Huffman code is complete");
@@ -145,15 +145,14 @@ fn write_golomb(out: &mut BitWriter, size: u64, left: u64) {
 
 #[inline]
 fn read_golomb(cursor: &mut Cursor<'_>, size: u64) -> u64 {
-    let ahead = cursor.peek();
-    let ones = ahead.trailing_ones();
+    let ones = cursor.look::<32>().trailing_ones();
     if ones >= FAR_ONES {
         cursor.skip(FAR_ONES);
         return cursor.read(FAR_BITS);
     }
+    cursor.skip(ones + 1);
     let low = low_bits(size);
-    cursor.skip(ones + 1 + low);
-    let folded = u64::from(ones) << low | ahead >> (ones + 1) & ((1 << low) - 1);
+    let folded = u64::from(ones) << low | cursor.read(low);
     let deviation = (folded >> 1) ^ (folded & 1).wrapping_neg();
     (size / 2).wrapping_add(deviation)
 }
@@ -171,10 +170,10 @@ mod tests {
                 let mut out = BitWriter::new();
                 let lefts: Vec<u64> = (0..size.min(300)).chain([size - 1, size / 2]).collect();
                 lefts.iter().for_each(|&left| code.write(&mut out, size, left));
-                let bytes = pad(out.words(), out.len_bits());
-                let mut cursor = Cursor::new(&bytes, 0);
+                let bytes = pad(&out);
+                let mut cursor = Cursor::forwards(&bytes, 0);
                 assert!(lefts.iter().all(|&left| code.read(&mut cursor, size) == left));
-                assert_eq!(cursor.at, out.len_bits());
+                assert_eq!(cursor.at(), out.len_bits());
             }
         }
     }

@@ -1,11 +1,13 @@
 //! One trie over the keys of a virtual bucket: writing it, and walking it to a key's rank.
 //!
 //! A trie is its splits in pre-order: how many keys have a 0 at the next bit, then the trie of
-//! those keys, then that of the others. Tries of at most one key have no code. A trie of equal
+//! those keys, then that of the others. Tries of at most one key have no code. The right half of
+//! the whole trie is written backwards from the end of its bits, so that a lookup reaches either
+//! half without passing the other. A trie of equal
 //! keys goes on below the last bit of its keys, where every lookup takes the left side: it is
 //! halved there, so that its first key is the one found.
 
-use super::bits::Cursor;
+use super::bits::{self, Cursor};
 use super::phrases::{Phrase, Phrases, Place, SMALL_MAX, Sizes};
 use super::splits::SplitCode;
 use silica_base::BitWriter;
@@ -35,13 +37,32 @@ impl Codes {
 
     /// Appends the trie of the ascending `keys`.
     pub(super) fn write(&self, out: &mut BitWriter, keys: &[u64]) {
-        TrieWriter { codes: self, out, place: None, runs: [0; SMALL_MAX], runs_len: 0 }
-            .any(keys, 0);
+        if keys.len() as u64 <= self.small_max || fork(keys, 0).0 > 0 {
+            return TrieWriter::new(self, out).any(keys, 0);
+        }
+        let (_, left, below) = fork(keys, 0);
+        let (low, high) = keys.split_at(left);
+        self.splits.write(out, keys.len() as u64, left as u64);
+        TrieWriter::new(self, out).any(low, below);
+        let mut right = BitWriter::new();
+        TrieWriter::new(self, &mut right).any(high, below);
+        bits::append_reversed(out, &right);
     }
 
-    /// Rank of `key` in the trie of `size` keys at `cursor`.
-    pub(super) fn rank(&self, mut cursor: Cursor<'_>, size: u64, key: u64) -> u64 {
+    /// Rank of `key` in the trie of `size` keys between these two bits of `bytes`.
+    pub(super) fn rank(&self, bytes: &[u8], ends: [u64; 2], size: u64, key: u64) -> u64 {
         let mut path = Path { key, rank: 0, size };
+        let mut cursor = Cursor::forwards(bytes, ends[0]);
+        if size > self.small_max {
+            let left = self.splits.read(&mut cursor, size);
+            let bit = path.take_bit();
+            if left != 0 && bit == 1 {
+                cursor = Cursor::backwards(bytes, ends[1]);
+                (path.rank, path.size) = (left, size - left);
+            } else if left != 0 {
+                path.size = left;
+            }
+        }
         while path.size > self.small_max {
             if cursor.is_past_end() {
                 return path.rank;
@@ -189,7 +210,11 @@ fn fork(keys: &[u64], depth: u32) -> (u32, usize, u32) {
     (shared.saturating_sub(depth), left, shared + 1)
 }
 
-impl TrieWriter<'_> {
+impl<'a> TrieWriter<'a> {
+    fn new(codes: &'a Codes, out: &'a mut BitWriter) -> Self {
+        TrieWriter { codes, out, place: None, runs: [0; SMALL_MAX], runs_len: 0 }
+    }
+
     fn any(&mut self, keys: &[u64], depth: u32) {
         let size = keys.len() as u64;
         if size <= self.codes.small_max {
