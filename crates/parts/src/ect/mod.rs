@@ -11,6 +11,7 @@ mod directory;
 mod frame;
 mod huffman;
 mod phrases;
+mod skips;
 mod sparse;
 mod splits;
 mod trie;

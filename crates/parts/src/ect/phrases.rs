@@ -6,8 +6,6 @@
 //! unlikely. The parts that it leaves open follow its word in pre-order: parts of two keys as the
 //! number of their one-sided levels in unary (for which no code is better), larger parts as
 //! phrases of their own.
-//!
-//! Phrases also make lookups fast: [`Phrases::skip`] passes whole small subtries by table.
 
 use super::bits::Cursor;
 use super::huffman::{self, Word};
@@ -20,51 +18,15 @@ pub(super) const SMALL_MAX: usize = 8;
 /// A phrase grows while it is likelier than this.
 const CUT: u64 = ONE / 100;
 const LOOK_BITS: u32 = 11;
-const SKIP_BITS: u32 = 12;
-
-/// Up to five sizes of 2 to 8, three bits each, the next one lowest. Subtries of eight keys in
-/// all have at most four open parts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Sizes(u32);
-
-impl Sizes {
-    /// The one size `size`; nothing where a subtrie of that size has no code.
-    #[inline]
-    pub(super) fn one(size: u64) -> Self {
-        debug_assert!(size <= SMALL_MAX as u64);
-        Sizes(size.saturating_sub(1) as u32)
-    }
-
-    #[inline]
-    fn first(self) -> u64 {
-        u64::from(self.0 & 7) + 1
-    }
-
-    #[inline]
-    fn rest(self) -> Self {
-        Sizes(self.0 >> 3)
-    }
-
-    #[inline]
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// These sizes, then those of `behind`.
-    #[inline]
-    pub(super) fn then(self, behind: Sizes) -> Self {
-        let width = (32 - self.0.leading_zeros()).div_ceil(3) * 3;
-        Sizes(self.0 | behind.0 << width)
-    }
-}
 
 /// One row of splits: four bits for each left, the first lowest, and how many.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug)]
 pub(super) struct Phrase {
     lefts: u64,
     count: u32,
     word: Word,
-    open: Sizes,
+    /// Sizes of two or more that the phrase leaves open.
+    open: Vec<usize>,
 }
 
 impl Phrase {
@@ -74,8 +36,15 @@ impl Phrase {
         Lefts { lefts: self.lefts, count: self.count }
     }
 
+    /// The phrase's code.
+    #[inline]
     pub(super) fn word(&self) -> Word {
         self.word
+    }
+
+    /// Sizes of the parts of two keys or more that the phrase leaves open, in pre-order.
+    pub(super) fn open(&self) -> &[usize] {
+        &self.open
     }
 }
 
@@ -114,8 +83,6 @@ pub(super) struct Phrases {
     places: Vec<[Place; SMALL_MAX]>,
     /// Phrase for every size and look ahead of [`LOOK_BITS`].
     look: Vec<u16>,
-    /// For every size and look ahead of [`SKIP_BITS`]: bits passed, and then-open parts above.
-    skips: Vec<u16>,
 }
 
 impl Phrases {
@@ -131,15 +98,9 @@ impl Phrases {
             phrases: Vec::new(),
             places: vec![closed; SMALL_MAX + 1],
             look: vec![0; (SMALL_MAX + 1) << LOOK_BITS],
-            skips: vec![0; SMALL_MAX << SKIP_BITS],
         };
         for size in 3..=SMALL_MAX {
             book.add_size(size);
-        }
-        for size in 2..=SMALL_MAX {
-            for ahead in 0..1 << SKIP_BITS {
-                book.skips[(size - 1) << SKIP_BITS | ahead] = book.walk(size as u64, ahead as u64);
-            }
         }
         book
     }
@@ -180,32 +141,9 @@ impl Phrases {
         }
     }
 
-    /// What a skip over a subtrie of `size` keys passes of the [`SKIP_BITS`] bits `ahead`.
-    fn walk(&self, size: u64, ahead: u64) -> u16 {
-        let (mut parts, mut used) = (Sizes::one(size), 0);
-        while !parts.is_empty() {
-            let (rest, left) = (ahead >> used, SKIP_BITS - used);
-            if parts.first() == 2 {
-                let ones = rest.trailing_ones().min(left);
-                used += (ones + 1).min(left);
-                if ones == left {
-                    break;
-                }
-                parts = parts.rest();
-            } else {
-                let phrase = self.phrase_at(parts.first(), rest);
-                if phrase.word.len > left {
-                    break;
-                }
-                used += phrase.word.len;
-                parts = phrase.open.then(parts.rest());
-            }
-        }
-        used as u16 | (parts.0 << 4) as u16
-    }
-
+    /// The phrase whose word `ahead` starts with.
     #[inline]
-    fn phrase_at(&self, size: u64, ahead: u64) -> &Phrase {
+    pub(super) fn phrase_at(&self, size: u64, ahead: u64) -> &Phrase {
         let ahead = (ahead % (1 << LOOK_BITS)) as usize;
         &self.phrases[self.look[(size as usize) << LOOK_BITS | ahead] as usize]
     }
@@ -235,17 +173,6 @@ impl Phrases {
         cursor.skip(phrase.word.len);
         phrase
     }
-
-    /// Passes the codes of `parts`.
-    #[inline]
-    pub(super) fn skip(&self, cursor: &mut Cursor<'_>, mut parts: Sizes) {
-        while !parts.is_empty() && !cursor.is_past_end() {
-            let ahead = (cursor.look::<SKIP_BITS>() % (1 << SKIP_BITS)) as u32;
-            let entry = u32::from(self.skips[((parts.0 & 7) << SKIP_BITS | ahead) as usize]);
-            cursor.skip(entry & 15);
-            parts = Sizes(entry >> 4).then(parts.rest());
-        }
-    }
 }
 
 /// A phrase while the book is made.
@@ -273,11 +200,10 @@ impl Draft {
         Draft { place: 0, chance, parts, lefts, count: self.count + 1 }
     }
 
-    fn phrase(&self) -> Phrase {
-        let one = |&size: &usize| Sizes::one(size as u64);
-        let open = self.parts.iter().rev().map(one).fold(Sizes(0), |all, s| s.then(all));
+    fn phrase(self) -> Phrase {
         assert!(self.count <= 16, "the lefts of a phrase fit one word");
-        Phrase { lefts: self.lefts, count: self.count, word: Word::default(), open }
+        let Draft { lefts, count, parts, .. } = self;
+        Phrase { lefts, count, word: Word::default(), open: parts }
     }
 }
 
@@ -290,33 +216,5 @@ mod tests {
         let book = Phrases::get();
         assert!(book.phrases.len() < 600, "{} phrases", book.phrases.len());
         assert!(book.phrases.iter().all(|p| p.word.len <= LOOK_BITS));
-    }
-
-    #[test]
-    fn skipping_equals_reading() {
-        let book = Phrases::get();
-        let mut prng = silica_base::Prng::new(3);
-        let mut bytes = vec![0; 2000];
-        prng.fill(&mut bytes);
-        for at in 0..8000 {
-            let size = 3 + at % 6;
-            let mut skipped = Cursor::forwards(&bytes, at);
-            book.skip(&mut skipped, Sizes::one(size));
-            let mut read = Cursor::forwards(&bytes, at);
-            read_whole(book, &mut read, size);
-            assert_eq!(skipped.at(), read.at(), "size {size} at bit {at}");
-        }
-    }
-
-    fn read_whole(book: &Phrases, cursor: &mut Cursor<'_>, size: u64) {
-        if size == 2 {
-            cursor.read_unary();
-            return;
-        }
-        let mut open = book.read(cursor, size).open;
-        while !open.is_empty() {
-            read_whole(book, cursor, open.first());
-            open = open.rest();
-        }
     }
 }

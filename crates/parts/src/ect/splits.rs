@@ -101,11 +101,16 @@ impl SplitCode {
         SplitCode { splits, hmax: u64::from(hmax).min(HMAX_MAX as u64) }
     }
 
+    /// The Huffman word of `left` of `size` keys.
+    pub(super) fn word(&self, size: u64, left: u64) -> Word {
+        self.splits[size as usize - 2].words[left as usize]
+    }
+
     /// Writes that `left` of `size` (two or more) keys are on the left, 0 for one-sided.
     #[inline]
     pub(super) fn write(&self, out: &mut BitWriter, size: u64, left: u64) {
         if size <= self.hmax {
-            let word = self.splits[size as usize - 2].words[left as usize];
+            let word = self.word(size, left);
             out.write(u64::from(word.bits), word.len);
         } else {
             write_golomb(out, size, left);

@@ -8,7 +8,8 @@
 //! halved there, so that its first key is the one found.
 
 use super::bits::{self, Cursor};
-use super::phrases::{Phrase, Phrases, Place, SMALL_MAX, Sizes};
+use super::phrases::{Phrase, Phrases, Place, SMALL_MAX};
+use super::skips::{Parts, SKIP_MAX, Skips};
 use super::splits::SplitCode;
 use silica_base::BitWriter;
 
@@ -22,7 +23,11 @@ const NESTING_MAX: u32 = 2 * KEY_BITS;
 pub(super) struct Codes {
     splits: SplitCode,
     phrases: &'static Phrases,
+    skips: &'static Skips,
+    /// Largest size that phrases code.
     small_max: u64,
+    /// Largest size that is passed by table.
+    skip_max: u64,
 }
 
 impl Codes {
@@ -31,7 +36,9 @@ impl Codes {
         Codes {
             splits: SplitCode::new(hmax),
             phrases: Phrases::get(),
+            skips: Skips::get(),
             small_max: u64::from(hmax).clamp(2, SMALL_MAX as u64),
+            skip_max: u64::from(hmax).clamp(2, SKIP_MAX),
         }
     }
 
@@ -83,7 +90,7 @@ impl Codes {
         while path.size > 2 && !cursor.is_past_end() {
             let phrase = self.phrases.read(&mut cursor, path.size);
             let before = path.follow(phrase);
-            self.phrases.skip(&mut cursor, before);
+            self.skips.skip(&mut cursor, &self.splits, before);
         }
         if path.size == 2 {
             let levels = cursor.read_unary();
@@ -95,7 +102,7 @@ impl Codes {
 
     /// Passes the trie of `size` keys.
     fn skip(&self, cursor: &mut Cursor<'_>, mut size: u64, nesting: u32) {
-        while size > self.small_max {
+        while size > self.skip_max {
             if cursor.is_past_end() || nesting > NESTING_MAX {
                 return;
             }
@@ -105,7 +112,7 @@ impl Codes {
                 size -= left;
             }
         }
-        self.phrases.skip(cursor, Sizes::one(size));
+        self.skips.skip(cursor, &self.splits, Parts::one(size));
     }
 }
 
@@ -135,10 +142,9 @@ impl Path {
 
     /// Goes down the splits of `phrase`; the open parts before the path, whose codes stand
     /// before those of the path's own part.
-    fn follow(&mut self, phrase: &Phrase) -> Sizes {
+    fn follow(&mut self, phrase: &Phrase) -> Parts {
         let mut lefts = phrase.lefts();
-        let mut before = [0; SMALL_MAX];
-        let mut before_len = 0;
+        let mut before = Parts::default();
         let mut stack = [(0, Side::Behind); SMALL_MAX + 1];
         stack[0] = (self.size, Side::On);
         let mut depth = 1;
@@ -163,18 +169,12 @@ impl Path {
                     self.rank += if goes_right { left } else { 0 };
                 }
                 (None, Side::Before) => {
-                    before[before_len] = size;
-                    before_len += 1;
+                    before.push(Parts::one(size));
                     depth -= 1;
                 }
                 (None, _) => {
                     self.size = size;
-                    let one = |&size: &u64| Sizes::one(size);
-                    return before[..before_len]
-                        .iter()
-                        .rev()
-                        .map(one)
-                        .fold(Sizes::default(), |behind, size| size.then(behind));
+                    return before;
                 }
             }
         }
