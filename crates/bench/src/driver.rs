@@ -88,10 +88,10 @@ fn prepare(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) ->
         };
         drive(&fill, keyspace, "fill", observer)?;
         keyspace.sync()?;
-        if config.settle {
-            observer("settle", 0.0);
-            keyspace.settle()?;
-        }
+    }
+    if config.settle {
+        observer("settle", 0.0);
+        keyspace.settle()?;
     }
     check_contents(config, keyspace)
 }
