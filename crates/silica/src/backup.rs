@@ -78,6 +78,21 @@ impl Silica {
     /// change any more are hard-linked where `target` is on the same file system.
     ///
     /// Each keyspace is one consistent moment; the keyspaces follow one another.
+    ///
+    /// ```
+    /// # let path = std::env::temp_dir().join(format!("silica-doc-backup-{}", std::process::id()));
+    /// # let (here, there) = (path.join("store"), path.join("backup"));
+    /// let store = silica::open(&here)?;
+    /// store.keyspace("users")?.put("ann", "blue")?;
+    /// store.backup(&there)?;
+    /// store.keyspace("users")?.delete("ann")?;
+    ///
+    /// let yesterday = silica::open(&there)?;
+    /// assert_eq!(yesterday.keyspace("users")?.get("ann")?, Some(b"blue".to_vec()));
+    /// # drop((store, yesterday));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupReport> {
         let target = new_directory(target.as_ref(), "a backup")?;
         let mut report = BackupReport::default();

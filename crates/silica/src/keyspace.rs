@@ -127,6 +127,24 @@ impl Keyspace {
 
     /// Calls `decide` with the entry of `key` and applies what it returns, as one step with
     /// respect to every other write. `decide` may be called several times.
+    ///
+    /// ```
+    /// # let path = std::env::temp_dir().join(format!("silica-doc-update-{}", std::process::id()));
+    /// # let store = silica::open(&path)?;
+    /// use silica::Update;
+    ///
+    /// let counters = store.keyspace("counters")?;
+    /// for _ in 0..3 {
+    ///     counters.update("visits", |old| {
+    ///         let old = old.map_or(0, |e| u64::from_le_bytes(e.value.try_into().unwrap()));
+    ///         Update::put((old + 1).to_le_bytes().to_vec())
+    ///     })?;
+    /// }
+    /// assert_eq!(counters.get("visits")?, Some(3u64.to_le_bytes().to_vec()));
+    /// # drop((counters, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
@@ -144,6 +162,20 @@ impl Keyspace {
     }
 
     /// Goes on where an earlier iteration (even of an earlier process) stood.
+    ///
+    /// ```
+    /// # let path = std::env::temp_dir().join(format!("silica-doc-iter-{}", std::process::id()));
+    /// # let store = silica::open(&path)?;
+    /// # let keyspace = store.keyspace("k")?;
+    /// # (0..1000).try_for_each(|i| keyspace.put(format!("{i}"), "v"))?;
+    /// let mut first = keyspace.iter();
+    /// let some = first.by_ref().take(256).count();
+    /// let cursor = first.cursor().expect("there are more than 256 entries");
+    /// assert_eq!(some + keyspace.iter_from(cursor).count(), 1000);
+    /// # drop((first, keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
     pub fn iter_from(&self, cursor: u64) -> Iter {
         Iter {
             keyspace: self.clone(),
@@ -189,6 +221,15 @@ impl Keyspace {
     pub fn settle(&self) -> Result<()> {
         while self.live()?.maintain(Budget { bytes: SETTLE_BYTES })?.more {}
         Ok(())
+    }
+}
+
+impl IntoIterator for &Keyspace {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type IntoIter = Iter;
+
+    fn into_iter(self) -> Iter {
+        self.iter()
     }
 }
 

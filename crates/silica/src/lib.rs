@@ -1,5 +1,29 @@
 //! Silica: a key-value store in a directory.
 //!
+//! ```
+//! # let directory = std::env::temp_dir().join(format!("silica-doc-lib-{}", std::process::id()));
+//! let store = silica::open(&directory)?;
+//! let users = store.keyspace("users")?;
+//! users.put("ann", "blue")?;
+//! assert_eq!(users.get("ann")?.as_deref(), Some(&b"blue"[..]));
+//!
+//! // Several writes that happen together, or not at all.
+//! let mut batch = silica::WriteBatch::new();
+//! batch.put(b"bob", b"green").put(b"cid", b"red").delete(b"ann");
+//! users.write(&batch)?;
+//! assert_eq!(users.get_many(&["ann", "bob"])?, [None, Some(b"green".to_vec())]);
+//!
+//! // All of them, in hash order.
+//! for entry in &users {
+//!     let (key, value) = entry?;
+//!     println!("{} likes {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+//! }
+//! # drop(users);
+//! store.close()?;
+//! # std::fs::remove_dir_all(&directory).ok();
+//! # Ok::<(), silica::Error>(())
+//! ```
+//!
 //! A store holds named **keyspaces**; each belongs to one engine, chosen when it is created. The
 //! store owns what engines must not: paths, threads, the clock and the split of memory.
 //!

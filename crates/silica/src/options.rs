@@ -14,6 +14,23 @@ pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 /// Settings for opening a store.
 ///
 /// Everything has a default; see [`crate::open`] for the short way.
+///
+/// ```
+/// # let path = std::env::temp_dir().join(format!("silica-doc-options-{}", std::process::id()));
+/// use silica::{Durability, OpenOptions};
+///
+/// let store = OpenOptions::new()
+///     .memory_bytes(64 << 20)
+///     .durability(Durability::Buffered)
+///     .set("partitions", "4")
+///     .open(&path)?;
+/// store.keyspace("small")?.put("key", "value")?;
+/// let big = store.create_keyspace("big", "silt", &[("partitions", "16")])?;
+/// assert_eq!(big.metrics()?.get("partitions"), 16.0);
+/// # drop((big, store));
+/// # std::fs::remove_dir_all(&path).ok();
+/// # Ok::<(), silica::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct OpenOptions {
     pub(crate) create: bool,
