@@ -4,7 +4,6 @@ use std::process::Command;
 
 /// A program, the Debian package that has it, and what it is for.
 const TOOLS: &[(&str, &str, &str)] = &[
-    ("git", "git", "lists the committed files"),
     ("redis-cli", "redis-tools", "the real-client tests"),
     ("redis-benchmark", "redis-tools", "the real-client tests"),
 ];

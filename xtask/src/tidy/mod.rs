@@ -69,19 +69,45 @@ pub fn run(root: &Path) -> Result<(), String> {
     Err(format!("{}\n{} rules broken", lines.join("\n"), lines.len()))
 }
 
-/// Files that are committed or would be: git knows what is ignored.
+/// Files that are committed or would be.
 fn sources(root: &Path) -> Result<Vec<Source>, String> {
-    let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-    let output = output(Command::new("git").args(args).current_dir(root))?;
+    // The owner of a checkout may be another than the user who checks it.
+    let args = ["-c", "safe.directory=*", "ls-files", "-z"];
+    let which = ["--cached", "--others", "--exclude-standard"];
+    let listed = output(Command::new("git").args(args).args(which).current_dir(root));
+    let paths = match listed {
+        Ok(listed) => listed.split('\0').map(str::to_string).collect(),
+        Err(_) => walk(root)?,
+    };
     let mut sources = Vec::new();
-    for path in output.split('\0').filter(|p| !p.is_empty()) {
+    for path in paths {
         // A file that git lists and the disk lacks is being removed. A binary one has no text,
         // but links may name it.
-        let Ok(bytes) = fs::read(root.join(path)) else { continue };
-        let text = String::from_utf8(bytes).unwrap_or_default();
-        sources.push(Source { path: path.to_string(), text });
+        let Ok(bytes) = fs::read(root.join(&path)) else { continue };
+        sources.push(Source { path, text: String::from_utf8(bytes).unwrap_or_default() });
     }
     Ok(sources)
+}
+
+/// All files of a copy that git does not know.
+fn walk(root: &Path) -> Result<Vec<String>, String> {
+    let mut paths = Vec::new();
+    let mut left = vec![String::new()];
+    while let Some(dir) = left.pop() {
+        let entries = fs::read_dir(root.join(&dir)).map_err(|e| format!("{dir}: {e}"))?;
+        for entry in entries {
+            let entry = entry.map_err(|e| format!("{dir}: {e}"))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+            if [".git", "target", "silica-data"].contains(&path.as_str()) {
+                continue;
+            }
+            let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
+            if is_dir { left.push(path) } else { paths.push(path) }
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 fn metadata(root: &Path) -> Result<serde_json::Value, String> {
@@ -102,4 +128,17 @@ fn output(command: &mut Command) -> Result<String, String> {
 #[cfg(test)]
 fn sample(path: &str, text: &str) -> Source {
     Source { path: path.to_string(), text: text.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_without_git_has_the_same_files() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let walked = walk(root).unwrap();
+        assert!(walked.contains(&"xtask/src/tidy/mod.rs".to_string()));
+        assert!(sources(root).unwrap().iter().all(|s| walked.contains(&s.path)));
+    }
 }
