@@ -4,6 +4,8 @@
 //! built from the sorted key stream alone, so either can be rebuilt from the same data.
 //! Compactness assumes hashed (uniform) keys; correctness does not.
 
+pub mod bulk;
+
 mod bits;
 mod borders;
 mod dense;
