@@ -56,7 +56,7 @@ impl<L: LogFile> EntryStream for LogStream<L> {
 /// What a scan merges.
 enum ScanStream<F, L> {
     Log(LogStream<L>),
-    Store(StoreStream<F>),
+    Store(Box<StoreStream<F>>),
 }
 
 impl<F: DeviceFile, L: LogFile> EntryStream for ScanStream<F, L> {
@@ -183,7 +183,7 @@ impl<D: Device> Silt<D> {
         let start = KeyHash(u128::from(*range.start()) << 64);
         let mut streams = vec![ScanStream::Log(view.log)];
         let stores = self.store_streams(&view.version, start, read_ahead)?;
-        streams.extend(stores.into_iter().map(ScanStream::Store));
+        streams.extend(stores.into_iter().map(|s| ScanStream::Store(Box::new(s))));
         let mut merged = MergeStream::new(streams);
         let mut last_visited = None;
         let mut stopped = false;
