@@ -69,7 +69,7 @@ impl<F: DeviceFile> PackedWriter<F> {
             file: device.create(name, Mode::Direct)?,
             name: name.to_owned(),
             footer,
-            buf: AlignedBuf::zeroed(BUFFER_BYTES),
+            buf: AlignedBuf::zeroed(CHUNK_BYTES),
             buf_chunk: 0,
             at: 0,
             used: 0,
@@ -153,7 +153,14 @@ impl<F: DeviceFile> PackedWriter<F> {
         chunk::seal(bytes, self.footer.file_id, number, trailer);
         self.used = 0;
         self.at += CHUNK_BYTES;
-        if self.at == BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
+        if self.at == BUFFER_BYTES {
+            return self.write_buffer();
+        }
+        if self.at == self.buf.len() {
+            // Small files need no large buffer.
+            self.buf.resize((2 * self.at).min(BUFFER_BYTES));
+        }
+        Ok(())
     }
 
     fn write_buffer(&mut self) -> Result<()> {
