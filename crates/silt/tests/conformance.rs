@@ -7,6 +7,7 @@ use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::testkit::{self, DeviceHarness, Fault, Harness, Image, Workload};
 use silica_engine::{Environment, OptionValues};
 use silica_silt::Silt;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 struct SiltHarness {
@@ -15,6 +16,8 @@ struct SiltHarness {
     options: OptionValues,
     workload: Workload,
     devices: u64,
+    /// Beginnings of the names of all files put on a device.
+    kinds: BTreeSet<String>,
 }
 
 impl SiltHarness {
@@ -39,7 +42,7 @@ impl SiltHarness {
         }
         let sim = SimOptions::default();
         let (device, workload) = (SimDevice::new(1, sim), Workload::default());
-        SiltHarness { device, sim, options, workload, devices: 1 }
+        SiltHarness { device, sim, options, workload, devices: 1, kinds: BTreeSet::new() }
     }
 
     /// The same over a device that garbles sectors or keeps names in order.
@@ -128,6 +131,7 @@ impl DeviceHarness for SiltHarness {
     fn restore(&mut self, image: &Image) {
         self.wipe();
         for (name, bytes) in image {
+            self.kinds.extend(name.split('-').next().map(str::to_owned));
             let file = self.device.create(name, Mode::Buffered).expect("create");
             file.write_at(0, bytes).and_then(|()| file.sync()).expect("write");
         }
@@ -154,6 +158,33 @@ fn differential() {
     let operations = test_size(20_000, 500_000, 500_000_000);
     testkit::differential(&mut tiny(), 1, operations);
     testkit::differential(&mut equal_sizes(), 2, operations);
+}
+
+/// Every option that changes which code runs, away from the values of the other tests.
+#[test]
+fn configurations() {
+    let large = |w: &mut Workload| (w.value_bytes_max, w.large_value_bytes_max) = (900, 3000);
+    let equal = |w: &mut Workload| w.equal_sizes = true;
+    let same = |_: &mut Workload| {};
+    type Case<'a> = (&'a [(&'a str, u64)], &'a dyn Fn(&mut Workload));
+    let cases: [Case<'_>; 10] = [
+        (&[("partitions", 1), ("hash_stores_min", 1)], &same),
+        (&[("partitions", 16)], &same),
+        (&[("tag_bits", 4)], &same),
+        (&[("memory_bytes", 64 << 10)], &same),
+        (&[("memory_bytes", 64 << 10)], &equal),
+        (&[("log_store_blocks", 8), ("log_store_block_buckets_log2", 2)], &same),
+        (&[("sorted_index", 1), ("sorted_filter_bits", 8)], &equal),
+        (&[("sorted_index", 2), ("merge_ratio_percent", 400)], &equal),
+        (&[("log_bytes_max", 64 << 10), ("segment_bytes", 32 << 10)], &large),
+        (&[("hash_stores_max", 2), ("ect_hmax", 2)], &large),
+    ];
+    let (operations, cuts) = (test_size(5_000, 100_000, 10_000_000), test_size(50, 1000, 50_000));
+    for (seed, (options, change)) in (100..).zip(cases) {
+        println!("seed {seed}: {options:?}");
+        testkit::differential(&mut SiltHarness::new(options).with(change), seed, operations);
+        testkit::crash_random(&mut SiltHarness::new(options).with(change), seed, cuts);
+    }
 }
 
 #[test]
@@ -188,8 +219,16 @@ fn full_disk() {
 #[test]
 fn corruption() {
     let stride = test_size(61, 1, 1) as usize;
-    let report = testkit::corruption(&mut tiny(), 1, 600, stride);
-    assert!(report.found_by_open > 0 && report.found_by_get > 0, "{report:?}");
+    let mut kinds = BTreeSet::new();
+    // Stores before and after a merge, so that files of every kind are there.
+    for (seed, hash_stores_min, stride) in [(1, 2, stride), (2, 64, 3 * stride)] {
+        let mut harness = SiltHarness::new(&[("hash_stores_min", hash_stores_min)]);
+        let report = testkit::corruption(&mut harness, seed, 600, stride);
+        assert!(report.found_by_open > 0 && report.found_by_get > 0, "{report:?}");
+        kinds.append(&mut harness.kinds);
+    }
+    let expected = ["CURRENT", "HASH", "LOG", "MANIFEST", "SORTED"];
+    assert_eq!(kinds, expected.map(str::to_owned).into());
 }
 
 #[test]
