@@ -85,9 +85,10 @@ impl<D: Device> Admin for Silt<D> {
                 epoch: stores.version.epoch + 1,
             });
         }
+        let values = self.seal_values();
         drop(writer);
         files.iter().try_for_each(|name| self.device.remove(name))?;
-        self.clear_values()?;
+        self.clear_values(&values)?;
         self.release_log()
     }
 

@@ -30,7 +30,8 @@ impl<D: Device> Atomic for Silt<D> {
                     user_bits: *user_bits,
                 }),
             };
-            if self.write_if(Op { key, kind }, hash, expected, durability)? {
+            let written = self.write_if(Op { key, kind }, hash, expected, durability);
+            if self.spread_poison(written)? {
                 return Ok(());
             }
         }

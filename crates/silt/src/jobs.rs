@@ -9,6 +9,7 @@ use crate::partition::Version;
 use crate::segment;
 use crate::silt::Silt;
 use crate::state::{Edit, PartitionState};
+use crate::values::Reclaim;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{Budget, Progress};
@@ -27,12 +28,13 @@ const ASSIST_PRESSURE: f64 = 1.25;
 /// Pressure at which writers are refused while maintenance fails.
 const REFUSE_PRESSURE: f64 = 3.0;
 
-/// The work in hand. Locks are taken in the order conversion, merge, writer, install, book.
+/// The work in hand. Locks are taken in the order conversion, merge, upkeep, writer, install,
+/// book.
 pub(crate) struct Jobs<D: Device> {
     pub(crate) conversion: Mutex<Option<Conversion<D>>>,
     pub(crate) merge: Mutex<Option<MergeJob<D>>>,
-    /// Held while the value log is reclaimed.
-    pub(crate) upkeep: Mutex<()>,
+    /// The value-log segment being reclaimed; held while it is.
+    pub(crate) upkeep: Mutex<Option<Reclaim<D::File>>>,
     /// Held from reading a partition's version to publishing its successor.
     install: Mutex<()>,
     debt_bytes: AtomicU64,
@@ -45,7 +47,7 @@ impl<D: Device> Jobs<D> {
         Jobs {
             conversion: Mutex::new(None),
             merge: Mutex::new(None),
-            upkeep: Mutex::new(()),
+            upkeep: Mutex::new(None),
             install: Mutex::new(()),
             debt_bytes: AtomicU64::new(0),
             stuck: AtomicBool::new(false),

@@ -29,6 +29,8 @@ mod silt;
 pub mod sorted_store;
 mod state;
 mod upkeep;
+mod value_log;
+mod value_segment;
 mod values;
 mod verify;
 mod write;

@@ -214,8 +214,9 @@ impl<D: Device> Silt<D> {
         for name in job.inputs.store_names() {
             self.device.remove(&name)?;
         }
-        for pointer in &job.dead_values {
-            self.note_dead_pointer(pointer);
+        if !job.dead_values.is_empty() {
+            job.dead_values.iter().for_each(|pointer| self.note_dead_pointer(pointer));
+            self.note_dead_values()?;
         }
         add(&self.metrics.merges, 1);
         add(&self.metrics.merged_entries, entries);

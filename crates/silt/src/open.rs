@@ -13,6 +13,8 @@ use crate::segment::{self, Segment, SegmentList};
 use crate::silt::{Book, DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::state::{Edit, PartitionState, StoreState};
+use crate::value_log::ValueLog;
+use crate::value_segment;
 use crate::write::Writer;
 use silica_base::{Error, HashSeed, KeyHash, Result};
 use silica_device::{Device, LogFile};
@@ -50,11 +52,13 @@ impl<D: Device> Silt<D> {
         let partitions = partitions
             .map(|(index, p)| open_partition(&*device, state, &config, hasher, index, p))
             .collect::<Result<Vec<_>>>()?;
+        let values = open_values(&device, state, &config)?;
         let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
         let store_id = state.store_id;
         let mut store = Silt {
             descriptor: DESCRIPTOR,
             log: Log::new(device.clone(), store_id, config.segment_bytes, segments, log_end),
+            values,
             partitions,
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
             book: Mutex::new(book),
@@ -81,18 +85,24 @@ impl<D: Device> Silt<D> {
         let mut sequence = None;
         let mut burst = Burst::new();
         let list: Vec<_> = segments.iter().cloned().collect();
-        for segment in &list {
+        let cut = self.find_lost_value(&list, durable_end)?;
+        for (index, segment) in list.iter().enumerate() {
+            let cut = cut_of(&list, index, cut);
+            if cut.is_some_and(|cut| segment.first_sequence >= cut) {
+                continue;
+            }
             if sequence.is_some_and(|s| s != segment.first_sequence) {
                 let detail = format!("record {} is missing before it", sequence.unwrap_or(0));
                 return Err(Error::corruption(segment::name(segment.number), 40, detail));
             }
-            let read = segment
-                .read_records(&mut |at, payload| self.replay_record(at, payload, &mut burst))?;
+            let read = segment.read_records(cut, &mut |at, payload| {
+                self.replay_record(at, payload, &mut burst)
+            })?;
             self.replay_burst(&mut burst)?;
             sequence = Some(read.next_sequence);
             reached = read.end;
         }
-        if reached < durable_end {
+        if reached < durable_end && cut.is_none() {
             let name = list.last().map_or_else(|| "the log".into(), |s| segment::name(s.number));
             let detail = format!("durable records up to position {durable_end} are missing");
             return Err(Error::corruption(name, reached, detail));
@@ -104,7 +114,17 @@ impl<D: Device> Silt<D> {
         self.log.set_recovered(next_sequence - 1);
         let writer = self.writer.get_mut().expect("not shared yet");
         writer.appender.next_sequence = next_sequence;
-        Ok(())
+        if cut.is_some() { self.seal_cut() } else { Ok(()) }
+    }
+
+    /// Makes a cut that only the values told of lasting: the sequence number of a new segment
+    /// says from now on where it is.
+    fn seal_cut(&self) -> Result<()> {
+        let mut writer = self.writer.lock().expect("no panic while held");
+        let register = |number| self.edit(&[Edit::LogSegment(number)]);
+        self.log.append(&mut writer.appender, &[], &register)?;
+        drop(writer);
+        self.sync_log()
     }
 
     fn replay_record(&self, at: u64, payload: &[u8], burst: &mut Burst) -> Result<()> {
@@ -138,6 +158,12 @@ impl<D: Device> Silt<D> {
         }
         Ok(())
     }
+}
+
+/// The sequence number from which on the log was cut, as far as the segment `index` of `list` is
+/// concerned: a later segment that begins there says so, or `cut`, which was found just now.
+pub(crate) fn cut_of<L>(list: &[Arc<Segment<L>>], index: usize, cut: Option<u64>) -> Option<u64> {
+    list[index + 1..].iter().map(|later| later.first_sequence).chain(cut).min()
 }
 
 /// Entries found in the log and not yet in the tables: hash and log position.
@@ -176,6 +202,8 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
             !state.table_files().any(|live| live == number)
         } else if let Some(number) = segment::number_of(&name) {
             !state.log_segments.contains(&number)
+        } else if let Some(number) = value_segment::number_of(&name) {
+            !state.value_segments.contains(&number)
         } else {
             false
         };
@@ -184,6 +212,17 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
         }
     }
     Ok(next)
+}
+
+fn open_values<D: Device>(
+    device: &Arc<D>,
+    state: &StoreState,
+    config: &Config,
+) -> Result<ValueLog<D>> {
+    let dead = |number| state.value_dead.get(number).copied().unwrap_or(0);
+    let live: Vec<_> = state.value_segments.iter().map(|n| (*n, dead(n))).collect();
+    let segment_bytes = config.value_log_segment_bytes;
+    ValueLog::open(device.clone(), state.store_id, segment_bytes, &live, state.value_segment_next)
 }
 
 fn open_segments<D: Device>(device: &D, state: &StoreState) -> Result<SegmentList<D::Log>> {

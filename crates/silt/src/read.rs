@@ -45,6 +45,9 @@ struct Tally {
     false_positives: u64,
 }
 
+/// Takes the newest frame of the key with an index; true where it counts as a hit.
+type OnFrame<'a> = dyn FnMut(usize, &Frame<'_>) -> Result<bool> + 'a;
+
 /// The answer to a single get, kept.
 #[derive(Default)]
 pub(crate) struct Answer(Option<(Vec<u8>, u64, u32)>);
@@ -67,6 +70,27 @@ impl GetSink for Answer {
 
 impl<D: Device> Silt<D> {
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        let report = &mut |index, frame: &Frame<'_>| self.report(index, frame, sink);
+        let tally = self.find_frames(keys, report)?;
+        self.count_reads(keys.len(), &tally);
+        Ok(())
+    }
+
+    /// The newest frame of `key`, a tombstone included, encoded.
+    pub(crate) fn newest_frame(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut newest = None;
+        self.find_frames(&[key], &mut |_, frame| {
+            let mut bytes = Vec::with_capacity(frame.encoded_len());
+            frame.encode(&mut bytes);
+            newest = Some(bytes);
+            Ok(true)
+        })?;
+        Ok(newest)
+    }
+
+    /// Calls `found` with the newest frame of every key that has one; it says whether the key
+    /// counts as a hit.
+    fn find_frames(&self, keys: &[&[u8]], found: &mut OnFrame<'_>) -> Result<Tally> {
         let mut tally = Tally::default();
         let mut pending = Vec::new();
         let hashes = self.hash_and_prefetch(keys.iter().copied());
@@ -74,10 +98,10 @@ impl<D: Device> Silt<D> {
             let stores = self.partition_of(hash).read();
             // Taken under the partition's lock: no segment that its tables point at is missing.
             let segments = self.log.segments();
-            let found = stores.find_in_log(&segments, self.log.end(), hash, key);
-            if let Some(found) = found {
+            let newest = stores.find_in_log(&segments, self.log.end(), hash, key);
+            if let Some(newest) = newest {
                 drop(stores);
-                tally.log += u64::from(self.report(index, &found.frame, sink)?);
+                tally.log += u64::from(found(index, &newest.frame)?);
                 continue;
             }
             let version = stores.version.clone();
@@ -86,14 +110,13 @@ impl<D: Device> Silt<D> {
         }
         if !pending.is_empty() {
             let mut buffers = BUFFERS.take();
-            let result = self.read_stores(keys, pending, &mut buffers, &mut tally, sink);
+            let result = self.read_stores(keys, pending, &mut buffers, &mut tally, found);
             buffers.truncate(BUFFERS_KEPT);
             buffers.retain(|b| b.capacity() <= BUFFER_BYTES_KEPT);
             BUFFERS.set(buffers);
             result?;
         }
-        self.count_reads(keys.len(), &tally);
-        Ok(())
+        Ok(tally)
     }
 
     /// Hashes a burst of keys and asks the processor for the table lines that they will need.
@@ -133,25 +156,7 @@ impl<D: Device> Silt<D> {
         if frame.is_tombstone() || self.is_expired(frame) {
             return Ok(false);
         }
-        self.with_value(frame, &mut |entry| sink.found(index, entry))?;
-        Ok(true)
-    }
-
-    /// Calls `then` with the entry of `frame`, its value fetched from the value log if it is
-    /// there.
-    pub(crate) fn with_value(
-        &self,
-        frame: &Frame<'_>,
-        then: &mut dyn FnMut(EntryRef<'_>),
-    ) -> Result<()> {
-        let (expires_unix_ms, user_bits) = (frame.expires_unix_ms, frame.user_bits);
-        if frame.is_pointer() {
-            let value = self.load_value(frame)?;
-            then(EntryRef { value: &value, expires_unix_ms, user_bits });
-        } else {
-            then(EntryRef { value: frame.value, expires_unix_ms, user_bits });
-        }
-        Ok(())
+        self.with_value(frame, &mut |entry| sink.found(index, entry))
     }
 
     /// True where the frame's time is over.
@@ -167,7 +172,7 @@ impl<D: Device> Silt<D> {
         mut pending: Vec<Pending<D>>,
         buffers: &mut Vec<AlignedBuf>,
         tally: &mut Tally,
-        sink: &mut dyn GetSink,
+        found: &mut OnFrame<'_>,
     ) -> Result<()> {
         loop {
             let mut failed = None;
@@ -181,7 +186,7 @@ impl<D: Device> Silt<D> {
             if let Some(error) = failed {
                 return Err(error);
             }
-            self.search_unindexed(&mut pending, keys, tally, sink)?;
+            self.search_unindexed(&mut pending, keys, tally, found)?;
             if pending.is_empty() {
                 return Ok(());
             }
@@ -190,7 +195,7 @@ impl<D: Device> Silt<D> {
             let mut result = Ok(());
             pending.retain_mut(|p| {
                 index += 1;
-                let decided = self.search(p, keys, &mut buffers[index - 1], tally, sink);
+                let decided = self.search(p, keys, &mut buffers[index - 1], tally, found);
                 decided.map_or_else(
                     |error| {
                         result = Err(error);
@@ -209,7 +214,7 @@ impl<D: Device> Silt<D> {
         pending: &mut Vec<Pending<D>>,
         keys: &[&[u8]],
         tally: &mut Tally,
-        sink: &mut dyn GetSink,
+        found: &mut OnFrame<'_>,
     ) -> Result<()> {
         let mut index = 0;
         while index < pending.len() {
@@ -221,10 +226,10 @@ impl<D: Device> Silt<D> {
             let store = p.version.sorted_store.as_ref().expect("only a sorted store is searched");
             let reads_before = self.device.counters().snapshot().reads;
             let mut buf = AlignedBuf::zeroed(0);
-            let found = store.lookup(p.hash, keys[p.index], &mut buf)?;
+            let newest = store.lookup(p.hash, keys[p.index], &mut buf)?;
             tally.reads += self.device.counters().snapshot().reads - reads_before;
-            if let Some(frame) = found {
-                tally.sorted += u64::from(self.report(p.index, &frame, sink)?);
+            if let Some(frame) = newest {
+                tally.sorted += u64::from(found(p.index, &frame)?);
             }
         }
         Ok(())
@@ -265,14 +270,14 @@ impl<D: Device> Silt<D> {
         keys: &[&[u8]],
         buf: &mut AlignedBuf,
         tally: &mut Tally,
-        sink: &mut dyn GetSink,
+        found: &mut OnFrame<'_>,
     ) -> Result<bool> {
         let extent = p.extents.pop().expect("its extent was just read");
         let key = keys[p.index];
         let in_hash_store = p.store < p.version.hash_stores.len();
         match p.find(buf, extent, key)? {
             Found::Entry(frame) => {
-                let there = u64::from(self.report(p.index, &frame, sink)?);
+                let there = u64::from(found(p.index, &frame)?);
                 *(if in_hash_store { &mut tally.hash } else { &mut tally.sorted }) += there;
                 Ok(true)
             }

@@ -222,8 +222,8 @@ impl<D: Device> Scan for Silt<D> {
         let read_ahead = (limit.saturating_mul(256)).clamp(CHUNK_BYTES, READ_AHEAD_BYTES);
         self.walk(cursor, read_ahead, &mut |_, frame| {
             if !frame.is_tombstone() && !self.is_expired(frame) {
-                self.with_value(frame, &mut |entry| visit(frame.key, entry))?;
-                visited += 1;
+                let there = self.with_value(frame, &mut |entry| visit(frame.key, entry))?;
+                visited += usize::from(there);
             }
             Ok(visited < limit)
         })

@@ -177,25 +177,37 @@ impl<L: LogFile> Segment<L> {
     }
 
     /// Calls `visit` with the logical position and the payload of every record of a segment found
-    /// at open. A torn tail ends it; damage is an error.
+    /// at open, up to the one with sequence number `cut`, from which on an earlier recovery cut
+    /// the log. A torn tail ends it; damage is an error.
     pub(crate) fn read_records(
         &self,
+        cut: Option<u64>,
         visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<Read> {
-        let bytes = self.log.bytes(0, self.log.len() as usize);
-        let mut reader = RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence);
-        while let Some(record) = reader.next_record() {
+        let mut reader = self.reader();
+        let is_cut = |reader: &RecordReader<'_>| cut.is_some_and(|c| reader.next_sequence() >= c);
+        while !is_cut(&reader)
+            && let Some(record) = reader.next_record()
+        {
             if record.header.kind != BATCH {
                 let detail = "a record of an unknown kind";
                 return Err(Error::corruption(name(self.number), record.payload_offset, detail));
             }
             visit(self.start + record.payload_offset, record.payload)?;
         }
-        if let End::Damaged(at) = reader.end() {
+        if let End::Damaged(at) = reader.end()
+            && !is_cut(&reader)
+        {
             let detail = "a record that was durable does not check";
             return Err(Error::corruption(name(self.number), at, detail));
         }
         Ok(Read { next_sequence: reader.next_sequence(), end: self.start + reader.offset() })
+    }
+
+    /// A reader of the records of a segment found at open.
+    pub(crate) fn reader(&self) -> RecordReader<'_> {
+        let bytes = self.log.bytes(0, self.log.len() as usize);
+        RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence)
     }
 }
 

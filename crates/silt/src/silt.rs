@@ -7,6 +7,7 @@ use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::partition::Partition;
 use crate::state::{Edit, StoreState};
+use crate::value_log::ValueLog;
 use crate::write::Writer;
 use silica_base::{Clock, ErrorKind, KeyHash, Result};
 use silica_device::Device;
@@ -58,6 +59,7 @@ pub struct Silt<D: Device> {
     pub(crate) hasher: Hasher,
     pub(crate) store_id: u64,
     pub(crate) log: Log<D>,
+    pub(crate) values: ValueLog<D>,
     pub(crate) partitions: Vec<Partition<D>>,
     pub(crate) writer: Mutex<Writer<D::Log>>,
     pub(crate) book: Mutex<Book<D>>,
@@ -121,7 +123,7 @@ impl<D: Device> Silt<D> {
 
     /// Where a file or directory refuses further syncs, the whole store refuses further writes:
     /// half a store that goes on would only fail later.
-    fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             if error.kind() == ErrorKind::Poisoned {
                 self.log.poison();
@@ -162,6 +164,7 @@ impl<D: Device> Silt<D> {
     fn close(&self) -> Result<()> {
         self.log.check()?;
         self.sync_log()?;
+        self.note_dead_values()?;
         let mut book = self.book.lock().expect("no panic while held");
         if let Some(end) = self.log.end_of_appended()
             && book.state.durable_end < end

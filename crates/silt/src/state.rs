@@ -3,6 +3,7 @@
 //! `docs/formats/silt-manifest.md` has the bytes of snapshots and edits.
 
 use silica_base::{Error, ErrorKind, HashSeed, Result, read_varint, write_varint};
+use std::collections::BTreeMap;
 
 /// Version of the snapshot and edit payloads.
 pub(crate) const VERSION: u64 = 1;
@@ -26,6 +27,10 @@ pub(crate) struct StoreState {
     pub(crate) log_segments: Vec<u64>,
     /// Value-log segments that live, ascending.
     pub(crate) value_segments: Vec<u32>,
+    /// Number of the next value-log segment; none is used twice.
+    pub(crate) value_segment_next: u32,
+    /// Bytes of value-log segments that nothing points to, as far as noted.
+    pub(crate) value_dead: BTreeMap<u32, u64>,
     pub(crate) partitions: Vec<PartitionState>,
     /// Everything below this log position was durable at some moment, so recovery has to reach it.
     pub(crate) durable_end: u64,
@@ -42,6 +47,8 @@ pub(crate) enum Edit {
     ValueSegment(u32),
     /// A value-log segment is not needed any more.
     ReleaseValueSegment(u32),
+    /// So many bytes of a value-log segment have nothing that points to them.
+    ValueDead(u32, u64),
     /// A partition has other stores now.
     Partition(u32, PartitionState),
     /// Every entry is gone; the log counts from this position on.
@@ -59,6 +66,8 @@ impl StoreState {
             partition_bits,
             log_segments: Vec::new(),
             value_segments: Vec::new(),
+            value_segment_next: 1,
+            value_dead: BTreeMap::new(),
             partitions: vec![PartitionState::default(); 1 << partition_bits],
             durable_end: 0,
         }
@@ -69,8 +78,19 @@ impl StoreState {
         match edit {
             Edit::LogSegment(number) => self.log_segments.push(*number),
             Edit::ReleaseLog(below) => self.log_segments.retain(|n| n >= below),
-            Edit::ValueSegment(number) => self.value_segments.push(*number),
-            Edit::ReleaseValueSegment(number) => self.value_segments.retain(|n| n != number),
+            Edit::ValueSegment(number) => {
+                self.value_segments.push(*number);
+                self.value_segment_next = self.value_segment_next.max(number.saturating_add(1));
+            }
+            Edit::ReleaseValueSegment(number) => {
+                self.value_segments.retain(|n| n != number);
+                self.value_dead.remove(number);
+            }
+            Edit::ValueDead(number, bytes) => {
+                if self.value_segments.contains(number) {
+                    self.value_dead.insert(*number, *bytes);
+                }
+            }
             Edit::Partition(index, state) => {
                 if let Some(partition) = self.partitions.get_mut(*index as usize) {
                     *partition = state.clone();
@@ -79,6 +99,8 @@ impl StoreState {
             Edit::Clear(floor) => {
                 let empty = PartitionState { floor: *floor, ..PartitionState::default() };
                 self.partitions.fill(empty);
+                // Nothing written before points into them any more.
+                self.value_dead = self.value_segments.iter().map(|n| (*n, u64::MAX)).collect();
             }
             Edit::DurableEnd(end) => self.durable_end = self.durable_end.max(*end),
         }
@@ -99,6 +121,9 @@ impl StoreState {
         write_varint(&mut out, self.durable_end);
         write_list(&mut out, self.log_segments.iter().copied());
         write_list(&mut out, self.value_segments.iter().map(|n| u64::from(*n)));
+        write_varint(&mut out, u64::from(self.value_segment_next));
+        write_list(&mut out, self.value_dead.keys().map(|n| u64::from(*n)));
+        write_list(&mut out, self.value_dead.values().copied());
         self.partitions.iter().for_each(|p| p.encode(&mut out));
         out
     }
@@ -122,7 +147,9 @@ impl StoreState {
         }
         let durable_end = reader.varint()?;
         let log_segments = reader.list()?;
-        let value_segments = reader.list()?.into_iter().map(|n| n as u32).collect();
+        let value_segments = reader.numbers()?;
+        let value_segment_next = reader.varint()? as u32;
+        let value_dead = reader.numbers()?.into_iter().zip(reader.list()?).collect();
         let partitions = (0..1 << partition_bits)
             .map(|_| PartitionState::decode(&mut reader))
             .collect::<Result<_>>()?;
@@ -133,6 +160,8 @@ impl StoreState {
             partition_bits,
             log_segments,
             value_segments,
+            value_segment_next,
+            value_dead,
             partitions,
             durable_end,
         })
@@ -164,6 +193,7 @@ const RELEASE_VALUE_SEGMENT: u8 = 4;
 const PARTITION: u8 = 5;
 const CLEAR: u8 = 6;
 const DURABLE_END: u8 = 7;
+const VALUE_DEAD: u8 = 8;
 
 impl Edit {
     /// The edit payload.
@@ -180,6 +210,10 @@ impl Edit {
             Edit::ReleaseValueSegment(n) => number(RELEASE_VALUE_SEGMENT, u64::from(*n)),
             Edit::Clear(floor) => number(CLEAR, *floor),
             Edit::DurableEnd(end) => number(DURABLE_END, *end),
+            Edit::ValueDead(n, bytes) => {
+                number(VALUE_DEAD, u64::from(*n));
+                write_varint(&mut out, *bytes);
+            }
             Edit::Partition(index, state) => {
                 number(PARTITION, u64::from(*index));
                 state.encode(&mut out);
@@ -200,6 +234,7 @@ impl Edit {
             RELEASE_VALUE_SEGMENT => Edit::ReleaseValueSegment(number as u32),
             CLEAR => Edit::Clear(number),
             DURABLE_END => Edit::DurableEnd(number),
+            VALUE_DEAD => Edit::ValueDead(number as u32, reader.varint()?),
             PARTITION => Edit::Partition(number as u32, PartitionState::decode(&mut reader)?),
             _ => return Err(damaged()),
         };
@@ -240,6 +275,11 @@ impl Reader<'_> {
         (0..len).map(|_| self.varint()).collect()
     }
 
+    fn numbers(&mut self) -> Result<Vec<u32>> {
+        let narrow = |n| u32::try_from(n).map_err(|_| damaged());
+        self.list()?.into_iter().map(narrow).collect()
+    }
+
     fn end(&self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(damaged()) }
     }
@@ -259,6 +299,8 @@ mod tests {
             Edit::ReleaseLog(5),
             Edit::ValueSegment(2),
             Edit::ValueSegment(6),
+            Edit::ValueDead(2, 9),
+            Edit::ValueDead(6, 300),
             Edit::ReleaseValueSegment(2),
             Edit::Partition(1, partition),
             Edit::DurableEnd(900),
@@ -273,6 +315,7 @@ mod tests {
     fn state_round_trips_and_every_cut_is_refused() {
         let state = sample();
         assert_eq!((&state.log_segments[..], &state.value_segments[..]), (&[5][..], &[6][..]));
+        assert_eq!((state.value_segment_next, &state.value_dead), (7, &BTreeMap::from([(6, 300)])));
         let bytes = state.encode();
         assert_eq!(StoreState::decode(&bytes).expect("decodes"), state);
         assert!((0..bytes.len()).all(|cut| StoreState::decode(&bytes[..cut]).is_err()));

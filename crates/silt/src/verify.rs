@@ -5,6 +5,7 @@ use crate::log::expand;
 use crate::packed::READ_AHEAD_BYTES;
 use crate::segment;
 use crate::silt::Silt;
+use crate::value_segment;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 
@@ -15,6 +16,7 @@ impl<D: Device> Silt<D> {
         // No file goes away while these are held.
         let _conversion = self.jobs.conversion.lock().expect("no panic while held");
         let _merge = self.jobs.merge.lock().expect("no panic while held");
+        let _upkeep = self.jobs.upkeep.lock().expect("no panic while held");
         self.verify_files()?;
         for index in 0..self.partitions.len() {
             self.verify_tables(index)?;
@@ -24,7 +26,7 @@ impl<D: Device> Silt<D> {
         }
         self.walk(0, READ_AHEAD_BYTES, &mut |_, frame| {
             if frame.is_pointer() {
-                self.load_value(frame)?;
+                self.with_value(frame, &mut |_| {})?;
             }
             Ok(true)
         })?;
@@ -41,6 +43,12 @@ impl<D: Device> Silt<D> {
         };
         for number in &state.log_segments {
             let name = segment::name(*number);
+            if !names.contains(&name) {
+                return missing(name);
+            }
+        }
+        for number in &state.value_segments {
+            let name = value_segment::name(*number);
             if !names.contains(&name) {
                 return missing(name);
             }

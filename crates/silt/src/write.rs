@@ -6,6 +6,7 @@ use crate::log::Appender;
 use crate::partition::{InLog, NewFrame, Stores};
 use crate::silt::Silt;
 use crate::state::Edit;
+use crate::values::StoredValues;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
@@ -24,7 +25,6 @@ struct Placed {
     hash: KeyHash,
     offset: usize,
     len: usize,
-    tombstone: bool,
 }
 
 /// What must hold for a conditional write: the newest log entry of its key lies here, or, where
@@ -51,7 +51,7 @@ impl<L> Writer<L> {
         let offset = self.payload.len();
         frame.encode(&mut self.payload);
         let len = self.payload.len() - offset;
-        self.frames.push(Placed { hash, offset, len, tombstone: frame.is_tombstone() });
+        self.frames.push(Placed { hash, offset, len });
     }
 }
 
@@ -64,10 +64,12 @@ impl<D: Device> Silt<D> {
         if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
             self.refuse_if_stuck()?;
         }
-        let pointers = self.store_large_values(batch)?;
+        let stored = self.store_large_values(batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
-        let bytes = self.append_ops(&mut writer, batch.ops(), &pointers)?;
+        let appended = self.append_ops(&mut writer, batch.ops(), &stored.pointers);
         drop(writer);
+        let bytes = appended.inspect_err(|_| self.forget_values(&stored))?;
+        drop(stored);
         self.finish_write(durability, bytes)
     }
 
@@ -86,13 +88,16 @@ impl<D: Device> Silt<D> {
             batch.delete(op.key);
         }
         self.check_limits(&batch)?;
-        let pointers = self.store_large_values(&batch)?;
+        let stored = self.store_large_values(&batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
         if self.expectation(hash, op.key) != expected {
+            self.forget_values(&stored);
             return Ok(false);
         }
-        let bytes = self.append_ops(&mut writer, batch.ops(), &pointers)?;
+        let appended = self.append_ops(&mut writer, batch.ops(), &stored.pointers);
         drop(writer);
+        let bytes = appended.inspect_err(|_| self.forget_values(&stored))?;
+        drop(stored);
         self.finish_write(durability, bytes)?;
         Ok(true)
     }
@@ -132,27 +137,43 @@ impl<D: Device> Silt<D> {
         Ok(())
     }
 
-    /// Puts values that are too large for a slot into the value log; the encoded pointers, by
-    /// index of the operation. Empty where there are none.
-    fn store_large_values(&self, batch: &WriteBatch<'_>) -> Result<Vec<Option<Vec<u8>>>> {
+    /// Puts values that are too large for a slot into the value log.
+    fn store_large_values(&self, batch: &WriteBatch<'_>) -> Result<StoredValues<D::File>> {
         let large_max = self.config.inline_value_bytes_max;
         let is_large = |op: &Op<'_>| matches!(op.kind, OpKind::Put(e) if e.value.len() > large_max);
+        let mut stored = StoredValues::default();
         if !batch.ops().iter().any(is_large) {
-            return Ok(Vec::new());
+            return Ok(stored);
         }
         self.log.check()?;
-        let store = |op: &Op<'_>| match op.kind {
-            OpKind::Put(entry) if entry.value.len() > large_max => {
-                self.store_value(op.key, entry.value).map(Some)
+        for op in batch.ops() {
+            match op.kind {
+                OpKind::Put(entry) if entry.value.len() > large_max => {
+                    let value = self.store_value(op.key, entry.value);
+                    stored.push(value.inspect_err(|_| self.forget_values(&stored))?);
+                }
+                _ => stored.pointers.push(None),
             }
-            _ => Ok(None),
-        };
-        batch.ops().iter().map(store).collect()
+        }
+        Ok(stored)
     }
 
     /// Appends one record with all `ops` and puts them into the tables; the bytes of the frames.
     /// The writer is locked.
-    pub(crate) fn append_ops(
+    fn append_ops(
+        &self,
+        writer: &mut Writer<D::Log>,
+        ops: &[Op<'_>],
+        pointers: &[Option<Vec<u8>>],
+    ) -> Result<u64> {
+        let bytes = self.append_uncounted(writer, ops, pointers)?;
+        let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
+        self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
+        Ok(bytes)
+    }
+
+    /// As [`Silt::append_ops`], for entries that are only moved: no user wrote them.
+    pub(crate) fn append_uncounted(
         &self,
         writer: &mut Writer<D::Log>,
         ops: &[Op<'_>],
@@ -186,8 +207,6 @@ impl<D: Device> Silt<D> {
             self.put_into_table(&mut stores, writer, &frame, seen);
             bytes += len;
         }
-        let deletes = frames.iter().filter(|f| f.tombstone).count() as u64;
-        self.metrics.count_write(frames.len() as u64 - deletes, deletes, bytes);
         writer.frames = frames;
         Ok(bytes)
     }

@@ -31,7 +31,7 @@ impl SiltHarness {
             ("log_store_block_buckets_log2", 3),
             ("log_bytes_max", 16 << 10),
             ("segment_bytes", 8 << 10),
-            ("inline_value_bytes_max", 4096),
+            ("inline_value_bytes_max", 256),
             ("value_log_segment_bytes", 8 << 10),
             ("ect_group", 16),
         ] {
@@ -143,6 +143,12 @@ fn tiny() -> SiltHarness {
     SiltHarness::new(&[])
 }
 
+/// Most values go to the value log, whose segments hold a few dozen of them.
+fn large_values() -> SiltHarness {
+    let overrides = [("inline_value_bytes_max", 24), ("value_log_segment_bytes", 4 << 10)];
+    SiltHarness::new(&overrides).with(|w| w.value_bytes_max = 200)
+}
+
 /// Entries of one size, which pack and index differently.
 fn equal_sizes() -> SiltHarness {
     tiny().with(|w| w.equal_sizes = true)
@@ -158,6 +164,7 @@ fn differential() {
     let operations = test_size(20_000, 500_000, 500_000_000);
     testkit::differential(&mut tiny(), 1, operations);
     testkit::differential(&mut equal_sizes(), 2, operations);
+    testkit::differential(&mut large_values(), 3, operations / 4);
 }
 
 /// Every option that changes which code runs, away from the values of the other tests.
@@ -193,6 +200,7 @@ fn crash_random() {
     testkit::crash_random(&mut tiny(), 1, cuts);
     let garbling = SimOptions { garble: true, names_in_order: true };
     testkit::crash_random(&mut tiny().on(garbling), 2, cuts);
+    testkit::crash_random(&mut large_values().on(garbling), 3, cuts);
 }
 
 #[test]
@@ -200,6 +208,7 @@ fn crash_every_op() {
     let (steps, stride) = (test_size(200, 2000, 2000) as usize, test_size(7, 1, 1));
     for seed in 0..test_size(1, 1, 20) {
         testkit::crash_every_op(&mut tiny(), seed, steps, stride, stride);
+        testkit::crash_every_op(&mut large_values(), seed, steps / 2, stride, stride);
     }
 }
 
@@ -207,6 +216,7 @@ fn crash_every_op() {
 fn faults() {
     for seed in 0..test_size(1, 3, 100) {
         testkit::faults(&mut tiny(), seed, 150);
+        testkit::faults(&mut large_values(), seed, 100);
     }
 }
 
@@ -227,7 +237,11 @@ fn corruption() {
         assert!(report.found_by_open > 0 && report.found_by_get > 0, "{report:?}");
         kinds.append(&mut harness.kinds);
     }
-    let expected = ["CURRENT", "HASH", "LOG", "MANIFEST", "SORTED"];
+    let mut harness = large_values();
+    let report = testkit::corruption(&mut harness, 3, 200, 3 * stride);
+    assert!(report.found_by_open > 0 && report.found_by_get > 0, "{report:?}");
+    kinds.append(&mut harness.kinds);
+    let expected = ["CURRENT", "HASH", "LOG", "MANIFEST", "SORTED", "VALUE"];
     assert_eq!(kinds, expected.map(str::to_owned).into());
 }
 
@@ -244,12 +258,16 @@ fn iteration() {
 
 #[test]
 fn concurrent_readers() {
-    testkit::concurrent_readers(&mut tiny(), 1, 2, test_size(5_000, 50_000, 50_000_000));
+    let writes = test_size(5_000, 50_000, 50_000_000);
+    testkit::concurrent_readers(&mut tiny(), 1, 2, writes);
+    testkit::concurrent_readers(&mut large_values(), 2, 2, writes);
 }
 
 #[test]
 fn concurrent_updates() {
-    testkit::concurrent_updates(&mut tiny(), 1, 3, test_size(1_000, 20_000, 10_000_000));
+    let increments = test_size(1_000, 20_000, 10_000_000);
+    testkit::concurrent_updates(&mut tiny(), 1, 3, increments);
+    testkit::concurrent_updates(&mut large_values(), 2, 3, increments);
 }
 
 #[test]
