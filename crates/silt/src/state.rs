@@ -47,8 +47,8 @@ pub(crate) enum Edit {
     ValueSegment(u32),
     /// A value-log segment is not needed any more.
     ReleaseValueSegment(u32),
-    /// So many bytes of a value-log segment have nothing that points to them.
-    ValueDead(u32, u64),
+    /// Nothing points to so many bytes of these value-log segments.
+    ValueDead(Vec<(u32, u64)>),
     /// A partition has other stores now.
     Partition(u32, PartitionState),
     /// Every entry is gone; the log counts from this position on.
@@ -86,10 +86,9 @@ impl StoreState {
                 self.value_segments.retain(|n| n != number);
                 self.value_dead.remove(number);
             }
-            Edit::ValueDead(number, bytes) => {
-                if self.value_segments.contains(number) {
-                    self.value_dead.insert(*number, *bytes);
-                }
+            Edit::ValueDead(dead) => {
+                let lives = |(number, _): &&(u32, u64)| self.value_segments.contains(number);
+                self.value_dead.extend(dead.iter().filter(lives).copied());
             }
             Edit::Partition(index, state) => {
                 if let Some(partition) = self.partitions.get_mut(*index as usize) {
@@ -210,9 +209,12 @@ impl Edit {
             Edit::ReleaseValueSegment(n) => number(RELEASE_VALUE_SEGMENT, u64::from(*n)),
             Edit::Clear(floor) => number(CLEAR, *floor),
             Edit::DurableEnd(end) => number(DURABLE_END, *end),
-            Edit::ValueDead(n, bytes) => {
-                number(VALUE_DEAD, u64::from(*n));
-                write_varint(&mut out, *bytes);
+            Edit::ValueDead(dead) => {
+                number(VALUE_DEAD, dead.len() as u64);
+                for (n, bytes) in dead {
+                    write_varint(&mut out, u64::from(*n));
+                    write_varint(&mut out, *bytes);
+                }
             }
             Edit::Partition(index, state) => {
                 number(PARTITION, u64::from(*index));
@@ -234,7 +236,7 @@ impl Edit {
             RELEASE_VALUE_SEGMENT => Edit::ReleaseValueSegment(number as u32),
             CLEAR => Edit::Clear(number),
             DURABLE_END => Edit::DurableEnd(number),
-            VALUE_DEAD => Edit::ValueDead(number as u32, reader.varint()?),
+            VALUE_DEAD => Edit::ValueDead(reader.pairs(number)?),
             PARTITION => Edit::Partition(number as u32, PartitionState::decode(&mut reader)?),
             _ => return Err(damaged()),
         };
@@ -275,6 +277,14 @@ impl Reader<'_> {
         (0..len).map(|_| self.varint()).collect()
     }
 
+    fn pairs(&mut self, count: u64) -> Result<Vec<(u32, u64)>> {
+        if count > self.0.len() as u64 {
+            return Err(damaged());
+        }
+        let narrow = |n| u32::try_from(n).map_err(|_| damaged());
+        (0..count).map(|_| Ok((narrow(self.varint()?)?, self.varint()?))).collect()
+    }
+
     fn numbers(&mut self) -> Result<Vec<u32>> {
         let narrow = |n| u32::try_from(n).map_err(|_| damaged());
         self.list()?.into_iter().map(narrow).collect()
@@ -299,8 +309,7 @@ mod tests {
             Edit::ReleaseLog(5),
             Edit::ValueSegment(2),
             Edit::ValueSegment(6),
-            Edit::ValueDead(2, 9),
-            Edit::ValueDead(6, 300),
+            Edit::ValueDead(vec![(2, 9), (6, 300), (77, 1)]),
             Edit::ReleaseValueSegment(2),
             Edit::Partition(1, partition),
             Edit::DurableEnd(900),

@@ -111,12 +111,10 @@ impl<D: Device> Silt<D> {
     /// Writes down what is garbage, so that it is known after the next open.
     pub(crate) fn note_dead_values(&self) -> Result<()> {
         let known = self.book.lock().expect("no panic while held").state.value_dead.clone();
-        let dead = self.values.dead().into_iter();
-        let edits: Vec<Edit> = dead
-            .filter(|(number, bytes)| known.get(number) != Some(bytes))
-            .map(|(number, bytes)| Edit::ValueDead(number, bytes))
-            .collect();
-        self.edit(&edits)
+        let mut dead = self.values.dead();
+        dead.retain(|(number, bytes)| known.get(number) != Some(bytes));
+        // One edit, since each is a sync.
+        if dead.is_empty() { Ok(()) } else { self.edit(&[Edit::ValueDead(dead)]) }
     }
 
     pub(crate) fn sync_values(&self) -> Result<()> {
