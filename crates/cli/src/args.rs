@@ -174,6 +174,10 @@ pub(crate) struct ServeArgs {
     /// Event loops; 0 means one for each core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) loops: usize,
+    /// Memory for requests and replies of all clients, on top of --memory; a value must fit
+    /// twice.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1GiB")]
+    pub(crate) client_memory: u64,
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]

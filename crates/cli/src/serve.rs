@@ -4,31 +4,11 @@ use crate::args::{Global, ServeArgs};
 use log::{info, warn};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use silica::{DEFAULT_KEYSPACE, Engine, Error, ErrorKind, Result, Silica};
+use silica::{DEFAULT_KEYSPACE, Error, ErrorKind, Result};
 use silica_server::{Config, Databases, Server, StopHandle};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Databases of a store: the default keyspace is number 0, `db1` and so on are the others.
-struct Keyspaces {
-    store: Arc<Silica>,
-}
-
-fn keyspace_name(index: u32) -> String {
-    if index == 0 { DEFAULT_KEYSPACE.to_string() } else { format!("db{index}") }
-}
-
-impl Databases for Keyspaces {
-    fn open(&self, index: u32) -> Result<Arc<dyn Engine>> {
-        Ok(Arc::clone(self.store.keyspace(&keyspace_name(index))?.engine()))
-    }
-
-    fn exists(&self, index: u32) -> bool {
-        let name = keyspace_name(index);
-        self.store.keyspaces().is_ok_and(|all| all.iter().any(|k| k.name == name))
-    }
-}
 
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
@@ -44,7 +24,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     global.check_engine(&keyspace)?;
     let engine = keyspace.engine().descriptor().name;
     drop(keyspace);
-    let databases = Arc::new(Keyspaces { store: Arc::clone(&store) });
+    let databases = Arc::clone(&store) as Arc<dyn Databases>;
     let server = Server::start(config, databases)?;
     announce(&path, server.local_addrs(), engine, args);
     stop_on_signal(signals, server.stop_handle())?;
@@ -92,6 +72,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
         loops: if args.loops == 0 { default.loops } else { args.loops },
         password: password(args)?,
         durability: args.durability.into(),
+        clients_bytes_max: usize::try_from(args.client_memory).unwrap_or(usize::MAX),
         ..default
     })
 }

@@ -76,6 +76,7 @@ impl Executor {
     pub(crate) fn run(&mut self, burst: &mut Burst) {
         let shared = Arc::clone(&self.shared);
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
+        let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
         while let Some(db) = next_db(inputs, outputs) {
             match shared.store.engine(db) {
@@ -94,7 +95,8 @@ impl Executor {
         outputs.iter_mut().for_each(|output| output.acknowledgements.clear());
         self.arena.clear();
         self.arena.shrink_to(64 << 10);
-        shared.stats.count_burst(burst);
+        let done: usize = outputs.iter().map(|output| output.next).sum();
+        shared.stats.count_burst(burst.lane, done - done_before);
     }
 
     /// The reads that come next on every connection, as one `get_many`.

@@ -1,6 +1,6 @@
 //! Counters that INFO shows.
 
-use crate::burst::{Burst, Lane};
+use crate::burst::Lane;
 use crate::exec::Slot;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -49,8 +49,9 @@ impl Stats {
         counter.fetch_add(n, Relaxed);
     }
 
-    pub(crate) fn count_burst(&self, burst: &Burst) {
-        let lane = match burst.lane {
+    pub(crate) fn count_burst(&self, lane: Lane, requests: usize) {
+        Stats::add(&self.burst_requests, requests as u64);
+        let lane = match lane {
             Lane::Read => &self.read_bursts,
             Lane::Write => &self.write_bursts,
             Lane::Long => &self.long_bursts,

@@ -204,14 +204,17 @@ fn the_server_describes_itself() {
     let refused = client.ask("CONFIG SET maxmemory 1");
     assert!(refused.contains("'maxmemory' cannot be changed") && refused.contains("restart"));
     assert!(client.ask("CONFIG HELP").contains("RESETSTAT"));
+    client.ask("CONFIG RESETSTAT");
     client.ask("SET a 1");
     client.ask("GET a");
+    client.ask("INFO");
     let info = client.ask("INFO");
     for want in ["# Server\r\n", "keyspace_hits:1\r\n", "db0:keys=1,", "db0_puts:1\r\n"] {
         assert!(info.contains(want), "{want} in {info}");
     }
     let clients = client.ask("INFO clients");
     assert!(clients.contains("connected_clients:1") && !clients.contains("# Server"));
+    assert!(info.contains("\r\nburst_requests:3\r\n"), "{info}");
     assert_eq!(client.ask("CONFIG RESETSTAT"), "OK");
     assert!(client.ask("INFO stats").contains("keyspace_hits:0\r\n"));
     let Value::Array(time) = client.call(&[b"TIME"]) else { panic!("an array") };

@@ -261,6 +261,40 @@ fn many_idle_connections_cost_little() {
     server.stop();
 }
 
+/// The time that 99 of 100 requests stay under.
+fn p99(client: &mut Client) -> Duration {
+    let mut times: Vec<Duration> = (0..400)
+        .map(|n| {
+            let asked = Instant::now();
+            match n % 2 {
+                0 => assert_eq!(client.ask("SET some 1"), "OK"),
+                _ => assert_eq!(client.ask("GET some"), "'1'"),
+            }
+            asked.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() * 99 / 100]
+}
+
+#[test]
+fn others_hardly_notice_hostile_clients() {
+    let config = Config { client_output_bytes_max: 256 << 10, ..config() };
+    let (server, _) = start_with(config, Probe::new(true));
+    let mut friends: Vec<Client> = (0..2).map(|_| Client::connect(&server)).collect();
+    let alone = friends.iter_mut().map(p99).max().unwrap();
+    let _stuck = never_reading(&server, 10, 100_000);
+    let _idle: Vec<TcpStream> =
+        (0..200).map(|_| TcpStream::connect(server.local_addr()).unwrap()).collect();
+    let mut slow: Vec<Client> = (0..20).map(|_| Client::connect(&server)).collect();
+    slow.iter_mut().for_each(|client| client.send(b"*1000000\r\n$500000000\r\nx"));
+    let crowded = friends.iter_mut().map(p99).max().unwrap();
+    // The machine may be busy with other tests, hence the constant.
+    let allowed = 2 * alone + Duration::from_millis(25);
+    assert!(crowded <= allowed, "p99 {crowded:?}, alone {alone:?}");
+    server.stop();
+}
+
 #[test]
 fn too_many_clients_are_told() {
     let (server, _) = start_with(Config { clients_max: 3, ..config() }, Probe::new(false));
