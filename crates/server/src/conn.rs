@@ -48,6 +48,17 @@ impl OutQueue {
         }
     }
 
+    /// Gives back what a large chunk holds although most of it is sent.
+    fn trim(&mut self) {
+        if let Some(first) = self.chunks.front_mut()
+            && self.sent > first.len().max(4 * CHUNK_BYTES) / 2
+        {
+            first.drain(..self.sent);
+            first.shrink_to_fit();
+            self.sent = 0;
+        }
+    }
+
     /// Sends until everything is out (true) or the socket is full (false); sent chunks go to
     /// `spare`, emptied.
     fn flush(&mut self, socket: &mut impl Write, spare: &mut Vec<Vec<u8>>) -> io::Result<bool> {
@@ -58,7 +69,10 @@ impl OutQueue {
                     self.sent += n;
                     self.bytes -= n;
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.trim();
+                    return Ok(false);
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -104,6 +118,8 @@ pub(crate) struct Conn {
     /// The socket may have something to read; take something to write.
     pub(crate) readable: bool,
     pub(crate) writable: bool,
+    /// The other side has sent its last byte.
+    pub(crate) hung_up: bool,
     /// `input` may hold a whole request.
     pub(crate) unplanned: bool,
     /// Nothing more is read; the connection ends when its replies are out.
@@ -137,6 +153,7 @@ impl Conn {
             in_flight: None,
             readable: false,
             writable: true,
+            hung_up: false,
             unplanned: false,
             closing: false,
             queued: false,
@@ -164,8 +181,9 @@ impl Conn {
                     return Ok(0);
                 }
                 Ok(n) => {
-                    // A short read has emptied the socket; the next byte raises a new event.
-                    self.readable = n == scratch.len();
+                    // A short read has emptied the socket, and the next byte raises a new event;
+                    // but no event follows the end when it came together with these bytes.
+                    self.readable = n == scratch.len() || self.hung_up;
                     self.keep(&scratch[..n]);
                     return Ok(n);
                 }

@@ -155,6 +155,7 @@ impl EventLoop {
             return;
         }
         if let Some(Some(conn)) = self.conns.get_mut(token.0) {
+            conn.hung_up |= event.is_read_closed();
             conn.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
             conn.writable |= event.is_writable() || event.is_error();
             self.queue(token.0);

@@ -20,6 +20,8 @@ const KEYS_MAX: usize = 1024;
 const ARENA_BYTES_MAX: usize = 4 << 20;
 /// Reply bytes of one connection after which its burst goes on later.
 const OUT_BYTES_MAX: usize = 1 << 20;
+/// Reply bytes of all its connections after which it does.
+const BURST_OUT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of values that one request may fetch.
 pub(crate) const REPLY_BYTES_MAX: usize = 600 << 20;
 /// Bytes of keys and values after which a batch is written.
@@ -78,7 +80,9 @@ impl Executor {
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
-        while let Some(db) = next_db(inputs, outputs) {
+        while let Some(db) = next_db(inputs, outputs)
+            && out_bytes(outputs) < BURST_OUT_BYTES_MAX
+        {
             match shared.store.engine(db) {
                 Ok(engine) => {
                     let mut wave = Wave { db, engine, inputs, outputs };
@@ -272,8 +276,11 @@ impl Executor {
     fn updates(&mut self, wave: &mut Wave<'_, '_>) -> bool {
         let keyspace = Keyspace { shared: &self.shared, engine: wave.engine };
         let mut wrote = false;
+        let mut out_bytes = out_bytes(wave.outputs);
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter_mut()) {
-            while output.next < output.limit() {
+            out_bytes -= output.out.len();
+            while output.next < output.limit() && out_bytes + output.out.len() < BURST_OUT_BYTES_MAX
+            {
                 let request = &input.requests[output.next];
                 if request.run.is_ready() {
                     output.copy_ready(input, request);
@@ -294,6 +301,7 @@ impl Executor {
                     _ => break,
                 }
             }
+            out_bytes += output.out.len();
         }
         wrote
     }
@@ -329,6 +337,10 @@ fn next_db(inputs: &[Input], outputs: &[Output]) -> Option<usize> {
         .zip(outputs)
         .find(|(_, output)| output.next < output.limit())
         .map(|(input, output)| usize::from(input.requests[output.next].db))
+}
+
+fn out_bytes(outputs: &[Output]) -> usize {
+    outputs.iter().map(|output| output.out.len()).sum()
 }
 
 /// Answers everything for database `db` with an error.
@@ -390,5 +402,36 @@ impl Output {
         }
         honest.extend_from_slice(&self.out[from..]);
         self.out = honest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_beyond_the_room_wait() {
+        let (mut arena, mut slots) = (Vec::new(), vec![Slot::Missing; 5]);
+        let wants = [Wants::Value, Wants::Value, Wants::Length, Wants::Value, Wants::Value];
+        let mut collector =
+            Collector { arena: &mut arena, slots: &mut slots, wants: &wants, room: 10 };
+        let value = [b'v'; 20];
+        // The first always fits: otherwise nothing would ever go on.
+        for (index, len) in [(3, 20), (0, 1), (2, 15)] {
+            collector.found(index, EntryRef::new(&value[..len]));
+        }
+        let first = Slot::Found { start: 0, len: 20 };
+        let length = Slot::Found { start: 0, len: 15 };
+        assert_eq!(slots, [Slot::Deferred, Slot::Missing, length, first, Slot::Missing]);
+        assert_eq!(arena.len(), 20);
+    }
+
+    #[test]
+    fn withdrawn_acknowledgements_leave_the_other_replies() {
+        let mut output =
+            Output { out: b"+OK\r\n$1\r\na\r\n:5\r\n+PONG\r\n".into(), ..Output::default() };
+        output.acknowledgements = vec![(0, 5), (12, 16)];
+        output.withdraw("ERR no");
+        assert_eq!(output.out, b"-ERR no\r\n$1\r\na\r\n-ERR no\r\n+PONG\r\n");
     }
 }

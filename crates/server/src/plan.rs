@@ -118,6 +118,12 @@ impl Planner<'_> {
     fn add(&mut self, first: usize) -> Option<&'static str> {
         let spans = std::mem::take(&mut self.input.spans);
         let args = Args::new(self.bytes, &spans[first..]);
+        if args.is(0, "post") || args.is(0, "host:") {
+            // A web page makes its visitor's browser talk to us; what follows is the page's.
+            log::warn!("{} speaks HTTP: connection closed", self.client.peer);
+            self.session.quit = true;
+            return None;
+        }
         let command = self.find(args);
         let silent = self.session.replies != Replies::On;
         match &command {

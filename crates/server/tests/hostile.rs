@@ -136,7 +136,7 @@ fn never_reading(server: &Server, clients: usize, value_bytes: usize) -> Vec<Tcp
     let asks = request(&[b"GET", b"big"]).repeat(2000);
     let connect = |_| {
         let mut socket = TcpStream::connect(server.local_addr()).unwrap();
-        socket.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        socket.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
         // The server stops reading at some point; that is what is being asked for.
         let _ = socket.write_all(&asks);
         socket
@@ -159,6 +159,55 @@ fn never_reading_clients_wait_within_the_cap() {
         until(&mut friend, "clients_bytes", |held| held < 1 << 20);
         server.stop();
     }
+}
+
+#[test]
+fn replies_of_the_loop_itself_pile_up_no_further() {
+    let config = Config { client_output_bytes_max: 256 << 10, ..config() };
+    let (server, _) = start_with(config, Probe::new(true));
+    let mut stuck = Client::connect(&server);
+    stuck.socket.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let echoes = request(&[b"ECHO", &vec![b'e'; 50_000]]).repeat(20);
+    let sent = (0..100).take_while(|_| stuck.socket.write_all(&echoes).is_ok()).count();
+    assert!(sent < 100, "100 MB of replies were taken in");
+    let mut friend = Client::connect(&server);
+    let held = held_bytes(&mut friend);
+    assert!(held < 2 << 20, "{held} bytes held");
+    server.stop();
+}
+
+#[test]
+fn web_pages_cannot_make_browsers_send_commands() {
+    let server = start();
+    let mut friend = Client::connect(&server);
+    assert_eq!(friend.ask("SET a 1"), "OK");
+    for head in ["POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", "Host: localhost\r\n"] {
+        let mut browser = Client::connect(&server);
+        browser.send(head.as_bytes());
+        let _ = browser.socket.write_all(b"FLUSHALL\r\n");
+        assert_eq!(browser.reply(), None);
+    }
+    assert_eq!(friend.ask("GET a"), "'1'");
+    server.stop();
+}
+
+#[test]
+fn noise_is_refused_and_forgotten() {
+    let server = start();
+    let mut random = silica_base::Prng::new(3);
+    for _ in 0..200 {
+        let mut noise = vec![0; 1 + random.below(3000) as usize];
+        random.fill(&mut noise);
+        if random.one_in(2) {
+            noise[0] = b'*';
+        }
+        let mut client = Client::connect(&server);
+        let _ = client.socket.write_all(&noise);
+    }
+    let mut friend = Client::connect(&server);
+    until(&mut friend, "connected_clients", |connected| connected == 1);
+    assert_eq!(friend.ask("PING"), "PONG");
+    server.stop();
 }
 
 #[test]
@@ -189,6 +238,7 @@ fn a_client_that_stalls_for_long_is_dropped() {
     let _stuck = never_reading(&server, 2, 100_000);
     let mut friend = Client::connect(&server);
     until(&mut friend, "stalled_clients_dropped", |dropped| dropped == 2);
+    until(&mut friend, "connected_clients", |connected| connected == 1);
     server.stop();
 }
 
