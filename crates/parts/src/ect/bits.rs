@@ -23,6 +23,8 @@ impl<'a> Cursor<'a> {
     /// Reads bits `at`, `at + 1`, ...
     #[inline]
     pub(super) fn forwards(bytes: &'a [u8], at: u64) -> Self {
+        // A damaged directory may say any place; one beyond the end serves for all of those.
+        let at = at.min(bytes.len() as u64 * 8 + 1);
         Cursor { bytes, at, backwards: false, ahead: 0, have: 0 }
     }
 

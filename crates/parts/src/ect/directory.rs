@@ -71,7 +71,8 @@ impl Shape {
 #[inline]
 fn share(total: u64, part: u64, whole: u64) -> u64 {
     if whole == BLOCK_BUCKETS && total < 1 << 56 {
-        total * part / BLOCK_BUCKETS
+        // Only damage makes `part` so large that this wraps.
+        total.wrapping_mul(part) / BLOCK_BUCKETS
     } else if total | part | whole <= u64::from(u32::MAX) {
         (total * part).checked_div(whole).unwrap_or(0)
     } else {
