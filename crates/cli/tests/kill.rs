@@ -27,7 +27,7 @@ const STORES: [&[&str]; 2] = [
         "--set=log_store_block_buckets_log2=4",
         "--set=segment_bytes=64KiB",
         "--set=log_bytes_max=256KiB",
-        "--set=inline_value_bytes_max=2000",
+        "--set=inline_value_bytes_max=500",
         "--set=value_log_segment_bytes=64KiB",
     ],
 ];
