@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Load(LoadArgs),
     /// Measure: workloads, index structures, the device.
     Bench(Box<BenchArgs>),
+    /// Index any number of keys with an entropy-coded trie, in bounded memory.
+    BuildTable(BuildTableArgs),
     /// Copy a backup into a new store directory and check it.
     Restore {
         /// Directory that `silica backup` wrote.
@@ -201,6 +203,41 @@ pub(crate) struct LoadArgs {
     /// Make what is loaded durable, and remember the position, every so many bytes.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "32MiB")]
     pub(crate) sync_every: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub(crate) enum KeyFormat {
+    /// A key per line, which is hashed.
+    Lines,
+    /// Hashes of 16 bytes each, little-endian.
+    Hashes,
+}
+
+#[derive(Args)]
+pub(crate) struct BuildTableArgs {
+    /// File of keys.
+    pub(crate) input: PathBuf,
+    /// File for the index.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// File for the sorted hashes.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sorted: Option<PathBuf>,
+    /// How keys are given.
+    #[arg(long, value_enum, default_value_t = KeyFormat::Lines)]
+    pub(crate) format: KeyFormat,
+    /// Threads that sort and merge; 0 means one for each core.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) threads: usize,
+    /// Average keys of a virtual bucket.
+    #[arg(long, value_name = "G", default_value_t = 256)]
+    pub(crate) group: u32,
+    /// Largest trie that is Huffman coded.
+    #[arg(long, value_name = "H", default_value_t = 64)]
+    pub(crate) hmax: u32,
+    /// Entries of a chunk: a sparse index that finds the chunk, not the entry.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) per_chunk: Option<u64>,
 }
 
 #[derive(Args)]

@@ -3,6 +3,7 @@
 
 mod args;
 mod bench;
+mod build_table;
 mod load;
 mod output;
 mod prompt;
@@ -40,6 +41,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Serve(args)) => serve::run(global, &args),
         Some(Command::Load(args)) => load::run(global, &args, output),
         Some(Command::Bench(args)) => bench::run(global, *args, output),
+        Some(Command::BuildTable(args)) => build_table::run(global, &args, output),
         Some(Command::Restore { backup }) => {
             let report = silica::restore(backup, global.directory(), global.open_options())?;
             verbs::show_copy("restored", &report, output)

@@ -226,6 +226,50 @@ fn remembers_a_position(store: &Path) -> bool {
 }
 
 #[test]
+fn a_table_is_built_in_little_memory_as_in_much() {
+    let temp = Temp::new();
+    let keys = temp.join("keys");
+    std::fs::write(&keys, (0..50_000).map(|i| format!("key{i}\n")).collect::<String>()).unwrap();
+    let build = |input: &Path, name: &str, more: &[&str]| {
+        let output = command(&["build-table", "--json"])
+            .arg(input)
+            .arg("--out")
+            .arg(temp.join(name))
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (one_object(&output), std::fs::read(temp.join(name)).unwrap())
+    };
+    let sorted = temp.join("sorted");
+    let sorted_flag = ["--memory", "200KiB", "--sorted", sorted.to_str().unwrap()];
+    let (report, little) = build(&keys, "little", &sorted_flag);
+    assert_eq!(report["keys"], 50_000);
+    assert!(report["bits_per_key"].as_f64().unwrap() < 4.0, "{report}");
+    let (_, much) = build(&keys, "much", &["--threads", "3"]);
+    assert!(little == much, "the index depends on the keys alone");
+    let hashes = std::fs::read(&sorted).unwrap();
+    let (hashes, _) = hashes.as_chunks::<16>();
+    assert!(hashes.len() == 50_000 && hashes.is_sorted_by_key(|h| u128::from_le_bytes(*h)));
+    let (report, again) = build(&sorted, "again", &["--format", "hashes"]);
+    assert!(little == again && report["keys"] == 50_000);
+    let (sparse, _) = build(&keys, "sparse", &["--per-chunk", "16"]);
+    assert!(sparse["bits_per_key"].as_f64() < report["bits_per_key"].as_f64());
+    assert!(!temp.join("little.spill").exists());
+    std::fs::write(&keys, "short").unwrap();
+    let out = temp.join("out");
+    let cut = temp.run(&[
+        "build-table",
+        keys.to_str().unwrap(),
+        "--format",
+        "hashes",
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    refused(&cut, 2, &["16 bytes"]);
+}
+
+#[test]
 fn the_prompt_takes_the_verbs() {
     let temp = Temp::new();
     let mut child = command(&["--path"])
