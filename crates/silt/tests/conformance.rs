@@ -139,6 +139,11 @@ impl DeviceHarness for SiltHarness {
     }
 }
 
+/// The seed of a test: what `SILICA_SEED` says, or `usual`.
+fn seed(usual: u64) -> u64 {
+    std::env::var("SILICA_SEED").map_or(usual, |s| s.parse().expect("SILICA_SEED is a number"))
+}
+
 fn tiny() -> SiltHarness {
     SiltHarness::new(&[])
 }
@@ -162,9 +167,9 @@ fn basics() {
 #[test]
 fn differential() {
     let operations = test_size(20_000, 500_000, 500_000_000);
-    testkit::differential(&mut tiny(), 1, operations);
-    testkit::differential(&mut equal_sizes(), 2, operations);
-    testkit::differential(&mut large_values(), 3, operations / 4);
+    testkit::differential(&mut tiny(), seed(1), operations);
+    testkit::differential(&mut equal_sizes(), seed(2), operations);
+    testkit::differential(&mut large_values(), seed(3), operations / 4);
 }
 
 /// Every option that changes which code runs, away from the values of the other tests.
@@ -187,42 +192,42 @@ fn configurations() {
         (&[("hash_stores_max", 2), ("ect_hmax", 2)], &large),
     ];
     let (operations, cuts) = (test_size(5_000, 100_000, 10_000_000), test_size(50, 1000, 50_000));
-    for (seed, (options, change)) in (100..).zip(cases) {
-        println!("seed {seed}: {options:?}");
-        testkit::differential(&mut SiltHarness::new(options).with(change), seed, operations);
-        testkit::crash_random(&mut SiltHarness::new(options).with(change), seed, cuts);
+    for (usual, (options, change)) in (100..).zip(cases) {
+        println!("seed {}: {options:?}", seed(usual));
+        testkit::differential(&mut SiltHarness::new(options).with(change), seed(usual), operations);
+        testkit::crash_random(&mut SiltHarness::new(options).with(change), seed(usual), cuts);
     }
 }
 
 #[test]
 fn crash_random() {
     let cuts = test_size(300, 10_000, 500_000);
-    testkit::crash_random(&mut tiny(), 1, cuts);
+    testkit::crash_random(&mut tiny(), seed(1), cuts);
     let garbling = SimOptions { garble: true, names_in_order: true };
-    testkit::crash_random(&mut tiny().on(garbling), 2, cuts);
-    testkit::crash_random(&mut large_values().on(garbling), 3, cuts);
+    testkit::crash_random(&mut tiny().on(garbling), seed(2), cuts);
+    testkit::crash_random(&mut large_values().on(garbling), seed(3), cuts);
 }
 
 #[test]
 fn crash_every_op() {
     let (steps, stride) = (test_size(200, 2000, 2000) as usize, test_size(7, 1, 1));
-    for seed in 0..test_size(1, 1, 20) {
-        testkit::crash_every_op(&mut tiny(), seed, steps, stride, stride);
-        testkit::crash_every_op(&mut large_values(), seed, steps / 2, stride, stride);
+    for script in 0..test_size(1, 1, 20) {
+        testkit::crash_every_op(&mut tiny(), seed(script), steps, stride, stride);
+        testkit::crash_every_op(&mut large_values(), seed(script), steps / 2, stride, stride);
     }
 }
 
 #[test]
 fn faults() {
-    for seed in 0..test_size(1, 3, 100) {
-        testkit::faults(&mut tiny(), seed, 150);
-        testkit::faults(&mut large_values(), seed, 100);
+    for script in 0..test_size(1, 3, 100) {
+        testkit::faults(&mut tiny(), seed(script), 150);
+        testkit::faults(&mut large_values(), seed(script), 100);
     }
 }
 
 #[test]
 fn full_disk() {
-    let report = testkit::full_disk(&mut tiny(), 1, 256 << 10);
+    let report = testkit::full_disk(&mut tiny(), seed(1), 256 << 10);
     assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
 }
 
@@ -231,14 +236,14 @@ fn corruption() {
     let stride = test_size(61, 1, 1) as usize;
     let mut kinds = BTreeSet::new();
     // Stores before and after a merge, so that files of every kind are there.
-    for (seed, hash_stores_min, stride) in [(1, 2, stride), (2, 64, 3 * stride)] {
+    for (usual, hash_stores_min, stride) in [(1, 2, stride), (2, 64, 3 * stride)] {
         let mut harness = SiltHarness::new(&[("hash_stores_min", hash_stores_min)]);
-        let report = testkit::corruption(&mut harness, seed, 600, stride);
+        let report = testkit::corruption(&mut harness, seed(usual), 600, stride);
         assert!(report.found_by_open > 0 && report.found_by_get > 0, "{report:?}");
         kinds.append(&mut harness.kinds);
     }
     let mut harness = large_values();
-    let report = testkit::corruption(&mut harness, 3, 200, 3 * stride);
+    let report = testkit::corruption(&mut harness, seed(3), 200, 3 * stride);
     assert!(report.found_by_open > 0 && report.found_by_get > 0, "{report:?}");
     kinds.append(&mut harness.kinds);
     let expected = ["CURRENT", "HASH", "LOG", "MANIFEST", "SORTED", "VALUE"];
@@ -247,30 +252,30 @@ fn corruption() {
 
 #[test]
 fn reopen() {
-    testkit::reopen(&mut tiny(), 1, test_size(12, 100, 10_000));
+    testkit::reopen(&mut tiny(), seed(1), test_size(12, 100, 10_000));
 }
 
 #[test]
 fn iteration() {
-    testkit::iteration(&mut tiny(), 1, 1000);
-    testkit::iteration(&mut equal_sizes(), 2, 1000);
+    testkit::iteration(&mut tiny(), seed(1), 1000);
+    testkit::iteration(&mut equal_sizes(), seed(2), 1000);
 }
 
 #[test]
 fn concurrent_readers() {
     let writes = test_size(5_000, 50_000, 50_000_000);
-    testkit::concurrent_readers(&mut tiny(), 1, 2, writes);
-    testkit::concurrent_readers(&mut large_values(), 2, 2, writes);
+    testkit::concurrent_readers(&mut tiny(), seed(1), 2, writes);
+    testkit::concurrent_readers(&mut large_values(), seed(2), 2, writes);
 }
 
 #[test]
 fn concurrent_updates() {
     let increments = test_size(1_000, 20_000, 10_000_000);
-    testkit::concurrent_updates(&mut tiny(), 1, 3, increments);
-    testkit::concurrent_updates(&mut large_values(), 2, 3, increments);
+    testkit::concurrent_updates(&mut tiny(), seed(1), 3, increments);
+    testkit::concurrent_updates(&mut large_values(), seed(2), 3, increments);
 }
 
 #[test]
 fn linearizable() {
-    testkit::linearizable(&mut tiny(), 1, test_size(200, 2_000, 200_000));
+    testkit::linearizable(&mut tiny(), seed(1), test_size(200, 2_000, 200_000));
 }
