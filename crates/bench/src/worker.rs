@@ -5,6 +5,7 @@ use crate::generator::{Chooser, Shape, mix};
 use crate::workload::Kind;
 use silica::{Durability, Engine, EntryRef, Result, WriteBatch};
 use silica_base::{Histogram, Prng, checksum};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,10 @@ pub(crate) enum Role {
     ReadUntilStopped,
 }
 
+/// Operations that are drawn ahead of a run of bursts, at most, and the bytes of their entries.
+const WINDOW_OPERATIONS: usize = 32;
+const WINDOW_BYTES: usize = 1 << 20;
+
 pub(crate) struct Worker<'a> {
     shared: &'a Shared<'a>,
     thread: u64,
@@ -75,6 +80,8 @@ pub(crate) struct Worker<'a> {
     /// Keys that this thread inserted.
     inserted: u64,
     versions: u64,
+    /// What was drawn: `batch` operations of each burst of the window.
+    kinds: Vec<Kind>,
     keys: Vec<Vec<u8>>,
     values: Vec<Vec<u8>>,
     indexes: Vec<u64>,
@@ -84,17 +91,21 @@ pub(crate) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(shared: &'a Shared<'a>, thread: u64, role: Role) -> Self {
-        let batch = shared.config.batch;
+        let config = shared.config;
+        let burst_bytes = config.batch * (config.shape.key_bytes + config.shape.value_bytes);
+        let bursts = (WINDOW_OPERATIONS / config.batch).min(WINDOW_BYTES / burst_bytes).max(1);
+        let operations = bursts * config.batch;
         Worker {
             shared,
             thread,
             role,
-            prng: Prng::new(mix(shared.config.seed) ^ mix(thread + 1)),
+            prng: Prng::new(mix(config.seed) ^ mix(thread + 1)),
             inserted: 0,
             versions: 0,
-            keys: vec![Vec::new(); batch],
-            values: vec![Vec::new(); batch],
-            indexes: vec![0; batch],
+            kinds: vec![Kind::Read; bursts],
+            keys: vec![Vec::new(); operations],
+            values: vec![Vec::new(); operations],
+            indexes: vec![0; operations],
             scratch: Vec::new(),
             tally: Tally::default(),
         }
@@ -124,14 +135,15 @@ impl<'a> Worker<'a> {
         let started = Instant::now();
         let mut issued = 0u64;
         while left > 0 && !self.shared.stop.load(Ordering::Relaxed) {
-            let count = left.min(config.batch as u64) as usize;
-            let due = (rate > 0.0).then(|| started + Duration::from_secs_f64(issued as f64 / rate));
-            if let Some(wait) = due.and_then(|d| d.checked_duration_since(Instant::now())) {
-                std::thread::sleep(wait);
-            }
-            self.burst(count, due)?;
-            left -= count as u64;
-            issued += count as u64;
+            let count = if rate > 0.0 {
+                let due = started + Duration::from_secs_f64(issued as f64 / rate);
+                self.paced_burst(left, due)?
+            } else {
+                self.window(left)?
+            };
+            left -= count;
+            issued += count;
+            self.shared.done.fetch_add(count, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -144,20 +156,49 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// `count` operations of one kind. Latency counts from `due` where a rate is set, so that
-    /// waiting behind a slow call is not left out.
-    fn burst(&mut self, count: usize, due: Option<Instant>) -> Result<()> {
-        let kind = self.kind();
-        self.prepare(kind, count);
-        let started = due.unwrap_or_else(Instant::now);
+    /// Waits for `due` and performs one burst. Latency counts from `due`, so that waiting behind
+    /// a slow call is not left out.
+    fn paced_burst(&mut self, left: u64, due: Instant) -> Result<u64> {
+        let count = left.min(self.shared.config.batch as u64) as usize;
+        self.prepare(0, count);
+        if let Some(wait) = due.checked_duration_since(Instant::now()) {
+            std::thread::sleep(wait);
+        }
+        self.burst(0, count, due)?;
+        Ok(count as u64)
+    }
+
+    /// Draws a window of operations and performs them without a pause. The clock is read once
+    /// for each burst, and no drawing is timed.
+    fn window(&mut self, left: u64) -> Result<u64> {
+        let batch = self.shared.config.batch;
+        let operations = left.min(self.keys.len() as u64) as usize;
+        let bursts = operations.div_ceil(batch);
+        let count_of = |burst: usize| batch.min(operations - burst * batch);
+        for burst in 0..bursts {
+            self.prepare(burst, count_of(burst));
+        }
+        let mut now = Instant::now();
+        for burst in 0..bursts {
+            now = self.burst(burst, count_of(burst), now)?;
+        }
+        Ok(operations as u64)
+    }
+
+    /// Performs the burst number `burst` of the window; the time when it was done.
+    fn burst(&mut self, burst: usize, count: usize, started: Instant) -> Result<Instant> {
+        let kind = self.kinds[burst];
+        let first = burst * self.shared.config.batch;
+        let range = first..first + count;
         let is_read = matches!(kind, Kind::Read | Kind::Miss);
         if is_read || kind == Kind::Modify {
-            self.read(count, kind == Kind::Miss)?;
+            self.read(range.clone(), kind == Kind::Miss)?;
         }
         if !is_read {
-            self.write(count)?;
+            self.write(range)?;
         }
-        let took = started.elapsed().as_nanos() as u64;
+        let done = Instant::now();
+        let took = done.saturating_duration_since(started).as_nanos() as u64;
         for _ in 0..count {
             self.tally.latencies.record(took);
             if is_read {
@@ -165,14 +206,16 @@ impl<'a> Worker<'a> {
             }
         }
         self.tally.operations += count as u64;
-        self.shared.done.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(())
+        Ok(done)
     }
 
-    /// Draws keys, and values where they are to be put.
-    fn prepare(&mut self, kind: Kind, count: usize) {
+    /// Draws a burst's kind and keys, and values where they are to be put.
+    fn prepare(&mut self, burst: usize, count: usize) {
         let shape = self.shared.config.shape;
-        for i in 0..count {
+        let kind = self.kind();
+        self.kinds[burst] = kind;
+        let first = burst * self.shared.config.batch;
+        for i in first..first + count {
             let index = match kind {
                 Kind::Insert => self.new_index(),
                 _ => self.existing_index(),
@@ -212,11 +255,12 @@ impl<'a> Worker<'a> {
         config.keys + self.thread + (drawn - config.keys) * config.threads as u64
     }
 
-    fn read(&mut self, count: usize, must_miss: bool) -> Result<()> {
+    fn read(&mut self, range: Range<usize>, must_miss: bool) -> Result<()> {
         let config = self.shared.config;
+        let count = range.len();
         let mut sink = Check {
             shape: config.shape,
-            indexes: &self.indexes[..count],
+            indexes: &self.indexes[range.clone()],
             scratch: &mut self.scratch,
             // Which version a reader sees while other threads write is a matter of luck.
             hash_values: config.threads == 1 || !config.workload.overwrites(),
@@ -225,9 +269,9 @@ impl<'a> Worker<'a> {
             hash: 0,
         };
         if count == 1 {
-            self.shared.engine.get_many(&[&self.keys[0]], &mut sink)?;
+            self.shared.engine.get_many(&[&self.keys[range.start]], &mut sink)?;
         } else {
-            let keys: Vec<&[u8]> = self.keys[..count].iter().map(Vec::as_slice).collect();
+            let keys: Vec<&[u8]> = self.keys[range].iter().map(Vec::as_slice).collect();
             self.shared.engine.get_many(&keys, &mut sink)?;
         }
         let (found, wrong, hash) = (sink.found, sink.wrong, sink.hash);
@@ -239,9 +283,10 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn write(&mut self, count: usize) -> Result<()> {
+    fn write(&mut self, range: Range<usize>) -> Result<()> {
+        let count = range.len();
         let mut batch = WriteBatch::new();
-        for (key, value) in self.keys[..count].iter().zip(&self.values) {
+        for (key, value) in self.keys[range.clone()].iter().zip(&self.values[range]) {
             batch.put(key, value);
         }
         let durability: Durability = self.shared.config.durability;
