@@ -251,3 +251,23 @@ fn lookups_in_forged_indexes_end() {
     }
     assert!(decoded > 1000, "only {decoded} forgeries were decoded");
 }
+
+/// Encoded indexes of version 1 stay readable: these sums change only with a new version.
+#[test]
+fn encoded_bytes_do_not_change() {
+    let keys = uniform(14, 20_000);
+    let sum = |bytes: Vec<u8>| (bytes.len(), silica_base::checksum(&bytes[..bytes.len() - 4]));
+    let dense = |hmax| encoded_dense(&dense(EctParams { group: 256, hmax }, 20_000, &keys));
+    let sparse = |n| encoded_sparse(&sparse(EctParams::default(), &keys, || n).0);
+    let sums = [dense(64), dense(128), dense(5), sparse(4), sparse(63)].map(sum);
+    assert_eq!(
+        sums,
+        [
+            (6060, 3464606965),
+            (6056, 282669871),
+            (6209, 3342641795),
+            (3520, 3157039079),
+            (363, 1953040037),
+        ]
+    );
+}

@@ -40,6 +40,12 @@ pub(super) struct Border {
 }
 
 impl Border {
+    /// True where the border lies behind `position`, which is in cell `cell`.
+    #[inline]
+    pub(super) fn is_behind(&self, position: u64, cell: u64, grid: Grid) -> bool {
+        self.cell >= cell && (self.cell > cell || self.position(grid) > position)
+    }
+
     /// Position in 2^-64 of the bucket.
     #[inline]
     pub(super) fn position(&self, grid: Grid) -> u64 {
@@ -61,6 +67,12 @@ pub(super) struct Place {
 }
 
 impl Grid {
+    /// The cell of a position.
+    #[inline]
+    pub(super) fn cell(self, position: u64) -> u64 {
+        position >> (64 - self.cell_bits)
+    }
+
     /// Before the first border of a bucket.
     #[inline]
     pub(super) fn start(self) -> Place {
@@ -105,9 +117,9 @@ impl Grid {
         self.behind(border.cell)
     }
 
-    /// Reads a border and the place behind it.
+    /// Reads a border.
     #[inline]
-    pub(super) fn read(self, cursor: &mut Cursor<'_>, place: Place) -> (Border, Place) {
+    pub(super) fn read<'a>(self, mut cursor: Cursor<'a>, place: Place) -> Read<'a> {
         let ahead = cursor.look::<LOOK_BITS>();
         let ones = ahead.trailing_ones();
         if ones >= FAR_ONES {
@@ -125,22 +137,31 @@ impl Grid {
         let path = ahead >> (used + halvings + 1) & ((1 << path_bits) - 1);
         cursor.skip(used + halvings + 1 + path_bits);
         let cell = place.cell.wrapping_add(distance);
-        (Border { cell, halvings, path }, self.behind(cell))
+        Read { border: Border { cell, halvings, path }, behind: self.behind(cell), cursor }
     }
 
     #[cold]
-    fn read_far(self, cursor: &mut Cursor<'_>, place: Place) -> (Border, Place) {
+    fn read_far<'a>(self, mut cursor: Cursor<'a>, place: Place) -> Read<'a> {
         cursor.skip(FAR_ONES);
         let distance = cursor.read(CELL_BITS_MAX);
         self.read_halvings(cursor, place.cell.wrapping_add(distance))
     }
 
     #[cold]
-    fn read_halvings(self, cursor: &mut Cursor<'_>, cell: u64) -> (Border, Place) {
+    fn read_halvings<'a>(self, mut cursor: Cursor<'a>, cell: u64) -> Read<'a> {
         let halvings = cursor.read_unary().min(64 - self.cell_bits);
         let path = cursor.read(halvings.saturating_sub(1));
-        (Border { cell, halvings, path }, self.behind(cell))
+        Read { border: Border { cell, halvings, path }, behind: self.behind(cell), cursor }
     }
+}
+
+/// A border that was read, and what comes behind it. The cursor goes by value, so that it stays in
+/// registers.
+#[derive(Debug)]
+pub(super) struct Read<'a> {
+    pub(super) border: Border,
+    pub(super) behind: Place,
+    pub(super) cursor: Cursor<'a>,
 }
 
 /// Distances around the usual one first, the nearest with the least number; those that have no
@@ -157,13 +178,10 @@ fn fold(distance: u64, usual: u64) -> u64 {
 
 #[inline]
 fn unfold(folded: u64, usual: u64) -> u64 {
-    if folded > 2 * usual {
-        folded
-    } else if folded & 1 == 1 {
-        usual + folded / 2 + 1
-    } else {
-        usual - folded / 2
-    }
+    // Even numbers are below the usual distance, odd ones above; no branch could guess which.
+    let below = (folded & 1).wrapping_sub(1);
+    let near = usual.wrapping_add((folded.div_ceil(2) ^ below).wrapping_sub(below));
+    if folded > 2 * usual { folded } else { near }
 }
 
 #[cfg(test)]
@@ -207,9 +225,9 @@ mod tests {
             let bytes = pad(&out);
             let (mut cursor, mut place) = (Cursor::forwards(&bytes, 0), grid.start());
             for border in borders {
-                let (read, next) = grid.read(&mut cursor, place);
-                assert_eq!(read, border);
-                place = next;
+                let read = grid.read(cursor, place);
+                assert_eq!(read.border, border);
+                (cursor, place) = (read.cursor, read.behind);
             }
             assert_eq!(cursor.at(), out.len_bits());
         }

@@ -192,12 +192,13 @@ impl SparseIndex {
         let mut chunk = spot.ranks[0];
         let mut cursor = Cursor::forwards(&self.codes, spot.bits[0]);
         let mut place = self.grid.start();
+        let cell = self.grid.cell(position);
         while cursor.at() < spot.bits[1] && !cursor.is_past_end() {
-            let (border, behind) = self.grid.read(&mut cursor, place);
-            if border.position(self.grid) > position {
+            let read = self.grid.read(cursor, place);
+            if read.border.is_behind(position, cell, self.grid) {
                 break;
             }
-            place = behind;
+            (cursor, place) = (read.cursor, read.behind);
             chunk = chunk.wrapping_add(1);
         }
         chunk.min(self.borders)
