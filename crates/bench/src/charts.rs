@@ -7,6 +7,8 @@ use silica::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 const PANEL_SIZE: (u32, u32) = (900, 420);
+/// Space above the highest point, where the names of the lines stand.
+const HEADROOM: f64 = 1.5;
 const COLOURS: [RGBColor; 5] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
@@ -51,7 +53,8 @@ impl Panel {
         let points = || self.series.iter().flat_map(|s| &s.points);
         let x = points().map(|p| p.0).fold(0.0, f64::max);
         let y = points().map(|p| p.1).fold(0.0, f64::max);
-        (if x > 0.0 { x } else { 1.0 }, if y > 0.0 { y * 1.08 } else { 1.0 })
+        let beside = if self.bars { 0.5 } else { 0.0 };
+        (if x > 0.0 { x + beside } else { 1.0 }, if y > 0.0 { y * HEADROOM } else { 1.0 })
     }
 
     fn draw(
@@ -60,13 +63,15 @@ impl Panel {
     ) -> std::result::Result<(), DrawError> {
         let (x_max, y_max) = self.ranges();
         let mut chart = ChartBuilder::on(area)
-            .caption(&self.title, ("sans-serif", 18))
+            .caption(&self.title, ("sans-serif", 24))
             .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(80)
+            .x_label_area_size(48)
+            .y_label_area_size(96)
             .build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(self.x).y_desc(self.y).light_line_style(WHITE.mix(0.0)).max_light_lines(1);
+        mesh.label_style(("sans-serif", 17));
+        mesh.y_label_formatter(&|y| number(*y)).x_label_formatter(&|x| number(*x));
         if self.bars {
             mesh.disable_x_mesh().x_labels(0);
         }
@@ -87,10 +92,20 @@ impl Panel {
         }
         chart
             .configure_series_labels()
+            .label_font(("sans-serif", 17))
             .position(SeriesLabelPosition::UpperRight)
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
             .draw()
+    }
+}
+
+/// A tick's number, without digits that say nothing.
+fn number(value: f64) -> String {
+    let text = if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") };
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
     }
 }
 
@@ -139,22 +154,19 @@ pub fn of_run(report: &Report, directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 pub(crate) fn throughput_panels(samples: &[Sample]) -> Vec<Panel> {
-    let operations = vec![
-        Series::new("gets", rates(samples, 4, |s| s.gets)),
-        Series::new("puts", rates(samples, 4, |s| s.puts)),
-    ];
-    let work = vec![
-        Series::new("conversions so far", samples.iter().map(|s| (s.seconds, s.conversions))),
-        Series::new("merges so far", samples.iter().map(|s| (s.seconds, s.merges))),
-    ];
+    let window = (samples.len() / 100).max(4);
+    let gets = vec![Series::new("gets", rates(samples, window, |s| s.gets))];
+    let puts = vec![Series::new("puts", rates(samples, window, |s| s.puts))];
+    let first = |counter: fn(&Sample) -> f64| samples.first().map_or(0.0, counter);
+    let count = |name: &str, counter: fn(&Sample) -> f64| {
+        let since = first(counter);
+        Series::new(name, samples.iter().map(|s| (s.seconds, counter(s) - since)))
+    };
+    let work = vec![count("conversions", |s| s.conversions), count("merges", |s| s.merges)];
     vec![
-        Panel::lines(
-            "Operations while stores convert and merge",
-            "seconds",
-            "per second",
-            operations,
-        ),
-        Panel::lines("Background work", "seconds", "count", work),
+        Panel::lines("Gets while stores convert and merge", "seconds", "gets per second", gets),
+        Panel::lines("Puts", "seconds", "puts per second", puts),
+        Panel::lines("Background work so far", "seconds", "count", work),
     ]
 }
 

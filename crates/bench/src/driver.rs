@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time between two samples of the metrics; doubled when there are too many.
-const SAMPLE_PERIOD: Duration = Duration::from_millis(100);
+const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 /// More samples than a chart has pixels are of no use.
 const SAMPLES_MAX: usize = 2000;
 /// Keys in one batch of the fill that precedes a measured part.

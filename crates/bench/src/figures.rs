@@ -4,7 +4,7 @@ use crate::charts::{self, Panel, Series};
 use crate::config::Config;
 use crate::driver::{Observer, run, with_filled_store};
 use crate::generator::Chooser;
-use crate::report::{Report, Sample};
+use crate::report::Report;
 use crate::workload::Workload;
 use silica::{EngineExt, Keyspace, Result};
 use silica_base::{Histogram, Prng};
@@ -21,17 +21,28 @@ const STORES: [(&str, &str); 3] = [
 
 /// Draws all three figures into `out`; the files.
 pub fn draw(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<Vec<PathBuf>> {
-    let mut files = vec![throughput(config, out, observer)?];
-    files.push(index_memory(config, out, observer)?);
-    files.push(latency(config, out, observer)?);
-    Ok(files)
+    let figures: [Figure; 3] = [throughput, index_memory, latency];
+    figures.iter().map(|figure| figure(config, out, observer)).collect()
+}
+
+type Figure = fn(&Config, &Path, &mut Observer<'_>) -> Result<PathBuf>;
+
+/// Does `work` with a store of its own, below the directory given or in a temporary one.
+fn with_scratch<T>(config: &Config, work: impl FnOnce(&Config) -> Result<T>) -> Result<T> {
+    let scratch = config.path.as_ref().map(|path| path.join("figure"));
+    let outcome = work(&Config { path: scratch.clone(), ..config.clone() });
+    if let Some(path) = scratch {
+        // The next figure starts with an empty store; one that stays would show.
+        let _ = std::fs::remove_dir_all(path);
+    }
+    outcome
 }
 
 /// Figure 9: gets per second while one thread inserts and stores convert and merge.
 fn throughput(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<PathBuf> {
     let workload = *Workload::find("timeline")?;
     let config = Config { workload, threads: config.threads.max(2), ..config.clone() };
-    let report = run(&config, observer)?;
+    let report = with_scratch(&config, |config| run(config, observer))?;
     let file = out.join("figure-9-gets-while-merging.svg");
     charts::draw(&charts::throughput_panels(&report.samples), &file)?;
     Ok(file)
@@ -41,11 +52,19 @@ fn throughput(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Resul
 fn index_memory(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<PathBuf> {
     let entry_bytes = (config.shape.key_bytes + config.shape.value_bytes + 32) as u64;
     let log_bytes = (2 * config.keys * entry_bytes).max(64 << 20);
-    // Half as many slots again as keys, in blocks of 4096 slots, on 8 partitions.
-    let blocks = (config.keys * 3 / 2).div_ceil(8 * 4096).clamp(1, 4096).to_string();
+    // Half as many slots again as keys, in blocks of 16384 slots, so that nothing is converted.
+    let blocks = (config.keys * 3 / 2).div_ceil(16384).clamp(1, 4096).to_string();
     let log_bytes_max = log_bytes.to_string();
     let combinations: [(&str, Vec<(&str, &str)>); 4] = [
-        ("log store only", vec![("log_store_blocks", &blocks), ("log_bytes_max", &log_bytes_max)]),
+        (
+            "log store only",
+            vec![
+                ("partitions", "1"),
+                ("log_store_block_buckets_log2", "12"),
+                ("log_store_blocks", &blocks),
+                ("log_bytes_max", &log_bytes_max),
+            ],
+        ),
         ("log and sorted", vec![("hash_stores_min", "1"), ("merge_ratio_percent", "1")]),
         ("log and hash", vec![("hash_stores_min", "1024"), ("hash_stores_max", "4096")]),
         ("all three", Vec::new()),
@@ -55,7 +74,7 @@ fn index_memory(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Res
     for (name, set) in combinations {
         let report = fill(config, log_bytes, &set, observer)?;
         let title = format!("{name}: {}", bytes_per_key(&report));
-        lines.push(Series::new(name, report.samples.iter().filter_map(per_key)));
+        lines.push(Series::new(name, per_key(config, &report)));
         panels.push(charts::memory_panel(&title, &report.samples));
     }
     panels.push(Panel::lines(
@@ -69,10 +88,11 @@ fn index_memory(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Res
     Ok(file)
 }
 
-fn per_key(sample: &Sample) -> Option<(f64, f64)> {
-    // The first tables are made for many more keys than there are; that is not the subject.
-    let keys = sample.entries;
-    (keys > 20_000.0).then(|| (keys / 1e6, sample.index_bytes / keys))
+/// The tables of the first keys are made for many more; that is not the subject.
+fn per_key(config: &Config, report: &Report) -> Vec<(f64, f64)> {
+    let enough = config.keys as f64 / 10.0;
+    let samples = report.samples.iter().filter(|s| s.entries > enough);
+    samples.map(|s| (s.entries / 1e6, s.index_bytes / s.entries)).collect()
 }
 
 fn bytes_per_key(report: &Report) -> String {
@@ -93,7 +113,8 @@ fn fill(
         open = open.set(*name, *value);
     }
     let workload = *Workload::find("fill")?;
-    run(&Config { workload, operations: config.keys, path: None, open, ..config.clone() }, observer)
+    let config = Config { workload, operations: config.keys, open, ..config.clone() };
+    with_scratch(&config, |config| run(config, observer))
 }
 
 /// Figure 11: latency of gets by the store that answered, which the engine's counters tell: one
@@ -102,9 +123,10 @@ fn latency(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<P
     let workload = *Workload::find("read")?;
     let open = config.open.clone().background_threads(0);
     // Without settling, all three stores hold keys.
-    let config = Config { workload, open, settle: false, path: None, ..config.clone() };
-    let (all, by_store) =
-        with_filled_store(&config, observer, |keyspace| sort_by_store(&config, keyspace))?;
+    let config = Config { workload, open, settle: false, ..config.clone() };
+    let (all, by_store) = with_scratch(&config, |config| {
+        with_filled_store(config, observer, |keyspace| sort_by_store(config, keyspace))
+    })?;
     let micro = |h: &Histogram, q| h.quantile(q) as f64 / 1000.0;
     let named = STORES.iter().map(|(name, _)| *name).zip(&by_store);
     let mut panels = Vec::new();

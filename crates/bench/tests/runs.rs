@@ -90,3 +90,18 @@ fn wrong_arguments_are_refused_by_name() {
     let alone = run(&config("timeline", 1), &mut |_, _| {}).unwrap_err().to_string();
     assert!(alone.contains("--threads 2"), "{alone}");
 }
+
+#[test]
+fn figures_are_drawn_from_real_runs() {
+    let open = OpenOptions::new().set("partitions", "2").set("log_store_blocks", "1");
+    let out = std::env::temp_dir().join(format!("silica-bench-figures-{}", std::process::id()));
+    let path = Some(out.join("store"));
+    let config = Config { keys: 20_000, operations: 20_000, path, open, ..config("timeline", 2) };
+    let files = silica_bench::figures::draw(&config, &out, &mut |_, _| {}).unwrap();
+    let texts: Vec<_> = files.iter().map(|f| std::fs::read_to_string(f).unwrap()).collect();
+    let _ = std::fs::remove_dir_all(&out);
+    for (text, word) in texts.iter().zip(["Gets while", "all three", "sorted store"]) {
+        assert!(text.starts_with("<svg") && text.contains(word), "{word}");
+    }
+    assert_eq!(texts.len(), 3);
+}
