@@ -134,11 +134,12 @@ pub fn peak_allocated<T>(work: impl FnOnce() -> T) -> (T, usize) {
 ///
 /// # Panics
 ///
-/// Where `decode` panics or holds more than `64 KiB + 32 * input` bytes; the message has the
+/// Where `decode` panics or holds more than `overhead_bytes + 32 * input` bytes; the message has the
 /// input's number: the variable `SILICA_SEED` repeats it alone.
 #[allow(clippy::disallowed_methods)] // Tests have no other way to be told.
 pub fn hammer(
     inputs: u64,
+    overhead_bytes: usize,
     corpus: &[Vec<u8>],
     reseal: impl Fn(&mut Vec<u8>),
     mut decode: impl FnMut(&[u8]) -> bool,
@@ -156,7 +157,7 @@ pub fn hammer(
         let Ok((good, peak)) = decoded else {
             panic!("input {number} of {} bytes makes the decoder panic", bytes.len())
         };
-        let most = (64 << 10) + 32 * bytes.len();
+        let most = overhead_bytes + 32 * bytes.len();
         assert!(peak <= most, "input {number} of {} bytes takes {peak} bytes", bytes.len());
         *(if good { &mut accepted } else { &mut refused }) += 1;
     }
@@ -171,7 +172,7 @@ mod tests {
     fn hammering_finds_panics_and_greed() {
         let corpus = vec![vec![1u8; 32]];
         let caught = |decode: fn(&[u8]) -> bool| {
-            catch_unwind(|| hammer(2000, &corpus, |_| (), decode)).is_err()
+            catch_unwind(|| hammer(2000, 64 << 10, &corpus, |_| (), decode)).is_err()
         };
         assert!(!caught(|bytes| bytes.len() < 32));
         assert!(caught(|bytes| bytes[0] == 1), "an empty input panics");

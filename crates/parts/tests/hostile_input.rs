@@ -30,7 +30,7 @@ fn set_u32(bytes: &mut [u8], at: usize, value: u32) {
 
 /// Runs the hammer, and asks for some of both kinds: otherwise it missed what it was made for.
 fn check(corpus: &[Vec<u8>], reseal: impl Fn(&mut Vec<u8>), decode: impl FnMut(&[u8]) -> bool) {
-    let (accepted, refused) = hammer(inputs(), corpus, reseal, decode);
+    let (accepted, refused) = hammer(inputs(), 64 << 10, corpus, reseal, decode);
     println!("{accepted} inputs accepted, {refused} refused");
     assert!(accepted + refused == 1 || (accepted > 20 && refused > 20));
 }
@@ -75,7 +75,7 @@ fn records() {
         reader.end() == End::Clean
     });
     // A first sequence from a damaged header.
-    hammer(1000, &corpus, reseal, |bytes| {
+    hammer(1000, 64 << 10, &corpus, reseal, |bytes| {
         RecordReader::new(3, bytes, 16, u64::MAX - 1).end() == End::Clean
     });
 }

@@ -36,6 +36,8 @@ mod verify;
 mod write;
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod test_support;
 
 pub use hasher::Hasher;

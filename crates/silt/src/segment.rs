@@ -19,6 +19,9 @@ pub(crate) const VERSION: u32 = 1;
 /// Bytes of the segment header; the first record starts here.
 pub(crate) const HEADER_BYTES: usize = 64;
 
+/// More bytes and records than a log is ever given; sums with them do not overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
 /// What a segment says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -140,6 +143,10 @@ impl<L: LogFile> Segment<L> {
             let (number, capacity) = (header.number, header.capacity);
             let detail = format!("its header says segment {number} of {capacity} bytes");
             return Err(Error::corruption(&name, 16, detail));
+        }
+        let reachable = 1..COUNT_MAX;
+        if header.start >= COUNT_MAX || !reachable.contains(&header.first_sequence) {
+            return Err(Error::corruption(&name, 24, "no log ever gets as far as its header says"));
         }
         Ok(Segment::new(&header, file_id, log))
     }

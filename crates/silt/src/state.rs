@@ -140,14 +140,14 @@ impl StoreState {
         }
         let store_id = u64::from_le_bytes(reader.bytes()?);
         let seed = HashSeed(reader.bytes()?);
-        let partition_bits = reader.varint()? as u32;
+        let partition_bits = reader.narrow()?;
         if partition_bits > 12 {
             return Err(damaged());
         }
         let durable_end = reader.varint()?;
         let log_segments = reader.list()?;
         let value_segments = reader.numbers()?;
-        let value_segment_next = reader.varint()? as u32;
+        let value_segment_next = reader.narrow()?;
         let value_dead = reader.numbers()?.into_iter().zip(reader.list()?).collect();
         let partitions = (0..1 << partition_bits)
             .map(|_| PartitionState::decode(&mut reader))
@@ -229,15 +229,16 @@ impl Edit {
         let (&kind, rest) = bytes.split_first().ok_or_else(damaged)?;
         let mut reader = Reader(rest);
         let number = reader.varint()?;
+        let narrow = u32::try_from(number).map_err(|_| damaged());
         let edit = match kind {
             LOG_SEGMENT => Edit::LogSegment(number),
             RELEASE_LOG => Edit::ReleaseLog(number),
-            VALUE_SEGMENT => Edit::ValueSegment(number as u32),
-            RELEASE_VALUE_SEGMENT => Edit::ReleaseValueSegment(number as u32),
+            VALUE_SEGMENT => Edit::ValueSegment(narrow?),
+            RELEASE_VALUE_SEGMENT => Edit::ReleaseValueSegment(narrow?),
             CLEAR => Edit::Clear(number),
             DURABLE_END => Edit::DurableEnd(number),
             VALUE_DEAD => Edit::ValueDead(reader.pairs(number)?),
-            PARTITION => Edit::Partition(number as u32, PartitionState::decode(&mut reader)?),
+            PARTITION => Edit::Partition(narrow?, PartitionState::decode(&mut reader)?),
             _ => return Err(damaged()),
         };
         reader.end()?;
@@ -263,6 +264,10 @@ impl Reader<'_> {
         Ok(value)
     }
 
+    fn narrow(&mut self) -> Result<u32> {
+        u32::try_from(self.varint()?).map_err(|_| damaged())
+    }
+
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or_else(damaged)?;
         self.0 = rest;
@@ -281,8 +286,7 @@ impl Reader<'_> {
         if count > self.0.len() as u64 {
             return Err(damaged());
         }
-        let narrow = |n| u32::try_from(n).map_err(|_| damaged());
-        (0..count).map(|_| Ok((narrow(self.varint()?)?, self.varint()?))).collect()
+        (0..count).map(|_| Ok((self.narrow()?, self.varint()?))).collect()
     }
 
     fn numbers(&mut self) -> Result<Vec<u32>> {
