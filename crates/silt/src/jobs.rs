@@ -20,9 +20,11 @@ use std::sync::{Arc, Mutex};
 const SYNC_BEHIND_BYTES: u64 = 4 << 20;
 /// Bytes of writes between two looks at the backlog.
 const ASSIST_EVERY_BYTES: u64 = 64 << 10;
-/// A writer's share of maintenance per byte written, at the pressure where slowing begins and for
-/// each further unit of pressure.
+/// A writer's share of maintenance per byte written, for each unit of pressure above where
+/// slowing begins, and at the most: several times the write amplification, so that a backlog
+/// shrinks, and little enough that no write stands still.
 const ASSIST_BYTES_PER_BYTE: f64 = 16.0;
+const ASSIST_BYTES_PER_BYTE_MAX: f64 = 24.0;
 /// Pressure at which writers begin to help.
 const ASSIST_PRESSURE: f64 = 1.25;
 /// Pressure at which writers are refused while maintenance fails.
@@ -107,6 +109,7 @@ impl<D: Device> Silt<D> {
         let mut floor = u64::MAX;
         let (mut hash_entries, mut sorted_entries) = (0, 0);
         let mut best = (0.0, 0);
+        let mut hash_stores = 0;
         let mut crowded = 0.0f64;
         for (index, partition) in self.partitions.iter().enumerate() {
             let version = partition.version();
@@ -116,6 +119,7 @@ impl<D: Device> Silt<D> {
             hash_entries += h;
             sorted_entries += s;
             let stores = version.hash_stores.len();
+            hash_stores += stores;
             crowded = crowded.max(stores as f64 / self.config.hash_stores_max as f64);
             let enough = if s == 0 { self.config.hash_stores_min } else { 1 };
             let share = h as f64 / s.max(1) as f64;
@@ -127,12 +131,16 @@ impl<D: Device> Silt<D> {
         let backlog = frozen as f64 / (self.partitions.len() as f64 / 2.0 + 1.0);
         let waiting = if frozen == 0 { 0.0 } else { 0.01 };
         // Partitions are merged one after the other, so on average each is half way to its next
-        // merge: the sum over all is compared with half of what one gathers.
-        let gathered = sorted_entries as f64 * self.config.merge_ratio_percent as f64 / 200.0;
+        // merge: the sum over all is compared with half of what one gathers, at least the hash
+        // stores of a first merge.
+        let first = self.partitions.len() * self.config.hash_stores_min * hash_entries as usize
+            / (2 * hash_stores).max(1);
+        let ratio = self.config.merge_ratio_percent as f64 / 200.0;
+        let gathered = (sorted_entries as f64 * ratio).max(first as f64);
         let merge = hash_entries as f64 / gathered.max(1.0);
         Pressure {
             conversion: (window / self.log_bytes_max() as f64).max(backlog).max(waiting),
-            merge: if best.0 == 0.0 { 0.0 } else { merge.clamp(0.0, 1e6).max(crowded) },
+            merge: if best.0 == 0.0 { 0.0 } else { merge.max(crowded) },
             merge_partition: best.1,
         }
     }
@@ -237,6 +245,7 @@ impl<D: Device> Silt<D> {
         }
         add(&self.metrics.writes_slowed, 1);
         let share = (pressure - ASSIST_PRESSURE + 0.25) * ASSIST_BYTES_PER_BYTE;
+        let share = share.min(ASSIST_BYTES_PER_BYTE_MAX);
         if let Err(error) = self.run_jobs(Budget { bytes: (debt as f64 * share) as u64 }) {
             ::log::warn!("background work of a SILT store: {error}");
             self.jobs.stuck.store(true, Ordering::Relaxed);
