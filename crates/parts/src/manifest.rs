@@ -206,9 +206,23 @@ impl<D: Device> Manifest<D> {
         let mut manifest =
             Manifest { device, file, number, len, len_noted, next_sequence, poisoned };
         if len_noted != bytes.len() as u64 {
-            manifest.replace(&snapshot, &payloads)?;
+            manifest.make_durable(&snapshot, &payloads, bytes.len() as u64)?;
         }
         Ok(Some(Opened { manifest, snapshot, edits: payloads }))
+    }
+
+    /// Makes everything that was found durable: in a new file or, where there is no room for one,
+    /// in this one, of which `file_bytes` were found.
+    fn make_durable(&mut self, snapshot: &[u8], edits: &[Vec<u8>], file_bytes: u64) -> Result<()> {
+        match self.replace(snapshot, edits) {
+            Err(error) if error.kind() == ErrorKind::Full && !self.poisoned => {
+                if self.len < file_bytes {
+                    self.file.truncate(self.len)?;
+                }
+                self.file.sync()
+            }
+            result => result,
+        }
     }
 
     /// Without `CURRENT` only the remains of a creation may be there; they are removed.
@@ -271,7 +285,11 @@ impl<D: Device> Manifest<D> {
 
     fn replace(&mut self, snapshot: &[u8], edits: &[Vec<u8>]) -> Result<()> {
         let next = Self::prepare(self.device.clone(), self.number + 1, snapshot, edits)?;
-        if let Err(error) = write_current(&*self.device, next.number, next.len) {
+        if let Err(error) = prepare_current(&*self.device, next.number, next.len) {
+            let _ = self.device.remove(&name(next.number));
+            return Err(error);
+        }
+        if let Err(error) = switch_current(&*self.device) {
             // Whether CURRENT names the old or the new one is not known.
             self.poisoned = true;
             return Err(error);
@@ -301,12 +319,24 @@ fn is_manifest(name: &str) -> bool {
 }
 
 fn write_current<D: Device>(device: &D, number: u64, len: u64) -> Result<()> {
+    prepare_current(device, number, len)?;
+    switch_current(device)
+}
+
+/// Writes the next `CURRENT` under a name of its own.
+fn prepare_current<D: Device>(device: &D, number: u64, len: u64) -> Result<()> {
     if device.list()?.iter().any(|n| n == CURRENT_NEW) {
         device.remove(CURRENT_NEW)?;
     }
     let file = device.create(CURRENT_NEW, Mode::Buffered)?;
-    file.write_at(0, &encode_current(number, len))?;
-    file.sync()?;
+    let written = file.write_at(0, &encode_current(number, len)).and_then(|()| file.sync());
+    written.inspect_err(|_| {
+        // Only tidiness: it is removed before the next one is made.
+        let _ = device.remove(CURRENT_NEW);
+    })
+}
+
+fn switch_current<D: Device>(device: &D) -> Result<()> {
     device.rename(CURRENT_NEW, CURRENT)?;
     device.sync_dir()
 }

@@ -190,7 +190,7 @@ impl<D: Device> Silt<D> {
             hash_stores: hash_stores.collect::<Result<_>>()?,
             sorted_store: sorted_store.transpose()?,
         };
-        self.device.sync_dir()?;
+        self.device.sync_dir().inspect_err(|_| self.log.poison())?;
         self.edit(&[Edit::Partition(index as u32, state)])?;
         let mut stores = self.partitions[index].write();
         // Log stores frozen since `change` looked are kept: only the oldest ever go.

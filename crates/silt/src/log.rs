@@ -211,6 +211,8 @@ impl<D: Device> Log<D> {
             // A segment that the manifest does not name is removed at open, too.
             let _ = self.device.remove(&segment::name(number));
         })?;
+        let durable = created.log.sync().and_then(|()| self.device.sync_dir());
+        durable.inspect_err(|_| self.poison())?;
         register(number)?;
         let created = Arc::new(created);
         let mut segments = self.segments.write().expect("no panic while held");

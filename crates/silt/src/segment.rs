@@ -118,7 +118,7 @@ impl Header {
 }
 
 impl<L: LogFile> Segment<L> {
-    /// Creates a segment and makes its header and its name durable.
+    /// Creates a segment; its header and its name are not durable yet.
     pub(crate) fn create<D: Device<Log = L>>(
         device: &D,
         store_id: u64,
@@ -127,8 +127,6 @@ impl<L: LogFile> Segment<L> {
         let file_id = file_id(store_id, header.number);
         let log = device.create_log(&name(header.number), header.capacity)?;
         log.append(&[&header.encode(file_id)])?;
-        log.sync()?;
-        device.sync_dir()?;
         Ok(Segment::new(header, file_id, log))
     }
 
