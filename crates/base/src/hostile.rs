@@ -134,8 +134,8 @@ pub fn peak_allocated<T>(work: impl FnOnce() -> T) -> (T, usize) {
 ///
 /// # Panics
 ///
-/// Where `decode` panics or holds more than `overhead_bytes + 32 * input` bytes; the message has the
-/// input's number: the variable `SILICA_SEED` repeats it alone.
+/// Where `decode` panics or holds more than `overhead_bytes + 32 * input` bytes; the message has
+/// the input's number: the variable `SILICA_SEED` repeats it alone.
 #[allow(clippy::disallowed_methods)] // Tests have no other way to be told.
 pub fn hammer(
     inputs: u64,
