@@ -11,7 +11,7 @@ use super::bits::{self, Cursor};
 use super::phrases::{Phrase, Phrases, Place, SMALL_MAX};
 use super::skips::{Parts, SKIP_MAX, Skips};
 use super::splits::SplitCode;
-use silica_base::BitWriter;
+use silica_base::{BitWriter, prefetch};
 
 const KEY_BITS: u32 = 64;
 
@@ -61,6 +61,8 @@ impl Codes {
         let mut path = Path { key, rank: 0, size };
         let mut cursor = Cursor::forwards(bytes, ends[0]);
         if size > self.small_max {
+            // Memory answers for both ends at the same time.
+            prefetch(bytes, (ends[1] / 8).saturating_sub(8) as usize);
             let left = self.splits.read(&mut cursor, size);
             let bit = path.take_bit();
             if left != 0 && bit == 1 {
