@@ -1,6 +1,6 @@
 //! Every benchmark at toy size: it runs, prints its fields, and answers the same twice.
 
-use crate::step::{Steps, cargo, run_logged};
+use crate::step::{Steps, run_logged};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,12 +44,8 @@ const MECHANISMS: &[(&str, &[&str], &[&str])] = &[
     ("cuckoo", &["--keys", "100000"], &["occupancy", "inserts_per_second", "lookups_per_second"]),
 ];
 
-/// Runs all of them with the binary of the tests' profile.
+/// Runs all of them with the binary that the tests were built with.
 pub fn run(steps: &mut Steps) {
-    let build = ["build", "--package", "silica-cli"];
-    if !steps.command("build the benchmarks", &mut cargo(&build), 5 * LIMIT) {
-        return;
-    }
     let binary = steps.target().join("debug/silica");
     let scratch = steps.target().join("xtask");
     for workload in WORKLOADS {

@@ -28,8 +28,7 @@ pub struct Outcome {
 impl Steps {
     /// Steps of the workspace at `root`.
     pub fn new(root: &Path) -> Self {
-        let target =
-            std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+        let target = target(root);
         fs::create_dir_all(target.join("xtask")).expect("the target directory can be written");
         Steps { root: root.to_path_buf(), target, passed: 0, failed: 0, times: Vec::new() }
     }
@@ -131,6 +130,11 @@ impl Steps {
     }
 }
 
+/// Where cargo builds.
+pub fn target(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into()))
+}
+
 /// `cargo ARGS`, at low priority.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
@@ -216,7 +220,16 @@ fn print_tail(output: &str) {
 
 /// False for the lines of a build or test run that say that all is well.
 fn is_news(line: &str) -> bool {
-    let progress = ["Compiling ", "Checking ", "Downloaded ", "Downloading ", "Documenting "];
+    let progress = [
+        "Compiling ",
+        "Checking ",
+        "Downloaded ",
+        "Downloading ",
+        "Documenting ",
+        "Running ",
+        "running ",
+        "test result: ok",
+    ];
     let trimmed = line.trim_start();
     let passed = line.starts_with("test ") && line.ends_with(" ok");
     !(trimmed.is_empty() || passed || progress.iter().any(|p| trimmed.starts_with(p)))
