@@ -37,6 +37,15 @@ impl BitWriter {
         self.len_bits += u64::from(width);
     }
 
+    /// Moves the complete words to the end of `out`, as little-endian bytes, so that a long bit
+    /// string need not be held twice. [`words`](Self::words) has what is left.
+    pub fn drain_into(&mut self, out: &mut Vec<u8>) {
+        let complete = (self.words.len()).saturating_sub(usize::from(self.len_bits % 64 != 0));
+        for word in self.words.drain(..complete) {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
     /// The words written; bits past `len_bits` are zero.
     pub fn into_words(self) -> Vec<u64> {
         self.words
@@ -113,6 +122,23 @@ mod tests {
         let words = writer.into_words();
         let mut reader = BitReader::new(&words, 0);
         assert!(fields.iter().all(|&(v, w)| reader.read(w) == v));
+    }
+
+    #[test]
+    fn draining_keeps_the_bits_in_order() {
+        let (mut whole, mut drained, mut bytes) = (BitWriter::new(), BitWriter::new(), Vec::new());
+        for width in (1..65).chain([64, 64, 1]) {
+            whole.write(u64::MAX >> (64 - width), width);
+            drained.write(u64::MAX >> (64 - width), width);
+            whole.write(0, 3);
+            drained.write(0, 3);
+            drained.drain_into(&mut bytes);
+            assert!(drained.words().len() <= 1);
+        }
+        assert_eq!(drained.len_bits(), whole.len_bits());
+        drained.words().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        let all: Vec<u8> = whole.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(bytes, all);
     }
 
     #[test]

@@ -146,14 +146,53 @@ pub(super) fn append_reversed(out: &mut BitWriter, from: &BitWriter) {
     }
 }
 
+/// Codes that are being written: a short writer, and the bytes before what is in it.
+#[derive(Debug, Default)]
+pub(super) struct CodeBytes {
+    bytes: Vec<u8>,
+    writer: BitWriter,
+}
+
+impl CodeBytes {
+    /// Where to write. Its length counts all bits.
+    #[inline]
+    pub(super) fn writer(&mut self) -> &mut BitWriter {
+        &mut self.writer
+    }
+
+    /// Bits written so far.
+    #[inline]
+    pub(super) fn len_bits(&self) -> u64 {
+        self.writer.len_bits()
+    }
+
+    /// Empties the writer. Memory grows by an eighth, since indexes are built where it is scarce.
+    pub(super) fn drain(&mut self) {
+        let more = self.writer.words().len() * 8;
+        if self.bytes.capacity() - self.bytes.len() < more {
+            self.bytes.reserve_exact(more.max(self.bytes.len() / 8));
+        }
+        self.writer.drain_into(&mut self.bytes);
+    }
+
+    /// The bytes of all codes, with the padding behind them.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let len = self.len_bits().div_ceil(8) as usize;
+        self.drain();
+        self.bytes.reserve_exact(len + PAD_BYTES - self.bytes.len());
+        for word in self.writer.words() {
+            self.bytes.extend_from_slice(&word.to_le_bytes()[..len - self.bytes.len()]);
+        }
+        self.bytes.resize(len + PAD_BYTES, 0);
+        self.bytes.shrink_to_fit();
+        self.bytes
+    }
+}
+
 /// The bytes of the codes in `codes`, with the padding behind them.
+#[cfg(test)]
 pub(super) fn pad(codes: &BitWriter) -> Vec<u8> {
-    let len = codes.len_bits().div_ceil(8) as usize;
-    let mut bytes = Vec::with_capacity(len + PAD_BYTES);
-    codes.words().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-    bytes.truncate(len);
-    bytes.resize(len + PAD_BYTES, 0);
-    bytes
+    CodeBytes { bytes: Vec::new(), writer: codes.clone() }.finish()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The dense index: key to rank.
 
 use super::EctParams;
-use super::bits;
+use super::bits::CodeBytes;
 use super::directory::Directory;
 use super::frame::{self, Kind};
 use super::trie::Codes;
-use silica_base::{BitWriter, Result};
+use silica_base::Result;
 
 /// The virtual bucket of `key` among `buckets` even ranges of all keys, and the key's position
 /// inside it, in 2^-64 of the bucket. Together they order keys as the keys themselves do.
@@ -25,7 +25,7 @@ pub struct DenseBuilder {
     positions: Vec<u64>,
     /// Rank and bit at which each bucket starts; the last one is being filled.
     starts: Vec<[u64; 2]>,
-    trie: BitWriter,
+    trie: CodeBytes,
 }
 
 impl DenseBuilder {
@@ -38,7 +38,7 @@ impl DenseBuilder {
             buckets: keys_expected.div_ceil(u64::from(params.group.max(1))).max(1),
             positions: Vec::new(),
             starts: vec![[0, 0]],
-            trie: BitWriter::new(),
+            trie: CodeBytes::default(),
         }
     }
 
@@ -56,7 +56,8 @@ impl DenseBuilder {
     /// Writes the bucket that was filled, and empty ones up to `bucket`.
     fn close_buckets(&mut self, bucket: u64) {
         debug_assert!(bucket >= self.starts.len() as u64, "keys ascend");
-        self.codes.write(&mut self.trie, &self.positions);
+        self.codes.write(self.trie.writer(), &self.positions);
+        self.trie.drain();
         let rank = self.starts[self.starts.len() - 1][0] + self.positions.len() as u64;
         self.positions.clear();
         self.starts.resize(bucket as usize + 1, [rank, self.trie.len_bits()]);
@@ -72,7 +73,7 @@ impl DenseBuilder {
             len: self.starts[self.starts.len() - 1][0],
             codes: self.codes,
             hmax: self.hmax,
-            trie: bits::pad(&self.trie),
+            trie: self.trie.finish(),
             directory: Directory::new(&self.starts),
         }
     }

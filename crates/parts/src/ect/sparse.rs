@@ -5,12 +5,12 @@
 //! a bucket takes no bits at all: the directory counts it.
 
 use super::EctParams;
-use super::bits::{self, Cursor};
+use super::bits::{CodeBytes, Cursor};
 use super::borders::{CELL_BITS_MAX, Grid, LOW_BITS_MAX, Place};
 use super::dense::locate;
 use super::directory::Directory;
 use super::frame::{self, Header, Kind};
-use silica_base::{BitWriter, Error, Result};
+use silica_base::{Error, Result};
 
 /// Borders that the code's parameters are fitted to.
 const SAMPLE: usize = 4096;
@@ -68,7 +68,7 @@ impl SparseBuilder {
         SparseIndex {
             borders: writer.borders,
             grid: writer.grid,
-            codes: bits::pad(&writer.out),
+            codes: writer.out.finish(),
             directory: Directory::new(&writer.starts),
         }
     }
@@ -86,7 +86,7 @@ struct BorderWriter {
     /// For each bucket the separators at or before its start, and the bit where its codes start;
     /// the last one is being filled.
     starts: Vec<[u64; 2]>,
-    out: BitWriter,
+    out: CodeBytes,
 }
 
 impl BorderWriter {
@@ -98,7 +98,7 @@ impl BorderWriter {
             separator: 0,
             place: grid.start(),
             starts: vec![[0, 0]],
-            out: BitWriter::new(),
+            out: CodeBytes::default(),
         }
     }
 
@@ -107,6 +107,7 @@ impl BorderWriter {
         if self.starts.len() as u64 <= bucket {
             self.starts.resize(bucket as usize + 1, [self.borders, self.out.len_bits()]);
             self.place = self.grid.start();
+            self.out.drain();
         }
     }
 
@@ -126,7 +127,7 @@ impl BorderWriter {
         } else {
             self.open(bucket);
             let border = self.grid.choose(self.place, after as u64, upto as u64);
-            self.place = self.grid.write(&mut self.out, self.place, border);
+            self.place = self.grid.write(self.out.writer(), self.place, border);
             self.separator = u128::from(bucket) << 64 | u128::from(border.position(self.grid));
         }
         self.borders += 1;
