@@ -40,7 +40,8 @@ impl BitWriter {
     /// Moves the complete words to the end of `out`, as little-endian bytes, so that a long bit
     /// string need not be held twice. [`words`](Self::words) has what is left.
     pub fn drain_into(&mut self, out: &mut Vec<u8>) {
-        let complete = (self.words.len()).saturating_sub(usize::from(self.len_bits % 64 != 0));
+        let partial = !self.len_bits.is_multiple_of(64);
+        let complete = self.words.len().saturating_sub(usize::from(partial));
         for word in self.words.drain(..complete) {
             out.extend_from_slice(&word.to_le_bytes());
         }
