@@ -1,11 +1,17 @@
 //! Buffers that direct I/O accepts: start and capacity are multiples of a block.
 
+use memmap2::{MmapMut, MmapOptions};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Bytes of a device block as far as Silica is concerned: alignment of direct I/O.
 pub const BLOCK_BYTES: usize = 4096;
+
+/// Buffers from this size on are mappings of their own. The allocator seldom finds a hole for
+/// large aligned blocks among those it was given back, and keeps what it got from the system; a
+/// mapping goes back whole.
+const MAPPED_BYTES: usize = 128 << 10;
 
 /// A byte buffer whose address and capacity are multiples of [`BLOCK_BYTES`].
 ///
@@ -14,6 +20,8 @@ pub struct AlignedBuf {
     start: NonNull<u8>,
     len: usize,
     capacity: usize,
+    /// What `start` points to where the buffer is large; otherwise that is allocated.
+    mapping: Option<MmapMut>,
 }
 
 // SAFETY: the buffer owns its allocation exclusively, like a Vec<u8>.
@@ -29,10 +37,21 @@ impl AlignedBuf {
     /// A zeroed buffer of `len` bytes.
     pub fn zeroed(len: usize) -> Self {
         let capacity = len.next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES);
+        if capacity >= MAPPED_BYTES {
+            return Self::mapped(len, capacity);
+        }
         // SAFETY: the layout's size is at least one block, so it is not zero.
         let raw = unsafe { alloc_zeroed(layout(capacity)) };
         let start = NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout(capacity)));
-        AlignedBuf { start, len, capacity }
+        AlignedBuf { start, len, capacity, mapping: None }
+    }
+
+    fn mapped(len: usize, capacity: usize) -> Self {
+        // A mapping starts at a page and is zeroed.
+        let mapping = MmapOptions::new().len(capacity).map_anon();
+        let mut mapping = mapping.unwrap_or_else(|_| handle_alloc_error(layout(capacity)));
+        let start = NonNull::from(&mut mapping[..]).cast();
+        AlignedBuf { start, len, capacity, mapping: Some(mapping) }
     }
 
     /// Bytes that fit without a new allocation.
@@ -69,8 +88,10 @@ impl DerefMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this very layout.
-        unsafe { dealloc(self.start.as_ptr(), layout(self.capacity)) }
+        if self.mapping.is_none() {
+            // SAFETY: allocated in `zeroed` with this very layout.
+            unsafe { dealloc(self.start.as_ptr(), layout(self.capacity)) }
+        }
     }
 }
 
@@ -86,7 +107,7 @@ mod tests {
 
     #[test]
     fn address_and_capacity_are_aligned() {
-        for len in [0, 1, 4096, 4097, 100_000] {
+        for len in [0, 1, 4096, 4097, 100_000, 128 << 10, 3_000_001] {
             let buf = AlignedBuf::zeroed(len);
             assert_eq!(buf.as_ptr() as usize % BLOCK_BYTES, 0);
             assert_eq!(buf.capacity() % BLOCK_BYTES, 0);
@@ -100,5 +121,11 @@ mod tests {
         buf.copy_from_slice(b"abc");
         buf.resize(10_000);
         assert_eq!(&buf[..4], b"abc\0");
+        buf.resize(1_000_000);
+        assert_eq!(&buf[..4], b"abc\0");
+        assert!(buf[4..].iter().all(|b| *b == 0));
+        buf[999_999] = 7;
+        buf.resize(2_000_000);
+        assert_eq!((&buf[..3], buf[999_999], buf[1_999_999]), (&b"abc"[..], 7, 0));
     }
 }

@@ -123,6 +123,7 @@ impl<D: Device> Admin for Silt<D> {
 
     fn set_memory_bytes(&self, bytes: u64) {
         self.memory_bytes.store(bytes, Ordering::Relaxed);
+        self.log.set_segment_bytes(self.config.segment_bytes(bytes));
     }
 
     fn inspect(&self) -> Result<String> {

@@ -73,7 +73,7 @@ struct SyncState {
 pub(crate) struct Log<D: Device> {
     device: Arc<D>,
     store_id: u64,
-    segment_bytes: u64,
+    segment_bytes: AtomicU64,
     segments: RwLock<Arc<Segments<D::Log>>>,
     end: AtomicU64,
     /// `end` when the store was opened.
@@ -99,7 +99,7 @@ impl<D: Device> Log<D> {
         Log {
             device,
             store_id,
-            segment_bytes,
+            segment_bytes: AtomicU64::new(segment_bytes),
             segments: RwLock::new(Arc::new(Segments { list })),
             end: AtomicU64::new(end),
             end_at_open: end,
@@ -110,6 +110,11 @@ impl<D: Device> Log<D> {
             poisoned: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
         }
+    }
+
+    /// Sets the capacity of segments to come.
+    pub(crate) fn set_segment_bytes(&self, bytes: u64) {
+        self.segment_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Recovery read every record up to `last_sequence` and made it durable.
@@ -202,7 +207,8 @@ impl<D: Device> Log<D> {
         let start = self.segments().iter().next_back().map_or(self.end(), |s| s.end());
         // The first segments of a run are small, so that many short runs do not fill a disk.
         let usual = appender.current.as_ref().map_or(FIRST_SEGMENT_BYTES, |c| 2 * c.capacity);
-        let capacity = usual.min(self.segment_bytes).max(segment::bytes_needed(record_bytes));
+        let capacity = usual.min(self.segment_bytes.load(Ordering::Relaxed));
+        let capacity = capacity.max(segment::bytes_needed(record_bytes));
         let first_sequence = appender.next_sequence;
         appender.next_segment += 1;
         let header = segment::Header { number, start, capacity, first_sequence };

@@ -55,9 +55,10 @@ impl<D: Device> Silt<D> {
         let values = open_values(&device, state, &config)?;
         let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
         let store_id = state.store_id;
+        let segment_bytes = config.segment_bytes(config.memory_bytes);
         let mut store = Silt {
             descriptor: DESCRIPTOR,
-            log: Log::new(device.clone(), store_id, config.segment_bytes, segments, log_end),
+            log: Log::new(device.clone(), store_id, segment_bytes, segments, log_end),
             values,
             partitions,
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),

@@ -53,7 +53,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "bytes of the log before its oldest log store is converted; 0 takes a quarter of the \
          memory",
     ),
-    spec("segment_bytes", Size(SEGMENT_BYTES_MIN, 1 << 32), 16 * MIB, "bytes of a log segment"),
+    spec(
+        "segment_bytes",
+        Size(SEGMENT_BYTES_MIN, 1 << 32),
+        16 * MIB,
+        "bytes of a log segment, at most a quarter of the log",
+    ),
     spec(
         "merge_ratio_percent",
         Count(1, 10_000),
@@ -103,6 +108,9 @@ pub const OPTIONS: &[OptionSpec] = &[
 ];
 
 const SEGMENT_BYTES_MIN: u64 = 4 << 10;
+/// Segments that the log has at least before it is at its limit, unless they were tiny: one stays
+/// mapped until the last of its entries is converted.
+const SEGMENTS_MIN: u64 = 4;
 
 /// The log's limit: as given, or a quarter of the memory.
 fn log_share(memory_bytes: u64, given: u64) -> u64 {
@@ -117,7 +125,8 @@ pub(crate) struct Config {
     pub(crate) geometry: Geometry,
     /// As given; 0 stands for a share of the memory.
     log_bytes_max: u64,
-    pub(crate) segment_bytes: u64,
+    /// As given.
+    segment_bytes: u64,
     pub(crate) merge_ratio_percent: u64,
     pub(crate) hash_stores_min: usize,
     pub(crate) hash_stores_max: usize,
@@ -149,7 +158,6 @@ impl Config {
         }
         let memory_bytes = get("memory_bytes");
         let log_bytes_max = get("log_bytes_max");
-        let segment_bytes_max = log_share(memory_bytes, log_bytes_max).max(SEGMENT_BYTES_MIN);
         Ok(Config {
             memory_bytes,
             partition_bits,
@@ -160,7 +168,7 @@ impl Config {
                 get("tag_bits") as u32,
             )?,
             log_bytes_max,
-            segment_bytes: get("segment_bytes").min(segment_bytes_max),
+            segment_bytes: get("segment_bytes"),
             merge_ratio_percent: get("merge_ratio_percent"),
             hash_stores_min: get("hash_stores_min") as usize,
             hash_stores_max: get("hash_stores_max") as usize,
@@ -176,6 +184,12 @@ impl Config {
     /// Bytes of the log before its oldest log store is converted, with this memory number.
     pub(crate) fn log_bytes_max(&self, memory_bytes: u64) -> u64 {
         log_share(memory_bytes, self.log_bytes_max)
+    }
+
+    /// Bytes of a log segment, with this memory number.
+    pub(crate) fn segment_bytes(&self, memory_bytes: u64) -> u64 {
+        let most = self.log_bytes_max(memory_bytes) / SEGMENTS_MIN;
+        self.segment_bytes.min(most.max(2 * SEGMENT_BYTES_MIN))
     }
 
     /// Number of partitions.
