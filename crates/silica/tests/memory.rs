@@ -36,6 +36,7 @@ fn loads() -> Vec<Load> {
         load("small", 32, 200_000, 100, u64::MAX / many),
         load("middling", 64, 100_000, 1000, u64::MAX / many),
         load("large", 32, 10_000, 16_000, u64::MAX / many),
+        load("cramped", 16, 300_000, 100, u64::MAX / many),
         load("overwritten", 32, 400_000, 100, 20_000),
     ]
 }
@@ -78,12 +79,14 @@ fn run_load(load: Load, path: &Path) {
             .map(|n| (key(n % load.keys), value(n % load.keys, n / load.keys, load.value_bytes)))
             .collect();
         let mut batch = WriteBatch::new();
-        entries.iter().for_each(|(key, value)| drop(batch.put(key, value)));
+        for (key, value) in &entries {
+            batch.put(key, value);
+        }
         keyspace.write(&batch).expect("writes");
         if first % (BATCH * 16) == 0 {
             let n = prng.below((first + BATCH).min(load.keys));
             let last = n + (first + BATCH - 1 - n) / load.keys * load.keys;
-            let found = keyspace.get(&key(n)).expect("gets");
+            let found = keyspace.get(key(n)).expect("gets");
             let right = found == Some(value(n, last / load.keys, load.value_bytes));
             assert!(right, "entry {n}");
         }

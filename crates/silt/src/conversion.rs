@@ -87,6 +87,7 @@ impl<D: Device> Silt<D> {
         add(&self.metrics.conversions, 1);
         add(&self.metrics.converted_entries, u64::from(entries));
         add(&self.metrics.conversion_bytes, bytes);
+        self.drop_indexes();
         Ok(())
     }
 }

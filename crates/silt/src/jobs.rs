@@ -111,6 +111,7 @@ impl<D: Device> Silt<D> {
         let mut best = (0.0, 0);
         let mut hash_stores = 0;
         let mut crowded = 0.0f64;
+        let stores_max = self.hash_stores_max();
         for (index, partition) in self.partitions.iter().enumerate() {
             let version = partition.version();
             frozen += version.frozen.len();
@@ -120,7 +121,7 @@ impl<D: Device> Silt<D> {
             sorted_entries += s;
             let stores = version.hash_stores.len();
             hash_stores += stores;
-            crowded = crowded.max(stores as f64 / self.config.hash_stores_max as f64);
+            crowded = crowded.max(stores as f64 / stores_max as f64);
             let enough = if s == 0 { self.config.hash_stores_min } else { 1 };
             let share = h as f64 / s.max(1) as f64;
             if stores >= enough && share > best.0 {

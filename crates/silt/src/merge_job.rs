@@ -14,6 +14,9 @@ use silica_base::{KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use std::sync::Arc;
 
+/// Shorter reads cost more time than they save memory.
+const READ_AHEAD_BYTES_MIN: usize = 16 * CHUNK_BYTES;
+
 /// A stream of either kind of store; an enum, since a merge calls it for every entry.
 pub(crate) enum StoreStream<F> {
     Hash(HashStoreStream<F>),
@@ -120,7 +123,28 @@ impl<D: Device> Silt<D> {
     /// Read-ahead of each input, so that all of them take an eighth of the memory at most.
     fn merge_read_ahead(&self, inputs: &Version<D>) -> usize {
         let share = self.memory_bytes() / 8 / (inputs.hash_stores.len() as u64 + 1);
-        (share as usize).clamp(16 * CHUNK_BYTES, READ_AHEAD_BYTES)
+        (share as usize).clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES)
+    }
+
+    /// Bytes that a merge of `inputs` takes: for each of them the read-ahead, and for a hash store
+    /// a block of its entries, which are sorted in memory.
+    pub(crate) fn merge_bytes(&self, inputs: &Version<D>) -> u64 {
+        let stores = inputs.hash_stores.len() as u64;
+        (stores + 1) * self.merge_read_ahead(inputs) as u64 + stores * self.block_bytes()
+    }
+
+    /// Bytes of a block of a hash store, and of what is kept of each entry to sort them: the
+    /// stores share the log's window.
+    fn block_bytes(&self) -> u64 {
+        let blocks = self.partitions.len() as u64 * u64::from(self.config.geometry.blocks);
+        self.log_bytes_max() / blocks / 2 * 3
+    }
+
+    /// Hash stores of a partition that a fifth of the memory suffices to merge.
+    pub(crate) fn hash_stores_max(&self) -> usize {
+        let each = self.block_bytes() + READ_AHEAD_BYTES_MIN as u64;
+        let affordable = (self.memory_bytes() / 5 / each).max(2) as usize;
+        affordable.min(self.config.hash_stores_max)
     }
 
     /// Streams of the stores of `version` from `start` on, the youngest first.
@@ -222,6 +246,7 @@ impl<D: Device> Silt<D> {
         add(&self.metrics.merged_entries, entries);
         add(&self.metrics.merge_bytes, bytes);
         self.learn_growth(&job.inputs, entries);
+        self.drop_indexes();
         Ok(())
     }
 }

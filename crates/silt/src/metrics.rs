@@ -26,7 +26,6 @@ pub(crate) struct Metrics {
     pub(crate) merge_bytes: AtomicU64,
     pub(crate) value_log_bytes: AtomicU64,
     pub(crate) writes_slowed: AtomicU64,
-    pub(crate) indexes_dropped: AtomicU64,
 }
 
 /// Adds to a counter.
@@ -55,6 +54,8 @@ pub(crate) struct Sizes {
     pub(crate) sorted_store_entries: u64,
     pub(crate) hash_stores: u64,
     pub(crate) hash_store_tombstones: u64,
+    /// Stores whose index is not in memory.
+    pub(crate) indexes_dropped: u64,
     pub(crate) log_store_index_bytes: u64,
     pub(crate) hash_store_filter_bytes: u64,
     pub(crate) sorted_store_index_bytes: u64,
@@ -91,12 +92,14 @@ impl<D: Device> Silt<D> {
             }
             for store in &version.hash_stores {
                 sizes.hash_stores += 1;
+                sizes.indexes_dropped += u64::from(!store.is_index_loaded());
                 sizes.hash_store_tombstones += store.footer().tombstones;
                 sizes.hash_store_filter_bytes += store.index_bytes() as u64;
                 sizes.table_file_bytes += store.reader().file_bytes();
                 sizes.table_entry_bytes += store.footer().entry_bytes;
             }
             if let Some(store) = &version.sorted_store {
+                sizes.indexes_dropped += u64::from(!store.is_index_loaded());
                 sizes.sorted_store_index_bytes += store.index_bytes() as u64;
                 sizes.table_file_bytes += store.reader().file_bytes();
                 sizes.table_entry_bytes += store.footer().entry_bytes;
@@ -140,7 +143,6 @@ impl<D: Device> Silt<D> {
             ("writes_slowed", get(&m.writes_slowed)),
             ("syncs", get(&self.log.syncs)),
             ("filter_false_positives", get(&m.false_positives)),
-            ("indexes_dropped", get(&m.indexes_dropped)),
             ("device_reads", device.reads as f64),
             ("device_bytes_read", device.bytes_read as f64),
             ("device_writes", device.writes as f64),
@@ -164,6 +166,7 @@ impl<D: Device> Silt<D> {
             ("log_store_index_bytes", sizes.log_store_index_bytes),
             ("hash_store_filter_bytes", sizes.hash_store_filter_bytes),
             ("sorted_store_index_bytes", sizes.sorted_store_index_bytes),
+            ("indexes_dropped", sizes.indexes_dropped),
             ("log_bytes", self.log.mapped_bytes()),
             ("memory_budget_bytes", self.memory_bytes()),
             ("live_bytes", self.live_bytes(sizes)),

@@ -39,7 +39,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         )
     },
     spec("tag_bits", Count(4, 16), 15, "bits of a key kept per slot; fewer cost false reads"),
-    spec("log_store_blocks", Count(1, 4096), 16, "blocks of buckets in a partition's log store"),
+    spec(
+        "log_store_blocks",
+        Count(1, 4096),
+        LOG_STORE_BLOCKS,
+        "blocks of buckets in a partition's log store; fewer where none are given and the tables \
+         would take more than an eighth of the memory",
+    ),
     spec(
         "log_store_block_buckets_log2",
         Count(2, 14),
@@ -112,6 +118,19 @@ const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 /// mapped until the last of its entries is converted.
 const SEGMENTS_MIN: u64 = 4;
 
+/// Blocks of a log store where the memory allows it.
+const LOG_STORE_BLOCKS: u64 = 16;
+/// Bytes of a bucket in memory.
+const BUCKET_BYTES: u64 = 24;
+
+/// Blocks of a log store: as given, or as many as leave most of the memory to the rest.
+fn log_store_blocks(values: &OptionValues, partition_bits: u32, memory_bytes: u64) -> u32 {
+    let log2 = values.value(OPTIONS, "log_store_block_buckets_log2");
+    let affordable = memory_bytes / 8 / (BUCKET_BYTES << log2 << partition_bits);
+    let given = values.given("log_store_blocks");
+    given.unwrap_or(affordable.clamp(1, LOG_STORE_BLOCKS)) as u32
+}
+
 /// The log's limit: as given, or a quarter of the memory.
 fn log_share(memory_bytes: u64, given: u64) -> u64 {
     if given == 0 { memory_bytes / 4 } else { given }
@@ -163,7 +182,7 @@ impl Config {
             partition_bits,
             geometry: Geometry::new(
                 partition_bits,
-                get("log_store_blocks") as u32,
+                log_store_blocks(values, partition_bits, memory_bytes),
                 get("log_store_block_buckets_log2") as u32,
                 get("tag_bits") as u32,
             )?,

@@ -1,15 +1,17 @@
 //! Work without a deadline: indexes into memory or out of it, and reclaiming the value log.
 
 use crate::entry::Frame;
-use crate::metrics::add;
 use crate::packed::Footer;
 use crate::silt::Silt;
 use silica_base::Result;
 use silica_device::Device;
 
-/// Share of the memory number that indexes and filters may take; the rest is the log window,
-/// merge buffers and read buffers.
-const INDEX_SHARE_PERCENT: u64 = 60;
+/// What conversions and merges write through.
+const WRITE_BUFFERS_BYTES: u64 = 2 << 20;
+/// Share of the memory number that the allocator may lose between what it handed out.
+const SLACK_PERCENT: u64 = 5;
+/// Share of the memory number that tables, filters and indexes get whatever else there is.
+const INDEX_PERCENT_MIN: u64 = 12;
 
 impl<D: Device> Silt<D> {
     /// One piece of upkeep; the bytes it cost, or `None` where nothing is to be done.
@@ -20,55 +22,75 @@ impl<D: Device> Silt<D> {
         self.step_value_log()
     }
 
-    /// Bytes that indexes may take now.
+    /// Bytes that tables, filters and indexes may take now: the memory number without the log at
+    /// its largest, the buffers of a merge and of writing, and what the allocator loses.
     fn index_budget_bytes(&self) -> u64 {
-        self.memory_bytes() * INDEX_SHARE_PERCENT / 100
+        let memory = self.memory_bytes();
+        // Writers are slowed from a quarter over the limit on; one segment goes only as a whole.
+        let log = self.log_bytes_max() / 4 * 5 + self.config.segment_bytes(memory);
+        let merge = self.partitions.iter().map(|p| self.merge_bytes(&p.version()));
+        let merge = merge.max().unwrap_or(0);
+        let slack = memory * SLACK_PERCENT / 100;
+        let rest = memory.saturating_sub(log + merge + WRITE_BUFFERS_BYTES + slack);
+        rest.max(memory * INDEX_PERCENT_MIN / 100)
+    }
+
+    /// Drops the largest index, a sorted store's if there is one, where they take too much memory.
+    /// The sorted stores' indexes go first: a lookup without one costs a read or two more, one
+    /// without a hash store's filter costs as much for every hash store. The bytes that became
+    /// free.
+    fn drop_an_index(&self) -> Option<u64> {
+        if self.sizes().index_bytes() <= self.index_budget_bytes() {
+            return None;
+        }
+        let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
+        let sorted = versions.iter().filter_map(|v| v.sorted_store.as_ref());
+        if let Some(store) = sorted.max_by_key(|s| s.index_bytes()).filter(|s| s.index_bytes() > 0)
+        {
+            let bytes = store.index_bytes() as u64;
+            store.drop_index();
+            return Some(bytes);
+        }
+        let hash = versions.iter().flat_map(|v| v.hash_stores.iter());
+        let store = hash.max_by_key(|s| s.index_bytes()).filter(|s| s.index_bytes() > 0)?;
+        let bytes = store.index_bytes() as u64;
+        store.drop_index();
+        Some(bytes)
+    }
+
+    /// Makes room in memory for the index of a store that was just made. Done at once: upkeep
+    /// waits for conversions and merges, and under load these never end.
+    pub(crate) fn drop_indexes(&self) {
+        while self.drop_an_index().is_some() {}
     }
 
     /// Drops an index where they take too much memory, or loads one that is missing where there
-    /// is room. The sorted stores' indexes go first: a lookup without one costs a read or two
-    /// more, one without a hash store's filter costs as much for every hash store.
+    /// is room.
     fn step_indexes(&self) -> Result<Option<u64>> {
-        let budget = self.index_budget_bytes();
-        let used = self.sizes().index_bytes();
-        let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
-        let sorted = || versions.iter().filter_map(|v| v.sorted_store.as_ref());
-        let hash = || versions.iter().flat_map(|v| v.hash_stores.iter());
-        if used > budget {
-            let largest = sorted().max_by_key(|s| s.index_bytes());
-            if let Some(store) = largest.filter(|s| s.index_bytes() > 0) {
-                let bytes = store.index_bytes() as u64;
-                store.drop_index();
-                return Ok(self.note_dropped(bytes));
-            }
-            let largest = hash().max_by_key(|s| s.index_bytes());
-            if let Some(store) = largest.filter(|s| s.index_bytes() > 0) {
-                let bytes = store.index_bytes() as u64;
-                store.drop_index();
-                return Ok(self.note_dropped(bytes));
-            }
-            return Ok(None);
+        if let Some(bytes) = self.drop_an_index() {
+            return Ok(Some(bytes));
         }
-        if let Some(store) = hash().find(|s| !s.is_index_loaded()) {
+        let (used, budget) = (self.sizes().index_bytes(), self.index_budget_bytes());
+        // In memory an index may be a little larger; one that is loaded must not have to go.
+        let fits = |bytes: u64| used + bytes + bytes / 8 + 4096 <= budget;
+        let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
+        let mut hash = versions.iter().flat_map(|v| v.hash_stores.iter());
+        if let Some(store) = hash.find(|s| !s.is_index_loaded()) {
             let bytes = stored_index_bytes(store.footer());
-            if used + bytes <= budget {
+            if fits(bytes) {
                 store.load_index()?;
                 return Ok(Some(bytes));
             }
         }
-        if let Some(store) = sorted().find(|s| !s.is_index_loaded()) {
+        let mut sorted = versions.iter().filter_map(|v| v.sorted_store.as_ref());
+        if let Some(store) = sorted.find(|s| !s.is_index_loaded()) {
             let bytes = stored_index_bytes(store.footer());
-            if used + bytes <= budget {
+            if fits(bytes) {
                 store.load_index()?;
                 return Ok(Some(bytes));
             }
         }
         Ok(None)
-    }
-
-    fn note_dropped(&self, bytes: u64) -> Option<u64> {
-        add(&self.metrics.indexes_dropped, 1);
-        Some(bytes)
     }
 
     /// Counts the value of an overwritten frame as garbage.

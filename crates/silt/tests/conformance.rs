@@ -25,7 +25,7 @@ impl SiltHarness {
     fn new(overrides: &[(&str, u64)]) -> Self {
         let mut options = OptionValues::default();
         for (name, value) in [
-            ("memory_bytes", 1 << 20),
+            ("memory_bytes", 8 << 20),
             ("partitions", 2),
             ("log_store_blocks", 1),
             ("log_store_block_buckets_log2", 3),
