@@ -8,6 +8,9 @@ use silica_device::Device;
 
 /// What conversions and merges write through.
 const WRITE_BUFFERS_BYTES: u64 = 2 << 20;
+/// Copies of an index while it is made: codes that are collected, codes with their directory, and
+/// their encoded form; vectors that grow have room to spare.
+const INDEX_COPIES: u64 = 4;
 /// Share of the memory number that the allocator may lose between what it handed out.
 const SLACK_PERCENT: u64 = 5;
 /// Share of the memory number that tables, filters and indexes get whatever else there is.
@@ -30,8 +33,12 @@ impl<D: Device> Silt<D> {
         let log = self.log_bytes_max() / 4 * 5 + self.config.segment_bytes(memory);
         let merge = self.partitions.iter().map(|p| self.merge_bytes(&p.version()));
         let merge = merge.max().unwrap_or(0);
+        // A merge makes the next index of its partition beside all others.
+        let sorted = self.partitions.iter().filter_map(|p| p.version().sorted_store.clone());
+        let index = sorted.map(|store| stored_index_bytes(store.footer())).max().unwrap_or(0);
         let slack = memory * SLACK_PERCENT / 100;
-        let rest = memory.saturating_sub(log + merge + WRITE_BUFFERS_BYTES + slack);
+        let buffers = merge + INDEX_COPIES * index + WRITE_BUFFERS_BYTES;
+        let rest = memory.saturating_sub(log + buffers + slack);
         rest.max(memory * INDEX_PERCENT_MIN / 100)
     }
 
