@@ -7,7 +7,14 @@ use std::collections::BTreeSet;
 pub fn check(sources: &[Source]) -> Vec<Problem> {
     let tree = Tree::new(sources);
     let mut problems = Vec::new();
+    let mut linked = BTreeSet::from(["README.md".to_string()]);
     for page in sources.iter().filter(|s| s.is_page()) {
+        linked.extend(targets(page).map(|(_, target)| resolve(&page.path, &target)));
+    }
+    for page in sources.iter().filter(|s| s.is_page()) {
+        if !linked.iter().any(|l| *l == page.path || parent(&page.path) == l) {
+            problems.push(page.problem(1, "no other page links to this one"));
+        }
         problems.extend(links(page, &tree));
         problems.extend(names(page, &tree));
         if page.path.starts_with("docs/formats/") {
@@ -86,30 +93,42 @@ fn prose(page: &Source) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// Links of `page` into this repository, with their lines.
+fn targets(page: &Source) -> impl Iterator<Item = (usize, String)> {
+    prose(page).flat_map(|(number, line)| {
+        let ends = line.split("](").skip(1);
+        let targets = ends.map(|rest| rest.split([')', ' ']).next().unwrap_or_default());
+        let inside = targets.filter(|t| !t.contains("://") && !t.starts_with("mailto:"));
+        inside.map(|target| (number, target.to_string())).collect::<Vec<_>>()
+    })
+}
+
 fn links(page: &Source, tree: &Tree<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (number, line) in prose(page) {
-        for rest in line.split("](").skip(1) {
-            let target = rest.split([')', ' ']).next().unwrap_or_default();
-            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            if target.contains("://") || target.starts_with("mailto:") {
-                continue;
-            }
-            let path = if path.is_empty() { page.path.clone() } else { resolve(&page.path, path) };
-            if !tree.has(&path) {
-                problems.push(page.problem(number, format!("link to {target}: no such file")));
-            } else if !anchor.is_empty() && !has_heading(tree, &path, anchor) {
-                problems.push(page.problem(number, format!("link to {target}: no such heading")));
-            }
+    for (number, target) in targets(page) {
+        let path = resolve(&page.path, &target);
+        let anchor = target.split_once('#').map_or("", |(_, anchor)| anchor);
+        if !tree.has(&path) {
+            problems.push(page.problem(number, format!("link to {target}: no such file")));
+        } else if !anchor.is_empty() && !has_heading(tree, &path, anchor) {
+            problems.push(page.problem(number, format!("link to {target}: no such heading")));
         }
     }
     problems
 }
 
-/// `link`, seen from the directory of the page at `from`.
+/// The directory of the file at `path`.
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(directory, _)| directory)
+}
+
+/// The path that `link` means in the page at `from`.
 fn resolve(from: &str, link: &str) -> String {
-    let mut parts: Vec<&str> = from.split('/').collect();
-    parts.pop();
+    let link = link.split('#').next().unwrap_or_default();
+    if link.is_empty() {
+        return from.to_string();
+    }
+    let mut parts: Vec<&str> = parent(from).split('/').filter(|p| !p.is_empty()).collect();
     for part in link.split('/') {
         match part {
             "." | "" => {}
@@ -245,12 +264,15 @@ mod tests {
 
     fn problems(page: &str, text: &str) -> Vec<String> {
         let code = "pub fn open() {}\npub const HEAD_BYTES: usize = 16;\n";
+        let index = "[a](docs/a.md) [b](docs/b.md) [f](docs/formats) [p](docs/papers.md)\n";
         let sources = [
             sample(page, text),
             sample("crates/silica/src/store.rs", code),
             sample("docs/b.md", "# The head\n"),
+            sample("INDEX.md", index),
         ];
-        check(&sources).iter().map(|p| p.what.clone()).collect()
+        let found = check(&sources).into_iter().filter(|p| p.path == page);
+        found.map(|p| p.what).collect()
     }
 
     #[test]
@@ -260,6 +282,12 @@ mod tests {
         assert_eq!(problems("docs/a.md", "[b](c.md)\n"), ["link to c.md: no such file"]);
         assert_eq!(problems("docs/a.md", "[b](b.md#x)\n"), ["link to b.md#x: no such heading"]);
         assert_eq!(problems("docs/a.md", "```\n[b](c.md)\n```\n"), [""; 0]);
+    }
+
+    #[test]
+    fn pages_are_linked() {
+        assert_eq!(problems("NOTE.md", ""), ["no other page links to this one"]);
+        assert_eq!(problems("docs/formats/new.md", ""), [""; 0]);
     }
 
     #[test]
