@@ -275,7 +275,10 @@ impl TagFilter {
         if version != VERSION {
             return Err(Error::new(
                 silica_base::ErrorKind::Unsupported,
-                format!("filter of version {version}; this program reads version {VERSION}"),
+                format!(
+                    "a filter has format {version}, this version reads {VERSION}; use a newer \
+                     release"
+                ),
             ));
         }
         let sum = Checksum::at(0, 0).update(&header[..28]).update(groups).finish();

@@ -60,7 +60,10 @@ pub(super) fn decode(bytes: &[u8], kind: Kind) -> Result<(Header, Directory, Vec
         return Err(damaged(0, "not a trie index"));
     }
     if body[4] != VERSION {
-        let detail = format!("trie index version {} is not known; update Silica", body[4]);
+        let detail = format!(
+            "a trie index has format {}, this version reads {VERSION}; use a newer release",
+            body[4]
+        );
         return Err(Error::new(ErrorKind::Unsupported, detail));
     }
     if checksum(body) != u32::from_le_bytes(*sum) {

@@ -184,7 +184,10 @@ impl Footer {
         }
         let version = fields.u32().unwrap_or(0);
         if version != VERSION {
-            let context = format!("{name}: packed format version {version}; this build reads 1");
+            let context = format!(
+                "{name} has packed format {version}, this version reads {VERSION}; use a newer \
+                 release"
+            );
             return Err(Error::new(ErrorKind::Unsupported, context));
         }
         Self::fields(fields)
