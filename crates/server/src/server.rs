@@ -152,13 +152,21 @@ impl std::fmt::Debug for StopHandle {
     }
 }
 
+/// Connections that may wait to be accepted; the system may allow fewer.
+const BACKLOG: i32 = 4096;
+
 fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
     let what = what.to_string();
     move |error| Error::io(what, error)
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).map_err(|error| {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        // The default of 128 makes clients that come all at once wait a second and try again.
+        rustix::net::listen(&listener, BACKLOG)?;
+        Ok(listener)
+    });
+    bound.map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::AddrInUse => " (choose another port with --listen HOST:PORT)",
             _ => "",
