@@ -5,19 +5,23 @@ use crate::conversion::Conversion;
 use crate::files::number_of_open;
 use crate::merge_job::MergeJob;
 use crate::metrics::add;
+use crate::packed::PackedReader;
 use crate::partition::Version;
 use crate::segment;
 use crate::silt::Silt;
 use crate::state::{Edit, PartitionState};
 use crate::values::Reclaim;
 use silica_base::Result;
-use silica_device::Device;
+use silica_device::{Device, DeviceFile};
 use silica_engine::{Budget, Progress};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of buffered writes that maintenance leaves unsynced.
 const SYNC_BEHIND_BYTES: u64 = 4 << 20;
+/// Bytes of an unused file that are freed at once, and what that counts for.
+const DISCARD_BYTES: u64 = 32 << 20;
+const DISCARD_COST_BYTES: u64 = 64 << 10;
 /// Bytes of writes between two looks at the backlog.
 const ASSIST_EVERY_BYTES: u64 = 64 << 10;
 /// A writer's share of maintenance per byte written, for each unit of pressure above where
@@ -39,6 +43,8 @@ pub(crate) struct Jobs<D: Device> {
     pub(crate) upkeep: Mutex<Option<Reclaim<D::File>>>,
     /// Held from reading a partition's version to publishing its successor.
     install: Mutex<()>,
+    /// Files that no version names any more. A crash leaves them to the next open.
+    discarded: Mutex<Vec<Arc<PackedReader<D::File>>>>,
     debt_bytes: AtomicU64,
     /// The last background work failed.
     stuck: AtomicBool,
@@ -51,6 +57,7 @@ impl<D: Device> Jobs<D> {
             merge: Mutex::new(None),
             upkeep: Mutex::new(None),
             install: Mutex::new(()),
+            discarded: Mutex::new(Vec::new()),
             debt_bytes: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
         }
@@ -84,23 +91,57 @@ impl<D: Device> Silt<D> {
             self.freeze_for_space()?;
             let pressure = self.pressure();
             let left = budget.bytes.saturating_sub(bytes).max(1);
-            let done = if pressure.merge > pressure.conversion {
-                self.step_merge(left, &pressure)?.or(self.step_conversion(left)?)
-            } else {
-                self.step_conversion(left)?.or(self.step_merge(left, &pressure)?)
-            };
-            let done = match done {
-                Some(done) => done,
-                None => match self.step_upkeep()? {
-                    Some(done) => done,
-                    None => return Ok(Progress { bytes, more: false }),
-                },
+            let Some(done) = self.step_most_pressing(left, &pressure)? else {
+                return Ok(Progress { bytes, more: false });
             };
             bytes += done.max(1);
             if bytes >= budget.bytes {
                 return Ok(Progress { bytes, more: true });
             }
         }
+    }
+
+    /// One step of the more pressing job, of the other where that has nothing to do, or of upkeep.
+    fn step_most_pressing(&self, left: u64, pressure: &Pressure) -> Result<Option<u64>> {
+        if let Some(done) = self.step_discard()? {
+            return Ok(Some(done));
+        }
+        let merge_first = pressure.merge > pressure.conversion;
+        if merge_first && let Some(done) = self.step_merge(left, pressure)? {
+            return Ok(Some(done));
+        }
+        if let Some(done) = self.step_conversion(left)? {
+            return Ok(Some(done));
+        }
+        if !merge_first && let Some(done) = self.step_merge(left, pressure)? {
+            return Ok(Some(done));
+        }
+        self.step_upkeep()
+    }
+
+    /// Takes a piece off a file that no version names and no reader holds any more; the bytes
+    /// that count for the budget. Freeing a large file at once would stop the device for long.
+    fn step_discard(&self) -> Result<Option<u64>> {
+        let mut discarded = self.jobs.discarded.lock().expect("no panic while held");
+        let Some(index) = discarded.iter().position(|r| Arc::strong_count(r) == 1) else {
+            return Ok(None);
+        };
+        let reader = &discarded[index];
+        let len = reader.file().len()?;
+        if len > DISCARD_BYTES {
+            reader.file().truncate(len - DISCARD_BYTES)?;
+            return Ok(Some(DISCARD_COST_BYTES));
+        }
+        let name = discarded.swap_remove(index).name().to_owned();
+        self.device.remove(&name)?;
+        Ok(Some(DISCARD_COST_BYTES))
+    }
+
+    /// Lets the files of `version`'s stores go once nobody reads them.
+    pub(crate) fn discard(&self, version: &Version<D>) {
+        let mut discarded = self.jobs.discarded.lock().expect("no panic while held");
+        discarded.extend(version.hash_stores.iter().map(|h| h.reader().clone()));
+        discarded.extend(version.sorted_store.iter().map(|s| s.reader().clone()));
     }
 
     /// How far maintenance is behind.
@@ -129,7 +170,7 @@ impl<D: Device> Silt<D> {
             }
         }
         let window = self.log.end().saturating_sub(floor) as f64;
-        let backlog = frozen as f64 / (self.partitions.len() as f64 / 2.0 + 1.0);
+        let backlog = frozen as f64 / (self.partitions.len() as f64 / 4.0 + 1.0);
         let waiting = if frozen == 0 { 0.0 } else { 0.01 };
         // Partitions are merged one after the other, so on average each is half way to its next
         // merge: the sum over all is compared with half of what one gathers, at least the hash

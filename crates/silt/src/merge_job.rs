@@ -235,9 +235,7 @@ impl<D: Device> Silt<D> {
             next.sorted_store = store.clone();
             next
         })?;
-        for name in job.inputs.store_names() {
-            self.device.remove(&name)?;
-        }
+        self.discard(&job.inputs);
         if !job.dead_values.is_empty() {
             job.dead_values.iter().for_each(|pointer| self.note_dead_pointer(pointer));
             self.note_dead_values()?;
