@@ -33,6 +33,8 @@
 
 mod backup;
 mod catalog;
+#[cfg(test)]
+mod hostile_tests;
 mod keyspace;
 mod options;
 #[cfg(doctest)]
