@@ -197,7 +197,15 @@ impl<D: Device> Silt<D> {
         let segments = self.log.segments();
         let log_end = self.log.end();
         let mut bytes = 0;
-        for (placed, op) in frames.iter().zip(ops) {
+        let superseded = superseded(&frames, ops);
+        for (i, (placed, op)) in frames.iter().zip(ops).enumerate() {
+            if superseded.binary_search(&i).is_ok() {
+                if let Some(pointer) = pointers.get(i).and_then(|p| p.as_deref()) {
+                    self.note_dead_pointer(pointer);
+                }
+                bytes += placed.len as u64;
+                continue;
+            }
             let mut stores = self.partition_of(placed.hash).write();
             let old = stores.find_in_log(&segments, log_end, placed.hash, op.key);
             let seen = old.as_ref().and_then(|o| o.active_slot);
@@ -239,6 +247,23 @@ impl<D: Device> Silt<D> {
         self.assist(bytes);
         Ok(())
     }
+}
+
+/// Indices, ascending, of the operations whose key a later one of the batch writes again. They
+/// must not get into the tables: a reader would see the key in a state that no batch left it in.
+fn superseded(frames: &[Placed], ops: &[Op<'_>]) -> Vec<usize> {
+    let mut hashes: Vec<u64> = frames.iter().map(|frame| frame.hash.high()).collect();
+    hashes.sort_unstable();
+    // Mostly all keys differ, which the sorted hashes tell quickly.
+    if hashes.windows(2).all(|pair| pair[0] != pair[1]) {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..frames.len()).collect();
+    order.sort_unstable_by_key(|&i| (frames[i].hash, ops[i].key, i));
+    let same = |pair: &&[usize]| ops[pair[0]].key == ops[pair[1]].key;
+    let mut found: Vec<usize> = order.windows(2).filter(same).map(|pair| pair[0]).collect();
+    found.sort_unstable();
+    found
 }
 
 fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {

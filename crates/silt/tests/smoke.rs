@@ -2,8 +2,11 @@
 
 use silica_base::HashSeed;
 use silica_device::sim::{SimDevice, SimOptions};
-use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues};
+use silica_engine::{
+    Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues, WriteBatch,
+};
 use silica_silt::Silt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn options() -> OptionValues {
     let mut values = OptionValues::default();
@@ -62,4 +65,35 @@ fn opening_without_writing_leaves_the_store_openable() {
         assert_eq!(store.get(b"key").expect("gets"), Some(b"value".to_vec()));
         store.sync().expect("syncs");
     }
+}
+
+#[test]
+fn a_reader_never_sees_a_key_between_two_operations_of_one_batch() {
+    let store = open(&SimDevice::new(1, SimOptions::default()));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        store.put(b"key", b"first", Durability::Buffered).expect("puts");
+        let reader = scope.spawn(|| {
+            let mut reads = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                let value = store.get(b"key").expect("gets");
+                assert!(value.is_some_and(|v| v != b"middle"), "after {reads} reads");
+                reads += 1;
+            }
+        });
+        for n in 0..30_000u32 {
+            let (other, last) = (n.to_le_bytes(), n.to_be_bytes());
+            let mut batch = WriteBatch::new();
+            batch.delete(b"key").put(b"key", b"middle").put(&other, b"x").put(b"key", &last);
+            store.write(&batch, Durability::Buffered).expect("writes");
+            if reader.is_finished() {
+                break;
+            }
+            if n % 64 == 0 {
+                store.maintain(Budget { bytes: 1 << 14 }).expect("maintains");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        reader.join().expect("the reader saw only whole batches");
+    });
 }
