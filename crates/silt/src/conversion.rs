@@ -3,6 +3,7 @@
 use crate::entry::Frame;
 use crate::files::{Table, table_id, table_name};
 use crate::hash_store::HashStoreBuilder;
+use crate::jobs::lock_job;
 use crate::log::{Segments, expand};
 use crate::metrics::add;
 use crate::packed::Layout;
@@ -32,8 +33,8 @@ fn frame_bytes<L: LogFile>(segments: &Segments<L>, at: u64) -> Option<&[u8]> {
 impl<D: Device> Silt<D> {
     /// Does a step of the conversion in hand, or begins one; the bytes written, or `None` where
     /// nothing waits.
-    pub(crate) fn step_conversion(&self, budget_bytes: u64) -> Result<Option<u64>> {
-        let mut slot = self.jobs.conversion.lock().expect("no panic while held");
+    pub(crate) fn step_conversion(&self, budget_bytes: u64, wait: bool) -> Result<Option<u64>> {
+        let Some(mut slot) = lock_job(&self.jobs.conversion, wait) else { return Ok(None) };
         if slot.is_none() {
             *slot = self.begin_conversion()?;
         }

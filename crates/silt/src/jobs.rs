@@ -15,7 +15,7 @@ use silica_base::Result;
 use silica_device::{Device, DeviceFile};
 use silica_engine::{Budget, Progress};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Bytes of buffered writes that maintenance leaves unsynced.
 const SYNC_BEHIND_BYTES: u64 = 4 << 20;
@@ -31,6 +31,9 @@ const ASSIST_BYTES_PER_BYTE: f64 = 16.0;
 const ASSIST_BYTES_PER_BYTE_MAX: f64 = 24.0;
 /// Pressure at which writers begin to help.
 const ASSIST_PRESSURE: f64 = 1.25;
+/// Pressure at which a writer waits for a job that another thread has in hand: the end of a large
+/// merge takes a while.
+const WAIT_PRESSURE: f64 = 2.0;
 /// Pressure at which writers are refused while maintenance fails.
 const REFUSE_PRESSURE: f64 = 3.0;
 
@@ -79,9 +82,22 @@ impl Pressure {
     }
 }
 
+/// Locks a job's slot; `None` where another thread has it and `wait` is not asked for.
+pub(crate) fn lock_job<T>(slot: &Mutex<T>, wait: bool) -> Option<MutexGuard<'_, T>> {
+    if wait {
+        return Some(slot.lock().expect("no panic while held"));
+    }
+    match slot.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(_)) => panic!("no panic while held"),
+    }
+}
+
 impl<D: Device> Silt<D> {
-    /// Does work worth about `budget.bytes`.
-    pub(crate) fn run_jobs(&self, budget: Budget) -> Result<Progress> {
+    /// Does work worth about `budget.bytes`; where another thread has a job in hand, waits for it
+    /// or, without `wait`, does another.
+    pub(crate) fn run_jobs(&self, budget: Budget, wait: bool) -> Result<Progress> {
         let mut bytes = 0;
         if self.log.unsynced_bytes() > SYNC_BEHIND_BYTES {
             // A writer that starts a new segment has to sync the old one: keep that short.
@@ -91,7 +107,7 @@ impl<D: Device> Silt<D> {
             self.freeze_for_space()?;
             let pressure = self.pressure();
             let left = budget.bytes.saturating_sub(bytes).max(1);
-            let Some(done) = self.step_most_pressing(left, &pressure)? else {
+            let Some(done) = self.step_most_pressing(left, &pressure, wait)? else {
                 return Ok(Progress { bytes, more: false });
             };
             bytes += done.max(1);
@@ -102,18 +118,23 @@ impl<D: Device> Silt<D> {
     }
 
     /// One step of the more pressing job, of the other where that has nothing to do, or of upkeep.
-    fn step_most_pressing(&self, left: u64, pressure: &Pressure) -> Result<Option<u64>> {
+    fn step_most_pressing(
+        &self,
+        left: u64,
+        pressure: &Pressure,
+        wait: bool,
+    ) -> Result<Option<u64>> {
         if let Some(done) = self.step_discard()? {
             return Ok(Some(done));
         }
         let merge_first = pressure.merge > pressure.conversion;
-        if merge_first && let Some(done) = self.step_merge(left, pressure)? {
+        if merge_first && let Some(done) = self.step_merge(left, pressure, wait)? {
             return Ok(Some(done));
         }
-        if let Some(done) = self.step_conversion(left)? {
+        if let Some(done) = self.step_conversion(left, wait)? {
             return Ok(Some(done));
         }
-        if !merge_first && let Some(done) = self.step_merge(left, pressure)? {
+        if !merge_first && let Some(done) = self.step_merge(left, pressure, wait)? {
             return Ok(Some(done));
         }
         self.step_upkeep()
@@ -172,12 +193,14 @@ impl<D: Device> Silt<D> {
         let window = self.log.end().saturating_sub(floor) as f64;
         let backlog = frozen as f64 / (self.partitions.len() as f64 / 4.0 + 1.0);
         let waiting = if frozen == 0 { 0.0 } else { 0.01 };
-        // Partitions are merged one after the other, so on average each is half way to its next
-        // merge: the sum over all is compared with half of what one gathers, at least the hash
-        // stores of a first merge.
-        let first = self.partitions.len() * self.config.hash_stores_min * hash_entries as usize
+        // Partitions are merged one after the other, the fullest first. Just before a merge they
+        // have gathered 1/P, 2/P, … P/P of what one gathers, (P + 1) / 2P on average: that is
+        // what the sum over all is compared with, at least with the hash stores of a first merge.
+        let partitions = self.partitions.len();
+        let first = partitions * self.config.hash_stores_min * hash_entries as usize
             / (2 * hash_stores).max(1);
-        let ratio = self.config.merge_ratio_percent as f64 / 200.0;
+        let mean_share = (partitions + 1) as f64 / (2 * partitions) as f64;
+        let ratio = self.config.merge_ratio_percent as f64 / 100.0 * mean_share;
         let gathered = (sorted_entries as f64 * ratio).max(first as f64);
         let merge = hash_entries as f64 / gathered.max(1.0);
         Pressure {
@@ -263,7 +286,7 @@ impl<D: Device> Silt<D> {
         if !self.jobs.stuck.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let result = self.run_jobs(Budget { bytes: ASSIST_EVERY_BYTES });
+        let result = self.run_jobs(Budget { bytes: ASSIST_EVERY_BYTES }, true);
         if result.is_ok() {
             self.jobs.stuck.store(false, Ordering::Relaxed);
         }
@@ -288,7 +311,8 @@ impl<D: Device> Silt<D> {
         add(&self.metrics.writes_slowed, 1);
         let share = (pressure - ASSIST_PRESSURE + 0.25) * ASSIST_BYTES_PER_BYTE;
         let share = share.min(ASSIST_BYTES_PER_BYTE_MAX);
-        if let Err(error) = self.run_jobs(Budget { bytes: (debt as f64 * share) as u64 }) {
+        let budget = Budget { bytes: (debt as f64 * share) as u64 };
+        if let Err(error) = self.run_jobs(budget, pressure > WAIT_PRESSURE) {
             ::log::warn!("background work of a SILT store: {error}");
             self.jobs.stuck.store(true, Ordering::Relaxed);
         }

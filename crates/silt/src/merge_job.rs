@@ -3,7 +3,7 @@
 use crate::entry::Frame;
 use crate::files::{Table, table_id, table_name};
 use crate::hash_store::HashStoreStream;
-use crate::jobs::Pressure;
+use crate::jobs::{Pressure, lock_job};
 use crate::merge::{EntryStream, MergeStream};
 use crate::metrics::add;
 use crate::packed::{CHUNK_BYTES, Layout, READ_AHEAD_BYTES};
@@ -72,8 +72,13 @@ pub(crate) struct MergeJob<D: Device> {
 impl<D: Device> Silt<D> {
     /// Does a step of the merge in hand, or begins the most pressing one; the bytes written, or
     /// `None` where none is due.
-    pub(crate) fn step_merge(&self, budget: u64, pressure: &Pressure) -> Result<Option<u64>> {
-        let mut slot = self.jobs.merge.lock().expect("no panic while held");
+    pub(crate) fn step_merge(
+        &self,
+        budget: u64,
+        pressure: &Pressure,
+        wait: bool,
+    ) -> Result<Option<u64>> {
+        let Some(mut slot) = lock_job(&self.jobs.merge, wait) else { return Ok(None) };
         if slot.is_none() {
             if pressure.merge < 1.0 {
                 return Ok(None);

@@ -203,7 +203,7 @@ impl<D: Device> Engine for Silt<D> {
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.spread_poison(self.run_jobs(budget))
+        self.spread_poison(self.run_jobs(budget, true))
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {

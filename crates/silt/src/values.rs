@@ -1,6 +1,7 @@
 //! Values that are too large for a slot: the engine's side of the value log.
 
 use crate::entry::Frame;
+use crate::jobs::lock_job;
 use crate::open::cut_of;
 use crate::segment::{self, Segment};
 use crate::silt::Silt;
@@ -11,8 +12,8 @@ use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile};
 use silica_engine::{Checkpoint, EntryRef, Op, OpKind};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, TryLockError};
 
 /// Bytes of a segment that one step of reclaiming looks at.
 const RECLAIM_STEP_BYTES: u64 = 1 << 20;
@@ -184,11 +185,7 @@ impl<D: Device> Silt<D> {
     /// reads, and the one with most garbage is reclaimed. The bytes it cost, or `None` where
     /// nothing is due.
     pub(crate) fn step_value_log(&self) -> Result<Option<u64>> {
-        let mut slot = match self.jobs.upkeep.try_lock() {
-            Ok(slot) => slot,
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Poisoned(_)) => panic!("no panic while held"),
-        };
+        let Some(mut slot) = lock_job(&self.jobs.upkeep, false) else { return Ok(None) };
         if slot.is_none() {
             if self.values.has_full() {
                 // The log first: it bounds what recovery has to look at.
