@@ -68,7 +68,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     spec(
         "merge_ratio_percent",
         Count(1, 10_000),
-        42,
+        28,
         "hash-store entries, as a share of the sorted store's, at which a partition is merged; \
          the write amplification is about 2 + 100 / this for updates, and up to 1 more while \
          new keys come",
