@@ -227,15 +227,15 @@ pub(crate) struct Prediction {
 
 impl<D: Device> Silt<D> {
     /// Equations 4, 6 and 7 of the SILT paper (section 5). Where the paper counts 1/0.93 writes
-    /// for a conversion this engine counts 1: empty slots are not written. The paper's equation 4
-    /// is for updates, which replace an entry in a merge; a new key is one more entry written.
+    /// for a conversion this engine counts 1: empty slots are not written. Equation 4 is for
+    /// steady updates that maintenance keeps up with; a writer that outruns it gathers more
+    /// entries for each merge than `merge_ratio_percent` says, and so writes less.
     fn predict(&self, sizes: &Sizes) -> Prediction {
         let geometry = self.config.geometry;
         let partitions = self.partitions.len() as f64;
         let entries = self.count_from(sizes).estimate.max(1) as f64;
         let per_store = 0.93 * f64::from(geometry.slots());
         let ratio = self.config.merge_ratio_percent as f64 / 100.0;
-        let growth = f64::from_bits(self.growth.load(Ordering::Relaxed));
         // d: entries merged at once in one partition.
         let merged_at_once =
             (ratio * entries / partitions).max(per_store * self.config.hash_stores_min as f64);
@@ -248,7 +248,7 @@ impl<D: Device> Silt<D> {
         Prediction {
             reads_per_get: 1.0 + (1.0 + mean_hash_stores) * false_positive,
             write_amplification: if merged {
-                2.0 + growth + entries / (merged_at_once * partitions)
+                2.0 + entries / (merged_at_once * partitions)
             } else {
                 2.0
             },
