@@ -1,78 +1,29 @@
-//! What to run.
+//! A run of one workload on a store of ours.
 
-use crate::generator::{Distribution, KEY_BYTES_MIN, Shape};
-use crate::workload::Workload;
-use silica::{Durability, Error, ErrorKind, OpenOptions, Result};
+use crate::plan::Plan;
+use silica::{OpenOptions, Result};
 use std::path::PathBuf;
 
-/// A benchmark run of one workload.
+/// What to run, and where.
 #[derive(Clone)]
 pub struct Config {
-    /// What to do.
-    pub workload: Workload,
-    /// Keys in the store before the measured part.
-    pub keys: u64,
-    /// Sizes.
-    pub shape: Shape,
-    /// Threads that issue operations.
-    pub threads: usize,
-    /// What writes must survive.
-    pub durability: Durability,
+    /// What to do with the store.
+    pub plan: Plan,
     /// The store's directory; `None` means a temporary one.
     pub path: Option<PathBuf>,
-    /// Which keys are chosen.
-    pub distribution: Distribution,
-    /// Operations of the measured part, of all threads together.
-    pub operations: u64,
-    /// Keys in one burst of gets or one batch of puts.
-    pub batch: usize,
     /// Reopen the store and drop the page cache before the measured part.
     pub cold: bool,
     /// Wait for background work between filling and measuring.
     pub settle: bool,
-    /// Operations a second of all threads together; 0 means as many as possible.
-    pub rate: u64,
-    /// Where every random choice comes from.
-    pub seed: u64,
     /// How to open the store: engine, memory, options, background threads.
     pub open: OpenOptions,
 }
 
 impl Config {
-    /// A run of the workload `name` with defaults for everything else: a million keys of 16
-    /// bytes with values of 100, one thread, as many operations as keys.
+    /// A run of the workload `name` with the defaults of [`Plan::new`], settled before it is
+    /// measured.
     pub fn new(name: &str) -> Result<Self> {
-        let workload = *Workload::find(name)?;
-        Ok(Config {
-            workload,
-            keys: 1_000_000,
-            shape: Shape { key_bytes: 16, value_bytes: 100 },
-            threads: 1,
-            durability: Durability::Buffered,
-            path: None,
-            distribution: workload.distribution,
-            operations: 1_000_000,
-            batch: 1,
-            cold: false,
-            settle: true,
-            rate: 0,
-            seed: 1,
-            open: OpenOptions::new(),
-        })
-    }
-
-    /// Refuses what cannot run; the error names the fix.
-    pub fn check(&self) -> Result<()> {
-        let wrong = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if self.shape.key_bytes < KEY_BYTES_MIN {
-            return wrong(format!("--key-size must be at least {KEY_BYTES_MIN}"));
-        }
-        if self.keys == 0 || self.threads == 0 || self.batch == 0 {
-            return wrong("--keys, --threads and --batch must be at least 1".to_string());
-        }
-        if self.workload.split_roles && self.threads < 2 {
-            return wrong(format!("{} needs --threads 2 or more", self.workload.name));
-        }
-        Ok(())
+        let plan = Plan::new(name)?;
+        Ok(Config { plan, path: None, cold: false, settle: true, open: OpenOptions::new() })
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::charts::{self, Panel, Series};
 use crate::config::Config;
-use crate::driver::{Observer, run, with_filled_store};
+use crate::driver::Observer;
 use crate::generator::Chooser;
+use crate::plan::Plan;
 use crate::report::Report;
+use crate::store::{run, with_filled_store};
 use crate::workload::Workload;
 use silica::{EngineExt, Keyspace, Result};
 use silica_base::{Histogram, Prng};
@@ -41,7 +43,9 @@ fn with_scratch<T>(config: &Config, work: impl FnOnce(&Config) -> Result<T>) -> 
 /// Figure 9: gets per second while one thread inserts and stores convert and merge.
 fn throughput(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<PathBuf> {
     let workload = *Workload::find("timeline")?;
-    let config = Config { workload, threads: config.threads.max(2), ..config.clone() };
+    let threads = config.plan.threads.max(2);
+    let plan = Plan { workload, threads, ..config.plan.clone() };
+    let config = Config { plan, ..config.clone() };
     let report = with_scratch(&config, |config| run(config, observer))?;
     let file = out.join("figure-9-gets-while-merging.svg");
     charts::draw(&charts::throughput_panels(&report.samples), &file)?;
@@ -50,10 +54,10 @@ fn throughput(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Resul
 
 /// Figure 10: memory of the indexes while keys are inserted, for four combinations of stores.
 fn index_memory(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<PathBuf> {
-    let entry_bytes = (config.shape.key_bytes + config.shape.value_bytes + 32) as u64;
-    let log_bytes = (2 * config.keys * entry_bytes).max(64 << 20);
+    let entry_bytes = (config.plan.shape.key_bytes + config.plan.shape.value_bytes + 32) as u64;
+    let log_bytes = (2 * config.plan.keys * entry_bytes).max(64 << 20);
     // Half as many slots again as keys, in blocks of 16384 slots, so that nothing is converted.
-    let blocks = (config.keys * 3 / 2).div_ceil(16384).clamp(1, 4096).to_string();
+    let blocks = (config.plan.keys * 3 / 2).div_ceil(16384).clamp(1, 4096).to_string();
     let log_bytes_max = log_bytes.to_string();
     let combinations: [(&str, Vec<(&str, &str)>); 4] = [
         (
@@ -90,7 +94,7 @@ fn index_memory(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Res
 
 /// The tables of the first keys are made for many more; that is not the subject.
 fn per_key(config: &Config, report: &Report) -> Vec<(f64, f64)> {
-    let enough = config.keys as f64 / 10.0;
+    let enough = config.plan.keys as f64 / 10.0;
     let samples = report.samples.iter().filter(|s| s.entries > enough);
     samples.map(|s| (s.entries / 1e6, s.index_bytes / s.entries)).collect()
 }
@@ -113,7 +117,8 @@ fn fill(
         open = open.set(*name, *value);
     }
     let workload = *Workload::find("fill")?;
-    let config = Config { workload, operations: config.keys, open, ..config.clone() };
+    let plan = Plan { workload, operations: config.plan.keys, ..config.plan.clone() };
+    let config = Config { plan, open, ..config.clone() };
     with_scratch(&config, |config| run(config, observer))
 }
 
@@ -123,7 +128,8 @@ fn latency(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<P
     let workload = *Workload::find("read")?;
     let open = config.open.clone().background_threads(0);
     // Without settling, all three stores hold keys.
-    let config = Config { workload, open, settle: false, ..config.clone() };
+    let plan = Plan { workload, ..config.plan.clone() };
+    let config = Config { plan, open, settle: false, ..config.clone() };
     let (all, by_store) = with_scratch(&config, |config| {
         with_filled_store(config, observer, |keyspace| sort_by_store(config, keyspace))
     })?;
@@ -148,14 +154,14 @@ fn latency(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<P
 }
 
 fn sort_by_store(config: &Config, keyspace: &Keyspace) -> Result<(Histogram, [Histogram; 3])> {
-    let chooser = Chooser::new(config.distribution, config.keys);
-    let mut prng = Prng::new(config.seed);
+    let chooser = Chooser::new(config.plan.distribution, config.plan.keys);
+    let mut prng = Prng::new(config.plan.seed);
     let mut key = Vec::new();
     let mut all = Histogram::default();
     let mut by_store: [Histogram; 3] = Default::default();
     let mut before = keyspace.metrics()?;
-    for _ in 0..LATENCY_GETS.min(4 * config.keys) {
-        config.shape.key(chooser.draw(&mut prng, 0), &mut key);
+    for _ in 0..LATENCY_GETS.min(4 * config.plan.keys) {
+        config.plan.shape.key(chooser.draw(&mut prng, 0), &mut key);
         let started = Instant::now();
         keyspace.engine().get(&key)?;
         let took = started.elapsed().as_nanos() as u64;

@@ -1,7 +1,7 @@
 //! Results as one object.
 
 use crate::config::Config;
-use crate::driver::{Run, delta};
+use crate::driver::Run;
 use crate::memory;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -167,20 +167,20 @@ impl Report {
         let tally = &run.tally;
         let us = |quantile| tally.latencies.quantile(quantile) as f64 / 1000.0;
         let read_us = |quantile| tally.read_latencies.quantile(quantile) as f64 / 1000.0;
-        let durability = match config.durability {
+        let durability = match config.plan.durability {
             Durability::Buffered => "buffered",
             Durability::Synced => "synced",
         };
         Report {
-            workload: config.workload.name.to_string(),
+            workload: config.plan.workload.name.to_string(),
             engine: keyspace.engine().descriptor().name.to_string(),
-            keys: config.keys,
-            key_bytes: config.shape.key_bytes,
-            value_bytes: config.shape.value_bytes,
-            threads: config.threads,
+            keys: config.plan.keys,
+            key_bytes: config.plan.shape.key_bytes,
+            value_bytes: config.plan.shape.value_bytes,
+            threads: config.plan.threads,
             durability: durability.to_string(),
-            distribution: config.distribution.name().to_string(),
-            batch: config.batch,
+            distribution: config.plan.distribution.name().to_string(),
+            batch: config.plan.batch,
             operations: tally.operations,
             seconds: run.seconds,
             throughput_ops: tally.operations as f64 / run.seconds,
@@ -261,4 +261,9 @@ fn worst_index(run: &Run) -> f64 {
     let from = run.seconds / 10.0;
     let samples = run.samples.iter().filter(|s| s.seconds >= from);
     samples.map(Sample::index_bytes_per_key).fold(0.0, f64::max)
+}
+
+/// Difference of a counter.
+fn delta(before: &MetricsMap, after: &MetricsMap, name: &str) -> f64 {
+    after.get(name) - before.get(name)
 }

@@ -3,7 +3,7 @@
 use silica::{
     Engine, Environment, FileDevice, OpenOptions, OptionValues, Registration, Registry, Result,
 };
-use silica_bench::{Config, Distribution, Shape, WORKLOADS, run};
+use silica_bench::{Config, Distribution, Plan, Shape, WORKLOADS, run};
 use silica_engine::testkit::Reference;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,26 @@ fn config(name: &str, threads: usize) -> Config {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let directory = format!("silica-bench-test-{}-{number}", std::process::id());
-    Config {
+    let plan = Plan {
         keys: 500,
         operations: 1000,
         shape: Shape { key_bytes: 12, value_bytes: 24 },
         threads,
+        ..Plan::new(name).unwrap()
+    };
+    Config {
+        plan,
         path: Some(std::env::temp_dir().join(directory)),
         open: OpenOptions::new().engine("reference").registry(registry),
         ..Config::new(name).unwrap()
     }
+}
+
+/// The run of [`config`] with its plan changed.
+fn changed(name: &str, threads: usize, change: impl FnOnce(&mut Plan)) -> Config {
+    let mut config = config(name, threads);
+    change(&mut config.plan);
+    config
 }
 
 fn run_and_remove(config: &Config) -> silica_bench::Report {
@@ -42,7 +53,7 @@ fn every_workload_repeats_itself() {
             if workload.split_roles && threads < 2 {
                 continue;
             }
-            let config = Config { batch, ..config(workload.name, threads) };
+            let config = changed(workload.name, threads, |plan| plan.batch = batch);
             let first = run_and_remove(&config);
             let second = run_and_remove(&config);
             if !workload.split_roles {
@@ -57,7 +68,7 @@ fn every_workload_repeats_itself() {
 #[test]
 fn the_result_hash_sees_a_difference() {
     let first = run_and_remove(&config("read", 1));
-    let other_seed = run_and_remove(&Config { seed: 2, ..config("read", 1) });
+    let other_seed = run_and_remove(&changed("read", 1, |plan| plan.seed = 2));
     assert_ne!(first.result_hash, other_seed.result_hash);
     assert_eq!((first.reads, first.hits), (1000, 1000));
 }
@@ -66,7 +77,7 @@ fn the_result_hash_sees_a_difference() {
 fn distributions_ask_differently_and_find_everything() {
     let mut hashes = Vec::new();
     for distribution in [Distribution::Uniform, Distribution::Zipfian, Distribution::Latest] {
-        let report = run_and_remove(&Config { distribution, ..config("read", 2) });
+        let report = run_and_remove(&changed("read", 2, |plan| plan.distribution = distribution));
         assert_eq!(report.hits, report.reads);
         hashes.push(report.result_hash);
     }
@@ -76,14 +87,14 @@ fn distributions_ask_differently_and_find_everything() {
 
 #[test]
 fn a_rate_is_kept() {
-    let report = run_and_remove(&Config { rate: 4000, ..config("mixed", 2) });
+    let report = run_and_remove(&changed("mixed", 2, |plan| plan.rate = 4000));
     assert!(report.seconds >= 0.2, "1000 operations at 4000 a second took {}", report.seconds);
 }
 
 #[test]
 fn wrong_arguments_are_refused_by_name() {
     let mut small = config("fill", 1);
-    small.shape.key_bytes = 4;
+    small.plan.shape.key_bytes = 4;
     let error = run(&small, &mut |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("--key-size must be at least 8"), "{error}");
     assert!(Config::new("fil").err().unwrap().to_string().contains("known are fill"));
@@ -96,7 +107,8 @@ fn figures_are_drawn_from_real_runs() {
     let open = OpenOptions::new().set("partitions", "2").set("log_store_blocks", "1");
     let out = std::env::temp_dir().join(format!("silica-bench-figures-{}", std::process::id()));
     let path = Some(out.join("store"));
-    let config = Config { keys: 20_000, operations: 20_000, path, open, ..config("timeline", 2) };
+    let sized = |plan: &mut Plan| (plan.keys, plan.operations) = (20_000, 20_000);
+    let config = Config { path, open, ..changed("timeline", 2, sized) };
     let files = silica_bench::figures::draw(&config, &out, &mut |_, _| {}).unwrap();
     let texts: Vec<_> = files.iter().map(|f| std::fs::read_to_string(f).unwrap()).collect();
     let _ = std::fs::remove_dir_all(&out);

@@ -5,7 +5,7 @@ use crate::output::{Output, has_terminal};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use silica::Result;
-use silica_bench::{Config, EctConfig, Shape};
+use silica_bench::{Config, EctConfig, Plan, Shape};
 use std::path::Path;
 
 /// Steps of a progress bar.
@@ -56,21 +56,24 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
 
 fn config(global: &Global, name: &str, args: &RunArgs) -> Result<Config> {
     let default = Config::new(name)?;
-    Ok(Config {
+    let plan = Plan {
         keys: args.keys,
         shape: Shape { key_bytes: args.key_size, value_bytes: args.value_size },
         threads: args.threads,
         durability: args.durability.into(),
-        path: global.path.clone(),
-        distribution: args.distribution.unwrap_or(default.distribution),
+        distribution: args.distribution.unwrap_or(default.plan.distribution),
         operations: args.operations.unwrap_or(args.keys),
         batch: args.batch,
-        cold: args.cold,
-        settle: !args.no_settle,
         rate: args.rate,
         seed: args.seed,
+        ..default.plan
+    };
+    Ok(Config {
+        plan,
+        path: global.path.clone(),
+        cold: args.cold,
+        settle: !args.no_settle,
         open: global.open_options(),
-        ..default
     })
 }
 

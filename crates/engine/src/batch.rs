@@ -71,6 +71,14 @@ impl<'a> WriteBatch<'a> {
         self.ops.clear();
     }
 
+    /// An empty batch of other borrows that keeps the allocation, for loops over batches.
+    pub fn recycled<'b>(mut self) -> WriteBatch<'b> {
+        self.ops.clear();
+        // Collecting an empty iterator of items of the same layout keeps the allocation.
+        let ops = self.ops.into_iter().map(|_| unreachable!("the batch is empty")).collect();
+        WriteBatch { ops }
+    }
+
     /// The operations in order.
     pub fn ops(&self) -> &[Op<'a>] {
         &self.ops

@@ -1,0 +1,217 @@
+//! Runs on stores of ours: opens, fills, settles, drives, reports.
+
+use crate::config::Config;
+use crate::driver::{Observer, drive, fill};
+use crate::memory;
+use crate::report::Report;
+use crate::target::{Abilities, Session, Sink, Target};
+use silica::{
+    DEFAULT_KEYSPACE, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, GetSink, Keyspace,
+    MetricsMap, Result, Silica, WriteBatch,
+};
+use silica_base::Prng;
+use std::mem::take;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Runs `config` to its end.
+pub fn run(config: &Config, observer: &mut Observer<'_>) -> Result<Report> {
+    config.plan.check()?;
+    let directory = Directory::of(config)?;
+    let mut config = config.clone();
+    config.open = config.open.seed(seed_bytes(config.plan.seed));
+    let mut store = config.open.clone().open(directory.path())?;
+    let mut keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
+    prepare(&config, &keyspace, observer)?;
+    let mut cold = None;
+    if config.cold {
+        drop(keyspace);
+        store.close()?;
+        cold = Some(memory::drop_page_cache());
+        store = config.open.clone().open(directory.path())?;
+        keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
+    }
+    let report = measure(&config, &keyspace, observer)?;
+    close(store, keyspace)?;
+    Ok(Report { page_cache_dropped: cold, ..report })
+}
+
+/// Opens and fills a store as `config` says and hands it to `work`.
+pub(crate) fn with_filled_store<T>(
+    config: &Config,
+    observer: &mut Observer<'_>,
+    work: impl FnOnce(&Keyspace) -> Result<T>,
+) -> Result<T> {
+    config.plan.check()?;
+    let directory = Directory::of(config)?;
+    let open = config.open.clone().seed(seed_bytes(config.plan.seed));
+    let store = open.open(directory.path())?;
+    let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
+    prepare(config, &keyspace, observer)?;
+    let outcome = work(&keyspace)?;
+    close(store, keyspace)?;
+    Ok(outcome)
+}
+
+fn close(store: Silica, keyspace: Keyspace) -> Result<()> {
+    drop(keyspace);
+    store.close()
+}
+
+fn seed_bytes(seed: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    Prng::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// Fills an empty store where the workload wants a full one.
+fn prepare(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) -> Result<()> {
+    if config.plan.workload.is_fill() {
+        return Ok(());
+    }
+    if keyspace.count(false)?.high == 0 {
+        fill(&config.plan, keyspace, observer)?;
+    }
+    if config.settle {
+        observer("settle", 0.0);
+        keyspace.settle()?;
+    }
+    check_contents(config, keyspace)
+}
+
+/// Refuses a store that something else filled, before its answers look like lost data.
+fn check_contents(config: &Config, keyspace: &Keyspace) -> Result<()> {
+    let (mut key, mut scratch) = (Vec::new(), Vec::new());
+    for index in [0, config.plan.keys - 1] {
+        config.plan.shape.key(index, &mut key);
+        let value = keyspace.engine().get(&key)?;
+        let right = value.is_some_and(|v| config.plan.shape.is_value_of(index, &v, &mut scratch));
+        if !right {
+            let message = format!(
+                "the store does not hold {} keys of {} bytes with values of {} bytes; use the \
+                 sizes it was filled with, or a new --path",
+                config.plan.keys, config.plan.shape.key_bytes, config.plan.shape.value_bytes
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+    }
+    Ok(())
+}
+
+fn measure(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) -> Result<Report> {
+    let before = keyspace.metrics()?;
+    memory::reset_peak();
+    let run = drive(&config.plan, keyspace, config.plan.workload.name, observer)?;
+    let after = keyspace.metrics()?;
+    Ok(Report::new(config, keyspace, &run, &before, &after))
+}
+
+impl Target for Keyspace {
+    fn abilities(&self) -> Abilities {
+        Abilities { scan: false, delete: true, lossy: false }
+    }
+
+    fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>> {
+        let engine = &**self.engine();
+        Ok(Box::new(EngineSession { engine, durability, batch: WriteBatch::new() }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        Keyspace::settle(self)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Keyspace::sync(self)
+    }
+
+    fn metrics(&self) -> Result<MetricsMap> {
+        Keyspace::metrics(self)
+    }
+}
+
+/// One thread's use of an engine.
+struct EngineSession<'a> {
+    engine: &'a dyn Engine,
+    durability: Durability,
+    /// Empty between two calls; kept for its allocation.
+    batch: WriteBatch<'static>,
+}
+
+impl EngineSession<'_> {
+    fn write<'b>(&mut self, fill: impl FnOnce(&mut WriteBatch<'b>)) -> Result<()> {
+        let mut batch = take(&mut self.batch).recycled();
+        fill(&mut batch);
+        let outcome = self.engine.write(&batch, self.durability);
+        self.batch = batch.recycled();
+        outcome
+    }
+}
+
+/// Hands on what an engine reports.
+struct Forward<'a>(&'a mut dyn Sink);
+
+impl GetSink for Forward<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.0.found(index, entry.value);
+    }
+}
+
+impl Session for EngineSession<'_> {
+    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn Sink) -> Result<()> {
+        self.engine.get_many(keys, &mut Forward(sink))
+    }
+
+    fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+        self.write(|batch| {
+            for (key, value) in entries {
+                batch.put(key, value);
+            }
+        })
+    }
+
+    fn delete_many(&mut self, keys: &[&[u8]]) -> Result<()> {
+        self.write(|batch| {
+            for key in keys {
+                batch.delete(key);
+            }
+        })
+    }
+
+    fn scan(&mut self, _: &[u8], _: usize, _: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let name = self.engine.descriptor().name;
+        Err(Error::new(ErrorKind::Unsupported, format!("{name} does not keep the keys in order")))
+    }
+}
+
+/// The directory of a run: the one given, or a temporary one that is removed at the end.
+struct Directory {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Directory {
+    fn of(config: &Config) -> Result<Self> {
+        if let Some(path) = &config.path {
+            return Ok(Directory { path: path.clone(), temporary: false });
+        }
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("silica-bench-{}-{number}", std::process::id());
+        let here = std::env::current_dir()
+            .map_err(|e| Error::io("finding the current directory for a temporary store", e))?;
+        Ok(Directory { path: here.join(name), temporary: true })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if self.temporary {
+            // Nothing depends on it any more; a directory that stays is only untidy.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
