@@ -1,0 +1,58 @@
+//! What a store must tell to take part in a comparison.
+
+use silica::Result;
+use silica_bench::{Plan, Target};
+use std::path::PathBuf;
+
+/// Kinds of stores; a suite compares stores of one or two kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// A store in this process that keeps its data on a device.
+    Embedded,
+    /// A table or cache in this process's memory.
+    Memory,
+    /// A server in a process of its own.
+    Server,
+}
+
+/// What a peer is opened for. Everybody gets the same.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// An empty directory, or one that the same peer filled before.
+    pub directory: PathBuf,
+    /// All memory that the store may use: buffers, block cache and page cache together.
+    pub memory_bytes: u64,
+    /// What will be done with it: sizes, keys and threads, for peers that must be told.
+    pub plan: Plan,
+}
+
+/// One setting that a peer runs with, for the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The name in the peer's own interface.
+    pub name: &'static str,
+    /// The value, as people write it.
+    pub value: String,
+    /// Why an expert would choose it.
+    pub why: &'static str,
+}
+
+/// A store that can be compared.
+pub trait Peer: Sync {
+    /// The name on the command line and in the report, such as `rocksdb` or `redis:unix`.
+    fn name(&self) -> &'static str;
+    /// What it is, in one line.
+    fn doc(&self) -> &'static str;
+    /// Its kind.
+    fn class(&self) -> Class;
+    /// True for stores of ours.
+    fn is_ours(&self) -> bool {
+        false
+    }
+    /// The version that is installed. Where none is, the error says how to install it.
+    fn version(&self) -> Result<String>;
+    /// The settings that [`Peer::open`] uses for `setup`, other than the peer's defaults.
+    fn settings(&self, setup: &Setup) -> Vec<Setting>;
+    /// Opens the store; it is closed when the target is dropped.
+    fn open(&self, setup: &Setup) -> Result<Box<dyn Target>>;
+}

@@ -1,0 +1,21 @@
+//! Every store that can be compared.
+
+mod ours;
+
+use crate::peer::Peer;
+use silica::{Error, ErrorKind, Result};
+
+/// All peers; a new one gets a row here.
+pub fn all() -> Vec<&'static dyn Peer> {
+    ours::PEERS.iter().map(|peer| peer as &dyn Peer).collect()
+}
+
+/// The peer `name`; the error lists those there are.
+pub fn find(name: &str) -> Result<&'static dyn Peer> {
+    let peers = all();
+    peers.iter().find(|peer| peer.name() == name).copied().ok_or_else(|| {
+        let names: Vec<_> = peers.iter().map(|peer| peer.name()).collect();
+        let message = format!("no store '{name}' to compare; known are {}", names.join(", "));
+        Error::new(ErrorKind::Config, message)
+    })
+}

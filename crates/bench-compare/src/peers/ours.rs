@@ -1,0 +1,84 @@
+//! Stores of ours.
+
+use crate::peer::{Class, Peer, Setting, Setup};
+use silica::{DEFAULT_KEYSPACE, Durability, Keyspace, MetricsMap, OpenOptions, Result, Silica};
+use silica_bench::{Abilities, Session, Target};
+
+/// An engine below the boundary.
+pub(crate) struct Ours {
+    name: &'static str,
+    doc: &'static str,
+    engine: &'static str,
+}
+
+/// Every engine of ours.
+pub(crate) const PEERS: &[Ours] = &[Ours {
+    name: "silica:silt",
+    doc: "Silica, its store for small items on flash",
+    engine: "silt",
+}];
+
+impl Peer for Ours {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn doc(&self) -> &'static str {
+        self.doc
+    }
+
+    fn class(&self) -> Class {
+        Class::Embedded
+    }
+
+    fn is_ours(&self) -> bool {
+        true
+    }
+
+    fn version(&self) -> Result<String> {
+        Ok(env!("CARGO_PKG_VERSION").to_string())
+    }
+
+    fn settings(&self, setup: &Setup) -> Vec<Setting> {
+        vec![Setting {
+            name: "memory",
+            value: setup.memory_bytes.to_string(),
+            why: "the one number; everything else is the default",
+        }]
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {
+        let options = OpenOptions::new().engine(self.engine).memory_bytes(setup.memory_bytes);
+        let store = options.open(&setup.directory)?;
+        let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
+        Ok(Box::new(Store { keyspace, _store: store }))
+    }
+}
+
+/// An open store of ours; the keyspace goes before the store that owns its threads.
+struct Store {
+    keyspace: Keyspace,
+    _store: Silica,
+}
+
+impl Target for Store {
+    fn abilities(&self) -> Abilities {
+        self.keyspace.abilities()
+    }
+
+    fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>> {
+        self.keyspace.session(durability)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.keyspace.settle()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.keyspace.sync()
+    }
+
+    fn metrics(&self) -> Result<MetricsMap> {
+        self.keyspace.metrics()
+    }
+}
