@@ -23,6 +23,7 @@ const SERVER: &[&str] = &["silica-base", "silica-engine", "silica", "silica-prot
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.
 const BENCH: &[&str] =
     &["silica-base", "silica-device", "silica-parts", "silica-engine", "silica-silt", "silica"];
+const COMPARE: &[&str] = &["silica-base", "silica", "silica-bench"];
 const ANY: &[&str] = &["*"];
 
 const fn passive(name: &'static str, dir: &'static str, uses: &'static [&'static str]) -> Place {
@@ -50,6 +51,14 @@ const HOUSE: &[Place] = &[
     active("silica", "crates/silica", FACADE),
     active("silica-server", "crates/server", SERVER),
     active("silica-bench", "crates/bench", BENCH),
+    // C libraries are called through their C interfaces.
+    Place {
+        name: "silica-bench-compare",
+        dir: "crates/bench-compare",
+        uses: COMPARE,
+        passive: false,
+        wraps: true,
+    },
     active("silica-cli", "crates/cli", ANY),
     active("xtask", "xtask", ANY),
 ];
