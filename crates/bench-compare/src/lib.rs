@@ -6,8 +6,10 @@
 //! Peers that are C libraries or servers are found when a run starts; one that is not installed is
 //! reported as missing, with the package that has it.
 
+pub mod limits;
 mod peer;
 mod peers;
+pub mod results;
 
 pub use peer::{Class, Peer, Setting, Setup};
 pub use peers::{all, find};

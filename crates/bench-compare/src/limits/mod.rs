@@ -1,0 +1,71 @@
+//! Limits: what the device, the memory and the sockets of this machine allow, whichever store
+//! uses them. A limit is measured as a store named `limit:…` beside the stores it bounds.
+
+use serde::{Deserialize, Serialize};
+use silica::{Error, ErrorKind, Result};
+use std::path::PathBuf;
+
+/// What every store that is a limit has before its name.
+pub const LIMIT_PREFIX: &str = "limit:";
+
+/// How much time and space a limit may take.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LimitSetup {
+    /// An empty directory on the device that is compared; removed by the caller.
+    pub directory: PathBuf,
+    /// Bytes of the file, or of the table in memory, that is worked on.
+    pub bytes: u64,
+    /// Time for each figure.
+    pub seconds: f64,
+    /// Threads of the workload that stands beside it.
+    pub threads: usize,
+}
+
+/// One figure of a limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// What was measured, such as `reads_depth_8`; the unit is not part of it.
+    pub metric: String,
+    /// Its unit, such as `1/s`, `bytes/s` or `ns`.
+    pub unit: String,
+    /// The figure.
+    pub value: f64,
+}
+
+impl Reading {
+    /// A figure.
+    pub fn new(metric: impl Into<String>, unit: impl Into<String>, value: f64) -> Self {
+        Reading { metric: metric.into(), unit: unit.into(), value }
+    }
+}
+
+/// Something that no store can pass.
+pub trait Limit: Sync {
+    /// The name without the prefix `limit:`, such as `device-reads`.
+    fn name(&self) -> &'static str;
+    /// What it is, in one line.
+    fn doc(&self) -> &'static str;
+    /// What it is measured with: the version of a tool, or an own probe. Where it cannot be
+    /// measured on this machine, the error says why and what would help.
+    fn version(&self) -> Result<String> {
+        Ok(env!("CARGO_PKG_VERSION").to_string())
+    }
+    /// Measures it.
+    fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>>;
+}
+
+/// All limits; a new one gets a row here.
+pub fn all() -> Vec<&'static dyn Limit> {
+    Vec::new()
+}
+
+/// The limit `name`, with or without its prefix; the error lists those there are.
+pub fn find(name: &str) -> Result<&'static dyn Limit> {
+    let plain = name.strip_prefix(LIMIT_PREFIX).unwrap_or(name);
+    let limits = all();
+    limits.iter().find(|limit| limit.name() == plain).copied().ok_or_else(|| {
+        let names: Vec<_> = limits.iter().map(|limit| limit.name()).collect();
+        let message = format!("no limit '{name}'; known are {}", names.join(", "));
+        Error::new(ErrorKind::Config, message)
+    })
+}
