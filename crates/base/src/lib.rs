@@ -1,5 +1,5 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
-//! randomness, clocks, histograms, aligned buffers and the shared error type.
+//! randomness, clocks, histograms, aligned buffers, memory in huge pages and the shared error type.
 //!
 //! Kernels come from maintained crates: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
 //! who does not know a store's seed can craft colliding keys), `crc32c` (hardware CRC-32C with
@@ -16,6 +16,7 @@ mod error;
 mod hash;
 mod histogram;
 mod hostile;
+mod huge;
 mod prefetch;
 mod prng;
 mod testing;
@@ -29,6 +30,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashSeed, KeyHash};
 pub use histogram::Histogram;
 pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};
+pub use huge::{HugeVec, Zeroable};
 pub use prefetch::prefetch;
 pub use prng::Prng;
 pub use testing::test_size;

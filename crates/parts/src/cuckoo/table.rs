@@ -2,7 +2,7 @@
 
 use super::filter::TagFilter;
 use super::geometry::{BUCKET_SLOTS, Geometry};
-use silica_base::{KeyHash, Prng, prefetch};
+use silica_base::{HugeVec, KeyHash, Prng, prefetch};
 use std::ops::Range;
 
 /// A one in every lane of a bucket's four 16-bit tags.
@@ -52,15 +52,22 @@ pub struct CuckooTable {
     geometry: Geometry,
     len: u32,
     order: Prng,
-    buckets: Vec<Bucket>,
+    buckets: HugeVec<Bucket>,
 }
 
-/// Tags and values side by side, so that a lookup mostly needs one cache line per bucket.
-#[derive(Clone, Copy)]
-struct Bucket {
-    /// Four tags, the first slot in the lowest bits.
-    tags: u64,
-    values: [u32; BUCKET_SLOTS as usize],
+/// Tags and values side by side, so that a lookup mostly needs one cache line per bucket: a word
+/// of four tags, the first slot in the lowest bits, then two words of two values each.
+type Bucket = [u64; 3];
+
+#[inline(always)]
+fn value_in(bucket: &Bucket, slot: u32) -> u32 {
+    (bucket[1 + slot as usize / 2] >> (32 * (slot % 2))) as u32
+}
+
+#[inline(always)]
+fn set_value_in(bucket: &mut Bucket, slot: u32, value: u32) {
+    let (word, shift) = (&mut bucket[1 + slot as usize / 2], 32 * (slot % 2));
+    *word = (*word & !(0xFFFF_FFFF << shift)) | u64::from(value) << shift;
 }
 
 /// The free slot that ends a chain of displacements, and the chain.
@@ -77,7 +84,7 @@ impl CuckooTable {
             geometry,
             len: 0,
             order: Prng::new(seed),
-            buckets: vec![Bucket { tags: 0, values: [0; 4] }; geometry.buckets() as usize],
+            buckets: HugeVec::zeroed(geometry.buckets() as usize),
         }
     }
 
@@ -104,7 +111,7 @@ impl CuckooTable {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of::<Bucket>() * self.buckets.capacity()
+        size_of::<Self>() + self.buckets.bytes()
     }
 
     /// Asks the processor for both buckets of `h`.
@@ -150,21 +157,22 @@ impl CuckooTable {
     #[inline]
     pub fn set(&mut self, slot: u32, value: u32) {
         debug_assert_ne!(self.tag_at(slot), 0, "slot {slot} is occupied");
-        self.buckets[(slot / BUCKET_SLOTS) as usize].values[(slot % BUCKET_SLOTS) as usize] = value;
+        let bucket = &mut self.buckets[(slot / BUCKET_SLOTS) as usize];
+        set_value_in(bucket, slot % BUCKET_SLOTS, value);
     }
 
     /// Empties `slot`; it may be empty already.
     pub fn remove(&mut self, slot: u32) {
         if self.tag_at(slot) != 0 {
             let bucket = &mut self.buckets[(slot / BUCKET_SLOTS) as usize];
-            bucket.tags &= !(0xFFFF << (16 * (slot % BUCKET_SLOTS)));
+            bucket[0] &= !(0xFFFF << (16 * (slot % BUCKET_SLOTS)));
             self.len -= 1;
         }
     }
 
     /// Empties the table and keeps its memory.
     pub fn clear(&mut self) {
-        self.buckets.iter_mut().for_each(|bucket| bucket.tags = 0);
+        self.buckets.iter_mut().for_each(|bucket| bucket[0] = 0);
         self.len = 0;
     }
 
@@ -173,25 +181,25 @@ impl CuckooTable {
         buckets.flat_map(move |index| {
             let bucket = self.buckets[index as usize];
             (0..BUCKET_SLOTS).filter_map(move |i| {
-                let tag = tag_in(bucket.tags, i);
-                (tag != 0).then(|| (BUCKET_SLOTS * index + i, tag, bucket.values[i as usize]))
+                let tag = tag_in(bucket[0], i);
+                (tag != 0).then(|| (BUCKET_SLOTS * index + i, tag, value_in(&bucket, i)))
             })
         })
     }
 
     /// The filter of the table as it is now.
     pub fn filter(&self) -> TagFilter {
-        TagFilter::build(self.geometry, self.buckets.iter().map(|bucket| bucket.tags))
+        TagFilter::build(self.geometry, self.buckets.iter().map(|bucket| bucket[0]))
     }
 
     #[inline(always)]
     fn tag_at(&self, slot: u32) -> u16 {
-        tag_in(self.buckets[(slot / BUCKET_SLOTS) as usize].tags, slot % BUCKET_SLOTS)
+        tag_in(self.buckets[(slot / BUCKET_SLOTS) as usize][0], slot % BUCKET_SLOTS)
     }
 
     #[inline(always)]
     fn free_slot(&self, bucket: u32) -> Option<u32> {
-        let free = zero_lanes(self.buckets[bucket as usize].tags);
+        let free = zero_lanes(self.buckets[bucket as usize][0]);
         (free != 0).then(|| BUCKET_SLOTS * bucket + free.trailing_zeros() / 16)
     }
 
@@ -199,8 +207,8 @@ impl CuckooTable {
     #[inline(always)]
     fn put(&mut self, slot: u32, tag: u16, value: u32) {
         let (bucket, i) = (&mut self.buckets[(slot / BUCKET_SLOTS) as usize], slot % BUCKET_SLOTS);
-        bucket.tags = (bucket.tags & !(0xFFFF << (16 * i))) | u64::from(tag) << (16 * i);
-        bucket.values[i as usize] = value;
+        bucket[0] = (bucket[0] & !(0xFFFF << (16 * i))) | u64::from(tag) << (16 * i);
+        set_value_in(bucket, i, value);
     }
 
     /// Frees a slot in one of two full buckets: breadth first, so the chain found is a shortest
@@ -215,7 +223,7 @@ impl CuckooTable {
         let turn = self.order.next_u64() as u32;
         while at < end {
             let bucket = search.buckets[at];
-            let word = self.buckets[bucket as usize].tags;
+            let word = self.buckets[bucket as usize][0];
             for i in 0..BUCKET_SLOTS {
                 let i = (i + turn) % BUCKET_SLOTS;
                 let next = self.geometry.alternative(bucket, tag_in(word, i));
@@ -242,7 +250,7 @@ impl CuckooTable {
             let slot = BUCKET_SLOTS * search.buckets[at] + u32::from(from & 3);
             let bucket = self.buckets[search.buckets[at] as usize];
             let i = u32::from(from & 3);
-            self.put(free, tag_in(bucket.tags, i), bucket.values[i as usize]);
+            self.put(free, tag_in(bucket[0], i), value_in(&bucket, i));
             free = slot;
             if at < 2 {
                 return free;
@@ -279,7 +287,7 @@ impl<'a> Probe<'a> {
     fn candidates(self) -> Candidates<'a> {
         let pattern = u64::from(self.tag) * LANES;
         let matches =
-            |bucket: u32| lane_bits(zero_lanes(self.buckets[bucket as usize].tags ^ pattern));
+            |bucket: u32| lane_bits(zero_lanes(self.buckets[bucket as usize][0] ^ pattern));
         let matches = matches(self.pair[0]) | matches(self.pair[1]) << BUCKET_SLOTS;
         Candidates { buckets: self.buckets, pair: self.pair, matches }
     }
@@ -307,7 +315,7 @@ impl Candidates<'_> {
         if self.matches != 0 {
             let (bucket, i) = self.next_place();
             if let Some(bucket) = self.buckets.get(bucket as usize) {
-                prefetch(&bucket.values, i as usize);
+                prefetch(bucket, 1 + i as usize / 2);
             }
         }
     }
@@ -330,7 +338,7 @@ impl Iterator for Candidates<'_> {
         }
         let (bucket, i) = self.next_place();
         self.matches &= self.matches - 1;
-        Some((BUCKET_SLOTS * bucket + i, self.buckets[bucket as usize].values[i as usize]))
+        Some((BUCKET_SLOTS * bucket + i, value_in(&self.buckets[bucket as usize], i)))
     }
 }
 
