@@ -37,6 +37,7 @@ pub fn fill(plan: &Plan, target: &dyn Target, observer: &mut Observer<'_>) -> Re
         operations: plan.keys,
         batch: FILL_BATCH,
         rate: 0,
+        seconds_max: 0.0,
         durability: Durability::Buffered,
         ..plan.clone()
     };
@@ -79,7 +80,7 @@ pub fn drive(
             })
             .collect();
         let samples =
-            watch(plan, target, started, &mut |share| observer(phase, share), &done, &|| {
+            watch(plan, target, started, &mut |share| observer(phase, share), &done, &stop, &|| {
                 threads.iter().all(|t| t.is_finished())
             });
         let seconds = started.elapsed().as_secs_f64();
@@ -101,13 +102,15 @@ pub fn drive(
     Ok(Run { tally: all, seconds, samples })
 }
 
-/// Samples the metrics and tells the observer until `finished`.
+/// Samples the metrics and tells the observer until `finished`; says `stop` when the plan's time is
+/// over.
 fn watch(
     plan: &Plan,
     target: &dyn Target,
     started: Instant,
     observer: &mut dyn FnMut(f64),
     done: &AtomicU64,
+    stop: &AtomicBool,
     finished: &dyn Fn() -> bool,
 ) -> Vec<Sample> {
     let mut samples = Vec::new();
@@ -115,6 +118,9 @@ fn watch(
     let mut next = Duration::ZERO;
     while !finished() {
         let now = started.elapsed();
+        if plan.seconds_max > 0.0 && now.as_secs_f64() >= plan.seconds_max {
+            stop.store(true, Ordering::Relaxed);
+        }
         if now >= next {
             next = now + period;
             observer(done.load(Ordering::Relaxed) as f64 / plan.operations.max(1) as f64);

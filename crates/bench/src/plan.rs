@@ -25,6 +25,8 @@ pub struct Plan {
     pub batch: usize,
     /// Operations a second of all threads together; 0 means as many as possible.
     pub rate: u64,
+    /// Time after which the run ends although operations are left; 0 means never.
+    pub seconds_max: f64,
     /// Where every random choice comes from.
     pub seed: u64,
 }
@@ -44,6 +46,7 @@ impl Plan {
             operations: 1_000_000,
             batch: 1,
             rate: 0,
+            seconds_max: 0.0,
             seed: 1,
         })
     }
