@@ -1,13 +1,19 @@
 //! Every store that can be compared.
 
+mod directory;
+mod library;
 mod ours;
+mod rocksdb;
 
 use crate::peer::Peer;
 use silica::{Error, ErrorKind, Result};
 
 /// All peers; a new one gets a row here.
 pub fn all() -> Vec<&'static dyn Peer> {
-    ours::PEERS.iter().map(|peer| peer as &dyn Peer).collect()
+    let mut all: Vec<&'static dyn Peer> = Vec::new();
+    all.extend(ours::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(rocksdb::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all
 }
 
 /// The peer `name`; the error lists those there are.

@@ -1,0 +1,205 @@
+//! How RocksDB is set up, and why.
+
+use super::api::{Api, Options, TableOptions};
+use crate::peer::{Setting, Setup};
+use crate::peers::directory;
+use std::ffi::c_int;
+
+/// Write buffers; one is filled while others are flushed.
+const WRITE_BUFFERS: u64 = 4;
+/// Larger buffers make longer pauses and no fewer levels.
+const WRITE_BUFFER_BYTES_MAX: u64 = 256 << 20;
+const TABLE_BYTES_MAX: u64 = 64 << 20;
+const FILTER_BITS_PER_KEY: f64 = 10.0;
+const MEMTABLE_FILTER_SHARE: f64 = 0.05;
+const BLOCK_BYTES: u64 = 4096;
+/// `rocksdb_block_based_table_index_type_two_level_index_search`.
+const TWO_LEVEL_INDEX: c_int = 2;
+/// `rocksdb_block_based_table_data_block_index_type_binary_search_and_hash`.
+const HASH_IN_BLOCKS: c_int = 1;
+
+/// How blocks are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compression {
+    /// Not at all.
+    None,
+    /// By LZ4.
+    Lz4,
+}
+
+impl Compression {
+    /// The name and the number of `c.h`.
+    fn of_interface(self) -> (&'static str, c_int) {
+        match self {
+            Compression::None => ("none", 0),
+            Compression::Lz4 => ("lz4", 4),
+        }
+    }
+}
+
+/// What differs from RocksDB's defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Knobs {
+    write_buffer_bytes: u64,
+    block_cache_bytes: u64,
+    table_bytes: u64,
+    jobs: usize,
+    direct_io: bool,
+    partitioned: bool,
+    compression: Compression,
+}
+
+impl Knobs {
+    /// What an expert would choose for `setup`.
+    pub(super) fn new(setup: &Setup, compression: Compression) -> Self {
+        let memory = setup.memory_bytes;
+        let write_buffer_bytes =
+            (memory / (4 * WRITE_BUFFERS)).clamp(64 << 10, WRITE_BUFFER_BYTES_MAX);
+        let block_cache_bytes = memory.saturating_sub(WRITE_BUFFERS * write_buffer_bytes);
+        let shape = setup.plan.shape;
+        let entry_bytes = (shape.key_bytes + shape.value_bytes) as u64;
+        let filters = setup.plan.keys as f64 * FILTER_BITS_PER_KEY / 8.0;
+        let blocks = (setup.plan.keys * entry_bytes / BLOCK_BYTES) as f64;
+        let indexes = blocks * (shape.key_bytes as f64 + 4.0);
+        Knobs {
+            write_buffer_bytes,
+            block_cache_bytes,
+            table_bytes: write_buffer_bytes.min(TABLE_BYTES_MAX),
+            jobs: std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)),
+            direct_io: directory::takes_direct_io(&setup.directory),
+            partitioned: filters + indexes > block_cache_bytes as f64 / 2.0,
+            compression,
+        }
+    }
+
+    /// For the report.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let direct = match self.direct_io {
+            true => "no second copy in the page cache, so the block cache is all the memory",
+            false => "this file system refuses O_DIRECT",
+        };
+        let yes = |is: bool| is.to_string();
+        let row = |name, value: String, why| Setting { name, value, why };
+        vec![
+            row(
+                "write_buffer_size",
+                self.write_buffer_bytes.to_string(),
+                "a quarter of the memory for all write buffers together",
+            ),
+            row(
+                "max_write_buffer_number",
+                WRITE_BUFFERS.to_string(),
+                "writes go on while buffers are flushed",
+            ),
+            row(
+                "block_cache",
+                format!("LRU, {}", self.block_cache_bytes),
+                "the rest of the memory, index and filter blocks included",
+            ),
+            row(
+                "cache_index_and_filter_blocks",
+                "true, high priority, level 0 pinned".to_string(),
+                "otherwise indexes and filters would be memory beside the cache",
+            ),
+            row(
+                "index_type, partition_filters",
+                if self.partitioned { "two-level, true" } else { "binary search, false" }
+                    .to_string(),
+                "partitioned where indexes and filters would take over half of the cache",
+            ),
+            row(
+                "filter_policy",
+                format!("Bloom, {FILTER_BITS_PER_KEY} bits per key, whole keys"),
+                "one false positive in a hundred; ribbon filters cost more CPU",
+            ),
+            row(
+                "memtable_prefix_bloom_size_ratio",
+                format!("{MEMTABLE_FILTER_SHARE}, whole keys"),
+                "gets pass by write buffers that do not hold the key",
+            ),
+            row(
+                "data_block_index_type",
+                "binary search and hash".to_string(),
+                "gets find the key in its block without a search",
+            ),
+            row("use_direct_reads", yes(self.direct_io), direct),
+            row("use_direct_io_for_flush_and_compaction", yes(self.direct_io), direct),
+            row(
+                "max_background_jobs, max_subcompactions",
+                self.jobs.to_string(),
+                "as many as there are cores",
+            ),
+            row("level_compaction_dynamic_level_bytes", yes(true), "least space for the same work"),
+            row(
+                "max_bytes_for_level_base",
+                (WRITE_BUFFERS * self.write_buffer_bytes).to_string(),
+                "level 1 as large as level 0 when it is compacted, as the tuning guide advises",
+            ),
+            row(
+                "target_file_size_base",
+                self.table_bytes.to_string(),
+                "one table for each write buffer, at most the default of 64 MiB",
+            ),
+            row(
+                "compression",
+                self.compression.of_interface().0.to_string(),
+                "compared both off and on",
+            ),
+            row("stats_dump_period_sec", "0".to_string(), "nothing is written but data"),
+        ]
+    }
+
+    /// New options; the caller destroys them.
+    pub(super) fn options(&self, api: &Api) -> *mut Options {
+        let buffer_bytes = self.write_buffer_bytes;
+        let (jobs, direct) = (self.jobs, u8::from(self.direct_io));
+        // SAFETY: the options were just made; the factory keeps a copy of the table's options.
+        unsafe {
+            let o = api.rocksdb_options_create();
+            api.rocksdb_options_set_create_if_missing(o, 1);
+            api.rocksdb_options_set_write_buffer_size(o, buffer_bytes as usize);
+            api.rocksdb_options_set_max_write_buffer_number(o, WRITE_BUFFERS as c_int);
+            api.rocksdb_options_set_max_bytes_for_level_base(o, WRITE_BUFFERS * buffer_bytes);
+            api.rocksdb_options_set_target_file_size_base(o, self.table_bytes);
+            api.rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
+            api.rocksdb_options_set_max_background_jobs(o, jobs as c_int);
+            api.rocksdb_options_set_max_subcompactions(o, jobs as u32);
+            api.rocksdb_options_set_use_direct_reads(o, direct);
+            api.rocksdb_options_set_use_direct_io_for_flush_and_compaction(o, direct);
+            api.rocksdb_options_set_compression(o, self.compression.of_interface().1);
+            api.rocksdb_options_set_memtable_whole_key_filtering(o, 1);
+            api.rocksdb_options_set_memtable_prefix_bloom_size_ratio(o, MEMTABLE_FILTER_SHARE);
+            api.rocksdb_options_set_stats_dump_period_sec(o, 0);
+            let table = self.table_options(api);
+            api.rocksdb_options_set_block_based_table_factory(o, table);
+            api.rocksdb_block_based_options_destroy(table);
+            o
+        }
+    }
+
+    /// New options of tables; the caller destroys them.
+    fn table_options(&self, api: &Api) -> *mut TableOptions {
+        // SAFETY: all objects were just made. The options share the cache, so that our handle of
+        // it goes; they own the filter policy, which has no other owner.
+        unsafe {
+            let table = api.rocksdb_block_based_options_create();
+            let cache = api.rocksdb_cache_create_lru(self.block_cache_bytes as usize);
+            api.rocksdb_block_based_options_set_block_cache(table, cache);
+            api.rocksdb_cache_destroy(cache);
+            let bloom = api.rocksdb_filterpolicy_create_bloom_full(FILTER_BITS_PER_KEY);
+            api.rocksdb_block_based_options_set_filter_policy(table, bloom);
+            api.rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
+            api.rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(
+                table, 1,
+            );
+            api.rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(table, 1);
+            if self.partitioned {
+                api.rocksdb_block_based_options_set_index_type(table, TWO_LEVEL_INDEX);
+                api.rocksdb_block_based_options_set_partition_filters(table, 1);
+                api.rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
+            }
+            api.rocksdb_block_based_options_set_data_block_index_type(table, HASH_IN_BLOCKS);
+            table
+        }
+    }
+}
