@@ -264,8 +264,12 @@ fn look_up_bursts(tables: &[CuckooTable], asked: &[(u32, u32)]) -> Result<(f64, 
         |i| &tables[asked[i].0 as usize],
         |i, mut candidates| {
             let slot = candidates.find(|(_, value)| *value == asked[i].1);
-            found += u64::from(slot.is_some());
-            hash = hash.rotate_left(1) ^ u64::from(slot.map_or(0, |(slot, _)| slot));
+            if let Some((slot, _)) = slot {
+                found += 1;
+                // Answers come in any order.
+                hash ^= mix((i as u64) << 32 | u64::from(slot));
+            }
+            slot.is_some()
         },
     );
     let seconds = started.elapsed().as_secs_f64();

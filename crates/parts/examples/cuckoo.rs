@@ -5,7 +5,7 @@
 //!     [--block-log2 N] [--tag-bits N] [--curve]
 //! ```
 
-use silica_base::{Histogram, KeyHash, Prng};
+use silica_base::{Histogram, HugeVec, KeyHash, Prng};
 use silica_parts::cuckoo::{CuckooTable, Geometry, TagFilter, lookup_many};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -148,7 +148,8 @@ fn insert_spread(geometry: Geometry, tables: u64) -> (Vec<CuckooTable>, f64) {
 
 /// What the memory allows: pairs of random lines as far apart as a lookup's, asked for in bursts.
 fn prefetch_limit(buckets: usize) -> f64 {
-    let lines: Vec<[u64; 3]> = vec![[1; 3]; buckets];
+    let mut lines = HugeVec::<[u64; 3]>::zeroed(buckets);
+    lines.fill([1; 3]);
     let mut prng = Prng::new(9);
     let pairs: Vec<(u32, u32)> = (0..4 << 20)
         .map(|_| {
@@ -188,17 +189,21 @@ fn look_up(tables: &[CuckooTable]) {
     let rate = best_rate(count, || {
         let mut hits = 0u64;
         lookup_many(&hashes, table, |i, mut found| {
-            hits += u64::from(found.any(|(_, value)| value == keys[i].1));
+            let hit = found.any(|(_, value)| value == keys[i].1);
+            hits += u64::from(hit);
+            hit
         });
         assert_eq!(hits, count, "every key is found");
     });
     println!("lookups, bursts of 32: {rate:.1} M/s (hits)");
-
     let miss = |i: usize| &tables[(keys[i].0 as usize + 1) % tables.len()];
     let mut false_tags = 0u64;
     let rate = best_rate(count, || {
         false_tags = 0;
-        lookup_many(&hashes, miss, |_, found| false_tags += found.count() as u64);
+        lookup_many(&hashes, miss, |_, found| {
+            false_tags += found.count() as u64;
+            false
+        });
     });
     let share = 100.0 * false_tags as f64 / count as f64;
     println!("lookups, bursts of 32: {rate:.1} M/s (misses; {share:.4} % false tags)");

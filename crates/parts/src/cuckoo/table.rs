@@ -221,7 +221,11 @@ impl CuckooTable {
         search.buckets[..2].copy_from_slice(&roots);
         let (mut at, mut end) = (0, 2);
         let turn = self.order.next_u64() as u32;
+        roots.into_iter().for_each(|root| self.prefetch_alternatives(root));
         while at < end {
+            if at + 2 < end {
+                self.prefetch_alternatives(search.buckets[at + 2]);
+            }
             let bucket = search.buckets[at];
             let word = self.buckets[bucket as usize][0];
             for i in 0..BUCKET_SLOTS {
@@ -240,6 +244,16 @@ impl CuckooTable {
             at += 1;
         }
         Err(TableFull)
+    }
+
+    /// Asks the processor for the buckets that entries of `bucket` could move to.
+    #[inline(always)]
+    fn prefetch_alternatives(&self, bucket: u32) {
+        let word = self.buckets[bucket as usize][0];
+        for i in 0..BUCKET_SLOTS {
+            let next = self.geometry.alternative(bucket, tag_in(word, i));
+            prefetch(&self.buckets, next as usize);
+        }
     }
 
     /// Moves the entries of a chain that ends in `free`, the last one first; the slot that gets
@@ -279,17 +293,36 @@ impl<'a> Probe<'a> {
 
     #[inline(always)]
     fn prefetch(&self) {
-        prefetch(self.buckets, self.pair[0] as usize);
-        prefetch(self.buckets, self.pair[1] as usize);
+        self.pair.iter().for_each(|bucket| prefetch_bucket(self.buckets, *bucket));
+    }
+
+    /// A bit per slot of bucket `which` of the pair.
+    #[inline(always)]
+    fn matches_in(&self, which: usize) -> u32 {
+        let pattern = u64::from(self.tag) * LANES;
+        let matches = lane_bits(zero_lanes(self.buckets[self.pair[which] as usize][0] ^ pattern));
+        matches << (BUCKET_SLOTS * which as u32)
     }
 
     #[inline(always)]
     fn candidates(self) -> Candidates<'a> {
-        let pattern = u64::from(self.tag) * LANES;
-        let matches =
-            |bucket: u32| lane_bits(zero_lanes(self.buckets[bucket as usize][0] ^ pattern));
-        let matches = matches(self.pair[0]) | matches(self.pair[1]) << BUCKET_SLOTS;
+        let matches = self.matches_in(0) | self.matches_in(1);
         Candidates { buckets: self.buckets, pair: self.pair, matches }
+    }
+
+    /// Those in bucket `which` of the pair.
+    #[inline(always)]
+    fn candidates_in(&self, which: usize) -> Candidates<'a> {
+        Candidates { buckets: self.buckets, pair: self.pair, matches: self.matches_in(which) }
+    }
+}
+
+/// Asks the processor for both lines that a bucket may lie in: one in four lies in two.
+#[inline(always)]
+fn prefetch_bucket(buckets: &[Bucket], index: u32) {
+    if let Some(bucket) = buckets.get(index as usize) {
+        prefetch(bucket, 0);
+        prefetch(bucket, bucket.len() - 1);
     }
 }
 
@@ -342,38 +375,56 @@ impl Iterator for Candidates<'_> {
     }
 }
 
-/// Looks up many hashes, [`BURST`] at a time with their cache misses overlapping, and calls
-/// `found(i, candidates)` in order for every hash that has candidates. `table(i)` names the table
-/// of the hash `i`.
+/// Looks up many hashes, [`BURST`] at a time with their cache misses overlapping. `table(i)` names
+/// the table of the hash `i`.
+///
+/// `found(i, candidates)` is called with the candidates of the first bucket where it has any, and
+/// says whether the wanted one was among them. Only where it was not, the second bucket is asked
+/// for, and `found` is called with its candidates, a burst later: most entries lie in their first
+/// bucket, so this saves nearly half of the memory's lines.
 ///
 /// Prefetches stand close together and a burst ahead: a prefetch retires only when its address
 /// is translated, so page walks overlap only within the processor's instruction window.
 pub fn lookup_many<'t>(
     hashes: &[KeyHash],
     table: impl Fn(usize) -> &'t CuckooTable,
-    mut found: impl FnMut(usize, Candidates<'t>),
+    mut found: impl FnMut(usize, Candidates<'t>) -> bool,
 ) {
-    let mut probes: [[Probe<'t>; BURST]; 2] = [[Probe::NONE; BURST]; 2];
+    let mut asked: [[Probe<'t>; BURST]; 2] = [[Probe::NONE; BURST]; 2];
     let ask = |burst: usize, probes: &mut [Probe<'t>; BURST]| {
         let base = burst * BURST;
         let len = hashes.len().saturating_sub(base).min(BURST);
         for (i, probe) in probes[..len].iter_mut().enumerate() {
             *probe = table(base + i).probe(hashes[base + i]);
         }
-        probes[..len].iter().for_each(Probe::prefetch);
+        probes[..len].iter().for_each(|probe| prefetch_bucket(probe.buckets, probe.pair[0]));
         len
     };
-    let mut len = ask(0, &mut probes[0]);
+    let mut waiting: [[(usize, Probe<'t>); BURST]; 2] = [[(0, Probe::NONE); BURST]; 2];
+    let mut waiting_len = 0;
+    let mut len = ask(0, &mut asked[0]);
     let mut burst = 0;
-    while len > 0 {
-        let next = ask(burst + 1, &mut probes[(burst + 1) % 2]);
-        for (i, probe) in probes[burst % 2][..len].iter().enumerate() {
-            let candidates = probe.candidates();
-            if !candidates.is_empty() {
-                found(burst * BURST + i, candidates);
+    while len > 0 || waiting_len > 0 {
+        let next_len = ask(burst + 1, &mut asked[(burst + 1) % 2]);
+        let [even, odd] = &mut waiting;
+        let (old, new) = if burst.is_multiple_of(2) { (even, odd) } else { (odd, even) };
+        let mut new_len = 0;
+        for (i, probe) in asked[burst % 2][..len].iter().enumerate() {
+            let (at, first) = (burst * BURST + i, probe.candidates_in(0));
+            if first.is_empty() || !found(at, first) {
+                prefetch_bucket(probe.buckets, probe.pair[1]);
+                new[new_len] = (at, *probe);
+                new_len += 1;
             }
         }
+        for (at, probe) in &old[..waiting_len] {
+            let second = probe.candidates_in(1);
+            if !second.is_empty() {
+                found(*at, second);
+            }
+        }
+        waiting_len = new_len;
         burst += 1;
-        len = next;
+        len = next_len;
     }
 }
