@@ -66,6 +66,12 @@ impl<'a> WriteBatch<'a> {
         self
     }
 
+    /// Adds an operation.
+    pub fn push(&mut self, op: Op<'a>) -> &mut Self {
+        self.ops.push(op);
+        self
+    }
+
     /// Forgets all operations and keeps the allocation.
     pub fn clear(&mut self) {
         self.ops.clear();

@@ -1,6 +1,6 @@
 //! Capability views.
 
-use crate::{Durability, EntryRef};
+use crate::{Durability, EntryRef, OpKind};
 use silica_base::Result;
 
 /// Iteration over all entries in the engine's own order.
@@ -44,9 +44,22 @@ impl Update {
     pub fn put(value: Vec<u8>) -> Self {
         Update::Put { value, expires_unix_ms: 0, user_bits: 0 }
     }
+
+    /// What it writes, if anything.
+    pub fn kind(&self) -> Option<OpKind<'_>> {
+        match self {
+            Update::Keep => None,
+            Update::Delete => Some(OpKind::Delete),
+            Update::Put { value, expires_unix_ms, user_bits } => Some(OpKind::Put(EntryRef {
+                value,
+                expires_unix_ms: *expires_unix_ms,
+                user_bits: *user_bits,
+            })),
+        }
+    }
 }
 
-/// Atomic read-modify-write of one key.
+/// Atomic read-modify-write.
 pub trait Atomic: Send + Sync {
     /// Calls `decide` with the current entry and applies what it returns, as one step with
     /// respect to every other write. `decide` may be called several times; only the last call
@@ -56,6 +69,35 @@ pub trait Atomic: Send + Sync {
         key: &[u8],
         durability: Durability,
         decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()>;
+
+    /// Updates as many of `keys` as suit, from the first on, and returns how many: at least one
+    /// where there is one. They happen in their order and as one step; one that comes later sees
+    /// what an earlier one of the same key has left. The caller goes on with the others. Where it
+    /// fails, none has happened.
+    ///
+    /// `decide` gets the key's place in `keys` and its entry. It may be called several times for
+    /// a key, and for keys that are not updated now; only the last call counts.
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let Some(key) = keys.first() else { return Ok(0) };
+        self.update(key, durability, &mut |current| decide(0, current))?;
+        Ok(1)
+    }
+
+    /// Calls `decide` with the current entries of all `keys` and applies the updates that it
+    /// returns, one for each key, as one step: all of them or none, after a crash too. Where a
+    /// key comes twice, the later update wins. `decide` may be called several times; only the
+    /// last call counts.
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()>;
 }
 

@@ -2,15 +2,15 @@
 //!
 //! A burst runs in waves. A wave takes from every connection the longest run of reads that come
 //! next and makes one `get_many` of all of them; then the writes that come next, as one batch;
-//! then read-modify-writes one by one. So each connection's requests take effect in their order,
+//! then the read-modify-writes, as one burst of updates. So each connection's requests take effect in their order,
 //! as if it were alone, and the engine sees few, large calls. Everything written in a burst is
 //! synced once, at its end, before any of its replies leaves.
 
-use crate::burst::{Burst, Input, Output, Request};
-use crate::commands::{Keyspace, Values, error_text};
+use crate::burst::{Args, Burst, Input, Output, Request};
+use crate::commands::{Keyspace, Values, atomic, error_text};
 use crate::server::Shared;
-use crate::table::{Run, Wants};
-use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, WriteBatch};
+use crate::table::{Answer, Modify, Run, Wants, too_large};
+use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::Reply;
 use std::sync::Arc;
 
@@ -89,6 +89,7 @@ impl Executor {
                     self.reads(&mut wave);
                     dirty |= u32::from(self.writes(&mut wave)) << db;
                     dirty |= u32::from(self.updates(&mut wave)) << db;
+                    dirty |= u32::from(self.alone(&mut wave)) << db;
                 }
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
             }
@@ -271,9 +272,75 @@ impl Executor {
         failed.is_none() && !batch.is_empty()
     }
 
-    /// Read-modify-writes and whole-store commands that come next, one by one. True where
+    /// The read-modify-writes that come next on every connection, as one burst. True where
     /// anything may have been written.
     fn updates(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        let limits = wave.engine.descriptor().limits;
+        let mut changes = Vec::new();
+        let mut bytes = 0;
+        self.taken.clear();
+        for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
+            let mut cursor = output.next;
+            while cursor < output.limit() && changes.len() < KEYS_MAX && bytes < BATCH_BYTES_MAX {
+                let request = &input.requests[cursor];
+                match request.run {
+                    Run::Ready => {}
+                    Run::Update(modify) if usize::from(request.db) == wave.db => {
+                        let args = input.args(request);
+                        if modify.check(args, &limits).is_none() {
+                            bytes += args.from(1).map(<[u8]>::len).sum::<usize>();
+                            let start = changes.len();
+                            changes.extend(modify.keys(args).enumerate().map(|(nth, key)| {
+                                Change { key, args, modify, nth, request: start }
+                            }));
+                        }
+                    }
+                    _ => break,
+                }
+                cursor += 1;
+            }
+            self.taken.push(cursor);
+        }
+        let (answers, failed) = change(wave.engine, &changes);
+        self.answer_updates(wave, &answers, failed.as_deref());
+        !changes.is_empty()
+    }
+
+    /// Answers the requests of a burst of updates, as far as it came.
+    fn answer_updates(&self, wave: &mut Wave<'_, '_>, answers: &[Answer], failed: Option<&str>) {
+        let limits = wave.engine.descriptor().limits;
+        let mut first = 0;
+        for (index, input) in wave.inputs.iter().enumerate() {
+            let output = &mut wave.outputs[index];
+            let mut blocked = false;
+            for request in &input.requests[output.next..self.taken[index].max(output.next)] {
+                let Run::Update(modify) = request.run else {
+                    if !blocked {
+                        output.copy_ready(input, request);
+                    }
+                    continue;
+                };
+                let args = input.args(request);
+                let refused = modify.check(args, &limits);
+                let keys = if refused.is_some() { 0 } else { modify.keys(args).len() };
+                let answers = answers.get(first..first + keys);
+                first += keys;
+                blocked |= answers.is_none() && failed.is_none();
+                if blocked {
+                    continue;
+                }
+                output.acknowledge(request, |reply| match (refused, answers) {
+                    (Some(text), _) => reply.error(&text),
+                    (None, Some(answers)) => Answer::write_all(answers, reply),
+                    (None, None) => reply.error(failed.unwrap_or_default()),
+                });
+            }
+        }
+    }
+
+    /// Commands that come next and run alone, one by one. True where anything may have been
+    /// written.
+    fn alone(&mut self, wave: &mut Wave<'_, '_>) -> bool {
         let keyspace = Keyspace { shared: &self.shared, engine: wave.engine };
         let mut wrote = false;
         let mut out_bytes = out_bytes(wave.outputs);
@@ -291,7 +358,7 @@ impl Executor {
                 }
                 let args = input.args(request);
                 match request.run {
-                    Run::Update(run) => {
+                    Run::UpdateAll(run) => {
                         wrote = true;
                         output.acknowledge(request, |reply| keyspace.answer(run, args, reply));
                     }
@@ -320,6 +387,56 @@ impl Executor {
             outputs.iter_mut().for_each(|output| output.withdraw(&text));
         }
     }
+}
+
+/// A key of a burst of updates.
+struct Change<'a> {
+    key: &'a [u8],
+    args: Args<'a>,
+    modify: &'static Modify,
+    /// Its place among the keys of its request.
+    nth: usize,
+    /// The first key of its request.
+    request: usize,
+}
+
+/// Updates the keys of `changes` as far as their answers have room; the answers of those requests
+/// that are done, and why the others are not.
+fn change(engine: &dyn Engine, changes: &[Change<'_>]) -> (Vec<Answer>, Option<String>) {
+    let mut answers = vec![Answer::Null; changes.len()];
+    let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
+    let value_bytes_max = engine.descriptor().limits.value_bytes_max;
+    let (mut done, mut held_bytes, mut failed) = (0, 0, None);
+    // A request that has begun is finished.
+    while done < keys.len() && (held_bytes < BURST_OUT_BYTES_MAX || changes[done].nth > 0) {
+        let result = atomic(engine).and_then(|atomic| {
+            atomic.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
+                let change = &changes[done + index];
+                let (mut update, mut answer) = (change.modify.decide)(change.args, current);
+                if let Update::Put { value, .. } = &update
+                    && let Some(text) = too_large("value", value, value_bytes_max)
+                {
+                    (update, answer) = (Update::Keep, Answer::Error(text.into()));
+                }
+                answers[done + index] = answer;
+                update
+            })
+        });
+        match result {
+            Ok(many) => {
+                let new = &answers[done..done + many];
+                held_bytes += new.iter().map(Answer::held_bytes).sum::<usize>();
+                done += many;
+            }
+            Err(error) => {
+                failed = Some(error_text(&error));
+                break;
+            }
+        }
+    }
+    let finished = changes.get(done).map_or(done, |change| change.request);
+    answers.truncate(finished);
+    (answers, failed)
 }
 
 /// One round through the connections of a burst, for one database.

@@ -2,8 +2,9 @@
 
 use crate::burst::Args;
 use crate::commands::{Cx, Keyspace, Values, client, introspect, read, session, update, whole};
-use silica::engine::{Limits, Result, WriteBatch};
+use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::Reply;
+use std::borrow::Cow;
 
 /// What a read needs of the values it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,17 +45,89 @@ pub(crate) struct Write {
 impl Write {
     /// Why the request cannot be part of a batch, where that is so.
     pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
-        let too_large = |what: &str, bytes: usize, max: usize| {
-            (bytes > max)
-                .then(|| format!("ERR a {what} of {bytes} bytes is over the limit of {max}"))
-        };
         (self.refuse)(args).or_else(|| {
             args.from(1).enumerate().find_map(|(index, arg)| match index % 2 {
-                0 => too_large("key", arg.len(), limits.key_bytes_max),
-                _ => too_large("value", arg.len(), limits.value_bytes_max),
+                0 => too_large("key", arg, limits.key_bytes_max),
+                _ => too_large("value", arg, limits.value_bytes_max),
             })
         })
     }
+}
+
+/// A command that changes keys by what they hold and can share its burst with others.
+pub(crate) struct Modify {
+    /// True where every argument is a key, false where only the first is.
+    pub(crate) many: bool,
+    /// Why the arguments are wrong, where they are.
+    pub(crate) refuse: fn(Args<'_>) -> Option<String>,
+    /// What becomes of a key, and the answer; the numbers of several keys are added up.
+    pub(crate) decide: fn(Args<'_>, Option<EntryRef<'_>>) -> (Update, Answer),
+}
+
+impl Modify {
+    /// The keys that `args` change.
+    #[inline]
+    pub(crate) fn keys<'a>(
+        &self,
+        args: Args<'a>,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        args.from(1).take(if self.many { usize::MAX } else { 1 })
+    }
+
+    /// Why the request cannot be part of a burst, where that is so.
+    pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
+        (self.refuse)(args)
+            .or_else(|| self.keys(args).find_map(|key| too_large("key", key, limits.key_bytes_max)))
+    }
+}
+
+/// What a [`Modify`] answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Answer {
+    Ok,
+    Integer(i64),
+    Bulk(Vec<u8>),
+    Null,
+    Error(Cow<'static, str>),
+}
+
+impl Answer {
+    /// `value` or, where there is none, null.
+    pub(crate) fn optional(value: Option<&[u8]>) -> Self {
+        value.map_or(Answer::Null, |bytes| Answer::Bulk(bytes.to_vec()))
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        if let Answer::Bulk(bytes) = self { bytes.len() } else { 0 }
+    }
+
+    /// Answers a request with those of its keys; the numbers of several are added up.
+    pub(crate) fn write_all(answers: &[Answer], reply: &mut Reply<'_>) {
+        let mut sum = 0;
+        for answer in answers {
+            match answer {
+                Answer::Integer(n) => sum += n,
+                other => return other.write(reply),
+            }
+        }
+        reply.integer(sum);
+    }
+
+    fn write(&self, reply: &mut Reply<'_>) {
+        match self {
+            Answer::Ok => reply.ok(),
+            Answer::Integer(n) => reply.integer(*n),
+            Answer::Bulk(bytes) => reply.bulk(bytes),
+            Answer::Null => reply.null(),
+            Answer::Error(text) => reply.error(text),
+        }
+    }
+}
+
+/// Why `bytes` are too many, where they are.
+pub(crate) fn too_large(what: &str, bytes: &[u8], max: usize) -> Option<String> {
+    let len = bytes.len();
+    (len > max).then(|| format!("ERR a {what} of {len} bytes is over the limit of {max}"))
 }
 
 /// How a command is run.
@@ -68,8 +141,10 @@ pub(crate) enum Run {
     Read(&'static Read),
     /// Together with other writes.
     Write(&'static Write),
-    /// Alone, as an atomic read-modify-write.
-    Update(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
+    /// Together with other read-modify-writes.
+    Update(&'static Modify),
+    /// Alone, as a read-modify-write of several keys in one step.
+    UpdateAll(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
     /// Alone, on the store as a whole.
     Whole(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
     /// As its arguments say.
@@ -83,7 +158,7 @@ impl Run {
 
     /// True where the command may change the store.
     pub(crate) fn changes(&self) -> bool {
-        matches!(self, Run::Write(_) | Run::Update(_))
+        matches!(self, Run::Write(_) | Run::Update(_) | Run::UpdateAll(_))
     }
 }
 
@@ -168,11 +243,11 @@ const ONE: (i32, i32, i32) = (1, 1, 1);
 const ALL: (i32, i32, i32) = (1, -1, 1);
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
-use Run::{Choose, Session, Update, Whole};
+use Run::{Choose, Session, UpdateAll, Whole};
 
 /// Every command, sorted by name.
 pub(crate) static COMMANDS: &[Command] = table! {
-    "append" 3 "write denyoom fast" ONE "string" "2.0.0" Update(update::append),
+    "append" 3 "write denyoom fast" ONE "string" "2.0.0" Run::Update(&update::APPEND),
         "Appends to the value of a key, or stores it.";
     "auth" -2 "noscript loading stale fast no_auth" NO "connection" "1.0.0" Session(session::auth),
         "Gives the password.";
@@ -184,11 +259,11 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Commands about settings.", CONFIG;
     "dbsize" 1 "readonly long" NO "server" "1.0.0" Whole(whole::dbsize),
         "Counts the keys of the database, exactly.";
-    "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Update(update::decr),
+    "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECR),
         "Takes one from the number at a key.";
-    "decrby" 3 "write denyoom fast" ONE "string" "1.0.0" Update(update::decrby),
+    "decrby" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECRBY),
         "Takes a number from the number at a key.";
-    "del" -2 "write" ALL "generic" "1.0.0" Update(update::del),
+    "del" -2 "write" ALL "generic" "1.0.0" Run::Update(&update::DEL),
         "Removes keys.";
     "echo" 2 "loading stale fast" NO "connection" "1.0.0" Session(session::echo),
         "Returns its argument.";
@@ -200,19 +275,19 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Removes every key of the database.";
     "get" 2 "readonly fast" ONE "string" "1.0.0" Run::Read(&read::GET),
         "Returns the value of a key.";
-    "getdel" 2 "write fast" ONE "string" "6.2.0" Update(update::getdel),
+    "getdel" 2 "write fast" ONE "string" "6.2.0" Run::Update(&update::GETDEL),
         "Returns the value of a key and removes the key.";
     "getrange" 4 "readonly" ONE "string" "2.4.0" Run::Read(&read::GETRANGE),
         "Returns a part of the value of a key.";
-    "getset" 3 "write denyoom fast" ONE "string" "1.0.0" Update(update::getset),
+    "getset" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::GETSET),
         "Returns the value of a key and stores another.";
     "hello" -1 "noscript loading stale fast no_auth" NO "connection" "6.0.0"
         Session(session::hello), "Chooses the protocol version and may give the password.";
-    "incr" 2 "write denyoom fast" ONE "string" "1.0.0" Update(update::incr),
+    "incr" 2 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::INCR),
         "Adds one to the number at a key.";
-    "incrby" 3 "write denyoom fast" ONE "string" "1.0.0" Update(update::incrby),
+    "incrby" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::INCRBY),
         "Adds a number to the number at a key.";
-    "incrbyfloat" 3 "write denyoom fast" ONE "string" "2.6.0" Update(update::incrbyfloat),
+    "incrbyfloat" 3 "write denyoom fast" ONE "string" "2.6.0" Run::Update(&update::INCRBYFLOAT),
         "Adds a floating-point number to the number at a key.";
     "info" -1 "loading stale" NO "server" "1.0.0" Whole(whole::info),
         "Tells about the server, its clients and its engines.";
@@ -222,6 +297,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the values of several keys.";
     "mset" -3 "write denyoom" PAIRS "string" "1.0.1" Run::Write(&update::MSET),
         "Stores several keys in one step.";
+    "msetnx" -3 "write denyoom" PAIRS "string" "1.0.1" UpdateAll(update::msetnx),
+        "Stores several keys in one step if none of them is there yet.";
     "ping" -1 "fast" NO "connection" "1.0.0" Session(session::ping),
         "Answers, so that the client knows that the server is there.";
     "quit" -1 "noscript loading stale fast no_auth" NO "connection" "1.0.0"
@@ -236,9 +313,9 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Chooses the database.";
     "set" -3 "write denyoom" ONE "string" "1.0.0" Choose(update::choose_set),
         "Stores the value of a key.";
-    "setnx" 3 "write denyoom fast" ONE "string" "1.0.0" Update(update::setnx),
+    "setnx" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::SETNX),
         "Stores the value of a key that is not there yet.";
-    "setrange" 4 "write denyoom" ONE "string" "2.2.0" Update(update::setrange),
+    "setrange" 4 "write denyoom" ONE "string" "2.2.0" Run::Update(&update::SETRANGE),
         "Overwrites a part of the value of a key.";
     "shutdown" -1 "admin noscript loading stale" NO "server" "1.0.0" Session(session::shutdown),
         "Stops the server gracefully.";
@@ -250,7 +327,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the server's time.";
     "type" 2 "readonly fast" ONE "generic" "1.0.0" Run::Read(&read::TYPE),
         "Returns the type of the value of a key.";
-    "unlink" -2 "write fast" ALL "generic" "4.0.0" Update(update::del),
+    "unlink" -2 "write fast" ALL "generic" "4.0.0" Run::Update(&update::DEL),
         "Removes keys.";
 };
 

@@ -122,6 +122,98 @@ fn a_pipeline_is_few_engine_calls() {
 }
 
 #[test]
+fn updates_are_few_engine_calls_and_keep_their_order() {
+    for may_wait in [false, true] {
+        let (server, probe) = start_with(config(), Probe::new(may_wait));
+        let mut client = Client::connect(&server);
+        client.send(&request(&[b"INCR", b"n"]).repeat(640));
+        assert_eq!(client.replies(640), (1..=640).map(Value::Integer).collect::<Vec<_>>());
+        // The reference engine takes 64 of a burst at once.
+        let calls = probe.update_calls.swap(0, Relaxed);
+        assert!(calls <= 30, "{calls}");
+        let keys: Vec<String> = (0..100).map(|n| format!("k{n}")).collect();
+        let pairs = keys.iter().flat_map(|key| [key.as_bytes(), b"v"]);
+        assert_eq!(client.call(&[&b"MSET"[..]].into_iter().chain(pairs).collect::<Vec<_>>()), ok());
+        let keys = keys.iter().map(|key| key.as_bytes());
+        let del: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys).chain([&b"k7"[..]]).collect();
+        assert_eq!(client.call(&del), Value::Integer(100), "a key that comes twice counts once");
+        assert_eq!(client.call(&del), Value::Integer(0));
+        assert_eq!(probe.update_calls.load(Relaxed), 4);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_wrong_update_hurts_only_its_sender() {
+    let (server, _) = start_with(config(), Probe::new(true));
+    let mut client = Client::connect(&server);
+    let key = vec![b'k'; (1 << 16) + 1];
+    let pipeline = [
+        request(&[b"APPEND", b"a", b"1"]),
+        request(&[b"DEL", b"none", &key]),
+        request(&[b"INCRBY", b"a", b"x"]),
+        request(&[b"INCRBY", b"a", b"2"]),
+        request(&[b"SETNX", b"a", b"9"]),
+        request(&[b"SET", b"a", b"4", b"XX", b"GET"]),
+        request(&[b"PING"]),
+        request(&[b"GETDEL", b"a"]),
+        request(&[b"GETDEL", b"a"]),
+    ];
+    client.send(&pipeline.concat());
+    let shown: Vec<String> = client.replies(9).iter().map(support::show).collect();
+    let too_large = "-ERR a key of 65537 bytes is over the limit of 65536";
+    let no_number = "-ERR value is not an integer or out of range";
+    assert_eq!(shown, [":1", too_large, no_number, ":3", ":0", "'3'", "PONG", "'4'", "nil"]);
+    let failed = "-ERR the key is on fire";
+    assert_eq!(support::show(&client.call(&[b"DEL", b"a", b"on fire"])), failed);
+    assert_eq!(client.ask("INCR a"), ":1");
+    server.stop();
+}
+
+#[test]
+fn large_old_values_pass() {
+    let (server, _) = start_with(config(), Probe::new(true));
+    let mut client = Client::connect(&server);
+    let value = vec![b'x'; 5 << 20];
+    client.call(&[b"SET", b"big", &value]);
+    // Together they are more than a burst answers at once.
+    client.send(&request(&[b"SET", b"big", &value, b"XX", b"GET"]).repeat(6));
+    client.send(&request(&[b"DEL", b"none", b"big"]));
+    for _ in 0..6 {
+        assert!(client.reply() == Some(Value::Bulk(value.clone())));
+    }
+    assert_eq!(client.reply(), Some(Value::Integer(1)));
+    server.stop();
+}
+
+#[test]
+fn msetnx_is_all_or_nothing_across_connections() {
+    for may_wait in [false, true] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(&server)).collect();
+        let mut winners = 0;
+        for round in 0..50 {
+            let [a, b] = ["a", "b"].map(|name| format!("{name}{round}"));
+            for (index, client) in clients.iter_mut().enumerate() {
+                let me = index.to_string();
+                // Half of them name the keys the other way round.
+                let (a, b) = if index % 2 == 0 { (&a, &b) } else { (&b, &a) };
+                let [a, b, me] = [a, b, &me].map(|text| text.as_bytes());
+                client.send(&request(&[b"MSETNX", a, me, b, me]));
+            }
+            let replies: Vec<Value> = clients.iter_mut().map(|c| c.reply().unwrap()).collect();
+            winners += replies.iter().filter(|reply| **reply == Value::Integer(1)).count();
+            let won = replies.iter().position(|reply| *reply == Value::Integer(1));
+            let won = won.expect("one is first").to_string();
+            let both = Value::Array(vec![bulk(&won), bulk(&won)]);
+            assert_eq!(clients[0].call(&[b"MGET", a.as_bytes(), b.as_bytes()]), both);
+        }
+        assert_eq!(winners, 50);
+        server.stop();
+    }
+}
+
+#[test]
 fn requests_of_many_connections_share_a_sync() {
     let probe = Probe { delay: Duration::from_millis(20), ..Probe::new(true) };
     let (server, probe) = start_with(config(), probe);

@@ -43,6 +43,12 @@ fn strings() {
             expire; leave it out
          SETNX a 9 -> :0
          SETNX c 9 -> :1
+         MSETNX m1 1 c 2 -> :0
+         EXISTS m1 -> :0
+         MSETNX m1 1 m2 2 m1 3 -> :1
+         MGET m1 m2 -> ['3' '2']
+         MSETNX m1 -> -ERR wrong number of arguments for 'msetnx' command
+         MSETNX m1 1 m2 -> -ERR wrong number of arguments for 'msetnx' command
          GETSET c 10 -> '9'
          GETSET nope 1 -> nil
          GETDEL nope -> '1'

@@ -10,7 +10,7 @@ use crate::silt::Silt;
 use crate::sorted_store::Plan;
 use silica_base::{AlignedBuf, Error, KeyHash, Result};
 use silica_device::{Device, Read};
-use silica_engine::{EntryRef, GetSink};
+use silica_engine::GetSink;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -47,26 +47,6 @@ struct Tally {
 
 /// Takes the newest frame of the key with an index; true where it counts as a hit.
 type OnFrame<'a> = dyn FnMut(usize, &Frame<'_>) -> Result<bool> + 'a;
-
-/// The answer to a single get, kept.
-#[derive(Default)]
-pub(crate) struct Answer(Option<(Vec<u8>, u64, u32)>);
-
-impl Answer {
-    pub(crate) fn entry(&self) -> Option<EntryRef<'_>> {
-        self.0.as_ref().map(|(value, expires_unix_ms, user_bits)| EntryRef {
-            value,
-            expires_unix_ms: *expires_unix_ms,
-            user_bits: *user_bits,
-        })
-    }
-}
-
-impl GetSink for Answer {
-    fn found(&mut self, _index: usize, entry: EntryRef<'_>) {
-        self.0 = Some((entry.value.to_vec(), entry.expires_unix_ms, entry.user_bits));
-    }
-}
 
 impl<D: Device> Silt<D> {
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {

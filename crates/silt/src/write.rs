@@ -35,6 +35,13 @@ pub(crate) enum Expected {
     InStores(u64),
 }
 
+/// A key, and what must hold for it.
+pub(crate) struct Condition<'k> {
+    pub(crate) hash: KeyHash,
+    pub(crate) key: &'k [u8],
+    pub(crate) expected: Expected,
+}
+
 impl<L> Writer<L> {
     pub(crate) fn new(appender: Appender<L>) -> Self {
         Writer { appender, payload: Vec::new(), frames: Vec::new(), table_seed: 0 }
@@ -73,24 +80,21 @@ impl<D: Device> Silt<D> {
         self.finish_write(durability, bytes)
     }
 
-    /// Writes `op` where `expected` still holds; false where it does not.
+    /// Writes `batch` where all `conditions` still hold; false where one does not.
     pub(crate) fn write_if(
         &self,
-        op: Op<'_>,
-        hash: KeyHash,
-        expected: Expected,
+        batch: &WriteBatch<'_>,
+        conditions: &[Condition<'_>],
         durability: Durability,
     ) -> Result<bool> {
-        let mut batch = WriteBatch::new();
-        if let OpKind::Put(entry) = op.kind {
-            batch.put_entry(op.key, entry);
-        } else {
-            batch.delete(op.key);
+        self.check_limits(batch)?;
+        if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
+            self.refuse_if_stuck()?;
         }
-        self.check_limits(&batch)?;
-        let stored = self.store_large_values(&batch)?;
+        let stored = self.store_large_values(batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
-        if self.expectation(hash, op.key) != expected {
+        if !self.all_hold(conditions) {
+            drop(writer);
             self.forget_values(&stored);
             return Ok(false);
         }
@@ -100,6 +104,11 @@ impl<D: Device> Silt<D> {
         drop(stored);
         self.finish_write(durability, bytes)?;
         Ok(true)
+    }
+
+    /// True where nobody has written a key of `conditions` since they were taken.
+    pub(crate) fn all_hold(&self, conditions: &[Condition<'_>]) -> bool {
+        conditions.iter().all(|c| self.expectation(c.hash, c.key) == c.expected)
     }
 
     /// Where the newest version of `key` is right now.

@@ -3,7 +3,7 @@
 
 use super::harness::Harness;
 use super::workload::{Keys, Value, describe};
-use crate::{Budget, Durability, Engine, EngineExt, EntryRef, GetSink, Update, WriteBatch};
+use crate::{Atomic, Budget, Durability, Engine, EngineExt, EntryRef, GetSink, Update, WriteBatch};
 use silica_base::Prng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -169,36 +169,26 @@ impl GetSink for Stamps<'_> {
 }
 
 /// Lets `threads` threads add 1 to a few shared counters, `increments` times each, through
-/// `as_atomic`, while another thread writes and deletes other keys and maintains. No increment
-/// may be lost.
+/// `as_atomic`, one by one and in bursts that repeat keys, and to two more counters together,
+/// while another thread writes and deletes other keys and maintains. No increment may be lost.
 ///
 /// # Panics
 ///
-/// Where a counter does not hold the number of increments.
+/// Where a counter does not hold the number of increments, or the two counters differ.
 pub fn concurrent_updates<H: Harness>(harness: &mut H, seed: u64, threads: u64, increments: u64) {
-    const COUNTERS: u64 = 3;
     harness.wipe();
     let engine = harness.open().expect("an empty store opens");
     let Some(atomic) = engine.as_atomic() else { return };
     let stop = AtomicBool::new(false);
-    let counter = |n: u64| [b'c', n as u8];
     std::thread::scope(|scope| {
         let _stop = StopOnDrop(&stop);
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
                 scope.spawn(move || {
                     let mut prng = Prng::new(seed ^ thread << 32);
-                    for _ in 0..increments {
-                        let key = counter(prng.below(COUNTERS));
-                        let update = |current: Option<EntryRef<'_>>| {
-                            Update::put((count(current) + 1).to_le_bytes().to_vec())
-                        };
-                        let durability = match prng.one_in(64) {
-                            true => Durability::Synced,
-                            false => Durability::Buffered,
-                        };
-                        let result = atomic.update(&key, durability, &mut { update });
-                        result.expect("update amid updates");
+                    let mut left = increments;
+                    while left > 0 {
+                        left -= increment(atomic, &mut prng, left);
                     }
                 })
             })
@@ -215,6 +205,48 @@ pub fn concurrent_updates<H: Harness>(harness: &mut H, seed: u64, threads: u64, 
     let total: u64 = (0..COUNTERS).map(stored).sum();
     assert_eq!(total, threads * increments, "concurrent_updates(harness, {seed}, …) lost updates");
     engine.verify().expect("verification after concurrent updates");
+}
+
+/// Counters that are incremented one by one.
+const COUNTERS: u64 = 3;
+/// Counters that are always incremented together.
+const TWINS: [[u8; 2]; 2] = [*b"t0", *b"t1"];
+
+fn counter(n: u64) -> [u8; 2] {
+    [b'c', n as u8]
+}
+
+fn incremented(current: Option<EntryRef<'_>>) -> Update {
+    Update::put((count(current) + 1).to_le_bytes().to_vec())
+}
+
+/// Makes some increments of the counters, at most `left`; returns how many.
+fn increment(atomic: &dyn Atomic, prng: &mut Prng, left: u64) -> u64 {
+    let durability = if prng.one_in(64) { Durability::Synced } else { Durability::Buffered };
+    match prng.below(4) {
+        0 => {
+            let twins = [&TWINS[0][..], &TWINS[1][..]];
+            let result = atomic.update_all(&twins, durability, &mut |entries| {
+                assert_eq!(count(entries[0]), count(entries[1]), "an update was done in halves");
+                entries.iter().map(|entry| incremented(*entry)).collect()
+            });
+            result.expect("update of several keys amid updates");
+            0
+        }
+        1..=2 => {
+            let len = left.min(1 + prng.below(8));
+            let keys: Vec<[u8; 2]> = (0..len).map(|_| counter(prng.below(COUNTERS))).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            let mut add = |_: usize, current: Option<EntryRef<'_>>| incremented(current);
+            let many = atomic.update_many(&keys, durability, &mut add);
+            many.expect("burst of updates amid updates") as u64
+        }
+        _ => {
+            let key = counter(prng.below(COUNTERS));
+            atomic.update(&key, durability, &mut { incremented }).expect("update amid updates");
+            1
+        }
+    }
 }
 
 fn count(entry: Option<EntryRef<'_>>) -> u64 {

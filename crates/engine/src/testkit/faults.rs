@@ -274,6 +274,7 @@ impl Watch<'_> {
             Ok(()) => {
                 let was_sync = *step == Step::Sync
                     || matches!(step, Step::Write(_, Durability::Synced))
+                    || matches!(step, Step::UpdateAll(_, Durability::Synced))
                     || matches!(step, Step::Update(_, _, Durability::Synced));
                 ensure(self.fault != Fault::Sync || !was_sync, || {
                     "the engine takes writes after a failed sync".into()

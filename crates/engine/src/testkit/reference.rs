@@ -14,6 +14,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const LIMITS: Limits =
     Limits { key_bytes_max: 1 << 16, value_bytes_max: 64 << 20, batch_bytes_max: 128 << 20 };
 
+/// Updates that a burst makes at once.
+const UPDATES_MAX: usize = 64;
+
 /// Records of overwritten entries may fill this much before maintenance rewrites the journal.
 const COMPACT_BYTES_MIN: u64 = 8 << 10;
 
@@ -148,6 +151,25 @@ impl Reference {
         match durability {
             Durability::Synced => self.sync_inner(inner),
             Durability::Buffered => Ok(()),
+        }
+    }
+
+    fn commit_updates(
+        &self,
+        inner: &mut Inner,
+        keys: &[&[u8]],
+        updates: &[Update],
+        durability: Durability,
+    ) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (key, update) in keys.iter().zip(updates) {
+            if let Some(kind) = update.kind() {
+                batch.push(Op { key, kind });
+            }
+        }
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.commit(inner, &batch, durability),
         }
     }
 
@@ -342,20 +364,43 @@ impl Atomic for Reference {
         durability: Durability,
         decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
     ) -> Result<()> {
+        self.update_all(&[key], durability, &mut |entries| vec![decide(entries[0])])
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let keys = &keys[..keys.len().min(UPDATES_MAX)];
         let mut inner = self.write_lock();
-        let decision = decide(inner.state.get(key).map(Stored::entry));
-        let mut batch = WriteBatch::new();
-        match &decision {
-            Update::Keep => return Ok(()),
-            Update::Put { value, expires_unix_ms, user_bits } => {
-                let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
-                batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits });
-            }
-            Update::Delete => {
-                batch.delete(key);
-            }
+        let mut updates: Vec<Update> = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            let earlier =
+                (0..index).rev().find(|i| keys[*i] == *key && updates[*i] != Update::Keep);
+            let current = match earlier.map(|i| updates[i].kind()) {
+                None => inner.state.get(key).map(Stored::entry),
+                Some(Some(OpKind::Put(entry))) => Some(entry),
+                Some(_) => None,
+            };
+            let update = decide(index, current);
+            updates.push(update);
         }
-        self.commit(&mut inner, &batch, durability)
+        self.commit_updates(&mut inner, keys, &updates, durability)?;
+        Ok(keys.len())
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        let mut inner = self.write_lock();
+        let entries = keys.iter().map(|key| inner.state.get(key).map(Stored::entry));
+        let updates = decide(&entries.collect::<Vec<_>>());
+        self.commit_updates(&mut inner, keys, &updates, durability)
     }
 }
 

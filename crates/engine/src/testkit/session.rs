@@ -47,7 +47,9 @@ pub(super) fn ensure(right: bool, message: impl FnOnce() -> String) -> Outcome {
 /// What a step writes, if it writes.
 pub(super) fn effect(step: &Step, keys: u32) -> Option<(Vec<Change>, Durability)> {
     match step {
-        Step::Write(changes, durability) => Some((changes.clone(), *durability)),
+        Step::Write(changes, durability) | Step::UpdateAll(changes, durability) => {
+            Some((changes.clone(), *durability))
+        }
         Step::Update(_, Some(change), durability) => Some((vec![*change], *durability)),
         Step::Clear => Some(((0..keys).map(|k| (k, None)).collect(), Durability::Synced)),
         _ => None,
@@ -57,6 +59,19 @@ pub(super) fn effect(step: &Step, keys: u32) -> Option<(Vec<Change>, Durability)
 pub(super) fn apply(model: &mut Model, changes: &[Change]) {
     for (key, value) in changes {
         model[*key as usize] = *value;
+    }
+}
+
+/// The update that makes `change`.
+fn update_to(change: Option<Change>) -> Update {
+    match change {
+        None => Update::Keep,
+        Some((_, None)) => Update::Delete,
+        Some((_, Some(value))) => {
+            let bytes = value.bytes();
+            let EntryRef { expires_unix_ms, user_bits, .. } = value.entry(&bytes);
+            Update::Put { value: bytes, expires_unix_ms, user_bits }
+        }
     }
 }
 
@@ -265,6 +280,8 @@ impl<'h, H: Harness> Session<'h, H> {
         match step {
             Step::Write(changes, durability) => self.write(changes, *durability)?,
             Step::Update(key, change, durability) => self.update(*key, *change, *durability)?,
+            Step::UpdateMany(updates, durability) => self.update_many(updates, *durability)?,
+            Step::UpdateAll(changes, durability) => self.update_all(changes, *durability)?,
             Step::Get(ids) => compare_burst(self.engine(), &self.keys, &self.model, ids)?,
             Step::Scan(limit) => compare_scan(self.engine(), &self.keys, &self.model, *limit)?,
             Step::ScanOn(limit) => self.scan_on(*limit)?,
@@ -336,19 +353,65 @@ impl<'h, H: Harness> Session<'h, H> {
             let mut comparer = Comparer::new(&self.keys, &self.model);
             comparer.compare(key, current.as_ref(), "update");
             wrong = comparer.wrong;
-            match change {
-                None => Update::Keep,
-                Some((_, None)) => Update::Delete,
-                Some((_, Some(value))) => {
-                    let bytes = value.bytes();
-                    let EntryRef { expires_unix_ms, user_bits, .. } = value.entry(&bytes);
-                    Update::Put { value: bytes, expires_unix_ms, user_bits }
-                }
-            }
+            update_to(change)
         })?;
         if let Some(change) = change {
             self.wrote(&[change]);
         }
+        wrong.map_or(Ok(()), |message| Err(Stop::Wrong(message)))
+    }
+
+    fn update_many(
+        &mut self,
+        updates: &[(u32, Option<Change>)],
+        durability: Durability,
+    ) -> Outcome {
+        let mut done = 0;
+        while done < updates.len() {
+            let left = &updates[done..];
+            let Some(atomic) = self.engine().as_atomic() else {
+                let changes: Vec<Change> = left.iter().filter_map(|update| update.1).collect();
+                return self.write(&changes, durability);
+            };
+            let keys: Vec<&[u8]> = left.iter().map(|(key, _)| self.keys.bytes(*key)).collect();
+            let mut wrong = vec![None; left.len()];
+            let mut model = self.model.clone();
+            let many = atomic.update_many(&keys, durability, &mut |index, current| {
+                let (key, change) = left[index];
+                let mut comparer = Comparer::new(&self.keys, &model);
+                comparer.compare(key, current.as_ref(), "burst of updates");
+                wrong[index] = comparer.wrong;
+                apply(&mut model, change.as_slice());
+                update_to(change)
+            })?;
+            ensure((1..=left.len()).contains(&many), || {
+                format!("burst of updates: {many} of {} are done", left.len())
+            })?;
+            if let Some(message) = wrong.drain(..many).flatten().next() {
+                return Err(Stop::Wrong(message));
+            }
+            let changes: Vec<Change> = left[..many].iter().filter_map(|u| u.1).collect();
+            self.wrote(&changes);
+            done += many;
+        }
+        Ok(())
+    }
+
+    fn update_all(&mut self, changes: &[Change], durability: Durability) -> Outcome {
+        let Some(atomic) = self.engine().as_atomic() else {
+            return self.write(changes, durability);
+        };
+        let keys: Vec<&[u8]> = changes.iter().map(|(key, _)| self.keys.bytes(*key)).collect();
+        let mut wrong = None;
+        atomic.update_all(&keys, durability, &mut |entries| {
+            let mut comparer = Comparer::new(&self.keys, &self.model);
+            for ((key, _), entry) in changes.iter().zip(entries) {
+                comparer.compare(*key, entry.as_ref(), "update of several keys");
+            }
+            wrong = comparer.wrong;
+            changes.iter().map(|change| update_to(Some(*change))).collect()
+        })?;
+        self.wrote(changes);
         wrong.map_or(Ok(()), |message| Err(Stop::Wrong(message)))
     }
 

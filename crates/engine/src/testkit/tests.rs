@@ -102,6 +102,7 @@ fn differential_catches() {
         (Bug::InventsInScans, "invented"),
         (Bug::Miscounts, "exact count"),
         (Bug::IgnoresClear, "expected"),
+        (Bug::ForgetsRepeats, "burst of updates"),
     ] {
         must_catch(bug, words, |h| differential(h, 1, 100_000));
     }
@@ -187,6 +188,8 @@ fn concurrency_catches() {
     must_catch(Bug::ReadsStale, "was acknowledged", |h| concurrent_readers(h, 1, 2, 20_000));
     must_catch(Bug::SwapsValues, "has a value of key", |h| concurrent_readers(h, 1, 2, 20_000));
     must_catch(Bug::TearsUpdates, "lost updates", |h| concurrent_updates(h, 1, 3, 5_000));
+    must_catch(Bug::ForgetsRepeats, "lost updates", |h| concurrent_updates(h, 1, 3, 5_000));
+    must_catch(Bug::SplitsUpdates, "in halves", |h| concurrent_updates(h, 1, 3, 5_000));
     must_catch(Bug::ReadsStale, "has no order", |h| linearizable(h, 1, 2_000));
     must_catch(Bug::TearsUpdates, "has no order", |h| linearizable(h, 1, 2_000));
     must_catch(Bug::DropsWrites, "has no order", |h| linearizable(h, 1, 2_000));

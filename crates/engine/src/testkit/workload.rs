@@ -160,6 +160,10 @@ pub(super) type Change = (u32, Option<Value>);
 pub(super) enum Step {
     Write(Vec<Change>, Durability),
     Update(u32, Option<Change>, Durability),
+    /// A burst of updates, one after the other; each changes its key or keeps it.
+    UpdateMany(Vec<(u32, Option<Change>)>, Durability),
+    /// Updates that happen together; all keys are shown, these are changed.
+    UpdateAll(Vec<Change>, Durability),
     Get(Vec<u32>),
     /// A whole scan in calls of at most so many entries.
     Scan(usize),
@@ -182,6 +186,8 @@ pub(super) struct Mix {
     pub(super) write: u32,
     pub(super) batch: u32,
     pub(super) update: u32,
+    pub(super) update_many: u32,
+    pub(super) update_all: u32,
     pub(super) get: u32,
     pub(super) scan: u32,
     pub(super) scan_on: u32,
@@ -200,6 +206,8 @@ impl Mix {
         write: 50_000,
         batch: 3_000,
         update: 3_000,
+        update_many: 1_000,
+        update_all: 500,
         get: 36_000,
         scan: 4,
         scan_on: 400,
@@ -207,7 +215,7 @@ impl Mix {
         sync: 60,
         reopen: 6,
         count: 100,
-        clear: 1,
+        clear: 4,
         verify: 4,
         synced_one_in: 50,
     };
@@ -216,6 +224,8 @@ impl Mix {
         write: 500,
         batch: 150,
         update: 40,
+        update_many: 0,
+        update_all: 40,
         get: 50,
         scan: 0,
         scan_on: 0,
@@ -274,6 +284,12 @@ impl Steps {
         (key, value)
     }
 
+    fn update(&mut self) -> (u32, Option<Change>) {
+        let key = self.key();
+        let value = (!self.prng.one_in(3)).then(|| self.value(key));
+        (key, (!self.prng.one_in(4)).then_some((key, value)))
+    }
+
     fn durability(&mut self) -> Durability {
         match self.prng.one_in(self.mix.synced_one_in) {
             true => Durability::Synced,
@@ -292,8 +308,20 @@ impl Iterator for Steps {
     fn next(&mut self) -> Option<Step> {
         let m = self.mix;
         let weights = [
-            m.write, m.batch, m.update, m.get, m.scan, m.scan_on, m.maintain, m.sync, m.reopen,
-            m.count, m.clear, m.verify,
+            m.write,
+            m.batch,
+            m.update,
+            m.get,
+            m.scan,
+            m.scan_on,
+            m.maintain,
+            m.sync,
+            m.reopen,
+            m.count,
+            m.clear,
+            m.verify,
+            m.update_many,
+            m.update_all,
         ];
         let mut left = self.prng.below(weights.iter().map(|w| u64::from(*w)).sum());
         let mut kind = 0;
@@ -309,9 +337,7 @@ impl Iterator for Steps {
                 Step::Write(changes, self.durability())
             }
             2 => {
-                let key = self.key();
-                let value = (!self.prng.one_in(3)).then(|| self.value(key));
-                let change = (!self.prng.one_in(4)).then_some((key, value));
+                let (key, change) = self.update();
                 Step::Update(key, change, self.durability())
             }
             3 => {
@@ -326,7 +352,15 @@ impl Iterator for Steps {
             8 => Step::Reopen,
             9 => Step::Count,
             10 => Step::Clear,
-            _ => Step::Verify,
+            11 => Step::Verify,
+            12 => {
+                let len = self.many(24);
+                Step::UpdateMany((0..len).map(|_| self.update()).collect(), self.durability())
+            }
+            _ => {
+                let len = self.many(12);
+                Step::UpdateAll((0..len).map(|_| self.change()).collect(), self.durability())
+            }
         })
     }
 }

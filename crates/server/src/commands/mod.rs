@@ -13,7 +13,7 @@ use crate::clients::Client;
 use crate::exec::Slot;
 use crate::server::Shared;
 use crate::session::Session;
-use silica::engine::{Atomic, Durability, Engine, EntryRef, Error, ErrorKind, Result, Update};
+use silica::engine::{Atomic, Engine, Error, ErrorKind, Result};
 use silica_proto::{Limits, Reply};
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -81,24 +81,15 @@ impl Keyspace<'_> {
             reply.error(&error_text(&error));
         }
     }
+}
 
-    /// Reads, decides and writes `key` in one step. The burst's sync makes it durable.
-    pub(crate) fn update(
-        &self,
-        key: &[u8],
-        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
-    ) -> Result<()> {
-        self.atomic()?.update(key, Durability::Buffered, decide)
-    }
-
-    fn atomic(&self) -> Result<&dyn Atomic> {
-        self.engine.as_atomic().ok_or_else(|| {
-            let name = self.engine.descriptor().name;
-            let message =
-                format!("engine '{name}' has no atomic updates, which this command needs");
-            Error::new(ErrorKind::Unsupported, message)
-        })
-    }
+/// The atomic updates of `engine`.
+pub(crate) fn atomic(engine: &dyn Engine) -> Result<&dyn Atomic> {
+    engine.as_atomic().ok_or_else(|| {
+        let name = engine.descriptor().name;
+        let message = format!("engine '{name}' has no atomic updates, which this command needs");
+        Error::new(ErrorKind::Unsupported, message)
+    })
 }
 
 /// What a command works with that a loop runs itself.

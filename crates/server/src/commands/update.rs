@@ -1,11 +1,10 @@
 //! Commands that write.
 
-use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, wrong_number};
+use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, atomic, wrong_number};
 use crate::burst::Args;
-use crate::table::{Run, Write};
-use silica::engine::{EntryRef, Result, Update, WriteBatch};
+use crate::table::{Answer, Modify, Run, Write};
+use silica::engine::{Durability, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::{Reply, append_i64, parse_f64, parse_i64};
-use std::io::Write as _;
 
 static SET: Write = Write { refuse: |_| None, apply: put_pairs, reply: |reply| reply.ok() };
 pub(crate) static MSET: Write =
@@ -13,29 +12,41 @@ pub(crate) static MSET: Write =
 
 /// A SET without options is written blindly; with options it has to look first.
 pub(crate) fn choose_set(args: Args<'_>) -> Run {
-    if args.len() == 3 { Run::Write(&SET) } else { Run::Update(set_with_options) }
+    if args.len() == 3 { Run::Write(&SET) } else { Run::Update(&SET_WITH_OPTIONS) }
 }
 
+/// A [`Modify`] of one key.
+const fn one(decide: Decide) -> Modify {
+    Modify { many: false, refuse: |_| None, decide }
+}
+
+type Decide = fn(Args<'_>, Option<EntryRef<'_>>) -> (Update, Answer);
+
+static SET_WITH_OPTIONS: Modify =
+    Modify { many: false, refuse: |args| set_options(args).err(), decide: set_with_options };
+pub(crate) static SETNX: Modify = one(setnx);
+pub(crate) static GETSET: Modify = one(getset);
+pub(crate) static GETDEL: Modify = one(getdel);
+pub(crate) static DEL: Modify = Modify { many: true, refuse: |_| None, decide: del };
+pub(crate) static APPEND: Modify = one(append);
+pub(crate) static SETRANGE: Modify =
+    Modify { many: false, refuse: |args| setrange_offset(args).err(), decide: setrange };
+pub(crate) static INCR: Modify = one(|_, old| add(old, 1));
+pub(crate) static DECR: Modify = one(|_, old| add(old, -1));
+pub(crate) static INCRBY: Modify =
+    Modify { many: false, refuse: |args| increment(args).err(), decide: by_argument };
+pub(crate) static DECRBY: Modify =
+    Modify { many: false, refuse: |args| increment(args).err(), decide: by_argument };
+pub(crate) static INCRBYFLOAT: Modify = one(incrbyfloat);
+
 fn odd_pairs(args: Args<'_>) -> Option<String> {
-    args.len().is_multiple_of(2).then(|| wrong_number("mset"))
+    let name = || if args.is(0, "mset") { "mset" } else { "msetnx" };
+    args.len().is_multiple_of(2).then(|| wrong_number(name()))
 }
 
 fn put_pairs<'a>(args: Args<'a>, batch: &mut WriteBatch<'a>) {
     for index in (1..args.len()).step_by(2) {
         batch.put(args.get(index), args.get(index + 1));
-    }
-}
-
-/// `value` with the meta that the entry had.
-fn rewrite(old: Option<EntryRef<'_>>, value: Vec<u8>) -> Update {
-    let old = old.unwrap_or_default();
-    Update::Put { value, expires_unix_ms: old.expires_unix_ms, user_bits: old.user_bits }
-}
-
-fn optional(value: Option<&[u8]>, reply: &mut Reply<'_>) {
-    match value {
-        Some(bytes) => reply.bulk(bytes),
-        None => reply.null(),
     }
 }
 
@@ -74,238 +85,166 @@ fn no_expiry(word: &[u8]) -> String {
     format!("ERR SET option {word} is not supported yet: keys do not expire; leave it out")
 }
 
-fn set_with_options(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let (condition, get) = match set_options(args) {
-        Ok(options) => options,
-        Err(text) => {
-            reply.error(&text);
-            return Ok(());
-        }
+fn set_with_options(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    let Ok((condition, get)) = set_options(args) else {
+        return (Update::Keep, Answer::Error(SYNTAX.into()));
     };
-    let mut before = None;
-    let mut stored = false;
-    keys.update(args.get(1), &mut |old| {
-        stored = match condition {
-            Condition::Always => true,
-            Condition::Missing => old.is_none(),
-            Condition::Present => old.is_some(),
-        };
-        before = old.filter(|_| get).map(|entry| entry.value.to_vec());
-        if stored { Update::put(args.get(2).to_vec()) } else { Update::Keep }
-    })?;
-    match (get, stored) {
-        (true, _) => optional(before.as_deref(), reply),
-        (false, true) => reply.ok(),
-        (false, false) => reply.null(),
-    }
-    Ok(())
-}
-
-pub(crate) fn setnx(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let mut stored = false;
-    keys.update(args.get(1), &mut |old| {
-        stored = old.is_none();
-        if stored { Update::put(args.get(2).to_vec()) } else { Update::Keep }
-    })?;
-    reply.integer(i64::from(stored));
-    Ok(())
-}
-
-pub(crate) fn getset(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let mut before = None;
-    keys.update(args.get(1), &mut |old| {
-        before = old.map(|entry| entry.value.to_vec());
-        Update::put(args.get(2).to_vec())
-    })?;
-    optional(before.as_deref(), reply);
-    Ok(())
-}
-
-pub(crate) fn getdel(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let mut before = None;
-    keys.update(args.get(1), &mut |old| {
-        before = old.map(|entry| entry.value.to_vec());
-        if old.is_some() { Update::Delete } else { Update::Keep }
-    })?;
-    optional(before.as_deref(), reply);
-    Ok(())
-}
-
-pub(crate) fn del(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let mut removed = 0;
-    for key in args.from(1) {
-        let mut found = false;
-        keys.update(key, &mut |old| {
-            found = old.is_some();
-            if found { Update::Delete } else { Update::Keep }
-        })?;
-        removed += i64::from(found);
-    }
-    reply.integer(removed);
-    Ok(())
-}
-
-pub(crate) fn append(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let tail = args.get(2);
-    edit(keys, args.get(1), reply, &mut |old| {
-        if old.len() + tail.len() > VALUE_BYTES_MAX {
-            return Err(TOO_LONG);
-        }
-        Ok(Edit::Store([old, tail].concat()))
-    })
-}
-
-pub(crate) fn setrange(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let patch = args.get(3);
-    let offset = match parse_i64(args.get(2)) {
-        Some(offset) if offset >= 0 => offset as usize,
-        Some(_) => {
-            reply.error("ERR offset is out of range");
-            return Ok(());
-        }
-        None => {
-            reply.error(NOT_INTEGER);
-            return Ok(());
-        }
+    let stored = match condition {
+        Condition::Always => true,
+        Condition::Missing => old.is_none(),
+        Condition::Present => old.is_some(),
     };
-    edit(keys, args.get(1), reply, &mut |old| {
-        let end = offset.saturating_add(patch.len());
-        if patch.is_empty() {
-            return Ok(Edit::Leave(old.len()));
-        }
-        if end > VALUE_BYTES_MAX {
-            return Err(TOO_LONG);
-        }
-        let mut value = Vec::with_capacity(end.max(old.len()));
-        value.extend_from_slice(old);
-        value.resize(end.max(old.len()), 0);
-        value[offset..end].copy_from_slice(patch);
-        Ok(Edit::Store(value))
-    })
+    let update = if stored { Update::put(args.get(2).to_vec()) } else { Update::Keep };
+    let answer = match (get, stored) {
+        (true, _) => Answer::optional(old.map(|entry| entry.value)),
+        (false, true) => Answer::Ok,
+        (false, false) => Answer::Null,
+    };
+    (update, answer)
+}
+
+fn setnx(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    match old {
+        None => (Update::put(args.get(2).to_vec()), Answer::Integer(1)),
+        Some(_) => (Update::Keep, Answer::Integer(0)),
+    }
+}
+
+fn getset(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    (Update::put(args.get(2).to_vec()), Answer::optional(old.map(|entry| entry.value)))
+}
+
+fn getdel(_: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    (remove(old), Answer::optional(old.map(|entry| entry.value)))
+}
+
+fn del(_: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    (remove(old), Answer::Integer(i64::from(old.is_some())))
+}
+
+/// Removes what is there; a missing key needs no write.
+fn remove(old: Option<EntryRef<'_>>) -> Update {
+    if old.is_some() { Update::Delete } else { Update::Keep }
+}
+
+/// The answer of a command that cannot change what is there.
+fn wrong(text: &'static str) -> (Update, Answer) {
+    (Update::Keep, Answer::Error(text.into()))
+}
+
+/// Stores `value` with the meta that the entry had.
+fn rewrite(old: Option<EntryRef<'_>>, value: Vec<u8>) -> Update {
+    let old = old.unwrap_or_default();
+    Update::Put { value, expires_unix_ms: old.expires_unix_ms, user_bits: old.user_bits }
+}
+
+/// Stores an edited value and answers its length.
+fn store(old: Option<EntryRef<'_>>, value: Vec<u8>) -> (Update, Answer) {
+    let len = value.len() as i64;
+    (rewrite(old, value), Answer::Integer(len))
 }
 
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-/// What becomes of an edited value.
-enum Edit {
-    Store(Vec<u8>),
-    /// It stays as it is, with this length.
-    Leave(usize),
-}
-
-/// Edits the value of `key` and answers its new length.
-fn edit(
-    keys: &Keyspace<'_>,
-    key: &[u8],
-    reply: &mut Reply<'_>,
-    change: &mut dyn FnMut(&[u8]) -> Result<Edit, &'static str>,
-) -> Result<()> {
-    let mut answer = Ok(0);
-    keys.update(key, &mut |old| match change(old.map_or(&[][..], |entry| entry.value)) {
-        Ok(Edit::Store(value)) => {
-            answer = Ok(value.len() as i64);
-            rewrite(old, value)
-        }
-        Ok(Edit::Leave(len)) => {
-            answer = Ok(len as i64);
-            Update::Keep
-        }
-        Err(text) => {
-            answer = Err(text);
-            Update::Keep
-        }
-    })?;
-    match answer {
-        Ok(len) => reply.integer(len),
-        Err(text) => reply.error(text),
+fn append(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    let (head, tail) = (old.unwrap_or_default().value, args.get(2));
+    if head.len() + tail.len() > VALUE_BYTES_MAX {
+        return wrong(TOO_LONG);
     }
-    Ok(())
+    store(old, [head, tail].concat())
 }
 
-pub(crate) fn incr(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    add(keys, args.get(1), 1, reply)
-}
-
-pub(crate) fn decr(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    add(keys, args.get(1), -1, reply)
-}
-
-pub(crate) fn incrby(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+fn setrange_offset(args: Args<'_>) -> Result<usize, String> {
     match parse_i64(args.get(2)) {
-        Some(by) => add(keys, args.get(1), by, reply),
-        None => {
-            reply.error(NOT_INTEGER);
-            Ok(())
+        Some(offset) => {
+            usize::try_from(offset).map_err(|_| "ERR offset is out of range".to_string())
         }
+        None => Err(NOT_INTEGER.into()),
     }
 }
 
-pub(crate) fn decrby(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    match parse_i64(args.get(2)).map(i64::checked_neg) {
-        Some(Some(by)) => add(keys, args.get(1), by, reply),
-        Some(None) => {
-            reply.error("ERR decrement would overflow");
-            Ok(())
-        }
-        None => {
-            reply.error(NOT_INTEGER);
-            Ok(())
-        }
+fn setrange(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    let (bytes, patch) = (old.unwrap_or_default().value, args.get(3));
+    let Ok(offset) = setrange_offset(args) else { return wrong(NOT_INTEGER) };
+    if patch.is_empty() {
+        return (Update::Keep, Answer::Integer(bytes.len() as i64));
     }
+    let end = offset.saturating_add(patch.len());
+    if end > VALUE_BYTES_MAX {
+        return wrong(TOO_LONG);
+    }
+    let mut value = Vec::with_capacity(end.max(bytes.len()));
+    value.extend_from_slice(bytes);
+    value.resize(end.max(bytes.len()), 0);
+    value[offset..end].copy_from_slice(patch);
+    store(old, value)
 }
 
-fn add(keys: &Keyspace<'_>, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Result<()> {
-    let mut answer = Ok(0);
-    keys.update(key, &mut |old| {
-        answer = match parse_i64(old.map_or(b"0", |entry| entry.value)) {
-            None => Err(NOT_INTEGER),
-            Some(n) => n.checked_add(by).ok_or("ERR increment or decrement would overflow"),
-        };
-        match answer {
-            Ok(n) => {
-                let mut digits = Vec::with_capacity(20);
-                append_i64(&mut digits, n);
-                rewrite(old, digits)
-            }
-            Err(_) => Update::Keep,
-        }
-    })?;
-    match answer {
-        Ok(n) => reply.integer(n),
-        Err(text) => reply.error(text),
+/// The number that INCRBY adds or DECRBY takes away, as one that is added.
+fn increment(args: Args<'_>) -> Result<i64, String> {
+    let by = parse_i64(args.get(2)).ok_or(NOT_INTEGER)?;
+    if args.is(0, "incrby") {
+        return Ok(by);
     }
-    Ok(())
+    by.checked_neg().ok_or("ERR decrement would overflow".into())
 }
 
-pub(crate) fn incrbyfloat(
-    keys: &Keyspace<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Result<()> {
-    const NOT_FLOAT: &str = "ERR value is not a valid float";
-    let Some(by) = parse_f64(args.get(2)) else {
-        reply.error(NOT_FLOAT);
-        return Ok(());
+fn by_argument(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    increment(args).map_or(wrong(NOT_INTEGER), |by| add(old, by))
+}
+
+fn add(old: Option<EntryRef<'_>>, by: i64) -> (Update, Answer) {
+    let Some(number) = parse_i64(old.map_or(b"0", |entry| entry.value)) else {
+        return wrong(NOT_INTEGER);
     };
-    let mut answer = Ok(Vec::new());
-    keys.update(args.get(1), &mut |old| {
-        answer = match parse_f64(old.map_or(b"0", |entry| entry.value)) {
-            None => Err(NOT_FLOAT),
-            Some(x) if !(x + by).is_finite() => Err("ERR increment would produce NaN or Infinity"),
-            Some(x) => {
-                let mut digits = Vec::new();
-                write!(digits, "{}", x + by).expect("a vector takes every write");
-                Ok(digits)
-            }
-        };
-        match &answer {
-            Ok(digits) => rewrite(old, digits.clone()),
-            Err(_) => Update::Keep,
-        }
-    })?;
-    match answer {
-        Ok(digits) => reply.bulk(&digits),
-        Err(text) => reply.error(text),
+    let Some(sum) = number.checked_add(by) else {
+        return wrong("ERR increment or decrement would overflow");
+    };
+    let mut digits = Vec::with_capacity(20);
+    append_i64(&mut digits, sum);
+    (rewrite(old, digits), Answer::Integer(sum))
+}
+
+fn incrbyfloat(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+    let number = parse_f64(old.map_or(b"0", |entry| entry.value));
+    let (Some(number), Some(by)) = (number, parse_f64(args.get(2))) else {
+        return wrong("ERR value is not a valid float");
+    };
+    if !(number + by).is_finite() {
+        return wrong("ERR increment would produce NaN or Infinity");
     }
+    let digits = (number + by).to_string().into_bytes();
+    (rewrite(old, digits.clone()), Answer::Bulk(digits))
+}
+
+/// Stores all pairs or, where one of the keys is there, none.
+pub(crate) fn msetnx(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    if let Some(text) = odd_pairs(args) {
+        reply.error(&text);
+        return Ok(());
+    }
+    let pairs = || (1..args.len()).step_by(2);
+    let names: Vec<&[u8]> = pairs().map(|index| args.get(index)).collect();
+    // Mostly this tells already, without keeping any value.
+    let mut found = AnyFound(false);
+    keys.engine.get_many(&names, &mut found)?;
+    let mut stored = false;
+    if !found.0 {
+        atomic(keys.engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
+            stored = entries.iter().all(Option::is_none);
+            let put = |index| Update::put(args.get(index + 1).to_vec());
+            pairs().map(|index| if stored { put(index) } else { Update::Keep }).collect()
+        })?;
+    }
+    reply.integer(i64::from(stored));
     Ok(())
+}
+
+/// Whether any key was found.
+struct AnyFound(bool);
+
+impl GetSink for AnyFound {
+    fn found(&mut self, _index: usize, _entry: EntryRef<'_>) {
+        self.0 = true;
+    }
 }

@@ -3,8 +3,8 @@
 
 use silica_engine::testkit::Reference;
 use silica_engine::{
-    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Error, ErrorKind, GetSink,
-    MetricVisitor, Progress, Result, Scan, WriteBatch,
+    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, EntryRef, Error,
+    ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Update, WriteBatch,
 };
 use silica_proto::{Value, decode};
 use silica_server::{Config, Databases, Server};
@@ -25,6 +25,7 @@ pub(crate) struct Probe {
     pub(crate) get_calls: AtomicU64,
     pub(crate) write_calls: AtomicU64,
     pub(crate) sync_calls: AtomicU64,
+    pub(crate) update_calls: AtomicU64,
 }
 
 impl Probe {
@@ -41,6 +42,7 @@ impl Probe {
             get_calls: AtomicU64::new(0),
             write_calls: AtomicU64::new(0),
             sync_calls: AtomicU64::new(0),
+            update_calls: AtomicU64::new(0),
         }
     }
 
@@ -93,12 +95,47 @@ impl Engine for Probe {
     }
 
     fn as_atomic(&self) -> Option<&dyn Atomic> {
-        self.inner.as_atomic()
+        Some(self)
     }
 
     fn as_admin(&self) -> Option<&dyn Admin> {
         std::thread::sleep(self.count_delay);
         self.inner.as_admin()
+    }
+}
+
+impl Atomic for Probe {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        self.update_calls.fetch_add(1, Ordering::Relaxed);
+        self.inner.update(key, durability, decide)
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        self.update_calls.fetch_add(1, Ordering::Relaxed);
+        if keys.contains(&&b"on fire"[..]) {
+            return Err(Error::new(ErrorKind::Io, "the key is on fire"));
+        }
+        self.inner.update_many(keys, durability, decide)
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        self.update_calls.fetch_add(1, Ordering::Relaxed);
+        self.inner.update_all(keys, durability, decide)
     }
 }
 

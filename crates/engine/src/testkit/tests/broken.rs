@@ -41,6 +41,10 @@ pub(super) enum Bug {
     ReadsStale,
     /// Reads and writes in an update as two steps.
     TearsUpdates,
+    /// Shows a burst's repeated keys as they were before the burst.
+    ForgetsRepeats,
+    /// Makes several steps of an update of several keys.
+    SplitsUpdates,
     /// Forgets expiry and user bits.
     LosesMeta,
     /// Counts one entry too many.
@@ -305,6 +309,47 @@ impl Atomic for Broken {
         let decision = decide(current.as_deref().map(EntryRef::new));
         std::thread::yield_now();
         self.inner.update(key, durability, &mut |_| decision.clone())
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let Some(key) = keys.first() else { return Ok(0) };
+        if self.bug != Bug::ForgetsRepeats || keys.len() < 2 {
+            self.update(key, durability, &mut |current| decide(0, current))?;
+            return Ok(1);
+        }
+        // Everything is read first, so that a repeated key does not see its earlier update.
+        let entries: Vec<_> = keys.iter().map(|key| self.inner.get(key)).collect::<Result<_>>()?;
+        for (index, (key, entry)) in keys.iter().zip(entries).enumerate() {
+            let update = decide(index, entry.as_deref().map(EntryRef::new));
+            self.inner.update(key, durability, &mut |_| update.clone())?;
+        }
+        Ok(keys.len())
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        if self.bug != Bug::SplitsUpdates {
+            return self.inner.update_all(keys, durability, decide);
+        }
+        let mut updates = Vec::new();
+        self.inner.update_all(keys, durability, &mut |entries| {
+            updates = decide(entries);
+            vec![Update::Keep; entries.len()]
+        })?;
+        for (key, update) in keys.iter().zip(&updates) {
+            std::thread::yield_now();
+            self.inner.update(key, durability, &mut |_| update.clone())?;
+        }
+        Ok(())
     }
 }
 
