@@ -2,7 +2,8 @@
 //!
 //! Every so many bytes what was loaded is synced, and only then the position is remembered (in
 //! the store, beside its catalog). After an interruption the load goes on there; the records
-//! behind it are put a second time, with the same values.
+//! behind it are put a second time, with the same values. Some keys are remembered too: where most
+//! of them are gone, the keyspace was cleared, and the load begins at the start.
 
 use crate::args::{FileFormat, Global, LoadArgs};
 use crate::output::{Output, has_terminal};
@@ -24,6 +25,9 @@ const BATCH_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 4 << 20;
 /// A record that does not fit in this has no end.
 const RECORD_BYTES_MAX: usize = 1 << 30;
+/// Keys remembered with the position, and the longest one worth remembering.
+const SAMPLES_MAX: usize = 16;
+const SAMPLE_BYTES_MAX: usize = 1 << 10;
 const LP_HEADER_BYTES: usize = 8;
 /// Time between two log lines where there is no terminal.
 const LOG_PERIOD: Duration = Duration::from_secs(5);
@@ -33,7 +37,7 @@ pub(crate) fn run(global: &Global, args: &LoadArgs, output: &mut Output) -> Resu
     let source = Source::open(&args.file)?;
     let session = Session::open(global, true)?;
     let mut load = Load::new(&session, args, source)?;
-    load.resume(args.restart)?;
+    load.resume(session.keyspace()?, args.restart)?;
     load.run(session.keyspace()?)?;
     load.report(output)?;
     session.close()
@@ -174,6 +178,7 @@ struct Load {
     records: u64,
     resumed_at: u64,
     records_before: u64,
+    samples: Samples,
     started: Instant,
     progress: Progress,
 }
@@ -198,6 +203,7 @@ impl Load {
             records: 0,
             resumed_at: 0,
             records_before: 0,
+            samples: Samples::default(),
             started: Instant::now(),
         })
     }
@@ -208,12 +214,13 @@ impl Load {
         position["format"] = if self.format == FileFormat::Tsv { "tsv" } else { "lp" }.into();
         position["keyspace"] = self.keyspace.as_str().into();
         position["offset"] = self.offset.into();
+        position["samples"] = self.samples.keys.iter().map(|key| hex(key)).collect();
         position["records"] = (self.records_before + self.records).into();
         Some(position)
     }
 
     /// Goes to where an earlier load of the same file stood.
-    fn resume(&mut self, restart: bool) -> Result<()> {
+    fn resume(&mut self, keyspace: &Keyspace, restart: bool) -> Result<()> {
         let Some(path) = &self.progress_path else { return Ok(()) };
         let Ok(text) = std::fs::read_to_string(path) else { return Ok(()) };
         let remembered: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -229,6 +236,16 @@ impl Load {
         if restart || !same || offset > self.source.bytes {
             return Ok(());
         }
+        let samples = Samples::remembered(&remembered["samples"]);
+        if !samples.are_there(keyspace)? {
+            eprintln!(
+                "silica: keyspace '{}' was cleared since it was loaded from {}: beginning at the \
+                 start",
+                self.keyspace, self.source.name
+            );
+            return Ok(());
+        }
+        self.samples = samples;
         self.source.skip_to(offset)?;
         (self.offset, self.resumed_at, self.records_before) = (offset, offset, records);
         eprintln!(
@@ -290,6 +307,7 @@ impl Load {
         if !batch.is_empty() {
             let within = |e: Error| e.within(format_args!("at byte {}", self.offset));
             keyspace.write_with(&batch, Durability::Buffered).map_err(within)?;
+            self.samples.offer(batch.ops().last().map_or(&[], |op| op.key));
         }
         self.records += batch.len() as u64;
         self.offset += (at - self.at) as u64;
@@ -357,6 +375,57 @@ impl Load {
     }
 }
 
+/// Keys that were put, spread over the part of the file that was loaded.
+#[derive(Default)]
+struct Samples {
+    keys: Vec<Vec<u8>>,
+    /// One of so many keys offered is kept, as a power of two.
+    stride_log2: u32,
+    offered: u64,
+}
+
+impl Samples {
+    fn remembered(samples: &Value) -> Self {
+        let keys = samples.as_array().into_iter().flatten();
+        let keys = keys.filter_map(|key| unhex(key.as_str()?)).collect();
+        Samples { keys, ..Samples::default() }
+    }
+
+    fn offer(&mut self, key: &[u8]) {
+        self.offered += 1;
+        if key.len() > SAMPLE_BYTES_MAX || !self.offered.is_multiple_of(1 << self.stride_log2) {
+            return;
+        }
+        self.keys.push(key.to_vec());
+        if self.keys.len() > SAMPLES_MAX {
+            let mut index = 0;
+            self.keys.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+            self.stride_log2 += 1;
+        }
+    }
+
+    /// True where most keys are in the keyspace. A few may have been removed one by one.
+    fn are_there(&self, keyspace: &Keyspace) -> Result<bool> {
+        let mut there = 0;
+        for key in &self.keys {
+            there += usize::from(keyspace.get(key)?.is_some());
+        }
+        Ok(2 * there > self.keys.len())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2);
+    digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
 /// A bar on a terminal, a line now and then elsewhere.
 struct Progress {
     bar: Option<ProgressBar>,
@@ -412,6 +481,20 @@ mod tests {
         assert_eq!(record(parse_tsv(b"k\t", true)), (b"k".to_vec(), vec![], 2));
         assert!(matches!(parse_tsv(b"\nk", false), Parsed::Nothing(1)));
         assert!(matches!(parse_tsv(b"no tab\n", false), Parsed::Bad(_)));
+    }
+
+    #[test]
+    fn samples_stay_few_and_spread() {
+        let mut samples = Samples::default();
+        (0..10_000u32).for_each(|n| samples.offer(&n.to_le_bytes()));
+        assert!((SAMPLES_MAX / 2..=SAMPLES_MAX).contains(&samples.keys.len()));
+        let number = |key: &Vec<u8>| u32::from_le_bytes(key[..].try_into().unwrap());
+        assert!(samples.keys.iter().any(|key| number(key) < 2_500));
+        assert!(samples.keys.iter().any(|key| number(key) > 7_500));
+        let text: Value = samples.keys.iter().map(|key| hex(key)).collect();
+        assert_eq!(Samples::remembered(&text).keys, samples.keys);
+        assert_eq!(Samples::remembered(&Value::Null).keys.len(), 0);
+        assert_eq!(unhex("zz"), None);
     }
 
     #[test]

@@ -219,6 +219,28 @@ fn a_killed_load_goes_on_where_it_was() {
     assert_eq!((&again["resumed_at_byte"], &again["records"]), (&0.into(), &records.into()));
 }
 
+/// What was cleared is loaded again, though an interrupted load remembers a position.
+#[test]
+fn a_cleared_keyspace_is_loaded_from_the_start() {
+    let temp = Temp::new();
+    let file = temp.join("records.tsv");
+    // The last line is wrong, which ends the load with a position behind most records.
+    std::fs::write(&file, tsv(5000) + "no tab\n").unwrap();
+    let load = ["load", file.to_str().unwrap(), "--sync-every", "4KiB"];
+    refused(&temp.run(&load), 2, &["no TAB"]);
+    assert!(remembers_a_position(&temp.join("store")));
+    let resumed = temp.run(&load);
+    refused(&resumed, 2, &["going on at byte", "record 5001"]);
+    let store = silica::open(temp.join("store")).unwrap();
+    let keyspace = store.keyspace(silica::DEFAULT_KEYSPACE).unwrap();
+    keyspace.clear().unwrap();
+    drop(keyspace);
+    store.close().unwrap();
+    let begun = temp.run(&load);
+    refused(&begun, 2, &["was cleared", "record 5001"]);
+    assert_eq!(temp.json(&["count", "--exact"])["count"], 5000);
+}
+
 fn remembers_a_position(store: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(store) else { return false };
     let is_position = |name: &str| name.starts_with("load-") && !name.ends_with(".new");
