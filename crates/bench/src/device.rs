@@ -3,11 +3,12 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use silica::device::{Device, DeviceFile, Mode, Read};
+use silica::device::{Device, DeviceFile, Mode, Read, ReadQueue};
 use silica::{DeviceOptions, Error, ErrorKind, FileDevice, Result};
 use silica_base::{AlignedBuf, Prng};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const CHUNK_BYTES: usize = 4096;
@@ -19,7 +20,7 @@ const SYNC_FILE: &str = "bench-sync";
 /// Random reads with a number of them in flight.
 #[derive(Debug, Clone, Serialize)]
 pub struct RandomReads {
-    /// Reads in one submission.
+    /// Reads in flight, all the time.
     pub depth: usize,
     /// 4 KiB reads per second.
     pub reads_per_second: f64,
@@ -86,8 +87,8 @@ fn measure(directory: &Path, bytes: u64, period: Duration) -> Result<DeviceRepor
     let device = FileDevice::open(directory, DeviceOptions::default())?;
     let bytes = bytes / STREAM_BYTES as u64 * STREAM_BYTES as u64;
     let write_bytes_per_second = write_in_order(&device, bytes)?;
-    let file = device.open(FILE, Mode::Direct)?;
-    let read_bytes_per_second = read_in_order(&file, bytes)?;
+    let file = Arc::new(device.open(FILE, Mode::Direct)?);
+    let read_bytes_per_second = read_in_order(&*file, bytes)?;
     let mut random_reads = Vec::new();
     for depth in DEPTHS {
         random_reads.push(RandomReads {
@@ -130,28 +131,30 @@ fn read_in_order<F: DeviceFile>(file: &F, bytes: u64) -> Result<f64> {
 
 fn read_randomly(
     device: &FileDevice,
-    file: &<FileDevice as Device>::File,
+    file: &Arc<<FileDevice as Device>::File>,
     bytes: u64,
     depth: usize,
     period: Duration,
 ) -> Result<f64> {
     let mut prng = Prng::new(depth as u64);
-    let mut buffers: Vec<_> = (0..depth).map(|_| AlignedBuf::zeroed(CHUNK_BYTES)).collect();
     let chunks = bytes / CHUNK_BYTES as u64;
+    let mut draw = |buf| {
+        let offset = prng.below(chunks) * CHUNK_BYTES as u64;
+        Read { of: file.clone(), offset, buf }
+    };
+    let mut reads = device.reads(depth);
     let started = Instant::now();
+    for _ in 0..depth {
+        reads.push(draw(AlignedBuf::zeroed(CHUNK_BYTES)));
+    }
     let mut done = 0u64;
     while started.elapsed() < period {
-        let mut reads: Vec<_> = buffers
-            .iter_mut()
-            .map(|buf| Read::new(file, prng.below(chunks) * CHUNK_BYTES as u64, buf))
-            .collect();
-        device.read_many(&mut reads);
-        for read in reads {
-            done += 1;
-            if read.result? != CHUNK_BYTES {
-                return Err(Error::new(ErrorKind::Io, "a read inside the file was short"));
-            }
+        let (read, filled) = reads.pop().expect("as many are under way as at the start");
+        if filled? != CHUNK_BYTES {
+            return Err(Error::new(ErrorKind::Io, "a read inside the file was short"));
         }
+        done += 1;
+        reads.push(draw(read.buf));
     }
     Ok(done as f64 / started.elapsed().as_secs_f64())
 }

@@ -3,9 +3,11 @@
 //! `cargo run --release -p silica-device --example device -- DIR [append|read|write|sync ...]`
 
 use silica_base::{AlignedBuf, Prng};
-use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, Read};
+use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode};
+use silica_device::{Read, ReadQueue};
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const FILE_BYTES: u64 = 2 << 30;
@@ -105,18 +107,22 @@ fn write(dir: &Path, io: IoChoice) {
 
 fn read(dir: &Path, io: IoChoice, depth: usize) {
     let device = open(dir, io);
-    let file = device.open("bench.data", Mode::Direct).expect("run the part `write` first");
-    let mut bufs: Vec<_> = (0..depth).map(|_| AlignedBuf::zeroed(4096)).collect();
+    let file = Arc::new(device.open("bench.data", Mode::Direct).expect("run `write` first"));
     let mut rng = Prng::new(depth as u64);
+    let mut draw = |buf| {
+        let offset = rng.below(FILE_BYTES / 4096) * 4096;
+        Read { of: file.clone(), offset, buf }
+    };
+    let mut reads = device.reads(depth);
+    for _ in 0..depth {
+        reads.push(draw(AlignedBuf::zeroed(4096)));
+    }
     let (start, mut count) = (Instant::now(), 0);
     while start.elapsed() < Duration::from_secs(4) {
-        let mut reads: Vec<_> = bufs
-            .iter_mut()
-            .map(|buf| Read::new(&file, rng.below(FILE_BYTES / 4096) * 4096, buf))
-            .collect();
-        device.read_many(&mut reads);
-        assert!(reads.iter().all(|r| matches!(r.result, Ok(4096))));
-        count += depth;
+        let (read, result) = reads.pop().expect("reads are under way");
+        assert_eq!(result.expect("a read"), 4096);
+        reads.push(draw(read.buf));
+        count += 1;
     }
     let rate = count as f64 / start.elapsed().as_secs_f64();
     println!("read {io:?}: depth {depth}: {rate:.0} reads/s of 4 KiB");

@@ -13,23 +13,39 @@ pub enum Mode {
     Buffered,
 }
 
-/// One read of a burst.
-pub struct Read<'a, F> {
-    /// The file to read.
-    pub file: &'a F,
+/// Reads of a [`ReadQueue`] in flight at most, whatever depth it was asked for.
+pub const READS_MAX: usize = 128;
+
+/// One read of a [`ReadQueue`].
+pub struct Read<T> {
+    /// What the read is for; it holds the file.
+    pub of: T,
     /// First byte.
     pub offset: u64,
     /// Filled up to its length; a read past the end of the file fills less.
-    pub buf: &'a mut AlignedBuf,
-    /// Bytes filled, or what went wrong. Set by [`Device::read_many`].
-    pub result: Result<usize>,
+    pub buf: AlignedBuf,
 }
 
-impl<'a, F> Read<'a, F> {
-    /// A read of `buf.len()` bytes at `offset`.
-    pub fn new(file: &'a F, offset: u64, buf: &'a mut AlignedBuf) -> Self {
-        Read { file, offset, buf, result: Ok(0) }
+/// Reads that are under way together and come back one by one, in any order. The queue owns them
+/// meanwhile; dropping it waits for those whose memory the device may still write to. A caller
+/// that pushes a read for every one that it pops keeps the device busy without a pause.
+pub trait ReadQueue<T> {
+    /// Adds a read. It may wait for the next [`ReadQueue::pop`] to be started.
+    ///
+    /// # Panics
+    /// Where the queue is full.
+    fn push(&mut self, read: Read<T>);
+    /// Waits for a read to end: the bytes it filled, or what went wrong. `None` where none is
+    /// under way.
+    fn pop(&mut self) -> Option<(Read<T>, Result<usize>)>;
+    /// Reads pushed and not popped.
+    fn len(&self) -> usize;
+    /// True where no read is under way.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
     }
+    /// True where a read has to be popped before the next is pushed.
+    fn is_full(&self) -> bool;
 }
 
 /// A file that is read and written at positions.
@@ -89,6 +105,10 @@ pub trait Device: Send + Sync + 'static {
     type File: DeviceFile;
     /// Logs of this device.
     type Log: LogFile;
+    /// Queues of reads from this device.
+    type Reads<'d, T: AsRef<Self::File>>: ReadQueue<T>
+    where
+        Self: 'd;
 
     /// Creates `name`, which must not exist.
     fn create(&self, name: &str, mode: Mode) -> Result<Self::File>;
@@ -100,8 +120,8 @@ pub trait Device: Send + Sync + 'static {
     /// Opens the existing file `name` as a log to be read; it accepts no appends. While the log
     /// is being appended to, this shows what was there at the call.
     fn open_log(&self, name: &str) -> Result<Self::Log>;
-    /// Performs all `reads` in one submission; each carries its own result.
-    fn read_many(&self, reads: &mut [Read<'_, Self::File>]);
+    /// An empty queue with room for `depth` reads (at least one, at most [`READS_MAX`]).
+    fn reads<T: AsRef<Self::File>>(&self, depth: usize) -> Self::Reads<'_, T>;
     /// Renames `from` to `to`, replacing it.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Removes `name`.

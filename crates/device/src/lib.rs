@@ -19,8 +19,8 @@
 //!    cut may keep, drop or tear them in units of a sector (512 bytes), in any order.
 //! 3. Creating, renaming, linking and removing names is durable after [`Device::sync_dir`]; a
 //!    power cut before it may undo each of them, but a rename is never half done.
-//! 4. [`Device::read_many`] is one submission: all its reads are in flight together where the
-//!    device can.
+//! 4. The reads of a [`ReadQueue`] are in flight together where the device can, and nothing may
+//!    be concluded from the order in which they end: the simulated twin draws it.
 //! 5. What the operating system may do in part is completed or reported: a write that returned
 //!    `Ok` is whole. One that failed may have left any part of itself.
 //!
@@ -46,5 +46,5 @@ pub mod sim;
 mod sync;
 
 pub use counters::{CounterSnapshot, Counters};
-pub use device::{Device, DeviceFile, LogFile, Mode, Read};
-pub use file::{DeviceOptions, FileDevice, IoChoice, MappedLog, PlainFile};
+pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue};
+pub use file::{DeviceOptions, FileDevice, FileReads, IoChoice, MappedLog, PlainFile};

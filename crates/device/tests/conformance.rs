@@ -2,8 +2,12 @@
 
 use silica_base::{AlignedBuf, ErrorKind};
 use silica_device::sim::{SimDevice, SimOptions};
-use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, Read};
+use silica_device::{
+    Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, READS_MAX, Read,
+    ReadQueue,
+};
 use std::path::Path;
+use std::sync::Arc;
 
 fn block(fill: u8) -> AlignedBuf {
     blocks(fill, 1)
@@ -83,8 +87,46 @@ fn unaligned_direct_is_our_bug<D: Device>(device: &D) {
     }
 }
 
-/// Files of `count` blocks, each filled with its own number.
+/// Who asks for a read.
+struct Of<F> {
+    file: Arc<F>,
+    number: usize,
+}
+
+impl<F> AsRef<F> for Of<F> {
+    fn as_ref(&self) -> &F {
+        &self.file
+    }
+}
+
+type Ended<F> = (Read<Of<F>>, silica_base::Result<usize>);
+
+/// Performs `count` reads with `depth` of them in flight; in the order in which they ended.
+fn window<D: Device>(
+    device: &D,
+    depth: usize,
+    count: usize,
+    read: impl Fn(usize) -> (Arc<D::File>, u64, AlignedBuf),
+) -> Vec<Ended<D::File>> {
+    let mut reads = device.reads(depth);
+    let mut ended = Vec::new();
+    for number in 0..count {
+        if reads.is_full() {
+            ended.push(reads.pop().unwrap());
+        }
+        let (file, offset, buf) = read(number);
+        reads.push(Read { of: Of { file, number }, offset, buf });
+        assert_eq!(reads.len(), depth.min(number + 1));
+    }
+    while let Some(read) = reads.pop() {
+        ended.push(read);
+    }
+    assert!(reads.is_empty() && reads.pop().is_none());
+    ended
+}
+
 fn bursts<D: Device>(device: &D) {
+    // Two files of 50 blocks, each filled with a number of its own.
     let files: Vec<_> = ["b1", "b2"]
         .iter()
         .enumerate()
@@ -93,30 +135,67 @@ fn bursts<D: Device>(device: &D) {
             for n in 0..50 {
                 file.write_at(n * 4096, &block(100 * i as u8 + n as u8)).unwrap();
             }
-            file
+            Arc::new(file)
         })
         .collect();
-    // More reads than any submission queue has entries, ends of files included.
-    let mut bufs: Vec<_> = (0..700).map(|_| blocks(255, 2)).collect();
-    let before = device.counters().snapshot();
-    let mut reads: Vec<_> = bufs
-        .iter_mut()
-        .enumerate()
-        .map(|(i, buf)| Read::new(&files[i % 2], (i as u64 * 7 % 52) * 4096, buf))
-        .collect();
-    device.read_many(&mut reads);
-    for (i, read) in reads.iter().enumerate() {
-        let n = i * 7 % 52;
-        let want = 4096 * 50usize.saturating_sub(n).min(2);
-        assert_eq!(*read.result.as_ref().unwrap(), want, "read {i}");
-        if want > 0 {
-            assert_eq!(read.buf[0], (100 * (i % 2) + n) as u8, "read {i}");
-            assert_eq!(read.buf[want - 1], read.buf[0] + (want / 4096 - 1) as u8);
+    // More reads than any queue has room for, ends of files included.
+    for (depth, count) in [(1, 60), (2, 60), (32, 700), (READS_MAX, 700)] {
+        let before = device.counters().snapshot();
+        let ended = window(device, depth, count, |i| {
+            (files[i % 2].clone(), (i as u64 * 7 % 52) * 4096, blocks(255, 2))
+        });
+        let mut seen = vec![false; count];
+        for (read, filled) in ended {
+            let i = read.of.number;
+            assert!(!std::mem::replace(&mut seen[i], true), "read {i} ended twice");
+            let n = i * 7 % 52;
+            let want = 4096 * 50usize.saturating_sub(n).min(2);
+            assert_eq!(filled.unwrap(), want, "read {i}");
+            assert_eq!((read.offset, read.buf.len()), (n as u64 * 4096, 8192));
+            if want > 0 {
+                assert_eq!(read.buf[0], (100 * (i % 2) + n) as u8, "read {i}");
+                assert_eq!(read.buf[want - 1], read.buf[0] + (want / 4096 - 1) as u8);
+            }
+        }
+        assert!(seen.iter().all(|seen| *seen));
+        let after = device.counters().snapshot();
+        assert_eq!(after.reads - before.reads, count as u64);
+    }
+}
+
+fn queues_are_bounded_and_may_be_dropped<D: Device>(device: &D) {
+    let file = device.create("q", Mode::Direct).unwrap();
+    for n in 0..64 {
+        file.write_at(n * 4096, &block(n as u8)).unwrap();
+    }
+    let file = Arc::new(file);
+    let read = |n: usize| {
+        let of = Of { file: file.clone(), number: n };
+        Read { of, offset: n as u64 * 4096, buf: block(255) }
+    };
+    for popped in [0, 1, 20] {
+        let mut reads = device.reads(20);
+        (0..20).for_each(|n| reads.push(read(n)));
+        // One inside the other, as where a reader calls back into the engine.
+        let inner = window(device, 8, 40, |n| (file.clone(), n as u64 * 4096, block(255)));
+        assert!(inner.iter().all(|(r, _)| r.buf.iter().all(|b| usize::from(*b) == r.of.number)));
+        for _ in 0..popped {
+            let (read, filled) = reads.pop().unwrap();
+            assert_eq!(filled.unwrap(), 4096);
+            assert!(read.buf.iter().all(|b| usize::from(*b) == read.of.number));
         }
     }
-    let after = device.counters().snapshot();
-    assert_eq!(after.reads - before.reads, 700);
-    device.read_many(&mut []);
+    for (asked, room) in [(0, 1), (1, 1), (5, 5), (10_000, READS_MAX)] {
+        let mut reads = device.reads(asked);
+        for n in 0..room {
+            assert!(!reads.is_full());
+            reads.push(read(n % 64));
+        }
+        assert!(reads.is_full());
+        let push = std::panic::AssertUnwindSafe(|| reads.push(read(0)));
+        assert!(std::panic::catch_unwind(push).is_err());
+        assert_eq!(reads.len(), room);
+    }
 }
 
 /// Threads with bursts of their own do not get each other's bytes.
@@ -125,17 +204,14 @@ fn bursts_at_once<D: Device>(device: &D) {
     for n in 0..64 {
         file.write_at(n * 4096, &block(n as u8)).unwrap();
     }
+    let file = &Arc::new(file);
     let check = |first: u64| {
-        let mut bufs: Vec<_> = (0..32).map(|_| block(255)).collect();
         for round in 0..20 {
             let at = |i: usize| (first + round * 5 + 11 * i as u64) % 64;
-            let reads = bufs.iter_mut().enumerate();
-            let mut reads: Vec<_> =
-                reads.map(|(i, buf)| Read::new(&file, at(i) * 4096, buf)).collect();
-            device.read_many(&mut reads);
-            for (i, read) in reads.iter().enumerate() {
-                assert!(matches!(read.result, Ok(4096)));
-                assert!(read.buf.iter().all(|b| u64::from(*b) == at(i)));
+            let ended = window(device, 32, 50, |i| (file.clone(), at(i) * 4096, block(255)));
+            for (read, filled) in ended {
+                assert_eq!(filled.unwrap(), 4096);
+                assert!(read.buf.iter().all(|b| u64::from(*b) == at(read.of.number)));
             }
         }
     };
@@ -299,6 +375,7 @@ fn suite<D: Device>(mut fresh: impl FnMut() -> D) {
     unaligned_direct_is_our_bug(&fresh());
     bursts(&fresh());
     bursts_at_once(&fresh());
+    queues_are_bounded_and_may_be_dropped(&fresh());
     names(&fresh());
     subdirectories(&fresh());
     links(&fresh(), &fresh());

@@ -3,10 +3,12 @@
 use silica_base::{AlignedBuf, ErrorKind};
 use silica_device::{
     Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, PlainFile, Read,
+    ReadQueue,
 };
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 fn kind<T>(result: silica_base::Result<T>) -> ErrorKind {
     result.map(|_| ()).unwrap_err().kind()
@@ -241,12 +243,112 @@ fn forbid_uring() {
 }
 
 /// A burst of 40 reads, all of which must succeed.
-fn burst(device: &FileDevice, file: &PlainFile) {
-    let mut bufs: Vec<_> = (0..40).map(|_| AlignedBuf::zeroed(4096)).collect();
-    let reads = bufs.iter_mut().enumerate();
-    let mut reads: Vec<_> = reads.map(|(i, buf)| Read::new(file, i as u64 * 4096, buf)).collect();
-    device.read_many(&mut reads);
-    assert!(reads.iter().all(|read| matches!(read.result, Ok(4096))));
+fn burst(device: &FileDevice, file: &Arc<PlainFile>) {
+    let mut reads = device.reads(20);
+    let end = |filled: silica_base::Result<usize>| assert_eq!(filled.unwrap(), 4096);
+    for n in 0..40 {
+        if reads.is_full() {
+            end(reads.pop().unwrap().1);
+        }
+        let buf = AlignedBuf::zeroed(4096);
+        reads.push(Read { of: file.clone(), offset: n * 4096, buf });
+    }
+    while let Some((_, filled)) = reads.pop() {
+        end(filled);
+    }
+}
+
+#[test]
+fn an_error_in_the_middle_of_a_burst_stays_with_its_read() {
+    for io in [IoChoice::Auto, IoChoice::Threads, IoChoice::Buffered] {
+        let dir = tempdir();
+        let device = FileDevice::open(dir.path(), DeviceOptions { create: true, io }).unwrap();
+        // No page of this process is at address 0, so reading it fails.
+        symlink("/proc/self/mem", dir.path().join("bad")).unwrap();
+        let bad = Arc::new(device.open("bad", Mode::Buffered).unwrap());
+        let good = Arc::new(device.create("good", Mode::Buffered).unwrap());
+        good.write_at(0, &[7; 100]).unwrap();
+        let mut reads = device.reads(9);
+        for n in 0..9 {
+            let of = if n == 4 { bad.clone() } else { good.clone() };
+            reads.push(Read { of, offset: 0, buf: AlignedBuf::zeroed(200) });
+        }
+        let mut failed = 0;
+        while let Some((read, filled)) = reads.pop() {
+            if Arc::ptr_eq(&read.of, &bad) {
+                let error = filled.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Io);
+                assert!(error.to_string().contains("bad"), "{error}");
+                failed += 1;
+            } else {
+                assert_eq!(filled.unwrap(), 100);
+                assert_eq!(read.buf[..100], [7; 100]);
+            }
+        }
+        assert_eq!(failed, 1, "{io:?}");
+    }
+}
+
+/// A device with a ring and a pipe in it, which gives its bytes when they are written.
+fn pipe() -> Option<(tempfile::TempDir, FileDevice, Arc<PlainFile>)> {
+    let dir = tempdir();
+    let options = DeviceOptions { create: true, io: IoChoice::Uring };
+    let Ok(device) = FileDevice::open(dir.path(), options) else {
+        println!("skipped: io_uring is refused here");
+        return None;
+    };
+    let path = std::ffi::CString::new(dir.path().join("pipe").to_str().unwrap()).unwrap();
+    // SAFETY: the path is a string that ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    let file = Arc::new(device.open("pipe", Mode::Buffered).unwrap());
+    Some((dir, device, file))
+}
+
+#[test]
+fn short_reads_of_a_ring_go_on() {
+    let Some((dir, device, file)) = pipe() else { return };
+    let mut reads = device.reads(2);
+    for _ in 0..2 {
+        reads.push(Read { of: file.clone(), offset: 0, buf: AlignedBuf::zeroed(4) });
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for byte in 0..8 {
+                std::fs::write(dir.path().join("pipe"), [byte]).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        let mut seen = Vec::new();
+        while let Some((read, filled)) = reads.pop() {
+            assert_eq!(filled.unwrap(), 4);
+            seen.extend_from_slice(&read.buf);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6, 7]);
+    });
+}
+
+#[test]
+fn a_dropped_queue_waits_for_what_the_kernel_may_still_write_to() {
+    let Some((dir, device, file)) = pipe() else { return };
+    let written = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut reads = device.reads(20);
+        for _ in 0..20 {
+            reads.push(Read { of: file.clone(), offset: 0, buf: AlignedBuf::zeroed(1) });
+        }
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            written.store(true, Ordering::Release);
+            std::fs::write(dir.path().join("pipe"), [1; 20]).unwrap();
+        });
+        drop(reads);
+        assert!(written.load(Ordering::Acquire), "the reads could not have ended before");
+    });
+    // The ring is as good as new.
+    let good = device.create("good", Mode::Buffered).unwrap();
+    good.write_at(0, &[0; 40 * 4096]).unwrap();
+    burst(&device, &Arc::new(good));
 }
 
 #[test]
@@ -255,7 +357,7 @@ fn refused_uring_falls_back_to_threads_with_one_line() {
     let uring = DeviceOptions { create: true, io: IoChoice::Uring };
     let rings = FileDevice::open(&dir.path().join("probe"), uring).is_ok();
     let before = open(&dir.path().join("before")).unwrap();
-    let file = before.create("f", Mode::Direct).unwrap();
+    let file = Arc::new(before.create("f", Mode::Direct).unwrap());
     file.write_at(0, &AlignedBuf::zeroed(40 * 4096)).unwrap();
     // The filter holds for one thread only.
     let refused = || {
@@ -264,7 +366,7 @@ fn refused_uring_falls_back_to_threads_with_one_line() {
         assert_eq!(kind(FileDevice::open(&path, uring)), ErrorKind::Unsupported);
         let lines = lines_of(|| {
             let after = open(&path).unwrap();
-            let file = after.create("f", Mode::Direct).unwrap();
+            let file = Arc::new(after.create("f", Mode::Direct).unwrap());
             file.write_at(0, &AlignedBuf::zeroed(40 * 4096)).unwrap();
             burst(&after, &file);
         });

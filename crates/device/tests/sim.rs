@@ -1,9 +1,10 @@
 //! What only the simulated device does: power cuts, faults, damage.
 
-use silica_base::ErrorKind;
+use silica_base::{AlignedBuf, ErrorKind};
 use silica_device::sim::{FaultKind, SimDevice, SimOptions};
-use silica_device::{Device, DeviceFile, LogFile, Mode};
+use silica_device::{Device, DeviceFile, LogFile, Mode, Read, ReadQueue};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 fn kind<T>(result: silica_base::Result<T>) -> ErrorKind {
     result.map(|_| ()).unwrap_err().kind()
@@ -244,6 +245,36 @@ fn faults_strike_at_their_call() {
     assert_eq!(kind(file.write_at(0, &[9; 4096])), ErrorKind::Io);
     let after = device.peek("f").unwrap();
     assert!(after.len() < 4096 && (after == before || after.iter().all(|b| *b == 9)));
+}
+
+/// Offsets of ten reads that are under way together, in the order in which they end; none where
+/// the read failed.
+fn order_of_reads(device: &SimDevice) -> Vec<Option<u64>> {
+    let file = Arc::new(device.open("f", Mode::Buffered).unwrap());
+    let mut reads = device.reads(10);
+    for offset in 0..10 {
+        reads.push(Read { of: file.clone(), offset, buf: AlignedBuf::zeroed(1) });
+    }
+    let ended = std::iter::from_fn(|| reads.pop());
+    ended.map(|(read, filled)| filled.ok().map(|_| read.offset)).collect()
+}
+
+#[test]
+fn the_seed_decides_the_order_of_reads() {
+    let fresh = |seed| {
+        let device = device(seed);
+        device.create("f", Mode::Buffered).unwrap().write_at(0, &[1; 10]).unwrap();
+        device
+    };
+    let orders: BTreeSet<_> = (0..20).map(|seed| order_of_reads(&fresh(seed))).collect();
+    assert!(orders.len() > 15);
+    assert_eq!(order_of_reads(&fresh(3)), order_of_reads(&fresh(3)));
+
+    let device = fresh(3);
+    device.fail_at(FaultKind::ReadEio, 4);
+    let order = order_of_reads(&device);
+    assert_eq!(order.iter().position(Option::is_none), Some(3));
+    assert_eq!(order.iter().flatten().count(), 9);
 }
 
 #[test]

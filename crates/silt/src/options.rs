@@ -1,6 +1,7 @@
 //! The engine's options table and the configuration read from it.
 
 use silica_base::{Error, ErrorKind, Result};
+use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionSpec, OptionValues};
 use silica_parts::cuckoo::Geometry;
@@ -91,6 +92,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         2 << 10,
         "larger values go to the value log and cost one more read",
     ),
+    spec(
+        "read_depth",
+        Count(1, READS_MAX as u64),
+        64,
+        "device reads of one burst of gets in flight at a time",
+    ),
     spec("sorted_index", Choice(&["auto", "sparse", "dense"]), 0, "index of the sorted store"),
     spec("ect_group", Count(16, 4096), 256, "mean keys of a trie (g): fewer are faster, larger"),
     spec("ect_hmax", Count(2, 64), 64, "largest subtrie coded with Huffman tables"),
@@ -151,6 +158,7 @@ pub(crate) struct Config {
     pub(crate) hash_stores_min: usize,
     pub(crate) hash_stores_max: usize,
     pub(crate) inline_value_bytes_max: usize,
+    pub(crate) read_depth: usize,
     pub(crate) sorted_index: u64,
     pub(crate) ect: EctParams,
     pub(crate) sorted_filter_bits: u32,
@@ -193,6 +201,7 @@ impl Config {
             hash_stores_min: get("hash_stores_min") as usize,
             hash_stores_max: get("hash_stores_max") as usize,
             inline_value_bytes_max: get("inline_value_bytes_max") as usize,
+            read_depth: get("read_depth") as usize,
             sorted_index: get("sorted_index"),
             ect: EctParams { group: get("ect_group") as u32, hmax: get("ect_hmax") as u32 },
             sorted_filter_bits: get("sorted_filter_bits") as u32,

@@ -1,38 +1,49 @@
 //! The way of a get: hash → partition → log stores in memory → one device read per candidate in
-//! the hash stores and the sorted store, all keys of the burst together.
+//! the hash stores and the sorted store. The keys of a burst go one after the other through a
+//! window of reads in flight: each is searched as its read ends, while the others are under way.
 
 use crate::entry::Frame;
-use crate::hash_store::Candidates;
+use crate::hash_store::{Candidates, HashStore};
 use crate::metrics::add;
 use crate::packed::{Extent, Found, PackedReader};
 use crate::partition::Version;
 use crate::silt::Silt;
-use crate::sorted_store::Plan;
+use crate::sorted_store::{Plan, SortedStore};
 use silica_base::{AlignedBuf, Error, KeyHash, Result};
-use silica_device::{Device, Read};
+use silica_device::{Device, Read, ReadQueue};
 use silica_engine::GetSink;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::sync::Arc;
 
 thread_local! {
     /// Read buffers that one burst leaves to the next.
-    static BUFFERS: RefCell<Vec<AlignedBuf>> = const { RefCell::new(Vec::new()) };
+    static BUFFERS: Cell<Vec<AlignedBuf>> = const { Cell::new(Vec::new()) };
 }
 
 /// Buffers kept per thread, and the largest one worth keeping.
 const BUFFERS_KEPT: usize = 64;
 const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
-/// A key that the log stores did not answer.
-struct Pending<D: Device> {
+/// A key that the log stores did not answer, on its way through the other stores.
+struct Lookup<D: Device> {
     index: usize,
     hash: KeyHash,
     version: Arc<Version<D>>,
-    /// The store being asked: hash stores youngest first, then the sorted store.
-    store: usize,
-    /// Places in that store still to be read; the next one last.
-    extents: Vec<Extent>,
-    asked: bool,
+    /// Stores asked, the one in hand included: hash stores youngest first, then the sorted store.
+    asked: usize,
+    /// Where the store in hand may have the key, and how many of these places were searched.
+    candidates: Candidates,
+    searched: usize,
+}
+
+/// How a lookup goes on.
+enum Step {
+    /// This is to be read.
+    Read(Extent),
+    /// The sorted store has no index in memory, and searches by itself.
+    Search,
+    /// No store is left.
+    Absent,
 }
 
 /// What a burst counts.
@@ -71,32 +82,26 @@ impl<D: Device> Silt<D> {
     /// Calls `found` with the newest frame of every key that has one; it says whether the key
     /// counts as a hit.
     fn find_frames(&self, keys: &[&[u8]], found: &mut OnFrame<'_>) -> Result<Tally> {
-        let mut tally = Tally::default();
-        let mut pending = Vec::new();
         let hashes = self.hash_and_prefetch(keys.iter().copied());
-        for (index, (key, hash)) in keys.iter().zip(hashes).enumerate() {
-            let stores = self.partition_of(hash).read();
-            // Taken under the partition's lock: no segment that its tables point at is missing.
-            let segments = self.log.segments();
-            let newest = stores.find_in_log(&segments, self.log.end(), hash, key);
-            if let Some(newest) = newest {
-                drop(stores);
-                tally.log += u64::from(found(index, &newest.frame)?);
-                continue;
+        let mut burst = Burst {
+            silt: self,
+            keys,
+            found,
+            reads: self.device.reads(self.config.read_depth),
+            buffers: BUFFERS.take(),
+            tally: Tally::default(),
+        };
+        for (index, hash) in hashes.into_iter().enumerate() {
+            burst.begin(index, hash)?;
+            while burst.reads.is_full() {
+                burst.end_read()?;
             }
-            let version = stores.version.clone();
-            let extents = Vec::new();
-            pending.push(Pending { index, hash, version, store: 0, extents, asked: false });
         }
-        if !pending.is_empty() {
-            let mut buffers = BUFFERS.take();
-            let result = self.read_stores(keys, pending, &mut buffers, &mut tally, found);
-            buffers.truncate(BUFFERS_KEPT);
-            buffers.retain(|b| b.capacity() <= BUFFER_BYTES_KEPT);
-            BUFFERS.set(buffers);
-            result?;
+        while !burst.reads.is_empty() {
+            burst.end_read()?;
         }
-        Ok(tally)
+        BUFFERS.set(burst.buffers);
+        Ok(burst.tally)
     }
 
     /// Hashes a burst of keys and asks the processor for the table lines that they will need.
@@ -144,174 +149,159 @@ impl<D: Device> Silt<D> {
     pub(crate) fn is_expired(&self, frame: &Frame<'_>) -> bool {
         frame.expires_unix_ms != 0 && frame.expires_unix_ms <= self.clock.unix_ms()
     }
+}
 
-    /// Asks the stores of all pending keys, one read per key and round, until each is decided.
-    fn read_stores(
-        &self,
-        keys: &[&[u8]],
-        mut pending: Vec<Pending<D>>,
-        buffers: &mut Vec<AlignedBuf>,
-        tally: &mut Tally,
-        found: &mut OnFrame<'_>,
-    ) -> Result<()> {
-        loop {
-            let mut failed = None;
-            pending.retain_mut(|p| match p.next_extent() {
-                Ok(more) => more,
-                Err(error) => {
-                    failed = Some(error);
-                    false
-                }
-            });
-            if let Some(error) = failed {
-                return Err(error);
+/// The keys of a burst that are not decided, and what they share. Where it ends early, the reads
+/// in flight are waited for.
+struct Burst<'b, 'f, D: Device> {
+    silt: &'b Silt<D>,
+    keys: &'b [&'b [u8]],
+    found: &'b mut OnFrame<'f>,
+    reads: D::Reads<'b, Lookup<D>>,
+    buffers: Vec<AlignedBuf>,
+    tally: Tally,
+}
+
+impl<D: Device> Burst<'_, '_, D> {
+    /// Looks for a key in the log stores, and begins with the other stores where it is not there.
+    fn begin(&mut self, index: usize, hash: KeyHash) -> Result<()> {
+        let log = &self.silt.log;
+        let stores = self.silt.partition_of(hash).read();
+        // Taken under the partition's lock: no segment that its tables point at is missing.
+        let segments = log.segments();
+        let newest = stores.find_in_log(&segments, log.end(), hash, self.keys[index]);
+        if let Some(newest) = newest {
+            drop(stores);
+            self.tally.log += u64::from((self.found)(index, &newest.frame)?);
+            return Ok(());
+        }
+        let version = stores.version.clone();
+        drop(stores);
+        self.go_on(Lookup::new(index, hash, version))
+    }
+
+    /// Begins the next read of a lookup, where it needs one.
+    fn go_on(&mut self, mut lookup: Lookup<D>) -> Result<()> {
+        match lookup.step()? {
+            Step::Absent => Ok(()),
+            Step::Search => self.search_unindexed(&lookup),
+            Step::Read(extent) => {
+                let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
+                buf.resize(extent.bytes());
+                self.tally.reads += 1;
+                let offset = extent.offset();
+                self.reads.push(Read { of: lookup, offset, buf });
+                Ok(())
             }
-            self.search_unindexed(&mut pending, keys, tally, found)?;
-            if pending.is_empty() {
-                return Ok(());
-            }
-            self.read_round(&pending, buffers, tally)?;
-            let mut index = 0;
-            let mut result = Ok(());
-            pending.retain_mut(|p| {
-                index += 1;
-                let decided = self.search(p, keys, &mut buffers[index - 1], tally, found);
-                decided.map_or_else(
-                    |error| {
-                        result = Err(error);
-                        false
-                    },
-                    |decided| !decided,
-                )
-            });
-            result?;
         }
     }
 
-    /// Answers the keys whose sorted store has no index in memory, one after the other.
-    fn search_unindexed(
-        &self,
-        pending: &mut Vec<Pending<D>>,
-        keys: &[&[u8]],
-        tally: &mut Tally,
-        found: &mut OnFrame<'_>,
-    ) -> Result<()> {
-        let mut index = 0;
-        while index < pending.len() {
-            if !pending[index].extents.is_empty() {
-                index += 1;
-                continue;
-            }
-            let p = pending.swap_remove(index);
-            let store = p.version.sorted_store.as_ref().expect("only a sorted store is searched");
-            let reads_before = self.device.counters().snapshot().reads;
-            let mut buf = AlignedBuf::zeroed(0);
-            let newest = store.lookup(p.hash, keys[p.index], &mut buf)?;
-            tally.reads += self.device.counters().snapshot().reads - reads_before;
-            if let Some(frame) = newest {
-                tally.sorted += u64::from(found(p.index, &frame)?);
-            }
+    /// Answers a key whose sorted store has no index in memory.
+    fn search_unindexed(&mut self, lookup: &Lookup<D>) -> Result<()> {
+        let store = lookup.sorted_store();
+        let counters = self.silt.device.counters();
+        let reads_before = counters.snapshot().reads;
+        let mut buf = AlignedBuf::zeroed(0);
+        let newest = store.lookup(lookup.hash, self.keys[lookup.index], &mut buf)?;
+        self.tally.reads += counters.snapshot().reads - reads_before;
+        if let Some(frame) = newest {
+            self.tally.sorted += u64::from((self.found)(lookup.index, &frame)?);
         }
         Ok(())
     }
 
-    /// One submission: the next extent of every pending key, into the buffer of the same index.
-    fn read_round(
-        &self,
-        pending: &[Pending<D>],
-        buffers: &mut Vec<AlignedBuf>,
-        tally: &mut Tally,
-    ) -> Result<()> {
-        while buffers.len() < pending.len() {
-            buffers.push(AlignedBuf::zeroed(0));
+    /// Waits for a read, searches what it brought, and goes on with its key.
+    fn end_read(&mut self) -> Result<()> {
+        let Some((read, filled)) = self.reads.pop() else { return Ok(()) };
+        let Read { of: lookup, offset, mut buf } = read;
+        let filled = filled?;
+        if filled < buf.len() {
+            let at = offset + filled as u64;
+            return Err(Error::corruption(lookup.reader().name(), at, "the file ends early"));
         }
-        let mut reads = Vec::with_capacity(pending.len());
-        for (p, buf) in pending.iter().zip(buffers.iter_mut()) {
-            let extent = p.extents.last().expect("a pending key has an extent");
-            buf.resize(extent.bytes());
-            reads.push(Read::new(p.reader().file(), extent.offset(), buf));
+        let undecided = self.search(lookup, &mut buf)?;
+        if self.buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
+            self.buffers.push(buf);
         }
-        self.device.read_many(&mut reads);
-        tally.reads += reads.len() as u64;
-        for (read, p) in reads.iter_mut().zip(pending) {
-            let filled = std::mem::replace(&mut read.result, Ok(0))?;
-            if filled < read.buf.len() {
-                let at = read.offset + filled as u64;
-                return Err(Error::corruption(p.reader().name(), at, "the file ends early"));
-            }
-        }
-        Ok(())
+        undecided.map_or(Ok(()), |lookup| self.go_on(lookup))
     }
 
-    /// Looks for the key of `p` in what was read; true where the key is decided.
-    fn search(
-        &self,
-        p: &mut Pending<D>,
-        keys: &[&[u8]],
-        buf: &mut AlignedBuf,
-        tally: &mut Tally,
-        found: &mut OnFrame<'_>,
-    ) -> Result<bool> {
-        let extent = p.extents.pop().expect("its extent was just read");
-        let key = keys[p.index];
-        let in_hash_store = p.store < p.version.hash_stores.len();
-        match p.find(buf, extent, key)? {
+    /// Looks for the key in what was read; hands the lookup back where it is not decided.
+    fn search(&mut self, mut lookup: Lookup<D>, buf: &mut [u8]) -> Result<Option<Lookup<D>>> {
+        let index = lookup.index;
+        match lookup.find(buf, self.keys[index])? {
             Found::Entry(frame) => {
-                let there = u64::from(found(p.index, &frame)?);
-                *(if in_hash_store { &mut tally.hash } else { &mut tally.sorted }) += there;
-                Ok(true)
+                let there = u64::from((self.found)(index, &frame)?);
+                let in_hash_store = lookup.hash_store().is_some();
+                *(if in_hash_store { &mut self.tally.hash } else { &mut self.tally.sorted }) +=
+                    there;
+                return Ok(None);
             }
             Found::Absent => {
-                tally.false_positives += u64::from(in_hash_store);
-                Ok(false)
+                self.tally.false_positives += u64::from(lookup.hash_store().is_some());
+                lookup.searched += 1;
             }
-            Found::More(extent) => {
-                p.extents.push(extent);
-                Ok(false)
+            Found::More(extent) => lookup.candidates.replace(lookup.searched, extent),
+        }
+        Ok(Some(lookup))
+    }
+}
+
+impl<D: Device> Lookup<D> {
+    fn new(index: usize, hash: KeyHash, version: Arc<Version<D>>) -> Self {
+        Lookup { index, hash, version, asked: 0, candidates: Candidates::new(), searched: 0 }
+    }
+
+    /// Finds out what comes next.
+    fn step(&mut self) -> Result<Step> {
+        loop {
+            if let Some(extent) = self.candidates.extents().get(self.searched) {
+                return Ok(Step::Read(*extent));
             }
+            self.searched = 0;
+            self.candidates.clear();
+            let store = self.asked;
+            self.asked += 1;
+            if let Some(store) = self.version.hash_stores.get(store) {
+                store.candidates(self.hash, &mut self.candidates)?;
+            } else if store > self.version.hash_stores.len() {
+                return Ok(Step::Absent);
+            } else if let Some(store) = &self.version.sorted_store {
+                match store.plan(self.hash) {
+                    Plan::Read(extent) => self.candidates = Candidates::one(extent),
+                    Plan::Absent => {}
+                    Plan::Search => return Ok(Step::Search),
+                }
+            }
+        }
+    }
+
+    /// The store in hand, where it is a hash store.
+    fn hash_store(&self) -> Option<&HashStore<D::File>> {
+        self.version.hash_stores.get(self.asked - 1).map(|store| &**store)
+    }
+
+    /// The store in hand, where it is none.
+    fn sorted_store(&self) -> &SortedStore<D::File> {
+        self.version.sorted_store.as_ref().expect("no other store is left")
+    }
+
+    fn reader(&self) -> &PackedReader<D::File> {
+        self.hash_store().map_or_else(|| self.sorted_store().reader(), HashStore::reader)
+    }
+
+    /// Searches what was read.
+    fn find<'b>(&self, buf: &'b mut [u8], key: &[u8]) -> Result<Found<'b>> {
+        let extent = self.candidates.extents()[self.searched];
+        match self.hash_store() {
+            Some(store) => store.find(buf, extent, key),
+            None => self.sorted_store().find(buf, extent, self.hash, key),
         }
     }
 }
 
-impl<D: Device> Pending<D> {
-    /// Makes sure that an extent is waiting; false where no store is left.
-    fn next_extent(&mut self) -> Result<bool> {
-        while self.extents.is_empty() {
-            if self.asked {
-                self.store += 1;
-            }
-            self.asked = true;
-            if let Some(store) = self.version.hash_stores.get(self.store) {
-                let mut candidates = Candidates::new();
-                store.candidates(self.hash, &mut candidates)?;
-                self.extents.extend(candidates.extents().iter().rev());
-            } else if self.store > self.version.hash_stores.len() {
-                return Ok(false);
-            } else if let Some(store) = &self.version.sorted_store {
-                match store.plan(self.hash) {
-                    Plan::Read(extent) => self.extents.push(extent),
-                    Plan::Absent => {}
-                    Plan::Search => return Ok(true),
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn reader(&self) -> &PackedReader<D::File> {
-        match self.version.hash_stores.get(self.store) {
-            Some(store) => store.reader(),
-            None => self.version.sorted_store.as_ref().expect("an extent came from it").reader(),
-        }
-    }
-
-    fn find<'b>(&self, buf: &'b mut [u8], extent: Extent, key: &[u8]) -> Result<Found<'b>> {
-        match self.version.hash_stores.get(self.store) {
-            Some(store) => store.find(buf, extent, key),
-            None => {
-                let store = self.version.sorted_store.as_ref().expect("an extent came from it");
-                store.find(buf, extent, self.hash, key)
-            }
-        }
+impl<D: Device> AsRef<D::File> for Lookup<D> {
+    fn as_ref(&self) -> &D::File {
+        self.reader().file()
     }
 }

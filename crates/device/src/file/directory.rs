@@ -2,9 +2,9 @@
 
 use super::log::MappedLog;
 use super::plain::{PlainFile, poisoned};
-use super::pool::{Pool, read_one};
-use super::{InodeId, Inodes, ReadBurst, failed, inode_id, make_direct, sync_directory, uring};
-use crate::{Counters, Device, Mode, Read, names};
+use super::reads::{FileReads, Together};
+use super::{InodeId, Inodes, failed, inode_id, make_direct, sync_directory};
+use crate::{Counters, Device, Mode, names};
 use rustix::fs::FlockOperation;
 use silica_base::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
@@ -43,64 +43,12 @@ impl Default for DeviceOptions {
     }
 }
 
-/// How a burst of reads is performed.
-enum Bursts {
-    Uring {
-        refused: AtomicBool,
-        instead: Pool,
-    },
-    Threads(Pool),
-    /// One after the other in the calling thread.
-    Plain,
-}
-
-impl Bursts {
-    /// Finds out what can be had here.
-    fn choose(choice: IoChoice, path: &Path) -> Result<Bursts> {
-        let uring = || Bursts::Uring { refused: AtomicBool::new(false), instead: Pool::default() };
-        match choice {
-            IoChoice::Threads => return Ok(Bursts::Threads(Pool::default())),
-            IoChoice::Buffered => return Ok(Bursts::Plain),
-            IoChoice::Auto | IoChoice::Uring => {}
-        }
-        match uring::probe() {
-            Ok(()) => Ok(uring()),
-            Err(e) if choice == IoChoice::Uring => {
-                let message = format!("io_uring is refused here ({e}); choose another I/O path");
-                Err(Error::new(ErrorKind::Unsupported, message))
-            }
-            Err(e) => {
-                let path = path.display();
-                log::warn!("{path}: io_uring is refused ({e}); reading through threads");
-                Ok(Bursts::Threads(Pool::default()))
-            }
-        }
-    }
-
-    fn read_many(&self, reads: &mut ReadBurst<'_>) {
-        match self {
-            _ if reads.len() < 2 => reads.iter_mut().for_each(read_one),
-            Bursts::Plain => reads.iter_mut().for_each(read_one),
-            Bursts::Threads(pool) => pool.read_many(reads),
-            Bursts::Uring { refused, instead } => {
-                // A limit on memory or open files may refuse a ring to one thread only.
-                if let Err(e) = uring::read_many(reads) {
-                    if !refused.swap(true, Ordering::Relaxed) {
-                        log::warn!("no io_uring for a thread ({e}); it reads through threads");
-                    }
-                    instead.read_many(reads);
-                }
-            }
-        }
-    }
-}
-
 /// What all handles of one opened directory tree share.
 pub(super) struct Shared {
     _lock: File,
     pub(super) counters: Counters,
-    /// How bursts are read.
-    bursts: Bursts,
+    /// How reads come to be in flight together.
+    pub(super) together: Together,
     /// Try direct I/O for files of [`Mode::Direct`].
     direct: bool,
     direct_refused: AtomicBool,
@@ -157,7 +105,7 @@ impl FileDevice {
         let shared = Shared {
             _lock: lock,
             counters: Counters::default(),
-            bursts: Bursts::choose(options.io, path)?,
+            together: Together::choose(options.io, path)?,
             direct: options.io != IoChoice::Buffered,
             direct_refused: AtomicBool::new(false),
             poisoned: Inodes::default(),
@@ -186,6 +134,7 @@ impl FileDevice {
         let aligned = mode == Mode::Direct;
         let direct = aligned && self.shared.try_direct(&file, &path)?;
         let (inode, shared) = (inode_id(&metadata), self.shared.clone());
+        let file = Arc::new(file);
         Ok(PlainFile { file, path, aligned, direct, inode, shared })
     }
 
@@ -282,6 +231,7 @@ fn locked(directory: &Path, file: &mut File) -> Error {
 impl Device for FileDevice {
     type File = PlainFile;
     type Log = MappedLog;
+    type Reads<'d, T: AsRef<PlainFile>> = FileReads<'d, T>;
 
     fn create(&self, name: &str, mode: Mode) -> Result<PlainFile> {
         self.create_with(name, |file, path, _| self.plain(file, path, mode))
@@ -305,14 +255,8 @@ impl Device for FileDevice {
         MappedLog::open(file, path, inode_id(&metadata), self.shared.clone())
     }
 
-    fn read_many(&self, reads: &mut [Read<'_, PlainFile>]) {
-        for read in reads.iter() {
-            read.file.check_alignment(read.offset, read.buf);
-        }
-        self.shared.bursts.read_many(reads);
-        let filled = reads.iter().filter_map(|read| read.result.as_ref().ok());
-        let (count, bytes) = filled.fold((0, 0), |(count, sum), n| (count + 1, sum + *n as u64));
-        self.shared.counters.add_reads(count, bytes);
+    fn reads<T: AsRef<PlainFile>>(&self, depth: usize) -> FileReads<'_, T> {
+        FileReads::new(&self.shared, depth)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {

@@ -14,11 +14,13 @@ mod directory;
 mod log;
 mod plain;
 mod pool;
+mod reads;
 mod uring;
 
 pub use directory::{DeviceOptions, FileDevice, IoChoice};
 pub use log::MappedLog;
 pub use plain::PlainFile;
+pub use reads::FileReads;
 
 use silica_base::{Error, Result};
 use std::collections::BTreeSet;
@@ -27,9 +29,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Mutex;
-
-/// The reads of one submission.
-type ReadBurst<'r> = [crate::Read<'r, PlainFile>];
 
 /// What tells two inodes apart.
 type InodeId = (u64, u64);

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// A file of a [`super::FileDevice`].
 pub struct PlainFile {
-    pub(super) file: File,
+    /// Shared with the threads that read from it for a queue.
+    pub(super) file: Arc<File>,
     pub(super) path: PathBuf,
     /// The caller promised aligned I/O.
     pub(super) aligned: bool,

@@ -1,158 +1,165 @@
-//! Bursts of reads through pread, on a small pool of threads.
+//! Reads through pread, on a small pool of threads.
 //!
-//! The calling thread takes part in its burst; the pool's threads come to help. Invariant: a
-//! helper touches a read only after it took the read's index, every index is taken once, and
-//! [`Pool::read_many`] returns after all reads were finished. So a helper that comes late finds
-//! no index and touches nothing.
+//! The calling thread takes part while it waits; the pool's threads come to help. A read's buffer
+//! goes to the thread that performs it and comes back with the result, so a queue that is dropped
+//! has nothing to wait for.
 
 use super::plain::PlainFile;
-use super::{ReadBurst, failed, read_full};
-use crate::Read;
+use super::read_full;
+use super::reads::{Flight, Flights};
+use silica_base::AlignedBuf;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fs::File;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-/// Threads that help with bursts. They wait for the device, not for a processor.
+/// Threads that help with reads. They wait for the device, not for a processor.
 const THREADS: usize = 15;
 
-/// The pool; its threads start with the first burst.
+/// The pool; its threads start with the first read.
 #[derive(Default)]
 pub(super) struct Pool {
-    queue: Arc<Queue>,
+    jobs: Arc<Jobs>,
     threads: OnceLock<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct Jobs {
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// One entry per helper that a burst asked for.
-    bursts: VecDeque<Arc<Burst>>,
+    jobs: VecDeque<Job>,
     closed: bool,
 }
 
-/// Reads under way.
-struct Burst {
-    reads: *mut Read<'static, PlainFile>,
-    count: usize,
-    next: AtomicUsize,
-    unfinished: Mutex<usize>,
-    finished: Condvar,
+/// A read for any thread.
+struct Job {
+    slot: usize,
+    file: Arc<File>,
+    granule: usize,
+    offset: u64,
+    buf: AlignedBuf,
+    done: Arc<Done>,
 }
 
-// SAFETY: `reads` is only dereferenced at indexes taken from `next`, each by one thread, while
-// `Pool::read_many` keeps the reads borrowed (module invariant); a read is `Send`.
-unsafe impl Send for Burst {}
-// SAFETY: as above; all other fields are synchronised.
-unsafe impl Sync for Burst {}
+/// Reads of one queue that ended: slot, buffer, result.
+#[derive(Default)]
+struct Done {
+    ended: Mutex<VecDeque<Ended>>,
+    changed: Condvar,
+}
 
-impl Pool {
-    /// Performs all `reads`.
-    pub(super) fn read_many(&self, reads: &mut ReadBurst<'_>) {
-        let count = reads.len();
-        if count < 2 {
-            reads.iter_mut().for_each(read_one);
-            return;
-        }
-        let burst = Arc::new(Burst {
-            reads: reads.as_mut_ptr().cast(),
-            count,
-            next: AtomicUsize::new(0),
-            unfinished: Mutex::new(count),
-            finished: Condvar::new(),
-        });
-        let helpers = self.start().min(count - 1);
-        let mut waiting = self.queue.waiting.lock().expect("no panic while locked");
-        waiting.bursts.extend(std::iter::repeat_n(burst.clone(), helpers));
-        drop(waiting);
-        if helpers > 1 {
-            self.queue.changed.notify_all();
-        } else {
-            self.queue.changed.notify_one();
-        }
-        burst.help();
-        let unfinished = burst.unfinished.lock().expect("no panic while locked");
-        let done = burst.finished.wait_while(unfinished, |left| *left > 0);
-        drop(done.expect("no panic while locked"));
+type Ended = (usize, AlignedBuf, io::Result<usize>);
+
+impl Job {
+    fn run(mut self) {
+        let result = read_full(&self.file, self.offset, &mut self.buf, self.granule);
+        let mut ended = self.done.ended.lock().expect("no panic while locked");
+        ended.push_back((self.slot, self.buf, result));
+        drop(ended);
+        self.done.changed.notify_one();
+    }
+}
+
+/// One queue's side of the pool.
+pub(super) struct Helped<'d> {
+    pool: &'d Pool,
+    done: Arc<Done>,
+}
+
+impl<'d> Helped<'d> {
+    pub(super) fn new(pool: &'d Pool) -> Self {
+        pool.start();
+        Helped { pool, done: Arc::default() }
     }
 
-    /// Starts the threads where that was not done yet; how many there are.
-    fn start(&self) -> usize {
-        let threads = self.threads.get_or_init(|| {
+    /// Hands a read on.
+    pub(super) fn start<T: AsRef<PlainFile>>(&mut self, slot: usize, flight: &mut Flight<T>) {
+        let file = flight.of.as_ref();
+        let job = Job {
+            slot,
+            file: file.file.clone(),
+            granule: file.granule(),
+            offset: flight.offset,
+            buf: flight.buf.take().expect("a read is started once"),
+            done: self.done.clone(),
+        };
+        let mut waiting = self.pool.jobs.waiting.lock().expect("no panic while locked");
+        waiting.jobs.push_back(job);
+        drop(waiting);
+        self.pool.jobs.changed.notify_one();
+    }
+
+    /// Waits for one of this queue's reads to end, and performs what waits meanwhile.
+    pub(super) fn next<T>(&mut self, flights: &mut Flights<T>) -> (usize, io::Result<usize>) {
+        loop {
+            let ended = self.done.ended.lock().expect("no panic while locked").pop_front();
+            if let Some(ended) = ended {
+                return give_back(flights, ended);
+            }
+            let job = {
+                let mut waiting = self.pool.jobs.waiting.lock().expect("no panic while locked");
+                waiting.jobs.pop_front()
+            };
+            if let Some(job) = job {
+                job.run();
+                continue;
+            }
+            // All of this queue's reads are with threads.
+            let ended = self.done.ended.lock().expect("no panic while locked");
+            let ended = self.done.changed.wait_while(ended, |ended| ended.is_empty());
+            let ended = ended.expect("no panic while locked").pop_front();
+            return give_back(flights, ended.expect("it was waited for"));
+        }
+    }
+}
+
+fn give_back<T>(flights: &mut Flights<T>, ended: Ended) -> (usize, io::Result<usize>) {
+    let (slot, buf, result) = ended;
+    flights.get(slot).buf = Some(buf);
+    (slot, result)
+}
+
+impl Pool {
+    /// Starts the threads where that was not done yet.
+    fn start(&self) {
+        self.threads.get_or_init(|| {
             let spawn = |_| {
-                let queue = self.queue.clone();
+                let jobs = self.jobs.clone();
                 let builder = std::thread::Builder::new().name("silica-read".into());
-                builder.spawn(move || queue.serve()).ok()
+                builder.spawn(move || jobs.serve()).ok()
             };
             // A thread that cannot be had makes bursts slower, not wrong.
             (0..THREADS).filter_map(spawn).collect()
         });
-        threads.len()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.queue.waiting.lock().expect("no panic while locked").closed = true;
-        self.queue.changed.notify_all();
+        self.jobs.waiting.lock().expect("no panic while locked").closed = true;
+        self.jobs.changed.notify_all();
         for thread in self.threads.take().into_iter().flatten() {
             let _ = thread.join();
         }
     }
 }
 
-impl Queue {
-    /// Helps with bursts until the pool closes.
+impl Jobs {
+    /// Performs reads until the pool closes.
     fn serve(&self) {
         loop {
             let waiting = self.waiting.lock().expect("no panic while locked");
-            let idle = |w: &mut Waiting| w.bursts.is_empty() && !w.closed;
+            let idle = |w: &mut Waiting| w.jobs.is_empty() && !w.closed;
             let mut waiting =
                 self.changed.wait_while(waiting, idle).expect("no panic while locked");
-            let Some(burst) = waiting.bursts.pop_front() else { return };
+            let Some(job) = waiting.jobs.pop_front() else { return };
             drop(waiting);
-            burst.help();
+            job.run();
         }
     }
-}
-
-impl Burst {
-    /// Performs reads of the burst until all are taken.
-    fn help(&self) {
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.count {
-                return;
-            }
-            let _finish = Finish(self);
-            // SAFETY: `index` is below the length of the reads and was given to this thread
-            // alone; the reads stay borrowed until `_finish` counted this one as finished.
-            read_one(unsafe { &mut *self.reads.add(index) });
-        }
-    }
-}
-
-/// Counts a read as finished, come what may. The mutex makes its result visible.
-struct Finish<'b>(&'b Burst);
-
-impl Drop for Finish<'_> {
-    fn drop(&mut self) {
-        let mut unfinished = self.0.unfinished.lock().expect("no panic while locked");
-        *unfinished -= 1;
-        if *unfinished == 0 {
-            self.0.finished.notify_all();
-        }
-    }
-}
-
-/// Performs one read in this thread.
-pub(super) fn read_one(read: &mut Read<'_, PlainFile>) {
-    let file = read.file;
-    let result = read_full(&file.file, read.offset, read.buf, file.granule());
-    read.result = result.map_err(|e| failed("read", &file.path, e));
 }

@@ -1,34 +1,34 @@
-//! Bursts of reads through io_uring: one ring per calling thread, one submission per burst.
+//! Reads through io_uring: one ring per thread, lent to one queue at a time.
 //!
-//! Invariant: [`read_many`] does not return while the kernel may still write to a buffer. Where
-//! it cannot find out (waiting fails for a reason that cannot happen on an open ring), it ends
-//! the process rather than hand the buffers back.
+//! Invariants:
+//!
+//! 1. An entry of the ring points into the buffer of a read under way, which stays where it is
+//!    until the entry's completion was seen: [`Lease::drain`] sees them all. Where that cannot be
+//!    found out (waiting fails for a reason that cannot happen on an open ring), it ends the
+//!    process rather than hand the buffers back.
+//! 2. A read has one entry at a time, and a queue at most [`READS_MAX`] reads: neither ring of
+//!    entries can overflow.
 
 use super::plain::PlainFile;
-use super::{ReadBurst, failed};
-use crate::Read;
+use super::reads::{Flight, Flights};
+use crate::READS_MAX;
 use io_uring::{IoUring, Probe, opcode, types};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Reads in flight at most.
-const ENTRIES: u32 = 128;
+const ENTRIES: u32 = READS_MAX as u32;
+
+/// Entries that are submitted together before the queue is asked for a completion: a burst's
+/// first reads are under way while the next ones are prepared.
+const SUBMIT_ENTRIES: usize = 8;
 
 /// Bytes of one entry; longer reads take several.
 const READ_BYTES_MAX: usize = 1 << 30;
 
-/// One thread's ring, and scratch memory of its bursts.
-struct Ring {
-    ring: IoUring,
-    /// Bytes that each read of the burst has so far.
-    filled: Vec<usize>,
-    /// Reads to submit again.
-    again: Vec<usize>,
-}
-
 thread_local! {
-    static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
+    /// The ring that one queue of this thread leaves to the next.
+    static RING: Cell<Option<Box<IoUring>>> = const { Cell::new(None) };
 }
 
 /// A ring, with the options that cost least where the kernel knows them.
@@ -50,70 +50,100 @@ fn unsupported() -> io::Error {
     io::Error::from(io::ErrorKind::Unsupported)
 }
 
-/// Performs all `reads`; fails, with nothing read, where this thread gets no ring.
-pub(super) fn read_many(reads: &mut ReadBurst<'_>) -> io::Result<()> {
-    RING.with_borrow_mut(|slot| {
-        let ring = match slot {
-            Some(ring) => ring,
-            None => slot.insert(Ring { ring: new_ring()?, filled: vec![], again: vec![] }),
-        };
-        ring.run(reads);
-        Ok(())
-    })
+/// A thread's ring, in the hands of one queue.
+pub(super) struct Lease {
+    /// `None` once it was given back.
+    ring: Option<Box<IoUring>>,
+    /// Entries that are not submitted.
+    pushed: usize,
+    /// Entries whose completion was not seen, submitted or not.
+    under_way: usize,
 }
 
-impl Ring {
-    fn run(&mut self, reads: &mut ReadBurst<'_>) {
-        self.filled.clear();
-        self.filled.resize(reads.len(), 0);
-        self.again.clear();
-        let (mut next, mut in_flight) = (0, 0);
-        while in_flight > 0 || next < reads.len() || !self.again.is_empty() {
-            while in_flight < ENTRIES as usize {
-                let index = match self.again.pop() {
-                    Some(index) => index,
-                    None if next < reads.len() => {
-                        next += 1;
-                        next - 1
-                    }
-                    None => break,
-                };
-                self.push(index, &mut reads[index]);
-                in_flight += 1;
-            }
-            // Where more reads wait for room, a part of the completions is enough to go on.
-            let want = if next < reads.len() { in_flight / 4 + 1 } else { in_flight };
-            self.wait(want);
-            in_flight -= self.reap(reads);
-        }
+impl Lease {
+    /// The thread's ring, or a new one where it has none (or a queue outside this one has it).
+    pub(super) fn take() -> io::Result<Lease> {
+        let ring = match RING.take() {
+            Some(ring) => ring,
+            None => Box::new(new_ring()?),
+        };
+        Ok(Lease { ring: Some(ring), pushed: 0, under_way: 0 })
     }
 
-    /// Queues what is missing of a read.
-    fn push(&mut self, index: usize, read: &mut Read<'_, PlainFile>) {
-        let filled = self.filled[index];
-        let rest = &mut read.buf[filled..];
-        let fd = types::Fd(read.file.file.as_raw_fd());
+    fn ring(&mut self) -> &mut IoUring {
+        self.ring.as_mut().expect("a drained lease is used no more")
+    }
+
+    /// Begins what is missing of a read, at the latest with the next call of [`Lease::next`].
+    pub(super) fn start<T: AsRef<PlainFile>>(&mut self, slot: usize, flight: &mut Flight<T>) {
+        let filled = flight.filled;
+        let rest = &mut flight.buf.as_mut().expect("no thread has it")[filled..];
+        let fd = types::Fd(flight.of.as_ref().file.as_raw_fd());
         let entry = opcode::Read::new(fd, rest.as_mut_ptr(), rest.len().min(READ_BYTES_MAX) as u32)
-            .offset(read.offset + filled as u64)
+            .offset(flight.offset + filled as u64)
             .build()
-            .user_data(index as u64);
-        // SAFETY: `rest` and the file stay borrowed by the burst until `run` returns, which is
-        // after the completion of this entry was seen (module invariant).
-        let pushed = unsafe { self.ring.submission().push(&entry) };
+            .user_data(slot as u64);
+        // SAFETY: the queue keeps the flight, and so its file open and the memory of its buffer
+        // in place, until the completion of this entry was seen (invariant 1).
+        let pushed = unsafe { self.ring().submission().push(&entry) };
         if pushed.is_err() {
             die("the submission queue is full with fewer reads in flight than it has entries");
         }
+        self.pushed += 1;
+        self.under_way += 1;
+        if self.pushed >= SUBMIT_ENTRIES {
+            // Where it fails, the next wait tries again and tells.
+            let _ = self.ring().submit();
+            self.pushed = 0;
+        }
     }
 
-    /// Submits what is queued and waits until `want` completions are there.
-    fn wait(&mut self, want: usize) {
+    /// Waits for a read to end.
+    pub(super) fn next<T: AsRef<PlainFile>>(
+        &mut self,
+        flights: &mut Flights<T>,
+    ) -> (usize, io::Result<usize>) {
         loop {
-            match self.ring.submit_and_wait(want).map_err(|e| e.raw_os_error()) {
+            let Some((slot, result)) = self.completion() else {
+                self.wait();
+                continue;
+            };
+            let flight = flights.get(slot);
+            match -result {
+                libc::EINTR | libc::EAGAIN => {}
+                code if code > 0 => return (slot, Err(io::Error::from_raw_os_error(code))),
+                _ => {
+                    flight.filled += result as usize;
+                    let filled = flight.filled;
+                    let granule = flight.of.as_ref().granule();
+                    let len = flight.buf.as_ref().map_or(0, |buf| buf.len());
+                    if filled >= len || result == 0 || !filled.is_multiple_of(granule) {
+                        return (slot, Ok(filled));
+                    }
+                }
+            }
+            self.start(slot, flight);
+        }
+    }
+
+    /// A completion that is there: its read, and what the kernel says.
+    fn completion(&mut self) -> Option<(usize, i32)> {
+        let completion = self.ring().completion().next()?;
+        self.under_way -= 1;
+        Some((completion.user_data() as usize, completion.result()))
+    }
+
+    /// Submits what is pushed and waits for a completion.
+    fn wait(&mut self) {
+        self.pushed = 0;
+        let ring = self.ring();
+        loop {
+            match ring.submit_and_wait(1).map_err(|e| e.raw_os_error()) {
                 Ok(_) => return,
                 // Interrupted, or the kernel is short of memory for the moment.
                 Err(Some(libc::EINTR)) => {}
                 Err(Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => {
-                    if !self.ring.completion().is_empty() {
+                    if !ring.completion().is_empty() {
                         return;
                     }
                     std::thread::yield_now();
@@ -123,34 +153,16 @@ impl Ring {
         }
     }
 
-    /// Takes the completions that are there; returns how many.
-    fn reap(&mut self, reads: &mut ReadBurst<'_>) -> usize {
-        let mut count = 0;
-        for completion in self.ring.completion() {
-            count += 1;
-            let index = completion.user_data() as usize;
-            let read = &mut reads[index];
-            let result = completion.result();
-            if result < 0 {
-                match -result {
-                    libc::EINTR | libc::EAGAIN => self.again.push(index),
-                    code => {
-                        let error = io::Error::from_raw_os_error(code);
-                        read.result = Err(failed("read", &read.file.path, error));
-                    }
-                }
-                continue;
-            }
-            let filled = &mut self.filled[index];
-            *filled += result as usize;
-            let ended = result == 0 || !filled.is_multiple_of(read.file.granule());
-            if *filled < read.buf.len() && !ended {
-                self.again.push(index);
-            } else {
-                read.result = Ok(*filled);
+    /// Sees the completions of all reads under way, and gives the ring back to the thread.
+    pub(super) fn drain(&mut self) {
+        while self.under_way > 0 {
+            if self.completion().is_none() {
+                self.wait();
             }
         }
-        count
+        // A thread that is ending needs it no more.
+        let ring = self.ring.take();
+        let _ = RING.try_with(|kept| kept.set(ring));
     }
 }
 

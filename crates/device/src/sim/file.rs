@@ -18,7 +18,7 @@ impl SimFile {
         SimFile { handle, node, mode }
     }
 
-    fn check_alignment(&self, offset: u64, bytes: &[u8]) {
+    pub(super) fn check_alignment(&self, offset: u64, bytes: &[u8]) {
         let block = BLOCK_BYTES as u64;
         let aligned = offset.is_multiple_of(block)
             && bytes.len().is_multiple_of(BLOCK_BYTES)

@@ -38,16 +38,18 @@ mod dir;
 mod file;
 mod log;
 mod node;
+mod reads;
 mod world;
 
 pub use self::file::SimFile;
 pub use self::log::SimLog;
+pub use self::reads::SimReads;
 pub use self::world::FaultKind;
 
 use self::log::LogMemory;
 use self::node::{Content, Log, Node, Plain};
 use self::world::{Call, Handle, State, World};
-use crate::{Counters, Device, DeviceFile, Mode, Read, names};
+use crate::{Counters, Device, DeviceFile, Mode, names};
 use silica_base::{Error, Result};
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -229,6 +231,7 @@ fn failed(what: &str, name: &str, kind: io::ErrorKind) -> Error {
 impl Device for SimDevice {
     type File = SimFile;
     type Log = SimLog;
+    type Reads<'d, T: AsRef<SimFile>> = SimReads<T>;
 
     fn create(&self, name: &str, mode: Mode) -> Result<SimFile> {
         let content = Content::Plain(Plain::default());
@@ -276,10 +279,8 @@ impl Device for SimDevice {
         Ok(SimLog::new(self.handle.clone(), node, memory, false))
     }
 
-    fn read_many(&self, reads: &mut [Read<'_, SimFile>]) {
-        for read in reads {
-            read.result = read.file.read_at(read.offset, read.buf);
-        }
+    fn reads<T: AsRef<SimFile>>(&self, depth: usize) -> SimReads<T> {
+        SimReads::new(self.handle.world.clone(), depth)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {

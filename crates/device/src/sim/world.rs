@@ -72,6 +72,8 @@ pub(super) struct World(pub(super) Mutex<State>);
 /// What the mutex guards.
 pub(super) struct State {
     pub(super) rng: Prng,
+    /// Decides in which order reads end; apart, so that reads do not change what is lost.
+    pub(super) reads_rng: Prng,
     pub(super) options: SimOptions,
     /// False from a power cut to the next reopen.
     pub(super) powered: bool,
@@ -154,6 +156,7 @@ impl State {
     pub(super) fn new(seed: u64, options: SimOptions) -> Self {
         State {
             rng: Prng::new(seed),
+            reads_rng: Prng::new(!seed),
             options,
             powered: true,
             generation: 0,
@@ -288,6 +291,7 @@ impl State {
         };
         State {
             rng: Prng::new(seed),
+            reads_rng: Prng::new(!seed),
             options: self.options,
             powered: self.powered,
             generation: self.generation,

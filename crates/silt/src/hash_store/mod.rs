@@ -49,6 +49,18 @@ impl Candidates {
         Self::default()
     }
 
+    /// This read alone.
+    pub(crate) fn one(extent: Extent) -> Self {
+        let mut one = Self::new();
+        one.add(extent);
+        one
+    }
+
+    /// Puts a read in the place of number `index`.
+    pub(crate) fn replace(&mut self, index: usize, extent: Extent) {
+        self.extents[index] = extent;
+    }
+
     /// Forgets all reads.
     pub fn clear(&mut self) {
         self.len = 0;
