@@ -29,7 +29,7 @@ pub(crate) struct Global {
     /// Keyspace to work on.
     #[arg(long, global = true, value_name = "NAME", default_value = silica::DEFAULT_KEYSPACE)]
     pub(crate) keyspace: String,
-    /// Memory of the store, such as 64MiB or 2G.
+    /// Memory in all, such as 64MiB or 2G; of a server with its clients'.
     #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
     /// Engine of keyspaces that are created.
@@ -176,10 +176,10 @@ pub(crate) struct ServeArgs {
     /// Event loops; 0 means one for each core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) loops: usize,
-    /// Memory for requests and replies of all clients, on top of --memory; a value must fit
-    /// twice.
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1GiB")]
-    pub(crate) client_memory: u64,
+    /// Part of --memory for requests and replies of all clients; a value must fit twice. An
+    /// eighth where it is not given, at least 16 MiB or half.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) client_memory: Option<u64>,
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]

@@ -4,20 +4,27 @@ use crate::args::{Global, ServeArgs};
 use log::{info, warn};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use silica::{DEFAULT_KEYSPACE, Error, ErrorKind, Result};
+use silica::{DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Error, ErrorKind, Result};
 use silica_server::{Config, Databases, Server, StopHandle};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
+/// The least that clients get where no number is given (or half of all memory).
+const CLIENTS_BYTES_USUAL: u64 = 16 << 20;
+/// The least that clients, and the stores, work with.
+const PART_BYTES_MIN: u64 = 1 << 20;
+
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let path = args.directory.clone().unwrap_or_else(|| global.directory());
-    let config = config(args)?;
+    let memory = Memory::divide(global.memory.unwrap_or(DEFAULT_MEMORY_BYTES), args.client_memory)?;
+    let config = config(args, &memory)?;
     // Before anything else, so that a signal during the start is not lost.
     let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Error::io("installing the signal handlers", e))?;
     let options = global.open_options().durability(args.durability.into());
+    let options = options.memory_bytes(memory.stores);
     let store = Arc::new(options.open(&path)?);
     // Opened now, so that what is wrong with it is told at the start.
     let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
@@ -65,14 +72,49 @@ fn announce(path: &Path, addresses: &[SocketAddr], engine: &str, args: &ServeArg
     );
 }
 
-fn config(args: &ServeArgs) -> Result<Config> {
+/// The memory number and its parts.
+#[derive(Debug, PartialEq)]
+struct Memory {
+    whole: u64,
+    clients: u64,
+    stores: u64,
+}
+
+impl Memory {
+    /// Gives the clients what is asked for them, or their usual share.
+    fn divide(whole: u64, clients: Option<u64>) -> Result<Self> {
+        let usual = || (whole / 8).max(CLIENTS_BYTES_USUAL).min(whole / 2);
+        let clients = clients.unwrap_or_else(usual);
+        let stores = whole.saturating_sub(clients);
+        if clients < PART_BYTES_MIN || stores < PART_BYTES_MIN {
+            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            let message = format!(
+                "--memory {} MiB with --client-memory {} MiB leaves too little: the clients' \
+                 memory is a part of the whole, and both it and the rest need {} MiB; try --memory \
+                 {}MiB",
+                mib(whole),
+                mib(clients),
+                mib(PART_BYTES_MIN),
+                mib(clients.max(PART_BYTES_MIN)).saturating_mul(8),
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        Ok(Memory { whole, clients, stores })
+    }
+}
+
+fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
     let default = Config::default();
+    let clients_bytes_max = usize::try_from(memory.clients).unwrap_or(usize::MAX);
     Ok(Config {
         listen: addresses(&args.listen)?,
         loops: if args.loops == 0 { default.loops } else { args.loops },
         password: password(args)?,
         durability: args.durability.into(),
-        clients_bytes_max: usize::try_from(args.client_memory).unwrap_or(usize::MAX),
+        memory_bytes: memory.whole,
+        clients_bytes_max,
+        // No client that only does not read takes everything.
+        client_output_bytes_max: default.client_output_bytes_max.min(clients_bytes_max / 4),
         ..default
     })
 }
@@ -93,4 +135,27 @@ fn password(args: &ServeArgs) -> Result<Option<Vec<u8>>> {
         return Ok(Some(text.lines().next().unwrap_or_default().as_bytes().to_vec()));
     }
     Ok(args.password.as_ref().map(|p| p.as_bytes().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+
+    #[test]
+    fn the_parts_of_memory_are_the_whole() {
+        let parts = |whole: u64, clients: Option<u64>| {
+            let memory = Memory::divide(whole << 20, clients.map(|c| c << 20)).ok()?;
+            assert_eq!(memory.clients + memory.stores, memory.whole);
+            Some((memory.clients >> 20, memory.stores >> 20))
+        };
+        assert_eq!(parts(256, None), Some((32, 224)));
+        assert_eq!(parts(96, None), Some((16, 80)));
+        assert_eq!(parts(8, None), Some((4, 4)));
+        assert_eq!(parts(256, Some(200)), Some((200, 56)));
+        assert_eq!(parts(256, Some(256)), None);
+        assert_eq!(parts(1, None), None);
+        assert_eq!(parts(256, Some(0)), None);
+        let refused = Memory::divide(256 << 20, Some(1 << 30)).unwrap_err().to_string();
+        assert!(refused.contains("try --memory 8192MiB"), "{refused}");
+    }
 }

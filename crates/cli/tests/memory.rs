@@ -71,3 +71,47 @@ fn resident_memory_stays_within_the_number_set() {
     server.stop();
     let _ = std::fs::remove_dir_all(path.parent().expect("a scratch directory"));
 }
+
+/// Replies that nobody reads are a part of the number, too.
+#[test]
+fn clients_that_do_not_read_stay_within_the_number_set() {
+    const CLIENTS: usize = 40;
+    const REPLIES: usize = 16;
+    let path = scratch("memory-clients").join("data");
+    let memory = format!("{MEMORY_MIB}MiB");
+    let server = Server::start(&path, &["--memory", &memory]);
+    let mut client = server.client();
+    let large = vec![b'x'; 1 << 20];
+    assert_eq!(client.ask(&[b"SET", b"large", &large]).unwrap(), Reply::Status("OK".into()));
+    let mut commands = Vec::new();
+    (0..REPLIES).for_each(|_| encode(&mut commands, &[b"GET", b"large"]));
+    // All replies together are several times the number.
+    let mut idle: Vec<Client> = (0..CLIENTS).map(|_| server.client()).collect();
+    for other in &mut idle {
+        // A client that was dropped meanwhile may see it here.
+        let _ = other.send(&commands);
+    }
+    for _ in 0..20 {
+        assert_eq!(client.ask(&[b"PING"]).unwrap(), Reply::Status("PONG".into()));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let info = match client.ask(&[b"INFO", b"memory"]).unwrap() {
+        Reply::Bytes(Some(text)) => String::from_utf8(text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let number = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("a line of INFO");
+        line.strip_prefix(':').unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(number("maxmemory"), MEMORY_MIB << 20);
+    let parts = number("clients_bytes_max") + number("stores_bytes_max");
+    assert_eq!(parts, MEMORY_MIB << 20);
+    assert!(number("clients_bytes") <= number("clients_bytes_max"), "{info}");
+    let highest = status_kib(server.pid(), "VmHWM:");
+    let limit = MEMORY_MIB * 1024 * 11 / 10;
+    println!("{CLIENTS} clients that do not read: at most {highest} KiB of {limit} KiB");
+    assert!(highest <= limit, "{highest} KiB resident; {limit} KiB are promised");
+    drop((client, idle));
+    server.stop();
+    let _ = std::fs::remove_dir_all(path.parent().expect("a scratch directory"));
+}

@@ -24,6 +24,9 @@ pub struct Config {
     pub databases: u32,
     /// Connections at the same time.
     pub clients_max: usize,
+    /// Memory of the whole process as its user set it, which INFO and CONFIG tell; 0 where there
+    /// is no such number. [`Config::clients_bytes_max`] is a part of it.
+    pub memory_bytes: u64,
     /// Bytes of requests and replies that all clients together may keep in memory; over it the
     /// client that holds most is dropped. A value passes only if it is smaller than half of it.
     pub clients_bytes_max: usize,
@@ -48,6 +51,7 @@ impl Default for Config {
             durability: Durability::Synced,
             databases: DATABASES_MAX,
             clients_max: 20_000,
+            memory_bytes: 0,
             clients_bytes_max: 1 << 30,
             client_output_bytes_max: 32 << 20,
             stalled_ms_max: 60_000,

@@ -80,12 +80,14 @@ fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 
 fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let resident = resident_bytes();
+    let config = &keys.shared.config;
     lines!(out,
         "used_memory": resident,
         "used_memory_rss": resident,
         "clients_bytes": keys.shared.held_bytes.load(Relaxed),
-        "clients_bytes_max": keys.shared.config.clients_bytes_max,
-        "maxmemory": 0,
+        "clients_bytes_max": config.clients_bytes_max,
+        "stores_bytes_max": config.memory_bytes.saturating_sub(config.clients_bytes_max as u64),
+        "maxmemory": config.memory_bytes,
         "maxmemory_policy": "noeviction",
     );
     Ok(())

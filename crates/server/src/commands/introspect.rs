@@ -152,7 +152,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("durability", if synced { "synced" } else { "buffered" }.into()),
         ("io-threads", config.loops.to_string()),
         ("maxclients", config.clients_max.to_string()),
-        ("maxmemory", "0".into()),
+        ("maxmemory", config.memory_bytes.to_string()),
         ("maxmemory-clients", config.clients_bytes_max.to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("port", shared.port().to_string()),
