@@ -1,7 +1,9 @@
 //! Every store that can be compared.
 
 mod directory;
+mod leveldb;
 mod library;
+mod lmdb;
 mod ours;
 mod rocksdb;
 
@@ -13,6 +15,8 @@ pub fn all() -> Vec<&'static dyn Peer> {
     let mut all: Vec<&'static dyn Peer> = Vec::new();
     all.extend(ours::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(rocksdb::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(leveldb::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(lmdb::PEERS.iter().map(|peer| peer as &dyn Peer));
     all
 }
 
