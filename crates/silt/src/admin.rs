@@ -67,6 +67,8 @@ impl<D: Device> Admin for Silt<D> {
         let mut merge = self.jobs.merge.lock().expect("no panic while held");
         conversion.take().iter().for_each(|job| self.remove_quietly(&job.name));
         merge.take().iter().for_each(|job| self.remove_quietly(&job.name));
+        self.space.converting_bytes.store(0, Ordering::Relaxed);
+        self.space.merging_bytes.store(0, Ordering::Relaxed);
         let mut writer = self.writer.lock().expect("no panic while held");
         self.log.check()?;
         let end = self.log.end();

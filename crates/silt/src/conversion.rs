@@ -12,6 +12,7 @@ use crate::silt::Silt;
 use silica_base::{Result, prefetch};
 use silica_device::{Device, LogFile};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A conversion under way.
 pub(crate) struct Conversion<D: Device> {
@@ -42,6 +43,8 @@ impl<D: Device> Silt<D> {
         let before = job.builder.entry_bytes();
         let stepped = job.step(budget_bytes);
         let bytes = job.builder.entry_bytes() - before;
+        let in_hand = if matches!(stepped, Ok(false)) { before + bytes } else { 0 };
+        self.space.converting_bytes.store(in_hand, Ordering::Relaxed);
         let result = match stepped {
             Ok(false) => return Ok(Some(bytes)),
             Ok(true) => self.finish_conversion(slot.take().expect("the job in hand")),

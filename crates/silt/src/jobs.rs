@@ -80,6 +80,18 @@ impl Pressure {
     fn most(&self) -> f64 {
         self.conversion.max(self.merge)
     }
+
+    /// Puts the merge that frees space first, if there is one: conversions would take the room
+    /// that it needs.
+    fn for_space(self, partition: Option<usize>) -> Self {
+        match partition {
+            Some(merge_partition) => {
+                let merge = self.merge.max(1.0 + self.conversion);
+                Pressure { merge, merge_partition, ..self }
+            }
+            None => self,
+        }
+    }
 }
 
 /// Locks a job's slot; `None` where another thread has it and `wait` is not asked for.
@@ -103,8 +115,12 @@ impl<D: Device> Silt<D> {
             // A writer that starts a new segment has to sync the old one: keep that short.
             self.sync_log()?;
         }
+        if self.is_short_of_space() {
+            self.look_at_space(0);
+        }
         loop {
             self.freeze_for_space()?;
+            self.freeze_for_merges();
             let pressure = self.pressure();
             let left = budget.bytes.saturating_sub(bytes).max(1);
             let Some(done) = self.step_most_pressing(left, &pressure, wait)? else {
@@ -165,6 +181,12 @@ impl<D: Device> Silt<D> {
         discarded.extend(version.sorted_store.iter().map(|s| s.reader().clone()));
     }
 
+    /// Bytes of files that wait for their removal.
+    pub(crate) fn discarded_bytes(&self) -> u64 {
+        let discarded = self.jobs.discarded.lock().expect("no panic while held");
+        discarded.iter().map(|r| r.file().len().unwrap_or(0)).sum()
+    }
+
     /// How far maintenance is behind.
     pub(crate) fn pressure(&self) -> Pressure {
         let mut frozen = 0;
@@ -208,6 +230,7 @@ impl<D: Device> Silt<D> {
             merge: if best.0 == 0.0 { 0.0 } else { merge.max(crowded) },
             merge_partition: best.1,
         }
+        .for_space(self.merge_for_space())
     }
 
     /// Freezes the log store that holds back the log's oldest segment, where the log is over its
@@ -300,6 +323,7 @@ impl<D: Device> Silt<D> {
     /// backlog, so that writers slow down smoothly instead of stopping. The write itself is done,
     /// so an error here is for later ones: see [`Silt::refuse_if_stuck`].
     pub(crate) fn assist(&self, bytes: u64) {
+        self.note_space(bytes);
         if self.jobs.debt_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes < ASSIST_EVERY_BYTES {
             return;
         }

@@ -27,6 +27,7 @@ mod scan;
 mod segment;
 mod silt;
 pub mod sorted_store;
+mod space;
 mod state;
 mod upkeep;
 mod value_log;

@@ -208,15 +208,25 @@ impl<D: Device> Log<D> {
         // The first segments of a run are small, so that many short runs do not fill a disk.
         let usual = appender.current.as_ref().map_or(FIRST_SEGMENT_BYTES, |c| 2 * c.capacity);
         let capacity = usual.min(self.segment_bytes.load(Ordering::Relaxed));
-        let capacity = capacity.max(segment::bytes_needed(record_bytes));
+        let least = segment::bytes_needed(record_bytes);
+        let mut capacity = capacity.max(least);
         let first_sequence = appender.next_sequence;
         appender.next_segment += 1;
-        let header = segment::Header { number, start, capacity, first_sequence };
-        let created = Segment::create(&*self.device, self.store_id, &header);
-        let created = created.inspect_err(|_| {
-            // A segment that the manifest does not name is removed at open, too.
-            let _ = self.device.remove(&segment::name(number));
-        })?;
+        let created = loop {
+            let header = segment::Header { number, start, capacity, first_sequence };
+            let created = Segment::create(&*self.device, self.store_id, &header);
+            let created = created.inspect_err(|_| {
+                // A segment that the manifest does not name is removed at open, too.
+                let _ = self.device.remove(&segment::name(number));
+            });
+            match created {
+                // A disk that is nearly full still takes a few deletes, which make room.
+                Err(error) if error.kind() == ErrorKind::Full && capacity > least => {
+                    capacity = (capacity / 4).next_multiple_of(4096).max(least);
+                }
+                created => break created?,
+            }
+        };
         let durable = created.log.sync().and_then(|()| self.device.sync_dir());
         durable.inspect_err(|_| self.poison())?;
         register(number)?;

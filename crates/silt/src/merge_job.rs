@@ -13,6 +13,7 @@ use crate::sorted_store::{IndexKind, SortedStoreBuilder, SortedStoreOptions, Sor
 use silica_base::{KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Shorter reads cost more time than they save memory.
 const READ_AHEAD_BYTES_MIN: usize = 16 * CHUNK_BYTES;
@@ -89,6 +90,8 @@ impl<D: Device> Silt<D> {
         let before = job.builder.entry_bytes();
         let stepped = self.push_entries(job, budget);
         let bytes = job.builder.entry_bytes() - before;
+        let in_hand = if matches!(stepped, Ok(false)) { before + bytes } else { 0 };
+        self.space.merging_bytes.store(in_hand, Ordering::Relaxed);
         let result = match stepped {
             Ok(false) => return Ok(Some(bytes)),
             Ok(true) => self.finish_merge(slot.take().expect("the job in hand")),

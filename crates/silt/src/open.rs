@@ -12,6 +12,7 @@ use crate::partition::{NewFrame, Partition, Version};
 use crate::segment::{self, Segment, SegmentList};
 use crate::silt::{Book, DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
+use crate::space::Space;
 use crate::state::{Edit, PartitionState, StoreState};
 use crate::value_log::ValueLog;
 use crate::value_segment;
@@ -65,6 +66,7 @@ impl<D: Device> Silt<D> {
             book: Mutex::new(book),
             next_file: AtomicU64::new(next_file),
             jobs: Jobs::new(),
+            space: Space::default(),
             metrics: Metrics::default(),
             growth: AtomicU64::new(1f64.to_bits()),
             memory_bytes: AtomicU64::new(config.memory_bytes),
@@ -75,6 +77,7 @@ impl<D: Device> Silt<D> {
             device,
         };
         store.replay()?;
+        store.look_at_space(0);
         Ok(store)
     }
 

@@ -6,6 +6,7 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::partition::Partition;
+use crate::space::Space;
 use crate::state::{Edit, StoreState};
 use crate::value_log::ValueLog;
 use crate::write::Writer;
@@ -65,6 +66,7 @@ pub struct Silt<D: Device> {
     pub(crate) book: Mutex<Book<D>>,
     pub(crate) next_file: AtomicU64,
     pub(crate) jobs: Jobs<D>,
+    pub(crate) space: Space,
     pub(crate) metrics: Metrics,
     pub(crate) memory_bytes: AtomicU64,
     /// Share of young entries that are new keys, learnt from merges; the bits of an `f64`.

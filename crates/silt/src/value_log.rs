@@ -299,6 +299,12 @@ impl<D: Device> ValueLog<D> {
         open.full.retain(|s| s.number != number);
     }
 
+    /// Bytes of the largest segment.
+    pub(crate) fn largest_segment_bytes(&self) -> u64 {
+        let segments = self.segments.read().expect("no panic while held");
+        segments.values().map(|s| s.end.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
     /// Bytes of all segments, and those of them that are not known to be garbage.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let segments = self.segments.read().expect("no panic while held");

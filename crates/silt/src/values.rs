@@ -57,6 +57,7 @@ impl<D: Device> Silt<D> {
         let (pointer, pin) = appended?;
         let bytes = value_segment::record_bytes(key.len(), value.len());
         self.metrics.value_log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.note_space(bytes);
         Ok((pointer.encode().to_vec(), pin))
     }
 
@@ -195,7 +196,7 @@ impl<D: Device> Silt<D> {
                     return Ok(Some(RECLAIM_STEP_BYTES));
                 }
             }
-            let victim = self.values.pick_victim(self.config.value_log_dead_percent);
+            let victim = self.values.pick_victim(self.value_log_dead_percent());
             let Some(victim) = victim else { return Ok(None) };
             *slot = Some(Reclaim { walk: Walk::new(victim)? });
         }

@@ -227,8 +227,19 @@ fn faults() {
 
 #[test]
 fn full_disk() {
-    let report = testkit::full_disk(&mut tiny(), seed(1), 256 << 10);
-    assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
+    for script in 0..test_size(1, 5, 500) {
+        // Hash stores of more than a few entries: one of 32 takes sixteen times its bytes.
+        let larger = [("log_store_blocks", 2), ("log_store_block_buckets_log2", 5)];
+        let mut small = SiltHarness::new(&larger);
+        let mut many = SiltHarness::new(&[&larger[..], &[("partitions", 8)]].concat());
+        let large = [("inline_value_bytes_max", 24), ("value_log_segment_bytes", 4 << 10)];
+        let mut large = SiltHarness::new(&[&larger[..], &large].concat());
+        for harness in [&mut small, &mut many, &mut large] {
+            let report = testkit::full_disk(harness, seed(script), 768 << 10);
+            assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
+            assert_eq!((report.deletes_refused, report.deletes_make_room), (0, true), "{report:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,160 @@
+//! Room on the device: puts leave enough of it free that maintenance, and with it deletes, can go
+//! on when there is no more.
+//!
+//! A conversion and a merge write their output before their inputs go, and so need room to make
+//! room. Puts are refused with `Full` while less is free than the largest of these steps takes.
+//! Deletes and maintenance may use that rest. While it is not whole, maintenance does at once what
+//! frees space (it merges what holds a few percent of deletes or overwritten entries, and reclaims
+//! value-log segments earlier) until there is room again.
+
+use crate::packed::{CHUNK_BYTES, Footer, PAYLOAD_BYTES};
+use crate::partition::Version;
+use crate::silt::Silt;
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::Device;
+use silica_engine::Budget;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Bytes of writes between two looks at the free space, and of work that a refused put tries.
+const LOOK_EVERY_BYTES: u64 = 64 << 10;
+/// For the edits of the manifest, their snapshot, and file headers.
+const BOOK_BYTES: u64 = 32 << 10;
+/// Chunks of a hash store beyond its entries.
+const HASH_STORE_CHUNKS: u64 = 4;
+/// While room is short a partition is merged when its young entries are one in this many.
+const SHORT_MERGE_SHARE: u64 = 50;
+/// While room is short a value-log segment is reclaimed at this dead share.
+const SHORT_DEAD_PERCENT: u64 = 25;
+
+/// What is known of the room on the device.
+#[derive(Default)]
+pub(crate) struct Space {
+    /// Less is free than maintenance may need.
+    short: AtomicBool,
+    /// Bytes written since the last look.
+    unseen_bytes: AtomicU64,
+    /// Bytes that the conversion and the merge in hand have written already.
+    pub(crate) converting_bytes: AtomicU64,
+    pub(crate) merging_bytes: AtomicU64,
+}
+
+impl<D: Device> Silt<D> {
+    /// True while less is free than maintenance may need.
+    pub(crate) fn is_short_of_space(&self) -> bool {
+        self.space.short.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes written, and looks at the free space now and then.
+    pub(crate) fn note_space(&self, bytes: u64) {
+        let unseen = self.space.unseen_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if unseen >= self.look_every_bytes() {
+            self.look_at_space(0);
+        }
+    }
+
+    fn look_every_bytes(&self) -> u64 {
+        LOOK_EVERY_BYTES.min(self.config.segment_bytes(self.memory_bytes()) / 4)
+    }
+
+    /// Compares what is free with what maintenance needs beside `more` bytes; true where it is
+    /// less.
+    pub(crate) fn look_at_space(&self, more: u64) -> bool {
+        self.space.unseen_bytes.store(0, Ordering::Relaxed);
+        // A device that does not tell is taken to have room: it will say when it has not.
+        let free = self.device.free_bytes().unwrap_or(u64::MAX / 2);
+        let in_hand = self.space.converting_bytes.load(Ordering::Relaxed)
+            + self.space.merging_bytes.load(Ordering::Relaxed)
+            + self.discarded_bytes();
+        let short = free.saturating_add(in_hand) < self.space_needed_bytes() + more;
+        self.space.short.store(short, Ordering::Relaxed);
+        short
+    }
+
+    /// Bytes that maintenance takes at the worst before it frees any.
+    fn space_needed_bytes(&self) -> u64 {
+        let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
+        let merge = versions.iter().map(|v| merge_input_bytes(v)).max().unwrap_or(0);
+        let floor = versions.iter().map(|v| v.floor).min().unwrap_or(0);
+        let end = self.log.end();
+        let window = end.saturating_sub(floor).min(self.log.mapped_bytes());
+        let segment = self.config.segment_bytes(self.memory_bytes()).min(window);
+        let live_percent = 100 - self.value_log_dead_percent().min(100);
+        let values = self.values.largest_segment_bytes() / 100 * live_percent;
+        // Each hash store has an index, a footer, and chunks that are not full.
+        let stores = versions.iter().map(|v| v.frozen.len() as u64 + 1).sum::<u64>();
+        let chunks = stores * HASH_STORE_CHUNKS * CHUNK_BYTES as u64;
+        merge + window + window / 8 + chunks + segment + values + BOOK_BYTES
+    }
+
+    /// Dead share at which value-log segments are reclaimed now.
+    pub(crate) fn value_log_dead_percent(&self) -> u64 {
+        let usual = self.config.value_log_dead_percent;
+        if self.is_short_of_space() { usual.min(SHORT_DEAD_PERCENT) } else { usual }
+    }
+
+    /// The partition whose merge frees space and takes the least of it, while that is short.
+    pub(crate) fn merge_for_space(&self) -> Option<usize> {
+        if !self.is_short_of_space() {
+            return None;
+        }
+        let versions = self.partitions.iter().map(|p| p.version()).enumerate();
+        let worth = versions.filter(|(_, version)| {
+            let young = version.hash_store_entries();
+            young > 0 && young * SHORT_MERGE_SHARE >= version.sorted_store_entries()
+        });
+        let (index, _) = worth.min_by_key(|(_, version)| merge_input_bytes(version))?;
+        Some(index)
+    }
+
+    /// While space is short: freezes log stores whose entries make a merge worth its while.
+    pub(crate) fn freeze_for_merges(&self) {
+        if !self.is_short_of_space() {
+            return;
+        }
+        let mut writer = self.writer.lock().expect("no panic while held");
+        for partition in &self.partitions {
+            let mut stores = partition.write();
+            let young = stores.version.hash_store_entries() + u64::from(stores.active.len());
+            let old = stores.version.sorted_store_entries();
+            if stores.version.frozen.is_empty()
+                && !stores.active.is_empty()
+                && young * SHORT_MERGE_SHARE >= old
+            {
+                let seed = writer.next_table_seed();
+                stores.freeze(self.config.geometry, seed, self.log.end());
+            }
+        }
+    }
+
+    /// Before a put of `bytes`: where room is short, tries to make some, and refuses the put where
+    /// that does not help. Deletes are let through: they make space.
+    pub(crate) fn refuse_if_short(&self, bytes: u64) -> Result<()> {
+        let is_large = bytes >= self.look_every_bytes() && self.look_at_space(bytes);
+        if !is_large && !self.is_short_of_space() {
+            return Ok(());
+        }
+        let worked = self.run_jobs(Budget { bytes: LOOK_EVERY_BYTES }, false);
+        if !self.look_at_space(bytes) {
+            return Ok(());
+        }
+        worked?;
+        let message = format!(
+            "the disk has {} bytes left, and the store keeps {} of them to merge and to delete; \
+             delete entries, which frees their space after a while, or make room on the disk",
+            self.device.free_bytes().unwrap_or(0),
+            self.space_needed_bytes()
+        );
+        Err(Error::new(ErrorKind::Full, message))
+    }
+}
+
+/// Bytes of the files that a merge of `version` replaces: it writes that many at the most.
+fn merge_input_bytes<D: Device>(version: &Version<D>) -> u64 {
+    let hash = version.hash_stores.iter().map(|h| file_bytes(h.footer()));
+    hash.chain(version.sorted_store.iter().map(|s| file_bytes(s.footer()))).sum()
+}
+
+fn file_bytes(footer: &Footer) -> u64 {
+    let sections = footer.sections.iter().map(|s| s.bytes.div_ceil(PAYLOAD_BYTES as u64));
+    (footer.data_chunks + sections.sum::<u64>() + 1) * CHUNK_BYTES as u64
+}
