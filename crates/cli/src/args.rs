@@ -32,6 +32,9 @@ pub(crate) struct Global {
     /// Memory in all, such as 64MiB or 2G; of a server with its clients'.
     #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
+    /// Part of the memory for one keyspace; the others share the rest equally (may be repeated).
+    #[arg(long, global = true, value_name = "NAME=SIZE", value_parser = memory_part)]
+    pub(crate) keyspace_memory: Vec<(String, u64)>,
     /// Engine of keyspaces that are created.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) engine: Option<String>,
@@ -346,6 +349,11 @@ pub(crate) enum BenchSpecial {
 
 fn size(text: &str) -> Result<u64, String> {
     silica::parse_size(text).ok_or_else(|| "use a size such as 64MiB, 2G or 1048576".to_string())
+}
+
+fn memory_part(text: &str) -> Result<(String, u64), String> {
+    let (name, bytes) = text.rsplit_once('=').ok_or("use NAME=SIZE, such as users=64MiB")?;
+    Ok((name.to_string(), size(bytes)?))
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -19,6 +19,9 @@ impl Global {
         if let Some(bytes) = self.memory {
             options = options.memory_bytes(bytes);
         }
+        for (name, bytes) in &self.keyspace_memory {
+            options = options.keyspace_memory(name, *bytes);
+        }
         if let Some(engine) = &self.engine {
             options = options.engine(engine);
         }

@@ -2,7 +2,7 @@
 
 use crate::{Registry, Silica};
 use silica_device::DeviceOptions;
-use silica_engine::{Durability, Result};
+use silica_engine::{Durability, Error, ErrorKind, Result};
 use std::path::Path;
 
 /// The engine of keyspaces that are created without naming one.
@@ -35,6 +35,7 @@ pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 pub struct OpenOptions {
     pub(crate) create: bool,
     pub(crate) memory_bytes: u64,
+    pub(crate) keyspace_memory: Vec<(String, u64)>,
     pub(crate) engine: String,
     pub(crate) background_threads: usize,
     pub(crate) background_bytes_per_second: u64,
@@ -50,6 +51,7 @@ impl Default for OpenOptions {
         OpenOptions {
             create: true,
             memory_bytes: DEFAULT_MEMORY_BYTES,
+            keyspace_memory: Vec::new(),
             engine: DEFAULT_ENGINE.to_string(),
             background_threads: 1,
             background_bytes_per_second: 0,
@@ -81,6 +83,31 @@ impl OpenOptions {
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self
+    }
+
+    /// The part of the memory that the keyspace `name` gets while the store is open, instead of
+    /// what it was created with. Keyspaces without a number of their own share the rest equally.
+    #[must_use]
+    pub fn keyspace_memory(mut self, name: impl Into<String>, bytes: u64) -> Self {
+        let name = name.into();
+        self.keyspace_memory.retain(|(other, _)| *other != name);
+        self.keyspace_memory.push((name, bytes));
+        self
+    }
+
+    /// Refuses parts of the memory that are more than the whole.
+    pub(crate) fn check_memory(&self) -> Result<()> {
+        let parts = self.keyspace_memory.iter().map(|(_, bytes)| *bytes);
+        let sum = parts.fold(0, u64::saturating_add);
+        if sum <= self.memory_bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "the keyspaces' parts of the memory are {sum} bytes, the whole is {} bytes; give more \
+             memory or smaller parts",
+            self.memory_bytes
+        );
+        Err(Error::new(ErrorKind::Config, message))
     }
 
     /// The engine of keyspaces that are created without naming one.

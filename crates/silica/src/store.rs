@@ -65,6 +65,7 @@ impl Silica {
         // Before anything is created for a name that is mistyped.
         let registration = options.registry.find(&options.engine)?;
         OptionValues::parse(registration.options, set_pairs(&options))?;
+        options.check_memory()?;
         let device = open_device(path, &options)?;
         let file = path.join(catalog::FILE).display().to_string();
         let catalog = match Catalog::load(&device, &file)? {
@@ -304,8 +305,10 @@ impl Silica {
         mut values: OptionValues,
         share: u64,
     ) -> Result<Keyspace> {
-        let own_memory = values.given(MEMORY_OPTION).is_some();
-        if !own_memory && let Some(bytes) = clamp_memory(registration, share) {
+        let own_memory = self.own_memory(record).is_some() || values.given(MEMORY_OPTION).is_some();
+        let part = self.options.keyspace_memory.iter().find(|(name, _)| *name == record.name);
+        let bytes = part.map(|(_, bytes)| *bytes).or((!own_memory).then_some(share));
+        if let Some(bytes) = bytes.and_then(|bytes| clamp_memory(registration, bytes)) {
             values.set(MEMORY_OPTION, bytes);
         }
         let directory = self.device.subdirectory(&record.directory())?;
@@ -328,16 +331,20 @@ impl Silica {
         keyspace
     }
 
+    /// The memory number of a keyspace that has its own: given for this opening, or for ever.
+    fn own_memory(&self, record: &Record) -> Option<u64> {
+        let given = self.options.keyspace_memory.iter().find(|(name, _)| *name == record.name);
+        given.map(|(_, bytes)| *bytes).or_else(|| {
+            let kept = record.options.iter().find(|(name, _)| name == MEMORY_OPTION);
+            kept.and_then(|(_, value)| silica_engine::parse_size(value))
+        })
+    }
+
     /// Bytes for each keyspace that has no memory number of its own.
     fn memory_share(&self, catalog: &Catalog) -> u64 {
-        let own = |r: &&Record| r.options.iter().any(|(n, _)| n == MEMORY_OPTION);
-        let reserved: u64 = catalog
-            .keyspaces
-            .iter()
-            .filter_map(|r| r.options.iter().find(|(n, _)| n == MEMORY_OPTION))
-            .filter_map(|(_, v)| silica_engine::parse_size(v))
-            .sum();
-        let sharing = catalog.keyspaces.len() - catalog.keyspaces.iter().filter(own).count();
+        let own = || catalog.keyspaces.iter().filter_map(|record| self.own_memory(record));
+        let reserved = own().fold(0, u64::saturating_add);
+        let sharing = catalog.keyspaces.len() - own().count();
         self.options.memory_bytes.saturating_sub(reserved) / sharing.max(1) as u64
     }
 

@@ -162,6 +162,20 @@ fn memory_is_divided_among_the_keyspaces_that_name_none() -> Result<()> {
     drop(second);
     store.drop_keyspace("second")?;
     assert_eq!(budget(&first)?, f64::from(64 << 20));
+    drop((first, own));
+    store.close()?;
+    // Parts given when the store is opened come before what is in the catalog.
+    let parts = OpenOptions::new().memory_bytes(96 << 20).keyspace_memory("own", 8 << 20);
+    let store = parts.keyspace_memory("third", 48 << 20).open(temp.join("store"))?;
+    let [first, own] = [store.keyspace("first")?, store.keyspace("own")?];
+    assert_eq!([budget(&first)?, budget(&own)?], [88, 8].map(|mib| f64::from(mib << 20)));
+    let third = store.keyspace("third")?;
+    assert_eq!([budget(&first)?, budget(&third)?], [40, 48].map(|mib| f64::from(mib << 20)));
+    drop((first, own, third));
+    store.close()?;
+    let too_much = OpenOptions::new().memory_bytes(96 << 20).keyspace_memory("own", 97 << 20);
+    let refused = too_much.open(temp.join("store")).err().expect("it does not fit");
+    assert!(refused.to_string().contains("more memory or smaller parts"), "{refused}");
     Ok(())
 }
 
