@@ -13,8 +13,9 @@ fn plan(workload: &str) -> Plan {
     }
 }
 
-/// The fingerprint of what `store` answered to `workload`, and the keys it found.
-fn answers(store: &dyn silica_bench_compare::Peer, workload: &str) -> (u64, u64) {
+/// The fingerprint of what `store` answered to `workload`, and the keys it found; nothing where
+/// it cannot do what the workload does.
+fn answers(store: &dyn silica_bench_compare::Peer, workload: &str) -> Option<(u64, u64)> {
     let directory = tempfile::tempdir().unwrap();
     let plan = plan(workload);
     let setup = Setup {
@@ -23,11 +24,15 @@ fn answers(store: &dyn silica_bench_compare::Peer, workload: &str) -> (u64, u64)
         plan: plan.clone(),
     };
     let target = store.open(&setup).unwrap();
+    if let Err(unable) = plan.workload.check_abilities(target.abilities()) {
+        eprintln!("{} takes no part: {unable}", store.name());
+        return None;
+    }
     if !plan.workload.is_fill() {
         fill(&plan, &*target, &mut |_, _| {}).unwrap();
     }
     let run = drive(&plan, &*target, workload, &mut |_, _| {}).unwrap();
-    (run.tally.result_hash(), run.tally.hits)
+    Some((run.tally.result_hash(), run.tally.hits))
 }
 
 #[test]
@@ -39,10 +44,10 @@ fn all_stores_that_are_installed_give_the_same_answers() {
                 eprintln!("{} takes no part: {missing}", store.name());
                 continue;
             }
-            let answers = answers(store, workload.name);
+            let Some(answers) = answers(store, workload.name) else { continue };
             let (name, expected) = first.get_or_insert((store.name(), answers));
             assert_eq!(answers, *expected, "{} and {name}, {}", store.name(), workload.name);
         }
-        assert!(first.is_some());
+        assert!(first.is_some() || workload.scans > 0, "somebody does {}", workload.name);
     }
 }

@@ -1,13 +1,14 @@
 //! The one driver: runs the threads of a plan against a target and samples its metrics.
 
-use crate::generator::Chooser;
+use crate::distribution::Chooser;
 use crate::plan::Plan;
 use crate::report::Sample;
 use crate::target::Target;
-use crate::worker::{Role, Shared, Tally, Worker};
+use crate::worker::{Role, Shared, Tally, Work, Worker};
 use crate::workload::Workload;
 use silica::{Durability, Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time between two samples of the metrics; doubled when there are too many.
@@ -24,8 +25,11 @@ pub type Observer<'a> = dyn FnMut(&str, f64) + 'a;
 pub struct Run {
     /// Of all threads together.
     pub tally: Tally,
-    /// Time that it took.
+    /// Time that it took, without what a thread spent on average on drawing operations and on
+    /// checking answers. The throughput is operations over this.
     pub seconds: f64,
+    /// Time that the slowest thread took, sessions opened before, by the clock on the wall.
+    pub wall_seconds: f64,
     /// Metrics over time.
     pub samples: Vec<Sample>,
 }
@@ -33,7 +37,12 @@ pub struct Run {
 /// Puts the keys that `plan` wants to be there before its measured part.
 pub fn fill(plan: &Plan, target: &dyn Target, observer: &mut Observer<'_>) -> Result<()> {
     let fill = Plan {
-        workload: *Workload::find("fill")?,
+        // Keys and values as the measured part expects them.
+        workload: Workload {
+            layout: plan.workload.layout,
+            sizes: plan.workload.sizes,
+            ..*Workload::find("fill")?
+        },
         operations: plan.keys,
         batch: FILL_BATCH,
         rate: 0,
@@ -46,14 +55,23 @@ pub fn fill(plan: &Plan, target: &dyn Target, observer: &mut Observer<'_>) -> Re
 }
 
 fn roles(plan: &Plan) -> Vec<Role> {
-    if plan.workload.split_roles {
-        let mut roles = vec![Role::ReadUntilStopped; plan.threads];
-        roles[0] = Role::Insert(plan.operations);
-        return roles;
-    }
     let threads = plan.threads as u64;
-    let part = |t| plan.operations / threads + u64::from(t < plan.operations % threads);
-    (0..threads).map(|t| Role::Mix(part(t))).collect()
+    let part = |total: u64, of: u64, t| total / of + u64::from(t < total % of);
+    if !plan.workload.split_roles {
+        let mix = |t| Role { work: Work::Mix, operations: Some(part(plan.operations, threads, t)) };
+        return (0..threads).map(mix).collect();
+    }
+    let readers_end = plan.workload.readers_end;
+    let readers = threads - 1;
+    (0..threads)
+        .map(|t| match t {
+            0 => Role { work: Work::Write, operations: (!readers_end).then_some(plan.operations) },
+            t => Role {
+                work: Work::Read,
+                operations: readers_end.then(|| part(plan.operations, readers, t - 1)),
+            },
+        })
+        .collect()
 }
 
 /// Runs `plan` on `target` to its end; `phase` is what the observer is told. A wrong answer is an
@@ -64,14 +82,22 @@ pub fn drive(
     phase: &str,
     observer: &mut Observer<'_>,
 ) -> Result<Run> {
+    plan.workload.check_abilities(target.abilities())?;
     let chooser = Chooser::new(plan.distribution, plan.keys);
-    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let puts_before = target.metrics()?.get("puts") as u64;
-    let shared =
-        Shared { plan, target, chooser: &chooser, done: &done, stop: &stop, version: puts_before };
-    let started = Instant::now();
-    let (tallies, seconds, samples) = std::thread::scope(|scope| {
-        let threads: Vec<_> = roles(plan)
+    let roles = roles(plan);
+    let leaders = roles.iter().filter(|role| role.operations.is_some()).count();
+    let shared = Shared {
+        plan,
+        target,
+        chooser: &chooser,
+        done: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        leaders: AtomicUsize::new(leaders),
+        ready: Barrier::new(plan.threads),
+        version: target.metrics()?.get("puts") as u64,
+    };
+    let (tallies, samples) = std::thread::scope(|scope| {
+        let threads: Vec<_> = roles
             .into_iter()
             .enumerate()
             .map(|(t, role)| {
@@ -79,13 +105,10 @@ pub fn drive(
                 scope.spawn(move || Worker::run(shared, t as u64, role))
             })
             .collect();
-        let samples =
-            watch(plan, target, started, &mut |share| observer(phase, share), &done, &stop, &|| {
-                threads.iter().all(|t| t.is_finished())
-            });
-        let seconds = started.elapsed().as_secs_f64();
+        let mut observer = |share| observer(phase, share);
+        let samples = watch(&shared, &mut observer, &|| threads.iter().all(|t| t.is_finished()));
         let tallies: Vec<_> = threads.into_iter().map(|t| t.join()).collect();
-        (tallies, seconds, samples)
+        (tallies, samples)
     });
     let mut all = Tally::default();
     for tally in tallies {
@@ -94,36 +117,36 @@ pub fn drive(
     }
     if all.wrong > 0 {
         let message = format!(
-            "{} of {} reads gave a wrong answer; the store or the device is broken",
-            all.wrong, all.reads
+            "{} of {} answers are wrong; the store or the device is broken",
+            all.wrong,
+            all.reads + all.scanned
         );
         return Err(Error::new(ErrorKind::Corruption, message));
     }
-    Ok(Run { tally: all, seconds, samples })
+    let wall_seconds = all.wall_nanos as f64 / 1e9;
+    let apart = all.apart_nanos as f64 / 1e9 / plan.threads as f64;
+    Ok(Run { tally: all, seconds: wall_seconds - apart, wall_seconds, samples })
 }
 
 /// Samples the metrics and tells the observer until `finished`; says `stop` when the plan's time is
 /// over.
 fn watch(
-    plan: &Plan,
-    target: &dyn Target,
-    started: Instant,
+    shared: &Shared<'_>,
     observer: &mut dyn FnMut(f64),
-    done: &AtomicU64,
-    stop: &AtomicBool,
     finished: &dyn Fn() -> bool,
 ) -> Vec<Sample> {
+    let (plan, target, started) = (shared.plan, shared.target, Instant::now());
     let mut samples = Vec::new();
     let mut period = SAMPLE_PERIOD;
     let mut next = Duration::ZERO;
     while !finished() {
         let now = started.elapsed();
         if plan.seconds_max > 0.0 && now.as_secs_f64() >= plan.seconds_max {
-            stop.store(true, Ordering::Relaxed);
+            shared.stop.store(true, Ordering::Relaxed);
         }
         if now >= next {
             next = now + period;
-            observer(done.load(Ordering::Relaxed) as f64 / plan.operations.max(1) as f64);
+            observer(shared.done.load(Ordering::Relaxed) as f64 / plan.operations.max(1) as f64);
             if let Ok(metrics) = target.metrics() {
                 samples.push(Sample::new(now.as_secs_f64(), &metrics));
             }

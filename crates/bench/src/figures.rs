@@ -2,8 +2,8 @@
 
 use crate::charts::{self, Panel, Series};
 use crate::config::Config;
+use crate::distribution::{Chooser, Moment};
 use crate::driver::Observer;
-use crate::generator::Chooser;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::store::{run, with_filled_store};
@@ -161,7 +161,7 @@ fn sort_by_store(config: &Config, keyspace: &Keyspace) -> Result<(Histogram, [Hi
     let mut by_store: [Histogram; 3] = Default::default();
     let mut before = keyspace.metrics()?;
     for _ in 0..LATENCY_GETS.min(4 * config.plan.keys) {
-        config.plan.shape.key(chooser.draw(&mut prng, 0), &mut key);
+        config.plan.key(chooser.draw(&mut prng, Moment::default()), &mut key);
         let started = Instant::now();
         keyspace.engine().get(&key)?;
         let took = started.elapsed().as_nanos() as u64;

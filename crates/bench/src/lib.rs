@@ -3,9 +3,11 @@
 //! Every run is seeded and checks every answer, so that a run proves more than its speed.
 #![forbid(unsafe_code)]
 
+mod answers;
 pub mod charts;
 mod config;
 mod device;
+mod distribution;
 mod driver;
 pub mod figures;
 mod generator;
@@ -15,13 +17,15 @@ mod plan;
 mod report;
 mod store;
 mod target;
+mod window;
 mod worker;
 mod workload;
 
 pub use config::Config;
 pub use device::{DeviceReport, RandomReads, device};
+pub use distribution::Distribution;
 pub use driver::{Observer, Run, drive, fill};
-pub use generator::{Distribution, KEY_BYTES_MIN, Shape};
+pub use generator::{KEY_BYTES_MIN, Layout, Shape, Sizes};
 pub use index::{CUCKOO_SLOTS_DEFAULT, CuckooReport, EctConfig, EctReport, cuckoo, ect};
 pub use plan::Plan;
 pub use report::{Report, Sample, json_object};

@@ -1,6 +1,7 @@
 //! What to do with a store, whichever it is.
 
-use crate::generator::{Distribution, KEY_BYTES_MIN, Shape};
+use crate::distribution::Distribution;
+use crate::generator::{Shape, missing, version_of};
 use crate::workload::Workload;
 use silica::{Durability, Error, ErrorKind, Result};
 
@@ -32,20 +33,20 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A run of the workload `name` with defaults for everything else: a million keys of 16
-    /// bytes with values of 100, one thread, as many operations as keys.
+    /// A run of the workload `name` with its own sizes and distribution, and defaults for
+    /// everything else: a million keys, one thread, as many operations as keys.
     pub fn new(name: &str) -> Result<Self> {
         let workload = *Workload::find(name)?;
         Ok(Plan {
             workload,
             keys: 1_000_000,
-            shape: Shape { key_bytes: 16, value_bytes: 100 },
+            shape: workload.shape,
             threads: 1,
             durability: Durability::Buffered,
             distribution: workload.distribution,
             operations: 1_000_000,
             batch: 1,
-            rate: 0,
+            rate: workload.rate,
             seconds_max: 0.0,
             seed: 1,
         })
@@ -54,8 +55,9 @@ impl Plan {
     /// Refuses what cannot run; the error names the fix.
     pub fn check(&self) -> Result<()> {
         let wrong = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if self.shape.key_bytes < KEY_BYTES_MIN {
-            return wrong(format!("--key-size must be at least {KEY_BYTES_MIN}"));
+        let least = self.workload.layout.key_bytes_min();
+        if self.shape.key_bytes < least {
+            return wrong(format!("--key-size must be at least {least}"));
         }
         if self.keys == 0 || self.threads == 0 || self.batch == 0 {
             return wrong("--keys, --threads and --batch must be at least 1".to_string());
@@ -64,5 +66,41 @@ impl Plan {
             return wrong(format!("{} needs --threads 2 or more", self.workload.name));
         }
         Ok(())
+    }
+
+    /// Writes the key number `index` to `out`.
+    pub fn key(&self, index: u64, out: &mut Vec<u8>) {
+        out.clear();
+        self.append_key(index, out);
+    }
+
+    /// True where `value` is what some version of key number `index` has. `scratch` is used.
+    pub fn is_value_of(&self, index: u64, value: &[u8], scratch: &mut Vec<u8>) -> bool {
+        scratch.clear();
+        self.append_value(index, version_of(value), scratch);
+        scratch == value
+    }
+
+    #[inline]
+    pub(crate) fn append_key(&self, index: u64, out: &mut Vec<u8>) {
+        self.workload.layout.append_key(self.shape.key_bytes, index, self.keys, out);
+    }
+
+    #[inline]
+    pub(crate) fn append_missing_key(&self, index: u64, out: &mut Vec<u8>) {
+        self.append_key(missing(index), out);
+    }
+
+    #[inline]
+    pub(crate) fn append_value(&self, index: u64, version: u64, out: &mut Vec<u8>) {
+        let value_bytes = self.workload.sizes.bytes(self.shape.value_bytes, index, version);
+        Shape { value_bytes, ..self.shape }.append_value(index, version, out);
+    }
+
+    /// The index of `key` where it is one of this plan's. `scratch` is used.
+    pub(crate) fn index_of(&self, key: &[u8], scratch: &mut Vec<u8>) -> Option<u64> {
+        let index = self.workload.layout.index_of(key)?;
+        self.key(index, scratch);
+        (scratch == key).then_some(index)
     }
 }

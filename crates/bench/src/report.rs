@@ -60,6 +60,8 @@ impl Sample {
 pub struct Report {
     /// Name of the workload.
     pub workload: String,
+    /// The tool's or the paper's benchmark that it reproduces.
+    pub source: String,
     /// Name of the engine.
     pub engine: String,
     /// Keys in the store before the measured part.
@@ -78,8 +80,10 @@ pub struct Report {
     pub batch: usize,
     /// Operations done.
     pub operations: u64,
-    /// Time they took.
+    /// Time they took, without drawing them and checking the answers.
     pub seconds: f64,
+    /// The same by the clock on the wall, with both.
+    pub wall_seconds: f64,
     /// Operations a second.
     pub throughput_ops: f64,
     /// Gets a second.
@@ -104,6 +108,12 @@ pub struct Report {
     pub hits: u64,
     /// Keys put.
     pub puts: u64,
+    /// Keys deleted.
+    pub deletes: u64,
+    /// Scans.
+    pub scans: u64,
+    /// Entries that scans gave.
+    pub scanned: u64,
     /// Device reads per key looked up, in this run.
     pub device_reads_per_get: f64,
     /// Entry bytes written to the device per entry byte put: in this run, or since the store was
@@ -173,6 +183,7 @@ impl Report {
         };
         Report {
             workload: config.plan.workload.name.to_string(),
+            source: config.plan.workload.source.to_string(),
             engine: keyspace.engine().descriptor().name.to_string(),
             keys: config.plan.keys,
             key_bytes: config.plan.shape.key_bytes,
@@ -183,6 +194,7 @@ impl Report {
             batch: config.plan.batch,
             operations: tally.operations,
             seconds: run.seconds,
+            wall_seconds: run.wall_seconds,
             throughput_ops: tally.operations as f64 / run.seconds,
             gets_per_second: tally.reads as f64 / run.seconds,
             puts_per_second: tally.puts as f64 / run.seconds,
@@ -195,6 +207,9 @@ impl Report {
             reads: tally.reads,
             hits: tally.hits,
             puts: tally.puts,
+            deletes: tally.deletes,
+            scans: tally.scans,
+            scanned: tally.scanned,
             device_reads_per_get: share(
                 delta(before, after, "get_device_reads"),
                 delta(before, after, "gets"),
@@ -258,7 +273,7 @@ fn write_amplification(before: &MetricsMap, after: &MetricsMap) -> f64 {
 
 /// The first entries of a store have tables that were made for many more.
 fn worst_index(run: &Run) -> f64 {
-    let from = run.seconds / 10.0;
+    let from = run.wall_seconds / 10.0;
     let samples = run.samples.iter().filter(|s| s.seconds >= from);
     samples.map(Sample::index_bytes_per_key).fold(0.0, f64::max)
 }

@@ -83,9 +83,9 @@ fn prepare(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) ->
 fn check_contents(config: &Config, keyspace: &Keyspace) -> Result<()> {
     let (mut key, mut scratch) = (Vec::new(), Vec::new());
     for index in [0, config.plan.keys - 1] {
-        config.plan.shape.key(index, &mut key);
+        config.plan.key(index, &mut key);
         let value = keyspace.engine().get(&key)?;
-        let right = value.is_some_and(|v| config.plan.shape.is_value_of(index, &v, &mut scratch));
+        let right = value.is_some_and(|v| config.plan.is_value_of(index, &v, &mut scratch));
         if !right {
             let message = format!(
                 "the store does not hold {} keys of {} bytes with values of {} bytes; use the \

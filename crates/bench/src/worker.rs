@@ -1,14 +1,23 @@
 //! One thread of a run: draws operations, performs them in bursts, checks every answer.
+//!
+//! Only the calls are timed: operations are drawn ahead, a window at a time, and answers are
+//! copied out of the store and checked when the window is through. The clock is read after each
+//! call; where that would cost a noticeable share of a call, only some calls are timed one by one
+//! and the others together.
 
-use crate::generator::{Chooser, Shape, mix};
+use crate::answers::{Answers, Checker, Expected};
+use crate::distribution::Chooser;
+use crate::generator::mix;
 use crate::plan::Plan;
-use crate::target::{Session, Sink, Target, recycled};
+use crate::target::{Session, Target, recycled};
+use crate::window::{Burst, Drawer, Turn, Window, operations_max};
 use crate::workload::Kind;
 use silica::Result;
-use silica_base::{Histogram, Prng, checksum};
+use silica_base::Histogram;
 use std::mem::take;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What one thread, or all together, did and saw.
@@ -22,14 +31,24 @@ pub struct Tally {
     pub hits: u64,
     /// Keys put.
     pub puts: u64,
-    /// Reads that gave something else than the generator wrote, or nothing where it wrote.
+    /// Keys deleted.
+    pub deletes: u64,
+    /// Scans.
+    pub scans: u64,
+    /// Entries that scans gave.
+    pub scanned: u64,
+    /// Answers that are something else than the generator wrote, or nothing where it wrote.
     pub wrong: u64,
-    /// Sum over all reads of a hash of question and answer; the order does not matter.
+    /// Sum over all answers of a hash of question and answer; the order does not matter.
     pub hash: u64,
     /// Of every call (with all keys of its burst), in nanoseconds.
     pub latencies: Histogram,
-    /// Of the calls that only read.
+    /// Of the calls that only get.
     pub read_latencies: Histogram,
+    /// Time that threads spent outside the measured parts: on drawing and checking.
+    pub apart_nanos: u64,
+    /// Time that the slowest thread took for everything.
+    pub wall_nanos: u64,
 }
 
 impl Tally {
@@ -38,15 +57,20 @@ impl Tally {
         self.reads += other.reads;
         self.hits += other.hits;
         self.puts += other.puts;
+        self.deletes += other.deletes;
+        self.scans += other.scans;
+        self.scanned += other.scanned;
         self.wrong += other.wrong;
         self.hash = self.hash.wrapping_add(other.hash);
         self.latencies.merge(&other.latencies);
         self.read_latencies.merge(&other.read_latencies);
+        self.apart_nanos += other.apart_nanos;
+        self.wall_nanos = self.wall_nanos.max(other.wall_nanos);
     }
 
     /// The deterministic fingerprint of the run.
     pub fn result_hash(&self) -> u64 {
-        [self.reads, self.hits, self.puts, self.wrong]
+        [self.reads, self.hits, self.puts, self.deletes, self.scans, self.wrong]
             .iter()
             .fold(self.hash, |hash, n| mix(hash ^ n).rotate_left(7))
     }
@@ -58,83 +82,166 @@ pub(crate) struct Shared<'a> {
     pub(crate) target: &'a dyn Target,
     pub(crate) chooser: &'a Chooser,
     /// Operations done by all threads, for progress.
-    pub(crate) done: &'a AtomicU64,
-    /// Set when the thread that decides the length of the run is through, or one failed.
-    pub(crate) stop: &'a AtomicBool,
+    pub(crate) done: AtomicU64,
+    /// Set when the threads that decide the length of the run are through, or one failed.
+    pub(crate) stop: AtomicBool,
+    /// Threads with a number of operations that are not through.
+    pub(crate) leaders: AtomicUsize,
+    /// Passed when all threads have their sessions.
+    pub(crate) ready: Barrier,
     /// Versions of this run's values start here.
     pub(crate) version: u64,
 }
 
-/// What one thread does.
+/// What a thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// The workload's mix, this many operations.
-    Mix(u64),
-    /// Puts of new keys, this many; the run ends with it.
-    Insert(u64),
-    /// Gets until the run ends.
-    ReadUntilStopped,
+pub(crate) enum Work {
+    /// The workload's mix.
+    Mix,
+    /// Everything but its gets.
+    Write,
+    /// Its gets.
+    Read,
 }
 
-/// Operations that are drawn ahead of a run of bursts, at most, and the bytes of their entries.
-const WINDOW_OPERATIONS: usize = 32;
-const WINDOW_BYTES: usize = 1 << 20;
+/// What one thread does and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Role {
+    pub(crate) work: Work,
+    /// `None` means until the threads that have a number are through.
+    pub(crate) operations: Option<u64>,
+}
+
+/// Calls that take less, in nanoseconds, are not all timed one by one.
+const SAMPLED_BELOW: u64 = 1000;
+/// Of so many of them one is.
+const SAMPLE_EVERY: usize = 32;
+/// Calls that were timed together and took longer, in nanoseconds, hide one that waited; it is
+/// counted as if it had taken all of the time.
+const STALL: u64 = 20_000;
+/// With calls that take longer, in nanoseconds, windows are small.
+const SLOW_FROM: u64 = 10_000;
+/// A pause is slept through up to so long before its end, the rest is waited for.
+const WAKE_BEFORE: Duration = Duration::from_micros(80);
+
+/// Bursts that were timed together.
+#[derive(Debug, Clone, Copy)]
+struct Lap {
+    first: usize,
+    bursts: usize,
+    nanos: u64,
+}
 
 pub(crate) struct Worker<'a> {
     shared: &'a Shared<'a>,
     session: Box<dyn Session + 'a>,
-    lossy: bool,
-    thread: u64,
     role: Role,
-    prng: Prng,
-    /// Keys that this thread inserted.
-    inserted: u64,
-    versions: u64,
-    /// What was drawn: `batch` operations of each burst of the window.
-    kinds: Vec<Kind>,
-    keys: Vec<Vec<u8>>,
-    values: Vec<Vec<u8>>,
-    indexes: Vec<u64>,
-    scratch: Vec<u8>,
-    /// Empty between two calls; kept for their allocations.
+    drawer: Drawer<'a>,
+    window: Window,
+    answers: Answers,
+    checker: Checker<'a>,
+    laps: Vec<Lap>,
+    /// What a call took in the window before, in nanoseconds.
+    call_nanos: u64,
+    /// Empty between two windows; kept for their allocations.
     key_refs: Vec<&'static [u8]>,
     entry_refs: Vec<(&'static [u8], &'static [u8])>,
     tally: Tally,
 }
 
+/// The calls of a window and what they need.
+struct Calls<'a, 'b> {
+    session: &'a mut (dyn Session + 'b),
+    window: &'a Window,
+    keys: &'a [&'a [u8]],
+    entries: &'a [(&'a [u8], &'a [u8])],
+    answers: &'a mut Answers,
+}
+
+impl Calls<'_, '_> {
+    #[inline]
+    fn perform(&mut self, burst: &Burst) -> Result<()> {
+        let range = burst.range();
+        match burst.kind {
+            Kind::Read | Kind::Miss => self.get(range),
+            Kind::Update | Kind::Insert => self.session.put_many(&self.entries[range]),
+            Kind::Modify => {
+                self.get(range.clone())?;
+                self.session.put_many(&self.entries[range])
+            }
+            Kind::Delete => self.session.delete_many(&self.keys[range]),
+            Kind::Scan => self.scan(range),
+        }
+    }
+
+    #[inline]
+    fn get(&mut self, range: Range<usize>) -> Result<()> {
+        self.answers.begin(range.start);
+        self.session.get_many(&self.keys[range], self.answers)
+    }
+
+    fn scan(&mut self, range: Range<usize>) -> Result<()> {
+        for i in range {
+            let answers = &mut *self.answers;
+            let mut entry = |key: &[u8], value: &[u8]| answers.entry(i, key, value);
+            self.session.scan(self.keys[i], self.window.operations[i].entries, &mut entry)?;
+        }
+        Ok(())
+    }
+}
+
 impl<'a> Worker<'a> {
     pub(crate) fn new(shared: &'a Shared<'a>, thread: u64, role: Role) -> Result<Self> {
         let plan = shared.plan;
-        let burst_bytes = plan.batch * (plan.shape.key_bytes + plan.shape.value_bytes);
-        let bursts = (WINDOW_OPERATIONS / plan.batch).min(WINDOW_BYTES / burst_bytes).max(1);
-        let operations = bursts * plan.batch;
+        let workload = &plan.workload;
+        let mut kinds = workload.kinds();
+        match role.work {
+            Work::Mix => {}
+            Work::Write => kinds.retain(|kind| !kind.is_get()),
+            Work::Read => kinds.truncate(usize::from(workload.gets())),
+        }
+        let threads = if workload.split_roles { 1 } else { plan.threads as u64 };
+        let turn =
+            Turn { thread, threads, alike: role.work == Work::Write, version: shared.version };
+        let operations = role.operations.unwrap_or(plan.operations);
+        let lossy = shared.target.abilities().lossy;
+        let alone = plan.threads == 1;
+        let expected = Expected {
+            may_miss: lossy || workload.deletes > 0 || workload.from_empty,
+            // Which version a reader sees while other threads write is a matter of luck.
+            versions: alone || !workload.overwrites(),
+            scans: alone || !workload.writes(),
+        };
+        let most = operations_max(plan, false);
         Ok(Worker {
             shared,
             session: shared.target.session(plan.durability)?,
-            lossy: shared.target.abilities().lossy,
-            thread,
             role,
-            prng: Prng::new(mix(plan.seed) ^ mix(thread + 1)),
-            inserted: 0,
-            versions: 0,
-            kinds: vec![Kind::Read; bursts],
-            keys: vec![Vec::new(); operations],
-            values: vec![Vec::new(); operations],
-            indexes: vec![0; operations],
-            scratch: Vec::new(),
-            key_refs: Vec::with_capacity(plan.batch),
-            entry_refs: Vec::with_capacity(plan.batch),
+            drawer: Drawer::new(plan, shared.chooser, turn, kinds, operations),
+            window: Window::of(plan),
+            answers: Answers::of(plan),
+            checker: Checker { plan, expected, scratch: Vec::with_capacity(scratch_bytes(plan)) },
+            laps: Vec::with_capacity(most),
+            call_nanos: u64::MAX,
+            key_refs: Vec::with_capacity(most),
+            entry_refs: Vec::with_capacity(most),
             tally: Tally::default(),
         })
     }
 
     /// Performs the role to its end.
     pub(crate) fn run(shared: &'a Shared<'a>, thread: u64, role: Role) -> Result<Tally> {
-        let outcome = Self::new(shared, thread, role).and_then(|mut worker| {
+        let worker = Self::new(shared, thread, role);
+        shared.ready.wait();
+        let outcome = worker.and_then(|mut worker| {
+            let started = Instant::now();
             worker.perform()?;
+            worker.tally.wall_nanos = started.elapsed().as_nanos() as u64;
+            worker.check_deleted()?;
             Ok(worker.tally)
         });
-        if outcome.is_err() || matches!(role, Role::Insert(_)) {
+        let last = role.operations.is_some() && shared.leaders.fetch_sub(1, Ordering::Relaxed) == 1;
+        if outcome.is_err() || last {
             shared.stop.store(true, Ordering::Relaxed);
         }
         outcome
@@ -142,15 +249,12 @@ impl<'a> Worker<'a> {
 
     fn perform(&mut self) -> Result<()> {
         let plan = self.shared.plan;
-        let mut left = match self.role {
-            Role::Mix(operations) | Role::Insert(operations) => operations,
-            Role::ReadUntilStopped => u64::MAX,
-        };
+        let mut left = self.role.operations.unwrap_or(u64::MAX);
         // A rate is the writer's where threads have roles, and everybody's part elsewhere.
-        let rate = match self.role {
-            Role::Mix(_) => plan.rate as f64 / plan.threads as f64,
-            Role::Insert(_) => plan.rate as f64,
-            Role::ReadUntilStopped => 0.0,
+        let rate = match self.role.work {
+            Work::Mix => plan.rate as f64 / plan.threads as f64,
+            Work::Write => plan.rate as f64,
+            Work::Read => 0.0,
         };
         let started = Instant::now();
         let mut issued = 0u64;
@@ -159,7 +263,7 @@ impl<'a> Worker<'a> {
                 let due = started + Duration::from_secs_f64(issued as f64 / rate);
                 self.paced_burst(left, due)?
             } else {
-                self.window(left)?
+                self.whole_window(left)?
             };
             left -= count;
             issued += count;
@@ -168,174 +272,143 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn kind(&mut self) -> Kind {
-        match self.role {
-            Role::Mix(_) => self.shared.plan.workload.kind(self.prng.below(100)),
-            Role::Insert(_) => Kind::Insert,
-            Role::ReadUntilStopped => Kind::Read,
-        }
-    }
-
     /// Waits for `due` and performs one burst. Latency counts from `due`, so that waiting behind
     /// a slow call is not left out.
     fn paced_burst(&mut self, left: u64, due: Instant) -> Result<u64> {
-        let count = left.min(self.shared.plan.batch as u64) as usize;
-        self.prepare(0, count);
-        if let Some(wait) = due.checked_duration_since(Instant::now()) {
-            std::thread::sleep(wait);
-        }
-        self.burst(0, count, due)?;
-        Ok(count as u64)
+        let count = left.min(self.shared.plan.batch as u64);
+        self.window.clear();
+        self.drawer.draw(&mut self.window, count as usize);
+        self.timed(Some(due), false)?;
+        self.check();
+        Ok(count)
     }
 
-    /// Draws a window of operations and performs them without a pause. The clock is read once
-    /// for each burst, and no drawing is timed.
-    fn window(&mut self, left: u64) -> Result<u64> {
-        let batch = self.shared.plan.batch;
-        let operations = left.min(self.keys.len() as u64) as usize;
-        let bursts = operations.div_ceil(batch);
-        let count_of = |burst: usize| batch.min(operations - burst * batch);
-        for burst in 0..bursts {
-            self.prepare(burst, count_of(burst));
-        }
-        let mut now = Instant::now();
-        for burst in 0..bursts {
-            now = self.burst(burst, count_of(burst), now)?;
-        }
-        Ok(operations as u64)
+    /// Draws a window of operations and performs them without a pause.
+    fn whole_window(&mut self, left: u64) -> Result<u64> {
+        let begun = Instant::now();
+        let slow = self.call_nanos > SLOW_FROM;
+        let count = left.min(operations_max(self.shared.plan, slow) as u64);
+        self.window.clear();
+        self.drawer.draw(&mut self.window, count as usize);
+        let measured = self.timed(None, self.call_nanos < SAMPLED_BELOW)?;
+        self.call_nanos = measured.as_nanos() as u64 / self.window.bursts.len() as u64;
+        self.check();
+        self.tally.apart_nanos += (begun.elapsed().saturating_sub(measured)).as_nanos() as u64;
+        Ok(count)
     }
 
-    /// Performs the burst number `burst` of the window; the time when it was done.
-    fn burst(&mut self, burst: usize, count: usize, started: Instant) -> Result<Instant> {
-        let kind = self.kinds[burst];
-        let first = burst * self.shared.plan.batch;
-        let range = first..first + count;
-        let is_read = matches!(kind, Kind::Read | Kind::Miss);
-        if is_read || kind == Kind::Modify {
-            self.read(range.clone(), kind == Kind::Miss)?;
+    /// Performs the window's bursts and notes what they took; where they are due at some time,
+    /// waits for it and counts from there.
+    fn timed(&mut self, due: Option<Instant>, sampled: bool) -> Result<Duration> {
+        let mut keys: Vec<&[u8]> = recycled(take(&mut self.key_refs));
+        let mut entries: Vec<(&[u8], &[u8])> = recycled(take(&mut self.entry_refs));
+        for operation in &self.window.operations {
+            keys.push(self.window.key(operation));
+            entries.push((self.window.key(operation), self.window.value(operation)));
         }
-        if !is_read {
-            self.write(range)?;
+        self.answers.clear();
+        self.laps.clear();
+        let mut calls = Calls {
+            session: &mut *self.session,
+            window: &self.window,
+            keys: &keys,
+            entries: &entries,
+            answers: &mut self.answers,
+        };
+        if let Some(due) = due {
+            wait_until(due);
+        }
+        let from = due.unwrap_or_else(Instant::now);
+        let outcome = time(&mut calls, &mut self.laps, from, sampled);
+        self.key_refs = recycled(keys);
+        self.entry_refs = recycled(entries);
+        outcome
+    }
+
+    /// Counts and checks what the window did.
+    fn check(&mut self) {
+        self.record_latencies();
+        self.checker.check(&self.window, &self.answers, &mut self.tally);
+    }
+
+    fn record_latencies(&mut self) {
+        let mut stands_for = 0;
+        for lap in self.laps.iter().rev() {
+            let bursts = &self.window.bursts[lap.first..lap.first + lap.bursts];
+            let operations: u64 = bursts.iter().map(|burst| burst.count as u64).sum();
+            // A call that was timed alone stands for those behind it that were not.
+            let count = match lap.bursts {
+                1 => operations + take(&mut stands_for),
+                _ if lap.nanos > STALL => {
+                    stands_for = operations - 1;
+                    1
+                }
+                _ => {
+                    stands_for = operations;
+                    continue;
+                }
+            };
+            self.tally.latencies.record_many(lap.nanos, count);
+            if bursts.iter().all(|burst| burst.kind.is_get()) {
+                self.tally.read_latencies.record_many(lap.nanos, count);
+            }
+        }
+    }
+
+    /// Keys that were deleted last must be gone, where nothing puts them again.
+    fn check_deleted(&mut self) -> Result<()> {
+        let workload = &self.shared.plan.workload;
+        if workload.deletes < 100 || self.window.operations.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<&[u8]> =
+            self.window.operations.iter().map(|operation| self.window.key(operation)).collect();
+        self.answers.clear();
+        self.session.get_many(&keys, &mut self.answers)?;
+        self.tally.wrong += self.answers.count() as u64;
+        Ok(())
+    }
+}
+
+/// Performs all bursts and notes laps; what they took together.
+fn time(
+    calls: &mut Calls<'_, '_>,
+    laps: &mut Vec<Lap>,
+    from: Instant,
+    sampled: bool,
+) -> Result<Duration> {
+    let window = calls.window;
+    let mut now = from;
+    let mut first = 0;
+    while first < window.bursts.len() {
+        let left = window.bursts.len() - first;
+        let bursts = match first % SAMPLE_EVERY {
+            _ if !sampled => 1,
+            0 => 1,
+            _ => (SAMPLE_EVERY - 1).min(left),
+        };
+        for burst in &window.bursts[first..first + bursts] {
+            calls.perform(burst)?;
         }
         let done = Instant::now();
-        let took = done.saturating_duration_since(started).as_nanos() as u64;
-        for _ in 0..count {
-            self.tally.latencies.record(took);
-            if is_read {
-                self.tally.read_latencies.record(took);
-            }
+        let nanos = done.saturating_duration_since(now).as_nanos() as u64;
+        laps.push(Lap { first, bursts, nanos });
+        first += bursts;
+        now = done;
+    }
+    Ok(now.saturating_duration_since(from))
+}
+
+fn wait_until(due: Instant) {
+    while let Some(wait) = due.checked_duration_since(Instant::now()).filter(|w| !w.is_zero()) {
+        match wait.checked_sub(WAKE_BEFORE) {
+            Some(sleep) if !sleep.is_zero() => std::thread::sleep(sleep),
+            // Other threads may have the processor, but no timer makes this one late.
+            _ => std::thread::yield_now(),
         }
-        self.tally.operations += count as u64;
-        Ok(done)
-    }
-
-    /// Draws a burst's kind and keys, and values where they are to be put.
-    fn prepare(&mut self, burst: usize, count: usize) {
-        let shape = self.shared.plan.shape;
-        let kind = self.kind();
-        self.kinds[burst] = kind;
-        let first = burst * self.shared.plan.batch;
-        for i in first..first + count {
-            let index = match kind {
-                Kind::Insert => self.new_index(),
-                _ => self.existing_index(),
-            };
-            self.indexes[i] = index;
-            match kind {
-                Kind::Miss => shape.missing_key(index, &mut self.keys[i]),
-                _ => shape.key(index, &mut self.keys[i]),
-            }
-            if matches!(kind, Kind::Update | Kind::Insert | Kind::Modify) {
-                self.versions += 1;
-                let version = self.shared.version + (self.thread << 40) + self.versions;
-                shape.value(index, version, &mut self.values[i]);
-            }
-        }
-    }
-
-    /// Keys behind the first `keys` belong to the threads in turn, so that each thread knows
-    /// which of its own exist. A fill has no keys before it.
-    fn new_index(&mut self) -> u64 {
-        let plan = self.shared.plan;
-        let first = if plan.workload.is_fill() { 0 } else { plan.keys };
-        let (turn, threads) = match self.role {
-            Role::Insert(_) => (0, 1),
-            _ => (self.thread, plan.threads as u64),
-        };
-        self.inserted += 1;
-        first + turn + (self.inserted - 1) * threads
-    }
-
-    fn existing_index(&mut self) -> u64 {
-        let plan = self.shared.plan;
-        let drawn = self.shared.chooser.draw(&mut self.prng, self.inserted);
-        if drawn < plan.keys {
-            return drawn;
-        }
-        plan.keys + self.thread + (drawn - plan.keys) * plan.threads as u64
-    }
-
-    fn read(&mut self, range: Range<usize>, must_miss: bool) -> Result<()> {
-        let plan = self.shared.plan;
-        let count = range.len();
-        let mut sink = Check {
-            shape: plan.shape,
-            indexes: &self.indexes[range.clone()],
-            scratch: &mut self.scratch,
-            // Which version a reader sees while other threads write is a matter of luck.
-            hash_values: plan.threads == 1 || !plan.workload.overwrites(),
-            found: 0,
-            wrong: 0,
-            hash: 0,
-        };
-        let mut keys: Vec<&[u8]> = recycled(take(&mut self.key_refs));
-        keys.extend(self.keys[range].iter().map(Vec::as_slice));
-        self.session.get_many(&keys, &mut sink)?;
-        self.key_refs = recycled(keys);
-        let (found, wrong, hash) = (sink.found, sink.wrong, sink.hash);
-        let unexpected = match must_miss {
-            true => found,
-            false if self.lossy => 0,
-            false => count as u64 - found,
-        };
-        self.tally.reads += count as u64;
-        self.tally.hits += found;
-        self.tally.wrong += wrong + unexpected;
-        self.tally.hash = self.tally.hash.wrapping_add(hash);
-        Ok(())
-    }
-
-    fn write(&mut self, range: Range<usize>) -> Result<()> {
-        let count = range.len();
-        let pairs = self.keys[range.clone()].iter().zip(&self.values[range]);
-        let mut entries: Vec<(&[u8], &[u8])> = recycled(take(&mut self.entry_refs));
-        entries.extend(pairs.map(|(key, value)| (key.as_slice(), value.as_slice())));
-        self.session.put_many(&entries)?;
-        self.entry_refs = recycled(entries);
-        self.tally.puts += count as u64;
-        Ok(())
     }
 }
 
-/// Compares answers with what the generator wrote.
-struct Check<'a> {
-    shape: Shape,
-    indexes: &'a [u64],
-    scratch: &'a mut Vec<u8>,
-    hash_values: bool,
-    found: u64,
-    wrong: u64,
-    hash: u64,
-}
-
-impl Sink for Check<'_> {
-    fn found(&mut self, index: usize, value: &[u8]) {
-        let number = self.indexes[index];
-        self.found += 1;
-        if !self.shape.is_value_of(number, value, self.scratch) {
-            self.wrong += 1;
-        }
-        let value = if self.hash_values { u64::from(checksum(value)) } else { 0 };
-        self.hash = self.hash.wrapping_add(mix(number ^ (value << 32)));
-    }
+fn scratch_bytes(plan: &Plan) -> usize {
+    plan.shape.key_bytes.max(plan.shape.value_bytes)
 }

@@ -1,15 +1,24 @@
 //! What a benchmark does: kinds of operations and their shares.
 
-use crate::generator::Distribution;
+mod table;
+
+use crate::distribution::Distribution;
+use crate::generator::{Layout, Shape, Sizes};
+use crate::target::Abilities;
 use silica::{Error, ErrorKind, Result};
+pub use table::WORKLOADS;
 
 /// A named mix of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     /// The name on the command line.
     pub name: &'static str,
+    /// Other names for it.
+    pub aliases: &'static [&'static str],
     /// What it is, in one line.
     pub doc: &'static str,
+    /// The tool's or the paper's benchmark that it reproduces.
+    pub source: &'static str,
     /// Percent of gets of existing keys.
     pub reads: u8,
     /// Percent of gets of missing keys.
@@ -20,64 +29,37 @@ pub struct Workload {
     pub inserts: u8,
     /// Percent of reads followed by a put of the same key.
     pub modifies: u8,
+    /// Percent of deletes; keys are deleted one after the other.
+    pub deletes: u8,
+    /// Percent of scans that begin at an existing key.
+    pub scans: u8,
+    /// Entries of a scan, from the least to the most, all numbers alike.
+    pub scan_entries: (u32, u32),
     /// The distribution where none is given.
     pub distribution: Distribution,
-    /// One thread inserts while the others read, instead of every thread doing the mix.
+    /// The sizes where none are given.
+    pub shape: Shape,
+    /// How the sizes of values spread.
+    pub sizes: Sizes,
+    /// How keys follow from their indexes.
+    pub layout: Layout,
+    /// It starts with an empty store.
+    pub from_empty: bool,
+    /// One thread does everything but the reads and the others read, instead of every thread doing
+    /// the mix.
     pub split_roles: bool,
+    /// With [`Workload::split_roles`]: the run ends with the readers, not with the writer.
+    pub readers_end: bool,
+    /// Operations a second (of the writer where roles are split) where none are given; 0 means as
+    /// many as possible.
+    pub rate: u64,
 }
-
-const BASE: Workload = Workload {
-    name: "",
-    doc: "",
-    reads: 0,
-    misses: 0,
-    updates: 0,
-    inserts: 0,
-    modifies: 0,
-    distribution: Distribution::Uniform,
-    split_roles: false,
-};
-const ZIPF: Workload = Workload { distribution: Distribution::Zipfian, ..BASE };
-
-/// Every workload.
-pub const WORKLOADS: &[Workload] = &[
-    Workload { name: "fill", doc: "puts every key once, in random order", inserts: 100, ..BASE },
-    Workload { name: "overwrite", doc: "puts existing keys", updates: 100, ..BASE },
-    Workload { name: "read", doc: "gets existing keys", reads: 100, ..BASE },
-    Workload { name: "read-missing", doc: "gets keys that are not there", misses: 100, ..BASE },
-    Workload { name: "mixed", doc: "half gets, half puts", reads: 50, updates: 50, ..BASE },
-    Workload { name: "ycsb-a", doc: "half gets, half puts", reads: 50, updates: 50, ..ZIPF },
-    Workload { name: "ycsb-b", doc: "95 % gets, 5 % puts", reads: 95, updates: 5, ..ZIPF },
-    Workload { name: "ycsb-c", doc: "gets only", reads: 100, ..ZIPF },
-    Workload {
-        name: "ycsb-d",
-        doc: "95 % gets of recent keys, 5 % new keys",
-        reads: 95,
-        inserts: 5,
-        distribution: Distribution::Latest,
-        ..BASE
-    },
-    Workload {
-        name: "ycsb-f",
-        doc: "half gets, half read-modify-writes",
-        reads: 50,
-        modifies: 50,
-        ..ZIPF
-    },
-    Workload {
-        name: "timeline",
-        doc: "one thread inserts new keys while the others get existing ones",
-        reads: 100,
-        inserts: 100,
-        split_roles: true,
-        ..BASE
-    },
-];
 
 impl Workload {
     /// The workload `name`; the error lists those there are.
     pub fn find(name: &str) -> Result<&'static Workload> {
-        WORKLOADS.iter().find(|w| w.name == name).ok_or_else(|| {
+        let named = |w: &&Workload| w.name == name || w.aliases.contains(&name);
+        WORKLOADS.iter().find(named).ok_or_else(|| {
             let names: Vec<_> = WORKLOADS.iter().map(|w| w.name).collect();
             let message = format!("no workload '{name}'; known are {}", names.join(", "));
             Error::new(ErrorKind::Config, message)
@@ -86,12 +68,49 @@ impl Workload {
 
     /// True where it starts with an empty store.
     pub fn is_fill(&self) -> bool {
-        self.name == "fill"
+        self.from_empty
+    }
+
+    /// Refuses a store that lacks what the workload does.
+    pub fn check_abilities(&self, abilities: Abilities) -> Result<()> {
+        let missing = if self.scans > 0 && !abilities.scan {
+            "scans keys in order"
+        } else if self.deletes > 0 && !abilities.delete {
+            "deletes keys"
+        } else {
+            return Ok(());
+        };
+        let message = format!("{} {missing}, which this store does not do", self.name);
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// Percent of gets in a run with split roles.
+    pub(crate) fn gets(&self) -> u8 {
+        self.reads + self.misses
     }
 
     /// True where it puts keys that exist already.
     pub(crate) fn overwrites(&self) -> bool {
         self.updates > 0 || self.modifies > 0
+    }
+
+    /// True where a scan may meet what another thread is writing.
+    pub(crate) fn writes(&self) -> bool {
+        self.overwrites() || self.inserts > 0 || self.deletes > 0
+    }
+
+    /// The kind of operation that each draw of `0..100` stands for.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        let shares = [
+            (self.reads, Kind::Read),
+            (self.misses, Kind::Miss),
+            (self.updates, Kind::Update),
+            (self.inserts, Kind::Insert),
+            (self.modifies, Kind::Modify),
+            (self.deletes, Kind::Delete),
+            (self.scans, Kind::Scan),
+        ];
+        shares.iter().flat_map(|(share, kind)| vec![*kind; usize::from(*share)]).collect()
     }
 }
 
@@ -103,41 +122,56 @@ pub(crate) enum Kind {
     Update,
     Insert,
     Modify,
+    Delete,
+    Scan,
 }
 
-impl Workload {
-    /// The operation that a draw of `0..100` stands for.
-    #[inline]
-    pub(crate) fn kind(&self, percent: u64) -> Kind {
-        let mut end = 0;
-        for (share, kind) in [
-            (self.reads, Kind::Read),
-            (self.misses, Kind::Miss),
-            (self.updates, Kind::Update),
-            (self.inserts, Kind::Insert),
-        ] {
-            end += u64::from(share);
-            if percent < end {
-                return kind;
-            }
-        }
-        Kind::Modify
+impl Kind {
+    /// True where it only asks for keys.
+    pub(crate) fn is_get(self) -> bool {
+        matches!(self, Kind::Read | Kind::Miss)
+    }
+
+    /// True where it puts.
+    pub(crate) fn is_put(self) -> bool {
+        matches!(self, Kind::Update | Kind::Insert | Kind::Modify)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
-    fn shares_add_up() {
-        for w in WORKLOADS.iter().filter(|w| !w.split_roles) {
-            let sum = [w.reads, w.misses, w.updates, w.inserts, w.modifies].map(u32::from);
-            assert_eq!(sum.iter().sum::<u32>(), 100, "{}", w.name);
+    fn shares_add_up_and_names_are_unique() {
+        let mut names = BTreeSet::new();
+        for w in WORKLOADS {
+            let expected = if w.split_roles { 200 } else { 100 };
+            assert_eq!(w.kinds().len(), expected, "{}", w.name);
+            assert!(names.insert(w.name) && w.aliases.iter().all(|a| names.insert(a)));
+            assert!(!w.doc.is_empty() && !w.source.is_empty(), "{}", w.name);
+            assert_eq!(Workload::find(w.name).unwrap().name, w.name);
+            assert!(w.shape.key_bytes >= w.layout.key_bytes_min(), "{}", w.name);
+            assert!(w.scans == 0 || w.scan_entries.0 > 0, "{}", w.name);
         }
-        assert_eq!(Workload::find("ycsb-d").unwrap().kind(96), Kind::Insert);
-        assert_eq!(Workload::find("ycsb-f").unwrap().kind(50), Kind::Modify);
-        let unknown = Workload::find("ycsb-e").unwrap_err().to_string();
-        assert!(unknown.contains("ycsb-d"), "{unknown}");
+        assert_eq!(Workload::find("fillrandom").unwrap().name, "fillrandom");
+        assert_eq!(Workload::find("readrandom").unwrap().name, "read");
+        assert_eq!(Workload::find("ycsb-d").unwrap().kinds()[96], Kind::Insert);
+        assert_eq!(Workload::find("ycsb-f").unwrap().kinds()[50], Kind::Modify);
+        let unknown = Workload::find("ycsb-g").unwrap_err().to_string();
+        assert!(unknown.contains("ycsb-e"), "{unknown}");
+    }
+
+    #[test]
+    fn a_store_without_the_ability_is_refused_by_name() {
+        let scans = Workload::find("ycsb-e").unwrap();
+        let none = Abilities::default();
+        let refused = scans.check_abilities(none).unwrap_err().to_string();
+        assert!(refused.contains("ycsb-e scans"), "{refused}");
+        assert!(scans.check_abilities(Abilities { scan: true, ..none }).is_ok());
+        let deletes = Workload::find("turbohash-delete").unwrap();
+        assert!(deletes.check_abilities(none).unwrap_err().to_string().contains("deletes"));
+        assert!(deletes.check_abilities(Abilities { delete: true, ..none }).is_ok());
     }
 }

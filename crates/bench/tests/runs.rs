@@ -21,7 +21,7 @@ fn config(name: &str, threads: usize) -> Config {
     let plan = Plan {
         keys: 500,
         operations: 1000,
-        shape: Shape { key_bytes: 12, value_bytes: 24 },
+        shape: Shape { key_bytes: 12, value_bytes: 40 },
         threads,
         ..Plan::new(name).unwrap()
     };
@@ -50,7 +50,8 @@ fn run_and_remove(config: &Config) -> silica_bench::Report {
 fn every_workload_repeats_itself() {
     for workload in WORKLOADS {
         for (threads, batch) in [(1, 1), (2, 7)] {
-            if workload.split_roles && threads < 2 {
+            // The engines of this crate do not keep keys in order; targets.rs scans.
+            if workload.split_roles && threads < 2 || workload.scans > 0 {
                 continue;
             }
             let config = changed(workload.name, threads, |plan| plan.batch = batch);
@@ -76,13 +77,13 @@ fn the_result_hash_sees_a_difference() {
 #[test]
 fn distributions_ask_differently_and_find_everything() {
     let mut hashes = Vec::new();
-    for distribution in [Distribution::Uniform, Distribution::Zipfian, Distribution::Latest] {
+    for distribution in Distribution::ALL {
         let report = run_and_remove(&changed("read", 2, |plan| plan.distribution = distribution));
         assert_eq!(report.hits, report.reads);
         hashes.push(report.result_hash);
     }
     hashes.dedup();
-    assert_eq!(hashes.len(), 3);
+    assert_eq!(hashes.len(), 5);
 }
 
 #[test]

@@ -248,7 +248,7 @@ pub(crate) struct BuildTableArgs {
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) special: Option<BenchSpecial>,
-    /// What to do: fill, overwrite, read, read-missing, mixed, ycsb-a, -b, -c, -d, -f, timeline.
+    /// What to do, by name; `silica bench list` shows them all.
     #[arg(required = true)]
     pub(crate) workload: Option<String>,
     #[command(flatten)]
@@ -260,19 +260,19 @@ pub(crate) struct RunArgs {
     /// Keys in the store before the measured part.
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) keys: u64,
-    /// Bytes of a key.
-    #[arg(long, value_name = "B", default_value_t = 16)]
-    pub(crate) key_size: usize,
-    /// Bytes of a value.
-    #[arg(long, value_name = "B", default_value_t = 100)]
-    pub(crate) value_size: usize,
+    /// Bytes of a key; every workload has its own default.
+    #[arg(long, value_name = "B")]
+    pub(crate) key_size: Option<usize>,
+    /// Bytes of a value, or of the largest one; every workload has its own default.
+    #[arg(long, value_name = "B")]
+    pub(crate) value_size: Option<usize>,
     /// Threads that issue operations.
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub(crate) threads: usize,
     /// What writes must survive.
     #[arg(long, default_value = "buffered")]
     pub(crate) durability: DurabilityArg,
-    /// uniform, zipfian or latest; every workload has its own default.
+    /// uniform, zipfian, latest, exponential or moving-normal; every workload has its own default.
     #[arg(long, value_parser = distribution)]
     pub(crate) distribution: Option<silica_bench::Distribution>,
     /// Operations of the measured part; as many as keys where it is not given.
@@ -288,9 +288,9 @@ pub(crate) struct RunArgs {
     /// Do not wait for background work between filling and measuring.
     #[arg(long)]
     pub(crate) no_settle: bool,
-    /// Operations a second; 0 means as many as possible.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) rate: u64,
+    /// Operations a second; 0 means as many as possible, the default of nearly every workload.
+    #[arg(long, value_name = "N")]
+    pub(crate) rate: Option<u64>,
     /// Where random choices come from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -337,6 +337,8 @@ pub(crate) enum BenchSpecial {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
+    /// Every workload: what it does, its sizes, and what it reproduces.
+    List,
     /// Draw the charts of SILT's paper from runs on this machine.
     Figures {
         /// Directory for the SVG files.
@@ -363,5 +365,8 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 fn distribution(text: &str) -> Result<silica_bench::Distribution, String> {
     let parsed = silica_bench::Distribution::parse(text);
-    parsed.ok_or_else(|| "use uniform, zipfian or latest".to_string())
+    parsed.ok_or_else(|| {
+        let names = silica_bench::Distribution::ALL.map(|distribution| distribution.name());
+        format!("use {}", names.join(", "))
+    })
 }

@@ -3,9 +3,9 @@
 use crate::args::{BenchArgs, BenchSpecial, Global, RunArgs};
 use crate::output::{Output, has_terminal};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
+use serde_json::{Value, json};
 use silica::Result;
-use silica_bench::{Config, EctConfig, Plan, Shape};
+use silica_bench::{Config, EctConfig, Plan, Shape, WORKLOADS};
 use std::path::Path;
 
 /// Steps of a progress bar.
@@ -46,6 +46,7 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
             *output.object() = silica_bench::json_object(&report)?;
             Ok(())
         }
+        Some(BenchSpecial::List) => list(output),
         Some(BenchSpecial::Figures { out, run }) => figures(global, &out, &run, output),
         None => {
             let name = args.workload.expect("clap asks for it");
@@ -58,13 +59,16 @@ fn config(global: &Global, name: &str, args: &RunArgs) -> Result<Config> {
     let default = Config::new(name)?;
     let plan = Plan {
         keys: args.keys,
-        shape: Shape { key_bytes: args.key_size, value_bytes: args.value_size },
+        shape: Shape {
+            key_bytes: args.key_size.unwrap_or(default.plan.shape.key_bytes),
+            value_bytes: args.value_size.unwrap_or(default.plan.shape.value_bytes),
+        },
         threads: args.threads,
         durability: args.durability.into(),
         distribution: args.distribution.unwrap_or(default.plan.distribution),
         operations: args.operations.unwrap_or(args.keys),
         batch: args.batch,
-        rate: args.rate,
+        rate: args.rate.unwrap_or(default.plan.rate),
         seed: args.seed,
         ..default.plan
     };
@@ -85,6 +89,31 @@ fn workload(global: &Global, name: &str, args: &RunArgs, output: &mut Output) ->
     }
     output.raw(report.text().as_bytes())?;
     *output.object() = silica_bench::json_object(&report)?;
+    Ok(())
+}
+
+fn list(output: &mut Output) -> Result<()> {
+    let mut objects = Vec::new();
+    for w in WORKLOADS {
+        let names = [&[w.name], w.aliases].concat().join(", ");
+        let sizes = format!("{} + {} B", w.shape.key_bytes, w.shape.value_bytes);
+        output.line(format!(
+            "{names}\n    {}; {}, {sizes}; {}",
+            w.doc,
+            w.distribution.name(),
+            w.source
+        ))?;
+        objects.push(json!({
+            "name": w.name,
+            "aliases": w.aliases,
+            "doc": w.doc,
+            "source": w.source,
+            "distribution": w.distribution.name(),
+            "key_bytes": w.shape.key_bytes,
+            "value_bytes": w.shape.value_bytes,
+        }));
+    }
+    output.object().insert("workloads".into(), objects.into());
     Ok(())
 }
 

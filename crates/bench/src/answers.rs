@@ -1,0 +1,200 @@
+//! What a store answered: copied out during the call as any client would, checked after the clock
+//! was read.
+
+use crate::generator::mix;
+use crate::plan::Plan;
+use crate::target::Sink;
+use crate::window::{Window, answer_bytes, answers_max, operations_max};
+use crate::worker::Tally;
+use crate::workload::Kind;
+use silica_base::checksum;
+
+/// One value that was found, or one entry of a scan; its bytes follow those of the one before.
+#[derive(Debug, Clone, Copy)]
+struct Answer {
+    operation: u32,
+    /// 0 for a value that was asked for by its key.
+    key_bytes: u32,
+    value_bytes: u32,
+}
+
+/// Answers to one window of operations.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    bytes: Vec<u8>,
+    answers: Vec<Answer>,
+    /// The operation that index 0 of a call stands for.
+    first: usize,
+}
+
+impl Answers {
+    /// Room for all answers to a window of `plan`, so that it never allocates later.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let operations = operations_max(plan, false);
+        Answers {
+            bytes: Vec::with_capacity(operations * answer_bytes(plan)),
+            answers: Vec::with_capacity(operations * answers_max(plan)),
+            first: 0,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.answers.clear();
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// What follows answers a call whose first key is that of operation `first`.
+    #[inline]
+    pub(crate) fn begin(&mut self, first: usize) {
+        self.first = first;
+    }
+
+    /// Takes one entry of the scan that operation `operation` is.
+    #[inline]
+    pub(crate) fn entry(&mut self, operation: usize, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.answers.push(Answer {
+            operation: operation as u32,
+            key_bytes: key.len() as u32,
+            value_bytes: value.len() as u32,
+        });
+    }
+}
+
+impl Sink for Answers {
+    #[inline]
+    fn found(&mut self, index: usize, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+        self.answers.push(Answer {
+            operation: (self.first + index) as u32,
+            key_bytes: 0,
+            value_bytes: value.len() as u32,
+        });
+    }
+}
+
+/// What is known of the right answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expected {
+    /// Existing keys may be gone: the store is a cache, or the workload deletes.
+    pub(crate) may_miss: bool,
+    /// Which version a reader sees follows from the seed alone.
+    pub(crate) versions: bool,
+    /// Which entries a scan sees follows from the seed alone.
+    pub(crate) scans: bool,
+}
+
+/// Compares answers with what the generator wrote.
+pub(crate) struct Checker<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) expected: Expected,
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl Checker<'_> {
+    /// Counts the operations of `window` and checks `answers`.
+    pub(crate) fn check(&mut self, window: &Window, answers: &Answers, tally: &mut Tally) {
+        let mut existing = 0;
+        for burst in &window.bursts {
+            let count = burst.count as u64;
+            tally.operations += count;
+            match burst.kind {
+                Kind::Read | Kind::Modify | Kind::Miss => tally.reads += count,
+                Kind::Delete => tally.deletes += count,
+                Kind::Scan => tally.scans += count,
+                Kind::Update | Kind::Insert => {}
+            }
+            tally.puts += if burst.kind.is_put() { count } else { 0 };
+            existing += if matches!(burst.kind, Kind::Read | Kind::Modify) { count } else { 0 };
+        }
+        let hits_before = tally.hits;
+        self.check_values(window, answers, tally);
+        let hits = tally.hits - hits_before;
+        if !self.expected.may_miss {
+            tally.wrong += existing.abs_diff(hits);
+        }
+        if tally.scans > 0 {
+            self.check_scans(window, answers, tally);
+        }
+    }
+
+    /// Values that were asked for by their keys.
+    fn check_values(&mut self, window: &Window, answers: &Answers, tally: &mut Tally) {
+        let mut at = 0;
+        for answer in &answers.answers {
+            let value_at = at + answer.key_bytes as usize;
+            at = value_at + answer.value_bytes as usize;
+            let value = &answers.bytes[value_at..at];
+            match window.operations.get(answer.operation as usize) {
+                Some(operation) if matches!(operation.kind, Kind::Read | Kind::Modify) => {
+                    tally.hits += 1;
+                    self.check_value(operation.index, value, self.expected.versions, tally);
+                }
+                Some(operation) if operation.kind == Kind::Scan => {}
+                // What is missing was found, or what nobody asked for was answered.
+                _ => tally.wrong += 1,
+            }
+        }
+    }
+
+    fn check_value(&mut self, index: u64, value: &[u8], hash_value: bool, tally: &mut Tally) {
+        if !self.plan.is_value_of(index, value, &mut self.scratch) {
+            tally.wrong += 1;
+        }
+        let value = if hash_value { u64::from(checksum(value)) } else { 0 };
+        tally.hash = tally.hash.wrapping_add(mix(index ^ (value << 32)));
+    }
+
+    /// Entries of scans: keys that ascend from the one that was asked for, which is there.
+    fn check_scans(&mut self, window: &Window, answers: &Answers, tally: &mut Tally) {
+        let mut at = 0;
+        let mut before: Option<(u32, &[u8])> = None;
+        let mut begun = 0;
+        let mut entries = 0;
+        for answer in &answers.answers {
+            let value_at = at + answer.key_bytes as usize;
+            let (key, value) = (
+                &answers.bytes[at..value_at],
+                &answers.bytes[value_at..value_at + answer.value_bytes as usize],
+            );
+            at = value_at + answer.value_bytes as usize;
+            let Some(operation) = window.operations.get(answer.operation as usize) else {
+                continue;
+            };
+            if operation.kind != Kind::Scan {
+                continue;
+            }
+            tally.scanned += 1;
+            let in_order = match before {
+                Some((same, before)) if same == answer.operation => before < key,
+                _ => {
+                    (begun, entries) = (begun + 1, 0);
+                    let from = window.key(operation);
+                    if self.expected.may_miss { from <= key } else { from == key }
+                }
+            };
+            entries += 1;
+            before = Some((answer.operation, key));
+            match self.plan.index_of(key, &mut self.scratch) {
+                Some(index) if in_order && entries <= operation.entries => {
+                    let hash = self.expected.scans;
+                    if hash {
+                        self.check_value(index, value, self.expected.versions, tally);
+                    } else if !self.plan.is_value_of(index, value, &mut self.scratch) {
+                        tally.wrong += 1;
+                    }
+                }
+                _ => tally.wrong += 1,
+            }
+        }
+        let scans = window.operations.iter().filter(|o| o.kind == Kind::Scan).count();
+        if !self.expected.may_miss {
+            tally.wrong += (scans - begun) as u64;
+        }
+    }
+}

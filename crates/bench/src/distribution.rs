@@ -1,0 +1,243 @@
+//! Which keys are asked for: indexes drawn from a distribution, each in constant time and without
+//! an allocation.
+
+use crate::generator::{mix, normal};
+use silica_base::Prng;
+
+/// Which keys are asked for how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Distribution {
+    /// All alike.
+    Uniform,
+    /// Zipf's law with exponent 0.99, the popular keys scattered (YCSB's scrambled zipfian).
+    Zipfian,
+    /// Zipf's law over age: the youngest keys are the popular ones.
+    Latest,
+    /// Exponential over age, as in YCSB: 95 % of all draws are among the youngest 85.71 %.
+    Exponential,
+    /// Normal around a key that moves once through all keys during a run.
+    MovingNormal,
+}
+
+impl Distribution {
+    /// Every one.
+    pub const ALL: [Distribution; 5] = [
+        Distribution::Uniform,
+        Distribution::Zipfian,
+        Distribution::Latest,
+        Distribution::Exponential,
+        Distribution::MovingNormal,
+    ];
+
+    /// Reads a [`Distribution::name`].
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|distribution| distribution.name() == text)
+    }
+
+    /// The word that [`Distribution::parse`] reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Distribution::Uniform => "uniform",
+            Distribution::Zipfian => "zipfian",
+            Distribution::Latest => "latest",
+            Distribution::Exponential => "exponential",
+            Distribution::MovingNormal => "moving-normal",
+        }
+    }
+}
+
+const ZIPF_EXPONENT: f64 = 0.99;
+/// Terms of the zeta sum that are added one by one; an integral stands for the rest.
+const ZETA_TERMS: u64 = 1 << 20;
+
+/// Ranks by Zipf's law, by the method of Gray et al. that YCSB uses.
+#[derive(Debug, Clone)]
+struct Zipf {
+    items: f64,
+    zeta: f64,
+    alpha: f64,
+    eta: f64,
+    half_power: f64,
+}
+
+impl Zipf {
+    fn new(items: u64) -> Self {
+        let theta = ZIPF_EXPONENT;
+        let zeta = zeta(items);
+        let n = items as f64;
+        let eta = (1.0 - (2.0 / n).powf(1.0 - theta)) / (1.0 - zeta_exact(2) / zeta);
+        Zipf { items: n, zeta, alpha: 1.0 / (1.0 - theta), eta, half_power: 0.5f64.powf(theta) }
+    }
+
+    /// A rank below the number of items; 0 is the most popular.
+    #[inline]
+    fn rank(&self, prng: &mut Prng) -> u64 {
+        let u = prng.unit();
+        let uz = u * self.zeta;
+        if uz < 1.0 {
+            return 0;
+        }
+        if uz < 1.0 + self.half_power {
+            return 1.min(self.items as u64 - 1);
+        }
+        let rank = self.items * (self.eta * u - self.eta + 1.0).powf(self.alpha);
+        (rank as u64).min(self.items as u64 - 1)
+    }
+}
+
+fn zeta_exact(items: u64) -> f64 {
+    (1..=items).map(|i| (i as f64).powf(-ZIPF_EXPONENT)).sum()
+}
+
+/// Sum of `i^-0.99` up to `items`: exact for the first terms, Euler and Maclaurin's formula for
+/// the others (its error here is below 1e-12).
+fn zeta(items: u64) -> f64 {
+    if items <= ZETA_TERMS {
+        return zeta_exact(items);
+    }
+    let (m, n, theta) = (ZETA_TERMS as f64, items as f64, ZIPF_EXPONENT);
+    let integral = (n.powf(1.0 - theta) - m.powf(1.0 - theta)) / (1.0 - theta);
+    zeta_exact(ZETA_TERMS) + integral + (n.powf(-theta) - m.powf(-theta)) / 2.0
+}
+
+/// The share of draws, and the share of the youngest keys among which they are (YCSB's default).
+const EXPONENTIAL_DRAWS: f64 = 0.95;
+const EXPONENTIAL_KEYS: f64 = 0.857_142_857_1;
+/// Standard deviation of the moving normal distribution in parts of all keys: a choice of ours.
+const NORMAL_DEVIATION: f64 = 1.0 / 64.0;
+
+/// What a draw depends on beside chance.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Moment {
+    /// Keys that were inserted after the first ones; they matter to distributions over age.
+    pub(crate) younger: u64,
+    /// Operations of the run so far, and all of them.
+    pub(crate) issued: u64,
+    pub(crate) operations: u64,
+}
+
+/// Draws indexes of existing keys.
+#[derive(Debug, Clone)]
+pub(crate) struct Chooser {
+    distribution: Distribution,
+    keys: u64,
+    zipf: Option<Zipf>,
+}
+
+impl Chooser {
+    /// Draws among the first `keys` keys (at least one).
+    pub(crate) fn new(distribution: Distribution, keys: u64) -> Self {
+        let keys = keys.max(1);
+        let ranked = matches!(distribution, Distribution::Zipfian | Distribution::Latest);
+        let zipf = ranked.then(|| Zipf::new(keys));
+        Chooser { distribution, keys, zipf }
+    }
+
+    /// The next index, below `keys`; for distributions over age below `keys + younger`.
+    #[inline]
+    pub(crate) fn draw(&self, prng: &mut Prng, moment: Moment) -> u64 {
+        match (&self.zipf, self.distribution) {
+            (Some(zipf), Distribution::Zipfian) => mix(zipf.rank(prng)) % self.keys,
+            (Some(zipf), _) => self.keys + moment.younger - 1 - zipf.rank(prng),
+            (None, Distribution::Exponential) => {
+                let all = self.keys + moment.younger;
+                all - 1 - exponential_age(prng, all)
+            }
+            (None, Distribution::MovingNormal) => self.near_the_moving_key(prng, moment),
+            (None, _) => prng.below(self.keys),
+        }
+    }
+
+    #[inline]
+    fn near_the_moving_key(&self, prng: &mut Prng, moment: Moment) -> u64 {
+        let of = u128::from(moment.operations.max(1));
+        let center = (u128::from(moment.issued) * u128::from(self.keys) / of) as i128;
+        let away = (normal(prng) * NORMAL_DEVIATION * self.keys as f64) as i128;
+        (center + away).rem_euclid(i128::from(self.keys)) as u64
+    }
+}
+
+/// An age below `keys`. YCSB draws again what is too old; this is the same distribution by the
+/// inverse of its sum, cut at `keys`.
+#[inline]
+fn exponential_age(prng: &mut Prng, keys: u64) -> u64 {
+    let rate = -(1.0 - EXPONENTIAL_DRAWS).ln() / EXPONENTIAL_KEYS;
+    let reached = 1.0 - (-rate).exp();
+    let age = -(1.0 - reached * prng.unit()).ln() / rate;
+    ((age * keys as f64) as u64).min(keys - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeta_of_many_items_matches_the_plain_sum() {
+        let items = 3 * ZETA_TERMS + 17;
+        assert!((zeta(items) - zeta_exact(items)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn zipf_gives_the_first_rank_its_share() {
+        let (items, draws) = (10_000, 200_000);
+        let zipf = Zipf::new(items);
+        let mut prng = Prng::new(1);
+        let mut first = 0u32;
+        for _ in 0..draws {
+            let rank = zipf.rank(&mut prng);
+            assert!(rank < items);
+            first += u32::from(rank == 0);
+        }
+        let expected = f64::from(draws) / zeta_exact(items);
+        assert!((f64::from(first) - expected).abs() < expected * 0.05, "{first} of {expected}");
+    }
+
+    fn draws(distribution: Distribution, moment: Moment) -> Vec<u64> {
+        let mut prng = Prng::new(5);
+        let chooser = Chooser::new(distribution, 1000);
+        (0..20_000).map(|_| chooser.draw(&mut prng, moment)).collect()
+    }
+
+    #[test]
+    fn choosers_stay_in_range_and_latest_prefers_the_young() {
+        let moment = Moment { younger: 50, issued: 1, operations: 2 };
+        for distribution in Distribution::ALL {
+            assert_eq!(Distribution::parse(distribution.name()), Some(distribution));
+            let of_age = matches!(distribution, Distribution::Latest | Distribution::Exponential);
+            let end = if of_age { 1050 } else { 1000 };
+            let draws = draws(distribution, moment);
+            assert!(draws.iter().all(|d| *d < end), "{distribution:?}");
+            if distribution == Distribution::Latest {
+                let young = draws.iter().filter(|d| **d >= 1000).count();
+                assert!(young > 8000, "{young} of 20000 are among the youngest 50");
+            }
+        }
+    }
+
+    #[test]
+    fn exponential_draws_are_as_young_as_in_ycsb() {
+        let draws = draws(Distribution::Exponential, Moment::default());
+        let young = draws.iter().filter(|d| **d >= 143).count() as f64 / draws.len() as f64;
+        // What is older than the oldest key is cut, which leaves 95 of 96.97 parts.
+        let all = 1.0 - 0.05f64.powf(1.0 / EXPONENTIAL_KEYS);
+        assert!((young - 0.95 / all).abs() < 0.005, "{young}");
+        let younger_half = draws.iter().filter(|d| **d >= 500).count() as f64 / 20_000.0;
+        let expected = (1.0 - 0.05f64.powf(0.5 / EXPONENTIAL_KEYS)) / all;
+        assert!((younger_half - expected).abs() < 0.01, "{younger_half} of {expected}");
+    }
+
+    #[test]
+    fn the_normal_distribution_moves_through_all_keys() {
+        for (issued, center) in [(0, 0i64), (25, 250), (50, 500), (99, 990)] {
+            let moment = Moment { younger: 0, issued, operations: 100 };
+            let away = |index: u64| {
+                let away = (index as i64 - center).rem_euclid(1000);
+                away.min(1000 - away)
+            };
+            let draws = draws(Distribution::MovingNormal, moment);
+            let one = draws.iter().filter(|d| away(**d) <= 15).count() as f64 / 20_000.0;
+            assert!((one - 0.683).abs() < 0.04, "{one} within a deviation of {center}");
+            assert!(draws.iter().all(|d| away(*d) < 100));
+        }
+    }
+}

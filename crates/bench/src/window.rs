@@ -1,0 +1,246 @@
+//! Operations that are drawn ahead of the measured part of a run.
+
+use crate::distribution::{Chooser, Moment};
+use crate::generator::mix;
+use crate::plan::Plan;
+use crate::workload::Kind;
+use silica_base::Prng;
+use std::ops::Range;
+
+/// Operations of a window, at most; fewer where calls take long, so that a run ends when it
+/// should.
+const OPERATIONS_MAX: usize = 256;
+const OPERATIONS_MAX_SLOW: usize = 32;
+/// Bytes of a window's keys and values, and of the answers to it, at most, unless it is one burst:
+/// what is drawn ahead should leave the processor's caches to the store.
+const WINDOW_BYTES: usize = 32 << 10;
+const ANSWER_BYTES: usize = 256 << 10;
+/// Bits of a version that count the puts of a thread.
+const THREAD_SHIFT: u32 = 40;
+
+/// One operation; its key and value are bytes of the window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operation {
+    pub(crate) kind: Kind,
+    /// The key's number.
+    pub(crate) index: u64,
+    key_at: usize,
+    value_at: usize,
+    end: usize,
+    /// Entries of a scan.
+    pub(crate) entries: usize,
+}
+
+/// Operations of one kind that one call performs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Burst {
+    pub(crate) kind: Kind,
+    first: usize,
+    pub(crate) count: usize,
+}
+
+impl Burst {
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.first..self.first + self.count
+    }
+}
+
+/// Drawn operations, in bursts.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    pub(crate) bursts: Vec<Burst>,
+    pub(crate) operations: Vec<Operation>,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// A window with room for what `plan` draws, so that it never allocates later.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let operations = operations_max(plan, false);
+        Window {
+            bursts: Vec::with_capacity(operations),
+            operations: Vec::with_capacity(operations),
+            bytes: Vec::with_capacity(operations * entry_bytes(plan)),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bursts.clear();
+        self.operations.clear();
+        self.bytes.clear();
+    }
+
+    #[inline]
+    pub(crate) fn key(&self, operation: &Operation) -> &[u8] {
+        &self.bytes[operation.key_at..operation.value_at]
+    }
+
+    #[inline]
+    pub(crate) fn value(&self, operation: &Operation) -> &[u8] {
+        &self.bytes[operation.value_at..operation.end]
+    }
+
+    /// Adds an operation to the last burst, or to a new one where that is full or of another kind.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        (kind, index, entries): (Kind, u64, usize),
+        burst_max: usize,
+        key: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let first = self.operations.len();
+        match self.bursts.last_mut() {
+            Some(last) if last.kind == kind && last.count < burst_max => last.count += 1,
+            _ => self.bursts.push(Burst { kind, first, count: 1 }),
+        }
+        let key_at = self.bytes.len();
+        key(&mut self.bytes);
+        let value_at = self.bytes.len();
+        if kind.is_put() {
+            value(&mut self.bytes);
+        }
+        let end = self.bytes.len();
+        self.operations.push(Operation { kind, index, key_at, value_at, end, entries });
+    }
+}
+
+fn entry_bytes(plan: &Plan) -> usize {
+    plan.shape.key_bytes + plan.shape.value_bytes
+}
+
+/// Operations of a window: whole bursts, at least one.
+pub(crate) fn operations_max(plan: &Plan, slow: bool) -> usize {
+    let most = if slow { OPERATIONS_MAX_SLOW } else { OPERATIONS_MAX };
+    let drawn = WINDOW_BYTES / entry_bytes(plan);
+    let answered = ANSWER_BYTES / answer_bytes(plan);
+    most.min(drawn).min(answered).max(1).next_multiple_of(plan.batch)
+}
+
+/// The most that one operation is answered.
+pub(crate) fn answer_bytes(plan: &Plan) -> usize {
+    entry_bytes(plan) * answers_max(plan)
+}
+
+/// Answers to one operation, at most.
+pub(crate) fn answers_max(plan: &Plan) -> usize {
+    if plan.workload.scans == 0 { 1 } else { plan.workload.scan_entries.1.max(1) as usize }
+}
+
+/// Which of several threads draws, and what for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) thread: u64,
+    /// Threads that insert and delete in turns.
+    pub(crate) threads: u64,
+    /// The one thread that writes while the others read chooses all keys alike.
+    pub(crate) alike: bool,
+    /// Versions of this run's values start here.
+    pub(crate) version: u64,
+}
+
+/// Draws a thread's operations.
+pub(crate) struct Drawer<'a> {
+    plan: &'a Plan,
+    chooser: &'a Chooser,
+    turn: Turn,
+    kinds: Vec<Kind>,
+    prng: Prng,
+    /// Keys that this thread inserted, keys it deleted, entries it put, operations it drew.
+    inserted: u64,
+    deleted: u64,
+    versions: u64,
+    drawn: u64,
+    /// Operations that it will draw, as far as is known.
+    operations: u64,
+}
+
+impl<'a> Drawer<'a> {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        chooser: &'a Chooser,
+        turn: Turn,
+        kinds: Vec<Kind>,
+        operations: u64,
+    ) -> Self {
+        let prng = Prng::new(mix(plan.seed) ^ mix(turn.thread + 1));
+        let (inserted, deleted, versions, drawn) = (0, 0, 0, 0);
+        Drawer { plan, chooser, turn, kinds, prng, inserted, deleted, versions, drawn, operations }
+    }
+
+    /// Adds `count` operations, at least one, to `window`, in bursts.
+    pub(crate) fn draw(&mut self, window: &mut Window, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let burst = left.min(self.plan.batch);
+            left -= burst;
+            let kind = match self.kinds.len() {
+                1 => self.kinds[0],
+                kinds => self.kinds[self.prng.below(kinds as u64) as usize],
+            };
+            for _ in 0..burst {
+                self.draw_one(window, kind);
+            }
+        }
+    }
+
+    #[inline]
+    fn draw_one(&mut self, window: &mut Window, kind: Kind) {
+        let plan = self.plan;
+        let index = match kind {
+            Kind::Insert => self.new_index(),
+            Kind::Delete => self.next_to_delete(),
+            _ => self.existing_index(),
+        };
+        let (least, most) = plan.workload.scan_entries;
+        let entries = match kind {
+            Kind::Scan if most > least => {
+                least as usize + self.prng.below(u64::from(most - least + 1)) as usize
+            }
+            Kind::Scan => most as usize,
+            _ => 0,
+        };
+        self.drawn += 1;
+        self.versions += u64::from(kind.is_put());
+        let version = self.turn.version + (self.turn.thread << THREAD_SHIFT) + self.versions;
+        window.push(
+            (kind, index, entries),
+            plan.batch,
+            |out| match kind {
+                Kind::Miss => plan.append_missing_key(index, out),
+                _ => plan.append_key(index, out),
+            },
+            |out| plan.append_value(index, version, out),
+        );
+    }
+
+    /// Keys behind the first `keys` belong to the threads in turn, so that each thread knows
+    /// which of its own exist. A store that starts empty has no keys before it.
+    fn new_index(&mut self) -> u64 {
+        let first = if self.plan.workload.from_empty { 0 } else { self.plan.keys };
+        self.inserted += 1;
+        first + self.turn.thread % self.turn.threads + (self.inserted - 1) * self.turn.threads
+    }
+
+    /// Keys from the first to the last, and around again, in turns.
+    fn next_to_delete(&mut self) -> u64 {
+        self.deleted += 1;
+        let next = self.turn.thread % self.turn.threads + (self.deleted - 1) * self.turn.threads;
+        next % self.plan.keys
+    }
+
+    #[inline]
+    fn existing_index(&mut self) -> u64 {
+        let keys = self.plan.keys;
+        if self.turn.alike {
+            return self.prng.below(keys);
+        }
+        let (issued, operations) = (self.drawn, self.operations);
+        let moment = Moment { younger: self.inserted, issued, operations };
+        let drawn = self.chooser.draw(&mut self.prng, moment);
+        if drawn < keys {
+            return drawn;
+        }
+        keys + self.turn.thread + (drawn - keys) * self.turn.threads
+    }
+}
