@@ -6,7 +6,7 @@ use silica_bench::{Plan, Session, Sink, Target};
 use silica_bench_compare::{Peer, Setup, find};
 use std::path::Path;
 
-const NAMES: &[&str] = &["rocksdb", "rocksdb:lz4", "leveldb", "leveldb:snappy", "lmdb"];
+const NAMES: &[&str] = &["rocksdb", "rocksdb:lz4", "leveldb", "leveldb:snappy", "lmdb", "sqlite"];
 
 fn installed() -> impl Iterator<Item = &'static dyn Peer> {
     NAMES.iter().map(|name| find(name).unwrap()).filter(|peer| match peer.version() {

@@ -6,6 +6,7 @@ mod library;
 mod lmdb;
 mod ours;
 mod rocksdb;
+mod sqlite;
 
 use crate::peer::Peer;
 use silica::{Error, ErrorKind, Result};
@@ -17,6 +18,7 @@ pub fn all() -> Vec<&'static dyn Peer> {
     all.extend(rocksdb::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(leveldb::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(lmdb::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(sqlite::PEERS.iter().map(|peer| peer as &dyn Peer));
     all
 }
 
