@@ -17,8 +17,8 @@
 //! *rank* of a matching slot among the occupied ones.
 //!
 //! Bursts: call [`CuckooTable::prefetch`] for every hash of a burst before the first
-//! [`CuckooTable::candidates`], or use [`lookup_many`], which asks for
-//! second buckets only where the first did not have the entry.
+//! [`CuckooTable::candidates`], or use [`lookup_many`], which asks for second buckets
+//! only where the first did not have the entry.
 
 mod filter;
 mod geometry;
