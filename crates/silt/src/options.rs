@@ -95,7 +95,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     spec(
         "read_depth",
         Count(1, READS_MAX as u64),
-        64,
+        READS_MAX as u64,
         "device reads of one burst of gets in flight at a time",
     ),
     spec("sorted_index", Choice(&["auto", "sparse", "dense"]), 0, "index of the sorted store"),
