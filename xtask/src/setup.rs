@@ -8,6 +8,24 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("redis-benchmark", "redis-tools", "the real-client tests"),
 ];
 
+/// C libraries of other people's stores (the start of the file's name), and the Debian packages
+/// that have them. A store whose library is missing takes no part in comparisons.
+const PEERS: &[(&str, &str)] = &[
+    ("librocksdb.so", "librocksdb7.8"),
+    ("libleveldb.so", "libleveldb1d"),
+    ("liblmdb.so", "liblmdb0"),
+    ("libsqlite3.so", "libsqlite3-0"),
+];
+
+/// Where the packages put libraries.
+const LIBRARY_DIRECTORIES: &[&str] = &[
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+
 /// Rust components, as `cargo` subcommands.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
@@ -31,7 +49,27 @@ pub fn run() -> Result<(), String> {
     for (program, package, purpose) in missing.into_iter().filter(|tool| !is_there(tool.0)) {
         complaints.push(format!("{program} ({purpose}): install the package {package}"));
     }
+    install_peers();
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
+}
+
+/// Installs other people's stores where that works, and names those that stay missing.
+fn install_peers() {
+    let missing: Vec<_> = PEERS.iter().filter(|peer| !has_library(peer.0)).collect();
+    for (_, package) in &missing {
+        // Each by itself: a release of Debian that lacks one may have the others.
+        install(&[package]);
+    }
+    for (_, package) in missing.into_iter().filter(|peer| !has_library(peer.0)) {
+        println!("{package} is not there: its store takes no part in comparisons");
+    }
+}
+
+/// True where a library whose file's name starts with `start` is installed.
+fn has_library(start: &str) -> bool {
+    let names = |dir: &&str| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut all = LIBRARY_DIRECTORIES.iter().flat_map(names);
+    all.any(|entry| entry.file_name().to_string_lossy().starts_with(start))
 }
 
 /// True where the target's standard library is installed or could be.
@@ -81,5 +119,11 @@ mod tests {
     fn programs_are_looked_up_on_the_path() {
         assert!(is_there("sh"));
         assert!(!is_there("no-such-program-anywhere"));
+    }
+
+    #[test]
+    fn libraries_are_looked_up_where_packages_put_them() {
+        assert!(has_library("libc.so"));
+        assert!(!has_library("libnostore-of-nobody.so"));
     }
 }

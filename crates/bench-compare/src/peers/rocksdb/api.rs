@@ -167,7 +167,10 @@ c_functions! {
         table: *mut TableOptions,
         value: c_uchar,
     );
-    fn rocksdb_block_based_options_set_data_block_index_type(table: *mut TableOptions, value: c_int);
+    fn rocksdb_block_based_options_set_data_block_index_type(
+        table: *mut TableOptions,
+        value: c_int,
+    );
     fn rocksdb_cache_create_lru(capacity: usize) -> *mut Cache;
     fn rocksdb_cache_destroy(cache: *mut Cache);
     fn rocksdb_filterpolicy_create_bloom_full(bits_per_key: f64) -> *mut FilterPolicy;

@@ -18,6 +18,10 @@ const TWO_LEVEL_INDEX: c_int = 2;
 /// `rocksdb_block_based_table_data_block_index_type_binary_search_and_hash`.
 const HASH_IN_BLOCKS: c_int = 1;
 
+fn row(name: &'static str, value: String, why: &'static str) -> Setting {
+    Setting { name, value, why }
+}
+
 /// How blocks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
@@ -74,12 +78,10 @@ impl Knobs {
 
     /// For the report.
     pub(super) fn settings(&self) -> Vec<Setting> {
-        let direct = match self.direct_io {
-            true => "no second copy in the page cache, so the block cache is all the memory",
-            false => "this file system refuses O_DIRECT",
-        };
-        let yes = |is: bool| is.to_string();
-        let row = |name, value: String, why| Setting { name, value, why };
+        [self.memory_settings(), self.table_settings(), self.work_settings()].concat()
+    }
+
+    fn memory_settings(&self) -> Vec<Setting> {
         vec![
             row(
                 "write_buffer_size",
@@ -96,6 +98,11 @@ impl Knobs {
                 format!("LRU, {}", self.block_cache_bytes),
                 "the rest of the memory, index and filter blocks included",
             ),
+        ]
+    }
+
+    fn table_settings(&self) -> Vec<Setting> {
+        vec![
             row(
                 "cache_index_and_filter_blocks",
                 "true, high priority, level 0 pinned".to_string(),
@@ -122,6 +129,16 @@ impl Knobs {
                 "binary search and hash".to_string(),
                 "gets find the key in its block without a search",
             ),
+        ]
+    }
+
+    fn work_settings(&self) -> Vec<Setting> {
+        let direct = match self.direct_io {
+            true => "no second copy in the page cache, so the block cache is all the memory",
+            false => "this file system refuses O_DIRECT",
+        };
+        let yes = |is: bool| is.to_string();
+        vec![
             row("use_direct_reads", yes(self.direct_io), direct),
             row("use_direct_io_for_flush_and_compaction", yes(self.direct_io), direct),
             row(
