@@ -20,7 +20,8 @@ cargo xtask TASK
   tidy          the rules of this repository that no other tool checks
   docs          writes docs/config.md and docs/metrics.md from the code
   docs --check  fails where they are not current
-  soak          the long tests (hours), licences and advisories";
+  soak          the long tests (hours), licences and advisories
+  soak --minutes N  the same; the tests of each crate get an equal share of the time";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +32,11 @@ fn main() -> ExitCode {
         ["tidy"] => report(tidy::run(&root)),
         ["docs"] => report(docs::run(&root, false)),
         ["docs", "--check"] => report(docs::run(&root, true)),
-        ["soak"] => soak::run(&root),
+        ["soak"] => soak::run(&root, None),
+        ["soak", "--minutes", minutes] => match minutes.parse() {
+            Ok(minutes) => soak::run(&root, Some(minutes)),
+            Err(_) => report(Err(format!("{minutes} is no number of minutes"))),
+        },
         _ => {
             eprintln!("{USAGE}");
             false

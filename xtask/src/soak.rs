@@ -2,13 +2,15 @@
 
 use crate::step::{Steps, cargo};
 use crate::{ci, setup};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Runs all long steps; true where none failed.
-pub fn run(root: &Path) -> bool {
+/// Runs all long steps; true where none failed. With `minutes` the tests of each crate get an equal
+/// share of so much time, and what has not ended by then is stopped.
+pub fn run(root: &Path, minutes: Option<u64>) -> bool {
     let mut steps = Steps::new(root);
     steps.inside("tools", setup::run);
     if !setup::is_there("cargo-deny") {
@@ -19,6 +21,36 @@ pub fn run(root: &Path) -> bool {
     steps.command("licences and sources", &mut house, HOUR);
     let mut advisories = cargo(&["deny", "--workspace", "check", "advisories"]);
     steps.command_unless("advisories", &mut advisories, "failed to fetch advisory database");
-    ci::tests(&mut steps, "soak", 48 * HOUR);
+    match minutes {
+        Some(minutes) => tests_within(&mut steps, root, Duration::from_secs(60 * minutes)),
+        None => ci::tests(&mut steps, "soak", 48 * HOUR),
+    }
     steps.close()
+}
+
+/// The tests of one crate after the other.
+fn tests_within(steps: &mut Steps, root: &Path, all: Duration) {
+    let crates = crates(root);
+    let build = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
+    steps.command("build", &mut cargo(&build), HOUR);
+    let share = all / crates.len().max(1) as u32;
+    for name in &crates {
+        let mut run = cargo(&["test", "-p", name, "--no-fail-fast"]);
+        run.env("SILICA_TESTS", "soak");
+        steps.tests_within(&format!("tests of {name}"), &mut run, share);
+    }
+}
+
+/// Names of the crates that the products are made of.
+fn crates(root: &Path) -> Vec<String> {
+    let read = fs::read_dir(root.join("crates")).expect("the workspace has crates");
+    let manifests = read.filter_map(|entry| Some(entry.ok()?.path().join("Cargo.toml")));
+    let name_of = |manifest: PathBuf| {
+        let text = fs::read_to_string(manifest).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("name = "))?;
+        Some(line.trim_matches('"').to_string())
+    };
+    let mut names: Vec<String> = manifests.filter_map(name_of).collect();
+    names.sort_unstable();
+    names
 }

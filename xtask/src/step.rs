@@ -23,6 +23,8 @@ pub struct Outcome {
     pub good: bool,
     /// Standard output, then standard error.
     pub output: String,
+    /// It was stopped at the time limit.
+    pub stopped: bool,
 }
 
 impl Steps {
@@ -86,6 +88,26 @@ impl Steps {
         outcome.good
     }
 
+    /// Tests that may run for `limit` and no longer: those that did not end by then are named, and
+    /// only those that failed before count as failures.
+    pub fn tests_within(&mut self, name: &str, command: &mut Command, limit: Duration) -> bool {
+        let start = Instant::now();
+        let outcome = self.finish(name, command, limit);
+        let ended = |word: &str| {
+            let is = |l: &&str| l.starts_with("test ") && l.ends_with(word);
+            outcome.output.lines().filter(is).count() as u64
+        };
+        let failed = ended(" FAILED").max(u64::from(!outcome.good && !outcome.stopped));
+        self.account(name, start, ended(" ok"), failed);
+        if outcome.stopped {
+            println!("      stopped after {} s; what had not ended did not fail", limit.as_secs());
+        }
+        if failed > 0 {
+            self.explain(name, &outcome);
+        }
+        failed == 0
+    }
+
     /// A step that this machine cannot run. Not counted, never silent.
     pub fn skip(&mut self, name: &str, why: &str) {
         println!("skip              {name}: {why}");
@@ -145,7 +167,7 @@ pub fn cargo(args: &[&str]) -> Command {
 /// Runs `command` with its output in the file `log`, and stops it after `limit`.
 pub fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> Outcome {
     use std::os::unix::process::CommandExt;
-    let bad = |why: String| Outcome { good: false, output: why };
+    let bad = |why: String| Outcome { good: false, output: why, stopped: false };
     let file = match File::create(log) {
         Ok(file) => file,
         Err(e) => return bad(format!("{}: {e}", log.display())),
@@ -174,7 +196,7 @@ pub fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> Outcome
     if status.is_none() {
         output.push_str(&format!("\nstopped after {} s\n", limit.as_secs()));
     }
-    Outcome { good: status.is_some_and(|s| s.success()), output }
+    Outcome { good: status.is_some_and(|s| s.success()), output, stopped: status.is_none() }
 }
 
 /// Sums the `test result:` lines of libtest: (passed, failed).
@@ -267,6 +289,21 @@ test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; 
         assert!(!outcome.good && start.elapsed() < Duration::from_secs(30));
         assert!(outcome.output.contains("before") && outcome.output.contains("stopped after"));
         fs::remove_file(log).unwrap();
+    }
+
+    #[test]
+    fn a_stopped_run_fails_only_where_a_test_did() {
+        let root = std::env::temp_dir().join(format!("xtask-within-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let mut steps = Steps::new(&root);
+        for (line, good) in [("test a ... ok", true), ("test a ... FAILED", false)] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("echo '{line}'; sleep 60")]);
+            let limit = Duration::from_millis(500);
+            assert_eq!(steps.tests_within("a part", &mut command, limit), good);
+        }
+        assert_eq!((steps.passed, steps.failed), (1, 1));
+        let _ = fs::remove_dir_all(root);
     }
 
     #[test]
