@@ -148,6 +148,35 @@ fn reopen(peer: &dyn Peer, setup: &Setup, durability: Durability) {
     assert_eq!(get(&mut *session, &["key29", "key7"]), [some("value29"), None]);
 }
 
+/// Tells a process of this test which store it writes to before it dies, and where.
+const DIES: &str = "SILICA_TEST_DIES";
+
+#[test]
+fn buffered_writes_survive_the_death_of_the_process() {
+    if let Ok(task) = std::env::var(DIES) {
+        let (name, directory) = task.split_once('=').unwrap();
+        let store = open(find(name).unwrap(), &setup(Path::new(directory)));
+        let mut session = store.session(Buffered).unwrap();
+        put(&mut *session, &[("a", "1"), ("b", "2")]);
+        session.delete_many(&[b"a"]).unwrap();
+        std::process::abort();
+    }
+    each(|peer, setup| {
+        let me = std::env::current_exe().unwrap();
+        let status = std::process::Command::new(me)
+            .args(["--exact", "buffered_writes_survive_the_death_of_the_process"])
+            .env(DIES, format!("{}={}", peer.name(), setup.directory.display()))
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), None, "it dies of a signal");
+        let store = open(peer, setup);
+        let mut session = store.session(Buffered).unwrap();
+        assert_eq!(get(&mut *session, &["a", "b"]), [None, some("2")]);
+    });
+}
+
 #[test]
 fn threads_have_sessions_of_their_own() {
     each(|peer, setup| {
