@@ -6,10 +6,31 @@
 //! Peers that are C libraries or servers are found when a run starts; one that is not installed is
 //! reported as missing, with the package that has it.
 
+mod cell;
+mod cgroup;
+mod child;
+mod files;
 pub mod limits;
+mod machine;
 mod peer;
 mod peers;
 pub mod results;
+mod runner;
+mod schedule;
+pub mod stats;
+mod suite;
+mod summary;
+mod table;
+mod usage;
+mod work;
 
+pub use cell::{Cell, Figure, Job, Outcome, measure};
+pub use child::serve_cell;
+pub use files::{read, write};
 pub use peer::{Class, Peer, Setting, Setup};
 pub use peers::{all, find};
+pub use runner::{Progress, Run, compare};
+pub use schedule::{ALLOWANCE_BYTES, Request};
+pub use suite::{SUITES, Size, Suite};
+pub use table::table;
+pub use work::Work;

@@ -162,6 +162,13 @@ const PARETO_SHAPE: f64 = 0.348_238;
 const ROW_SHIFT_MAX: u32 = 6;
 
 impl Sizes {
+    /// The mean size of the values of many keys, each at most `bytes_max`.
+    pub fn mean_bytes(self, bytes_max: usize) -> f64 {
+        const KEYS: u64 = 4096;
+        let sum: usize = (0..KEYS).map(|index| self.bytes(bytes_max, index, 1)).sum();
+        sum as f64 / KEYS as f64
+    }
+
     /// The size of version `version` of the value number `index`, at most `bytes_max`. From 16
     /// bytes on it may depend on the version, which such a value carries.
     #[inline]

@@ -339,6 +339,14 @@ pub(crate) enum BenchSpecial {
     },
     /// Every workload: what it does, its sizes, and what it reproduces.
     List,
+    /// Compare stores of ours, of other people and the limits of the machine on the same work.
+    #[cfg(feature = "compare")]
+    Compare(CompareArgs),
+    /// Performs one measurement of a comparison: a cell on standard input, its outcome on standard
+    /// output.
+    #[cfg(feature = "compare")]
+    #[command(hide = true)]
+    CompareCell,
     /// Draw the charts of SILT's paper from runs on this machine.
     Figures {
         /// Directory for the SVG files.
@@ -347,6 +355,38 @@ pub(crate) enum BenchSpecial {
         #[command(flatten)]
         run: RunArgs,
     },
+}
+
+#[cfg(feature = "compare")]
+#[derive(Args)]
+pub(crate) struct CompareArgs {
+    /// limits, flash, ordered, memory, server or all. Stores lie below --path, on the device to
+    /// be measured, or below --out.
+    pub(crate) suite: String,
+    /// Fewer workloads and keys: less than three minutes.
+    #[arg(long, conflicts_with = "toy")]
+    pub(crate) quick: bool,
+    /// Everything with a few keys: shows that it runs, measures nothing.
+    #[arg(long)]
+    pub(crate) toy: bool,
+    /// Only these stores.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(crate) peers: Vec<String>,
+    /// Only these workloads.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(crate) workloads: Vec<String>,
+    /// Times that everything is measured [default: 3, with --toy 1].
+    #[arg(long, value_name = "N")]
+    pub(crate) repetitions: Option<usize>,
+    /// Keys in each store.
+    #[arg(long, value_name = "N")]
+    pub(crate) keys: Option<u64>,
+    /// Factor of the keys that each store has by default.
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// Directory for the results.
+    #[arg(long, value_name = "DIR", default_value = "silica-compare")]
+    pub(crate) out: PathBuf,
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -47,6 +47,10 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
             Ok(())
         }
         Some(BenchSpecial::List) => list(output),
+        #[cfg(feature = "compare")]
+        Some(BenchSpecial::Compare(args)) => crate::compare::run(global, &args, output),
+        #[cfg(feature = "compare")]
+        Some(BenchSpecial::CompareCell) => silica_bench_compare::serve_cell(),
         Some(BenchSpecial::Figures { out, run }) => figures(global, &out, &run, output),
         None => {
             let name = args.workload.expect("clap asks for it");

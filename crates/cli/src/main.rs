@@ -4,6 +4,8 @@
 mod args;
 mod bench;
 mod build_table;
+#[cfg(feature = "compare")]
+mod compare;
 mod load;
 mod output;
 mod prompt;

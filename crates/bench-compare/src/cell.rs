@@ -1,0 +1,418 @@
+//! One measurement: one store, one workload, one repetition. It happens in the process that calls
+//! [`measure`], which the runner makes a fresh one, so that memory and I/O counters are its own.
+
+use crate::cgroup;
+use crate::limits::{self, LimitSetup};
+use crate::peer::{Class, Peer, Setup};
+use crate::peers;
+use crate::results::{MemorySample, SettingInfo};
+use crate::usage::{self, Bytes};
+use crate::work::Work;
+use serde::{Deserialize, Serialize};
+use silica::{Error, ErrorKind, MetricsMap, Result};
+use silica_bench::{Plan, Run, Target, drive, fill, memory};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Job {
+    /// Fills the directory and leaves it for other cells.
+    Prepare,
+    /// Drives the workload. The store is the one in the directory, or a copy that is made of
+    /// `base` first; without either it is filled first.
+    Drive {
+        /// A filled directory to copy.
+        base: Option<PathBuf>,
+    },
+    /// Measures a limit.
+    Limit {
+        /// Bytes of the file or table.
+        bytes: u64,
+    },
+}
+
+/// One measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Name of the suite.
+    pub suite: String,
+    /// Name of the workload with its sizes.
+    pub name: String,
+    /// Name of the peer, or `limit:` and the name of a limit.
+    pub store: String,
+    /// What is measured.
+    pub job: Job,
+    /// What to do with the store.
+    pub work: Work,
+    /// Memory that the store may use, page cache included.
+    pub memory_bytes: u64,
+    /// Forget the pages of its files, and warm nothing up.
+    pub cold: bool,
+    /// Number of the repetition, from 0.
+    pub repetition: usize,
+    /// The store's directory.
+    pub directory: PathBuf,
+    /// Operations before the measured part, whose answers must agree between all stores.
+    pub check_operations: u64,
+    /// Time for the measured part, at most; 0 means until its operations are done.
+    pub seconds: f64,
+    /// A memory group's file of processes, to be entered before the store is opened.
+    pub door: Option<PathBuf>,
+}
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What was measured.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// The figure.
+    pub value: f64,
+}
+
+/// What a measurement found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// All figures.
+    pub figures: Vec<Figure>,
+    /// Quantile and microseconds.
+    pub curve: Vec<(f64, f64)>,
+    /// Memory over time.
+    pub samples: Vec<MemorySample>,
+    /// Fingerprints of questions and answers by the part of the run; stores must agree on those
+    /// that they share. Empty for caches and where threads have different roles.
+    pub hashes: Vec<(String, String)>,
+    /// The store's version.
+    pub version: String,
+    /// The store's settings, other than its defaults.
+    pub settings: Vec<SettingInfo>,
+    /// What a reader must know: page cache dropped, memory limit refused.
+    pub notes: Vec<String>,
+    /// Why the store cannot do this workload; nothing was measured then.
+    pub lacks: Option<String>,
+}
+
+impl Outcome {
+    /// Adds a figure.
+    pub(crate) fn push(&mut self, metric: &str, unit: &str, value: f64) {
+        self.figures.push(Figure { metric: metric.into(), unit: unit.into(), value });
+    }
+
+    /// The value of `metric`.
+    pub fn figure(&self, metric: &str) -> Option<f64> {
+        self.figures.iter().find(|f| f.metric == metric).map(|f| f.value)
+    }
+}
+
+/// Quantiles of a latency curve.
+const QUANTILES: [f64; 16] =
+    [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
+/// More samples than a chart has pixels are of no use.
+const SAMPLES_MAX: usize = 200;
+/// The warm-up takes this much of the measured part's time, at most.
+const CHECK_FACTOR: f64 = 1.0;
+const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
+
+/// Performs `cell` in this process.
+pub fn measure(cell: &Cell) -> Result<Outcome> {
+    if let Job::Limit { bytes } = cell.job {
+        return measure_limit(cell, bytes);
+    }
+    let peer = peers::find(&cell.store)?;
+    let setup = Setup {
+        directory: cell.directory.clone(),
+        memory_bytes: cell.memory_bytes,
+        plan: cell.work.plan()?,
+    };
+    let mut outcome = Outcome { version: peer.version()?, ..Outcome::default() };
+    outcome.settings = settings(peer, &setup);
+    prepare_directory(cell, peer, &mut outcome)?;
+    if let Some(door) = &cell.door {
+        cgroup::enter(door)?;
+    }
+    match cell.job {
+        Job::Prepare => prepare(cell, peer, &setup, &mut outcome)?,
+        _ => perform(cell, peer, &setup, &mut outcome)?,
+    }
+    Ok(outcome)
+}
+
+fn settings(peer: &dyn Peer, setup: &Setup) -> Vec<SettingInfo> {
+    let info = |s: crate::peer::Setting| SettingInfo {
+        name: s.name.to_string(),
+        value: s.value,
+        why: s.why.to_string(),
+    };
+    peer.settings(setup).into_iter().map(info).collect()
+}
+
+fn measure_limit(cell: &Cell, bytes: u64) -> Result<Outcome> {
+    let limit = limits::find(&cell.store)?;
+    create(&cell.directory)?;
+    let mut outcome = Outcome { version: limit.version()?, ..Outcome::default() };
+    let setup = LimitSetup {
+        directory: cell.directory.clone(),
+        bytes,
+        seconds: cell.seconds,
+        threads: cell.work.threads,
+    };
+    for reading in limit.measure(&setup)? {
+        outcome.push(&reading.metric, &reading.unit, reading.value);
+    }
+    Ok(outcome)
+}
+
+fn create(directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory)
+        .map_err(|e| Error::io(format!("creating {}", directory.display()), e))
+}
+
+/// Makes the directory what the job wants, before the memory is limited: copying a store is not
+/// its work.
+fn prepare_directory(cell: &Cell, peer: &dyn Peer, outcome: &mut Outcome) -> Result<()> {
+    if let Job::Drive { base: Some(base) } = &cell.job {
+        usage::copy(base, &cell.directory)?;
+    }
+    create(&cell.directory)?;
+    if peer.class() == Class::Embedded && !is_empty(&cell.directory) {
+        match usage::make_cold(&cell.directory) {
+            Ok(()) => outcome.notes.push(
+                "fresh process; the cached pages of the store's files were dropped (fadvise)"
+                    .to_string(),
+            ),
+            Err(e) => outcome.notes.push(format!("the page cache was not dropped: {e}")),
+        }
+    }
+    Ok(())
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn prepare(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -> Result<()> {
+    let target = peer.open(setup)?;
+    let started = Instant::now();
+    fill(&setup.plan, &*target, &mut |_, _| {})?;
+    target.settle()?;
+    outcome.push("prepare_seconds", "s", started.elapsed().as_secs_f64());
+    drop(target);
+    outcome.push("space_bytes", "bytes", usage::space_bytes(&cell.directory) as f64);
+    Ok(())
+}
+
+fn perform(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -> Result<()> {
+    let empty = is_empty(&cell.directory);
+    let mut target = peer.open(setup)?;
+    if let Err(e) = setup.plan.workload.check_abilities(target.abilities()) {
+        outcome.lacks = Some(e.to_string());
+        return Ok(());
+    }
+    if empty && !setup.plan.workload.is_fill() {
+        fill(&setup.plan, &*target, &mut |_, _| {})?;
+        target.settle()?;
+        if cell.cold && peer.class() == Class::Embedded {
+            drop(target);
+            usage::make_cold(&cell.directory)?;
+            target = peer.open(setup)?;
+            outcome.notes.push("reopened; cached pages dropped (fadvise)".to_string());
+        }
+    }
+    check(cell, &setup.plan, &*target, outcome)?;
+    let begun = Moment::now(&cell.directory, &*target)?;
+    memory::reset_peak();
+    let plan = Plan { seconds_max: cell.seconds, ..setup.plan.clone() };
+    let (run, resident) = drive_sampled(&plan, &*target)?;
+    let complete = run.tally.operations >= plan.operations;
+    hash(&plan, &*target, &run, if complete { "all" } else { "" }, outcome);
+    let rss_bytes_max = memory::peak_bytes();
+    let settled = Instant::now();
+    if run.tally.puts > 0 {
+        target.settle()?;
+        target.sync()?;
+        outcome.push("settle_seconds", "s", settled.elapsed().as_secs_f64());
+    }
+    let after = Moment::now(&cell.directory, &*target)?;
+    speed(&run, outcome);
+    outcome.push("rss_bytes_max", "bytes", rss_bytes_max as f64);
+    amplification(cell, &run, &begun, &after, outcome);
+    outcome.samples = timeline(&run, &resident);
+    drop(target);
+    if peer.class() == Class::Embedded {
+        space(cell, &plan, &run, outcome);
+    }
+    Ok(())
+}
+
+/// Runs a fixed number of operations before the measured part. They warm the store up, and since
+/// every store does the same, their answers must agree.
+fn check(cell: &Cell, plan: &Plan, target: &dyn Target, outcome: &mut Outcome) -> Result<()> {
+    let workload = &plan.workload;
+    // What is deleted before cannot be deleted in the measured part.
+    let once = workload.is_fill() || workload.deletes > 0;
+    if cell.cold || once || cell.check_operations == 0 {
+        return Ok(());
+    }
+    // Another seed, so that the measured part asks for other keys.
+    let seed = plan.seed ^ 0x5EED;
+    let plan = Plan {
+        operations: cell.check_operations,
+        rate: 0,
+        // A store that is very slow is warm enough, and its answers are compared at toy size.
+        seconds_max: CHECK_FACTOR * cell.seconds,
+        seed,
+        ..plan.clone()
+    };
+    let run = drive(&plan, target, "check", &mut |_, _| {})?;
+    let complete = run.tally.operations >= plan.operations;
+    hash(&plan, target, &run, if complete { "warm-up" } else { "" }, outcome);
+    Ok(())
+}
+
+fn hash(plan: &Plan, target: &dyn Target, run: &Run, part: &str, outcome: &mut Outcome) {
+    // Which keys a cache still has, and how much threads of different roles did, differs.
+    if part.is_empty() || target.abilities().lossy || plan.workload.split_roles {
+        return;
+    }
+    let hash = format!("{:016x}", run.tally.result_hash());
+    outcome.hashes.push((part.to_string(), hash));
+}
+
+/// Drives the plan while a thread of its own looks at the resident size: (seconds, bytes).
+fn drive_sampled(plan: &Plan, target: &dyn Target) -> Result<(Run, Vec<(f64, u64)>)> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let started = Instant::now();
+            let mut samples = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                samples.push((started.elapsed().as_secs_f64(), usage::rss_bytes()));
+                std::thread::sleep(SAMPLE_PERIOD);
+            }
+            samples
+        });
+        let run = drive(plan, target, plan.workload.name, &mut |_, _| {});
+        stop.store(true, Ordering::Relaxed);
+        let samples = sampler.join();
+        let panicked = |_| Error::new(ErrorKind::Io, "the thread that samples memory panicked");
+        Ok((run?, samples.map_err(panicked)?))
+    })
+}
+
+/// The store's own counters beside the resident size, thinned out.
+fn timeline(run: &Run, resident: &[(f64, u64)]) -> Vec<MemorySample> {
+    let step = resident.len().div_ceil(SAMPLES_MAX).max(1);
+    let mut own = run.samples.iter().peekable();
+    let mut last = None;
+    let mut samples = Vec::new();
+    for (seconds, rss_bytes) in resident.iter().step_by(step) {
+        while let Some(sample) = own.next_if(|sample| sample.seconds <= *seconds) {
+            last = Some(sample);
+        }
+        samples.push(MemorySample {
+            seconds: *seconds,
+            rss_bytes: *rss_bytes as f64,
+            index_bytes: last.map_or(0.0, |s| s.index_bytes),
+            puts: last.map_or(0.0, |s| s.puts),
+        });
+    }
+    samples
+}
+
+/// Counters at one moment.
+struct Moment {
+    process: Bytes,
+    device: Option<Bytes>,
+    metrics: MetricsMap,
+}
+
+impl Moment {
+    fn now(directory: &Path, target: &dyn Target) -> Result<Self> {
+        Ok(Moment {
+            process: usage::of_process(),
+            device: usage::of_device(directory),
+            metrics: target.metrics()?,
+        })
+    }
+}
+
+fn speed(run: &Run, outcome: &mut Outcome) {
+    let tally = &run.tally;
+    let us = |quantile| tally.latencies.quantile(quantile) as f64 / 1000.0;
+    outcome.push("throughput_ops", "ops/s", tally.operations as f64 / run.seconds);
+    outcome.push("operations", "ops", tally.operations as f64);
+    outcome.push("seconds", "s", run.seconds);
+    for (metric, quantile) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
+        outcome.push(metric, "us", us(quantile));
+    }
+    outcome.push("max_us", "us", tally.latencies.max() as f64 / 1000.0);
+    if tally.reads > 0 && tally.puts > 0 {
+        let reads = &tally.read_latencies;
+        outcome.push("read_p50_us", "us", reads.quantile(0.5) as f64 / 1000.0);
+        outcome.push("read_p99_us", "us", reads.quantile(0.99) as f64 / 1000.0);
+        outcome.push("reads_per_second", "ops/s", tally.reads as f64 / run.seconds);
+        outcome.push("puts_per_second", "ops/s", tally.puts as f64 / run.seconds);
+    }
+    outcome.curve = QUANTILES.iter().map(|q| (*q, us(*q))).collect();
+}
+
+fn amplification(cell: &Cell, run: &Run, before: &Moment, after: &Moment, outcome: &mut Outcome) {
+    let process = after.process.since(before.process);
+    outcome.push("process_read_bytes", "bytes", process.read as f64);
+    outcome.push("process_write_bytes", "bytes", process.written as f64);
+    let put = run.tally.puts as f64 * cell.work.entry_bytes();
+    if let (Some(before), Some(after)) = (before.device, after.device) {
+        let device = after.since(before);
+        outcome.push("device_read_bytes", "bytes", device.read as f64);
+        outcome.push("device_write_bytes", "bytes", device.written as f64);
+        if put > 0.0 {
+            outcome.push("write_amplification", "bytes/byte", device.written as f64 / put);
+        }
+    }
+    if put > 0.0 {
+        let written = process.written as f64 / put;
+        outcome.push("process_write_amplification", "bytes/byte", written);
+    }
+    if run.tally.reads > 0 {
+        let each = process.read as f64 / run.tally.reads as f64;
+        outcome.push("process_read_bytes_per_get", "bytes/get", each);
+    }
+    let delta = |name| after.metrics.get(name) - before.metrics.get(name);
+    if after.metrics.0.contains_key("get_device_reads") && delta("gets") > 0.0 {
+        outcome.push("reads_per_get", "reads/get", delta("get_device_reads") / delta("gets"));
+    }
+    let (index, entries) = (after.metrics.get("index_bytes"), cell.work.keys.max(1) as f64);
+    if index > 0.0 {
+        let entries = match after.metrics.get("entries_estimate") {
+            known if known > 0.0 => known,
+            _ => entries,
+        };
+        outcome.push("index_bytes_per_key", "bytes/key", index / entries);
+    }
+}
+
+fn space(cell: &Cell, plan: &Plan, run: &Run, outcome: &mut Outcome) {
+    let bytes = usage::space_bytes(&cell.directory) as f64;
+    outcome.push("space_bytes", "bytes", bytes);
+    let each = cell.work.entry_bytes();
+    let workload = &plan.workload;
+    let keys = match workload.is_fill() {
+        true => run.tally.puts as f64,
+        false => plan.keys as f64 + inserted(plan, run),
+    };
+    if keys > 0.0 && workload.deletes == 0 {
+        outcome.push("space_amplification", "bytes/byte", bytes / (keys * each));
+    }
+}
+
+/// Keys that the run added, by the workload's shares.
+fn inserted(plan: &Plan, run: &Run) -> f64 {
+    let workload = &plan.workload;
+    if workload.split_roles {
+        return run.tally.puts as f64;
+    }
+    run.tally.operations as f64 * f64::from(workload.inserts) / 100.0
+}

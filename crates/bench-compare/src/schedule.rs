@@ -1,0 +1,325 @@
+//! What a run will do, known and checked before it begins: groups of workloads that share filled
+//! stores, the stores that take part, and the disk, memory and time that they need.
+
+use crate::limits::{self, Limit};
+use crate::machine;
+use crate::peer::{Class, Peer};
+use crate::peers;
+use crate::results::Remark;
+use crate::suite::{self, Line, Size, Sizes, Suite};
+use crate::work::Work;
+use silica::{Error, ErrorKind, Result};
+use std::path::Path;
+
+/// Memory beside a store's own: the program, its driver and what the kernel keeps for them.
+pub const ALLOWANCE_BYTES: u64 = 32 << 20;
+/// Bytes on the device per live byte that a store may take while it works, at most.
+const SPACE_FACTOR: f64 = 2.5;
+/// Bytes in memory per live byte of a store in memory, at most.
+const MEMORY_FACTOR: u64 = 4;
+/// What small stores in memory take whatever they hold.
+const MEMORY_FLOOR: u64 = 64 << 20;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Name of a suite, or `all`.
+    pub suite: String,
+    /// How much.
+    pub size: Size,
+    /// Only these peers; all where it is empty.
+    pub peers: Vec<String>,
+    /// Only these workloads; all where it is empty.
+    pub workloads: Vec<String>,
+    /// Repetitions; the size's own where it is not given.
+    pub repetitions: Option<usize>,
+    /// Memory of a store on a device; the size's own where it is not given.
+    pub memory_bytes: Option<u64>,
+    /// Keys of every workload; the size's own where it is not given.
+    pub keys: Option<u64>,
+    /// Factor of the size's own data.
+    pub scale: f64,
+}
+
+impl Request {
+    /// A run of `suite` with everything else as it is by default.
+    pub fn new(suite: &str, size: Size) -> Self {
+        Request {
+            suite: suite.to_string(),
+            size,
+            peers: Vec::new(),
+            workloads: Vec::new(),
+            repetitions: None,
+            memory_bytes: None,
+            keys: None,
+            scale: 1.0,
+        }
+    }
+}
+
+/// A workload of a group.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    pub(crate) line: Line,
+    pub(crate) work: Work,
+}
+
+/// Workloads of one suite on stores that are filled alike.
+pub(crate) struct Group {
+    pub(crate) suite: &'static Suite,
+    pub(crate) class: Class,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) stores: Vec<&'static dyn Peer>,
+    pub(crate) limits: Vec<&'static dyn Limit>,
+    pub(crate) sizes: Sizes,
+    pub(crate) memory_bytes: u64,
+}
+
+impl Group {
+    /// True where stores are filled once and shared by the workloads.
+    pub(crate) fn shares(&self, size: Size) -> bool {
+        let reads = self.tasks.iter().any(|task| !task.line.starts_empty());
+        self.class == Class::Embedded && size != Size::Toy && reads
+    }
+
+    /// Cells of one repetition.
+    pub(crate) fn cells(&self) -> usize {
+        self.tasks.len() * self.stores.len() + self.limits.len()
+    }
+
+    fn live_bytes(&self) -> u64 {
+        self.tasks.iter().map(|task| task.work.live_bytes()).max().unwrap_or(0)
+    }
+
+    /// Bytes on the device while the group is measured: all stores' own and one copy.
+    fn disk_bytes(&self) -> f64 {
+        let limits = if self.limits.is_empty() { 0.0 } else { self.sizes.data_bytes as f64 };
+        if self.class != Class::Embedded {
+            return limits;
+        }
+        limits + self.live_bytes() as f64 * SPACE_FACTOR * (self.stores.len() + 1) as f64
+    }
+}
+
+/// All that a run will do.
+pub(crate) struct Schedule {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) missing: Vec<Remark>,
+    pub(crate) repetitions: usize,
+    /// Time of the measured part of a cell; 0 means until its operations are done.
+    pub(crate) cell_seconds: f64,
+    /// Time for everything; none where nobody cares.
+    pub(crate) budget_seconds: Option<f64>,
+}
+
+impl Schedule {
+    /// Works out `request` and refuses what is unknown.
+    pub(crate) fn new(request: &Request) -> Result<Schedule> {
+        if request.scale.is_nan() || request.scale <= 0.0 || request.keys == Some(0) {
+            return Err(config("--scale and --keys must be more than 0"));
+        }
+        let suites = suite::find(&request.suite)?;
+        for name in &request.peers {
+            peers::find(name)?;
+        }
+        check_workloads(request, &suites)?;
+        let mut missing = Vec::new();
+        let mut groups = Vec::new();
+        for suite in suites {
+            groups.append(&mut groups_of(request, suite, &mut missing)?);
+        }
+        if groups.iter().all(|group| group.cells() == 0) {
+            return Err(nothing_left(request, &missing));
+        }
+        let repetitions = request.repetitions.unwrap_or(request.size.repetitions()).max(1);
+        let (cell_seconds, budget_seconds) = times(request.size, &groups, repetitions);
+        Ok(Schedule { groups, missing, repetitions, cell_seconds, budget_seconds })
+    }
+
+    /// Refuses what does not fit; the error names the size that would.
+    pub(crate) fn check_room(&self, request: &Request, directory: &Path) -> Result<()> {
+        let disk = self.groups.iter().map(Group::disk_bytes).fold(0.0, f64::max);
+        fits("disk", disk, machine::disk_available(directory)?, self, request)?;
+        let memory = self.groups.iter().map(|g| g.memory_bytes + ALLOWANCE_BYTES).max();
+        fits("memory", memory.unwrap_or(0) as f64, machine::memory_available(), self, request)
+    }
+
+    /// Cells of all repetitions, and stores to fill.
+    pub(crate) fn steps(&self, size: Size) -> usize {
+        let of = |group: &Group| {
+            let fills = if group.shares(size) { group.stores.len() } else { 0 };
+            group.cells() * self.repetitions + fills
+        };
+        self.groups.iter().map(of).sum()
+    }
+}
+
+fn config(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Config, message.into())
+}
+
+fn fits(
+    what: &str,
+    needed: f64,
+    available: u64,
+    schedule: &Schedule,
+    request: &Request,
+) -> Result<()> {
+    if needed <= available as f64 {
+        return Ok(());
+    }
+    // A little less than what would fit to the byte, in steps that people write.
+    let fitting = (available as f64 / needed * request.scale * 0.9 * 1000.0).floor() / 1000.0;
+    let keys = schedule.groups.iter().flat_map(|g| &g.tasks).map(|t| t.work.keys).max();
+    let keys = (keys.unwrap_or(0) as f64 * fitting / request.scale) as u64;
+    let gib = |bytes: f64| format!("{:.1} GiB", bytes / f64::from(1 << 30));
+    let fix = match (what, request.keys) {
+        ("memory", _) if request.memory_bytes.is_some() => {
+            format!("use --memory {}MiB", (available as f64 * 0.9) as u64 >> 20)
+        }
+        (_, Some(_)) => format!("--keys {keys} would fit"),
+        _ => format!("--scale {fitting} would fit (at most {keys} keys)"),
+    };
+    let (needed, available) = (gib(needed), gib(available as f64));
+    Err(Error::new(
+        ErrorKind::Full,
+        format!("this run needs {needed} of {what} and {available} is free; {fix}"),
+    ))
+}
+
+fn check_workloads(request: &Request, suites: &[&Suite]) -> Result<()> {
+    let known: Vec<_> = suites.iter().flat_map(|s| s.lines).map(|line| line.name).collect();
+    match request.workloads.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(config(format!(
+            "no workload '{name}' in suite {}; known are {}",
+            request.suite,
+            known.join(", ")
+        ))),
+    }
+}
+
+fn nothing_left(request: &Request, missing: &[Remark]) -> Error {
+    let mut message = format!("nothing of suite {} is left to run", request.suite);
+    for remark in missing {
+        message += &format!("; {} is missing: {}", remark.store, remark.text);
+    }
+    if !request.peers.is_empty() {
+        let names: Vec<_> = peers::all().iter().map(|peer| peer.name()).collect();
+        message += &format!("; stores that can be compared are {}", names.join(", "));
+    }
+    config(message)
+}
+
+/// Stores of the suite's kind that were asked for; those that are not installed go to `missing`.
+fn stores_of(request: &Request, class: Class, missing: &mut Vec<Remark>) -> Vec<&'static dyn Peer> {
+    let asked = |peer: &&'static dyn Peer| {
+        let named = request.peers.iter().any(|name| name == peer.name());
+        peer.class() == class && (named || request.peers.is_empty())
+    };
+    let mut stores = Vec::new();
+    for peer in peers::all().into_iter().filter(asked) {
+        match peer.version() {
+            Ok(_) => stores.push(peer),
+            Err(_) if missing.iter().any(|remark| remark.store == peer.name()) => {}
+            Err(reason) => missing.push(Remark {
+                suite: String::new(),
+                workload: String::new(),
+                store: peer.name().to_string(),
+                text: reason.to_string(),
+            }),
+        }
+    }
+    stores
+}
+
+/// Limits that stand beside the suite's workloads, or all.
+fn limits_of(suite: &Suite, lines: &[Line], missing: &mut Vec<Remark>) -> Vec<&'static dyn Limit> {
+    let beside = |name: &str| {
+        suite.class.is_none() || lines.iter().flat_map(|l| l.limits).any(|(n, _)| *n == name)
+    };
+    let mut found = Vec::new();
+    for limit in limits::all().into_iter().filter(|limit| beside(limit.name())) {
+        let store = format!("{}{}", limits::LIMIT_PREFIX, limit.name());
+        match limit.version() {
+            Ok(_) => found.push(limit),
+            Err(_) if missing.iter().any(|remark| remark.store == store) => {}
+            Err(reason) => missing.push(Remark {
+                suite: String::new(),
+                workload: String::new(),
+                store,
+                text: reason.to_string(),
+            }),
+        }
+    }
+    found
+}
+
+fn groups_of(
+    request: &Request,
+    suite: &'static Suite,
+    missing: &mut Vec<Remark>,
+) -> Result<Vec<Group>> {
+    let wanted = |line: &&Line| match request.workloads.is_empty() {
+        true => request.size != Size::Quick || line.quick,
+        false => request.workloads.iter().any(|name| name == line.name),
+    };
+    let lines: Vec<Line> = suite.lines.iter().filter(wanted).copied().collect();
+    let class = suite.class.unwrap_or(Class::Embedded);
+    let sizes = scaled(request, class);
+    let stores = stores_of(request, class, missing);
+    let mut limits = limits_of(suite, &lines, missing);
+    let mut groups: Vec<Group> = Vec::new();
+    for line in lines {
+        let task = Task { line, work: line.work(&sizes, request.keys)? };
+        match groups.last_mut() {
+            Some(group) if group.tasks[0].line.filled_like(&line) => group.tasks.push(task),
+            _ => groups.push(Group {
+                suite,
+                class,
+                tasks: vec![task],
+                stores: stores.clone(),
+                limits: std::mem::take(&mut limits),
+                sizes,
+                memory_bytes: 0,
+            }),
+        }
+    }
+    if groups.is_empty() && !limits.is_empty() {
+        let (tasks, stores) = (Vec::new(), Vec::new());
+        groups.push(Group { suite, class, tasks, stores, limits, sizes, memory_bytes: 0 });
+    }
+    for group in &mut groups {
+        group.memory_bytes = match class {
+            Class::Embedded => sizes.memory_bytes,
+            _ => group.live_bytes() * MEMORY_FACTOR + MEMORY_FLOOR,
+        };
+    }
+    Ok(groups)
+}
+
+fn scaled(request: &Request, class: Class) -> Sizes {
+    let sizes = request.size.sizes(class);
+    let times = |n: u64| ((n as f64 * request.scale) as u64).max(1);
+    Sizes {
+        data_bytes: times(sizes.data_bytes),
+        keys_max: times(sizes.keys_max).max(100),
+        memory_bytes: request.memory_bytes.unwrap_or(sizes.memory_bytes),
+        ..sizes
+    }
+}
+
+/// Time of a cell, and of everything: as long as the cells may be so that all of them fit.
+fn times(size: Size, groups: &[Group], repetitions: usize) -> (f64, Option<f64>) {
+    // What a cell costs beside its measured part, and what filling a store costs, as measured on
+    // two cores; a run that turns out slower does fewer repetitions.
+    let (budget, around, fill, range) = match size {
+        Size::Full => (3000.0, 2.0, 25.0, (1.0, 20.0)),
+        Size::Quick => (165.0, 0.25, 2.0, (0.15, 1.5)),
+        Size::Toy => return (0.0, None),
+    };
+    let cells: usize = groups.iter().map(Group::cells).sum::<usize>() * repetitions;
+    let fills: usize = groups.iter().filter(|g| g.shares(size)).map(|g| g.stores.len()).sum();
+    let each = (budget - fills as f64 * fill) / cells.max(1) as f64 - around;
+    (each.clamp(range.0, range.1), Some(budget))
+}

@@ -1,0 +1,341 @@
+//! Suites: which workloads at which sizes, by which kinds of stores, beside which limits.
+
+use crate::limits;
+use crate::peer::Class;
+use crate::work::Work;
+use silica::{Error, ErrorKind, Result};
+use silica_bench::{Plan, Workload};
+
+/// How much a run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Everything, in less than an hour.
+    Full,
+    /// The workloads that say most, in less than three minutes.
+    Quick,
+    /// Everything with a few keys: it runs, and times mean nothing.
+    Toy,
+}
+
+impl Size {
+    /// The word in `environment.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Size::Full => "full",
+            Size::Quick => "quick",
+            Size::Toy => "toy",
+        }
+    }
+
+    /// Repetitions where none are asked for.
+    pub fn repetitions(self) -> usize {
+        match self {
+            Size::Full => 3,
+            Size::Quick => 3,
+            Size::Toy => 1,
+        }
+    }
+}
+
+/// One workload of a suite.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// The name in the results.
+    pub name: &'static str,
+    /// The driver's workload.
+    pub workload: &'static str,
+    /// Bytes of key and value, where they are not the workload's own.
+    pub shape: Option<(usize, usize)>,
+    /// Threads that issue operations.
+    pub threads: usize,
+    /// Keys in one call.
+    pub batch: usize,
+    /// Writes survive a power cut.
+    pub synced: bool,
+    /// Nothing is warmed up.
+    pub cold: bool,
+    /// In a quick run, too.
+    pub quick: bool,
+    /// Limits beside it, each with the metric that bounds the throughput.
+    pub limits: &'static [(&'static str, &'static str)],
+}
+
+/// A suite.
+#[derive(Debug, Clone, Copy)]
+pub struct Suite {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub doc: &'static str,
+    /// The kind of stores; `None` where there are only limits.
+    pub class: Option<Class>,
+    /// In the order of the run; those of the same shape stand together.
+    pub lines: &'static [Line],
+}
+
+const LINE: Line = Line {
+    name: "",
+    workload: "",
+    shape: None,
+    threads: 1,
+    batch: 1,
+    synced: false,
+    cold: false,
+    quick: false,
+    limits: &[],
+};
+/// Entries of about 1 KiB, as in YCSB and in SILT's evaluation.
+const KIB: Line = Line { shape: Some((16, 1000)), ..LINE };
+const QUICK: Line = Line { quick: true, ..KIB };
+
+const fn line(workload: &'static str) -> Line {
+    Line { name: workload, workload, ..LINE }
+}
+
+const FLASH: &[Line] = &[
+    Line { name: "fillrandom", workload: "fill", ..QUICK },
+    Line { name: "readrandom", workload: "read", ..QUICK },
+    Line { name: "readrandom-cold", workload: "read", cold: true, ..KIB },
+    Line { name: "readrandom-batch-32", workload: "read", batch: 32, ..QUICK },
+    Line { name: "readmissing", workload: "read-missing", ..QUICK },
+    Line { name: "ycsb-a", workload: "ycsb-a", ..QUICK },
+    Line { name: "ycsb-b", workload: "ycsb-b", ..KIB },
+    Line { name: "ycsb-c", workload: "ycsb-c", ..KIB },
+    Line { name: "ycsb-d", workload: "ycsb-d", ..KIB },
+    Line { name: "ycsb-f", workload: "ycsb-f", ..KIB },
+    Line { name: "mixed", workload: "mixed", ..KIB },
+    Line { name: "readwhilewriting", workload: "readwhilewriting", threads: 2, ..KIB },
+    Line { name: "timeline", workload: "timeline", threads: 2, ..KIB },
+    Line { name: "overwrite", workload: "overwrite", ..QUICK },
+    Line { name: "overwrite-batch-32", workload: "overwrite", batch: 32, ..KIB },
+    Line { name: "overwrite-synced", workload: "overwrite", synced: true, ..KIB },
+    line("silt-10-90"),
+    line("silt-50-50-large"),
+    line("silt-10-90-small"),
+    line("silt-50-50"),
+    line("facebook-get"),
+    line("facebook-set"),
+    line("sqlitekv-update-heavy"),
+    line("sqlitekv-read-most"),
+    line("sqlitekv-read-heavy"),
+    line("sqlitekv-read-latest"),
+];
+
+const ORDERED: &[Line] = &[
+    Line { name: "dbbench-fillrandom", workload: "fillrandom", ..LINE },
+    Line { name: "seekrandom", workload: "seekrandom", quick: true, ..LINE },
+    Line { name: "ycsb-e", workload: "ycsb-e", quick: true, ..LINE },
+    Line { threads: 2, quick: true, ..line("wipdb-readwhilewriting") },
+    Line { threads: 2, ..line("wipdb-readwhilewriting-exponential") },
+    line("wipdb-regions"),
+];
+
+const MEMORY: &[Line] = &[
+    line("mica-tiny-50"),
+    line("mica-tiny-95"),
+    Line { quick: true, ..line("mica-small-50") },
+    Line { quick: true, ..line("mica-small-95") },
+    Line { name: "mica-small-50-2-threads", threads: 2, quick: true, ..line("mica-small-50") },
+    Line { name: "mica-small-95-2-threads", threads: 2, quick: true, ..line("mica-small-95") },
+    Line { name: "mica-small-95-batch-32", batch: 32, ..line("mica-small-95") },
+    line("mica-large-50"),
+    line("mica-large-95"),
+    Line { quick: true, ..line("turbohash-insert") },
+    Line { quick: true, ..line("turbohash-positive") },
+    line("turbohash-negative"),
+    line("turbohash-update"),
+    line("turbohash-delete"),
+];
+
+/// What memcached and Redis are measured with most often.
+const SMALL: Line = Line { shape: Some((16, 64)), ..LINE };
+
+const SERVER: &[Line] = &[
+    Line { name: "get", workload: "read", quick: true, ..SMALL },
+    Line { name: "get-missing", workload: "read-missing", ..SMALL },
+    Line { name: "get-batch-16", workload: "read", batch: 16, quick: true, ..SMALL },
+    Line { name: "set", workload: "overwrite", quick: true, ..SMALL },
+    Line { name: "set-batch-16", workload: "overwrite", batch: 16, ..SMALL },
+    Line { name: "get-8-clients", workload: "read", threads: 8, ..SMALL },
+    Line { name: "mica-small-95", workload: "mica-small-95", ..SMALL },
+];
+
+/// Every suite; `all` stands for all of them.
+pub const SUITES: &[Suite] = &[
+    Suite { name: "limits", doc: "what device, memory and sockets allow", class: None, lines: &[] },
+    Suite {
+        name: "flash",
+        doc: "point operations on stores that keep their data on a device",
+        class: Some(Class::Embedded),
+        lines: FLASH,
+    },
+    Suite {
+        name: "ordered",
+        doc: "scans and mixed work on stores that keep the order of keys",
+        class: Some(Class::Embedded),
+        lines: ORDERED,
+    },
+    Suite {
+        name: "memory",
+        doc: "tables and caches in this process's memory",
+        class: Some(Class::Memory),
+        lines: MEMORY,
+    },
+    Suite {
+        name: "server",
+        doc: "servers in processes of their own, over sockets",
+        class: Some(Class::Server),
+        lines: SERVER,
+    },
+];
+
+/// The suites that `name` stands for; the error lists those there are.
+pub(crate) fn find(name: &str) -> Result<Vec<&'static Suite>> {
+    if name == "all" {
+        return Ok(SUITES.iter().collect());
+    }
+    let found = SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| {
+        let names: Vec<_> = SUITES.iter().map(|suite| suite.name).collect();
+        let message = format!("no suite '{name}'; known are {}, all", names.join(", "));
+        Error::new(ErrorKind::Config, message)
+    })?;
+    Ok(vec![found])
+}
+
+/// Sizes of a run, before anybody changes them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sizes {
+    /// Live bytes of a store on a device, at most.
+    pub data_bytes: u64,
+    /// Keys, at most.
+    pub keys_max: u64,
+    /// Memory of a store on a device; others have as much as they need.
+    pub memory_bytes: u64,
+    /// Operations of the measured part per key.
+    pub operations_per_key: u64,
+    /// Operations whose answers are compared, before the measured part.
+    pub check_operations: u64,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl Size {
+    /// The sizes for stores of `class`.
+    pub fn sizes(self, class: Class) -> Sizes {
+        match self {
+            Size::Full => Sizes {
+                data_bytes: 512 * MIB,
+                keys_max: if class == Class::Server { 500_000 } else { 2_000_000 },
+                memory_bytes: 128 * MIB,
+                operations_per_key: 100,
+                check_operations: 20_000,
+            },
+            Size::Quick => Sizes {
+                data_bytes: 128 * MIB,
+                keys_max: if class == Class::Server { 100_000 } else { 500_000 },
+                memory_bytes: 32 * MIB,
+                operations_per_key: 100,
+                check_operations: 2000,
+            },
+            Size::Toy => Sizes {
+                data_bytes: MIB / 4,
+                keys_max: 1000,
+                memory_bytes: 64 * MIB,
+                operations_per_key: 2,
+                check_operations: 300,
+            },
+        }
+    }
+}
+
+impl Line {
+    fn found(&self) -> &'static Workload {
+        Workload::find(self.workload).expect("a test looks every one of them up")
+    }
+
+    /// True where it starts with an empty store.
+    pub(crate) fn starts_empty(&self) -> bool {
+        self.found().is_fill()
+    }
+
+    /// True where both start with the same contents.
+    pub(crate) fn filled_like(&self, other: &Line) -> bool {
+        let contents = |line: &Line| {
+            let workload = line.found();
+            let shape = (workload.shape.key_bytes, workload.shape.value_bytes);
+            (line.shape.unwrap_or(shape), workload.sizes, workload.layout)
+        };
+        contents(self) == contents(other)
+    }
+
+    /// What a cell does: `keys` where they are given, else as many as the sizes allow.
+    pub(crate) fn work(&self, sizes: &Sizes, keys: Option<u64>) -> Result<Work> {
+        let plan = Plan::new(self.workload)?;
+        let shape = (plan.shape.key_bytes, plan.shape.value_bytes);
+        let (key_bytes, value_bytes) = self.shape.unwrap_or(shape);
+        let entry_bytes = key_bytes as f64 + plan.workload.sizes.mean_bytes(value_bytes);
+        let fitting = (sizes.data_bytes as f64 / entry_bytes) as u64;
+        let keys = keys.unwrap_or(fitting.clamp(100, sizes.keys_max));
+        // Keys are put or deleted once; everything else goes on until its time is over.
+        let once = plan.workload.is_fill() || plan.workload.deletes > 0;
+        let operations = if once { keys } else { keys * sizes.operations_per_key };
+        Ok(Work {
+            workload: plan.workload.name.to_string(),
+            keys,
+            operations,
+            key_bytes,
+            value_bytes,
+            threads: self.threads,
+            synced: self.synced,
+            distribution: plan.distribution.name().to_string(),
+            batch: self.batch,
+            rate: plan.rate,
+            seed: 1,
+        })
+    }
+
+    /// The limits beside it that exist.
+    pub(crate) fn limits(&self) -> Vec<(String, String)> {
+        let known = self.limits.iter().filter(|(name, _)| limits::find(name).is_ok());
+        known.map(|(name, metric)| (format!("limit:{name}"), (*metric).to_string())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use silica_bench::WORKLOADS;
+
+    #[test]
+    fn every_line_has_work_at_every_size_and_a_name_of_its_own() {
+        for suite in SUITES {
+            let mut names = Vec::new();
+            for line in suite.lines {
+                assert!(!names.contains(&line.name), "{} twice in {}", line.name, suite.name);
+                names.push(line.name);
+                for size in [Size::Full, Size::Quick, Size::Toy] {
+                    let sizes = size.sizes(suite.class.unwrap());
+                    let work = line.work(&sizes, None).unwrap();
+                    work.plan().unwrap();
+                    assert!(work.keys >= 100 && work.operations >= work.keys, "{work:?}");
+                }
+                assert_eq!(line.limits().len(), line.limits.len(), "{}", line.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_workload_is_in_a_suite() {
+        for workload in WORKLOADS {
+            let mut lines = SUITES.iter().flat_map(|suite| suite.lines);
+            assert!(lines.any(|line| line.workload == workload.name), "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn unknown_suites_name_the_known() {
+        let error = find("flesh").unwrap_err().to_string();
+        assert!(error.contains("flash") && error.contains("all"), "{error}");
+        assert_eq!(find("all").unwrap().len(), SUITES.len());
+    }
+}

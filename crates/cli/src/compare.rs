@@ -1,0 +1,98 @@
+//! `silica bench compare`.
+
+use crate::args::{CompareArgs, Global};
+use crate::output::{Output, has_terminal};
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::SIGINT;
+use silica::{Error, Result};
+use silica_bench_compare::{Request, Run, Size, compare, table};
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Exit code of a program that a signal ended.
+const SIGNALLED: i32 = 128;
+
+/// Runs a suite and shows what it found.
+pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
+    let run = Run {
+        request: request(global, args),
+        out: args.out.clone(),
+        stores: global.path.clone(),
+        child: child()?,
+        command: command(),
+    };
+    let interrupted = interruption()?;
+    let results = compare(&run, &interrupted, &mut progress(output))?;
+    output.raw(table(&results).as_bytes())?;
+    output.line(format!("wrote {}", args.out.display()))?;
+    let object = output.object();
+    *object = silica_bench::json_object(&results)?;
+    // These are for the report page, and long.
+    for name in ["curves", "timelines"] {
+        object.remove(name);
+    }
+    object.insert("out".to_string(), args.out.display().to_string().into());
+    if interrupted.load(Ordering::Relaxed) {
+        eprintln!("silica: interrupted; {} has what was measured", args.out.display());
+    }
+    Ok(())
+}
+
+fn request(global: &Global, args: &CompareArgs) -> Request {
+    let size = match (args.quick, args.toy) {
+        (true, _) => Size::Quick,
+        (_, true) => Size::Toy,
+        _ => Size::Full,
+    };
+    Request {
+        peers: args.peers.clone(),
+        workloads: args.workloads.clone(),
+        repetitions: args.repetitions,
+        memory_bytes: global.memory,
+        keys: args.keys,
+        scale: args.scale,
+        ..Request::new(&args.suite, size)
+    }
+}
+
+/// This program, as it performs one cell.
+fn child() -> Result<Vec<OsString>> {
+    let program = std::env::current_exe()
+        .map_err(|e| Error::io("finding the program that measures in a process of its own", e))?;
+    Ok(vec![program.into(), "bench".into(), "compare-cell".into()])
+}
+
+fn command() -> String {
+    let arguments = std::env::args_os().skip(1);
+    let words = arguments.map(|word| word.to_string_lossy().into_owned());
+    ["silica".to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Set by the first SIGINT; the second ends the program at once.
+fn interruption() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let failed = |e| Error::io("installing the signal handler", e);
+    let again = Arc::clone(&flag);
+    signal_hook::flag::register_conditional_shutdown(SIGINT, SIGNALLED + SIGINT, again)
+        .map_err(failed)?;
+    signal_hook::flag::register(SIGINT, Arc::clone(&flag)).map_err(failed)?;
+    Ok(flag)
+}
+
+/// A bar on a terminal, a line per step elsewhere.
+fn progress(output: &Output) -> impl FnMut(usize, usize, &str) + use<> {
+    let bar = (has_terminal() && !output.is_json()).then(|| {
+        let template = "{bar:30} {pos}/{len}, {eta} left  {msg}";
+        let style = ProgressStyle::with_template(template).expect("the template is well formed");
+        ProgressBar::new(0).with_style(style)
+    });
+    move |done, all, what| match &bar {
+        Some(bar) => {
+            bar.set_length(all as u64);
+            bar.set_message(what.to_string());
+            bar.set_position(done as u64);
+        }
+        None => eprintln!("{done}/{all} {what}"),
+    }
+}
