@@ -12,6 +12,12 @@
 //! Pages are populated ahead of the append position, because one call for many is cheaper than a
 //! page fault each. But a populated page is a dirty one that the next sync writes out, empty or
 //! not, so no more than a quarter of what was appended since the last sync is populated ahead.
+//! Zeroes are written to them first: that puts large folios into the page cache where the file
+//! system has them, and those are mapped and written out as wholes.
+//!
+//! What was appended is handed to the disk in pieces, without waiting, so that a sync after much
+//! of it finds little left to wait for. Every page of a log is written sooner or later, and full
+//! ones are never stored to again, so nothing is written twice.
 
 use super::directory::Shared;
 use super::plain::poisoned;
@@ -25,12 +31,17 @@ use rustix::mm::Advice;
 use silica_base::{BLOCK_BYTES, Error, ErrorKind, Result};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes made present ahead of the append position at most.
 const POPULATE_BYTES: u64 = 256 << 10;
+/// Bytes appended that make it worth while to have them written out.
+const WRITE_OUT_BYTES: u64 = 1 << 20;
+/// Written to pages to come.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A log of a [`super::FileDevice`].
 pub struct MappedLog {
@@ -43,6 +54,8 @@ pub struct MappedLog {
     writer: bool,
     /// Bytes whose pages were made present; only the appender moves it.
     populated: AtomicU64,
+    /// Bytes that were handed to the disk; only the appender moves it.
+    written_out: AtomicU64,
     /// Bytes known to be durable.
     synced: Mutex<u64>,
     /// The same, for appenders, who need no lock and no precision.
@@ -87,6 +100,7 @@ impl MappedLog {
             capacity,
             writer: true,
             populated: AtomicU64::new(0),
+            written_out: AtomicU64::new(0),
             synced: Mutex::new(0),
             synced_hint: AtomicU64::new(0),
             shared,
@@ -118,6 +132,7 @@ impl MappedLog {
             capacity,
             writer: false,
             populated: AtomicU64::new(capacity),
+            written_out: AtomicU64::new(capacity),
             synced: Mutex::new(0),
             synced_hint: AtomicU64::new(0),
             shared,
@@ -127,10 +142,17 @@ impl MappedLog {
     /// Makes the pages up to `end`, and some more, present and writable.
     #[cold]
     fn populate(&self, end: u64) -> Result<()> {
+        self.write_out()?;
         let from = self.populated.load(Ordering::Relaxed);
-        let since_sync = end - self.synced_hint.load(Ordering::Relaxed);
-        let ahead = (since_sync / 4).min(POPULATE_BYTES);
-        let to = (end + ahead).next_multiple_of(BLOCK_BYTES as u64).min(self.capacity);
+        let to = populate_to(end, self.synced_hint.load(Ordering::Relaxed), self.capacity);
+        let mut at = from;
+        while at < to {
+            let piece = &ZEROES[..ZEROES.len().min((to - at) as usize)];
+            // Nothing was ever stored at and above `from`.
+            let written = write_all(&self.file, at, piece);
+            written.map_err(|e| failed("write to", &self.path, e))?;
+            at += piece.len() as u64;
+        }
         let advice = Advice::LinuxPopulateWrite;
         // SAFETY: the range lies inside the mapping (`from <= to <= capacity`), and populating
         // changes no byte of it.
@@ -149,6 +171,49 @@ impl MappedLog {
             Err(e) => Err(failed("map more of", &self.path, e.into())),
         }
     }
+
+    /// Hands the disk what was appended since the last call or sync, where that is much.
+    fn write_out(&self) -> Result<()> {
+        let synced = self.synced_hint.load(Ordering::Relaxed);
+        let from = self.written_out.load(Ordering::Relaxed).max(synced);
+        // What is not full yet will be stored to again.
+        let to = self.gate.published() / ZEROES.len() as u64 * ZEROES.len() as u64;
+        if to.saturating_sub(from) < WRITE_OUT_BYTES {
+            return Ok(());
+        }
+        self.written_out.store(to, Ordering::Relaxed);
+        match start_writing(&self.file, from, to - from) {
+            Ok(()) => Ok(()),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) => Ok(()),
+            Err(e) => {
+                // As final as the error of a sync: what was to be written may be lost.
+                self.shared.poisoned.insert(self.inode);
+                Err(failed("write out", &self.path, e))
+            }
+        }
+    }
+}
+
+/// Up to where pages are populated when the next append ends at `end`.
+fn populate_to(end: u64, synced: u64, capacity: u64) -> u64 {
+    let block = BLOCK_BYTES as u64;
+    let ahead = ((end - synced) / 4).min(POPULATE_BYTES);
+    // A multiple of a power of two, since pages that begin at one form the largest folios.
+    let granule = 1 << ahead.max(block).ilog2();
+    let aligned = (end + ahead) / granule * granule;
+    aligned.max(end.next_multiple_of(block)).min(capacity)
+}
+
+/// Asks the kernel to write a range of `file` out; does not wait for it. An error on the way
+/// there is reported by the next sync.
+fn start_writing(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WRITE;
+    // SAFETY: the descriptor is open for as long as `file` is borrowed, and the call takes no
+    // pointers.
+    let result = unsafe {
+        libc::sync_file_range(file.as_raw_fd(), offset as libc::off64_t, len as i64, flags)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Gives the file its length and its space.
@@ -258,5 +323,31 @@ impl LogFile for MappedLog {
         *synced = reached;
         self.synced_hint.store(reached, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_populated_by_need_and_in_large_pieces_where_much_is_appended() {
+        let (block, capacity) = (BLOCK_BYTES as u64, 16 << 20);
+        for synced in [0, 5000, 3 << 20] {
+            for more in [1, 64, block, block + 1, 17 * block, 1 << 20, (4 << 20) + 3] {
+                let end = synced + more;
+                let to = populate_to(end, synced, capacity);
+                assert!(to >= end && to.is_multiple_of(block), "{synced} {more}: {to}");
+                let ahead = to - end;
+                assert!(
+                    ahead < block || ahead <= (more / 4).min(POPULATE_BYTES),
+                    "{more}: {ahead}"
+                );
+                if more >= 4 * POPULATE_BYTES {
+                    assert!(to.is_multiple_of(POPULATE_BYTES), "{synced} {more}: {to}");
+                }
+            }
+        }
+        assert_eq!(populate_to(capacity - 10, 0, capacity - 7), capacity - 7);
     }
 }
