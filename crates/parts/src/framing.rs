@@ -58,14 +58,35 @@ pub fn encode_header(
     header: &RecordHeader,
     payload: &[u8],
 ) -> [u8; HEADER_BYTES] {
+    let mut bytes = fields(header, payload.len());
+    let sum = Checksum::at(file_id, offset).update(&bytes[4..]).update(payload).finish();
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Makes `record`, [`HEADER_BYTES`] bytes of room and then the payload, the record that is
+/// written at `offset` of file `file_id`, padding included.
+///
+/// # Panics
+/// Where there is no room for the header.
+#[inline]
+pub fn seal(file_id: u64, offset: u64, header: &RecordHeader, record: &mut Vec<u8>) {
+    let fields = fields(header, record.len() - HEADER_BYTES);
+    record[..HEADER_BYTES].copy_from_slice(&fields);
+    let sum = Checksum::at(file_id, offset).update(&record[4..]).finish();
+    record[..4].copy_from_slice(&sum.to_le_bytes());
+    record.resize(record.len().next_multiple_of(ALIGN_BYTES), 0);
+}
+
+/// A header without its checksum.
+#[inline]
+fn fields(header: &RecordHeader, payload_len: usize) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     let behind = header.sequence.saturating_sub(header.synced_through).min(u64::from(u32::MAX));
-    bytes[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes[4..8].copy_from_slice(&(payload_len as u32).to_le_bytes());
     bytes[8..16].copy_from_slice(&header.sequence.to_le_bytes());
     bytes[16..20].copy_from_slice(&(behind as u32).to_le_bytes());
     bytes[20] = header.kind;
-    let sum = Checksum::at(file_id, offset).update(&bytes[4..]).update(payload).finish();
-    bytes[..4].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
@@ -194,6 +215,18 @@ mod tests {
             found.push(record.payload.to_vec());
         }
         (found, reader.end())
+    }
+
+    #[test]
+    fn a_sealed_record_is_one_with_an_encoded_header() {
+        let header = RecordHeader { kind: 4, sequence: 9, synced_through: 2 };
+        for payload in [&b""[..], b"x", b"12345678", &[7; 100]] {
+            let mut sealed = [&[0xEE; HEADER_BYTES], payload].concat();
+            seal(3, 40, &header, &mut sealed);
+            let mut bytes = [&encode_header(3, 40, &header, payload)[..], payload].concat();
+            bytes.resize(record_bytes(payload.len()), 0);
+            assert_eq!(sealed, bytes);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::values::Reclaim;
 use silica_base::Result;
 use silica_device::{Device, DeviceFile};
 use silica_engine::{Budget, Progress};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Bytes of buffered writes that maintenance leaves unsynced.
@@ -23,7 +23,7 @@ const SYNC_BEHIND_BYTES: u64 = 4 << 20;
 const DISCARD_BYTES: u64 = 32 << 20;
 const DISCARD_COST_BYTES: u64 = 64 << 10;
 /// Bytes of writes between two looks at the backlog.
-const ASSIST_EVERY_BYTES: u64 = 64 << 10;
+pub(crate) const ASSIST_EVERY_BYTES: u64 = 64 << 10;
 /// A writer's share of maintenance per byte written, for each unit of pressure above where
 /// slowing begins, and at the most: several times the write amplification, so that a backlog
 /// shrinks, and little enough that no write stands still.
@@ -48,7 +48,6 @@ pub(crate) struct Jobs<D: Device> {
     install: Mutex<()>,
     /// Files that no version names any more. A crash leaves them to the next open.
     discarded: Mutex<Vec<Arc<PackedReader<D::File>>>>,
-    debt_bytes: AtomicU64,
     /// The last background work failed.
     stuck: AtomicBool,
 }
@@ -61,7 +60,6 @@ impl<D: Device> Jobs<D> {
             upkeep: Mutex::new(None),
             install: Mutex::new(()),
             discarded: Mutex::new(Vec::new()),
-            debt_bytes: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
         }
     }
@@ -319,15 +317,11 @@ impl<D: Device> Silt<D> {
         result.map(|_| ()).map_err(|e| e.within("background work cannot go on"))
     }
 
-    /// After a write: where maintenance is behind, does a share of it that grows with the
-    /// backlog, so that writers slow down smoothly instead of stopping. The write itself is done,
-    /// so an error here is for later ones: see [`Silt::refuse_if_stuck`].
-    pub(crate) fn assist(&self, bytes: u64) {
-        self.note_space(bytes);
-        if self.jobs.debt_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes < ASSIST_EVERY_BYTES {
-            return;
-        }
-        let debt = self.jobs.debt_bytes.swap(0, Ordering::Relaxed);
+    /// After every [`ASSIST_EVERY_BYTES`] of writes, `debt` in all: where maintenance is behind,
+    /// does a share of it that grows with the backlog, so that writers slow down smoothly instead
+    /// of stopping. The write itself is done, so an error here is for later ones: see
+    /// [`Silt::refuse_if_stuck`].
+    pub(crate) fn assist(&self, debt: u64) {
         let pressure = self.pressure().most();
         if pressure < ASSIST_PRESSURE {
             return;

@@ -12,7 +12,7 @@
 //! 6. After a failed sync no append and no sync succeeds until the store is opened again.
 //! 7. A segment is removed only after every partition's floor in the manifest has passed it.
 
-use crate::segment::{self, Record, Segment};
+use crate::segment::{self, Segment};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -168,16 +168,16 @@ impl<D: Device> Log<D> {
         self.poisoned.store(true, Ordering::Release);
     }
 
-    /// Appends one record and returns the logical position of its payload. `register` puts a new
-    /// segment's number into the manifest.
+    /// Appends one record, [`segment::RECORD_ROOM_BYTES`] of room and its payload, and returns the
+    /// logical position of the payload. `register` puts a new segment's number into the manifest.
     pub(crate) fn append(
         &self,
         appender: &mut Appender<D::Log>,
-        payload: &[u8],
+        record: &mut Vec<u8>,
         register: &dyn Fn(u64) -> Result<()>,
     ) -> Result<u64> {
         self.check()?;
-        let record_bytes = segment::record_bytes(payload.len());
+        let record_bytes = (record.len() as u64).next_multiple_of(POSITION_BYTES);
         let current = match &appender.current {
             Some(current) if current.fits(record_bytes) => current,
             _ => {
@@ -185,12 +185,8 @@ impl<D: Device> Log<D> {
                 appender.current.insert(added)
             }
         };
-        let record = Record {
-            sequence: appender.next_sequence,
-            synced_through: self.synced_sequence.load(Ordering::Acquire),
-            payload,
-        };
-        let at = current.append(&record)?;
+        let synced_through = self.synced_sequence.load(Ordering::Acquire);
+        let at = current.append(appender.next_sequence, synced_through, record)?;
         self.last_sequence.store(appender.next_sequence, Ordering::Release);
         appender.next_sequence += 1;
         self.end.store(current.start + current.log.len(), Ordering::Release);

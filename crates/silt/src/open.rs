@@ -126,7 +126,11 @@ impl<D: Device> Silt<D> {
     fn seal_cut(&self) -> Result<()> {
         let mut writer = self.writer.lock().expect("no panic while held");
         let register = |number| self.edit(&[Edit::LogSegment(number)]);
-        self.log.append(&mut writer.appender, &[], &register)?;
+        self.log.append(
+            &mut writer.appender,
+            &mut vec![0; segment::RECORD_ROOM_BYTES],
+            &register,
+        )?;
         drop(writer);
         self.sync_log()
     }

@@ -106,6 +106,20 @@ pub(crate) struct InLog<'s> {
 }
 
 impl<D: Device> Stores<D> {
+    /// Asks the processor for what [`Stores::may_be_in_log`] looks at.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
+        self.active.prefetch(hash);
+        self.version.frozen.iter().for_each(|frozen| frozen.table.prefetch(hash));
+    }
+
+    /// False where no key with `hash` is in the active and frozen log stores.
+    #[inline]
+    pub(crate) fn may_be_in_log(&self, hash: KeyHash) -> bool {
+        let holds = |table: &CuckooTable| table.candidates(hash).next().is_some();
+        holds(&self.active) || self.version.frozen.iter().any(|frozen| holds(&frozen.table))
+    }
+
     /// The newest entry of `key` in the active and frozen log stores.
     #[inline]
     pub(crate) fn find_in_log<'s>(

@@ -33,12 +33,8 @@ pub(crate) struct Header {
     pub(crate) first_sequence: u64,
 }
 
-/// A record to append.
-pub(crate) struct Record<'a> {
-    pub(crate) sequence: u64,
-    pub(crate) synced_through: u64,
-    pub(crate) payload: &'a [u8],
-}
+/// Bytes of room before the payload in a record to append.
+pub(crate) const RECORD_ROOM_BYTES: usize = framing::HEADER_BYTES;
 
 /// A mapped segment.
 pub(crate) struct Segment<L> {
@@ -58,11 +54,6 @@ pub(crate) fn name(number: u64) -> String {
 /// The number in a segment's name.
 pub(crate) fn number_of(name: &str) -> Option<u64> {
     name.strip_prefix("LOG-")?.parse().ok()
-}
-
-/// Bytes that a record with `payload_len` bytes takes.
-pub(crate) fn record_bytes(payload_len: usize) -> u64 {
-    framing::record_bytes(payload_len) as u64
 }
 
 /// Capacity of a segment that holds one record of `record_bytes`.
@@ -170,15 +161,19 @@ impl<L: LogFile> Segment<L> {
         self.log.len() + record_bytes <= self.capacity
     }
 
-    /// Appends a record; the logical position of its payload.
-    pub(crate) fn append(&self, record: &Record<'_>) -> Result<u64> {
+    /// Appends a record, [`RECORD_ROOM_BYTES`] of room and its payload; the logical position of
+    /// the payload.
+    pub(crate) fn append(
+        &self,
+        sequence: u64,
+        synced_through: u64,
+        record: &mut Vec<u8>,
+    ) -> Result<u64> {
         let offset = self.log.len();
-        let (sequence, synced_through) = (record.sequence, record.synced_through);
         let header = RecordHeader { kind: BATCH, sequence, synced_through };
-        let header = framing::encode_header(self.file_id, offset, &header, record.payload);
-        let pad = record_bytes(record.payload.len()) as usize - header.len() - record.payload.len();
-        self.log.append(&[&header, record.payload, &[0; 8][..pad]])?;
-        Ok(self.start + offset + framing::HEADER_BYTES as u64)
+        framing::seal(self.file_id, offset, &header, record);
+        self.log.append(&[record])?;
+        Ok(self.start + offset + RECORD_ROOM_BYTES as u64)
     }
 
     /// Calls `visit` with the logical position and the payload of every record of a segment found

@@ -2,8 +2,10 @@
 //! maintenance that it causes.
 
 use crate::entry::{Frame, POINTER};
+use crate::jobs::ASSIST_EVERY_BYTES;
 use crate::log::Appender;
 use crate::partition::{InLog, NewFrame, Stores};
+use crate::segment::RECORD_ROOM_BYTES;
 use crate::silt::Silt;
 use crate::state::Edit;
 use crate::values::StoredValues;
@@ -15,14 +17,26 @@ use std::sync::atomic::Ordering;
 /// What the one writer at a time works with.
 pub(crate) struct Writer<L> {
     pub(crate) appender: Appender<L>,
-    payload: Vec<u8>,
+    /// The record in hand: room for its header, then its frames.
+    record: Vec<u8>,
     frames: Vec<Placed>,
     table_seed: u64,
+    /// Bytes of writes since the last look at the backlog.
+    debt_bytes: u64,
+}
+
+/// What [`Silt::finish_write`] is to act on.
+struct Written {
+    /// Bytes of the frames.
+    bytes: u64,
+    /// Where it is time for a look at the backlog, the bytes written since the last.
+    debt: Option<u64>,
 }
 
 /// A frame in the payload.
 struct Placed {
     hash: KeyHash,
+    /// From the start of the payload.
     offset: usize,
     len: usize,
 }
@@ -44,7 +58,8 @@ pub(crate) struct Condition<'k> {
 
 impl<L> Writer<L> {
     pub(crate) fn new(appender: Appender<L>) -> Self {
-        Writer { appender, payload: Vec::new(), frames: Vec::new(), table_seed: 0 }
+        let (record, frames) = (Vec::new(), Vec::new());
+        Writer { appender, record, frames, table_seed: 0, debt_bytes: 0 }
     }
 
     /// A seed for the displacement choices of the next table.
@@ -53,12 +68,26 @@ impl<L> Writer<L> {
         self.table_seed
     }
 
+    /// Begins a record.
+    fn clear(&mut self) {
+        self.record.clear();
+        self.record.resize(RECORD_ROOM_BYTES, 0);
+        self.frames.clear();
+    }
+
     fn push(&mut self, hash: KeyHash, frame: &Frame<'_>) {
-        self.payload.resize(self.payload.len().next_multiple_of(8), 0);
-        let offset = self.payload.len();
-        frame.encode(&mut self.payload);
-        let len = self.payload.len() - offset;
-        self.frames.push(Placed { hash, offset, len });
+        self.record.resize(self.record.len().next_multiple_of(8), 0);
+        let start = self.record.len();
+        frame.encode(&mut self.record);
+        let len = self.record.len() - start;
+        self.frames.push(Placed { hash, offset: start - RECORD_ROOM_BYTES, len });
+    }
+
+    /// Counts written bytes.
+    fn written(&mut self, bytes: u64) -> Written {
+        self.debt_bytes += bytes;
+        let due = self.debt_bytes >= ASSIST_EVERY_BYTES;
+        Written { bytes, debt: due.then(|| std::mem::take(&mut self.debt_bytes)) }
     }
 }
 
@@ -76,9 +105,9 @@ impl<D: Device> Silt<D> {
         let mut writer = self.writer.lock().expect("no panic while held");
         let appended = self.append_ops(&mut writer, batch.ops(), &stored.pointers);
         drop(writer);
-        let bytes = appended.inspect_err(|_| self.forget_values(&stored))?;
+        let written = appended.inspect_err(|_| self.forget_values(&stored))?;
         drop(stored);
-        self.finish_write(durability, bytes)
+        self.finish_write(durability, &written)
     }
 
     /// Writes `batch` where all `conditions` still hold; false where one does not.
@@ -102,9 +131,9 @@ impl<D: Device> Silt<D> {
         }
         let appended = self.append_ops(&mut writer, batch.ops(), &stored.pointers);
         drop(writer);
-        let bytes = appended.inspect_err(|_| self.forget_values(&stored))?;
+        let written = appended.inspect_err(|_| self.forget_values(&stored))?;
         drop(stored);
-        self.finish_write(durability, bytes)?;
+        self.finish_write(durability, &written)?;
         Ok(true)
     }
 
@@ -169,31 +198,33 @@ impl<D: Device> Silt<D> {
         Ok(stored)
     }
 
-    /// Appends one record with all `ops` and puts them into the tables; the bytes of the frames.
-    /// The writer is locked.
+    /// Appends one record with all `ops` and puts them into the tables. The writer is
+    /// locked.
     fn append_ops(
         &self,
         writer: &mut Writer<D::Log>,
         ops: &[Op<'_>],
         pointers: &[Option<Vec<u8>>],
-    ) -> Result<u64> {
+    ) -> Result<Written> {
         let bytes = self.append_uncounted(writer, ops, pointers)?;
         let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
-        Ok(bytes)
+        Ok(writer.written(bytes))
     }
 
-    /// As [`Silt::append_ops`], for entries that are only moved: no user wrote them.
+    /// As [`Silt::append_ops`], for entries that are only moved: no user wrote them. The bytes of
+    /// the frames.
     pub(crate) fn append_uncounted(
         &self,
         writer: &mut Writer<D::Log>,
         ops: &[Op<'_>],
         pointers: &[Option<Vec<u8>>],
     ) -> Result<u64> {
-        writer.payload.clear();
-        writer.frames.clear();
-        let hashes = self.hash_and_prefetch(ops.iter().map(|op| op.key));
-        for (i, (op, hash)) in ops.iter().zip(hashes).enumerate() {
+        writer.clear();
+        for (i, op) in ops.iter().enumerate() {
+            let hash = self.hash(op.key);
+            // The buckets are on their way while the record is made and appended.
+            self.partition_of(hash).read().prefetch(hash);
             let pointer = pointers.get(i).and_then(|p| p.as_deref());
             writer.push(hash, &frame_of(op, pointer));
         }
@@ -203,9 +234,9 @@ impl<D: Device> Silt<D> {
             self.sync_log()?;
             self.edit(&[Edit::LogSegment(number)])
         };
-        let at = self.log.append(&mut writer.appender, &writer.payload, &register)?;
+        let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
         let frames = std::mem::take(&mut writer.frames);
-        let segments = self.log.segments();
+        let mut segments = None;
         let log_end = self.log.end();
         let mut bytes = 0;
         let superseded = superseded(&frames, ops);
@@ -218,7 +249,13 @@ impl<D: Device> Silt<D> {
                 continue;
             }
             let mut stores = self.partition_of(placed.hash).write();
-            let old = stores.find_in_log(&segments, log_end, placed.hash, op.key);
+            // For most new keys no tag matches, and then no segment is looked at.
+            let old = if stores.may_be_in_log(placed.hash) {
+                let segments = segments.get_or_insert_with(|| self.log.segments());
+                stores.find_in_log(segments, log_end, placed.hash, op.key)
+            } else {
+                None
+            };
             let seen = old.as_ref().and_then(|o| o.active_slot);
             self.note_overwritten(&old);
             let (at, len) = (at + placed.offset as u64, placed.len as u64);
@@ -251,11 +288,14 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    fn finish_write(&self, durability: Durability, bytes: u64) -> Result<()> {
+    fn finish_write(&self, durability: Durability, written: &Written) -> Result<()> {
         if durability == Durability::Synced {
             self.sync_log()?;
         }
-        self.assist(bytes);
+        self.note_space(written.bytes);
+        if let Some(debt) = written.debt {
+            self.assist(debt);
+        }
         Ok(())
     }
 }
@@ -263,6 +303,9 @@ impl<D: Device> Silt<D> {
 /// Indices, ascending, of the operations whose key a later one of the batch writes again. They
 /// must not get into the tables: a reader would see the key in a state that no batch left it in.
 fn superseded(frames: &[Placed], ops: &[Op<'_>]) -> Vec<usize> {
+    if frames.len() < 2 {
+        return Vec::new();
+    }
     let mut hashes: Vec<u64> = frames.iter().map(|frame| frame.hash.high()).collect();
     hashes.sort_unstable();
     // Mostly all keys differ, which the sorted hashes tell quickly.
