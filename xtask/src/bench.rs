@@ -60,6 +60,8 @@ const MECHANISMS: &[(&str, &[&str], &[&str])] = &[
         &["--keys", "20000", "--group", "256", "--hmax", "64"],
         &["bits_per_key", "lookup_ns", "build_keys_per_second"],
     ),
+    ("generator", &["--operations", "20000"], &["rows", "driver_percent_at_10m"]),
+    ("list", &[], &["workloads"]),
     ("cuckoo", &["--keys", "100000"], &["occupancy", "inserts_per_second", "lookups_per_second"]),
 ];
 
@@ -70,12 +72,29 @@ pub fn run(steps: &mut Steps) {
     for workload in WORKLOADS {
         steps.inside(&format!("benchmark {workload}"), || twice(&binary, &scratch, workload));
     }
+    steps.inside("benchmark replay", || replay(&binary, &scratch));
     for (name, arguments, fields) in MECHANISMS {
         steps.inside(&format!("benchmark {name}"), || {
             let mut command = bench(&binary, name);
             command.args(*arguments);
             object(&mut command, &scratch, fields).map(drop)
         });
+    }
+}
+
+const TRACE: &str = "silica-trace 1\n0 put k 500\n5 get k\n5 get l\n9 delete k\n9 get k\n";
+
+fn replay(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let (trace, path) = (scratch.join("bench.trace"), scratch.join("bench"));
+    std::fs::write(&trace, TRACE).map_err(|e| format!("writing {}: {e}", trace.display()))?;
+    let _ = std::fs::remove_dir_all(&path);
+    let mut command = bench(binary, "replay");
+    command.arg(&trace).args(["--engine", "silt", "--timed", "--path"]).arg(&path);
+    let found = object(&mut command, scratch, FIELDS);
+    let _ = std::fs::remove_dir_all(&path);
+    match found?["hits"].as_u64() {
+        Some(1) => Ok(()),
+        hits => Err(format!("{hits:?} of its three gets found something, not 1")),
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a store answered: copied out during the call as any client would, checked after the clock
 //! was read.
 
-use crate::generator::mix;
+use crate::generator::{Shape, mix};
 use crate::plan::Plan;
 use crate::target::Sink;
+use crate::trace;
 use crate::window::{Window, answer_bytes, answers_max, operations_max};
 use crate::worker::Tally;
 use crate::workload::Kind;
@@ -87,6 +88,19 @@ pub(crate) struct Expected {
     pub(crate) versions: bool,
     /// Which entries a scan sees follows from the seed alone.
     pub(crate) scans: bool,
+    /// Where keys and values come from.
+    pub(crate) origin: Origin,
+}
+
+/// Where the keys and values of a store come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The plan.
+    Plan,
+    /// A trace, from the beginning on.
+    Trace,
+    /// A trace, and something before.
+    Unknown,
 }
 
 /// Compares answers with what the generator wrote.
@@ -142,10 +156,26 @@ impl Checker<'_> {
         }
     }
 
-    fn check_value(&mut self, index: u64, value: &[u8], hash_value: bool, tally: &mut Tally) {
-        if !self.plan.is_value_of(index, value, &mut self.scratch) {
-            tally.wrong += 1;
+    fn is_right(&mut self, index: u64, value: &[u8]) -> bool {
+        match self.expected.origin {
+            Origin::Plan => self.plan.is_value_of(index, value, &mut self.scratch),
+            Origin::Trace => {
+                let shape = Shape { key_bytes: 0, value_bytes: value.len() };
+                shape.is_value_of(index, value, &mut self.scratch)
+            }
+            Origin::Unknown => true,
         }
+    }
+
+    fn index_of(&mut self, key: &[u8]) -> Option<u64> {
+        match self.expected.origin {
+            Origin::Plan => self.plan.index_of(key, &mut self.scratch),
+            Origin::Trace | Origin::Unknown => Some(trace::index_of(key)),
+        }
+    }
+
+    fn check_value(&mut self, index: u64, value: &[u8], hash_value: bool, tally: &mut Tally) {
+        tally.wrong += u64::from(!self.is_right(index, value));
         let value = if hash_value { u64::from(checksum(value)) } else { 0 };
         tally.hash = tally.hash.wrapping_add(mix(index ^ (value << 32)));
     }
@@ -180,13 +210,12 @@ impl Checker<'_> {
             };
             entries += 1;
             before = Some((answer.operation, key));
-            match self.plan.index_of(key, &mut self.scratch) {
+            match self.index_of(key) {
                 Some(index) if in_order && entries <= operation.entries => {
-                    let hash = self.expected.scans;
-                    if hash {
+                    if self.expected.scans {
                         self.check_value(index, value, self.expected.versions, tally);
-                    } else if !self.plan.is_value_of(index, value, &mut self.scratch) {
-                        tally.wrong += 1;
+                    } else {
+                        tally.wrong += u64::from(!self.is_right(index, value));
                     }
                 }
                 _ => tally.wrong += 1,

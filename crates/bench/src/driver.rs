@@ -4,6 +4,7 @@ use crate::distribution::Chooser;
 use crate::plan::Plan;
 use crate::report::Sample;
 use crate::target::Target;
+use crate::trace::Trace;
 use crate::worker::{Role, Shared, Tally, Work, Worker};
 use crate::workload::Workload;
 use silica::{Durability, Error, ErrorKind, Result};
@@ -82,9 +83,33 @@ pub fn drive(
     phase: &str,
     observer: &mut Observer<'_>,
 ) -> Result<Run> {
+    work(plan, None, target, phase, observer)
+}
+
+/// Replays `trace` on `target` with the threads, batches and durability of `plan`.
+pub fn replay(
+    plan: &Plan,
+    trace: &Trace,
+    target: &dyn Target,
+    observer: &mut Observer<'_>,
+) -> Result<Run> {
+    work(plan, Some(trace), target, plan.workload.name, observer)
+}
+
+fn work(
+    plan: &Plan,
+    trace: Option<&Trace>,
+    target: &dyn Target,
+    phase: &str,
+    observer: &mut Observer<'_>,
+) -> Result<Run> {
     plan.workload.check_abilities(target.abilities())?;
     let chooser = Chooser::new(plan.distribution, plan.keys);
-    let roles = roles(plan);
+    let mut roles = roles(plan);
+    if trace.is_some() {
+        // The trace's end is theirs.
+        roles.iter_mut().for_each(|role| role.operations = Some(u64::MAX));
+    }
     let leaders = roles.iter().filter(|role| role.operations.is_some()).count();
     let shared = Shared {
         plan,
@@ -95,6 +120,7 @@ pub fn drive(
         leaders: AtomicUsize::new(leaders),
         ready: Barrier::new(plan.threads),
         version: target.metrics()?.get("puts") as u64,
+        trace,
     };
     let (tallies, samples) = std::thread::scope(|scope| {
         let threads: Vec<_> = roles

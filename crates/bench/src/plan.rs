@@ -2,7 +2,7 @@
 
 use crate::distribution::Distribution;
 use crate::generator::{Shape, missing, version_of};
-use crate::workload::Workload;
+use crate::workload::{REPLAY, Workload};
 use silica::{Durability, Error, ErrorKind, Result};
 
 /// A run of one workload on some store.
@@ -50,6 +50,23 @@ impl Plan {
             seconds_max: 0.0,
             seed: 1,
         })
+    }
+
+    /// A replay of a trace of about `operations` operations, as fast as possible.
+    pub fn of_trace(operations: u64) -> Self {
+        Plan {
+            workload: REPLAY,
+            keys: 1,
+            shape: REPLAY.shape,
+            threads: 1,
+            durability: Durability::Buffered,
+            distribution: REPLAY.distribution,
+            operations,
+            batch: 1,
+            rate: 0,
+            seconds_max: 0.0,
+            seed: 1,
+        }
     }
 
     /// Refuses what cannot run; the error names the fix.

@@ -1,10 +1,11 @@
 //! Runs on stores of ours: opens, fills, settles, drives, reports.
 
 use crate::config::Config;
-use crate::driver::{Observer, drive, fill};
+use crate::driver::{Observer, drive, fill, replay};
 use crate::memory;
 use crate::report::Report;
 use crate::target::{Abilities, Session, Sink, Target};
+use crate::trace::Trace;
 use silica::{
     DEFAULT_KEYSPACE, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, GetSink, Keyspace,
     MetricsMap, Result, Silica, WriteBatch,
@@ -34,6 +35,37 @@ pub fn run(config: &Config, observer: &mut Observer<'_>) -> Result<Report> {
     let report = measure(&config, &keyspace, observer)?;
     close(store, keyspace)?;
     Ok(Report { page_cache_dropped: cold, ..report })
+}
+
+/// Bytes of a trace's line, for the length of a progress bar.
+const LINE_BYTES_ABOUT: u64 = 32;
+
+/// Replays the trace at `path` on a store of ours; `timed` means at the trace's own times.
+pub fn run_trace(
+    config: &Config,
+    path: &Path,
+    timed: bool,
+    observer: &mut Observer<'_>,
+) -> Result<Report> {
+    let mut config = config.clone();
+    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    config.plan.operations = bytes / LINE_BYTES_ABOUT + 1;
+    config.plan.check()?;
+    let directory = Directory::of(&config)?;
+    let store = config.open.clone().seed(seed_bytes(config.plan.seed)).open(directory.path())?;
+    let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
+    let keys = keyspace.count(false)?.high;
+    let trace = Trace { path: path.to_path_buf(), timed, check: keys == 0 };
+    let before = keyspace.metrics()?;
+    memory::reset_peak();
+    let run = replay(&config.plan, &trace, &keyspace, observer)?;
+    let after = keyspace.metrics()?;
+    let mean = |bytes: u64, count: u64| (bytes as f64 / count.max(1) as f64).round() as usize;
+    config.plan.shape.key_bytes = mean(run.tally.key_bytes, run.tally.operations);
+    config.plan.shape.value_bytes = mean(run.tally.value_bytes, run.tally.puts);
+    let report = Report::new(&config, &keyspace, &run, &before, &after);
+    close(store, keyspace)?;
+    Ok(Report { keys, distribution: "trace".to_string(), ..report })
 }
 
 /// Opens and fills a store as `config` says and hands it to `work`.

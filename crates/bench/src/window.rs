@@ -70,6 +70,11 @@ impl Window {
         self.bytes.clear();
     }
 
+    /// Bytes of keys and values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     #[inline]
     pub(crate) fn key(&self, operation: &Operation) -> &[u8] {
         &self.bytes[operation.key_at..operation.value_at]
@@ -139,6 +144,14 @@ pub(crate) struct Turn {
     pub(crate) version: u64,
 }
 
+impl Turn {
+    /// The version of the thread's put number `put`, which no other has.
+    #[inline]
+    pub(crate) fn version(&self, put: u64) -> u64 {
+        self.version + (self.thread << THREAD_SHIFT) + put
+    }
+}
+
 /// Draws a thread's operations.
 pub(crate) struct Drawer<'a> {
     plan: &'a Plan,
@@ -202,7 +215,7 @@ impl<'a> Drawer<'a> {
         };
         self.drawn += 1;
         self.versions += u64::from(kind.is_put());
-        let version = self.turn.version + (self.turn.thread << THREAD_SHIFT) + self.versions;
+        let version = self.turn.version(self.versions);
         window.push(
             (kind, index, entries),
             plan.batch,

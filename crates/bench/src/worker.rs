@@ -5,11 +5,12 @@
 //! call; where that would cost a noticeable share of a call, only some calls are timed one by one
 //! and the others together.
 
-use crate::answers::{Answers, Checker, Expected};
+use crate::answers::{Answers, Checker, Expected, Origin};
 use crate::distribution::Chooser;
 use crate::generator::mix;
 use crate::plan::Plan;
-use crate::target::{Session, Target, recycled};
+use crate::target::{Abilities, Session, Target, recycled};
+use crate::trace::{Trace, TracePart};
 use crate::window::{Burst, Drawer, Turn, Window, operations_max};
 use crate::workload::Kind;
 use silica::Result;
@@ -49,6 +50,10 @@ pub struct Tally {
     pub apart_nanos: u64,
     /// Time that the slowest thread took for everything.
     pub wall_nanos: u64,
+    /// Of all keys that a trace asked for.
+    pub key_bytes: u64,
+    /// Of all values that a trace put.
+    pub value_bytes: u64,
 }
 
 impl Tally {
@@ -65,6 +70,8 @@ impl Tally {
         self.latencies.merge(&other.latencies);
         self.read_latencies.merge(&other.read_latencies);
         self.apart_nanos += other.apart_nanos;
+        self.key_bytes += other.key_bytes;
+        self.value_bytes += other.value_bytes;
         self.wall_nanos = self.wall_nanos.max(other.wall_nanos);
     }
 
@@ -91,6 +98,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) ready: Barrier,
     /// Versions of this run's values start here.
     pub(crate) version: u64,
+    /// What is replayed instead of drawn.
+    pub(crate) trace: Option<&'a Trace>,
 }
 
 /// What a thread does.
@@ -136,7 +145,7 @@ pub(crate) struct Worker<'a> {
     shared: &'a Shared<'a>,
     session: Box<dyn Session + 'a>,
     role: Role,
-    drawer: Drawer<'a>,
+    source: Source<'a>,
     window: Window,
     answers: Answers,
     checker: Checker<'a>,
@@ -147,6 +156,12 @@ pub(crate) struct Worker<'a> {
     key_refs: Vec<&'static [u8]>,
     entry_refs: Vec<(&'static [u8], &'static [u8])>,
     tally: Tally,
+}
+
+/// Where a thread's operations come from.
+enum Source<'a> {
+    Drawn(Drawer<'a>),
+    Trace(TracePart),
 }
 
 /// The calls of a window and what they need.
@@ -203,21 +218,21 @@ impl<'a> Worker<'a> {
         let threads = if workload.split_roles { 1 } else { plan.threads as u64 };
         let turn =
             Turn { thread, threads, alike: role.work == Work::Write, version: shared.version };
-        let operations = role.operations.unwrap_or(plan.operations);
-        let lossy = shared.target.abilities().lossy;
-        let alone = plan.threads == 1;
-        let expected = Expected {
-            may_miss: lossy || workload.deletes > 0 || workload.from_empty,
-            // Which version a reader sees while other threads write is a matter of luck.
-            versions: alone || !workload.overwrites(),
-            scans: alone || !workload.writes(),
+        let abilities = shared.target.abilities();
+        let source = match shared.trace {
+            Some(trace) => Source::Trace(TracePart::open(trace, turn, abilities)?),
+            None => {
+                let operations = role.operations.unwrap_or(plan.operations);
+                Source::Drawn(Drawer::new(plan, shared.chooser, turn, kinds, operations))
+            }
         };
+        let expected = expected(shared, abilities);
         let most = operations_max(plan, false);
         Ok(Worker {
             shared,
             session: shared.target.session(plan.durability)?,
             role,
-            drawer: Drawer::new(plan, shared.chooser, turn, kinds, operations),
+            source,
             window: Window::of(plan),
             answers: Answers::of(plan),
             checker: Checker { plan, expected, scratch: Vec::with_capacity(scratch_bytes(plan)) },
@@ -238,6 +253,10 @@ impl<'a> Worker<'a> {
             worker.perform()?;
             worker.tally.wall_nanos = started.elapsed().as_nanos() as u64;
             worker.check_deleted()?;
+            if let Source::Trace(part) = &worker.source {
+                worker.tally.key_bytes = part.key_bytes;
+                worker.tally.value_bytes = part.value_bytes;
+            }
             Ok(worker.tally)
         });
         let last = role.operations.is_some() && shared.leaders.fetch_sub(1, Ordering::Relaxed) == 1;
@@ -260,11 +279,15 @@ impl<'a> Worker<'a> {
         let mut issued = 0u64;
         while left > 0 && !self.shared.stop.load(Ordering::Relaxed) {
             let count = if rate > 0.0 {
-                let due = started + Duration::from_secs_f64(issued as f64 / rate);
-                self.paced_burst(left, due)?
+                self.paced_burst(left, started + Duration::from_secs_f64(issued as f64 / rate))?
+            } else if self.shared.trace.is_some_and(|trace| trace.timed) {
+                self.timed_operation(started)?
             } else {
                 self.whole_window(left)?
             };
+            if count == 0 {
+                break;
+            }
             left -= count;
             issued += count;
             self.shared.done.fetch_add(count, Ordering::Relaxed);
@@ -276,11 +299,33 @@ impl<'a> Worker<'a> {
     /// a slow call is not left out.
     fn paced_burst(&mut self, left: u64, due: Instant) -> Result<u64> {
         let count = left.min(self.shared.plan.batch as u64);
-        self.window.clear();
-        self.drawer.draw(&mut self.window, count as usize);
+        self.fill_window(count as usize, self.shared.plan.batch)?;
         self.timed(Some(due), false)?;
         self.check();
         Ok(count)
+    }
+
+    /// Performs the trace's next operation when the trace did, if the trace began at `started`;
+    /// 0 at its end.
+    fn timed_operation(&mut self, started: Instant) -> Result<u64> {
+        let due = started + self.fill_window(1, 1)?;
+        if self.window.operations.is_empty() {
+            return Ok(0);
+        }
+        self.timed(Some(due), false)?;
+        self.check();
+        Ok(1)
+    }
+
+    /// Fills the window with up to `count` operations; where the trace ends, with fewer. The time
+    /// of the last one in the trace.
+    fn fill_window(&mut self, count: usize, burst_max: usize) -> Result<Duration> {
+        self.window.clear();
+        match &mut self.source {
+            Source::Drawn(drawer) => drawer.draw(&mut self.window, count),
+            Source::Trace(part) => return part.read(&mut self.window, count, burst_max),
+        }
+        Ok(Duration::ZERO)
     }
 
     /// Draws a window of operations and performs them without a pause.
@@ -288,13 +333,15 @@ impl<'a> Worker<'a> {
         let begun = Instant::now();
         let slow = self.call_nanos > SLOW_FROM;
         let count = left.min(operations_max(self.shared.plan, slow) as u64);
-        self.window.clear();
-        self.drawer.draw(&mut self.window, count as usize);
+        self.fill_window(count as usize, self.shared.plan.batch)?;
+        if self.window.operations.is_empty() {
+            return Ok(0);
+        }
         let measured = self.timed(None, self.call_nanos < SAMPLED_BELOW)?;
         self.call_nanos = measured.as_nanos() as u64 / self.window.bursts.len() as u64;
         self.check();
         self.tally.apart_nanos += (begun.elapsed().saturating_sub(measured)).as_nanos() as u64;
-        Ok(count)
+        Ok(self.window.operations.len() as u64)
     }
 
     /// Performs the window's bursts and notes what they took; where they are due at some time,
@@ -367,6 +414,28 @@ impl<'a> Worker<'a> {
         self.session.get_many(&keys, &mut self.answers)?;
         self.tally.wrong += self.answers.count() as u64;
         Ok(())
+    }
+}
+
+/// What answers must be like.
+fn expected(shared: &Shared<'_>, abilities: Abilities) -> Expected {
+    let (plan, workload) = (shared.plan, &shared.plan.workload);
+    let alone = plan.threads == 1;
+    match shared.trace {
+        None => Expected {
+            may_miss: abilities.lossy || workload.deletes > 0 || workload.from_empty,
+            // Which version a reader sees while other threads write is a matter of luck.
+            versions: alone || !workload.overwrites(),
+            scans: alone || !workload.writes(),
+            origin: Origin::Plan,
+        },
+        // A key's operations are one thread's; scans see what others do.
+        Some(trace) => Expected {
+            may_miss: true,
+            versions: true,
+            scans: alone,
+            origin: if trace.check { Origin::Trace } else { Origin::Unknown },
+        },
     }
 }
 

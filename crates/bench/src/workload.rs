@@ -6,6 +6,7 @@ use crate::distribution::Distribution;
 use crate::generator::{Layout, Shape, Sizes};
 use crate::target::Abilities;
 use silica::{Error, ErrorKind, Result};
+pub(crate) use table::REPLAY;
 pub use table::WORKLOADS;
 
 /// A named mix of operations.

@@ -337,6 +337,30 @@ pub(crate) enum BenchSpecial {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
+    /// What the benchmarks themselves cost: drawing operations, driving a store that does nothing.
+    Generator {
+        /// Operations of each measurement.
+        #[arg(long, value_name = "N", default_value_t = 4_000_000)]
+        operations: u64,
+    },
+    /// Replay a trace (docs/formats/trace.md) on a new store, or on the one at --path.
+    Replay {
+        /// The trace.
+        trace: PathBuf,
+        /// At the trace's own times instead of as fast as possible; latency then counts from the
+        /// moment an operation was due.
+        #[arg(long)]
+        timed: bool,
+        /// Threads; each takes the operations on its share of the keys.
+        #[arg(long, value_name = "T", default_value_t = 1)]
+        threads: usize,
+        /// Operations in one call, where so many of one kind follow one another.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        batch: usize,
+        /// What writes must survive.
+        #[arg(long, default_value = "buffered")]
+        durability: DurabilityArg,
+    },
     /// Every workload: what it does, its sizes, and what it reproduces.
     List,
     /// Compare stores of ours, of other people and the limits of the machine on the same work.

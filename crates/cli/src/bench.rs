@@ -46,6 +46,21 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
             *output.object() = silica_bench::json_object(&report)?;
             Ok(())
         }
+        Some(BenchSpecial::Replay { trace, timed, threads, batch, durability }) => {
+            let plan = Plan { threads, batch, durability: durability.into(), ..Plan::of_trace(0) };
+            let (path, open) = (global.path.clone(), global.open_options());
+            let config = Config { plan, path, cold: false, settle: false, open };
+            let report = silica_bench::run_trace(&config, &trace, timed, &mut observer(output))?;
+            output.raw(report.text().as_bytes())?;
+            *output.object() = silica_bench::json_object(&report)?;
+            Ok(())
+        }
+        Some(BenchSpecial::Generator { operations }) => {
+            let report = silica_bench::overhead(operations)?;
+            output.raw(report.text().as_bytes())?;
+            *output.object() = silica_bench::json_object(&report)?;
+            Ok(())
+        }
         Some(BenchSpecial::List) => list(output),
         #[cfg(feature = "compare")]
         Some(BenchSpecial::Compare(args)) => crate::compare::run(global, &args, output),

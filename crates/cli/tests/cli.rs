@@ -420,4 +420,28 @@ fn benchmarks_print_their_fields_and_repeat() {
     let cuckoo = temp.json(&["bench", "cuckoo", "--keys", "100000"]);
     assert!(cuckoo["occupancy"].as_f64().unwrap() > 0.9, "{cuckoo}");
     refused(&temp.run(&["bench", "fil"]), 2, &["known are fill, overwrite"]);
+    let list = temp.json(&["bench", "list"]);
+    let workloads = list["workloads"].as_array().unwrap();
+    assert!(workloads.iter().any(|w| w["name"] == "mica-large-95" && w["value_bytes"] == 1024));
+    let own = temp.json(&["bench", "generator", "--operations", "2000"]);
+    assert!(own["rows"][0]["draw_ns"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn traces_are_replayed_and_bad_ones_refused_by_line() {
+    let temp = Temp::new();
+    let trace = temp.join("trace");
+    let lines = "silica-trace 1\n0 put a\\x20b 500\n20 get a\\x20b\n30 get c\n90 delete c\n";
+    std::fs::write(&trace, lines).unwrap();
+    let replay = ["bench", "replay", trace.to_str().unwrap(), "--engine", "silt"];
+    let report = temp.json(&replay);
+    for (field, expected) in [("operations", 4), ("puts", 1), ("reads", 2), ("hits", 1)] {
+        assert_eq!(report[field], expected, "{field}");
+    }
+    let again = temp.json(&[&replay[..], &["--timed", "--threads", "2"]].concat());
+    assert_eq!((&again["hits"], &again["keys"]), (&1.into(), &1.into()));
+    std::fs::write(&trace, "silica-trace 1\n0 scan a 5\n").unwrap();
+    refused(&temp.run(&replay), 2, &["line 2: this store does not scan"]);
+    std::fs::write(&trace, "silica-trace 1\n0 get a\nnow get b\n").unwrap();
+    refused(&temp.run(&replay), 2, &["line 3: its time is no number"]);
 }

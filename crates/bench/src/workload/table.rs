@@ -39,6 +39,9 @@ const BASE: Workload = Workload {
     rate: 0,
 };
 const ZIPF: Workload = Workload { distribution: Distribution::Zipfian, source: YCSB, ..BASE };
+/// What stands in a plan whose operations come from a trace.
+pub(crate) const REPLAY: Workload =
+    Workload { name: "replay", doc: "the operations of a trace", source: "a trace", ..BASE };
 const WIPDB_RATE: u64 = 150_000;
 
 /// Every workload.
