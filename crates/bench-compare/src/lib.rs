@@ -14,6 +14,7 @@ pub mod limits;
 mod machine;
 mod peer;
 mod peers;
+pub mod report;
 pub mod results;
 mod runner;
 mod schedule;

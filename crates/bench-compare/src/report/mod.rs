@@ -1,0 +1,328 @@
+//! The page: one HTML file with everything a run found, its charts inside.
+//!
+//! It needs no network and no script, so that it can be kept beside the figures it shows.
+
+mod charts;
+mod html;
+
+use crate::limits::LIMIT_PREFIX;
+use crate::results::{Remark, Results, Row, StoreInfo, WorkloadInfo};
+use charts::{Bar, Line, Lines};
+use html::{Page, escape, figure};
+use silica::{Error, ErrorKind, Result};
+
+/// Metrics of the table under each chart, as far as a workload has them.
+const COLUMNS: &[(&str, &str)] = &[
+    ("throughput_ops", "operations/s"),
+    ("p50_us", "p50 µs"),
+    ("p99_us", "p99 µs"),
+    ("p999_us", "p99.9 µs"),
+    ("device_reads_per_get", "reads/get"),
+    ("write_amplification", "write ampl."),
+    ("space_amplification", "space ampl."),
+    ("rss_bytes_max", "resident"),
+    ("index_bytes_per_key", "index B/key"),
+];
+
+/// The metric of the bars.
+const THROUGHPUT: &str = "throughput_ops";
+/// What a store's own model says where it has one.
+const PREDICTED: &str = "_predicted";
+
+/// The page of `results`.
+pub fn page(results: &Results) -> Result<String> {
+    let environment = &results.environment;
+    let mut page = Page::new("Silica beside its peers and its limits");
+    page.paragraph(&format!(
+        "{} run of {}: {} repetitions, interleaved, {:.0} seconds. Bars are medians, whiskers the \
+         lowest and the highest repetition.",
+        environment.size, environment.date, environment.repetitions, environment.seconds
+    ));
+    if results.interrupted {
+        page.warning("The run was interrupted: this is what had been measured until then.");
+    }
+    ratios(results, &mut page);
+    let mut suite = "";
+    for workload in &results.workloads {
+        if workload.suite != suite {
+            suite = &workload.suite;
+            page.heading(2, &format!("Suite {suite}"));
+        }
+        self::workload(results, workload, &mut page)?;
+    }
+    limits(results, &mut page);
+    predictions(results, &mut page)?;
+    remarks("Not measured: failures", &results.failures, &mut page);
+    remarks("Stores that are not installed", &environment.missing, &mut page);
+    remarks("Stores that lack an ability", &environment.unable, &mut page);
+    remarks("Said while measuring", &results.notes, &mut page);
+    stores(&environment.stores, &mut page);
+    machine(results, &mut page);
+    Ok(page.finish())
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Io, format!("drawing a chart of the report: {error}"))
+}
+
+fn is_limit(store: &str) -> bool {
+    store.starts_with(LIMIT_PREFIX)
+}
+
+/// The place of a store among all, which gives its colour in every chart.
+fn place(results: &Results, store: &str) -> usize {
+    let stores = &results.environment.stores;
+    stores.iter().position(|s| s.name == store).unwrap_or(stores.len())
+}
+
+fn is_ours(results: &Results, store: &str) -> bool {
+    results.environment.stores.iter().any(|s| s.ours && s.name == store)
+}
+
+/// The first thing people look for: ours over each peer.
+fn ratios(results: &Results, page: &mut Page) {
+    let shown: Vec<_> = results.ratios.iter().filter(|r| !is_limit(&r.peer)).collect();
+    if shown.is_empty() {
+        return;
+    }
+    page.heading(2, "Ours over the peers");
+    page.paragraph(
+        "Each ratio is taken within a repetition; the median is shown with the lowest and the \
+         highest. Above 1, ours is ahead.",
+    );
+    let rows = shown.iter().map(|ratio| {
+        let class = match ratio.median {
+            Some(median) if median > 1.0 => "ahead",
+            Some(_) => "behind",
+            None => "open",
+        };
+        let cells = [&ratio.suite, &ratio.workload, &ratio.metric, &ratio.store, &ratio.peer];
+        let mut cells: Vec<String> = cells.iter().map(|text| escape(text)).collect();
+        cells.push(format!("<span class=\"{class}\">{}</span>", escape(&ratio.text)));
+        cells
+    });
+    page.table(&["suite", "workload", "metric", "store", "over", "ratio"], rows);
+}
+
+fn workload(results: &Results, info: &WorkloadInfo, page: &mut Page) -> Result<()> {
+    let of_this = |row: &&Row| row.suite == info.suite && row.workload == info.name;
+    let rows: Vec<&Row> = results.rows.iter().filter(of_this).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    page.heading(3, &info.name);
+    page.paragraph(&describe(info));
+    let bars = bars(results, info, &rows);
+    if !bars.is_empty() {
+        page.svg(&charts::bars("Operations a second", &bars).map_err(failed)?);
+    }
+    table(&rows, page);
+    let latencies = lines(results, info, "Latency by quantile", |suite, workload| {
+        let curves = results.curves.iter();
+        let curves = curves.filter(|c| c.suite == suite && c.workload == workload);
+        curves.map(|c| (c.store.clone(), c.points.clone())).collect()
+    });
+    if !latencies.lines.is_empty() {
+        page.svg(&charts::latencies(&latencies).map_err(failed)?);
+    }
+    const MIB: f64 = 1048576.0;
+    let memory = lines(results, info, "Resident memory over time, MiB", |suite, workload| {
+        let lines = results.timelines.iter();
+        let lines = lines.filter(|t| t.suite == suite && t.workload == workload);
+        let points = |s: &crate::results::MemorySample| (s.seconds, s.rss_bytes / MIB);
+        lines.map(|t| (t.store.clone(), t.samples.iter().map(points).collect())).collect()
+    });
+    if !memory.lines.is_empty() {
+        page.svg(&charts::over_time(&memory).map_err(failed)?);
+    }
+    Ok(())
+}
+
+fn describe(info: &WorkloadInfo) -> String {
+    let mut text = format!(
+        "{}. {} keys of {} bytes, values of {} bytes, {}, {} threads, bursts of {}, {}, {} MiB \
+         of memory for each store.",
+        info.doc,
+        info.keys,
+        info.key_bytes,
+        info.value_bytes,
+        info.distribution,
+        info.threads,
+        info.batch,
+        info.durability,
+        info.memory_bytes >> 20
+    );
+    if info.rate > 0 {
+        text += &format!(" {} operations a second are issued.", info.rate);
+    }
+    if info.cold {
+        text += " Stores are reopened and the page cache is dropped before it.";
+    }
+    if !info.paper.is_empty() {
+        text += &format!(" Source: {}.", info.paper);
+    }
+    text
+}
+
+/// The stores' throughputs and the limits that stand beside the workload.
+fn bars(results: &Results, info: &WorkloadInfo, rows: &[&Row]) -> Vec<Bar> {
+    let bar = |row: &Row, name: String| Bar {
+        name,
+        place: place(results, &row.store),
+        ours: is_ours(results, &row.store),
+        limit: is_limit(&row.store),
+        median: row.median,
+        low: row.low,
+        high: row.high,
+    };
+    let stores = rows.iter().filter(|row| row.metric == THROUGHPUT && !is_limit(&row.store));
+    let mut bars: Vec<Bar> = stores.map(|row| bar(row, row.store.clone())).collect();
+    bars.sort_by(|a, b| b.median.total_cmp(&a.median));
+    for (limit, metric) in &info.limits {
+        let row = results.rows.iter().find(|row| row.store == *limit && row.metric == *metric);
+        bars.extend(row.map(|row| bar(row, format!("{limit} {metric}"))));
+    }
+    bars
+}
+
+/// The lines of one chart, ours in front.
+fn lines(
+    results: &Results,
+    info: &WorkloadInfo,
+    title: &str,
+    points: impl Fn(&str, &str) -> Vec<(String, Vec<(f64, f64)>)>,
+) -> Lines {
+    let all = points(&info.suite, &info.name).into_iter().filter(|(_, points)| points.len() > 1);
+    let lines = all.map(|(name, points)| {
+        let (place, ours) = (place(results, &name), is_ours(results, &name));
+        Line { name, place, ours, points }
+    });
+    let mut lines: Vec<Line> = lines.collect();
+    lines.sort_by_key(|line| line.ours);
+    Lines { title: title.to_string(), lines }
+}
+
+fn table(rows: &[&Row], page: &mut Page) {
+    let mut stores: Vec<&str> = Vec::new();
+    for row in rows {
+        if !stores.contains(&row.store.as_str()) {
+            stores.push(&row.store);
+        }
+    }
+    let of = |store: &str, metric: &str| {
+        rows.iter().find(|row| row.store == store && row.metric == metric).copied()
+    };
+    let rank = |store: &&str| of(store, THROUGHPUT).map_or(0.0, |row| -row.median);
+    stores.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    let has = |metric: &str| rows.iter().any(|row| row.metric == metric);
+    let columns: Vec<_> = COLUMNS.iter().filter(|(metric, _)| has(metric)).collect();
+    if columns.is_empty() {
+        return;
+    }
+    let mut head = vec!["store"];
+    head.extend(columns.iter().map(|(_, title)| *title));
+    let body = stores.iter().map(|store| {
+        let cells = columns.iter().map(|(metric, _)| match of(store, metric) {
+            Some(row) => format!(
+                "<span title=\"{} to {} in {} runs\">{}</span>",
+                figure(row.low, &row.unit),
+                figure(row.high, &row.unit),
+                row.runs,
+                figure(row.median, &row.unit)
+            ),
+            None => "–".to_string(),
+        });
+        std::iter::once(escape(store)).chain(cells).collect()
+    });
+    page.table(&head, body);
+}
+
+fn limits(results: &Results, page: &mut Page) {
+    let rows: Vec<&Row> = results.rows.iter().filter(|row| is_limit(&row.store)).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.heading(2, "Limits of this machine");
+    let body = rows.iter().map(|row| {
+        vec![
+            escape(&row.store),
+            escape(&row.metric),
+            format!("{} {}", figure(row.median, &row.unit), escape(&row.unit)),
+            format!("{} – {}", figure(row.low, &row.unit), figure(row.high, &row.unit)),
+        ]
+    });
+    page.table(&["limit", "figure", "median", "spread"], body);
+}
+
+/// What stores say of themselves beside what was measured, as far as a store tells.
+fn predictions(results: &Results, page: &mut Page) -> Result<()> {
+    let mut bars = Vec::new();
+    for predicted in &results.rows {
+        let Some(metric) = predicted.metric.strip_suffix(PREDICTED) else { continue };
+        let measured = results.row(&predicted.suite, &predicted.workload, &predicted.store, metric);
+        let Some(measured) = measured.filter(|row| row.median > 0.0) else { continue };
+        for (row, what) in [(measured, "measured"), (predicted, "predicted")] {
+            bars.push(Bar {
+                name: format!("{} {} {what}", row.workload, metric.replace('_', " ")),
+                place: place(results, &row.store),
+                ours: what == "measured",
+                limit: what == "predicted",
+                median: row.median,
+                low: row.low,
+                high: row.high,
+            });
+        }
+    }
+    if !bars.is_empty() {
+        page.heading(2, "Predicted and measured");
+        page.svg(&charts::bars("Amplification of our stores", &bars).map_err(failed)?);
+    }
+    Ok(())
+}
+
+fn remarks(title: &str, remarks: &[Remark], page: &mut Page) {
+    if remarks.is_empty() {
+        return;
+    }
+    page.heading(2, title);
+    let body = remarks.iter().map(|remark| {
+        [&remark.suite, &remark.workload, &remark.store, &remark.text].map(|t| escape(t)).to_vec()
+    });
+    page.table(&["suite", "workload", "store", "what"], body);
+}
+
+fn stores(stores: &[StoreInfo], page: &mut Page) {
+    page.heading(2, "Stores, versions, settings");
+    let body = stores.iter().map(|store| {
+        let settings = store.settings.iter().map(|s| {
+            format!("<b>{}</b> = {}: {}", escape(&s.name), escape(&s.value), escape(&s.why))
+        });
+        vec![
+            escape(&store.name),
+            escape(&store.version),
+            escape(&store.doc),
+            settings.collect::<Vec<_>>().join("<br>"),
+        ]
+    });
+    page.table(&["store", "version", "what it is", "settings and why"], body);
+}
+
+fn machine(results: &Results, page: &mut Page) {
+    let environment = &results.environment;
+    let machine = &environment.machine;
+    page.heading(2, "Machine");
+    let rows = [
+        ("processor", format!("{} ({} cores)", machine.cpu, machine.cores)),
+        ("memory", format!("{} MiB", machine.memory_bytes >> 20)),
+        ("kernel", machine.kernel.clone()),
+        ("file system", machine.file_system.clone()),
+        ("device", machine.device.clone()),
+        ("memory limit", machine.memory_limit.clone()),
+        ("Silica", environment.version.clone()),
+        ("command", environment.command.clone()),
+    ];
+    page.table(&["", ""], rows.iter().map(|(name, value)| vec![escape(name), escape(value)]));
+}
+
+#[cfg(test)]
+mod tests;
