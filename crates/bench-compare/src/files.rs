@@ -1,6 +1,8 @@
-//! The files of a run: `results.json`, `results.csv`, `environment.json`, `details.json`. Each is
-//! written whole or not at all, so that an interrupted run leaves what it measured.
+//! The files of a run: `results.json`, `results.csv`, `environment.json`, `details.json`, and the
+//! page `report.html`. Each is written whole or not at all, so that an interrupted run leaves what
+//! it measured.
 
+use crate::report;
 use crate::results::{Results, Row};
 use serde::Serialize;
 use silica::{Error, ErrorKind, Result};
@@ -13,7 +15,8 @@ pub fn write(directory: &Path, results: &Results) -> Result<()> {
     replace(&directory.join("results.json"), &json(&results.rows)?)?;
     replace(&directory.join("results.csv"), &csv(&results.rows))?;
     replace(&directory.join("environment.json"), &json(&results.environment)?)?;
-    replace(&directory.join("details.json"), &json(results)?)
+    replace(&directory.join("details.json"), &json(results)?)?;
+    replace(&directory.join("report.html"), &report::page(results)?)
 }
 
 /// Reads the results that a run wrote into `directory`.

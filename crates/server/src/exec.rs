@@ -2,9 +2,9 @@
 //!
 //! A burst runs in waves. A wave takes from every connection the longest run of reads that come
 //! next and makes one `get_many` of all of them; then the writes that come next, as one batch;
-//! then the read-modify-writes, as one burst of updates. So each connection's requests take effect in their order,
-//! as if it were alone, and the engine sees few, large calls. Everything written in a burst is
-//! synced once, at its end, before any of its replies leaves.
+//! then the read-modify-writes, as one burst of updates. So each connection's requests take effect
+//! in their order, as if it were alone, and the engine sees few, large calls. Everything written in
+//! a burst is synced once, at its end, before any of its replies leaves.
 
 use crate::burst::{Args, Burst, Input, Output, Request};
 use crate::commands::{Keyspace, Values, atomic, error_text};

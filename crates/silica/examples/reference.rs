@@ -21,11 +21,11 @@ fn config() -> String {
     out += "Give them as `--set NAME=VALUE` on the command line, with `OpenOptions::set` or\n\
             `Silica::create_keyspace` in the library. Sizes take `KiB`, `MB`, `G` and so on.\n\
             *Fixed* options are chosen when a keyspace is created and stay.\n\n\
-            The memory of a store is one number: `--memory`, `OpenOptions::memory_bytes`. A server\n\
-            takes the memory for its clients out of it (`--client-memory`, an eighth where it is not\n\
-            given; see [server.md](server.md)). Keyspaces with a `memory_bytes` of their own, or a\n\
-            part from `--keyspace-memory NAME=SIZE` (`OpenOptions::keyspace_memory`), get that; the\n\
-            others share the rest equally.\n";
+            The memory of a store is one number: `--memory`, `OpenOptions::memory_bytes`. A\n\
+            server takes the memory for its clients out of it (`--client-memory`, an eighth\n\
+            where it is not given; see [server.md](server.md)). Keyspaces with a\n\
+            `memory_bytes` of their own, or a part from `--keyspace-memory NAME=SIZE`\n\
+            (`OpenOptions::keyspace_memory`), get that; the others share the rest equally.\n";
     for engine in Registry::builtin().iter() {
         out += &format!("\n## Engine `{}`\n\n{}.\n\n", engine.name, engine.doc);
         out += "| option | values | default | fixed | what it does |\n|---|---|---|---|---|\n";
