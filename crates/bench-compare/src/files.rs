@@ -97,6 +97,6 @@ mod tests {
         let last = "flash,\"read, cold\",limit:reads,2,throughput_ops,ops/s,1.5,1,2,3\n";
         assert_eq!(csv, COLUMNS.to_string() + last);
         let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
-        assert_eq!(left.len(), 4);
+        assert_eq!(left.len(), 5);
     }
 }
