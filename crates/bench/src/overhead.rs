@@ -143,11 +143,14 @@ fn drawer<'a>(plan: &'a Plan, chooser: &'a Chooser) -> Drawer<'a> {
     Drawer::new(plan, chooser, turn, plan.workload.kinds(), plan.operations)
 }
 
-/// Seconds that the calls of a run take if nobody drives them: over and over those of one window.
+/// Operations that are called over and over: too many for the processor to learn which is a put.
+const CALLED: usize = 16 << 10;
+
+/// Seconds that the calls of a run take if nobody drives them.
 fn call(plan: &Plan) -> Result<f64> {
     let chooser = Chooser::new(plan.distribution, plan.keys);
     let mut window = Window::of(plan);
-    drawer(plan, &chooser).draw(&mut window, operations_max(plan, false));
+    drawer(plan, &chooser).draw(&mut window, CALLED);
     let entries: Vec<_> =
         window.operations.iter().map(|o| (window.key(o), window.value(o), o.kind)).collect();
     // As a run does, through what the compiler does not see through.

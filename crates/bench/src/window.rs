@@ -173,9 +173,13 @@ impl<'a> Drawer<'a> {
         plan: &'a Plan,
         chooser: &'a Chooser,
         turn: Turn,
-        kinds: Vec<Kind>,
+        mut kinds: Vec<Kind>,
         operations: u64,
     ) -> Self {
+        // Where there is only one kind, no draw decides.
+        if kinds.iter().all(|kind| *kind == kinds[0]) {
+            kinds.truncate(1);
+        }
         let prng = Prng::new(mix(plan.seed) ^ mix(turn.thread + 1));
         let (inserted, deleted, versions, drawn) = (0, 0, 0, 0);
         Drawer { plan, chooser, turn, kinds, prng, inserted, deleted, versions, drawn, operations }
