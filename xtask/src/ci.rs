@@ -1,7 +1,7 @@
 //! Every check that main must pass.
 
 use crate::step::{Steps, cargo};
-use crate::{bench, docs, setup, tidy};
+use crate::{bench, compare, docs, setup, tidy};
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ pub fn run(root: &Path) -> bool {
     tests(&mut steps, "ci", 15 * MINUTE);
     steps.inside("generated docs", || docs::run(root, true));
     bench::run(&mut steps);
+    compare::run(&mut steps);
     steps.close()
 }
 

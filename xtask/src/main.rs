@@ -4,6 +4,7 @@
 
 mod bench;
 mod ci;
+mod compare;
 mod docs;
 mod setup;
 mod soak;

@@ -217,6 +217,9 @@ pub struct Sizes {
     pub check_operations: u64,
 }
 
+/// Of the operations of other workloads, synced ones do one in so many.
+const SYNCED_SHARE: u64 = 20;
+const SYNCED_OPERATIONS_MIN: u64 = 20;
 const MIB: u64 = 1 << 20;
 
 impl Size {
@@ -278,7 +281,12 @@ impl Line {
         let keys = keys.unwrap_or(fitting.clamp(100, sizes.keys_max));
         // Keys are put or deleted once; everything else goes on until its time is over.
         let once = plan.workload.is_fill() || plan.workload.deletes > 0;
-        let operations = if once { keys } else { keys * sizes.operations_per_key };
+        let operations = match self.synced {
+            _ if once => keys,
+            // Each waits for the device.
+            true => (keys * sizes.operations_per_key / SYNCED_SHARE).max(SYNCED_OPERATIONS_MIN),
+            false => keys * sizes.operations_per_key,
+        };
         Ok(Work {
             workload: plan.workload.name.to_string(),
             keys,
@@ -317,7 +325,7 @@ mod tests {
                     let sizes = size.sizes(suite.class.unwrap());
                     let work = line.work(&sizes, None).unwrap();
                     work.plan().unwrap();
-                    assert!(work.keys >= 100 && work.operations >= work.keys, "{work:?}");
+                    assert!(work.keys >= 100 && work.operations >= 20, "{work:?}");
                 }
                 assert_eq!(line.limits().len(), line.limits.len(), "{}", line.name);
             }

@@ -1,0 +1,145 @@
+//! The comparison at toy size: every workload on every store that is installed, answers that agree,
+//! and all files there. Times are not judged.
+
+use crate::step::{Steps, run_logged};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(300);
+const FILES: [&str; 4] = ["results.json", "results.csv", "environment.json", "details.json"];
+const COLUMNS: [&str; 10] =
+    ["suite", "workload", "store", "threads", "metric", "unit", "median", "low", "high", "runs"];
+
+/// Runs it with the binary that the tests were built with.
+pub fn run(steps: &mut Steps) {
+    let binary = steps.target().join("debug/silica");
+    let scratch = steps.target().join("xtask");
+    let out = scratch.join("compare");
+    let good = steps.inside("compare all stores", || compare(&binary, &scratch, &out));
+    if good {
+        for (store, why) in missing(&out) {
+            steps.skip(&format!("compare {store}"), &why);
+        }
+    }
+}
+
+fn compare(binary: &Path, scratch: &Path, out: &Path) -> Result<(), String> {
+    let _ = std::fs::remove_dir_all(out);
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(binary).args(["bench", "compare", "all", "--toy", "--out"]);
+    let outcome = run_logged(command.arg(out), &scratch.join("compare.log"), LIMIT);
+    // Stores that disagree make the run itself fail.
+    if !outcome.good {
+        return Err(outcome.output);
+    }
+    for file in FILES {
+        if std::fs::metadata(out.join(file)).map_or(0, |metadata| metadata.len()) == 0 {
+            return Err(format!("{file} is missing or empty"));
+        }
+    }
+    judge(&read(out, "results.json")?, &read(out, "details.json")?)
+}
+
+fn read(out: &Path, file: &str) -> Result<Value, String> {
+    let text = std::fs::read_to_string(out.join(file)).map_err(|e| format!("{file}: {e}"))?;
+    serde_json::from_str(&text).map_err(|e| format!("{file}: {e}"))
+}
+
+/// Stores that are not installed, with the reason.
+fn missing(out: &Path) -> Vec<(String, String)> {
+    let environment = read(out, "environment.json").unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let stores = environment["missing"].as_array().cloned().unwrap_or_default();
+    stores.iter().map(|remark| (text(&remark["store"]), text(&remark["text"]))).collect()
+}
+
+/// Every store has a throughput for every workload of its suite, unless it lacks what that takes;
+/// every row has all columns; nothing failed.
+fn judge(rows: &Value, details: &Value) -> Result<(), String> {
+    let rows = rows.as_array().ok_or("results.json is no list")?;
+    if let Some(row) = rows.iter().find(|row| COLUMNS.iter().any(|name| row[*name].is_null())) {
+        return Err(format!("a row lacks a column: {row}"));
+    }
+    let failures = details["failures"].as_array().map_or(&[][..], Vec::as_slice);
+    if !failures.is_empty() {
+        return Err(format!("measurements failed: {failures:?}"));
+    }
+    let has = |workload: &Value, store: &Value| {
+        rows.iter().any(|row| {
+            row["suite"] == workload["suite"]
+                && row["workload"] == workload["name"]
+                && row["store"] == *store
+                && row["metric"] == "throughput_ops"
+        })
+    };
+    let unable = |workload: &Value, store: &Value| {
+        list(&details["environment"]["unable"])
+            .iter()
+            .any(|remark| remark["workload"] == workload["name"] && remark["store"] == *store)
+    };
+    for workload in list(&details["workloads"]) {
+        for store in list(&details["environment"]["stores"]) {
+            let same_suite =
+                |row: &&Value| row["suite"] == workload["suite"] && row["store"] == store["name"];
+            let takes_part = store["class"] != "limit" && rows.iter().any(|row| same_suite(&row));
+            if takes_part && !has(workload, &store["name"]) && !unable(workload, &store["name"]) {
+                let (name, store) = (&workload["name"], &store["name"]);
+                return Err(format!("no throughput of {store} at {name}"));
+            }
+        }
+    }
+    match rows.iter().any(|row| row["store"] == "silica:silt") {
+        true => Ok(()),
+        false => Err("no row of a store of ours".to_string()),
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn row(store: &str, workload: &str) -> Value {
+        json!({
+            "suite": "flash", "workload": workload, "store": store, "threads": 1,
+            "metric": "throughput_ops", "unit": "ops/s", "median": 1.0, "low": 1.0, "high": 1.0,
+            "runs": 1,
+        })
+    }
+
+    fn details() -> Value {
+        json!({
+            "workloads": [{"suite": "flash", "name": "read"}, {"suite": "flash", "name": "scan"}],
+            "environment": {
+                "stores": [{"name": "silica:silt"}, {"name": "lmdb"}],
+                "unable": [{"workload": "scan", "store": "silica:silt"}],
+            },
+            "failures": [],
+        })
+    }
+
+    #[test]
+    fn a_store_without_a_row_is_found() {
+        let mut rows = vec![row("silica:silt", "read"), row("lmdb", "read"), row("lmdb", "scan")];
+        assert_eq!(judge(&json!(rows), &details()), Ok(()));
+        rows.pop();
+        let why = judge(&json!(rows), &details()).unwrap_err();
+        assert!(why.contains("lmdb") && why.contains("scan"), "{why}");
+    }
+
+    #[test]
+    fn failures_and_short_rows_are_found() {
+        let rows = json!([row("silica:silt", "read"), row("silica:silt", "scan")]);
+        let mut failed = details();
+        failed["failures"] = json!([{"store": "lmdb"}]);
+        assert!(judge(&rows, &failed).unwrap_err().contains("failed"));
+        let short = json!([{"suite": "flash"}]);
+        assert!(judge(&short, &details()).unwrap_err().contains("column"));
+    }
+}
