@@ -24,7 +24,7 @@ mod worker;
 mod workload;
 
 pub use config::Config;
-pub use device::{DeviceReport, RandomReads, device};
+pub use device::{Access, DeviceProbe, DeviceReport, RandomReads, device};
 pub use distribution::Distribution;
 pub use driver::{Observer, Run, drive, fill, replay};
 pub use generator::{KEY_BYTES_MIN, Layout, Shape, Sizes};

@@ -1,6 +1,16 @@
 //! Limits: what the device, the memory and the sockets of this machine allow, whichever store
 //! uses them. A limit is measured as a store named `limit:…` beside the stores it bounds.
 
+mod cores;
+mod device;
+mod echo;
+mod flush;
+mod lines;
+mod system;
+mod table;
+#[cfg(test)]
+mod tests;
+
 use serde::{Deserialize, Serialize};
 use silica::{Error, ErrorKind, Result};
 use std::path::PathBuf;
@@ -17,7 +27,8 @@ pub struct LimitSetup {
     pub bytes: u64,
     /// Time for each figure.
     pub seconds: f64,
-    /// Threads of the workload that stands beside it.
+    /// Threads of the workload that stands beside it. Limits of the processor and its memory are
+    /// measured with as many; a device is shared by all, and an echo has one client.
     pub threads: usize,
 }
 
@@ -56,7 +67,27 @@ pub trait Limit: Sync {
 
 /// All limits; a new one gets a row here.
 pub fn all() -> Vec<&'static dyn Limit> {
-    Vec::new()
+    vec![
+        &device::READS,
+        &device::STREAMS,
+        &device::SYNCS,
+        &lines::MemoryLines,
+        &lines::MemoryStreams,
+        &flush::MemoryFlush,
+        &system::Syscalls,
+        &echo::UDP,
+        &echo::UDP_BATCH,
+        &echo::UDP_GSO,
+        &echo::TCP,
+        &echo::TCP_URING,
+        &echo::UNIX,
+    ]
+}
+
+/// The kernel's name and version.
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    release.map_or("an unknown kernel".into(), |release| format!("Linux {}", release.trim()))
 }
 
 /// The limit `name`, with or without its prefix; the error lists those there are.

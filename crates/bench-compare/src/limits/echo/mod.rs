@@ -1,0 +1,217 @@
+//! How often in a second a message of 64 bytes goes to another thread and comes back, over each
+//! way that a server and its clients may take.
+//!
+//! Client and server do nothing but that, each on a core of its own where there are two. At depth
+//! `n` the client has `n` messages under way. Threads *wait* in the kernel for what comes, or they
+//! *spin*: they ask again and again, which is faster where each has a core for itself.
+
+mod batch;
+mod datagrams;
+mod streams;
+mod uring;
+
+use super::cores::cores;
+use super::{Limit, LimitSetup, Reading, kernel};
+use silica::{Error, ErrorKind, Result};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of a message: a small key, or a small value, with its frame.
+const MESSAGE_BYTES: usize = 64;
+/// How soon a server that waits sees that it is over.
+const NAP: Duration = Duration::from_millis(50);
+/// Loopback loses nothing that fits into its buffers; what did not come back after this will not.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Echoes over one way.
+pub(super) struct Echo {
+    name: &'static str,
+    doc: &'static str,
+    way: Way,
+    depths: &'static [usize],
+}
+
+pub(super) static UDP: Echo = Echo {
+    name: "echo-udp",
+    doc: "64-byte messages there and back over UDP on loopback, one in each system call",
+    way: Way::Udp,
+    depths: &[1, 32],
+};
+
+pub(super) static UDP_BATCH: Echo = Echo {
+    name: "echo-udp-batch",
+    doc: "64-byte messages there and back over UDP on loopback by sendmmsg and recvmmsg",
+    way: Way::UdpBatch,
+    depths: &[32, 128],
+};
+
+pub(super) static UDP_GSO: Echo = Echo {
+    name: "echo-udp-gso",
+    doc: "64-byte messages there and back over UDP on loopback, joined by segmentation offload",
+    way: Way::UdpGso,
+    depths: &[32, 128],
+};
+
+pub(super) static TCP: Echo = Echo {
+    name: "echo-tcp",
+    doc: "64-byte messages there and back over one TCP connection on loopback by read and write",
+    way: Way::Tcp,
+    depths: &[1, 16],
+};
+
+pub(super) static TCP_URING: Echo = Echo {
+    name: "echo-tcp-uring",
+    doc: "64-byte messages there and back over TCP on loopback by io_uring, one per connection",
+    way: Way::TcpUring,
+    depths: &[1, 16],
+};
+
+pub(super) static UNIX: Echo = Echo {
+    name: "echo-unix",
+    doc: "64-byte messages there and back over one unix socket by read and write",
+    way: Way::Unix,
+    depths: &[1, 16],
+};
+
+/// How messages go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Udp,
+    UdpBatch,
+    UdpGso,
+    Tcp,
+    TcpUring,
+    Unix,
+}
+
+/// What a thread does until something comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    Wait,
+    Spin,
+}
+
+impl Limit for Echo {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn doc(&self) -> &'static str {
+        self.doc
+    }
+
+    fn version(&self) -> Result<String> {
+        match self.way {
+            Way::UdpGso => datagrams::probe_segments()?,
+            Way::TcpUring => uring::probe()?,
+            _ => {}
+        }
+        Ok(format!("own probe on {}", kernel()))
+    }
+
+    fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>> {
+        let mut readings = Vec::new();
+        for &depth in self.depths {
+            let mut read = |suffix, idle| {
+                let rate = self.rate(depth, idle, setup.seconds)?;
+                let metric = format!("echoes_depth_{depth}{suffix}");
+                readings.push(Reading::new(metric, "1/s", rate));
+                Ok::<(), Error>(())
+            };
+            read("", Idle::Wait)?;
+            // A ring is waited for; and on one core nobody has a core for himself.
+            if self.way != Way::TcpUring && cores().len() > 1 {
+                read("_spinning", Idle::Spin)?;
+            }
+        }
+        Ok(readings)
+    }
+}
+
+impl Echo {
+    fn rate(&self, depth: usize, idle: Idle, seconds: f64) -> Result<f64> {
+        let rate = match self.way {
+            Way::Udp => datagrams::rate(depth, idle, seconds, false),
+            Way::UdpBatch => batch::rate(depth, idle, seconds),
+            Way::UdpGso => datagrams::rate(depth, idle, seconds, true),
+            Way::Tcp => streams::rate_tcp(depth, idle, seconds),
+            Way::Unix => streams::rate_unix(depth, idle, seconds),
+            Way::TcpUring => uring::rate(depth, seconds),
+        };
+        rate.map_err(|e| e.within(self.name))
+    }
+}
+
+/// The client's end of a way.
+trait Exchange {
+    /// Sends some messages, `most` at most; how many.
+    fn send(&mut self, most: usize) -> io::Result<usize>;
+    /// Waits for messages to come back; how many came.
+    fn receive(&mut self) -> io::Result<usize>;
+}
+
+/// Keeps `depth` messages under way for `seconds`; how many come back in a second.
+fn pump(exchange: &mut dyn Exchange, depth: usize, seconds: f64) -> io::Result<f64> {
+    let period = Duration::from_secs_f64(seconds);
+    let started = Instant::now();
+    let mut heard = started;
+    let (mut under_way, mut done) = (0, 0u64);
+    loop {
+        while under_way < depth {
+            match unless_idle(exchange.send(depth - under_way))? {
+                Some(sent) => under_way += sent,
+                None => break,
+            }
+        }
+        let now = match unless_idle(exchange.receive())? {
+            Some(came) => {
+                under_way = under_way.saturating_sub(came);
+                done += came as u64;
+                heard = Instant::now();
+                heard
+            }
+            None => {
+                std::hint::spin_loop();
+                Instant::now()
+            }
+        };
+        if now - heard > PATIENCE {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came back for 2 s"));
+        }
+        if now - started >= period {
+            return Ok(done as f64 / (now - started).as_secs_f64());
+        }
+    }
+}
+
+/// `None` where there was nothing to be had for now.
+fn unless_idle<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if matches!(e.kind(), WouldBlock | TimedOut | Interrupted) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Calls `step` until it says that there is no more, or the client is done.
+fn serve(over: &AtomicBool, mut step: impl FnMut() -> io::Result<bool>) -> Result<()> {
+    while !over.load(Ordering::Acquire) {
+        match unless_idle(step()) {
+            Ok(Some(true)) => {}
+            Ok(Some(false)) => break,
+            Ok(None) => std::hint::spin_loop(),
+            Err(e) => return Err(failed("serve echoes", e)),
+        }
+    }
+    Ok(())
+}
+
+fn failed(what: &str, e: io::Error) -> Error {
+    Error::io(what, e)
+}
+
+fn absent(message: String) -> Error {
+    Error::new(ErrorKind::Unsupported, message)
+}
