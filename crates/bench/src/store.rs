@@ -98,6 +98,8 @@ fn seed_bytes(seed: u64) -> [u8; 16] {
 
 /// Fills an empty store where the workload wants a full one.
 fn prepare(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) -> Result<()> {
+    // Before the fill, which may take long.
+    config.plan.workload.check_abilities(keyspace.abilities())?;
     if config.plan.workload.is_fill() {
         return Ok(());
     }

@@ -99,6 +99,11 @@ fn wrong_arguments_are_refused_by_name() {
     let error = run(&small, &mut |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("--key-size must be at least 8"), "{error}");
     assert!(Config::new("fil").err().unwrap().to_string().contains("known are fill"));
+    let scan = config("seekrandom", 1);
+    let mut phases = 0;
+    let error = run(&scan, &mut |_, _| phases += 1).unwrap_err().to_string();
+    let _ = std::fs::remove_dir_all(scan.path.as_ref().unwrap());
+    assert!(error.contains("seekrandom scans") && phases == 0, "{error} after {phases}");
     let alone = run(&config("timeline", 1), &mut |_, _| {}).unwrap_err().to_string();
     assert!(alone.contains("--threads 2"), "{alone}");
 }
