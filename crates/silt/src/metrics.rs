@@ -39,13 +39,15 @@ fn get(counter: &AtomicU64) -> f64 {
 }
 
 impl Metrics {
-    /// Counts a write. The caller holds the writer's lock, so nobody else adds to these counters
-    /// and they need no atomic addition.
+    /// Counts a write.
     pub(crate) fn count_write(&self, puts: u64, deletes: u64, bytes: u64) {
         for (counter, n) in
             [(&self.puts, puts), (&self.deletes, deletes), (&self.user_bytes, bytes)]
         {
-            counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+            // Most writes are puts only.
+            if n > 0 {
+                add(counter, n);
+            }
         }
     }
 }
