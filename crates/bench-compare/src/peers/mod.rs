@@ -1,10 +1,14 @@
 //! Every store that can be compared.
 
+mod crates;
 mod directory;
+mod fjall;
 mod leveldb;
 mod library;
 mod lmdb;
+mod memory;
 mod ours;
+mod redb;
 mod rocksdb;
 mod sqlite;
 
@@ -18,7 +22,10 @@ pub fn all() -> Vec<&'static dyn Peer> {
     all.extend(rocksdb::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(leveldb::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(lmdb::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(redb::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(fjall::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(sqlite::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(memory::PEERS.iter().map(|peer| peer as &dyn Peer));
     all
 }
 

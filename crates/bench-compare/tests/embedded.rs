@@ -1,12 +1,22 @@
-//! The stores that are C libraries keep what they are given. One that is not installed takes no
-//! part, as in a comparison.
+//! The stores that run in this process and keep their data on a device keep what they are given. A
+//! C library that is not installed takes no part, as in a comparison.
 
 use silica::Durability::{self, Buffered, Synced};
 use silica_bench::{Plan, Session, Sink, Target};
 use silica_bench_compare::{Peer, Setup, find};
 use std::path::Path;
 
-const NAMES: &[&str] = &["rocksdb", "rocksdb:lz4", "leveldb", "leveldb:snappy", "lmdb", "sqlite"];
+const NAMES: &[&str] = &[
+    "rocksdb",
+    "rocksdb:lz4",
+    "leveldb",
+    "leveldb:snappy",
+    "lmdb",
+    "redb",
+    "fjall",
+    "fjall:lz4",
+    "sqlite",
+];
 
 fn installed() -> impl Iterator<Item = &'static dyn Peer> {
     NAMES.iter().map(|name| find(name).unwrap()).filter(|peer| match peer.version() {

@@ -1,0 +1,110 @@
+//! The tables in memory keep what they are given; the one that forgets stays within its memory.
+
+use silica::Durability::{Buffered, Synced};
+use silica_bench::{Plan, Session, Sink, Target};
+use silica_bench_compare::{Class, Peer, Setup, all, find};
+use std::path::PathBuf;
+
+fn setup(memory_bytes: u64) -> Setup {
+    let plan = Plan { keys: 1000, operations: 1000, ..Plan::new("mixed").unwrap() };
+    Setup { directory: PathBuf::new(), memory_bytes, plan }
+}
+
+/// Runs `test` with each table.
+fn each(test: impl Fn(&dyn Peer, &dyn Target)) {
+    let tables: Vec<_> = all().into_iter().filter(|peer| peer.class() == Class::Memory).collect();
+    assert_eq!(tables.len(), 4);
+    for peer in tables {
+        eprintln!("{} {}", peer.name(), peer.version().unwrap());
+        test(peer, &*peer.open(&setup(16 << 20)).unwrap());
+    }
+}
+
+struct Found(Vec<Option<Vec<u8>>>);
+
+impl Sink for Found {
+    fn found(&mut self, index: usize, value: &[u8]) {
+        assert!(self.0[index].replace(value.to_vec()).is_none(), "told twice");
+    }
+}
+
+fn get(session: &mut dyn Session, keys: &[&str]) -> String {
+    let mut found = Found(vec![None; keys.len()]);
+    let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    session.get_many(&keys, &mut found).unwrap();
+    let text = |value: Option<Vec<u8>>| value.map_or("-".into(), |v| String::from_utf8(v).unwrap());
+    found.0.into_iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn gets_find_what_was_put_last_and_not_deleted() {
+    each(|_, table| {
+        assert!(table.abilities().delete && !table.abilities().scan);
+        let mut session = table.session(Buffered).unwrap();
+        let session = &mut *session;
+        assert_eq!(get(session, &["a"]), "-");
+        session.put_many(&[(b"a", b"1"), (b"b", b"2"), (b"empty", b"")]).unwrap();
+        assert_eq!(get(session, &["b", "none", "a", "empty"]), "2 - 1 ");
+        // Of the same length and of another one.
+        session.put_many(&[(b"a", b"3"), (b"b", b"longer")]).unwrap();
+        assert_eq!(get(session, &["a", "b", "a"]), "3 longer 3");
+        session.delete_many(&[b"a", b"never"]).unwrap();
+        assert_eq!(get(session, &["a", "b"]), "- longer");
+        assert!(session.scan(b"a", 1, &mut |_, _| {}).is_err());
+    });
+}
+
+#[test]
+fn counters_are_whole_when_sessions_are_closed() {
+    each(|_, table| {
+        std::thread::scope(|scope| {
+            for thread in 0..3u8 {
+                scope.spawn(move || {
+                    let mut session = table.session(Buffered).unwrap();
+                    for i in 0..1500u16 {
+                        let key = [thread, i as u8, (i >> 8) as u8];
+                        session.put_many(&[(&key, b"value")]).unwrap();
+                    }
+                    session.delete_many(&[&[thread, 0, 0], &[thread, 1, 0]]).unwrap();
+                });
+            }
+        });
+        let metrics = table.metrics().unwrap();
+        let counts = ["puts", "deletes", "entries_estimate"].map(|name| metrics.get(name));
+        assert_eq!(counts, [4500.0, 6.0, 4494.0]);
+    });
+}
+
+#[test]
+fn nothing_is_promised_beyond_the_process() {
+    each(|_, table| {
+        let refused = table.session(Synced).err().unwrap().to_string();
+        assert!(refused.contains("buffered"), "{refused}");
+        table.sync().unwrap();
+        table.settle().unwrap();
+    });
+}
+
+#[test]
+fn settings_have_names_values_and_reasons() {
+    each(|peer, _| {
+        let settings = peer.settings(&setup(1 << 20));
+        assert!(settings.len() > 3);
+        for setting in settings {
+            assert!(!setting.value.is_empty() && !setting.why.is_empty(), "{}", setting.name);
+        }
+    });
+}
+
+#[test]
+fn the_cache_stays_within_its_memory() {
+    let cache = find("quick_cache").unwrap().open(&setup(1 << 20)).unwrap();
+    assert!(cache.abilities().lossy);
+    let mut session = cache.session(Buffered).unwrap();
+    for i in 0..10_000u32 {
+        session.put_many(&[(&i.to_le_bytes(), &[7; 1000])]).unwrap();
+    }
+    // Entries of 1100 bytes with what the table takes for them.
+    let entries = cache.metrics().unwrap().get("entries_estimate");
+    assert!((500.0..=953.0).contains(&entries), "{entries} entries");
+}
