@@ -197,28 +197,34 @@ impl<D: Device> Manifest<D> {
             let detail = format!("it ends here, but was {len_noted} bytes long");
             return Err(Error::corruption(&name, len, detail));
         }
-        for other in names.iter().filter(|n| is_manifest(n) && **n != name) {
-            device.remove(other)?;
+        let others: Vec<_> = names.iter().filter(|n| is_manifest(n) && **n != name).collect();
+        if !others.is_empty() {
+            // The one that CURRENT named before must not go before its successor's name is durable.
+            device.sync_dir()?;
         }
+        others.into_iter().try_for_each(|other| device.remove(other))?;
         let next_sequence = reader.next_sequence();
         let snapshot = payloads.remove(0);
         let poisoned = false;
         let mut manifest =
             Manifest { device, file, number, len, len_noted, next_sequence, poisoned };
         if len_noted != bytes.len() as u64 {
-            manifest.make_durable(&snapshot, &payloads, bytes.len() as u64)?;
+            manifest.make_durable(&snapshot, &payloads, &bytes)?;
         }
         Ok(Some(Opened { manifest, snapshot, edits: payloads }))
     }
 
     /// Makes everything that was found durable: in a new file or, where there is no room for one,
-    /// in this one, of which `file_bytes` were found.
-    fn make_durable(&mut self, snapshot: &[u8], edits: &[Vec<u8>], file_bytes: u64) -> Result<()> {
+    /// in this one, whose `bytes` were found.
+    fn make_durable(&mut self, snapshot: &[u8], edits: &[Vec<u8>], bytes: &[u8]) -> Result<()> {
         match self.replace(snapshot, edits) {
             Err(error) if error.kind() == ErrorKind::Full && !self.poisoned => {
-                if self.len < file_bytes {
+                if self.len < bytes.len() as u64 {
                     self.file.truncate(self.len)?;
                 }
+                // Written again, since a sync that failed may have left it in memory only.
+                let found = self.len_noted as usize..self.len as usize;
+                self.file.write_at(self.len_noted, &bytes[found])?;
                 self.file.sync()
             }
             result => result,

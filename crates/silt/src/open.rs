@@ -18,7 +18,7 @@ use crate::value_log::ValueLog;
 use crate::value_segment;
 use crate::write::Writer;
 use silica_base::{Error, HashSeed, KeyHash, Result};
-use silica_device::{Device, LogFile};
+use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
 use silica_parts::manifest::Manifest;
 use std::sync::atomic::AtomicU64;
@@ -111,9 +111,11 @@ impl<D: Device> Silt<D> {
             let detail = format!("durable records up to position {durable_end} are missing");
             return Err(Error::corruption(name, reached, detail));
         }
-        // What was found may still be in volatile caches; nothing new may be acknowledged before
-        // it is durable, or a later crash could lose a record in the middle.
-        list.iter().try_for_each(|segment| segment.log.sync())?;
+        let last = list.iter().rev().find(|segment| segment.start < reached);
+        if let Some(last) = last.filter(|_| reached > durable_end) {
+            // Everything before the last segment was durable when that one was registered.
+            last.make_durable(&*self.device, durable_end, reached)?;
+        }
         let next_sequence = sequence.unwrap_or(1);
         self.log.set_recovered(next_sequence - 1);
         let writer = self.writer.get_mut().expect("not shared yet");

@@ -5,7 +5,7 @@
 
 use crate::entry::Frame;
 use silica_base::{Checksum, Error, ErrorKind, Result};
-use silica_device::{Device, LogFile};
+use silica_device::{Device, DeviceFile, LogFile, Mode};
 use silica_parts::framing::{self, End, RecordHeader, RecordReader};
 use std::sync::Arc;
 
@@ -18,6 +18,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"SILICALG";
 pub(crate) const VERSION: u32 = 1;
 /// Bytes of the segment header; the first record starts here.
 pub(crate) const HEADER_BYTES: usize = 64;
+
+/// Bytes that recovery writes at once.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// More bytes and records than a log is ever given; sums with them do not overflow.
 const COUNT_MAX: u64 = 1 << 62;
@@ -202,6 +205,46 @@ impl<L: LogFile> Segment<L> {
             return Err(Error::corruption(name(self.number), at, detail));
         }
         Ok(Read { next_sequence: reader.next_sequence(), end: self.start + reader.offset() })
+    }
+
+    /// Makes the records of a segment found at open durable up to `end`; those below `durable_end`
+    /// are. What nothing says was synced is written again before the sync: where an earlier
+    /// process saw a sync fail, the page cache may hold bytes that it takes for clean and that are
+    /// not on the medium. Bytes are replaced by the same ones, so a crash meanwhile takes nothing
+    /// back that was durable.
+    pub(crate) fn make_durable<D: Device<Log = L>>(
+        &self,
+        device: &D,
+        durable_end: u64,
+        end: u64,
+    ) -> Result<()> {
+        let mut reader = self.reader();
+        let mut synced_through = 0;
+        while self.start + reader.offset() < end
+            && let Some(record) = reader.next_record()
+        {
+            synced_through = synced_through.max(record.header.synced_through);
+        }
+        let mut reader = self.reader();
+        while self.start + reader.offset() < durable_end.min(end)
+            || reader.next_sequence() <= synced_through
+        {
+            if reader.next_record().is_none() {
+                break;
+            }
+        }
+        let (from, to) = (reader.offset(), end.saturating_sub(self.start));
+        if from >= to {
+            return Ok(());
+        }
+        let file = device.open(&name(self.number), Mode::Buffered)?;
+        for at in (from..to).step_by(PIECE_BYTES) {
+            let piece = self.log.bytes(at, PIECE_BYTES.min((to - at) as usize));
+            // A copy: the bytes are a mapping of what is written.
+            let copy = piece.to_vec();
+            file.write_at(at, &copy)?;
+        }
+        file.sync().map_err(|e| e.within(name(self.number)))
     }
 
     /// A reader of the records of a segment found at open.

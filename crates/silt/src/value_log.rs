@@ -24,6 +24,7 @@ use crate::value_segment::{self, Header, Pointer, RECORD_HEADER_BYTES, Segment, 
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -33,6 +34,12 @@ const ONE_WRITE_BYTES: usize = 64 << 10;
 /// Segments smaller than this part of a full one are small, and so many of them may lie about.
 const SMALL_SHARE: u64 = 8;
 const SMALL_SEGMENTS_MAX: usize = 16;
+
+/// Bytes that recovery writes at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Bytes of segments that nothing says are durable.
+pub(crate) type Found = BTreeMap<u32, Range<u64>>;
 
 /// A segment file of a device.
 pub(crate) type SegmentOf<D> = Segment<<D as Device>::File>;
@@ -201,12 +208,24 @@ impl<D: Device> ValueLog<D> {
         Ok(())
     }
 
-    /// Makes what recovery found in `segments` durable.
-    pub(crate) fn sync_found(&self, segments: impl Iterator<Item = u32>) -> Result<()> {
-        for number in segments {
-            if let Some(segment) = self.segment(number) {
-                segment.file().sync().map_err(|e| e.within(segment.name()))?;
+    /// Makes what recovery found durable. It is written again before the sync, for the reason
+    /// that log segments are (`Segment::make_durable` there).
+    pub(crate) fn make_durable(&self, found: &Found) -> Result<()> {
+        let mut buf = Vec::new();
+        for (number, range) in found {
+            let name = value_segment::name(*number);
+            let file = self.device.open(&name, Mode::Buffered)?;
+            let mut at = range.start;
+            while at < range.end {
+                buf.resize(PIECE_BYTES.min((range.end - at) as usize), 0);
+                let filled = file.read_at(at, &mut buf)?;
+                if filled == 0 {
+                    break;
+                }
+                file.write_at(at, &buf[..filled])?;
+                at += filled as u64;
             }
+            file.sync().map_err(|e| e.within(name))?;
         }
         Ok(())
     }

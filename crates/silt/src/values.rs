@@ -6,12 +6,11 @@ use crate::open::cut_of;
 use crate::segment::{self, Segment};
 use crate::silt::Silt;
 use crate::state::{Edit, StoreState};
-use crate::value_log::{Pin, SegmentOf};
+use crate::value_log::{Found, Pin, SegmentOf};
 use crate::value_segment::{self, Pointer, Walk, WalkedRecord};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile};
 use silica_engine::{Checkpoint, EntryRef, Op, OpKind};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -291,7 +290,7 @@ impl<D: Device> Silt<D> {
             synced_through = synced_through.max(record.header.synced_through);
             Ok(true)
         })?;
-        let mut seen = BTreeSet::new();
+        let mut seen = Found::new();
         let mut lost = None;
         for_each_record::<D>(list, &mut |at, record| {
             let sequence = record.header.sequence;
@@ -303,14 +302,13 @@ impl<D: Device> Silt<D> {
             }
             Ok(lost.is_none())
         })?;
-        // What was found may still be in volatile caches.
-        self.values.sync_found(seen.into_iter())?;
+        self.values.make_durable(&seen)?;
         Ok(lost)
     }
 
-    /// True where every value that the record at log position `at` points at checks. Segments
-    /// looked at go into `seen`.
-    fn values_are_there(&self, at: u64, payload: &[u8], seen: &mut BTreeSet<u32>) -> Result<bool> {
+    /// True where every value that the record at log position `at` points at checks. They go into
+    /// `seen`.
+    fn values_are_there(&self, at: u64, payload: &[u8], seen: &mut Found) -> Result<bool> {
         for (offset, frame) in segment::frames(payload).flatten() {
             let floor = self.partition_of(self.hash(frame.key)).read().version.floor;
             if !frame.is_pointer() || at + (offset as u64) < floor {
@@ -320,7 +318,10 @@ impl<D: Device> Silt<D> {
             // A segment that is gone was reclaimed: everything up to then was durable.
             match self.values.read(&pointer, frame.key) {
                 Ok(_) => {
-                    seen.insert(pointer.segment);
+                    let end = pointer.offset + u64::from(pointer.length);
+                    let range = seen.entry(pointer.segment).or_insert(pointer.offset..end);
+                    range.start = range.start.min(pointer.offset);
+                    range.end = range.end.max(end);
                 }
                 Err(error) if error.kind() == ErrorKind::Corruption => return Ok(false),
                 Err(error) => return Err(error),

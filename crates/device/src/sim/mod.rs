@@ -10,7 +10,9 @@
 //! - sectors of a log may hold any prefix of the bytes appended to them;
 //! - every name operation since the last `sync_dir` is kept or undone as a whole. By default
 //!   they may survive in any combination; [`SimOptions::names_in_order`] keeps a prefix;
-//! - a sync that failed made nothing durable, and its file's later syncs fail too.
+//! - a sync that failed made nothing durable, and its file's later syncs fail too. After a restart
+//!   of the process they succeed, but what the failed one should have saved stays readable and is
+//!   not durable unless it is written again; a directory's fail until the power was off.
 //!
 //! Faults strike at the Nth matching call ([`SimDevice::fail_at`]), space can run out
 //! ([`SimDevice::set_capacity`]), power can fail at the Nth operation
@@ -93,6 +95,7 @@ impl SimDevice {
         let mut state = self.handle.state();
         state.powered = true;
         state.generation += 1;
+        state.restart();
         let (world, generation) = (self.handle.world.clone(), state.generation);
         SimDevice { handle: Handle { world, generation, counters: Arc::default() }, dir: 0 }
     }

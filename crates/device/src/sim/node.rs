@@ -7,6 +7,7 @@
 
 use super::log::LogMemory;
 use silica_base::Prng;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 /// What a device writes as a whole or not at all.
@@ -51,6 +52,8 @@ struct Undo {
     /// Former bytes from `offset` on; what is missing of `span` lay past the end.
     old: Vec<u8>,
     old_len: u64,
+    /// A sync of it failed: it stays readable, but no later sync makes it durable.
+    dropped: bool,
 }
 
 /// An append log.
@@ -102,7 +105,7 @@ impl Body {
             let (offset, old_len) = (log.synced, log.memory.capacity());
             let span = log.memory.published() - offset;
             // What was appended and not synced stays pending.
-            let undo = Undo { offset, span, old: Vec::new(), old_len };
+            let undo = Undo { offset, span, old: Vec::new(), old_len, dropped: false };
             let undo = if span > 0 { vec![undo] } else { Vec::new() };
             self.content = Content::Plain(Plain { data, undo });
         }
@@ -115,12 +118,29 @@ impl Body {
     /// Everything so far is durable.
     pub(super) fn synced(&mut self) {
         match &mut self.content {
-            Content::Plain(plain) => plain.undo.clear(),
+            Content::Plain(plain) => plain.synced(),
             Content::Log(log) => {
                 log.synced = log.memory.published();
                 log.length_synced = true;
             }
         }
+    }
+
+    /// A sync failed. As kernels do, the file takes what was pending for clean: it stays readable,
+    /// and only what is written anew is written by a later sync.
+    pub(super) fn sync_failed(&mut self) {
+        self.poisoned = true;
+        if let Content::Plain(plain) = &mut self.content {
+            plain.drop_pending();
+        }
+    }
+
+    /// The process that saw a sync fail is gone; the next one may sync again.
+    pub(super) fn restarted(&mut self) {
+        if self.poisoned && matches!(self.content, Content::Log(_)) {
+            self.plain().drop_pending();
+        }
+        self.poisoned = false;
     }
 
     /// Leaves what a power cut leaves.
@@ -147,7 +167,8 @@ impl Plain {
         let old_len = self.data.len();
         let old = self.data.get(start..end.min(old_len)).unwrap_or(&[]).to_vec();
         let span = bytes.len() as u64;
-        self.undo.push(Undo { offset, span, old, old_len: old_len as u64 });
+        let old_len_bytes = old_len as u64;
+        self.undo.push(Undo { offset, span, old, old_len: old_len_bytes, dropped: false });
         if start == old_len {
             self.data.extend_from_slice(bytes);
             return;
@@ -162,10 +183,29 @@ impl Plain {
         let old_len = self.data.len() as u64;
         if len < old_len {
             let old = self.data.split_off(len as usize);
-            self.undo.push(Undo { offset: len, span: old.len() as u64, old, old_len });
+            let span = old.len() as u64;
+            self.undo.push(Undo { offset: len, span, old, old_len, dropped: false });
         } else if len > old_len {
             self.data.resize(len as usize, 0);
-            self.undo.push(Undo { offset: old_len, span: 0, old: Vec::new(), old_len });
+            let old = Vec::new();
+            self.undo.push(Undo { offset: old_len, span: 0, old, old_len, dropped: false });
+        }
+    }
+
+    fn drop_pending(&mut self) {
+        self.undo.iter_mut().for_each(|undo| undo.dropped = true);
+    }
+
+    /// Everything is durable but for the sectors that a failed sync dropped and nobody wrote
+    /// since.
+    fn synced(&mut self) {
+        let len = self.data.len() as u64;
+        let (dropped, fresh): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.undo).into_iter().partition(|undo| undo.dropped);
+        if !dropped.is_empty() {
+            let fresh: BTreeSet<u64> = fresh.iter().flat_map(Undo::sectors).collect();
+            let left = dropped.iter().flat_map(|undo| undo.without(&fresh, len));
+            self.undo = left.collect();
         }
     }
 
@@ -235,18 +275,39 @@ impl Undo {
         if self.span == 0 { 0..0 } else { self.offset / SECTOR_BYTES..end }
     }
 
+    /// What is left of this, sector by sector, in a file of durable length `len`.
+    fn without(&self, fresh: &BTreeSet<u64>, len: u64) -> Vec<Undo> {
+        let left = self.sectors().filter(|sector| !fresh.contains(sector));
+        let piece = |sector: u64| {
+            let offset = self.offset.max(sector * SECTOR_BYTES);
+            let end = (self.offset + self.span).min((sector + 1) * SECTOR_BYTES).min(len);
+            let span = end.checked_sub(offset).filter(|span| *span > 0)?;
+            let known = self.old.get((offset - self.offset) as usize..).unwrap_or(&[]);
+            let mut old = known[..known.len().min(span as usize)].to_vec();
+            old.resize(span as usize, 0);
+            Some(Undo { offset, span, old, old_len: len, dropped: true })
+        };
+        left.filter_map(piece).collect()
+    }
+
     /// Takes back the part of the write that lies in `sector`, or leaves garbage there.
     fn revert_sector(&self, data: &mut [u8], sector: u64, garbage: Option<&mut Prng>) {
         let from = self.offset.max(sector * SECTOR_BYTES);
         let to = (self.offset + self.span).min((sector + 1) * SECTOR_BYTES);
         let target = &mut data[from as usize..to as usize];
-        if let Some(rng) = garbage {
-            rng.fill(target);
-            return;
-        }
         let start = (from - self.offset) as usize;
         let known = self.old.get(start..).unwrap_or(&[]);
         let known = &known[..known.len().min(target.len())];
+        if let Some(rng) = garbage {
+            // Bytes that the write did not change keep, as do those of a log's sector that is
+            // written again with more behind them.
+            for (i, byte) in target.iter_mut().enumerate() {
+                if known.get(i) != Some(byte) {
+                    *byte = rng.below(256) as u8;
+                }
+            }
+            return;
+        }
         target[..known.len()].copy_from_slice(known);
         target[known.len()..].fill(0);
     }

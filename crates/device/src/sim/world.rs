@@ -134,7 +134,7 @@ impl Handle {
                 return Err(poisoned());
             }
             if let Err(error) = state.refuse(Call::Sync) {
-                body.poisoned = true;
+                body.sync_failed();
                 return Err(error);
             }
             body.synced();
@@ -247,6 +247,13 @@ impl State {
         body.links -= 1;
         if body.links == 0 {
             self.used -= std::mem::take(&mut body.charge);
+        }
+    }
+
+    /// The process ended: the next one may sync the files whose sync failed.
+    pub(super) fn restart(&mut self) {
+        for node in self.dirs.iter().flat_map(|dir| dir.live.values()) {
+            node.body.lock().expect("no panic while locked").restarted();
         }
     }
 
