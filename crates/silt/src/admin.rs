@@ -102,7 +102,7 @@ impl<D: Device> Admin for Silt<D> {
         let (state, segments, lens) = {
             let _writer = self.writer.lock().expect("no panic while held");
             let mut state = self.book.lock().expect("no panic while held").state.clone();
-            state.durable_end = self.log.end_of_appended().unwrap_or(state.durable_end);
+            state.durable_end = state.durable_end.max(self.log.end_of_records());
             let segments = self.log.segments();
             let lens: Vec<u64> = segments.iter().map(|s| s.log.len()).collect();
             (state, segments, lens)

@@ -78,6 +78,8 @@ pub(crate) struct Log<D: Device> {
     end: AtomicU64,
     /// `end` when the store was opened.
     end_at_open: u64,
+    /// Position behind the last record that recovery found.
+    recovered_end: AtomicU64,
     last_sequence: AtomicU64,
     synced_sequence: AtomicU64,
     sync_state: Mutex<SyncState>,
@@ -103,6 +105,7 @@ impl<D: Device> Log<D> {
             segments: RwLock::new(Arc::new(Segments { list })),
             end: AtomicU64::new(end),
             end_at_open: end,
+            recovered_end: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             synced_sequence: AtomicU64::new(0),
             sync_state: Mutex::new(SyncState { synced_end: end, leading: false }),
@@ -117,8 +120,10 @@ impl<D: Device> Log<D> {
         self.segment_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Recovery read every record up to `last_sequence` and made it durable.
-    pub(crate) fn set_recovered(&self, last_sequence: u64) {
+    /// Recovery read every record up to `last_sequence`, behind which the log ends at `end`, and
+    /// made it durable.
+    pub(crate) fn set_recovered(&self, last_sequence: u64, end: u64) {
+        self.recovered_end.store(end, Ordering::Release);
         self.last_sequence.store(last_sequence, Ordering::Release);
         self.synced_sequence.store(last_sequence, Ordering::Release);
     }
@@ -135,11 +140,11 @@ impl<D: Device> Log<D> {
         self.end.load(Ordering::Acquire)
     }
 
-    /// The end, where something was appended since the store was opened. Before that the end is
-    /// the capacity of the last segment, which no record may ever reach.
-    pub(crate) fn end_of_appended(&self) -> Option<u64> {
+    /// The end of the records. Until something is appended, [`Log::end`] is the capacity of the
+    /// last segment found at open, which no record may ever reach.
+    pub(crate) fn end_of_records(&self) -> u64 {
         let end = self.end();
-        (end != self.end_at_open).then_some(end)
+        if end != self.end_at_open { end } else { self.recovered_end.load(Ordering::Acquire) }
     }
 
     /// Bytes appended since the last sync.

@@ -117,7 +117,7 @@ impl<D: Device> Silt<D> {
             last.make_durable(&*self.device, durable_end, reached)?;
         }
         let next_sequence = sequence.unwrap_or(1);
-        self.log.set_recovered(next_sequence - 1);
+        self.log.set_recovered(next_sequence - 1, reached);
         let writer = self.writer.get_mut().expect("not shared yet");
         writer.appender.next_sequence = next_sequence;
         if cut.is_some() { self.seal_cut() } else { Ok(()) }

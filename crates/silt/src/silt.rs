@@ -168,9 +168,8 @@ impl<D: Device> Silt<D> {
         self.sync_log()?;
         self.note_dead_values()?;
         let mut book = self.book.lock().expect("no panic while held");
-        if let Some(end) = self.log.end_of_appended()
-            && book.state.durable_end < end
-        {
+        let end = self.log.end_of_records();
+        if book.state.durable_end < end {
             let edit = Edit::DurableEnd(end);
             book.manifest.append(&edit.encode())?;
             book.state.apply(&edit);

@@ -68,6 +68,23 @@ fn opening_without_writing_leaves_the_store_openable() {
 }
 
 #[test]
+fn only_the_first_open_after_a_death_writes() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let store = open(&device);
+    store.put(b"key", b"value", Durability::Buffered).expect("puts");
+    let device = device.reopen();
+    drop(store);
+    let writes_of_an_open = || {
+        let before = device.op_count();
+        let store = open(&device);
+        assert_eq!(store.get(b"key").expect("gets"), Some(b"value".to_vec()));
+        device.op_count() - before
+    };
+    assert!(writes_of_an_open() > 0, "nothing makes the tail of the log durable");
+    assert_eq!(writes_of_an_open(), 0, "the store was closed");
+}
+
+#[test]
 fn a_reader_never_sees_a_key_between_two_operations_of_one_batch() {
     let store = open(&SimDevice::new(1, SimOptions::default()));
     let stop = AtomicBool::new(false);
