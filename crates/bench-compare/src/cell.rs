@@ -156,7 +156,8 @@ fn measure_limit(cell: &Cell, bytes: u64) -> Result<Outcome> {
     let setup = LimitSetup {
         directory: cell.directory.clone(),
         bytes,
-        seconds: cell.seconds,
+        // Two cells' time for all figures, unless that is too short for one of them.
+        seconds: (2.0 * cell.seconds / limit.figures() as f64).max(0.2).min(cell.seconds),
         threads: cell.work.threads,
     };
     for reading in limit.measure(&setup)? {

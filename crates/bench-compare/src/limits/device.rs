@@ -79,6 +79,11 @@ impl Limit for OfDevice {
         })
     }
 
+    fn figures(&self) -> usize {
+        // Each by two probes.
+        2 * self.figures.len()
+    }
+
     fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>> {
         let probe = DeviceProbe::new(&setup.directory, setup.bytes.max(MIB))?;
         let mut readings = Vec::new();

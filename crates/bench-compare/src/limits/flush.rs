@@ -27,6 +27,10 @@ impl Limit for MemoryFlush {
         Ok(format!("own probe with {}", WriteBack::find()?.name()))
     }
 
+    fn figures(&self) -> usize {
+        4
+    }
+
     fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>> {
         let threads = setup.threads.max(1);
         let write_back = WriteBack::find()?;

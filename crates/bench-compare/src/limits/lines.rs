@@ -26,6 +26,10 @@ impl Limit for MemoryLines {
         Ok("own probe".into())
     }
 
+    fn figures(&self) -> usize {
+        10
+    }
+
     fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>> {
         let mut readings = Vec::new();
         for pages in [Pages::Plain, Pages::Huge] {
@@ -132,6 +136,10 @@ impl Limit for MemoryStreams {
 
     fn version(&self) -> Result<String> {
         Ok("own probe".into())
+    }
+
+    fn figures(&self) -> usize {
+        3
     }
 
     fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>> {

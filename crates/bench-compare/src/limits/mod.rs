@@ -61,6 +61,8 @@ pub trait Limit: Sync {
     fn version(&self) -> Result<String> {
         Ok(env!("CARGO_PKG_VERSION").to_string())
     }
+    /// How many figures are measured, one after the other, each for as long as the setup says.
+    fn figures(&self) -> usize;
     /// Measures it.
     fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>>;
 }

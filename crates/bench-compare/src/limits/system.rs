@@ -26,6 +26,10 @@ impl Limit for Syscalls {
         Ok(format!("own probe on {}", kernel()))
     }
 
+    fn figures(&self) -> usize {
+        2
+    }
+
     fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>> {
         let threads = vec![(); setup.threads.max(1)];
         let calls = on_cores(threads, |()| {

@@ -110,19 +110,18 @@ impl Limit for Echo {
         Ok(format!("own probe on {}", kernel()))
     }
 
+    fn figures(&self) -> usize {
+        self.depths.len() * self.idles().len()
+    }
+
     fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>> {
         let mut readings = Vec::new();
         for &depth in self.depths {
-            let mut read = |suffix, idle| {
+            for &idle in self.idles() {
+                let suffix = if idle == Idle::Spin { "_spinning" } else { "" };
                 let rate = self.rate(depth, idle, setup.seconds)?;
                 let metric = format!("echoes_depth_{depth}{suffix}");
                 readings.push(Reading::new(metric, "1/s", rate));
-                Ok::<(), Error>(())
-            };
-            read("", Idle::Wait)?;
-            // A ring is waited for; and on one core nobody has a core for himself.
-            if self.way != Way::TcpUring && cores().len() > 1 {
-                read("_spinning", Idle::Spin)?;
             }
         }
         Ok(readings)
@@ -130,6 +129,12 @@ impl Limit for Echo {
 }
 
 impl Echo {
+    fn idles(&self) -> &'static [Idle] {
+        // A ring is waited for; and on one core nobody has a core for himself.
+        let spins = self.way != Way::TcpUring && cores().len() > 1;
+        if spins { &[Idle::Wait, Idle::Spin] } else { &[Idle::Wait] }
+    }
+
     fn rate(&self, depth: usize, idle: Idle, seconds: f64) -> Result<f64> {
         let rate = match self.way {
             Way::Udp => datagrams::rate(depth, idle, seconds, false),
