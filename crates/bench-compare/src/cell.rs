@@ -113,7 +113,7 @@ const QUANTILES: [f64; 16] =
 /// More samples than a chart has pixels are of no use.
 const SAMPLES_MAX: usize = 200;
 /// The warm-up takes this much of the measured part's time, at most.
-const CHECK_FACTOR: f64 = 1.0;
+const CHECK_FACTOR: f64 = 0.5;
 const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 
 /// Performs `cell` in this process.

@@ -63,11 +63,17 @@ pub fn compare(
         interrupted,
         progress,
         started: Instant::now(),
+        suite_began: (Instant::now(), 0),
         steps: 0,
         records: Vec::new(),
         results: beginning(run, &schedule, &scratch.0),
     };
+    let mut suite = "";
     for group in &schedule.groups {
+        if group.suite.name != suite {
+            suite = group.suite.name;
+            runner.suite_began = (Instant::now(), runner.steps);
+        }
         runner.group(group)?;
     }
     runner.finish()
@@ -129,6 +135,8 @@ struct Runner<'a> {
     interrupted: &'a AtomicBool,
     progress: &'a mut Progress<'a>,
     started: Instant,
+    /// When the suite began, and the steps that were done before.
+    suite_began: (Instant, usize),
     steps: usize,
     records: Vec<Record>,
     results: Results,
@@ -172,9 +180,11 @@ impl Runner<'_> {
         if repetition == 0 {
             return true;
         }
-        let elapsed = self.started.elapsed().as_secs_f64();
-        let each = elapsed / self.steps.max(1) as f64;
-        let later = self.schedule.groups.iter().skip_while(|g| !std::ptr::eq(*g, group)).skip(1);
+        let (started, steps) = self.suite_began;
+        let elapsed = started.elapsed().as_secs_f64();
+        let each = elapsed / (self.steps - steps).max(1) as f64;
+        let behind = self.schedule.groups.iter().skip_while(|g| !std::ptr::eq(*g, group)).skip(1);
+        let later = behind.filter(|later| later.suite.name == group.suite.name);
         // Others should have two repetitions at least: one shows no spread.
         let cells = group.cells() + later.map(|g| 2 * g.cells() + g.stores.len()).sum::<usize>();
         if elapsed + each * cells as f64 <= budget {
@@ -202,7 +212,7 @@ impl Runner<'_> {
             repetition: 0,
             directory: self.scratch.join("cell"),
             check_operations: if work.synced { 0 } else { sizes.check_operations.min(work.keys) },
-            seconds: self.schedule.cell_seconds,
+            seconds: group.cell_seconds,
             door: None,
         }
     }
@@ -214,7 +224,8 @@ impl Runner<'_> {
         }
         let mut cell = self.cell(group, "fill", store.name(), Job::Prepare, &group.tasks[0].work);
         cell.directory = self.base(store);
-        let outcome = self.perform(&cell, store.class() == Class::Embedded);
+        // With all memory: what is measured begins later.
+        let outcome = self.perform(&cell, false);
         self.step(&format!("{} {}: filled", group.suite.name, store.name()));
         match outcome {
             Ok(_) => true,
@@ -279,8 +290,7 @@ impl Runner<'_> {
         let job = Job::Limit { bytes: group.sizes.data_bytes };
         let mut cell = self.cell(group, "limits", &name, job, &idle_work());
         cell.repetition = repetition;
-        // Toy sizes have no time of their own.
-        cell.seconds = if cell.seconds > 0.0 { cell.seconds } else { 0.02 };
+        cell.seconds = self.run.request.size.limit_seconds();
         let outcome = self.perform(&cell, false);
         let _ = std::fs::remove_dir_all(self.scratch.join("cell"));
         let version = outcome.as_ref().ok().map(|outcome| outcome.version.clone());
@@ -400,12 +410,20 @@ impl Runner<'_> {
 }
 
 impl Size {
+    /// Time for each figure of a limit.
+    fn limit_seconds(self) -> f64 {
+        match self {
+            Size::Full => 1.0,
+            Size::Quick => 0.2,
+            Size::Toy => 0.02,
+        }
+    }
+
     /// Time for a cell, with filling and settling; what takes longer has failed.
     fn cell_limit(self) -> Duration {
         Duration::from_secs(match self {
             Size::Full => 900,
-            Size::Quick => 60,
-            Size::Toy => 60,
+            Size::Quick | Size::Toy => 60,
         })
     }
 }

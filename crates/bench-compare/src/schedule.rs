@@ -73,6 +73,8 @@ pub(crate) struct Group {
     pub(crate) limits: Vec<&'static dyn Limit>,
     pub(crate) sizes: Sizes,
     pub(crate) memory_bytes: u64,
+    /// Time of the measured part of a cell; 0 means until its operations are done.
+    pub(crate) cell_seconds: f64,
 }
 
 impl Group {
@@ -106,9 +108,7 @@ pub(crate) struct Schedule {
     pub(crate) groups: Vec<Group>,
     pub(crate) missing: Vec<Remark>,
     pub(crate) repetitions: usize,
-    /// Time of the measured part of a cell; 0 means until its operations are done.
-    pub(crate) cell_seconds: f64,
-    /// Time for everything; none where nobody cares.
+    /// Time for each suite; none where nobody cares.
     pub(crate) budget_seconds: Option<f64>,
 }
 
@@ -125,15 +125,18 @@ impl Schedule {
         check_workloads(request, &suites)?;
         let mut missing = Vec::new();
         let mut groups = Vec::new();
+        let repetitions = request.repetitions.unwrap_or(request.size.repetitions()).max(1);
         for suite in suites {
-            groups.append(&mut groups_of(request, suite, &mut missing)?);
+            let mut of_suite = groups_of(request, suite, &mut missing)?;
+            let cell_seconds = cell_seconds(request.size, &of_suite, repetitions);
+            of_suite.iter_mut().for_each(|group| group.cell_seconds = cell_seconds);
+            groups.append(&mut of_suite);
         }
         if groups.iter().all(|group| group.cells() == 0) {
             return Err(nothing_left(request, &missing));
         }
-        let repetitions = request.repetitions.unwrap_or(request.size.repetitions()).max(1);
-        let (cell_seconds, budget_seconds) = times(request.size, &groups, repetitions);
-        Ok(Schedule { groups, missing, repetitions, cell_seconds, budget_seconds })
+        let budget_seconds = Costs::of(request.size).map(|costs| costs.budget);
+        Ok(Schedule { groups, missing, repetitions, budget_seconds })
     }
 
     /// Refuses what does not fit; the error names the size that would.
@@ -282,12 +285,22 @@ fn groups_of(
                 limits: std::mem::take(&mut limits),
                 sizes,
                 memory_bytes: 0,
+                cell_seconds: 0.0,
             }),
         }
     }
     if groups.is_empty() && !limits.is_empty() {
         let (tasks, stores) = (Vec::new(), Vec::new());
-        groups.push(Group { suite, class, tasks, stores, limits, sizes, memory_bytes: 0 });
+        groups.push(Group {
+            suite,
+            class,
+            tasks,
+            stores,
+            limits,
+            sizes,
+            memory_bytes: 0,
+            cell_seconds: 0.0,
+        });
     }
     for group in &mut groups {
         group.memory_bytes = match class {
@@ -309,17 +322,43 @@ fn scaled(request: &Request, class: Class) -> Sizes {
     }
 }
 
-/// Time of a cell, and of everything: as long as the cells may be so that all of them fit.
-fn times(size: Size, groups: &[Group], repetitions: usize) -> (f64, Option<f64>) {
-    // What a cell costs beside its measured part, and what filling a store costs, as measured on
-    // two cores; a run that turns out slower does fewer repetitions.
-    let (budget, around, fill, range) = match size {
-        Size::Full => (3000.0, 2.0, 25.0, (1.0, 20.0)),
-        Size::Quick => (165.0, 0.25, 2.0, (0.15, 1.5)),
-        Size::Toy => return (0.0, None),
-    };
-    let cells: usize = groups.iter().map(Group::cells).sum::<usize>() * repetitions;
-    let fills: usize = groups.iter().filter(|g| g.shares(size)).map(|g| g.stores.len()).sum();
-    let each = (budget - fills as f64 * fill) / cells.max(1) as f64 - around;
-    (each.clamp(range.0, range.1), Some(budget))
+/// Seconds that things take, as measured on two cores. A run that turns out slower does fewer
+/// repetitions.
+struct Costs {
+    /// A suite.
+    budget: f64,
+    /// What a cell costs beside its warm-up and its measured part.
+    around: f64,
+    /// Filling a store.
+    fill: f64,
+    /// A limit, with all its figures.
+    limit: f64,
+    /// The shortest and the longest measured part.
+    range: (f64, f64),
+}
+
+/// A measured part with its warm-up, beside the measured part alone.
+const WARMED: f64 = 1.5;
+
+impl Costs {
+    fn of(size: Size) -> Option<Costs> {
+        let (budget, around, fill, limit, range) = match size {
+            Size::Full => (3300.0, 1.5, 12.0, 20.0, (0.5, 20.0)),
+            Size::Quick => (165.0, 0.5, 3.0, 5.0, (0.15, 1.5)),
+            Size::Toy => return None,
+        };
+        Some(Costs { budget, around, fill, limit, range })
+    }
+}
+
+/// The time of a cell: as long as it may be so that all of the suite fit.
+fn cell_seconds(size: Size, groups: &[Group], repetitions: usize) -> f64 {
+    let Some(costs) = Costs::of(size) else { return 0.0 };
+    let sum = |count: &dyn Fn(&Group) -> usize| groups.iter().map(count).sum::<usize>() as f64;
+    let fills = sum(&|group| if group.shares(size) { group.stores.len() } else { 0 });
+    let limits = sum(&|group| group.limits.len()) * repetitions as f64;
+    let cells = sum(&|group| group.tasks.len() * group.stores.len()) * repetitions as f64;
+    let left = costs.budget - fills * costs.fill - limits * costs.limit;
+    let each = (left / cells.max(1.0) - costs.around) / WARMED;
+    each.clamp(costs.range.0, costs.range.1)
 }

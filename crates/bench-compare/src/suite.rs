@@ -92,11 +92,20 @@ const fn line(workload: &'static str) -> Line {
     Line { name: workload, workload, ..LINE }
 }
 
+type Beside = &'static [(&'static str, &'static str)];
+const READS: Beside = &[("device-reads", "reads_depth_1")];
+const READS_32: Beside = &[("device-reads", "reads_depth_32")];
+const SYNCS: Beside = &[("device-syncs", "syncs")];
+const LINES: Beside = &[("memory-lines", "independent_4k")];
+const LINES_32: Beside = &[("memory-lines", "batch_32_2m")];
+const ECHO: Beside = &[("echo-tcp", "echoes_depth_1"), ("echo-unix", "echoes_depth_1")];
+const ECHO_16: Beside = &[("echo-tcp", "echoes_depth_16"), ("echo-unix", "echoes_depth_16")];
+
 const FLASH: &[Line] = &[
     Line { name: "fillrandom", workload: "fill", ..QUICK },
-    Line { name: "readrandom", workload: "read", ..QUICK },
-    Line { name: "readrandom-cold", workload: "read", cold: true, ..KIB },
-    Line { name: "readrandom-batch-32", workload: "read", batch: 32, ..QUICK },
+    Line { name: "readrandom", workload: "read", limits: READS, ..QUICK },
+    Line { name: "readrandom-cold", workload: "read", cold: true, limits: READS, ..KIB },
+    Line { name: "readrandom-batch-32", workload: "read", batch: 32, limits: READS_32, ..QUICK },
     Line { name: "readmissing", workload: "read-missing", ..QUICK },
     Line { name: "ycsb-a", workload: "ycsb-a", ..QUICK },
     Line { name: "ycsb-b", workload: "ycsb-b", ..KIB },
@@ -108,7 +117,7 @@ const FLASH: &[Line] = &[
     Line { name: "timeline", workload: "timeline", threads: 2, ..KIB },
     Line { name: "overwrite", workload: "overwrite", ..QUICK },
     Line { name: "overwrite-batch-32", workload: "overwrite", batch: 32, ..KIB },
-    Line { name: "overwrite-synced", workload: "overwrite", synced: true, ..KIB },
+    Line { name: "overwrite-synced", workload: "overwrite", synced: true, limits: SYNCS, ..KIB },
     line("silt-10-90"),
     line("silt-50-50-large"),
     line("silt-10-90-small"),
@@ -137,11 +146,11 @@ const MEMORY: &[Line] = &[
     Line { quick: true, ..line("mica-small-95") },
     Line { name: "mica-small-50-2-threads", threads: 2, quick: true, ..line("mica-small-50") },
     Line { name: "mica-small-95-2-threads", threads: 2, quick: true, ..line("mica-small-95") },
-    Line { name: "mica-small-95-batch-32", batch: 32, ..line("mica-small-95") },
+    Line { name: "mica-small-95-batch-32", batch: 32, limits: LINES_32, ..line("mica-small-95") },
     line("mica-large-50"),
     line("mica-large-95"),
     Line { quick: true, ..line("turbohash-insert") },
-    Line { quick: true, ..line("turbohash-positive") },
+    Line { quick: true, limits: LINES, ..line("turbohash-positive") },
     line("turbohash-negative"),
     line("turbohash-update"),
     line("turbohash-delete"),
@@ -151,9 +160,16 @@ const MEMORY: &[Line] = &[
 const SMALL: Line = Line { shape: Some((16, 64)), ..LINE };
 
 const SERVER: &[Line] = &[
-    Line { name: "get", workload: "read", quick: true, ..SMALL },
+    Line { name: "get", workload: "read", quick: true, limits: ECHO, ..SMALL },
     Line { name: "get-missing", workload: "read-missing", ..SMALL },
-    Line { name: "get-batch-16", workload: "read", batch: 16, quick: true, ..SMALL },
+    Line {
+        name: "get-batch-16",
+        workload: "read",
+        batch: 16,
+        quick: true,
+        limits: ECHO_16,
+        ..SMALL
+    },
     Line { name: "set", workload: "overwrite", quick: true, ..SMALL },
     Line { name: "set-batch-16", workload: "overwrite", batch: 16, ..SMALL },
     Line { name: "get-8-clients", workload: "read", threads: 8, ..SMALL },
