@@ -26,6 +26,26 @@ pub(crate) fn describe(directory: &Path) -> Machine {
     }
 }
 
+/// Reads through mappings and the page cache fetch so much around what is asked for.
+const READ_AHEAD_KIB_USUAL: u64 = 128;
+
+/// What a reader must know of the device under `directory`.
+pub(crate) fn warning(directory: &Path) -> Option<String> {
+    let (major, minor) = usage::device_of(directory)?;
+    let path = format!("/sys/dev/block/{major}:{minor}/queue/read_ahead_kb");
+    read_ahead_warning(line(&path).parse().ok()?)
+}
+
+fn read_ahead_warning(kib: u64) -> Option<String> {
+    (kib > READ_AHEAD_KIB_USUAL).then(|| {
+        format!(
+            "the device reads ahead {kib} KiB, usual are {READ_AHEAD_KIB_USUAL}: stores that read \
+             through mappings fetch as much for each miss; set queue/read_ahead_kb lower to compare \
+             them as they usually run"
+        )
+    })
+}
+
 /// Memory that can be had without pushing others out.
 pub(crate) fn memory_available() -> u64 {
     memory_field("MemAvailable")
@@ -107,6 +127,12 @@ mod tests {
         assert_eq!(date_of(951_868_800), "2000-03-01 00:00:00");
         assert_eq!(date_of(1_709_251_199), "2024-02-29 23:59:59");
         assert_eq!(date_of(4_102_444_800), "2100-01-01 00:00:00");
+    }
+
+    #[test]
+    fn long_read_ahead_is_told() {
+        assert_eq!(read_ahead_warning(128), None);
+        assert!(read_ahead_warning(8192).unwrap().contains("8192 KiB"));
     }
 
     #[test]

@@ -102,7 +102,9 @@ fn beginning(run: &Run, schedule: &Schedule, directory: &Path) -> Results {
     };
     let of = |group: &Group| group.tasks.iter().map(|task| info(group, task)).collect::<Vec<_>>();
     let workloads = schedule.groups.iter().flat_map(of).collect();
-    Results { environment, workloads, ..Results::default() }
+    let warning = machine::warning(directory).map(|text| remark("", "", "", text));
+    let notes = warning.into_iter().collect();
+    Results { environment, workloads, notes, ..Results::default() }
 }
 
 fn info(group: &Group, task: &Task) -> WorkloadInfo {

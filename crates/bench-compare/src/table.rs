@@ -106,7 +106,8 @@ fn remarks(results: &Results, out: &mut String) {
         );
     }
     for remark in results.notes.iter().filter(|remark| remark.store.is_empty()) {
-        *out += &format!("{}: {}\n", remark.suite, remark.text);
+        let about = if remark.suite.is_empty() { "note" } else { &remark.suite };
+        *out += &format!("{about}: {}\n", remark.text);
     }
     if results.interrupted {
         *out += "interrupted: this is what was measured until then\n";
