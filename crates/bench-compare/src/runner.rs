@@ -412,11 +412,11 @@ impl Runner<'_> {
 }
 
 impl Size {
-    /// Time for each figure of a limit.
+    /// Time for a limit, with all its figures.
     fn limit_seconds(self) -> f64 {
         match self {
-            Size::Full => 1.0,
-            Size::Quick => 0.2,
+            Size::Full => 5.0,
+            Size::Quick => 1.0,
             Size::Toy => 0.02,
         }
     }
