@@ -85,7 +85,8 @@ fn event() -> io::Result<File> {
 }
 
 fn wake(mut event: &File) -> io::Result<()> {
-    event.write_all(&1u64.to_ne_bytes())
+    // Any count but zero wakes, so the order of its bytes does not matter.
+    event.write_all(&1u64.to_le_bytes())
 }
 
 fn wait(mut event: &File) -> io::Result<()> {

@@ -61,8 +61,8 @@ pub(crate) const PEERS: &[Memory] = &[
         settings: &[
             (
                 "locks",
-                "parking_lot::RwLock, 4 shards for each core, a power of two, on lines of their own",
-                "readers of one shard do not wait for one another; a small lock that spins shortly",
+                "parking_lot::RwLock, 4 shards a core, a power of two, on lines of their own",
+                "readers of a shard do not wait for one another; a small lock that spins shortly",
             ),
             HASHER,
             CAPACITY,
