@@ -39,9 +39,10 @@ mod tests {
     #[test]
     fn versions_come_from_the_lock_file() {
         let lock = "[[package]]\nname = \"a\"\nversion = \"1.0.0\"\n\n\
-                    [[package]]\nname = \"user\"\nversion = \"9.9.9\"\ndependencies = [\n \"a\",\n \"b 2.0.0\",\n]\n\n\
-                    [[package]]\nname = \"b\"\nversion = \"1.0.0\"\n\n[[package]]\nname = \"b\"\n\
-                    version = \"2.0.0\"\n";
+                    [[package]]\nname = \"user\"\nversion = \"9.9.9\"\n\
+                    dependencies = [\n \"a\",\n \"b 2.0.0\",\n]\n\n\
+                    [[package]]\nname = \"b\"\nversion = \"1.0.0\"\n\n\
+                    [[package]]\nname = \"b\"\nversion = \"2.0.0\"\n";
         assert_eq!(locked(lock, "user", "a"), Some("1.0.0"));
         assert_eq!(locked(lock, "user", "b"), Some("2.0.0"));
         assert_eq!(locked(lock, "user", "c"), None);
