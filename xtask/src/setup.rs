@@ -17,6 +17,10 @@ const PEERS: &[(&str, &str)] = &[
     ("libsqlite3.so", "libsqlite3-0"),
 ];
 
+/// Programs that are other people's servers, and the Debian packages that have them. One that is
+/// missing takes no part either.
+const SERVERS: &[(&str, &str)] = &[("memcached", "memcached"), ("redis-server", "redis-server")];
+
 /// Where the packages put libraries.
 const LIBRARY_DIRECTORIES: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",
@@ -55,12 +59,25 @@ pub fn run() -> Result<(), String> {
 
 /// Installs other people's stores where that works, and names those that stay missing.
 fn install_peers() {
-    let missing: Vec<_> = PEERS.iter().filter(|peer| !has_library(peer.0)).collect();
+    install_each(PEERS, has_library);
+    // These packages start their servers, which would take time from what is measured.
+    let had: Vec<_> = SERVERS.iter().map(|server| is_there(server.0)).collect();
+    install_each(SERVERS, is_there);
+    for ((_, package), had) in SERVERS.iter().zip(had) {
+        if !had && is_there("systemctl") {
+            succeeds("systemctl", &["disable", "--now", package]);
+        }
+    }
+}
+
+/// Installs the packages of those that are not there, and names those that stay missing.
+fn install_each(wanted: &[(&str, &str)], is_there: fn(&str) -> bool) {
+    let missing: Vec<_> = wanted.iter().filter(|wanted| !is_there(wanted.0)).collect();
     for (_, package) in &missing {
         // Each by itself: a release of Debian that lacks one may have the others.
         install(&[package]);
     }
-    for (_, package) in missing.into_iter().filter(|peer| !has_library(peer.0)) {
+    for (_, package) in missing.into_iter().filter(|wanted| !is_there(wanted.0)) {
         println!("{package} is not there: its store takes no part in comparisons");
     }
 }

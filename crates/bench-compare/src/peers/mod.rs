@@ -10,6 +10,7 @@ mod memory;
 mod ours;
 mod redb;
 mod rocksdb;
+mod server;
 mod sqlite;
 
 use crate::peer::Peer;
@@ -26,6 +27,7 @@ pub fn all() -> Vec<&'static dyn Peer> {
     all.extend(fjall::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(sqlite::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(memory::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(server::PEERS.iter().map(|peer| peer as &dyn Peer));
     all
 }
 

@@ -1,0 +1,223 @@
+//! Servers in processes of their own, over sockets.
+
+mod memcached;
+mod pin;
+mod process;
+mod redis;
+mod settings;
+mod silica;
+mod text;
+mod udp;
+mod wire;
+
+use super::directory;
+use crate::peer::{Class, Peer, Setting, Setup};
+use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
+use pin::Pinning;
+use process::{Address, Process};
+use silica_bench::{Abilities, Session, Target};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use wire::Wire;
+
+/// Whose server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Memcached,
+    Redis,
+    Silica,
+}
+
+/// How clients reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Unix,
+    Udp,
+}
+
+/// A server over one transport.
+pub(crate) struct Kind {
+    name: &'static str,
+    doc: &'static str,
+    program: Program,
+    transport: Transport,
+}
+
+const fn kind(
+    name: &'static str,
+    doc: &'static str,
+    program: Program,
+    transport: Transport,
+) -> Kind {
+    Kind { name, doc, program, transport }
+}
+
+/// Every server.
+pub(crate) const PEERS: &[Kind] = &[
+    kind("silica:tcp", "Silica's server over TCP", Program::Silica, Transport::Tcp),
+    kind("memcached:tcp", "memcached over TCP", Program::Memcached, Transport::Tcp),
+    kind("memcached:unix", "memcached over a unix socket", Program::Memcached, Transport::Unix),
+    kind("memcached:udp", "memcached over UDP", Program::Memcached, Transport::Udp),
+    kind("redis:tcp", "Redis over TCP", Program::Redis, Transport::Tcp),
+    kind("redis:unix", "Redis over a unix socket", Program::Redis, Transport::Unix),
+];
+
+impl Program {
+    /// The program's name, for people.
+    fn name(self) -> &'static str {
+        match self {
+            Program::Memcached => "memcached",
+            Program::Redis => "redis-server",
+            Program::Silica => "silica serve",
+        }
+    }
+}
+
+/// True where `setup` models a cache, whose entries need not all fit.
+fn models_cache(setup: &Setup) -> bool {
+    setup.plan.workload.name.starts_with("facebook")
+}
+
+impl Peer for Kind {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn doc(&self) -> &'static str {
+        self.doc
+    }
+
+    fn class(&self) -> Class {
+        Class::Server
+    }
+
+    fn is_ours(&self) -> bool {
+        self.program == Program::Silica
+    }
+
+    fn version(&self) -> Result<String> {
+        match self.program {
+            Program::Memcached => memcached::version(),
+            Program::Redis => redis::version(),
+            Program::Silica => silica::version(),
+        }
+    }
+
+    fn settings(&self, setup: &Setup) -> Vec<Setting> {
+        settings::of(self, setup)
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {
+        let pinning = Pinning::of_machine();
+        let synced = setup.plan.durability == Durability::Synced;
+        let (process, address) = match self.program {
+            Program::Memcached => memcached::start(setup, self.transport, pinning)?,
+            Program::Redis => redis::start(setup, self.transport, pinning)?,
+            Program::Silica => silica::start(setup, pinning)?,
+        };
+        let lossy = match self.program {
+            Program::Memcached => true,
+            Program::Redis => models_cache(setup),
+            Program::Silica => false,
+        };
+        Ok(Box::new(Store {
+            process,
+            address,
+            program: self.program,
+            pinning,
+            synced: synced && self.program != Program::Memcached,
+            lossy,
+            value_bytes: setup.plan.shape.value_bytes,
+            directory: setup.directory.clone(),
+            counters: Counters::default(),
+        }))
+    }
+}
+
+/// What clients did.
+#[derive(Default)]
+struct Counters {
+    puts: AtomicU64,
+    deletes: AtomicU64,
+    /// Datagrams that were sent again, since nothing came back.
+    retries: AtomicU64,
+}
+
+/// A running server.
+struct Store {
+    process: Process,
+    address: Address,
+    program: Program,
+    pinning: Pinning,
+    synced: bool,
+    lossy: bool,
+    value_bytes: usize,
+    directory: PathBuf,
+    counters: Counters,
+}
+
+impl Store {
+    fn wire(&self) -> Result<Wire> {
+        Wire::connect(self.program.name(), &self.address)
+    }
+}
+
+impl Target for Store {
+    fn abilities(&self) -> Abilities {
+        Abilities { scan: false, delete: true, lossy: self.lossy }
+    }
+
+    fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>> {
+        if durability == Durability::Synced && !self.synced {
+            let name = self.program.name();
+            let message = match self.program {
+                Program::Memcached => format!("{name} has no synced writes; compare buffered ones"),
+                _ => format!("{name} was started for buffered writes; start it for synced ones"),
+            };
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let pinned = self.pinning.pin_client();
+        let counters = &self.counters;
+        Ok(match (self.program, &self.address) {
+            (Program::Memcached, Address::Udp { udp, .. }) => {
+                let beside = text::Client::new(self.wire()?, counters, None);
+                Box::new(udp::Client::new(*udp, beside, counters, self.value_bytes, pinned)?)
+            }
+            (Program::Memcached, _) => {
+                Box::new(text::Client::new(self.wire()?, counters, Some(pinned)))
+            }
+            _ => Box::new(redis::Client::new(self.wire()?, counters, pinned)),
+        })
+    }
+
+    /// What a server does in the background it does not tell.
+    fn settle(&self) -> Result<()> {
+        self.process.check()
+    }
+
+    /// Synced writes are on the device, the others are left to the server.
+    fn sync(&self) -> Result<()> {
+        self.process.check()
+    }
+
+    fn metrics(&self) -> Result<MetricsMap> {
+        let mut metrics = MetricsMap::default();
+        let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
+        add("puts", self.counters.puts.load(Relaxed));
+        add("deletes", self.counters.deletes.load(Relaxed));
+        if matches!(self.address, Address::Udp { .. }) {
+            add("udp_retries", self.counters.retries.load(Relaxed));
+        }
+        if self.synced || self.program == Program::Silica {
+            add("disk_bytes", directory::bytes(&self.directory));
+        }
+        Ok(metrics)
+    }
+}
+
+/// Servers keep no order.
+fn no_scan(name: &str) -> Error {
+    let message = format!("{name} cannot scan in the order of keys; leave such workloads out");
+    Error::new(ErrorKind::Unsupported, message)
+}

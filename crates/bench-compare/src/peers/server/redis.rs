@@ -1,0 +1,336 @@
+//! Redis and its protocol, which Silica's server speaks too.
+
+use super::pin::{Pinned, Pinning};
+use super::process::{Address, Process, ask_version, free_port, loopback, socket_in};
+use super::wire::{Parsed, Wire, gets_at_once, line, nonsense, number, push_number, puts_at_once};
+use super::{Counters, Transport, models_cache, no_scan};
+use crate::peer::Setup;
+use ::silica::{Durability, Error, ErrorKind, Result};
+use silica_bench::{Session, Sink};
+use std::ops::Range;
+use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
+
+const PROGRAM: &str = "redis-server";
+const SOCKET: &str = "redis.sock";
+/// Somebody may take the port before the server does.
+const ATTEMPTS: usize = 5;
+
+pub(super) fn version() -> Result<String> {
+    let said = ask_version(PROGRAM, "--version", "redis-server")?;
+    let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
+    Ok(version.unwrap_or(&said).to_string())
+}
+
+/// What `maxmemory-policy` is given.
+pub(super) fn policy(setup: &Setup) -> &'static str {
+    if models_cache(setup) { "allkeys-lru" } else { "noeviction" }
+}
+
+/// What `appendonly` is given.
+pub(super) fn appendonly(setup: &Setup) -> &'static str {
+    if setup.plan.durability == Durability::Synced { "yes" } else { "no" }
+}
+
+pub(super) fn start(
+    setup: &Setup,
+    transport: Transport,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
+    let mut outcome = try_start(setup, transport, pinning);
+    for _ in 1..ATTEMPTS {
+        match &outcome {
+            Err(e) if e.kind() == ErrorKind::Closed && transport == Transport::Tcp => {
+                outcome = try_start(setup, transport, pinning);
+            }
+            _ => break,
+        }
+    }
+    outcome
+}
+
+fn try_start(setup: &Setup, transport: Transport, pinning: Pinning) -> Result<(Process, Address)> {
+    let directory = &setup.directory;
+    let mut command = Command::new(PROGRAM);
+    command.args(["--daemonize", "no", "--dir", ".", "--databases", "1", "--save", ""]);
+    command.args(["--appendonly", appendonly(setup), "--appendfsync", "always"]);
+    command.args(["--maxmemory", &setup.memory_bytes.to_string()]);
+    command.args(["--maxmemory-policy", policy(setup)]);
+    let address = if transport == Transport::Unix {
+        let _ = std::fs::remove_file(directory.join(SOCKET));
+        command.args(["--port", "0", "--unixsocket", SOCKET]);
+        socket_in(directory, SOCKET)?
+    } else {
+        let port = free_port()?;
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
+        Address::Tcp(loopback(port))
+    };
+    let process = Process::start(PROGRAM, command, directory, pinning)?;
+    let pid = process.pid();
+    process.wait_for(|| greet_process(&address, pid))?;
+    Ok((process, address))
+}
+
+/// A reply, or the head of one with several; by positions in the bytes that came.
+#[derive(Debug, Clone, PartialEq)]
+enum Resp {
+    /// A line that is no error, such as `OK`.
+    Simple(Range<usize>),
+    Failed(Range<usize>),
+    Number,
+    Bulk(Range<usize>),
+    Nothing,
+    /// So many replies follow.
+    Array(usize),
+}
+
+/// Parses what stands at the beginning of `bytes`.
+fn parse(bytes: &[u8]) -> Parsed<Resp> {
+    let Some((line, next)) = line(bytes) else { return Ok(None) };
+    let Some((kind, rest)) = line.split_first() else { return Err(nonsense(PROGRAM, line)) };
+    let count = || number(rest).ok_or_else(|| nonsense(PROGRAM, line));
+    let reply = match kind {
+        b'+' => Resp::Simple(1..line.len()),
+        b'-' => Resp::Failed(1..line.len()),
+        b':' => Resp::Number,
+        b'_' => Resp::Nothing,
+        b'$' | b'*' if rest == b"-1" => Resp::Nothing,
+        b'*' => Resp::Array(count()?),
+        b'$' => {
+            let value = next..next + count()?;
+            return match bytes.get(value.end..value.end + 2) {
+                None => Ok(None),
+                Some(b"\r\n") => Ok(Some((Resp::Bulk(value.clone()), value.end + 2))),
+                Some(_) => Err(nonsense(PROGRAM, line)),
+            };
+        }
+        _ => return Err(nonsense(PROGRAM, line)),
+    };
+    Ok(Some((reply, next)))
+}
+
+/// Appends the head of a request of `words` words.
+fn push_head(out: &mut Vec<u8>, words: usize) {
+    out.push(b'*');
+    push_number(out, words);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a word of a request, of any bytes.
+fn push_word(out: &mut Vec<u8>, word: &[u8]) {
+    out.push(b'$');
+    push_number(out, word.len());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The error that a reply is, or that it is none that was expected.
+fn unexpected(name: &str, reply: &Resp, came: &[u8]) -> Error {
+    let Resp::Failed(line) = reply else { return nonsense(name, came) };
+    let said = String::from_utf8_lossy(&came[line.clone()]).into_owned();
+    let kind = if said.starts_with("OOM") { ErrorKind::Full } else { ErrorKind::Io };
+    Error::new(kind, format!("{name}: {said}"))
+}
+
+/// Asks until the server at `address` answers that it is there.
+pub(super) fn greet(name: &'static str, address: &Address) -> Result<()> {
+    let mut wire = Wire::connect(name, address)?;
+    push_head(&mut wire.out, 1);
+    push_word(&mut wire.out, b"PING");
+    wire.send()?;
+    wire.reply(parse, |reply, came, _| match reply {
+        Resp::Simple(line) if &came[line.clone()] == b"PONG" => Ok(()),
+        other => Err(unexpected(name, &other, came)),
+    })
+}
+
+/// The same, and that it is the process `pid`, not one that took its port.
+fn greet_process(address: &Address, pid: u32) -> Result<()> {
+    greet(PROGRAM, address)?;
+    let mut wire = Wire::connect(PROGRAM, address)?;
+    push_head(&mut wire.out, 2);
+    push_word(&mut wire.out, b"INFO");
+    push_word(&mut wire.out, b"server");
+    wire.send()?;
+    wire.reply(parse, |reply, came, _| {
+        let Resp::Bulk(text) = reply else { return Err(unexpected(PROGRAM, &reply, came)) };
+        let text = String::from_utf8_lossy(&came[text]).into_owned();
+        let own = format!("process_id:{pid}");
+        if text.lines().any(|line| line == own) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Locked, "another server has the port"))
+    })
+}
+
+/// What one thread uses: a connection.
+pub(super) struct Client<'a> {
+    wire: Wire,
+    counters: &'a Counters,
+    _pinned: Pinned,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(wire: Wire, counters: &'a Counters, pinned: Pinned) -> Self {
+        Client { wire, counters, _pinned: pinned }
+    }
+
+    /// Reads the value of the key that was asked for as number `index`.
+    fn value(&mut self, index: usize, sink: &mut dyn Sink) -> Result<()> {
+        let name = self.wire.name();
+        self.wire.reply(parse, |reply, came, _| match reply {
+            Resp::Bulk(value) => {
+                sink.found(index, &came[value]);
+                Ok(())
+            }
+            Resp::Nothing => Ok(()),
+            other => Err(unexpected(name, &other, came)),
+        })
+    }
+
+    /// Sends one command with `keys`.
+    fn ask(&mut self, command: &[u8], keys: &[&[u8]]) -> Result<()> {
+        let out = &mut self.wire.out;
+        out.clear();
+        push_head(out, 1 + keys.len());
+        push_word(out, command);
+        for key in keys {
+            push_word(out, key);
+        }
+        self.wire.send()
+    }
+
+    /// Gets `keys` in one request; the first has the index `base`.
+    fn get(&mut self, keys: &[&[u8]], base: usize, sink: &mut dyn Sink) -> Result<()> {
+        if let [_] = keys {
+            self.ask(b"GET", keys)?;
+            return self.value(base, sink);
+        }
+        self.ask(b"MGET", keys)?;
+        let name = self.wire.name();
+        self.wire.reply(parse, |reply, came, _| match reply {
+            Resp::Array(count) if count == keys.len() => Ok(()),
+            other => Err(unexpected(name, &other, came)),
+        })?;
+        (0..keys.len()).try_for_each(|i| self.value(base + i, sink))
+    }
+}
+
+impl Session for Client<'_> {
+    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn Sink) -> Result<()> {
+        let mut done = 0;
+        while done < keys.len() {
+            let count = gets_at_once(&keys[done..]);
+            self.get(&keys[done..done + count], done, sink)?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+        let name = self.wire.name();
+        let mut left = entries;
+        while !left.is_empty() {
+            let (now, later) = left.split_at(puts_at_once(left));
+            let out = &mut self.wire.out;
+            out.clear();
+            for (key, value) in now {
+                push_head(out, 3);
+                push_word(out, b"SET");
+                push_word(out, key);
+                push_word(out, value);
+            }
+            self.wire.send()?;
+            for _ in now {
+                self.wire.reply(parse, |reply, came, _| match reply {
+                    Resp::Simple(_) => Ok(()),
+                    other => Err(unexpected(name, &other, came)),
+                })?;
+            }
+            left = later;
+        }
+        self.counters.puts.fetch_add(entries.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    fn delete_many(&mut self, keys: &[&[u8]]) -> Result<()> {
+        let name = self.wire.name();
+        let mut left = keys;
+        while !left.is_empty() {
+            let (now, later) = left.split_at(gets_at_once(left));
+            self.ask(b"DEL", now)?;
+            self.wire.reply(parse, |reply, came, _| match reply {
+                Resp::Number => Ok(()),
+                other => Err(unexpected(name, &other, came)),
+            })?;
+            left = later;
+        }
+        self.counters.deletes.fetch_add(keys.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    fn scan(&mut self, _: &[u8], _: usize, _: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        Err(no_scan(self.wire.name()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The replies in `bytes`, as text.
+    fn replies(bytes: &[u8]) -> (Vec<String>, usize) {
+        let (mut all, mut at) = (Vec::new(), 0);
+        while let Some((reply, length)) = parse(&bytes[at..]).unwrap() {
+            let text =
+                |range: Range<usize>| String::from_utf8_lossy(&bytes[at..][range]).into_owned();
+            all.push(match reply {
+                Resp::Simple(line) => format!("+{}", text(line)),
+                Resp::Failed(line) => format!("-{}", text(line)),
+                Resp::Bulk(value) => format!("${}", text(value)),
+                Resp::Array(count) => format!("*{count}"),
+                other => format!("{other:?}"),
+            });
+            at += length;
+        }
+        (all, at)
+    }
+
+    #[test]
+    fn replies_may_be_split_anywhere() {
+        let bytes = b"+OK\r\n-ERR no\r\n:12\r\n$3\r\na\r\n\r\n$-1\r\n*2\r\n$0\r\n\r\n_\r\n*-1\r\n";
+        let whole = replies(bytes);
+        let expected =
+            ["+OK", "-ERR no", "Number", "$a\r\n", "Nothing", "*2", "$", "Nothing", "Nothing"];
+        assert_eq!((whole.0.as_slice(), whole.1), (&expected.map(String::from)[..], bytes.len()));
+        for cut in 0..bytes.len() {
+            let (mut first, consumed) = replies(&bytes[..cut]);
+            first.extend(replies(&bytes[consumed..]).0);
+            assert_eq!(first, whole.0, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_an_error() {
+        for bytes in [&b"\r\n"[..], b"?\r\n", b"$x\r\n", b"*\r\n", b"$1\r\nabc"] {
+            assert!(parse(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_server_is_told_as_such() {
+        let came = b"-OOM command not allowed\r\n";
+        let (reply, _) = parse(came).unwrap().unwrap();
+        assert_eq!(unexpected(PROGRAM, &reply, came).kind(), ErrorKind::Full);
+    }
+
+    #[test]
+    fn requests_have_words_of_any_bytes() {
+        let mut out = Vec::new();
+        push_head(&mut out, 2);
+        push_word(&mut out, b"GET");
+        push_word(&mut out, b"a\r\n");
+        assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n");
+    }
+}

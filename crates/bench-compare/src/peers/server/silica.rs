@@ -1,0 +1,107 @@
+//! Starting Silica's server.
+
+use super::pin::Pinning;
+use super::process::{Address, Process, ask_version};
+use super::redis;
+use crate::peer::Setup;
+use ::silica::{Durability, Error, ErrorKind, Result};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NAME: &str = "silica serve";
+const PROGRAM: &str = "silica";
+/// Names the program, where it is neither this one nor beside it.
+const VARIABLE: &str = "SILICA_SERVER";
+/// The store, in the directory of the run.
+const STORE: &str = "store";
+
+/// The program: the one that is named, or this one, or one beside it.
+fn program() -> Result<PathBuf> {
+    let me = std::env::current_exe().map_err(|e| Error::io("looking for this program", e))?;
+    find(std::env::var_os(VARIABLE), &me).ok_or_else(|| {
+        let message = format!(
+            "there is no {PROGRAM} beside {}: cargo build -p silica-cli, or name it in {VARIABLE}",
+            me.display()
+        );
+        Error::new(ErrorKind::NotFound, message)
+    })
+}
+
+fn find(named: Option<OsString>, me: &Path) -> Option<PathBuf> {
+    if let Some(named) = named {
+        return Some(PathBuf::from(named));
+    }
+    if me.file_name().is_some_and(|name| name == PROGRAM) {
+        return Some(me.to_path_buf());
+    }
+    // Tests lie in a directory below the programs.
+    let beside = me.ancestors().skip(1).take(2).map(|directory| directory.join(PROGRAM));
+    beside.into_iter().find(|path| path.is_file())
+}
+
+pub(super) fn version() -> Result<String> {
+    let program = program()?;
+    let said = ask_version(&program.to_string_lossy(), "--version", "silica")?;
+    let version = said.strip_prefix("silica ").map(str::to_string);
+    version.ok_or_else(|| {
+        let message = format!("{} tells no version: cargo build -p silica-cli", program.display());
+        Error::new(ErrorKind::NotFound, message)
+    })
+}
+
+/// The name that the command line has for the durability of `setup`.
+pub(super) fn durability(setup: &Setup) -> &'static str {
+    match setup.plan.durability {
+        Durability::Buffered => "buffered",
+        Durability::Synced => "synced",
+    }
+}
+
+pub(super) fn start(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+    let mut command = Command::new(program()?);
+    command.args(["serve", STORE, "--listen", "127.0.0.1:0", "--loops", "1"]);
+    command.args(["--durability", durability(setup)]);
+    command.args(["--memory", &setup.memory_bytes.to_string()]);
+    let process = Process::start(NAME, command, &setup.directory, pinning)?;
+    let address = process.wait_for(|| {
+        let address = address(&process.said());
+        let address = address.ok_or_else(|| Error::new(ErrorKind::Io, "it tells no address"))?;
+        let address = Address::Tcp(address);
+        redis::greet(NAME, &address)?;
+        Ok(address)
+    })?;
+    Ok((process, address))
+}
+
+/// The address in the line that tells it.
+fn address(said: &str) -> Option<SocketAddr> {
+    let line = said.lines().find(|line| line.starts_with("silica: serving "))?;
+    let (_, behind) = line.rsplit_once(" on ")?;
+    behind.split([' ', ',']).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_in_the_line_for_scripts() {
+        let line = "silica: serving /a on b/store on 127.0.0.1:4711 (engine silt, synced writes)\n";
+        assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
+        assert_eq!(address("silica: something"), None);
+    }
+
+    #[test]
+    fn the_program_is_looked_for_beside_this_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (beside, test) = (directory.path().join("silica"), directory.path().join("deps/test"));
+        assert_eq!(find(None, &test), None);
+        std::fs::write(&beside, "").unwrap();
+        assert_eq!(find(None, &test), Some(beside.clone()));
+        assert_eq!(find(None, &directory.path().join("other")), Some(beside.clone()));
+        assert_eq!(find(None, &beside), Some(beside));
+        assert_eq!(find(Some("/x".into()), &test), Some(PathBuf::from("/x")));
+    }
+}
