@@ -40,8 +40,8 @@ fn read_ahead_warning(kib: u64) -> Option<String> {
     (kib > READ_AHEAD_KIB_USUAL).then(|| {
         format!(
             "the device reads ahead {kib} KiB, usual are {READ_AHEAD_KIB_USUAL}: stores that read \
-             through mappings fetch as much for each miss; set queue/read_ahead_kb lower to compare \
-             them as they usually run"
+             through mappings fetch as much for each miss; set queue/read_ahead_kb lower to \
+             compare them as they usually run"
         )
     })
 }
