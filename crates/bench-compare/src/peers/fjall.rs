@@ -19,6 +19,9 @@ const MEMTABLES: u64 = 5;
 const MEMTABLE_BYTES_MIN: u64 = 256 << 10;
 /// Its default.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
+/// With fewer threads, as it has by default on fewer cores, all may be compacting while nobody
+/// flushes; then the memtable grows without bound.
+const THREADS_MIN: usize = 4;
 /// What its documentation's example gives to blocks for point reads.
 const HASH_RATIO: f32 = 0.75;
 /// Nothing is under way if that was so at two looks so far apart: work that ends starts other work.
@@ -41,15 +44,18 @@ pub(crate) const PEERS: &[Fjall] = &[
 struct Knobs {
     memtable_bytes: u64,
     cache_bytes: u64,
+    threads: usize,
     lz4: bool,
 }
 
 impl Knobs {
     fn new(setup: &Setup, lz4: bool) -> Self {
         let memory = setup.memory_bytes;
-        let of_each = memory / 4 / MEMTABLES;
+        let of_each = memory / 2 / MEMTABLES;
         let memtable_bytes = of_each.clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
-        Knobs { memtable_bytes, cache_bytes: memory / 2, lz4 }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.max(THREADS_MIN);
+        Knobs { memtable_bytes, cache_bytes: memory / 4, threads, lz4 }
     }
 
     fn compression(&self) -> &'static str {
@@ -62,14 +68,20 @@ impl Knobs {
             row(
                 "max_memtable_size",
                 self.memtable_bytes.to_string(),
-                "a quarter of the memory for the five that there may be: one that is filled, four \
-                 that wait to be flushed; at most the default",
+                "half of the memory for the five that there may be: one that is filled, four that \
+                 wait to be flushed; at most the default",
             ),
             row(
                 "cache_size",
                 self.cache_bytes.to_string(),
-                "half of the memory for blocks, filters and indexes; files are read through the \
-                 page cache, which has the rest",
+                "a quarter of the memory, as its documentation recommends; files are read through \
+                 the page cache, which has the rest",
+            ),
+            row(
+                "worker_threads",
+                self.threads.to_string(),
+                "the cores, at least 4: with two, both may be compacting while nobody flushes, and \
+                 the memtable grows without bound",
             ),
             row(
                 "data_block_hash_ratio_policy",
@@ -126,6 +138,7 @@ impl Peer for Fjall {
         let knobs = Knobs::new(setup, self.lz4);
         let database = Database::builder(&setup.directory)
             .cache_size(knobs.cache_bytes)
+            .worker_threads(knobs.threads)
             .journal_compression(knobs.journal_compression())
             .open()
             .map_err(told)?;

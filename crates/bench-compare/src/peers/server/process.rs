@@ -82,7 +82,7 @@ impl Process {
             }
             Ok(())
         };
-        // SAFETY: between fork and exec, the closure makes three system calls and allocates nothing.
+        // SAFETY: between fork and exec, the closure makes system calls and allocates nothing.
         unsafe { command.pre_exec(before) };
         let ((started_in, started), (stop, stopped)) = (channel(), channel());
         // The system kills the server when the thread that started it ends, so that must live as

@@ -104,7 +104,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<Text> {
     }
 }
 
-/// Tells `sink` which of the keys that were asked for came. Those that are not there are left out of
+/// Tells which of the keys that were asked for came. Those that are not there are left out of
 /// replies, the others come in the order of the request.
 pub(super) struct Matcher {
     /// Where the keys stand in the request.
