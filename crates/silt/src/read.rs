@@ -13,6 +13,7 @@ use silica_base::{AlignedBuf, Error, KeyHash, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::GetSink;
 use std::cell::Cell;
+use std::mem::take;
 use std::sync::Arc;
 
 thread_local! {
@@ -34,6 +35,8 @@ struct Lookup<D: Device> {
     /// Where the store in hand may have the key, and how many of these places were searched.
     candidates: Candidates,
     searched: usize,
+    /// Device reads of indexes that are not in memory, not counted yet.
+    index_reads: u64,
 }
 
 /// How a lookup goes on.
@@ -182,7 +185,9 @@ impl<D: Device> Burst<'_, '_, D> {
 
     /// Begins the next read of a lookup, where it needs one.
     fn go_on(&mut self, mut lookup: Lookup<D>) -> Result<()> {
-        match lookup.step()? {
+        let step = lookup.step()?;
+        self.tally.reads += take(&mut lookup.index_reads);
+        match step {
             Step::Absent => Ok(()),
             Step::Search => self.search_unindexed(&lookup),
             Step::Read(extent) => {
@@ -249,7 +254,8 @@ impl<D: Device> Burst<'_, '_, D> {
 
 impl<D: Device> Lookup<D> {
     fn new(index: usize, hash: KeyHash, version: Arc<Version<D>>) -> Self {
-        Lookup { index, hash, version, asked: 0, candidates: Candidates::new(), searched: 0 }
+        let candidates = Candidates::new();
+        Lookup { index, hash, version, asked: 0, candidates, searched: 0, index_reads: 0 }
     }
 
     /// Finds out what comes next.
@@ -263,7 +269,7 @@ impl<D: Device> Lookup<D> {
             let store = self.asked;
             self.asked += 1;
             if let Some(store) = self.version.hash_stores.get(store) {
-                store.candidates(self.hash, &mut self.candidates)?;
+                self.index_reads += store.candidates(self.hash, &mut self.candidates)?;
             } else if store > self.version.hash_stores.len() {
                 return Ok(Step::Absent);
             } else if let Some(store) = &self.version.sorted_store {

@@ -48,11 +48,14 @@ fn metric(store: &Silt<SimDevice>, name: &str) -> u64 {
 /// Checks every entry and some that are not there; the device reads that this took.
 fn check(store: &Silt<SimDevice>) -> u64 {
     let before = metric(store, "get_device_reads");
+    let all_before = metric(store, "device_reads");
     for n in 0..ENTRIES + MISSES {
         let expected = (n < ENTRIES).then(|| value(n));
         assert_eq!(store.get(&key(n)).expect("gets"), expected, "entry {n}");
     }
-    metric(store, "get_device_reads") - before
+    let reads = metric(store, "get_device_reads") - before;
+    assert_eq!(reads, metric(store, "device_reads") - all_before, "every read is counted");
+    reads
 }
 
 #[test]

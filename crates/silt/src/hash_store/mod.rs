@@ -215,16 +215,17 @@ impl<F: DeviceFile> HashStore<F> {
         }
     }
 
-    /// First half of a lookup: the reads it needs. With the index dropped this itself reads.
+    /// First half of a lookup: the reads it needs. With the index dropped this itself reads;
+    /// returns how often (a map of ranks counts as one read).
     #[inline]
-    pub fn candidates(&self, h: KeyHash, out: &mut Candidates) -> Result<()> {
+    pub fn candidates(&self, h: KeyHash, out: &mut Candidates) -> Result<u64> {
         out.clear();
         let guard = self.index.read().expect("no panic while locked");
         if let Some(index) = &*guard {
             for rank in index.filter.candidates(h) {
                 out.add(self.extent(u64::from(rank), index.ranks.as_ref())?);
             }
-            return Ok(());
+            return Ok(0);
         }
         drop(guard);
         self.candidates_from_device(h, out)
@@ -239,7 +240,7 @@ impl<F: DeviceFile> HashStore<F> {
         chunk.map(|c| self.reader.extent(c)).ok_or_else(|| self.disagrees("a rank is too high"))
     }
 
-    fn candidates_from_device(&self, h: KeyHash, out: &mut Candidates) -> Result<()> {
+    fn candidates_from_device(&self, h: KeyHash, out: &mut Candidates) -> Result<u64> {
         let (tag, first) = (self.geometry.tag(h), self.geometry.bucket(h));
         let buckets = [first, self.geometry.alternative(first, tag)];
         let parts = buckets.map(|bucket| encoded_bucket_range(&self.geometry, bucket));
@@ -254,7 +255,7 @@ impl<F: DeviceFile> HashStore<F> {
             ranks.extend(match_encoded(&self.geometry, part, bucket, tag));
         }
         if ranks.is_empty() {
-            return Ok(());
+            return Ok(1);
         }
         let map = match self.footer().entry_bytes_equal {
             0 => Some(self.read_ranks()?),
@@ -263,7 +264,7 @@ impl<F: DeviceFile> HashStore<F> {
         for rank in ranks {
             out.add(self.extent(u64::from(rank), map.as_ref())?);
         }
-        Ok(())
+        Ok(1 + u64::from(map.is_some()))
     }
 
     /// Second half of a lookup: searches `buf`, the bytes of one of the extents, for `key`. May
