@@ -74,7 +74,7 @@ enum Home {
     Heap,
     Pool,
     /// Unmapped when dropped.
-    Own(#[allow(dead_code)] Mapping),
+    Own(#[expect(dead_code, reason = "held for its drop")] Mapping),
 }
 
 // SAFETY: the vector owns its memory exclusively, like a Vec<T>.

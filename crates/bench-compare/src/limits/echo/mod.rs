@@ -190,7 +190,7 @@ fn pump(exchange: &mut dyn Exchange, depth: usize, seconds: f64) -> io::Result<f
     }
 }
 
-/// `None` where there was nothing to be had for now.
+/// `None` where nothing had arrived when the wait ended: the caller asks again or gives up.
 fn unless_idle<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     match outcome {
