@@ -91,17 +91,17 @@ impl<D: Device> Silt<D> {
             keys,
             found,
             reads: self.device.reads(self.config.read_depth),
+            planned: Vec::new(),
             buffers: BUFFERS.take(),
             tally: Tally::default(),
         };
         for (index, hash) in hashes.into_iter().enumerate() {
             burst.begin(index, hash)?;
-            while burst.reads.is_full() {
-                burst.end_read()?;
-            }
+            burst.begin_reads()?;
         }
-        while !burst.reads.is_empty() {
-            burst.end_read()?;
+        while let Some(done) = burst.reads.pop() {
+            burst.end_read(done)?;
+            burst.begin_reads()?;
         }
         BUFFERS.set(burst.buffers);
         Ok(burst.tally)
@@ -161,6 +161,8 @@ struct Burst<'b, 'f, D: Device> {
     keys: &'b [&'b [u8]],
     found: &'b mut OnFrame<'f>,
     reads: D::Reads<'b, Lookup<D>>,
+    /// Found while the window was full.
+    planned: Vec<(Lookup<D>, Extent)>,
     buffers: Vec<AlignedBuf>,
     tally: Tally,
 }
@@ -183,7 +185,7 @@ impl<D: Device> Burst<'_, '_, D> {
         self.go_on(Lookup::new(index, hash, version))
     }
 
-    /// Begins the next read of a lookup, where it needs one.
+    /// Plans the next read of a lookup, where it needs one.
     fn go_on(&mut self, mut lookup: Lookup<D>) -> Result<()> {
         let step = lookup.step()?;
         self.tally.reads += take(&mut lookup.index_reads);
@@ -191,14 +193,26 @@ impl<D: Device> Burst<'_, '_, D> {
             Step::Absent => Ok(()),
             Step::Search => self.search_unindexed(&lookup),
             Step::Read(extent) => {
-                let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
-                buf.resize(extent.bytes());
-                self.tally.reads += 1;
-                let offset = extent.offset();
-                self.reads.push(Read { of: lookup, offset, buf });
+                self.planned.push((lookup, extent));
                 Ok(())
             }
         }
+    }
+
+    /// Begins the reads that are planned. Where the window is full, each takes the place of one
+    /// that ended before that one is searched: the device never waits for the processor.
+    fn begin_reads(&mut self) -> Result<()> {
+        while let Some((lookup, extent)) = self.planned.pop() {
+            let done = if self.reads.is_full() { self.reads.pop() } else { None };
+            let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
+            buf.resize(extent.bytes());
+            self.tally.reads += 1;
+            self.reads.push(Read { of: lookup, offset: extent.offset(), buf });
+            if let Some(done) = done {
+                self.end_read(done)?;
+            }
+        }
+        Ok(())
     }
 
     /// Answers a key whose sorted store has no index in memory.
@@ -215,9 +229,8 @@ impl<D: Device> Burst<'_, '_, D> {
         Ok(())
     }
 
-    /// Waits for a read, searches what it brought, and goes on with its key.
-    fn end_read(&mut self) -> Result<()> {
-        let Some((read, filled)) = self.reads.pop() else { return Ok(()) };
+    /// Searches what a read brought, and goes on with its key.
+    fn end_read(&mut self, (read, filled): (Read<Lookup<D>>, Result<usize>)) -> Result<()> {
         let Read { of: lookup, offset, mut buf } = read;
         let filled = filled?;
         if filled < buf.len() {

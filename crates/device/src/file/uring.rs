@@ -19,8 +19,9 @@ use std::os::fd::AsRawFd;
 
 const ENTRIES: u32 = READS_MAX as u32;
 
-/// Entries that are submitted together before the queue is asked for a completion: a burst's
-/// first reads are under way while the next ones are prepared.
+/// Entries that are submitted together while the queue fills. Once it was asked for a completion,
+/// each entry takes the place of a read that ended, and waits for no other: the device would have
+/// less to do meanwhile (8 reads in flight: a tenth fewer reads a second).
 const SUBMIT_ENTRIES: usize = 8;
 
 /// Bytes of one entry; longer reads take several.
@@ -58,6 +59,8 @@ pub(super) struct Lease {
     pushed: usize,
     /// Entries whose completion was not seen, submitted or not.
     under_way: usize,
+    /// No completion was asked for yet.
+    filling: bool,
 }
 
 impl Lease {
@@ -67,7 +70,7 @@ impl Lease {
             Some(ring) => ring,
             None => Box::new(new_ring()?),
         };
-        Ok(Lease { ring: Some(ring), pushed: 0, under_way: 0 })
+        Ok(Lease { ring: Some(ring), pushed: 0, under_way: 0, filling: true })
     }
 
     fn ring(&mut self) -> &mut IoUring {
@@ -91,7 +94,7 @@ impl Lease {
         }
         self.pushed += 1;
         self.under_way += 1;
-        if self.pushed >= SUBMIT_ENTRIES {
+        if !self.filling || self.pushed >= SUBMIT_ENTRIES {
             // Where it fails, the next wait tries again and tells.
             let _ = self.ring().submit();
             self.pushed = 0;
@@ -103,6 +106,7 @@ impl Lease {
         &mut self,
         flights: &mut Flights<T>,
     ) -> (usize, io::Result<usize>) {
+        self.filling = false;
         loop {
             let Some((slot, result)) = self.completion() else {
                 self.wait();
