@@ -2,6 +2,7 @@
 //! [`measure`], which the runner makes a fresh one, so that memory and I/O counters are its own.
 
 use crate::cgroup;
+use crate::foreseen;
 use crate::limits::{self, LimitSetup};
 use crate::peer::{Class, Peer, Setup};
 use crate::peers;
@@ -224,12 +225,15 @@ fn perform(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -
     }
     check(cell, &setup.plan, &*target, outcome)?;
     let begun = Moment::now(&cell.directory, &*target)?;
-    memory::reset_peak();
+    let process = target.process();
+    process.reset_peak();
+    memory::Process::This.reset_peak();
     let plan = Plan { seconds_max: cell.seconds, ..setup.plan.clone() };
     let (run, resident) = drive_sampled(&plan, &*target)?;
     let complete = run.tally.operations >= plan.operations;
     hash(&plan, &*target, &run, if complete { "all" } else { "" }, outcome);
-    let rss_bytes_max = memory::peak_bytes();
+    let rss_bytes_max = process.peak_bytes();
+    let client_rss_bytes_max = memory::Process::This.peak_bytes();
     let settled = Instant::now();
     if run.tally.puts > 0 {
         target.settle()?;
@@ -240,6 +244,11 @@ fn perform(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -
     speed(&run, outcome);
     outcome.push("rss_bytes_max", "bytes", rss_bytes_max as f64);
     amplification(cell, &run, &begun, &after, outcome);
+    if process != memory::Process::This {
+        outcome.push("client_rss_bytes_max", "bytes", client_rss_bytes_max as f64);
+        bytes_of("client", begun.client, after.client, outcome);
+    }
+    foreseen::push(&after.metrics, outcome);
     outcome.samples = timeline(&run, &resident);
     drop(target);
     if peer.class() == Class::Embedded {
@@ -284,13 +293,13 @@ fn hash(plan: &Plan, target: &dyn Target, run: &Run, part: &str, outcome: &mut O
 
 /// Drives the plan while a thread of its own looks at the resident size: (seconds, bytes).
 fn drive_sampled(plan: &Plan, target: &dyn Target) -> Result<(Run, Vec<(f64, u64)>)> {
-    let stop = AtomicBool::new(false);
+    let (stop, process) = (AtomicBool::new(false), target.process());
     std::thread::scope(|scope| {
         let sampler = scope.spawn(|| {
             let started = Instant::now();
             let mut samples = Vec::new();
             while !stop.load(Ordering::Relaxed) {
-                samples.push((started.elapsed().as_secs_f64(), usage::rss_bytes()));
+                samples.push((started.elapsed().as_secs_f64(), process.resident_bytes()));
                 std::thread::sleep(SAMPLE_PERIOD);
             }
             samples
@@ -325,7 +334,9 @@ fn timeline(run: &Run, resident: &[(f64, u64)]) -> Vec<MemorySample> {
 
 /// Counters at one moment.
 struct Moment {
-    process: Bytes,
+    /// Of the process that keeps the data, and of this one, which asks.
+    process: Option<Bytes>,
+    client: Option<Bytes>,
     device: Option<Bytes>,
     metrics: MetricsMap,
 }
@@ -333,7 +344,8 @@ struct Moment {
 impl Moment {
     fn now(directory: &Path, target: &dyn Target) -> Result<Self> {
         Ok(Moment {
-            process: usage::of_process(),
+            process: usage::of_process(target.process()),
+            client: usage::of_process(memory::Process::This),
             device: usage::of_device(directory),
             metrics: target.metrics()?,
         })
@@ -346,6 +358,7 @@ fn speed(run: &Run, outcome: &mut Outcome) {
     outcome.push("throughput_ops", "ops/s", tally.operations as f64 / run.seconds);
     outcome.push("operations", "ops", tally.operations as f64);
     outcome.push("seconds", "s", run.seconds);
+    outcome.push("wall_seconds", "s", run.wall_seconds);
     for (metric, quantile) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
         outcome.push(metric, "us", us(quantile));
     }
@@ -360,10 +373,21 @@ fn speed(run: &Run, outcome: &mut Outcome) {
     outcome.curve = QUANTILES.iter().map(|q| (*q, us(*q))).collect();
 }
 
+/// Figures of what the process that `whose` names read and wrote, as far as the kernel tells.
+fn bytes_of(
+    whose: &str,
+    before: Option<Bytes>,
+    after: Option<Bytes>,
+    outcome: &mut Outcome,
+) -> Option<Bytes> {
+    let bytes = after?.since(before?);
+    outcome.push(&format!("{whose}_read_bytes"), "bytes", bytes.read as f64);
+    outcome.push(&format!("{whose}_write_bytes"), "bytes", bytes.written as f64);
+    Some(bytes)
+}
+
 fn amplification(cell: &Cell, run: &Run, before: &Moment, after: &Moment, outcome: &mut Outcome) {
-    let process = after.process.since(before.process);
-    outcome.push("process_read_bytes", "bytes", process.read as f64);
-    outcome.push("process_write_bytes", "bytes", process.written as f64);
+    let process = bytes_of("process", before.process, after.process, outcome);
     let put = run.tally.puts as f64 * cell.work.entry_bytes();
     if let (Some(before), Some(after)) = (before.device, after.device) {
         let device = after.since(before);
@@ -373,11 +397,11 @@ fn amplification(cell: &Cell, run: &Run, before: &Moment, after: &Moment, outcom
             outcome.push("write_amplification", "bytes/byte", device.written as f64 / put);
         }
     }
-    if put > 0.0 {
+    if let Some(process) = process.filter(|_| put > 0.0) {
         let written = process.written as f64 / put;
         outcome.push("process_write_amplification", "bytes/byte", written);
     }
-    if run.tally.reads > 0 {
+    if let Some(process) = process.filter(|_| run.tally.reads > 0) {
         let each = process.read as f64 / run.tally.reads as f64;
         outcome.push("process_read_bytes_per_get", "bytes/get", each);
     }

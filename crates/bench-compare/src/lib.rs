@@ -10,6 +10,7 @@ mod cell;
 mod cgroup;
 mod child;
 mod files;
+mod foreseen;
 pub mod limits;
 mod machine;
 mod peer;

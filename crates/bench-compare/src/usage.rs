@@ -1,6 +1,7 @@
 //! What a process and a device did, as the kernel counts it, and what a directory holds.
 
 use silica::{Error, Result};
+use silica_bench::memory::Process;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -24,12 +25,14 @@ impl Bytes {
     }
 }
 
-/// What this process made the devices do: reads that missed the page cache, pages it dirtied.
-pub(crate) fn of_process() -> Bytes {
-    let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
+/// What `process` made the devices do: reads that missed the page cache, pages it dirtied; nothing
+/// where the kernel does not tell us.
+pub(crate) fn of_process(process: Process) -> Option<Bytes> {
+    let text = fs::read_to_string(process.file("io")).ok()?;
     let field = |name| number(text.lines().find_map(|line| line.strip_prefix(name)));
     let cancelled = field("cancelled_write_bytes:");
-    Bytes { read: field("read_bytes:"), written: field("write_bytes:").saturating_sub(cancelled) }
+    let written = field("write_bytes:").saturating_sub(cancelled);
+    Some(Bytes { read: field("read_bytes:"), written })
 }
 
 /// What the device under `path` did, for everybody; nothing where it is none (a tmpfs).
@@ -59,12 +62,6 @@ fn disk_line(text: &str, major: u32, minor: u32) -> Option<Bytes> {
 
 fn number(text: Option<&str>) -> u64 {
     text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-}
-
-/// Resident bytes of this process now.
-pub(crate) fn rss_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    number(text.split_whitespace().nth(1)) * rustix::param::page_size() as u64
 }
 
 /// Bytes that the files below `directory` take on the device.
@@ -151,8 +148,8 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_of_this_process() {
-        assert!(rss_bytes() > 1 << 20);
-        let before = of_process();
-        assert!(of_process().since(before).written < 1 << 30);
+        let (before, after) = (of_process(Process::This), of_process(Process::This));
+        assert!(after.unwrap().since(before.unwrap()).written < 1 << 30);
+        assert_eq!(of_process(Process::Other(u32::MAX)), None);
     }
 }

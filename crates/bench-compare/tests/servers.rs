@@ -2,9 +2,11 @@
 //! takes no part, as in a comparison.
 
 use silica::Durability::{self, Buffered, Synced};
+use silica_bench::memory::Process;
 use silica_bench::{Plan, Session, Shape, Sink, Target};
-use silica_bench_compare::{Class, Peer, Setup, all, find};
+use silica_bench_compare::{Class, Peer, Request, Run, Setup, Size, all, compare, find};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 fn installed() -> Vec<&'static dyn Peer> {
@@ -245,4 +247,29 @@ fn settings_have_names_values_and_reasons() {
             assert!(!setting.value.is_empty() && !setting.why.is_empty(), "{}", setting.name);
         }
     }
+}
+
+#[test]
+fn memory_and_bytes_are_those_of_the_server() {
+    each(|peer, server, directory| {
+        let Process::Other(pid) = server.process() else { panic!("{} is no process", peer.name()) };
+        assert_eq!(processes(directory), [pid as i32]);
+    });
+    let Some(peer) = installed().first().map(|peer| peer.name()) else { return };
+    let out = tempfile::tempdir().unwrap();
+    let mut request = Request::new("server", Size::Toy);
+    request.peers = vec![peer.to_string()];
+    request.workloads = vec!["set".to_string()];
+    let run = Run {
+        request,
+        out: out.path().to_path_buf(),
+        stores: None,
+        child: Vec::new(),
+        command: String::new(),
+    };
+    let results = compare(&run, &AtomicBool::new(false), &mut |_, _, _| {}).unwrap();
+    let row = |metric| results.row("server", "set", peer, metric).unwrap().median;
+    let (server, client) = (row("rss_bytes_max"), row("client_rss_bytes_max"));
+    assert!(server > 1e5 && client > 1e5 && server != client, "{server} and {client}");
+    assert!(row("process_write_bytes") >= 0.0 && row("client_write_bytes") >= 0.0);
 }

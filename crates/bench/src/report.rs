@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::driver::Run;
-use crate::memory;
+use crate::memory::Process;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use silica::{Durability, Error, ErrorKind, Keyspace, MetricsMap, Result};
@@ -218,8 +218,8 @@ impl Report {
             space_amplification: after.get("space_amplification"),
             index_bytes_per_key: share(after.get("index_bytes"), after.get("entries_estimate")),
             index_bytes_per_key_max: worst_index(run),
-            rss_bytes_max: memory::peak_bytes(),
-            rss_anonymous_bytes: memory::anonymous_bytes(),
+            rss_bytes_max: Process::This.peak_bytes(),
+            rss_anonymous_bytes: Process::This.anonymous_bytes(),
             conversions: delta(before, after, "conversions") as u64,
             merges: delta(before, after, "merges") as u64,
             writes_slowed: delta(before, after, "writes_slowed") as u64,

@@ -57,7 +57,7 @@ pub fn run_trace(
     let keys = keyspace.count(false)?.high;
     let trace = Trace { path: path.to_path_buf(), timed, check: keys == 0 };
     let before = keyspace.metrics()?;
-    memory::reset_peak();
+    memory::Process::This.reset_peak();
     let run = replay(&config.plan, &trace, &keyspace, observer)?;
     let after = keyspace.metrics()?;
     let mean = |bytes: u64, count: u64| (bytes as f64 / count.max(1) as f64).round() as usize;
@@ -134,7 +134,7 @@ fn check_contents(config: &Config, keyspace: &Keyspace) -> Result<()> {
 
 fn measure(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) -> Result<Report> {
     let before = keyspace.metrics()?;
-    memory::reset_peak();
+    memory::Process::This.reset_peak();
     let run = drive(&config.plan, keyspace, config.plan.workload.name, observer)?;
     let after = keyspace.metrics()?;
     Ok(Report::new(config, keyspace, &run, &before, &after))

@@ -1,5 +1,6 @@
 //! What the driver drives: Silica's engines, and anything else that keeps keys and values.
 
+use crate::memory::Process;
 use silica::{Durability, MetricsMap, Result};
 
 /// What a target can do beside gets and puts.
@@ -27,6 +28,10 @@ pub trait Target: Send + Sync {
     fn sync(&self) -> Result<()>;
     /// The counters it has, by the names that Silica's engines use for the same thing.
     fn metrics(&self) -> Result<MetricsMap>;
+    /// The process that keeps the data, whose memory and reads and writes are the store's.
+    fn process(&self) -> Process {
+        Process::This
+    }
 }
 
 /// What one thread does with a store. Calls do not allocate where the store's own interface does

@@ -15,7 +15,7 @@ use crate::peer::{Class, Peer, Setting, Setup};
 use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use pin::Pinning;
 use process::{Address, Process};
-use silica_bench::{Abilities, Session, Target};
+use silica_bench::{Abilities, Session, Target, memory};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::Wire;
@@ -199,6 +199,10 @@ impl Target for Store {
     /// Synced writes are on the device, the others are left to the server.
     fn sync(&self) -> Result<()> {
         self.process.check()
+    }
+
+    fn process(&self) -> memory::Process {
+        memory::Process::Other(self.process.pid())
     }
 
     fn metrics(&self) -> Result<MetricsMap> {

@@ -5,6 +5,7 @@
 mod charts;
 mod html;
 
+use crate::foreseen::PREDICTED;
 use crate::limits::LIMIT_PREFIX;
 use crate::results::{Remark, Results, Row, StoreInfo, WorkloadInfo};
 use charts::{Bar, Line, Lines};
@@ -14,10 +15,11 @@ use silica::{Error, ErrorKind, Result};
 /// Metrics of the table under each chart, as far as a workload has them.
 const COLUMNS: &[(&str, &str)] = &[
     ("throughput_ops", "operations/s"),
+    ("wall_seconds", "wall s"),
     ("p50_us", "p50 µs"),
     ("p99_us", "p99 µs"),
     ("p999_us", "p99.9 µs"),
-    ("device_reads_per_get", "reads/get"),
+    ("reads_per_get", "reads/get"),
     ("write_amplification", "write ampl."),
     ("space_amplification", "space ampl."),
     ("rss_bytes_max", "resident"),
@@ -26,8 +28,6 @@ const COLUMNS: &[(&str, &str)] = &[
 
 /// The metric of the bars.
 const THROUGHPUT: &str = "throughput_ops";
-/// What a store's own model says where it has one.
-const PREDICTED: &str = "_predicted";
 
 /// The page of `results`.
 pub fn page(results: &Results) -> Result<String> {
@@ -256,14 +256,18 @@ fn limits(results: &Results, page: &mut Page) {
 
 /// What stores say of themselves beside what was measured, as far as a store tells.
 fn predictions(results: &Results, page: &mut Page) -> Result<()> {
-    let mut bars = Vec::new();
+    let mut charts: Vec<(&str, Vec<Bar>)> = Vec::new();
     for predicted in &results.rows {
         let Some(metric) = predicted.metric.strip_suffix(PREDICTED) else { continue };
         let measured = results.row(&predicted.suite, &predicted.workload, &predicted.store, metric);
         let Some(measured) = measured.filter(|row| row.median > 0.0) else { continue };
+        if !charts.iter().any(|(of, _)| *of == metric) {
+            charts.push((metric, Vec::new()));
+        }
+        let (_, bars) = charts.iter_mut().find(|(of, _)| *of == metric).expect("it is there");
         for (row, what) in [(measured, "measured"), (predicted, "predicted")] {
             bars.push(Bar {
-                name: format!("{} {} {what}", row.workload, metric.replace('_', " ")),
+                name: format!("{} {what}", row.workload),
                 place: place(results, &row.store),
                 ours: what == "measured",
                 limit: what == "predicted",
@@ -273,9 +277,14 @@ fn predictions(results: &Results, page: &mut Page) -> Result<()> {
             });
         }
     }
-    if !bars.is_empty() {
+    if !charts.is_empty() {
         page.heading(2, "Predicted and measured");
-        page.svg(&charts::bars("Amplification of our stores", &bars).map_err(failed)?);
+        page.paragraph(
+            "What a store's own model says of steady work, beside what was measured in this run.",
+        );
+    }
+    for (metric, bars) in &charts {
+        page.svg(&charts::bars(&metric.replace('_', " "), bars).map_err(failed)?);
     }
     Ok(())
 }

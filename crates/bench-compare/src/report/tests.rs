@@ -100,7 +100,7 @@ fn a_page_shows_ratios_charts_limits_and_what_is_missing() {
         "limit:device-reads depth_1",
         "install libleveldb1d",
         "half for writes &amp; half for &lt;reads&gt;",
-        "readrandom write amplification predicted",
+        "readrandom predicted",
         "a processor",
     ] {
         assert!(page.contains(words), "{words}");
