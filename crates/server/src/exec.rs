@@ -51,6 +51,7 @@ impl GetSink for Collector<'_> {
         let (start, len) = (self.arena.len(), entry.value.len());
         self.slots[index] = match self.wants[index] {
             Wants::Length => Slot::Found { start: 0, len },
+            Wants::Expiry => Slot::Found { start: 0, len: entry.expires_unix_ms as usize },
             Wants::Value if start > 0 && start + len > self.room => Slot::Deferred,
             Wants::Value => {
                 self.arena.extend_from_slice(entry.value);
@@ -147,6 +148,8 @@ impl Executor {
 
     /// Writes the replies of a wave of reads; returns how many requests are done.
     fn answer(&mut self, wave: &mut Wave<'_, '_>, failed: Option<&str>) -> usize {
+        let now_ms = self.shared.unix_ms();
+        let values = |slots| Values { slots, arena: &self.arena, now_ms };
         let mut first = 0;
         let mut done = 0;
         for (index, input) in wave.inputs.iter().enumerate() {
@@ -169,7 +172,7 @@ impl Executor {
                 }
                 output.reply(request, |reply| match failed {
                     Some(text) => reply.error(text),
-                    None => (read.reply)(args, Values { slots, arena: &self.arena }, reply),
+                    None => (read.reply)(args, values(slots), reply),
                 });
                 done += 1;
             }
@@ -196,12 +199,14 @@ impl Executor {
         self.wants.clear();
         self.wants.resize(keys.len(), read.wants);
         let result = self.fetch(wave.engine, &keys, REPLY_BYTES_MAX);
+        let now_ms = self.shared.unix_ms();
+        let values = |slots| Values { slots, arena: &self.arena, now_ms };
         wave.outputs[index].reply(request, |reply| match result {
             Err(error) => reply.error(&error_text(&error)),
             Ok(()) if self.slots.contains(&Slot::Deferred) => reply.error(&format!(
                 "ERR the reply is larger than {REPLY_BYTES_MAX} bytes; ask for fewer keys at once"
             )),
-            Ok(()) => (read.reply)(args, Values { slots: &self.slots, arena: &self.arena }, reply),
+            Ok(()) => (read.reply)(args, values(&self.slots), reply),
         });
     }
 
@@ -211,6 +216,7 @@ impl Executor {
         let limits = wave.engine.descriptor().limits;
         let bytes_max = limits.batch_bytes_max.min(BATCH_BYTES_MAX);
         let inputs = wave.inputs;
+        let now_ms = self.shared.unix_ms();
         let mut wrote = false;
         let mut batch = WriteBatch::new();
         loop {
@@ -232,7 +238,7 @@ impl Executor {
                     }
                     if write.check(args, &limits).is_none() {
                         bytes += size.max(1);
-                        (write.apply)(args, &mut batch);
+                        (write.apply)(args, now_ms, &mut batch);
                     }
                     cursor += 1;
                 }
@@ -301,7 +307,7 @@ impl Executor {
             }
             self.taken.push(cursor);
         }
-        let (answers, failed) = change(wave.engine, &changes);
+        let (answers, failed) = change(wave.engine, &changes, self.shared.unix_ms());
         self.answer_updates(wave, &answers, failed.as_deref());
         !changes.is_empty()
     }
@@ -402,7 +408,11 @@ struct Change<'a> {
 
 /// Updates the keys of `changes` as far as their answers have room; the answers of those requests
 /// that are done, and why the others are not.
-fn change(engine: &dyn Engine, changes: &[Change<'_>]) -> (Vec<Answer>, Option<String>) {
+fn change(
+    engine: &dyn Engine,
+    changes: &[Change<'_>],
+    now_ms: u64,
+) -> (Vec<Answer>, Option<String>) {
     let mut answers = vec![Answer::Null; changes.len()];
     let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
     let value_bytes_max = engine.descriptor().limits.value_bytes_max;
@@ -412,7 +422,7 @@ fn change(engine: &dyn Engine, changes: &[Change<'_>]) -> (Vec<Answer>, Option<S
         let result = atomic(engine).and_then(|atomic| {
             atomic.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
                 let change = &changes[done + index];
-                let (mut update, mut answer) = (change.modify.decide)(change.args, current);
+                let (mut update, mut answer) = (change.modify.decide)(change.args, current, now_ms);
                 if let Update::Put { value, .. } = &update
                     && let Some(text) = too_large("value", value, value_bytes_max)
                 {

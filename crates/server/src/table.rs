@@ -1,7 +1,9 @@
 //! The one table of commands: parsing, checks, COMMAND and its docs are made from it.
 
 use crate::burst::Args;
-use crate::commands::{Cx, Keyspace, Values, client, introspect, read, session, update, whole};
+use crate::commands::{
+    Cx, Keyspace, Values, client, expiry, introspect, read, session, update, whole,
+};
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::Reply;
 use std::borrow::Cow;
@@ -13,12 +15,14 @@ pub(crate) enum Wants {
     Value,
     /// Only whether they are there and how long.
     Length,
+    /// When they expire: Unix milliseconds in place of the value's length, 0 for never.
+    Expiry,
 }
 
 /// A command that reads some keys and can share its `get_many` with others.
 pub(crate) struct Read {
-    /// True where every argument is a key, false where only the first is.
-    pub(crate) many: bool,
+    /// How many of the arguments are keys, from the first on.
+    pub(crate) keys_max: usize,
     pub(crate) wants: Wants,
     pub(crate) reply: fn(Args<'_>, Values<'_>, &mut Reply<'_>),
 }
@@ -30,7 +34,7 @@ impl Read {
         &self,
         args: Args<'a>,
     ) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        args.from(1).take(if self.many { usize::MAX } else { 1 })
+        args.from(1).take(self.keys_max)
     }
 }
 
@@ -38,17 +42,22 @@ impl Read {
 pub(crate) struct Write {
     /// Why the arguments are wrong, where they are.
     pub(crate) refuse: fn(Args<'_>) -> Option<String>,
-    pub(crate) apply: for<'a> fn(Args<'a>, &mut WriteBatch<'a>),
+    /// The place of the value of the only key; 0 where all arguments are pairs of both.
+    pub(crate) value_at: usize,
+    /// Adds the puts, at a time in Unix milliseconds.
+    pub(crate) apply: for<'a> fn(Args<'a>, u64, &mut WriteBatch<'a>),
     pub(crate) reply: fn(&mut Reply<'_>),
 }
 
 impl Write {
     /// Why the request cannot be part of a batch, where that is so.
     pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
+        let pairs = if self.value_at == 0 { args.len() / 2 } else { 1 };
         (self.refuse)(args).or_else(|| {
-            args.from(1).enumerate().find_map(|(index, arg)| match index % 2 {
-                0 => too_large("key", arg, limits.key_bytes_max),
-                _ => too_large("value", arg, limits.value_bytes_max),
+            (0..pairs).find_map(|pair| {
+                let value_at = if self.value_at == 0 { 2 * pair + 2 } else { self.value_at };
+                too_large("key", args.get(2 * pair + 1), limits.key_bytes_max)
+                    .or_else(|| too_large("value", args.get(value_at), limits.value_bytes_max))
             })
         })
     }
@@ -60,9 +69,12 @@ pub(crate) struct Modify {
     pub(crate) many: bool,
     /// Why the arguments are wrong, where they are.
     pub(crate) refuse: fn(Args<'_>) -> Option<String>,
-    /// What becomes of a key, and the answer; the numbers of several keys are added up.
-    pub(crate) decide: fn(Args<'_>, Option<EntryRef<'_>>) -> (Update, Answer),
+    pub(crate) decide: Decide,
 }
+
+/// What becomes of a key at a time in Unix milliseconds, and the answer; the numbers of several
+/// keys are added up.
+pub(crate) type Decide = fn(Args<'_>, Option<EntryRef<'_>>, u64) -> (Update, Answer);
 
 impl Modify {
     /// The keys that `args` change.
@@ -269,6 +281,12 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns its argument.";
     "exists" -2 "readonly fast" ALL "generic" "1.0.0" Run::Read(&read::EXISTS),
         "Counts how many of the keys are there.";
+    "expire" -3 "write fast" ONE "generic" "1.0.0" Run::Update(&expiry::EXPIRE),
+        "Sets after how many seconds a key expires.";
+    "expireat" -3 "write fast" ONE "generic" "1.2.0" Run::Update(&expiry::EXPIRE),
+        "Sets the Unix time in seconds at which a key expires.";
+    "expiretime" 2 "readonly fast" ONE "generic" "7.0.0" Run::Read(&expiry::EXPIRETIME),
+        "Returns the Unix time in seconds at which a key expires.";
     "flushall" -1 "write long" NO "server" "1.0.0" Whole(whole::flushall),
         "Removes every key of every database.";
     "flushdb" -1 "write long" NO "server" "1.0.0" Whole(whole::flushdb),
@@ -277,6 +295,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the value of a key.";
     "getdel" 2 "write fast" ONE "string" "6.2.0" Run::Update(&update::GETDEL),
         "Returns the value of a key and removes the key.";
+    "getex" -2 "write fast" ONE "string" "6.2.0" Choose(expiry::choose_getex),
+        "Returns the value of a key and sets when it expires.";
     "getrange" 4 "readonly" ONE "string" "2.4.0" Run::Read(&read::GETRANGE),
         "Returns a part of the value of a key.";
     "getset" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::GETSET),
@@ -299,8 +319,20 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Stores several keys in one step.";
     "msetnx" -3 "write denyoom" PAIRS "string" "1.0.1" UpdateAll(update::msetnx),
         "Stores several keys in one step if none of them is there yet.";
+    "persist" 2 "write fast" ONE "generic" "2.2.0" Run::Update(&expiry::PERSIST),
+        "Lets a key live for ever.";
+    "pexpire" -3 "write fast" ONE "generic" "2.6.0" Run::Update(&expiry::EXPIRE),
+        "Sets after how many milliseconds a key expires.";
+    "pexpireat" -3 "write fast" ONE "generic" "2.6.0" Run::Update(&expiry::EXPIRE),
+        "Sets the Unix time in milliseconds at which a key expires.";
+    "pexpiretime" 2 "readonly fast" ONE "generic" "7.0.0" Run::Read(&expiry::EXPIRETIME),
+        "Returns the Unix time in milliseconds at which a key expires.";
     "ping" -1 "fast" NO "connection" "1.0.0" Session(session::ping),
         "Answers, so that the client knows that the server is there.";
+    "psetex" 4 "write denyoom" ONE "string" "2.6.0" Run::Write(&expiry::SETEX),
+        "Stores the value of a key that expires after some milliseconds.";
+    "pttl" 2 "readonly fast" ONE "generic" "2.6.0" Run::Read(&expiry::TTL),
+        "Returns after how many milliseconds a key expires.";
     "quit" -1 "noscript loading stale fast no_auth" NO "connection" "1.0.0"
         Session(session::quit), "Ends the connection.";
     "randomkey" 1 "readonly" NO "generic" "1.0.0" Whole(whole::randomkey),
@@ -313,6 +345,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Chooses the database.";
     "set" -3 "write denyoom" ONE "string" "1.0.0" Choose(update::choose_set),
         "Stores the value of a key.";
+    "setex" 4 "write denyoom" ONE "string" "2.0.0" Run::Write(&expiry::SETEX),
+        "Stores the value of a key that expires after some seconds.";
     "setnx" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::SETNX),
         "Stores the value of a key that is not there yet.";
     "setrange" 4 "write denyoom" ONE "string" "2.2.0" Run::Update(&update::SETRANGE),
@@ -325,6 +359,10 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns a part of the value of a key (older name of GETRANGE).";
     "time" 1 "loading stale fast" NO "server" "2.6.0" Session(session::time),
         "Returns the server's time.";
+    "touch" -2 "readonly fast" ALL "generic" "3.2.1" Run::Read(&read::EXISTS),
+        "Counts how many of the keys are there.";
+    "ttl" 2 "readonly fast" ONE "generic" "1.0.0" Run::Read(&expiry::TTL),
+        "Returns after how many seconds a key expires.";
     "type" 2 "readonly fast" ONE "generic" "1.0.0" Run::Read(&read::TYPE),
         "Returns the type of the value of a key.";
     "unlink" -2 "write fast" ALL "generic" "4.0.0" Run::Update(&update::DEL),

@@ -38,9 +38,6 @@ fn strings() {
          SET b 1 NX XX -> -ERR syntax error
          SET b 1 FOO -> -ERR syntax error
          SET b 1 EX -> -ERR syntax error
-         SET b 1 EX 10 -> -ERR SET option EX is not supported yet: keys do not expire; leave it out
-         SET b 1 KEEPTTL -> -ERR SET option KEEPTTL is not supported yet: keys do not \
-            expire; leave it out
          SETNX a 9 -> :0
          SETNX c 9 -> :1
          MSETNX m1 1 c 2 -> :0
@@ -74,6 +71,116 @@ fn strings() {
          TYPE s -> string
          TYPE missing -> none",
     );
+}
+
+#[test]
+fn expiry() {
+    on_both(
+        "TTL a -> :-2
+         SET a 1 -> OK
+         TTL a -> :-1
+         EXPIRETIME a -> :-1
+         SET a 1 EX 100 -> OK
+         TTL a -> :100
+         SET a 2 PX 100500 XX KEEPTTL -> -ERR syntax error
+         SET a 2 KEEPTTL -> OK
+         TTL a -> :100
+         INCR a -> :3
+         APPEND a 0 -> :2
+         TTL a -> :100
+         SET a 1 -> OK
+         PTTL a -> :-1
+         SET a 1 EXAT 33177117420 -> OK
+         EXPIRETIME a -> :33177117420
+         PEXPIRETIME a -> :33177117420000
+         SET a 1 PXAT 33177117420123 GET -> '1'
+         PEXPIRETIME a -> :33177117420123
+         EXPIRETIME a -> :33177117420
+         PERSIST a -> :1
+         PERSIST a -> :0
+         PERSIST missing -> :0
+         EXPIRE a 100 XX -> :0
+         EXPIRE a 100 GT -> :0
+         EXPIRE a 100 LT -> :1
+         EXPIRE a 100 NX -> :0
+         EXPIRE a 200 LT -> :0
+         EXPIRE a 200 GT XX -> :1
+         TTL a -> :200
+         EXPIRE a 1 NX XX -> -ERR NX and XX, GT or LT options at the same time are not compatible
+         EXPIRE a 1 GT LT -> -ERR GT and LT options at the same time are not compatible
+         EXPIRE a 1 FOO -> -ERR Unsupported option FOO
+         EXPIRE a x -> -ERR value is not an integer or out of range
+         EXPIRE a 9223372036854775807 -> -ERR invalid expire time in 'expire' command
+         PEXPIRE a 9223372036854775807 -> -ERR invalid expire time in 'pexpire' command
+         EXPIREAT a 33177117420 -> :1
+         PEXPIREAT a 33177117420001 -> :1
+         PEXPIRETIME a -> :33177117420001
+         PEXPIRE a 50000 -> :1
+         TTL a -> :50
+         EXPIRE missing 1 -> :0
+         EXPIRE a -1 -> :1
+         EXISTS a -> :0",
+    );
+}
+
+#[test]
+fn writes_that_set_an_expiry() {
+    on_both(
+        "SETEX b 100 v -> OK
+         TTL b -> :100
+         PSETEX b 60000 w -> OK
+         TTL b -> :60
+         GET b -> 'w'
+         SETEX b 0 v -> -ERR invalid expire time in 'setex' command
+         PSETEX b -1 v -> -ERR invalid expire time in 'psetex' command
+         SETEX b x v -> -ERR value is not an integer or out of range
+         SET b v EX 0 -> -ERR invalid expire time in 'set' command
+         SET b v EX -5 NX -> -ERR invalid expire time in 'set' command
+         SET b v PX 9223372036854775807 -> -ERR invalid expire time in 'set' command
+         SET b v EX 10 PX 10 -> -ERR syntax error
+         SET b v KEEPTTL EX 10 -> -ERR syntax error
+         GETEX b -> 'w'
+         TTL b -> :60
+         GETEX b PERSIST -> 'w'
+         TTL b -> :-1
+         GETEX b EX 30 -> 'w'
+         TTL b -> :30
+         GETEX b EX -> -ERR syntax error
+         GETEX b FOO 1 -> -ERR syntax error
+         GETEX b EX 0 -> -ERR invalid expire time in 'getex' command
+         GETEX b PXAT 1 -> 'w'
+         EXISTS b -> :0
+         GETEX b -> nil
+         SET c 1 PXAT 1 -> OK
+         EXISTS c -> :0
+         SET d 1 -> OK
+         SET d 2 IFEQ 0 -> nil
+         SET d 2 IFEQ 1 -> OK
+         SET d 3 IFEQ 0 GET -> '2'
+         SET d 3 IFEQ -> -ERR syntax error
+         SET d 3 IFEQ 2 NX -> -ERR syntax error
+         SET none 3 IFEQ 2 -> nil
+         GET d -> '2'
+         TOUCH d none d -> :2",
+    );
+}
+
+#[test]
+fn a_key_is_gone_when_its_time_is_over() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    assert_eq!(client.ask("SET a 1 PX 60"), "OK");
+    assert_eq!(client.ask("SET b 1 PX 60"), "OK");
+    assert!(client.ask("PTTL a").trim_start_matches(':').parse::<i64>().unwrap() > 0);
+    assert_eq!(client.ask("MGET a b"), "['1' '1']");
+    std::thread::sleep(std::time::Duration::from_millis(80));
+    assert_eq!(client.ask("MGET a b"), "[nil nil]");
+    assert_eq!(client.ask("TTL a"), ":-2");
+    assert_eq!(client.ask("SET a 2 NX"), "OK");
+    assert_eq!(client.ask("INCR b"), ":1");
+    assert_eq!(client.ask("TTL b"), ":-1");
+    assert_eq!(client.ask("KEYS *"), "['a' 'b']");
+    server.stop();
 }
 
 #[test]

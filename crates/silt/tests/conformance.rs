@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 struct SiltHarness {
     device: SimDevice,
+    clock: Arc<ManualClock>,
     sim: SimOptions,
     options: OptionValues,
     workload: Workload,
@@ -42,7 +43,8 @@ impl SiltHarness {
         }
         let sim = SimOptions::default();
         let (device, workload) = (SimDevice::new(1, sim), Workload::default());
-        SiltHarness { device, sim, options, workload, devices: 1, kinds: BTreeSet::new() }
+        let clock = Arc::default();
+        SiltHarness { device, clock, sim, options, workload, devices: 1, kinds: BTreeSet::new() }
     }
 
     /// The same over a device that garbles sectors or keeps names in order.
@@ -61,7 +63,7 @@ impl Harness for SiltHarness {
     type Engine = Silt<SimDevice>;
 
     fn open(&mut self) -> Result<Self::Engine> {
-        let clock = Arc::new(ManualClock::default());
+        let clock = self.clock.clone();
         let environment = Environment { clock, seed: HashSeed([7; 16]) };
         Silt::open(self.device.clone(), &self.options, &environment)
     }
@@ -162,6 +164,14 @@ fn equal_sizes() -> SiltHarness {
 #[test]
 fn basics() {
     testkit::basics(&mut tiny().with(|w| w.tried_bytes_max = 4096));
+}
+
+#[test]
+fn expiry() {
+    for mut harness in [tiny(), large_values()] {
+        let clock = harness.clock.clone();
+        testkit::expiry(&mut harness, &clock);
+    }
 }
 
 #[test]

@@ -6,8 +6,9 @@ use crate::{
     Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
     EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Progress, Scan, Update, WriteBatch,
 };
-use silica_base::{Error, ErrorKind, Result, checksum};
+use silica_base::{Clock, Error, ErrorKind, Result, SystemClock, checksum};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -22,9 +23,9 @@ const COMPACT_BYTES_MIN: u64 = 8 << 10;
 
 /// An in-memory engine for tests: a `BTreeMap` behind one lock, ordered by an arbitrary but fixed
 /// function of the key. Slow, complete and simple. [`Reference::open`] makes it durable.
-#[derive(Debug)]
 pub struct Reference {
     descriptor: Descriptor,
+    clock: Arc<dyn Clock>,
     inner: RwLock<Inner>,
     counters: Counters,
 }
@@ -44,6 +45,12 @@ struct Stored {
 }
 
 impl Stored {
+    /// The entry, where its time is not over.
+    fn live(&self, now_ms: u64) -> Option<EntryRef<'_>> {
+        let is_over = self.expires_unix_ms != 0 && self.expires_unix_ms <= now_ms;
+        (!is_over).then(|| self.entry())
+    }
+
     fn entry(&self) -> EntryRef<'_> {
         EntryRef {
             value: &self.value,
@@ -89,9 +96,16 @@ impl Reference {
             Capabilities { durable: false, may_wait: false, scan: true, atomic: true, admin: true };
         Reference {
             descriptor: Descriptor { name: "reference", capabilities, limits },
+            clock: Arc::new(SystemClock::default()),
             inner: RwLock::default(),
             counters: Counters::default(),
         }
+    }
+
+    /// The same engine, whose entries expire by `clock`.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Reference { clock, ..self }
     }
 
     /// Opens the durable engine whose files are on `disk`.
@@ -200,6 +214,10 @@ impl State {
         self.positions.get(&position(key))?.iter().find(|s| s.key == key)
     }
 
+    fn live(&self, key: &[u8], now_ms: u64) -> Option<EntryRef<'_>> {
+        self.get(key)?.live(now_ms)
+    }
+
     fn apply(&mut self, op: &Op<'_>) {
         self.remove(op.key);
         if let OpKind::Put(entry) = op.kind {
@@ -262,11 +280,12 @@ impl Engine for Reference {
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         let state = &self.read().state;
+        let now_ms = self.clock.unix_ms();
         add(&self.counters.gets, keys.len() as u64);
         for (index, key) in keys.iter().enumerate() {
-            if let Some(stored) = state.get(key) {
+            if let Some(entry) = state.live(key, now_ms) {
                 add(&self.counters.get_hits, 1);
-                sink.found(index, stored.entry());
+                sink.found(index, entry);
             }
         }
         Ok(())
@@ -345,12 +364,17 @@ impl Scan for Reference {
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>> {
         let state = &self.read().state;
+        let now_ms = self.clock.unix_ms();
         let mut visited = 0;
         for (position, list) in state.positions.range(cursor..) {
             if visited >= limit.max(1) {
                 return Ok(Some(*position));
             }
-            list.iter().for_each(|stored| visit(&stored.key, stored.entry()));
+            for stored in list {
+                if let Some(entry) = stored.live(now_ms) {
+                    visit(&stored.key, entry);
+                }
+            }
             visited += list.len();
         }
         Ok(None)
@@ -375,12 +399,13 @@ impl Atomic for Reference {
     ) -> Result<usize> {
         let keys = &keys[..keys.len().min(UPDATES_MAX)];
         let mut inner = self.write_lock();
+        let now_ms = self.clock.unix_ms();
         let mut updates: Vec<Update> = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             let earlier =
                 (0..index).rev().find(|i| keys[*i] == *key && updates[*i] != Update::Keep);
             let current = match earlier.map(|i| updates[i].kind()) {
-                None => inner.state.get(key).map(Stored::entry),
+                None => inner.state.live(key, now_ms),
                 Some(Some(OpKind::Put(entry))) => Some(entry),
                 Some(_) => None,
             };
@@ -398,7 +423,8 @@ impl Atomic for Reference {
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
         let mut inner = self.write_lock();
-        let entries = keys.iter().map(|key| inner.state.get(key).map(Stored::entry));
+        let now_ms = self.clock.unix_ms();
+        let entries = keys.iter().map(|key| inner.state.live(key, now_ms));
         let updates = decide(&entries.collect::<Vec<_>>());
         self.commit_updates(&mut inner, keys, &updates, durability)
     }
@@ -406,7 +432,9 @@ impl Atomic for Reference {
 
 impl Admin for Reference {
     fn count(&self, _exact: bool) -> Result<Count> {
-        let entries = self.read().state.entries;
+        let (state, now_ms) = (&self.read().state, self.clock.unix_ms());
+        let all = state.positions.values().flatten();
+        let entries = all.filter(|stored| stored.live(now_ms).is_some()).count() as u64;
         Ok(Count { low: entries, estimate: entries, high: entries })
     }
 

@@ -11,7 +11,7 @@ use super::record::{self, Replay};
 use super::reference::Reference;
 use super::workload::Workload;
 use crate::WriteBatch;
-use silica_base::{Checksum, Error, ErrorKind, Prng, Result, checksum};
+use silica_base::{Checksum, Error, ErrorKind, ManualClock, Prng, Result, checksum};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const HEAD_BYTES: usize = 16;
@@ -265,6 +265,7 @@ impl Journal {
 #[derive(Debug, Default)]
 pub struct ReferenceHarness {
     disk: ReferenceDisk,
+    clock: Option<Arc<ManualClock>>,
     workload: Workload,
 }
 
@@ -272,6 +273,11 @@ impl ReferenceHarness {
     /// A harness that runs `workload`.
     pub fn new(workload: Workload) -> Self {
         ReferenceHarness { workload, ..Self::default() }
+    }
+
+    /// A harness whose engines take their time from `clock`.
+    pub fn with_clock(clock: Arc<ManualClock>) -> Self {
+        ReferenceHarness { clock: Some(clock), ..Self::default() }
     }
 
     /// The device.
@@ -284,7 +290,11 @@ impl Harness for ReferenceHarness {
     type Engine = Reference;
 
     fn open(&mut self) -> Result<Reference> {
-        Reference::open(&self.disk)
+        let engine = Reference::open(&self.disk)?;
+        Ok(match &self.clock {
+            Some(clock) => engine.with_clock(clock.clone()),
+            None => engine,
+        })
     }
 
     fn wipe(&mut self) {

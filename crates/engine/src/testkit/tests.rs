@@ -4,7 +4,9 @@ mod broken;
 
 use super::*;
 use broken::{BrokenHarness, Bug};
+use silica_base::ManualClock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 fn harness() -> ReferenceHarness {
     ReferenceHarness::default()
@@ -13,6 +15,12 @@ fn harness() -> ReferenceHarness {
 #[test]
 fn reference_basics() {
     basics(&mut harness());
+}
+
+#[test]
+fn reference_expiry() {
+    let clock = Arc::new(ManualClock::default());
+    expiry(&mut ReferenceHarness::with_clock(clock.clone()), &clock);
 }
 
 #[test]
@@ -87,6 +95,22 @@ fn basics_catches() {
     must_catch(Bug::Miscounts, "an empty store", basics);
     must_catch(Bug::IgnoresClear, "cleared", basics);
     must_catch(Bug::BlursErrors, "over the limit", basics);
+}
+
+#[test]
+fn expiry_catches() {
+    let clock = Arc::new(ManualClock::default());
+    let clocks = &clock;
+    must_catch(Bug::LosesMeta, "after the start", |h| {
+        h.inner = ReferenceHarness::with_clock(clocks.clone());
+        expiry(h, clocks);
+    });
+    // An engine that looks at another clock.
+    must_catch(Bug::ForgetsRepeats, "key 1", |h| expiry(h, clocks));
+    must_catch(Bug::SkipsInScans, "a scan", |h| {
+        h.inner = ReferenceHarness::with_clock(clocks.clone());
+        expiry(h, clocks);
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the commands do. The table says which function runs for which command and where.
 
 pub(crate) mod client;
+pub(crate) mod expiry;
 pub(crate) mod info;
 pub(crate) mod introspect;
 pub(crate) mod read;
@@ -42,6 +43,8 @@ pub(crate) fn wrong_number(name: &str) -> String {
 pub(crate) struct Values<'a> {
     pub(crate) slots: &'a [Slot],
     pub(crate) arena: &'a [u8],
+    /// The time of the read, in Unix milliseconds.
+    pub(crate) now_ms: u64,
 }
 
 impl<'a> Values<'a> {
@@ -54,7 +57,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The length of the value of key `index`.
+    /// The length of the value of key `index`, or what else was wanted in its place.
     pub(crate) fn len_of(&self, index: usize) -> Option<usize> {
         match self.slots[index] {
             Slot::Found { len, .. } => Some(len),

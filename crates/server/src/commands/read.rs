@@ -5,12 +5,12 @@ use crate::burst::Args;
 use crate::table::{Read, Wants};
 use silica_proto::{Reply, parse_i64};
 
-pub(crate) static GET: Read = Read { many: false, wants: Wants::Value, reply: get };
-pub(crate) static MGET: Read = Read { many: true, wants: Wants::Value, reply: mget };
-pub(crate) static EXISTS: Read = Read { many: true, wants: Wants::Length, reply: exists };
-pub(crate) static STRLEN: Read = Read { many: false, wants: Wants::Length, reply: strlen };
-pub(crate) static TYPE: Read = Read { many: false, wants: Wants::Length, reply: type_of };
-pub(crate) static GETRANGE: Read = Read { many: false, wants: Wants::Value, reply: getrange };
+pub(crate) static GET: Read = Read { keys_max: 1, wants: Wants::Value, reply: get };
+pub(crate) static MGET: Read = Read { keys_max: usize::MAX, wants: Wants::Value, reply: mget };
+pub(crate) static EXISTS: Read = Read { keys_max: usize::MAX, wants: Wants::Length, reply: exists };
+pub(crate) static STRLEN: Read = Read { keys_max: 1, wants: Wants::Length, reply: strlen };
+pub(crate) static TYPE: Read = Read { keys_max: 1, wants: Wants::Length, reply: type_of };
+pub(crate) static GETRANGE: Read = Read { keys_max: 1, wants: Wants::Value, reply: getrange };
 
 fn value(value: Option<&[u8]>, reply: &mut Reply<'_>) {
     match value {

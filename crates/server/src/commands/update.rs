@@ -1,26 +1,36 @@
 //! Commands that write.
 
+use super::expiry::{Expiry, When};
 use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, atomic, wrong_number};
 use crate::burst::Args;
-use crate::table::{Answer, Modify, Run, Write};
+use crate::table::{Answer, Decide, Modify, Run, Write};
 use silica::engine::{Durability, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::{Reply, append_i64, parse_f64, parse_i64};
 
-static SET: Write = Write { refuse: |_| None, apply: put_pairs, reply: |reply| reply.ok() };
+static SET: Write =
+    Write { refuse: |_| None, value_at: 2, apply: put_pairs, reply: |reply| reply.ok() };
+static SET_EXPIRING: Write = Write {
+    refuse: |args| set_options(args).err(),
+    value_at: 2,
+    apply: put_expiring,
+    reply: |reply| reply.ok(),
+};
 pub(crate) static MSET: Write =
-    Write { refuse: odd_pairs, apply: put_pairs, reply: |reply| reply.ok() };
+    Write { refuse: odd_pairs, value_at: 0, apply: put_pairs, reply: |reply| reply.ok() };
 
-/// A SET without options is written blindly; with options it has to look first.
+/// A SET that asks for nothing but an expiry is written blindly; others have to look first.
 pub(crate) fn choose_set(args: Args<'_>) -> Run {
-    if args.len() == 3 { Run::Write(&SET) } else { Run::Update(&SET_WITH_OPTIONS) }
+    match args.len() {
+        3 => Run::Write(&SET),
+        5 if When::named(args.get(3)).is_some() => Run::Write(&SET_EXPIRING),
+        _ => Run::Update(&SET_WITH_OPTIONS),
+    }
 }
 
 /// A [`Modify`] of one key.
-const fn one(decide: Decide) -> Modify {
+pub(crate) const fn one(decide: Decide) -> Modify {
     Modify { many: false, refuse: |_| None, decide }
 }
-
-type Decide = fn(Args<'_>, Option<EntryRef<'_>>) -> (Update, Answer);
 
 static SET_WITH_OPTIONS: Modify =
     Modify { many: false, refuse: |args| set_options(args).err(), decide: set_with_options };
@@ -31,8 +41,8 @@ pub(crate) static DEL: Modify = Modify { many: true, refuse: |_| None, decide: d
 pub(crate) static APPEND: Modify = one(append);
 pub(crate) static SETRANGE: Modify =
     Modify { many: false, refuse: |args| setrange_offset(args).err(), decide: setrange };
-pub(crate) static INCR: Modify = one(|_, old| add(old, 1));
-pub(crate) static DECR: Modify = one(|_, old| add(old, -1));
+pub(crate) static INCR: Modify = one(|_, old, _| add(old, 1));
+pub(crate) static DECR: Modify = one(|_, old, _| add(old, -1));
 pub(crate) static INCRBY: Modify =
     Modify { many: false, refuse: |args| increment(args).err(), decide: by_argument };
 pub(crate) static DECRBY: Modify =
@@ -44,7 +54,7 @@ fn odd_pairs(args: Args<'_>) -> Option<String> {
     args.len().is_multiple_of(2).then(|| wrong_number(name()))
 }
 
-fn put_pairs<'a>(args: Args<'a>, batch: &mut WriteBatch<'a>) {
+fn put_pairs<'a>(args: Args<'a>, _: u64, batch: &mut WriteBatch<'a>) {
     for index in (1..args.len()).step_by(2) {
         batch.put(args.get(index), args.get(index + 1));
     }
@@ -52,49 +62,78 @@ fn put_pairs<'a>(args: Args<'a>, batch: &mut WriteBatch<'a>) {
 
 /// When SET stores.
 #[derive(Clone, Copy, PartialEq)]
-enum Condition {
+enum Condition<'a> {
     Always,
     Missing,
     Present,
+    /// The value is this one.
+    Equal(&'a [u8]),
 }
 
-/// Reads the options of SET: the condition, and whether the old value is asked for.
-fn set_options(args: Args<'_>) -> Result<(Condition, bool), String> {
-    let mut condition = Condition::Always;
-    let mut get = false;
+/// What the options of SET say.
+#[derive(Clone, Copy)]
+struct SetOptions<'a> {
+    condition: Condition<'a>,
+    /// The old value is asked for.
+    get: bool,
+    expiry: Expiry,
+}
+
+fn set_options(args: Args<'_>) -> Result<SetOptions<'_>, String> {
+    let syntax = || SYNTAX.to_string();
+    let (mut condition, mut get, mut expiry) = (Condition::Always, false, None);
     let mut index = 3;
     while index < args.len() {
-        let word = args.get(index).to_ascii_uppercase();
-        match &word[..] {
-            b"NX" if condition != Condition::Present => condition = Condition::Missing,
-            b"XX" if condition != Condition::Missing => condition = Condition::Present,
-            b"GET" => get = true,
-            b"EX" | b"PX" | b"EXAT" | b"PXAT" if index + 1 < args.len() => {
-                return Err(no_expiry(&word));
+        let word = args.get(index);
+        let next = if index + 1 < args.len() { Some(args.get(index + 1)) } else { None };
+        if let Some(when) = When::named(word) {
+            let time = next.filter(|_| expiry.is_none()).ok_or_else(syntax)?;
+            expiry = Some(when.expiry(time, "set")?);
+            index += 1;
+        } else if args.is(index, "keepttl") && expiry.is_none() {
+            expiry = Some(Expiry::Keep);
+        } else if args.is(index, "get") {
+            get = true;
+        } else {
+            if condition != Condition::Always {
+                return Err(syntax());
             }
-            b"KEEPTTL" => return Err(no_expiry(&word)),
-            _ => return Err(SYNTAX.into()),
+            condition = match &word.to_ascii_uppercase()[..] {
+                b"NX" => Condition::Missing,
+                b"XX" => Condition::Present,
+                b"IFEQ" => {
+                    index += 1;
+                    Condition::Equal(next.ok_or_else(syntax)?)
+                }
+                _ => return Err(syntax()),
+            };
         }
         index += 1;
     }
-    Ok((condition, get))
+    Ok(SetOptions { condition, get, expiry: expiry.unwrap_or(Expiry::Never) })
 }
 
-fn no_expiry(word: &[u8]) -> String {
-    let word = String::from_utf8_lossy(word);
-    format!("ERR SET option {word} is not supported yet: keys do not expire; leave it out")
+fn put_expiring<'a>(args: Args<'a>, now_ms: u64, batch: &mut WriteBatch<'a>) {
+    // A refused request does not come this far.
+    if let Ok(SetOptions { expiry, .. }) = set_options(args) {
+        let expires_unix_ms = expiry.at(0, now_ms);
+        batch.put_entry(args.get(1), EntryRef { expires_unix_ms, ..EntryRef::new(args.get(2)) });
+    }
 }
 
-fn set_with_options(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
-    let Ok((condition, get)) = set_options(args) else {
-        return (Update::Keep, Answer::Error(SYNTAX.into()));
+fn set_with_options(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Update, Answer) {
+    let Ok(SetOptions { condition, get, expiry }) = set_options(args) else {
+        return wrong(SYNTAX);
     };
     let stored = match condition {
         Condition::Always => true,
         Condition::Missing => old.is_none(),
         Condition::Present => old.is_some(),
+        Condition::Equal(value) => old.is_some_and(|entry| entry.value == value),
     };
-    let update = if stored { Update::put(args.get(2).to_vec()) } else { Update::Keep };
+    let expires_unix_ms = expiry.at(old.map_or(0, |entry| entry.expires_unix_ms), now_ms);
+    let put = || Update::Put { value: args.get(2).to_vec(), expires_unix_ms, user_bits: 0 };
+    let update = if stored { put() } else { Update::Keep };
     let answer = match (get, stored) {
         (true, _) => Answer::optional(old.map(|entry| entry.value)),
         (false, true) => Answer::Ok,
@@ -103,22 +142,22 @@ fn set_with_options(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answe
     (update, answer)
 }
 
-fn setnx(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+fn setnx(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     match old {
         None => (Update::put(args.get(2).to_vec()), Answer::Integer(1)),
         Some(_) => (Update::Keep, Answer::Integer(0)),
     }
 }
 
-fn getset(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+fn getset(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     (Update::put(args.get(2).to_vec()), Answer::optional(old.map(|entry| entry.value)))
 }
 
-fn getdel(_: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+fn getdel(_: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     (remove(old), Answer::optional(old.map(|entry| entry.value)))
 }
 
-fn del(_: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+fn del(_: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     (remove(old), Answer::Integer(i64::from(old.is_some())))
 }
 
@@ -128,25 +167,25 @@ fn remove(old: Option<EntryRef<'_>>) -> Update {
 }
 
 /// The answer of a command that cannot change what is there.
-fn wrong(text: &'static str) -> (Update, Answer) {
+pub(super) fn wrong(text: &'static str) -> (Update, Answer) {
     (Update::Keep, Answer::Error(text.into()))
 }
 
 /// Stores `value` with the meta that the entry had.
-fn rewrite(old: Option<EntryRef<'_>>, value: Vec<u8>) -> Update {
+pub(super) fn rewrite(old: Option<EntryRef<'_>>, value: Vec<u8>) -> Update {
     let old = old.unwrap_or_default();
     Update::Put { value, expires_unix_ms: old.expires_unix_ms, user_bits: old.user_bits }
 }
 
 /// Stores an edited value and answers its length.
-fn store(old: Option<EntryRef<'_>>, value: Vec<u8>) -> (Update, Answer) {
+pub(super) fn store(old: Option<EntryRef<'_>>, value: Vec<u8>) -> (Update, Answer) {
     let len = value.len() as i64;
     (rewrite(old, value), Answer::Integer(len))
 }
 
-const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-fn append(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+fn append(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     let (head, tail) = (old.unwrap_or_default().value, args.get(2));
     if head.len() + tail.len() > VALUE_BYTES_MAX {
         return wrong(TOO_LONG);
@@ -163,7 +202,7 @@ fn setrange_offset(args: Args<'_>) -> Result<usize, String> {
     }
 }
 
-fn setrange(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+fn setrange(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     let (bytes, patch) = (old.unwrap_or_default().value, args.get(3));
     let Ok(offset) = setrange_offset(args) else { return wrong(NOT_INTEGER) };
     if patch.is_empty() {
@@ -189,7 +228,7 @@ fn increment(args: Args<'_>) -> Result<i64, String> {
     by.checked_neg().ok_or("ERR decrement would overflow".into())
 }
 
-fn by_argument(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+fn by_argument(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     increment(args).map_or(wrong(NOT_INTEGER), |by| add(old, by))
 }
 
@@ -205,7 +244,7 @@ fn add(old: Option<EntryRef<'_>>, by: i64) -> (Update, Answer) {
     (rewrite(old, digits), Answer::Integer(sum))
 }
 
-fn incrbyfloat(args: Args<'_>, old: Option<EntryRef<'_>>) -> (Update, Answer) {
+fn incrbyfloat(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     let number = parse_f64(old.map_or(b"0", |entry| entry.value));
     let (Some(number), Some(by)) = (number, parse_f64(args.get(2))) else {
         return wrong("ERR value is not a valid float");

@@ -58,7 +58,7 @@ pub(super) enum Bug {
 }
 
 pub(super) struct BrokenHarness {
-    inner: ReferenceHarness,
+    pub(super) inner: ReferenceHarness,
     bug: Bug,
 }
 
