@@ -2,7 +2,8 @@
 
 use crate::burst::Args;
 use crate::commands::{
-    Cx, Keyspace, Values, client, expiry, introspect, read, session, update, whole,
+    Cx, Keyspace, Values, bitfield, bits, client, expiry, introspect, moving, read, session,
+    update, whole,
 };
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::Reply;
@@ -98,6 +99,8 @@ impl Modify {
 pub(crate) enum Answer {
     Ok,
     Integer(i64),
+    /// An array of integers and nulls.
+    Integers(Vec<Option<i64>>),
     Bulk(Vec<u8>),
     Null,
     Error(Cow<'static, str>),
@@ -129,6 +132,15 @@ impl Answer {
         match self {
             Answer::Ok => reply.ok(),
             Answer::Integer(n) => reply.integer(*n),
+            Answer::Integers(numbers) => {
+                reply.array(numbers.len());
+                for number in numbers {
+                    match number {
+                        Some(n) => reply.integer(*n),
+                        None => reply.null(),
+                    }
+                }
+            }
             Answer::Bulk(bytes) => reply.bulk(bytes),
             Answer::Null => reply.null(),
             Answer::Error(text) => reply.error(text),
@@ -253,6 +265,8 @@ macro_rules! table {
 const NO: (i32, i32, i32) = (0, 0, 0);
 const ONE: (i32, i32, i32) = (1, 1, 1);
 const ALL: (i32, i32, i32) = (1, -1, 1);
+const TWO: (i32, i32, i32) = (1, 2, 1);
+const OTHERS: (i32, i32, i32) = (2, -1, 1);
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
 use Run::{Choose, Session, UpdateAll, Whole};
@@ -263,12 +277,24 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Appends to the value of a key, or stores it.";
     "auth" -2 "noscript loading stale fast no_auth" NO "connection" "1.0.0" Session(session::auth),
         "Gives the password.";
+    "bitcount" -2 "readonly" ONE "bitmap" "2.6.0" Run::Read(&bits::BITCOUNT),
+        "Counts the bits that are set in a value or a part of it.";
+    "bitfield" -2 "write denyoom" ONE "bitmap" "3.2.0" Run::Update(&bitfield::BITFIELD),
+        "Reads, sets and adds to integers of any width inside a value.";
+    "bitfield_ro" -2 "readonly fast" ONE "bitmap" "6.0.0" Run::Read(&bitfield::BITFIELD_RO),
+        "Reads integers of any width inside a value.";
+    "bitop" -4 "write denyoom" OTHERS "bitmap" "2.6.0" UpdateAll(bits::bitop),
+        "Combines the bits of several values and stores the result.";
+    "bitpos" -3 "readonly" ONE "bitmap" "2.8.7" Run::Read(&bits::BITPOS),
+        "Finds the first bit that is set or clear in a value.";
     "client" -2 "" NO "connection" "2.4.0" Session(client::help),
         "Commands about connections.", CLIENT;
     "command" -1 "loading stale" NO "server" "2.8.13" Session(introspect::command),
         "Describes all commands.", COMMAND;
     "config" -2 "" NO "server" "2.0.0" Session(introspect::config_help),
         "Commands about settings.", CONFIG;
+    "copy" -3 "write denyoom" TWO "generic" "6.2.0" UpdateAll(moving::copy),
+        "Copies a key's value and expiry to another key.";
     "dbsize" 1 "readonly long" NO "server" "1.0.0" Whole(whole::dbsize),
         "Counts the keys of the database, exactly.";
     "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECR),
@@ -293,6 +319,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Removes every key of the database.";
     "get" 2 "readonly fast" ONE "string" "1.0.0" Run::Read(&read::GET),
         "Returns the value of a key.";
+    "getbit" 3 "readonly fast" ONE "bitmap" "2.2.0" Run::Read(&bits::GETBIT),
+        "Returns a bit of a value.";
     "getdel" 2 "write fast" ONE "string" "6.2.0" Run::Update(&update::GETDEL),
         "Returns the value of a key and removes the key.";
     "getex" -2 "write fast" ONE "string" "6.2.0" Choose(expiry::choose_getex),
@@ -337,6 +365,10 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(session::quit), "Ends the connection.";
     "randomkey" 1 "readonly" NO "generic" "1.0.0" Whole(whole::randomkey),
         "Returns a key from somewhere in the database.";
+    "rename" 3 "write" TWO "generic" "1.0.0" UpdateAll(moving::rename),
+        "Gives a key another name; what had that name is gone.";
+    "renamenx" 3 "write fast" TWO "generic" "1.0.0" UpdateAll(moving::rename),
+        "Gives a key another name if nothing has that name yet.";
     "reset" 1 "noscript loading stale fast no_auth" NO "connection" "6.2.0"
         Session(session::reset), "Makes the connection as new.";
     "scan" -2 "readonly" NO "generic" "2.8.0" Whole(whole::scan),
@@ -345,6 +377,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Chooses the database.";
     "set" -3 "write denyoom" ONE "string" "1.0.0" Choose(update::choose_set),
         "Stores the value of a key.";
+    "setbit" 4 "write denyoom" ONE "bitmap" "2.2.0" Run::Update(&bits::SETBIT),
+        "Sets or clears a bit of a value and returns what it was.";
     "setex" 4 "write denyoom" ONE "string" "2.0.0" Run::Write(&expiry::SETEX),
         "Stores the value of a key that expires after some seconds.";
     "setnx" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::SETNX),

@@ -1,17 +1,11 @@
 //! Every command over a real socket, against the texts that clients know.
 
+#[path = "support/scripts.rs"]
+mod scripts;
 mod support;
 
 use silica_proto::Value;
-use support::{Client, Probe, config, start, start_with};
-
-/// Runs lines of `request -> reply` in order on one connection.
-fn script(client: &mut Client, lines: &str) {
-    for line in lines.lines().map(str::trim_start).filter(|line| !line.is_empty()) {
-        let (ask, want) = line.split_once(" -> ").expect("request -> reply");
-        assert_eq!(client.ask(ask), want, "{ask}");
-    }
-}
+use support::{Client, Probe, config, script, start, start_with};
 
 /// On the loop itself, and through the workers.
 fn on_both(lines: &str) {
@@ -75,94 +69,12 @@ fn strings() {
 
 #[test]
 fn expiry() {
-    on_both(
-        "TTL a -> :-2
-         SET a 1 -> OK
-         TTL a -> :-1
-         EXPIRETIME a -> :-1
-         SET a 1 EX 100 -> OK
-         TTL a -> :100
-         SET a 2 PX 100500 XX KEEPTTL -> -ERR syntax error
-         SET a 2 KEEPTTL -> OK
-         TTL a -> :100
-         INCR a -> :3
-         APPEND a 0 -> :2
-         TTL a -> :100
-         SET a 1 -> OK
-         PTTL a -> :-1
-         SET a 1 EXAT 33177117420 -> OK
-         EXPIRETIME a -> :33177117420
-         PEXPIRETIME a -> :33177117420000
-         SET a 1 PXAT 33177117420123 GET -> '1'
-         PEXPIRETIME a -> :33177117420123
-         EXPIRETIME a -> :33177117420
-         PERSIST a -> :1
-         PERSIST a -> :0
-         PERSIST missing -> :0
-         EXPIRE a 100 XX -> :0
-         EXPIRE a 100 GT -> :0
-         EXPIRE a 100 LT -> :1
-         EXPIRE a 100 NX -> :0
-         EXPIRE a 200 LT -> :0
-         EXPIRE a 200 GT XX -> :1
-         TTL a -> :200
-         EXPIRE a 1 NX XX -> -ERR NX and XX, GT or LT options at the same time are not compatible
-         EXPIRE a 1 GT LT -> -ERR GT and LT options at the same time are not compatible
-         EXPIRE a 1 FOO -> -ERR Unsupported option FOO
-         EXPIRE a x -> -ERR value is not an integer or out of range
-         EXPIRE a 9223372036854775807 -> -ERR invalid expire time in 'expire' command
-         PEXPIRE a 9223372036854775807 -> -ERR invalid expire time in 'pexpire' command
-         EXPIREAT a 33177117420 -> :1
-         PEXPIREAT a 33177117420001 -> :1
-         PEXPIRETIME a -> :33177117420001
-         PEXPIRE a 50000 -> :1
-         TTL a -> :50
-         EXPIRE missing 1 -> :0
-         EXPIRE a -1 -> :1
-         EXISTS a -> :0",
-    );
+    on_both(scripts::EXPIRY);
 }
 
 #[test]
 fn writes_that_set_an_expiry() {
-    on_both(
-        "SETEX b 100 v -> OK
-         TTL b -> :100
-         PSETEX b 60000 w -> OK
-         TTL b -> :60
-         GET b -> 'w'
-         SETEX b 0 v -> -ERR invalid expire time in 'setex' command
-         PSETEX b -1 v -> -ERR invalid expire time in 'psetex' command
-         SETEX b x v -> -ERR value is not an integer or out of range
-         SET b v EX 0 -> -ERR invalid expire time in 'set' command
-         SET b v EX -5 NX -> -ERR invalid expire time in 'set' command
-         SET b v PX 9223372036854775807 -> -ERR invalid expire time in 'set' command
-         SET b v EX 10 PX 10 -> -ERR syntax error
-         SET b v KEEPTTL EX 10 -> -ERR syntax error
-         GETEX b -> 'w'
-         TTL b -> :60
-         GETEX b PERSIST -> 'w'
-         TTL b -> :-1
-         GETEX b EX 30 -> 'w'
-         TTL b -> :30
-         GETEX b EX -> -ERR syntax error
-         GETEX b FOO 1 -> -ERR syntax error
-         GETEX b EX 0 -> -ERR invalid expire time in 'getex' command
-         GETEX b PXAT 1 -> 'w'
-         EXISTS b -> :0
-         GETEX b -> nil
-         SET c 1 PXAT 1 -> OK
-         EXISTS c -> :0
-         SET d 1 -> OK
-         SET d 2 IFEQ 0 -> nil
-         SET d 2 IFEQ 1 -> OK
-         SET d 3 IFEQ 0 GET -> '2'
-         SET d 3 IFEQ -> -ERR syntax error
-         SET d 3 IFEQ 2 NX -> -ERR syntax error
-         SET none 3 IFEQ 2 -> nil
-         GET d -> '2'
-         TOUCH d none d -> :2",
-    );
+    on_both(scripts::EXPIRING_WRITES);
 }
 
 #[test]
@@ -184,24 +96,37 @@ fn a_key_is_gone_when_its_time_is_over() {
 }
 
 #[test]
+fn bits() {
+    on_both(scripts::BITS);
+}
+
+#[test]
+fn bitfields() {
+    on_both(scripts::BITFIELDS);
+}
+
+#[test]
+fn moving() {
+    on_both(scripts::MOVING);
+}
+
+#[test]
 fn numbers() {
+    on_both(scripts::NUMBERS);
+}
+
+#[test]
+fn beyond_redis_7() {
     on_both(
-        "INCR n -> :1
-         INCRBY n 41 -> :42
-         DECR n -> :41
-         DECRBY n 1 -> :40
-         INCRBY n x -> -ERR value is not an integer or out of range
-         DECRBY n -9223372036854775808 -> -ERR decrement would overflow
-         SET big 9223372036854775807 -> OK
-         INCR big -> -ERR increment or decrement would overflow
-         GET big -> '9223372036854775807'
-         SET text abc -> OK
-         INCR text -> -ERR value is not an integer or out of range
-         INCRBYFLOAT f 10.5 -> '10.5'
-         INCRBYFLOAT f 0.1 -> '10.6'
-         INCRBYFLOAT f x -> -ERR value is not a valid float
-         INCRBYFLOAT text 1 -> -ERR value is not a valid float
-         INCRBYFLOAT f inf -> -ERR increment would produce NaN or Infinity",
+        "SET d 1 -> OK
+         SET d 2 IFEQ 0 -> nil
+         SET d 2 IFEQ 1 -> OK
+         SET d 3 IFEQ 0 GET -> '2'
+         SET d 3 IFEQ -> -ERR syntax error
+         SET d 3 IFEQ 2 NX -> -ERR syntax error
+         SET none 3 IFEQ 2 -> nil
+         GET d -> '2'
+         COPY d e DB 1 -> -ERR COPY works within one database only; leave DB out",
     );
 }
 
@@ -320,16 +245,16 @@ fn the_server_describes_itself() {
     client.ask("CONFIG RESETSTAT");
     client.ask("SET a 1");
     client.ask("GET a");
-    client.ask("INFO");
-    let info = client.ask("INFO");
+    client.text("INFO");
+    let info = client.text("INFO");
     for want in ["# Server\r\n", "keyspace_hits:1\r\n", "db0:keys=1,", "db0_puts:1\r\n"] {
         assert!(info.contains(want), "{want} in {info}");
     }
-    let clients = client.ask("INFO clients");
+    let clients = client.text("INFO clients");
     assert!(clients.contains("connected_clients:1") && !clients.contains("# Server"));
     assert!(info.contains("\r\nburst_requests:3\r\n"), "{info}");
     assert_eq!(client.ask("CONFIG RESETSTAT"), "OK");
-    assert!(client.ask("INFO stats").contains("keyspace_hits:0\r\n"));
+    assert!(client.text("INFO stats").contains("keyspace_hits:0\r\n"));
     let Value::Array(time) = client.call(&[b"TIME"]) else { panic!("an array") };
     assert_eq!(time.len(), 2);
     server.stop();

@@ -21,7 +21,7 @@ fn held_bytes(client: &mut Client) -> usize {
 
 /// A number that INFO shows.
 fn number(client: &mut Client, name: &str) -> usize {
-    let info = client.ask("INFO");
+    let info = client.text("INFO");
     let line = info.split("\r\n").find_map(|line| line.strip_prefix(&format!("{name}:")));
     line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }

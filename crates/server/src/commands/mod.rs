@@ -1,9 +1,12 @@
 //! What the commands do. The table says which function runs for which command and where.
 
+pub(crate) mod bitfield;
+pub(crate) mod bits;
 pub(crate) mod client;
 pub(crate) mod expiry;
 pub(crate) mod info;
 pub(crate) mod introspect;
+pub(crate) mod moving;
 pub(crate) mod read;
 pub(crate) mod session;
 pub(crate) mod update;

@@ -183,10 +183,14 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(server: &Server) -> Self {
-        let socket = TcpStream::connect(server.local_addr()).unwrap();
+        Self::connect_to(server.local_addr()).unwrap()
+    }
+
+    pub(crate) fn connect_to(address: SocketAddr) -> std::io::Result<Self> {
+        let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Client { socket, buf: Vec::new() }
+        Ok(Client { socket, buf: Vec::new() })
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
@@ -219,10 +223,29 @@ impl Client {
         self.reply().expect("the connection is open")
     }
 
+    /// Sends the words of `line`; the reply is a text, with its line ends.
+    pub(crate) fn text(&mut self, line: &str) -> String {
+        let args: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
+        match self.call(&args) {
+            Value::Bulk(bytes) | Value::Verbatim(bytes) => {
+                String::from_utf8(bytes).expect("a text")
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
     /// Sends the words of `line` and shows the reply as text.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         let args: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
         show(&self.call(&args))
+    }
+}
+
+/// Runs lines of `request -> reply` in order on one connection.
+pub(crate) fn script(client: &mut Client, lines: &str) {
+    for line in lines.lines().map(str::trim_start).filter(|line| !line.is_empty()) {
+        let (ask, want) = line.split_once(" -> ").expect("request -> reply");
+        assert_eq!(client.ask(ask), want, "{ask}");
     }
 }
 
@@ -243,7 +266,7 @@ pub(crate) fn show(value: &Value) -> String {
         Value::Error(text) => format!("-{text}"),
         Value::Integer(n) => format!(":{n}"),
         Value::Bulk(bytes) | Value::Verbatim(bytes) => {
-            format!("'{}'", String::from_utf8_lossy(bytes))
+            format!("'{}'", bytes.escape_ascii())
         }
         Value::Null => "nil".into(),
         Value::Array(values) => format!("[{}]", list(values)),

@@ -1,0 +1,201 @@
+//! Requests with the replies that Redis 7 gives to them, for tests on several servers.
+
+/// When keys expire.
+pub(crate) const EXPIRY: &str = "
+TTL a -> :-2
+SET a 1 -> OK
+TTL a -> :-1
+EXPIRETIME a -> :-1
+SET a 1 EX 100 -> OK
+TTL a -> :100
+SET a 2 PX 100500 XX KEEPTTL -> -ERR syntax error
+SET a 2 KEEPTTL -> OK
+TTL a -> :100
+INCR a -> :3
+APPEND a 0 -> :2
+TTL a -> :100
+SET a 1 -> OK
+PTTL a -> :-1
+SET a 1 EXAT 33177117420 -> OK
+EXPIRETIME a -> :33177117420
+PEXPIRETIME a -> :33177117420000
+SET a 1 PXAT 33177117420123 GET -> '1'
+PEXPIRETIME a -> :33177117420123
+EXPIRETIME a -> :33177117420
+PERSIST a -> :1
+PERSIST a -> :0
+PERSIST missing -> :0
+EXPIRE a 100 XX -> :0
+EXPIRE a 100 GT -> :0
+EXPIRE a 100 LT -> :1
+EXPIRE a 100 NX -> :0
+EXPIRE a 200 LT -> :0
+EXPIRE a 200 GT XX -> :1
+TTL a -> :200
+EXPIRE a 1 NX XX -> -ERR NX and XX, GT or LT options at the same time are not compatible
+EXPIRE a 1 GT LT -> -ERR GT and LT options at the same time are not compatible
+EXPIRE a 1 FOO -> -ERR Unsupported option FOO
+EXPIRE a x -> -ERR value is not an integer or out of range
+EXPIRE a 9223372036854775807 -> -ERR invalid expire time in 'expire' command
+PEXPIRE a 9223372036854775807 -> -ERR invalid expire time in 'pexpire' command
+EXPIREAT a 33177117420 -> :1
+PEXPIREAT a 33177117420001 -> :1
+PEXPIRETIME a -> :33177117420001
+PEXPIRE a 50000 -> :1
+TTL a -> :50
+EXPIRE missing 1 -> :0
+EXPIRE a -1 -> :1
+EXISTS a -> :0
+";
+
+/// Writes that set an expiry.
+pub(crate) const EXPIRING_WRITES: &str = "
+SETEX b 100 v -> OK
+TTL b -> :100
+PSETEX b 60000 w -> OK
+TTL b -> :60
+GET b -> 'w'
+SETEX b 0 v -> -ERR invalid expire time in 'setex' command
+PSETEX b -1 v -> -ERR invalid expire time in 'psetex' command
+SETEX b x v -> -ERR value is not an integer or out of range
+SET b v EX 0 -> -ERR invalid expire time in 'set' command
+SET b v EX -5 NX -> -ERR invalid expire time in 'set' command
+SET b v PX 9223372036854775807 -> -ERR invalid expire time in 'set' command
+SET b v EX 10 PX 10 -> -ERR syntax error
+SET b v KEEPTTL EX 10 -> -ERR syntax error
+GETEX b -> 'w'
+TTL b -> :60
+GETEX b PERSIST -> 'w'
+TTL b -> :-1
+GETEX b EX 30 -> 'w'
+TTL b -> :30
+GETEX b EX -> -ERR syntax error
+GETEX b FOO 1 -> -ERR syntax error
+GETEX b EX 0 -> -ERR invalid expire time in 'getex' command
+GETEX b PXAT 1 -> 'w'
+EXISTS b -> :0
+GETEX b -> nil
+SET c 1 PXAT 1 -> OK
+EXISTS c -> :0
+SET d 1 -> OK
+TOUCH d none d -> :2
+";
+
+/// Bits of values.
+pub(crate) const BITS: &str = "
+SETBIT a 7 1 -> :0
+GET a -> '\\x01'
+SETBIT a 7 0 -> :1
+SETBIT a 23 1 -> :0
+STRLEN a -> :3
+GETBIT a 23 -> :1
+GETBIT a 22 -> :0
+GETBIT a 9999 -> :0
+GETBIT missing 1 -> :0
+GETBIT a -1 -> -ERR bit offset is not an integer or out of range
+SETBIT a 4294967296 1 -> -ERR bit offset is not an integer or out of range
+SETBIT a 1 2 -> -ERR bit is not an integer or out of range
+SET b foobar -> OK
+BITCOUNT b -> :26
+BITCOUNT b 0 0 -> :4
+BITCOUNT b 1 1 -> :6
+BITCOUNT b 1 1 BYTE -> :6
+BITCOUNT b 5 30 BIT -> :17
+BITCOUNT b -2 -1 -> :7
+BITCOUNT b 3 1 -> :0
+BITCOUNT b 1 -> -ERR syntax error
+BITCOUNT b 1 1 X -> -ERR syntax error
+BITCOUNT b x 1 -> -ERR value is not an integer or out of range
+BITCOUNT missing -> :0
+BITPOS b 1 -> :1
+BITPOS b 0 -> :0
+BITPOS b 1 2 -> :17
+BITPOS b 1 2 2 -> :17
+BITPOS b 1 7 15 BIT -> :9
+BITPOS b 0 1 1 BIT -> :-1
+BITPOS missing 1 -> :-1
+BITPOS missing 0 -> :0
+BITPOS b 2 -> -ERR The bit argument must be 1 or 0.
+BITPOS b x -> -ERR value is not an integer or out of range
+BITPOS b 1 9 12 -> :-1
+SET d abc -> OK
+BITOP AND t b d -> :6
+GET t -> '`bc\\x00\\x00\\x00'
+BITOP OR t b d -> :6
+GET t -> 'goobar'
+BITOP XOR b b d -> :6
+BITOP XOR b b d -> :6
+GET b -> 'foobar'
+BITOP NOT t d d -> -ERR BITOP NOT must be called with a single source key.
+BITOP NOT t d -> :3
+BITOP NOT t t -> :3
+GET t -> 'abc'
+BITOP AND t none nothing -> :0
+EXISTS t -> :0
+BITOP NAND t d -> -ERR syntax error
+";
+
+/// Integers inside values.
+pub(crate) const BITFIELDS: &str = "
+BITFIELD f INCRBY i5 100 1 GET u4 0 -> [:1 :0]
+BITFIELD f SET i8 #0 100 GET i8 #0 -> [:0 :100]
+BITFIELD f INCRBY i8 #0 100 -> [:-56]
+BITFIELD f OVERFLOW SAT INCRBY i8 #0 -100 -> [:-128]
+BITFIELD f OVERFLOW FAIL INCRBY i8 #0 -1 -> [nil]
+BITFIELD f OVERFLOW SAT INCRBY u2 100 3 INCRBY u2 100 3 -> [:3 :3]
+BITFIELD f OVERFLOW NO GET u2 1 -> -ERR Invalid OVERFLOW type specified
+BITFIELD f GET u64 0 -> -ERR Invalid bitfield type. Use something like i16 u8. \
+            Note that u64 is not supported but i64 is.
+BITFIELD f GET i64 0 -> [:-9223372036854775808]
+BITFIELD f GET u8 x -> -ERR bit offset is not an integer or out of range
+BITFIELD f SET u8 0 -> -ERR syntax error
+BITFIELD f SET u8 0 x -> -ERR value is not an integer or out of range
+BITFIELD f -> []
+BITFIELD_RO f GET u8 0 GET u8 8 -> [:128 :0]
+BITFIELD_RO f SET u8 0 1 -> -ERR BITFIELD_RO only supports the GET subcommand
+STRLEN f -> :14
+";
+
+/// Entries under other names.
+pub(crate) const MOVING: &str = "
+RENAME a b -> -ERR no such key
+SET a 1 EX 100 -> OK
+SET b 2 -> OK
+RENAMENX a b -> :0
+RENAMENX a a -> :0
+RENAME a a -> OK
+RENAME a b -> OK
+MGET a b -> [nil '1']
+TTL b -> :100
+RENAMENX b c -> :1
+COPY c d -> :1
+TTL d -> :100
+SET e 3 -> OK
+COPY e d -> :0
+COPY e d REPLACE -> :1
+GET d -> '3'
+TTL d -> :-1
+COPY none d REPLACE -> :0
+COPY d d -> -ERR source and destination objects are the same
+COPY d e FOO -> -ERR syntax error
+";
+
+/// Values that are numbers.
+pub(crate) const NUMBERS: &str = "
+INCR n -> :1
+INCRBY n 41 -> :42
+DECR n -> :41
+DECRBY n 1 -> :40
+INCRBY n x -> -ERR value is not an integer or out of range
+DECRBY n -9223372036854775808 -> -ERR decrement would overflow
+SET big 9223372036854775807 -> OK
+INCR big -> -ERR increment or decrement would overflow
+GET big -> '9223372036854775807'
+SET text abc -> OK
+INCR text -> -ERR value is not an integer or out of range
+INCRBYFLOAT f 10.5 -> '10.5'
+INCRBYFLOAT f 0.1 -> '10.6'
+INCRBYFLOAT f x -> -ERR value is not a valid float
+INCRBYFLOAT text 1 -> -ERR value is not a valid float
+INCRBYFLOAT f inf -> -ERR increment would produce NaN or Infinity
+";
