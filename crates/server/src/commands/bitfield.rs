@@ -213,7 +213,7 @@ mod tests {
                         kind.write(&mut bytes, offset, n as i64);
                         assert_eq!(i128::from(kind.read(&bytes, offset)), n, "{kind:?}");
                         let before = Kind { signed: false, bits: 13 };
-                        let kept = offset < 13 || before.read(&bytes, 0) == 0b1010_0101_1010_0;
+                        let kept = offset < 13 || before.read(&bytes, 0) == 0x14B4;
                         assert!(kept, "bits before {offset} changed");
                     }
                 }
