@@ -130,6 +130,9 @@ const FLASH: &[Line] = &[
     line("sqlitekv-read-latest"),
 ];
 
+/// Rows that a statement of SQLite holds in SQLiteKV's evaluation.
+const STATEMENT: usize = 999;
+
 const ORDERED: &[Line] = &[
     Line { name: "dbbench-fillrandom", workload: "fillrandom", ..LINE },
     Line { name: "seekrandom", workload: "seekrandom", quick: true, ..LINE },
@@ -137,6 +140,15 @@ const ORDERED: &[Line] = &[
     Line { threads: 2, quick: true, ..line("wipdb-readwhilewriting") },
     Line { threads: 2, ..line("wipdb-readwhilewriting-exponential") },
     line("wipdb-regions"),
+    Line { batch: STATEMENT, ..line("sqlitekv-insert-random") },
+    Line { batch: STATEMENT, ..line("sqlitekv-query-random") },
+    Line { batch: STATEMENT, ..line("sqlitekv-insert-sequential") },
+    Line { batch: STATEMENT, ..line("sqlitekv-query-sequential") },
+    Line { batch: STATEMENT, ..line("sqlitekv-delete") },
+    Line { batch: STATEMENT, ..line("sqlitekv-insert-random-sizes") },
+    Line { batch: STATEMENT, ..line("sqlitekv-query-random-sizes") },
+    Line { batch: STATEMENT, ..line("sqlitekv-insert-sequential-sizes") },
+    Line { batch: STATEMENT, ..line("sqlitekv-query-sequential-sizes") },
 ];
 
 const MEMORY: &[Line] = &[

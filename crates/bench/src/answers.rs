@@ -8,7 +8,9 @@ use crate::trace;
 use crate::window::{Window, answer_bytes, answers_max, operations_max};
 use crate::worker::Tally;
 use crate::workload::Kind;
+use silica::Result;
 use silica_base::checksum;
+use std::ops::Range;
 
 /// One value that was found, or one entry of a scan; its bytes follow those of the one before.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +28,10 @@ pub(crate) struct Answers {
     answers: Vec<Answer>,
     /// The operation that index 0 of a call stands for.
     first: usize,
+    /// Answers that were there before the call.
+    before: usize,
+    /// Which keys of a call were found.
+    found: Vec<bool>,
 }
 
 impl Answers {
@@ -36,6 +42,8 @@ impl Answers {
             bytes: Vec::with_capacity(operations * answer_bytes(plan)),
             answers: Vec::with_capacity(operations * answers_max(plan)),
             first: 0,
+            before: 0,
+            found: Vec::with_capacity(plan.batch),
         }
     }
 
@@ -52,6 +60,38 @@ impl Answers {
     #[inline]
     pub(crate) fn begin(&mut self, first: usize) {
         self.first = first;
+        self.before = self.answers.len();
+    }
+
+    /// Calls `missing` with each run of operations that the call has left without an answer; the
+    /// call had `count` keys.
+    #[inline]
+    pub(crate) fn each_missing(
+        &mut self,
+        count: usize,
+        mut missing: impl FnMut(Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let answers = &self.answers[self.before..];
+        if answers.len() >= count {
+            return Ok(());
+        }
+        self.found.clear();
+        self.found.resize(count, false);
+        for answer in answers {
+            // An answer to what nobody asked is found out later.
+            if let Some(found) = self.found.get_mut(answer.operation as usize - self.first) {
+                *found = true;
+            }
+        }
+        let mut at = 0;
+        while at < count {
+            let run = self.found[at..].iter().take_while(|found| !**found).count();
+            if run > 0 {
+                missing(self.first + at..self.first + at + run)?;
+            }
+            at += run + 1;
+        }
+        Ok(())
     }
 
     /// Takes one entry of the scan that operation `operation` is.
@@ -118,13 +158,15 @@ impl Checker<'_> {
             let count = burst.count as u64;
             tally.operations += count;
             match burst.kind {
-                Kind::Read | Kind::Modify | Kind::Miss => tally.reads += count,
+                Kind::Read | Kind::Fetch | Kind::Modify | Kind::Miss => tally.reads += count,
                 Kind::Delete => tally.deletes += count,
                 Kind::Scan => tally.scans += count,
                 Kind::Update | Kind::Insert => {}
             }
             tally.puts += if burst.kind.is_put() { count } else { 0 };
-            existing += if matches!(burst.kind, Kind::Read | Kind::Modify) { count } else { 0 };
+            existing += if burst.kind.asks_existing() { count } else { 0 };
+            // Less those that are found.
+            tally.puts += if burst.kind == Kind::Fetch { count } else { 0 };
         }
         let hits_before = tally.hits;
         self.check_values(window, answers, tally);
@@ -145,8 +187,9 @@ impl Checker<'_> {
             at = value_at + answer.value_bytes as usize;
             let value = &answers.bytes[value_at..at];
             match window.operations.get(answer.operation as usize) {
-                Some(operation) if matches!(operation.kind, Kind::Read | Kind::Modify) => {
+                Some(operation) if operation.kind.asks_existing() => {
                     tally.hits += 1;
+                    tally.puts -= u64::from(operation.kind == Kind::Fetch);
                     self.check_value(operation.index, value, self.expected.versions, tally);
                 }
                 Some(operation) if operation.kind == Kind::Scan => {}

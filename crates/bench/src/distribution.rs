@@ -3,6 +3,7 @@
 
 use crate::generator::{mix, normal};
 use silica_base::Prng;
+use std::borrow::Cow;
 
 /// Which keys are asked for how often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,31 +18,93 @@ pub enum Distribution {
     Exponential,
     /// Normal around a key that moves once through all keys during a run.
     MovingNormal,
+    /// A share of the keys, scattered, has a share of the draws, both in thousandths; within both
+    /// sets all keys are alike.
+    HotSet {
+        /// The hot keys.
+        keys: u16,
+        /// The draws among them.
+        draws: u16,
+    },
+    /// One key after the other, from the first to the last and around again; each thread begins
+    /// at its part.
+    Sequential,
 }
 
+/// A tenth of the keys has nine tenths of the draws.
+const HOT_SET: Distribution = Distribution::HotSet { keys: 100, draws: 900 };
+const HOT_SET_NAME: &str = "hot-set";
+
 impl Distribution {
-    /// Every one.
-    pub const ALL: [Distribution; 5] = [
+    /// Every one, with its own parameters.
+    pub const ALL: [Distribution; 7] = [
         Distribution::Uniform,
         Distribution::Zipfian,
         Distribution::Latest,
         Distribution::Exponential,
         Distribution::MovingNormal,
+        HOT_SET,
+        Distribution::Sequential,
     ];
 
-    /// Reads a [`Distribution::name`].
+    /// Reads a [`Distribution::name`]; `hot-set:0.2/0.8` has shares of keys and draws of its own.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|distribution| distribution.name() == text)
+        if let Some(found) = Self::ALL.into_iter().find(|known| known.name() == text) {
+            return Some(found);
+        }
+        let (keys, draws) = text.strip_prefix(HOT_SET_NAME)?.strip_prefix(':')?.split_once('/')?;
+        let thousandths = |share: &str| match share.parse::<f64>() {
+            Ok(share) if (0.0..=1.0).contains(&share) => Some((share * 1000.0).round() as u16),
+            _ => None,
+        };
+        let (keys, draws) = (thousandths(keys)?, thousandths(draws)?);
+        (keys > 0).then_some(Distribution::HotSet { keys, draws })
     }
 
     /// The word that [`Distribution::parse`] reads.
-    pub fn name(self) -> &'static str {
-        match self {
+    pub fn name(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Distribution::Uniform => "uniform",
             Distribution::Zipfian => "zipfian",
             Distribution::Latest => "latest",
             Distribution::Exponential => "exponential",
             Distribution::MovingNormal => "moving-normal",
+            Distribution::Sequential => "sequential",
+            HOT_SET => HOT_SET_NAME,
+            Distribution::HotSet { keys, draws } => {
+                let share = |thousandths: u16| f64::from(thousandths) / 1000.0;
+                return Cow::Owned(format!("{HOT_SET_NAME}:{}/{}", share(keys), share(draws)));
+            }
+        })
+    }
+
+    /// What it is, in one line.
+    pub fn doc(self) -> &'static str {
+        match self {
+            Distribution::Uniform => "all keys alike",
+            Distribution::Zipfian => "Zipf's law with exponent 0.99, popular keys scattered",
+            Distribution::Latest => "Zipf's law over age, young keys are popular",
+            Distribution::Exponential => {
+                "exponential over age, 95 % of draws among the youngest 85.71 %"
+            }
+            Distribution::MovingNormal => "normal around a key that moves once through all keys",
+            Distribution::HotSet { .. } => {
+                "a tenth of the keys has nine tenths of the draws; hot-set:KEYS/DRAWS for others"
+            }
+            Distribution::Sequential => "one key after the other",
+        }
+    }
+
+    /// The tool or the paper that it comes from.
+    pub fn source(self) -> &'static str {
+        match self {
+            Distribution::Uniform
+            | Distribution::Zipfian
+            | Distribution::Latest
+            | Distribution::Exponential => "YCSB",
+            Distribution::MovingNormal => "DIDACache, dissertation 2.5.3",
+            Distribution::HotSet { .. } => "YCSB (hotspot, there with 0.2/0.8)",
+            Distribution::Sequential => "SQLiteKV, dissertation Figure 4.11(b)",
         }
     }
 }
@@ -114,6 +177,8 @@ pub(crate) struct Moment {
     /// Operations of the run so far, and all of them.
     pub(crate) issued: u64,
     pub(crate) operations: u64,
+    /// Where the thread begins that goes from key to key.
+    pub(crate) first: u64,
 }
 
 /// Draws indexes of existing keys.
@@ -122,6 +187,42 @@ pub(crate) struct Chooser {
     distribution: Distribution,
     keys: u64,
     zipf: Option<Zipf>,
+    hot: Option<Hot>,
+}
+
+/// The keys of a hot set: the places that follow from the first numbers by a step that meets every
+/// key once.
+#[derive(Debug, Clone, Copy)]
+struct Hot {
+    keys: u64,
+    draws: u64,
+    step: u64,
+}
+
+impl Hot {
+    fn new(thousandths: u16, draws: u16, keys: u64) -> Self {
+        let hot = (u128::from(keys) * u128::from(thousandths) / 1000) as u64;
+        // Near the golden section, so that neighbours lie far apart.
+        let mut step = (keys as f64 * 0.618_033_988_75) as u64 | 1;
+        while gcd(step, keys) != 1 {
+            step += 1;
+        }
+        Hot { keys: hot.clamp(1, keys), draws: u64::from(draws), step }
+    }
+
+    #[inline]
+    fn draw(self, prng: &mut Prng, keys: u64) -> u64 {
+        let cold = keys - self.keys;
+        let number = match prng.below(1000) < self.draws || cold == 0 {
+            true => prng.below(self.keys),
+            false => self.keys + prng.below(cold),
+        };
+        (u128::from(number) * u128::from(self.step) % u128::from(keys)) as u64
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl Chooser {
@@ -130,7 +231,11 @@ impl Chooser {
         let keys = keys.max(1);
         let ranked = matches!(distribution, Distribution::Zipfian | Distribution::Latest);
         let zipf = ranked.then(|| Zipf::new(keys));
-        Chooser { distribution, keys, zipf }
+        let hot = match distribution {
+            Distribution::HotSet { keys: hot, draws } => Some(Hot::new(hot, draws, keys)),
+            _ => None,
+        };
+        Chooser { distribution, keys, zipf, hot }
     }
 
     /// The next index, below `keys`; for distributions over age below `keys + younger`.
@@ -144,7 +249,11 @@ impl Chooser {
                 all - 1 - exponential_age(prng, all)
             }
             (None, Distribution::MovingNormal) => self.near_the_moving_key(prng, moment),
-            (None, _) => prng.below(self.keys),
+            (None, Distribution::Sequential) => (moment.first + moment.issued) % self.keys,
+            (None, _) => match self.hot {
+                Some(hot) => hot.draw(prng, self.keys),
+                None => prng.below(self.keys),
+            },
         }
     }
 
@@ -200,9 +309,9 @@ mod tests {
 
     #[test]
     fn choosers_stay_in_range_and_latest_prefers_the_young() {
-        let moment = Moment { younger: 50, issued: 1, operations: 2 };
+        let moment = Moment { younger: 50, issued: 1, operations: 2, first: 0 };
         for distribution in Distribution::ALL {
-            assert_eq!(Distribution::parse(distribution.name()), Some(distribution));
+            assert_eq!(Distribution::parse(&distribution.name()), Some(distribution));
             let of_age = matches!(distribution, Distribution::Latest | Distribution::Exponential);
             let end = if of_age { 1050 } else { 1000 };
             let draws = draws(distribution, moment);
@@ -227,9 +336,39 @@ mod tests {
     }
 
     #[test]
+    fn the_hot_set_has_its_keys_and_its_draws() {
+        let distribution = Distribution::parse("hot-set:0.2/0.75").unwrap();
+        assert_eq!(distribution, Distribution::HotSet { keys: 200, draws: 750 });
+        assert_eq!(Distribution::parse(&distribution.name()), Some(distribution));
+        for wrong in ["hot-set:0/1", "hot-set:0.1", "hot-set:2/0.1", "hot-set:a/b", "hot"] {
+            assert_eq!(Distribution::parse(wrong), None, "{wrong}");
+        }
+        for keys in [1, 7, 1000, 4096] {
+            let mut counts = vec![0u32; keys];
+            let (chooser, mut prng) = (Chooser::new(distribution, keys as u64), Prng::new(5));
+            for _ in 0..200_000 {
+                counts[chooser.draw(&mut prng, Moment::default()) as usize] += 1;
+            }
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            let hot = counts[..(keys / 5).max(1)].iter().sum::<u32>();
+            let expected = if keys == 1 { 200_000.0 } else { 150_000.0 };
+            assert!((f64::from(hot) - expected).abs() < 2000.0, "{hot} of {keys} keys");
+            assert!(counts.iter().all(|count| *count > 0), "every key of {keys} is drawn");
+        }
+    }
+
+    #[test]
+    fn sequential_draws_go_around() {
+        let (chooser, mut prng) = (Chooser::new(Distribution::Sequential, 10), Prng::new(1));
+        let at = |issued| Moment { first: 5, issued, ..Moment::default() };
+        let drawn: Vec<_> = (1..12).map(|i| chooser.draw(&mut prng, at(i))).collect();
+        assert_eq!(drawn, [6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
     fn the_normal_distribution_moves_through_all_keys() {
         for (issued, center) in [(0, 0i64), (25, 250), (50, 500), (99, 990)] {
-            let moment = Moment { younger: 0, issued, operations: 100 };
+            let moment = Moment { issued, operations: 100, ..Moment::default() };
             let away = |index: u64| {
                 let away = (index as i64 - center).rem_euclid(1000);
                 away.min(1000 - away)

@@ -102,7 +102,7 @@ impl Window {
         let key_at = self.bytes.len();
         key(&mut self.bytes);
         let value_at = self.bytes.len();
-        if kind.is_put() {
+        if kind.has_value() {
             value(&mut self.bytes);
         }
         let end = self.bytes.len();
@@ -166,6 +166,8 @@ pub(crate) struct Drawer<'a> {
     drawn: u64,
     /// Operations that it will draw, as far as is known.
     operations: u64,
+    /// The key that it begins at where keys are drawn one after the other.
+    first: u64,
 }
 
 impl<'a> Drawer<'a> {
@@ -181,8 +183,20 @@ impl<'a> Drawer<'a> {
             kinds.truncate(1);
         }
         let prng = Prng::new(mix(plan.seed) ^ mix(turn.thread + 1));
-        let (inserted, deleted, versions, drawn) = (0, 0, 0, 0);
-        Drawer { plan, chooser, turn, kinds, prng, inserted, deleted, versions, drawn, operations }
+        let before = u128::from(turn.thread) * u128::from(plan.keys);
+        Drawer {
+            plan,
+            chooser,
+            turn,
+            kinds,
+            prng,
+            inserted: 0,
+            deleted: 0,
+            versions: 0,
+            drawn: 0,
+            operations,
+            first: (before / plan.threads as u128) as u64,
+        }
     }
 
     /// Adds `count` operations, at least one, to `window`, in bursts.
@@ -218,7 +232,7 @@ impl<'a> Drawer<'a> {
             _ => 0,
         };
         self.drawn += 1;
-        self.versions += u64::from(kind.is_put());
+        self.versions += u64::from(kind.has_value());
         let version = self.turn.version(self.versions);
         window.push(
             (kind, index, entries),
@@ -253,7 +267,8 @@ impl<'a> Drawer<'a> {
             return self.prng.below(keys);
         }
         let (issued, operations) = (self.drawn, self.operations);
-        let moment = Moment { younger: self.inserted, issued, operations };
+        let (younger, first) = (self.inserted, self.first);
+        let moment = Moment { younger, issued, operations, first };
         let drawn = self.chooser.draw(&mut self.prng, moment);
         if drawn < keys {
             return drawn;

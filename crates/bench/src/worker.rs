@@ -179,6 +179,7 @@ impl Calls<'_, '_> {
         let range = burst.range();
         match burst.kind {
             Kind::Read | Kind::Miss => self.get(range),
+            Kind::Fetch => self.fetch(range),
             Kind::Update | Kind::Insert => self.session.put_many(&self.entries[range]),
             Kind::Modify => {
                 self.get(range.clone())?;
@@ -193,6 +194,14 @@ impl Calls<'_, '_> {
     fn get(&mut self, range: Range<usize>) -> Result<()> {
         self.answers.begin(range.start);
         self.session.get_many(&self.keys[range], self.answers)
+    }
+
+    #[inline]
+    fn fetch(&mut self, range: Range<usize>) -> Result<()> {
+        let count = range.len();
+        self.get(range)?;
+        let (session, entries) = (&mut *self.session, self.entries);
+        self.answers.each_missing(count, |missing| session.put_many(&entries[missing]))
     }
 
     fn scan(&mut self, range: Range<usize>) -> Result<()> {

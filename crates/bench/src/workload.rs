@@ -51,6 +51,8 @@ pub struct Workload {
     pub split_roles: bool,
     /// With [`Workload::split_roles`]: the run ends with the readers, not with the writer.
     pub readers_end: bool,
+    /// A get that finds nothing is followed by a put of the key, as clients of caches do.
+    pub read_through: bool,
     /// Operations a second (of the writer where roles are split) where none are given; 0 means as
     /// many as possible.
     pub rate: u64,
@@ -102,8 +104,9 @@ impl Workload {
 
     /// The kind of operation that each draw of `0..100` stands for.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
+        let read = if self.read_through { Kind::Fetch } else { Kind::Read };
         let shares = [
-            (self.reads, Kind::Read),
+            (self.reads, read),
             (self.misses, Kind::Miss),
             (self.updates, Kind::Update),
             (self.inserts, Kind::Insert),
@@ -119,6 +122,8 @@ impl Workload {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
+    /// A read, and a put of the same key where it is not there.
+    Fetch,
     Miss,
     Update,
     Insert,
@@ -128,9 +133,19 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// True where it only asks for keys.
+    /// True where it only asks for keys, as far as they are there.
     pub(crate) fn is_get(self) -> bool {
-        matches!(self, Kind::Read | Kind::Miss)
+        matches!(self, Kind::Read | Kind::Fetch | Kind::Miss)
+    }
+
+    /// True where it asks for a key that should be there.
+    pub(crate) fn asks_existing(self) -> bool {
+        matches!(self, Kind::Read | Kind::Fetch | Kind::Modify)
+    }
+
+    /// True where it may need a value to put.
+    pub(crate) fn has_value(self) -> bool {
+        self.is_put() || self == Kind::Fetch
     }
 
     /// True where it puts.
@@ -160,6 +175,7 @@ mod tests {
         assert_eq!(Workload::find("readrandom").unwrap().name, "read");
         assert_eq!(Workload::find("ycsb-d").unwrap().kinds()[96], Kind::Insert);
         assert_eq!(Workload::find("ycsb-f").unwrap().kinds()[50], Kind::Modify);
+        assert_eq!(Workload::find("facebook-get").unwrap().kinds()[0], Kind::Fetch);
         let unknown = Workload::find("ycsb-g").unwrap_err().to_string();
         assert!(unknown.contains("ycsb-e"), "{unknown}");
     }

@@ -27,6 +27,8 @@ enum Fault {
     ScanUnordered,
     /// Deletes do nothing.
     DeleteForgets,
+    /// Of the keys put, those whose first byte is even are forgotten at once, as a cache may.
+    Forgets,
     /// The call after so many waits for so long.
     Stalls(u64, Duration),
 }
@@ -39,7 +41,7 @@ impl Map {
 
 impl Target for Map {
     fn abilities(&self) -> Abilities {
-        Abilities { scan: true, delete: true, lossy: false }
+        Abilities { scan: true, delete: true, lossy: self.fault == Fault::Forgets }
     }
 
     fn session(&self, _: Durability) -> Result<Box<dyn Session + '_>> {
@@ -80,7 +82,9 @@ impl Session for MapSession<'_> {
 
     fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<()> {
         let mut map = self.0.map.lock().unwrap();
-        map.extend(entries.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+        let forgets = self.0.fault == Fault::Forgets;
+        let kept = entries.iter().filter(|(key, _)| !forgets || key[0] % 2 == 1);
+        map.extend(kept.map(|(key, value)| (key.to_vec(), value.to_vec())));
         Ok(())
     }
 
@@ -178,6 +182,25 @@ fn wrong_answers_fail_the_run() {
         let wrong = run_on(&Map::with(fault), &plan(workload, 2, 3)).err().unwrap().to_string();
         assert!(wrong.contains("answers are wrong"), "{wrong}");
     }
+}
+
+#[test]
+fn reads_through_a_cache_put_back_what_is_missing() {
+    for (threads, batch) in [(1, 1), (1, 7), (2, 16)] {
+        let plan = plan("facebook-get", threads, batch);
+        let map = Map::with(Fault::Forgets);
+        // The store is empty: the first get of every key puts it, and half of them stay.
+        let tally = drive(&plan, &map, "", &mut |_, _| {}).unwrap().tally;
+        assert_eq!((tally.reads, tally.wrong), (1000, 0));
+        assert_eq!(tally.hits + tally.puts, 1000, "each get finds or puts");
+        let kept = map.map.lock().unwrap().len() as u64;
+        assert!(kept > 50 && tally.hits > 50, "{kept} keys kept, {} hits", tally.hits);
+        assert!(tally.puts >= 500, "what is forgotten is put again: {}", tally.puts);
+    }
+    let map = Map::default();
+    let plan = plan("facebook-get", 1, 7);
+    let tally = run_on(&map, &plan).unwrap().tally;
+    assert_eq!((tally.hits, tally.puts), (1000, 0), "nothing is missing in a store");
 }
 
 #[test]

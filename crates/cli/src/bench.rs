@@ -5,7 +5,7 @@ use crate::output::{Output, has_terminal};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use silica::Result;
-use silica_bench::{Config, EctConfig, Plan, Shape, WORKLOADS};
+use silica_bench::{Config, Distribution, EctConfig, Plan, Shape, WORKLOADS};
 use std::path::Path;
 
 /// Steps of a progress bar.
@@ -133,6 +133,13 @@ fn list(output: &mut Output) -> Result<()> {
         }));
     }
     output.object().insert("workloads".into(), objects.into());
+    let mut objects = Vec::new();
+    output.line("distributions (--distribution)")?;
+    for d in Distribution::ALL {
+        output.line(format!("{}\n    {}; {}", d.name(), d.doc(), d.source()))?;
+        objects.push(json!({ "name": d.name(), "doc": d.doc(), "source": d.source() }));
+    }
+    output.object().insert("distributions".into(), objects.into());
     Ok(())
 }
 

@@ -11,6 +11,9 @@ const MICA: &str = "MICA, dissertation 5.4.1 and Figure 5.10";
 const TURBOHASH: &str = "TurboHash, dissertation Figure 3.4";
 const SILT: &str = "SILT, dissertation 2.6 (workload generation)";
 const SQLITEKV: &str = "SQLiteKV, dissertation Table 4.1 and Figure 4.15";
+const SQLITEKV_INSERT: &str = "SQLiteKV, dissertation Figure 4.10";
+const SQLITEKV_QUERY: &str = "SQLiteKV, dissertation Figure 4.11";
+const SQLITEKV_SIZES: &str = "SQLiteKV, dissertation Figure 4.13";
 
 const fn shape(key_bytes: usize, value_bytes: usize) -> Shape {
     Shape { key_bytes, value_bytes }
@@ -36,6 +39,7 @@ const BASE: Workload = Workload {
     from_empty: false,
     split_roles: false,
     readers_end: false,
+    read_through: false,
     rate: 0,
 };
 const ZIPF: Workload = Workload { distribution: Distribution::Zipfian, source: YCSB, ..BASE };
@@ -200,9 +204,10 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "turbohash-delete", doc: "deletes all keys", deletes: 100, ..TURBO },
     Workload {
         name: "facebook-get",
-        doc: "gets of entries of Facebook's sizes, popularity moves",
+        doc: "gets of entries of Facebook's sizes, popularity moves; what is missing is put back",
         source: "DIDACache, dissertation Figures 2.10 and 2.11",
         reads: 100,
+        read_through: true,
         ..FACEBOOK
     },
     Workload {
@@ -240,6 +245,55 @@ pub const WORKLOADS: &[Workload] = &[
         distribution: Distribution::Latest,
         ..ROWS
     },
+    Workload {
+        name: "sqlitekv-insert-random",
+        doc: "puts every row of 64 B once, in random order",
+        layout: Layout::Hashed,
+        ..inserts(ROWS_64, SQLITEKV_INSERT)
+    },
+    Workload {
+        name: "sqlitekv-insert-sequential",
+        doc: "puts every row of 64 B once, in the order of the keys",
+        ..inserts(ROWS_64, SQLITEKV_INSERT)
+    },
+    Workload {
+        name: "sqlitekv-query-random",
+        doc: "gets rows of 64 B in random order",
+        ..queries(ROWS_64, Distribution::Uniform, SQLITEKV_QUERY)
+    },
+    Workload {
+        name: "sqlitekv-query-sequential",
+        doc: "gets rows of 64 B in the order of the keys",
+        ..queries(ROWS_64, Distribution::Sequential, SQLITEKV_QUERY)
+    },
+    Workload {
+        name: "sqlitekv-delete",
+        doc: "deletes all rows of 64 B",
+        source: "SQLiteKV, dissertation Figure 4.12",
+        deletes: 100,
+        ..ROWS_64
+    },
+    Workload {
+        name: "sqlitekv-insert-random-sizes",
+        doc: "puts every row of 64 to 4096 B once, in random order",
+        layout: Layout::Hashed,
+        ..inserts(ROWS, SQLITEKV_SIZES)
+    },
+    Workload {
+        name: "sqlitekv-insert-sequential-sizes",
+        doc: "puts every row of 64 to 4096 B once, in the order of the keys",
+        ..inserts(ROWS, SQLITEKV_SIZES)
+    },
+    Workload {
+        name: "sqlitekv-query-random-sizes",
+        doc: "gets rows of 64 to 4096 B in random order",
+        ..queries(ROWS, Distribution::Uniform, SQLITEKV_SIZES)
+    },
+    Workload {
+        name: "sqlitekv-query-sequential-sizes",
+        doc: "gets rows of 64 to 4096 B in the order of the keys",
+        ..queries(ROWS, Distribution::Sequential, SQLITEKV_SIZES)
+    },
 ];
 
 /// Keys of 20 bytes; entries of 1020 or of 64 bytes.
@@ -275,3 +329,19 @@ const ROWS: Workload = Workload {
     source: SQLITEKV,
     ..ZIPF
 };
+
+/// Rows of one size; the source's others, up to 4096 bytes, are `--value-size`.
+const ROWS_64: Workload = Workload {
+    shape: shape(8, 64),
+    sizes: Sizes::Fixed,
+    distribution: Distribution::Uniform,
+    ..ROWS
+};
+
+const fn inserts(rows: Workload, source: &'static str) -> Workload {
+    Workload { inserts: 100, from_empty: true, distribution: Distribution::Uniform, source, ..rows }
+}
+
+const fn queries(rows: Workload, distribution: Distribution, source: &'static str) -> Workload {
+    Workload { reads: 100, distribution, source, ..rows }
+}
