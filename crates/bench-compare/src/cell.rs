@@ -207,6 +207,10 @@ fn prepare(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -
 }
 
 fn perform(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -> Result<()> {
+    if let Err(e) = peer.check_room(setup) {
+        outcome.lacks = Some(e.to_string());
+        return Ok(());
+    }
     let empty = is_empty(&cell.directory);
     let mut target = peer.open(setup)?;
     if let Err(e) = setup.plan.workload.check_abilities(target.abilities()) {

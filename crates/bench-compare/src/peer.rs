@@ -53,6 +53,11 @@ pub trait Peer: Sync {
     fn version(&self) -> Result<String>;
     /// The settings that [`Peer::open`] uses for `setup`, other than the peer's defaults.
     fn settings(&self, setup: &Setup) -> Vec<Setting>;
+    /// Refuses a `setup` whose data the store cannot keep within its memory; the error names a
+    /// size that would fit. Most stores keep to their memory whatever the data.
+    fn check_room(&self, _setup: &Setup) -> Result<()> {
+        Ok(())
+    }
     /// Opens the store; it is closed when the target is dropped.
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>>;
 }

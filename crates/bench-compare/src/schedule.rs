@@ -17,6 +17,8 @@ pub const ALLOWANCE_BYTES: u64 = 32 << 20;
 const SPACE_FACTOR: f64 = 2.5;
 /// Bytes in memory per live byte of a store in memory, at most.
 const MEMORY_FACTOR: u64 = 4;
+/// Bytes for an entry beside its own that a store in memory takes, at most.
+const MEMORY_BESIDE: u64 = 128;
 /// What small stores in memory take whatever they hold.
 const MEMORY_FLOOR: u64 = 64 << 20;
 
@@ -87,6 +89,10 @@ impl Group {
     /// Cells of one repetition.
     pub(crate) fn cells(&self) -> usize {
         self.tasks.len() * self.stores.len() + self.limits.len()
+    }
+
+    fn keys(&self) -> u64 {
+        self.tasks.iter().map(|task| task.work.keys).max().unwrap_or(0)
     }
 
     fn live_bytes(&self) -> u64 {
@@ -305,7 +311,11 @@ fn groups_of(
     for group in &mut groups {
         group.memory_bytes = match class {
             Class::Embedded => sizes.memory_bytes,
-            _ => group.live_bytes() * MEMORY_FACTOR + MEMORY_FLOOR,
+            Class::Memory if request.memory_bytes.is_some() => sizes.memory_bytes,
+            _ => {
+                let beside = group.keys() * MEMORY_BESIDE;
+                group.live_bytes() * MEMORY_FACTOR + beside + MEMORY_FLOOR
+            }
         };
     }
     Ok(groups)

@@ -55,6 +55,35 @@ fn gets_find_what_was_put_last_and_not_deleted() {
 }
 
 #[test]
+fn a_table_without_a_bound_is_refused_where_its_keys_do_not_fit() {
+    for peer in all().into_iter().filter(|peer| peer.class() == Class::Memory) {
+        let many = |keys, memory_bytes| {
+            let mut setup = setup(memory_bytes);
+            setup.plan.keys = keys;
+            setup
+        };
+        let large = many(1_000_000, 16 << 20);
+        let refused = peer.check_room(&large);
+        if peer.name() == "quick_cache" {
+            refused.unwrap();
+            continue;
+        }
+        let error = refused.unwrap_err().to_string();
+        assert_eq!(peer.open(&large).err().unwrap().to_string(), error);
+        // What the error says fits does, and one key more does not.
+        let number = |before: &str| -> u64 {
+            let text = error.split_once(before).unwrap().1;
+            text.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+        };
+        let keys = number("--keys ");
+        assert!(keys > 50_000, "{error}");
+        peer.check_room(&many(keys, 16 << 20)).unwrap();
+        assert!(peer.check_room(&many(keys + 1, 16 << 20)).is_err());
+        peer.check_room(&many(1_000_000, number("--memory ") << 20)).unwrap();
+    }
+}
+
+#[test]
 fn counters_are_whole_when_sessions_are_closed() {
     each(|_, table| {
         std::thread::scope(|scope| {

@@ -1,5 +1,6 @@
 //! Tables in this process's memory: nothing of them survives it.
 
+mod room;
 mod tables;
 
 use super::crates;
@@ -43,8 +44,8 @@ const CAPACITY: (&str, &str, &str) =
     ("capacity", "the number of keys", "known before the run, so that no table grows within it");
 const UNBOUNDED: (&str, &str, &str) = (
     "memory",
-    "not bounded",
-    "it is a table and no cache: the keys of a run must fit, and the report shows what they take",
+    "not bounded, so it takes no part where its keys would not fit",
+    "it is a table and no cache; what it needs is estimated before, and the report shows what it took",
 );
 const BOXED: (&str, &str, &str) = (
     "entries",
@@ -151,7 +152,12 @@ impl Peer for Memory {
         self.settings.iter().map(row).collect()
     }
 
+    fn check_room(&self, setup: &Setup) -> Result<()> {
+        if self.lossy { Ok(()) } else { room::check(self.name, setup) }
+    }
+
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {
+        self.check_room(setup)?;
         Ok((self.open)(setup, self.lossy))
     }
 }

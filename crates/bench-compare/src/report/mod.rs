@@ -54,7 +54,7 @@ pub fn page(results: &Results) -> Result<String> {
     predictions(results, &mut page)?;
     remarks("Not measured: failures", &results.failures, &mut page);
     remarks("Stores that are not installed", &environment.missing, &mut page);
-    remarks("Stores that lack an ability", &environment.unable, &mut page);
+    remarks("Stores that take no part, and why", &environment.unable, &mut page);
     remarks("Said while measuring", &results.notes, &mut page);
     stores(&environment.stores, &mut page);
     machine(results, &mut page);
