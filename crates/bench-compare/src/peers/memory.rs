@@ -45,7 +45,7 @@ const CAPACITY: (&str, &str, &str) =
 const UNBOUNDED: (&str, &str, &str) = (
     "memory",
     "not bounded, so it takes no part where its keys would not fit",
-    "it is a table and no cache; what it needs is estimated before, and the report shows what it took",
+    "it is a table and no cache; what it needs is estimated, and the report shows what it took",
 );
 const BOXED: (&str, &str, &str) = (
     "entries",
