@@ -97,6 +97,11 @@ impl<'o> Reply<'o> {
         });
     }
 
+    /// Replies that were written elsewhere, in the same version.
+    pub fn written(&mut self, replies: &[u8]) {
+        self.out.extend_from_slice(replies);
+    }
+
     /// The start of an array; `len` replies must follow.
     #[inline]
     pub fn array(&mut self, len: usize) {

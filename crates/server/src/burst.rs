@@ -1,7 +1,9 @@
 //! What travels between loops and engines: planned requests, their bytes and their replies.
 
 use crate::table::Run;
+use crate::transaction::{Transaction, Watches};
 use silica_proto::{Span, Version};
+use std::sync::Arc;
 
 /// A request's arguments, command name included.
 #[derive(Clone, Copy)]
@@ -65,6 +67,10 @@ pub(crate) struct Input {
     pub(crate) requests: Vec<Request>,
     /// Replies that were known while planning.
     pub(crate) ready: Vec<u8>,
+    /// What EXEC runs, by number.
+    pub(crate) transactions: Vec<Transaction>,
+    /// Where WATCH notes what its keys hold.
+    pub(crate) watches: Vec<Arc<Watches>>,
 }
 
 impl Input {
@@ -86,6 +92,7 @@ impl Input {
             + self.ready.capacity()
             + self.spans.capacity() * size_of::<Span>()
             + self.requests.capacity() * size_of::<Request>()
+            + self.transactions.iter().map(Transaction::held_bytes).sum::<usize>()
     }
 
     /// Forgets everything but small allocations, for the next use.
@@ -97,6 +104,8 @@ impl Input {
         self.requests.shrink_to(512);
         self.ready.clear();
         self.ready.shrink_to(4096);
+        self.transactions = Vec::new();
+        self.watches = Vec::new();
     }
 }
 

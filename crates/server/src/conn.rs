@@ -169,6 +169,7 @@ impl Conn {
             + self.out.held_bytes()
             + self.work.as_ref().map_or(0, |work| work.input.held_bytes())
             + self.in_flight.unwrap_or(0)
+            + self.session.queue.as_ref().map_or(0, |queue| queue.held_bytes())
     }
 
     /// Reads once into `scratch` and keeps what came. `Ok(0)` where nothing came.

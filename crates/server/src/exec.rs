@@ -10,8 +10,10 @@ use crate::burst::{Args, Burst, Input, Output, Request};
 use crate::commands::{Keyspace, Values, atomic, error_text};
 use crate::server::Shared;
 use crate::table::{Answer, Modify, Run, Wants, too_large};
+use crate::transaction::Transaction;
 use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::Reply;
+use std::slice;
 use std::sync::Arc;
 
 /// Keys of one wave of reads.
@@ -87,10 +89,7 @@ impl Executor {
             match shared.store.engine(db) {
                 Ok(engine) => {
                     let mut wave = Wave { db, engine, inputs, outputs };
-                    self.reads(&mut wave);
-                    dirty |= u32::from(self.writes(&mut wave)) << db;
-                    dirty |= u32::from(self.updates(&mut wave)) << db;
-                    dirty |= u32::from(self.alone(&mut wave)) << db;
+                    dirty |= u32::from(self.wave(&mut wave)) << db;
                 }
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
             }
@@ -103,6 +102,14 @@ impl Executor {
         self.arena.shrink_to(64 << 10);
         let done: usize = outputs.iter().map(|output| output.next).sum();
         shared.stats.count_burst(burst.lane, done - done_before);
+    }
+
+    /// Takes every connection as far as a wave goes. True where anything may have been written.
+    fn wave(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        self.reads(wave);
+        // None of them is left out because another has written.
+        let wrote = [self.writes(wave), self.updates(wave), self.alone(wave)];
+        wrote.contains(&true)
     }
 
     /// The reads that come next on every connection, as one `get_many`.
@@ -368,6 +375,21 @@ impl Executor {
                         wrote = true;
                         output.acknowledge(request, |reply| keyspace.answer(run, args, reply));
                     }
+                    Run::Transaction(index) => {
+                        wrote = true;
+                        let transaction = &input.transactions[index];
+                        output.acknowledge(request, |reply| {
+                            self.transaction(wave.db, wave.engine, transaction, reply);
+                        });
+                    }
+                    Run::Watch(index) => {
+                        let keys: Vec<&[u8]> = args.from(1).collect();
+                        let noted = input.watches[index].add(wave.engine, wave.db, &keys);
+                        output.reply(request, |reply| match noted {
+                            Ok(()) => reply.ok(),
+                            Err(error) => reply.error(&error_text(&error)),
+                        });
+                    }
                     Run::Whole(run) => {
                         output.reply(request, |reply| keyspace.answer(run, args, reply));
                     }
@@ -377,6 +399,31 @@ impl Executor {
             out_bytes += output.out.len();
         }
         wrote
+    }
+
+    /// Runs a transaction and writes all its replies.
+    fn transaction(
+        &self,
+        db: usize,
+        engine: &dyn Engine,
+        transaction: &Transaction,
+        reply: &mut Reply<'_>,
+    ) {
+        let run = &mut |overlay: &dyn Engine, input: &Input| {
+            let mut executor = Executor::new(Arc::clone(&self.shared));
+            Output::of_all(input, |output| {
+                let (inputs, outputs) = (slice::from_ref(input), slice::from_mut(output));
+                executor.wave(&mut Wave { db, engine: overlay, inputs, outputs });
+            })
+        };
+        match transaction.run(db, engine, self.shared.unix_ms(), run) {
+            Err(error) => reply.error(&error_text(&error)),
+            Ok(None) => reply.null_array(),
+            Ok(Some(replies)) => {
+                reply.array(transaction.count);
+                reply.written(&replies);
+            }
+        }
     }
 
     /// Syncs the databases in `dirty`; where that fails, nothing written is acknowledged.

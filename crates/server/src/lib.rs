@@ -21,12 +21,14 @@ mod databases;
 mod event_loop;
 mod exec;
 mod glob;
+mod overlay;
 mod password;
 mod plan;
 mod server;
 mod session;
 mod stats;
 mod table;
+mod transaction;
 mod workers;
 
 pub use config::{Config, DATABASES_MAX, Databases};

@@ -11,7 +11,9 @@ use crate::server::Shared;
 use crate::session::{Replies, Session};
 use crate::stats::Stats;
 use crate::table::{Command, Run, find, find_sub};
+use crate::transaction::{Queue, Watches};
 use silica_proto::{Limits, Reply};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests that are planned at once.
@@ -129,6 +131,9 @@ impl Planner<'_> {
         match &command {
             Ok(command) => self.plan(command, first, args),
             Err(text) => {
+                if let Some(queue) = &mut self.session.queue {
+                    queue.refused = true;
+                }
                 Stats::add(&self.shared.stats.total_error_replies, 1);
                 self.ready(silent, |reply| reply.error(text));
             }
@@ -162,12 +167,96 @@ impl Planner<'_> {
         Ok(command)
     }
 
+    /// True where a command is not queued but acts on the queue or ends it.
+    fn acts_at_once(command: &Command) -> bool {
+        ["multi", "exec", "discard", "watch", "reset", "quit"].contains(&command.name)
+    }
+
+    /// Keeps a request for EXEC.
+    fn queue(&mut self, command: &'static Command, args: Args<'_>) {
+        let Some(mut queue) = self.session.queue.take() else { return };
+        let answer = self.queue_in(&mut queue, command, args);
+        self.session.queue = Some(queue);
+        let silent = self.session.replies != Replies::On;
+        self.ready(silent, |reply| match answer {
+            Ok(()) => reply.simple("QUEUED"),
+            Err(text) => reply.error(&text),
+        });
+    }
+
+    fn queue_in(
+        &mut self,
+        queue: &mut Queue,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> Result<(), String> {
+        let mut run = command.run;
+        if let Run::Choose(choose) = run {
+            run = choose(args);
+        }
+        let is_plain = ["ping", "echo", "time"].contains(&command.name);
+        let first = match run {
+            Run::Session(answer) if is_plain => {
+                let start = queue.input.ready.len();
+                let reply = Reply::new(&mut queue.input.ready, self.session.version);
+                let (shared, client) = (self.shared, self.client);
+                answer(&mut Cx { shared, client, session: self.session, reply }, args);
+                queue.input.push_ready(start, false);
+                queue.count += 1;
+                return Ok(());
+            }
+            Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) => {
+                queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
+            }
+            _ => {
+                queue.refused = true;
+                let name = command.name;
+                return Err(format!("ERR '{name}' cannot be part of a transaction here"));
+            }
+        };
+        queue.count += 1;
+        queue.input.requests.push(Request {
+            run,
+            first: first as u32,
+            len: args.len() as u32,
+            db: self.session.db,
+            version: self.session.version,
+            silent: false,
+            long: false,
+        });
+        Ok(())
+    }
+
+    /// What EXEC and WATCH run, where they run anything.
+    fn transaction(&mut self, command: &Command) -> Option<Run> {
+        match command.name {
+            "exec" if self.session.queue.as_ref().is_some_and(|queue| !queue.refused) => {
+                let watches = self.session.watches.take();
+                let queue = self.session.queue.take()?;
+                self.input.transactions.push(queue.into_transaction(watches));
+                Some(Run::Transaction(self.input.transactions.len() - 1))
+            }
+            "watch" if self.session.queue.is_none() => {
+                let shared = self.shared;
+                let new = || Arc::new(Watches::new(shared));
+                let watches = Arc::clone(self.session.watches.get_or_insert_with(new));
+                self.input.watches.push(watches);
+                Some(Run::Watch(self.input.watches.len() - 1))
+            }
+            _ => None,
+        }
+    }
+
     fn plan(&mut self, command: &'static Command, first: usize, args: Args<'_>) {
+        if self.session.queue.is_some() && !Self::acts_at_once(command) {
+            return self.queue(command, args);
+        }
         let silent = self.session.replies != Replies::On;
         let mut run = command.run;
         if let Run::Choose(choose) = run {
             run = choose(args);
         }
+        run = self.transaction(command).unwrap_or(run);
         if let Run::Session(answer) = run {
             let start = self.input.ready.len();
             let before = self.session.replies;

@@ -1,6 +1,8 @@
 //! What a connection has chosen.
 
+use crate::transaction::{Queue, Watches};
 use silica_proto::Version;
+use std::sync::Arc;
 
 /// Whether the client wants replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,7 +15,7 @@ pub(crate) enum Replies {
 }
 
 /// State of one connection that its requests change.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Default)]
 pub(crate) struct Session {
     pub(crate) db: u8,
     pub(crate) version: Version,
@@ -22,6 +24,10 @@ pub(crate) struct Session {
     pub(crate) replies: Replies,
     /// The connection ends when its replies are out.
     pub(crate) quit: bool,
+    /// The requests since MULTI.
+    pub(crate) queue: Option<Box<Queue>>,
+    /// The keys since WATCH.
+    pub(crate) watches: Option<Arc<Watches>>,
 }
 
 impl Session {

@@ -3,7 +3,7 @@
 use crate::burst::Args;
 use crate::commands::{
     Cx, Keyspace, Values, bitfield, bits, client, expiry, introspect, moving, read, session,
-    update, whole,
+    transaction, update, whole,
 };
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::Reply;
@@ -169,6 +169,10 @@ pub(crate) enum Run {
     Update(&'static Modify),
     /// Alone, as a read-modify-write of several keys in one step.
     UpdateAll(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
+    /// Alone, as one step: the transaction of this number among the input's.
+    Transaction(usize),
+    /// Alone: notes what its keys hold in the watches of this number.
+    Watch(usize),
     /// Alone, on the store as a whole.
     Whole(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
     /// As its arguments say.
@@ -182,7 +186,7 @@ impl Run {
 
     /// True where the command may change the store.
     pub(crate) fn changes(&self) -> bool {
-        matches!(self, Run::Write(_) | Run::Update(_) | Run::UpdateAll(_))
+        matches!(self, Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) | Run::Transaction(_))
     }
 }
 
@@ -219,6 +223,14 @@ impl Command {
     /// True where it may come before AUTH.
     pub(crate) fn open_to_all(&self) -> bool {
         self.flags.contains("no_auth")
+    }
+
+    /// The keys among `args`.
+    pub(crate) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (first, last, step) = self.keys;
+        let end = if last < 0 { args.len() as i32 + last + 1 } else { last + 1 };
+        let places = (first..end).step_by(step.max(1) as usize).filter(move |_| first > 0);
+        places.map(move |at| args.get(at as usize))
     }
 
     /// True where it goes over the whole store.
@@ -303,8 +315,12 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Takes a number from the number at a key.";
     "del" -2 "write" ALL "generic" "1.0.0" Run::Update(&update::DEL),
         "Removes keys.";
+    "discard" 1 "noscript loading stale fast" NO "transactions" "2.0.0"
+        Session(transaction::discard), "Forgets a transaction.";
     "echo" 2 "loading stale fast" NO "connection" "1.0.0" Session(session::echo),
         "Returns its argument.";
+    "exec" 1 "noscript loading stale" NO "transactions" "1.2.0" Session(transaction::exec),
+        "Runs a transaction.";
     "exists" -2 "readonly fast" ALL "generic" "1.0.0" Run::Read(&read::EXISTS),
         "Counts how many of the keys are there.";
     "expire" -3 "write fast" ONE "generic" "1.0.0" Run::Update(&expiry::EXPIRE),
@@ -347,6 +363,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Stores several keys in one step.";
     "msetnx" -3 "write denyoom" PAIRS "string" "1.0.1" UpdateAll(update::msetnx),
         "Stores several keys in one step if none of them is there yet.";
+    "multi" 1 "noscript loading stale fast" NO "transactions" "1.2.0"
+        Session(transaction::multi), "Begins a transaction.";
     "persist" 2 "write fast" ONE "generic" "2.2.0" Run::Update(&expiry::PERSIST),
         "Lets a key live for ever.";
     "pexpire" -3 "write fast" ONE "generic" "2.6.0" Run::Update(&expiry::EXPIRE),
@@ -401,6 +419,10 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the type of the value of a key.";
     "unlink" -2 "write fast" ALL "generic" "4.0.0" Run::Update(&update::DEL),
         "Removes keys.";
+    "unwatch" 1 "noscript loading stale fast" NO "transactions" "2.2.0"
+        Session(transaction::unwatch), "Watches no key any more.";
+    "watch" -2 "noscript loading stale fast" ALL "transactions" "2.2.0"
+        Session(transaction::watch), "Lets the next transaction run only if keys do not change.";
 };
 
 static CLIENT: &[Command] = table! {

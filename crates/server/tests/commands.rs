@@ -116,6 +116,82 @@ fn numbers() {
 }
 
 #[test]
+fn transactions() {
+    on_both(scripts::TRANSACTIONS);
+    on_both(
+        "MULTI -> OK
+         DBSIZE -> -ERR 'dbsize' cannot be part of a transaction here
+         EXEC -> -EXECABORT Transaction discarded because of previous errors.
+         WATCH a -> OK
+         SELECT 1 -> OK
+         MULTI -> OK
+         GET a -> QUEUED
+         EXEC -> -ERR a key of another database is watched; watch keys after SELECT
+         SELECT 0 -> OK
+         MULTI -> OK
+         RESET -> RESET
+         EXEC -> -ERR EXEC without MULTI",
+    );
+}
+
+/// Clients move amounts between accounts in transactions while others look: the sum never changes.
+#[test]
+fn nobody_sees_half_of_a_transaction() {
+    for may_wait in [false, true] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        Client::connect(&server).ask("MSET a 1000 b 1000");
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut client = Client::connect(&server);
+                    for round in 0..200 {
+                        client.send(b"MULTI\r\nDECRBY a 7\r\nINCRBY b 7\r\nEXEC\r\n");
+                        client.replies(4);
+                        let seen = client.ask("MGET a b");
+                        let sum: i64 = seen.split('\'').filter_map(|n| n.parse::<i64>().ok()).sum();
+                        assert_eq!(sum, 2000, "round {round}: {seen}");
+                    }
+                });
+            }
+        });
+        assert_eq!(Client::connect(&server).ask("GET b"), "'5200'");
+        server.stop();
+    }
+}
+
+/// The classic use of WATCH: everybody adds one, and tries again where somebody was faster.
+#[test]
+fn watched_counters_lose_nothing() {
+    let (server, _) = start_with(config(), Probe::new(true));
+    Client::connect(&server).ask("SET n 0");
+    let retries: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = Client::connect(&server);
+                    let (mut done, mut retries) = (0, 0);
+                    while done < 50 {
+                        client.ask("WATCH n");
+                        let n: i64 = client.ask("GET n").trim_matches('\'').parse().unwrap();
+                        client.ask("MULTI");
+                        client.ask(&format!("SET n {}", n + 1));
+                        match client.ask("EXEC").as_str() {
+                            "nil" => retries += 1,
+                            _ => done += 1,
+                        }
+                    }
+                    retries
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(Client::connect(&server).ask("GET n"), "'200'");
+    assert!(retries > 0, "nobody was ever faster than another");
+    server.stop();
+}
+
+#[test]
 fn beyond_redis_7() {
     on_both(
         "SET d 1 -> OK

@@ -60,6 +60,7 @@ fn redis_answers_as_we_say() {
         scripts::BITFIELDS,
         scripts::MOVING,
         scripts::NUMBERS,
+        scripts::TRANSACTIONS,
     ] {
         assert_eq!(client.ask("FLUSHALL"), "OK");
         script(&mut client, lines);

@@ -199,3 +199,81 @@ INCRBYFLOAT f x -> -ERR value is not a valid float
 INCRBYFLOAT text 1 -> -ERR value is not a valid float
 INCRBYFLOAT f inf -> -ERR increment would produce NaN or Infinity
 ";
+
+/// Several requests as one step.
+pub(crate) const TRANSACTIONS: &str = "
+EXEC -> -ERR EXEC without MULTI
+DISCARD -> -ERR DISCARD without MULTI
+MULTI -> OK
+MULTI -> -ERR MULTI calls can not be nested
+SET a 1 -> QUEUED
+PING -> QUEUED
+ECHO x -> QUEUED
+INCR a -> QUEUED
+GET a -> QUEUED
+MGET a b -> QUEUED
+SET b 2 EX 100 -> QUEUED
+TTL b -> QUEUED
+DEL a b a -> QUEUED
+EXISTS a b -> QUEUED
+MSETNX c 1 d 2 -> QUEUED
+MSETNX c 1 e 2 -> QUEUED
+RENAME c a -> QUEUED
+INCR d x -> -ERR wrong number of arguments for 'incr' command
+EXEC -> -EXECABORT Transaction discarded because of previous errors.
+GET a -> nil
+MULTI -> OK
+SET a 1 -> QUEUED
+PING -> QUEUED
+PING -> QUEUED
+ECHO x -> QUEUED
+INCR a -> QUEUED
+GET a -> QUEUED
+MGET a b -> QUEUED
+SET b 2 EX 100 -> QUEUED
+TTL b -> QUEUED
+DEL a b a -> QUEUED
+EXISTS a b -> QUEUED
+MSETNX c 1 d 2 -> QUEUED
+MSETNX c 1 e 2 -> QUEUED
+RENAME c a -> QUEUED
+INCRBY d x -> QUEUED
+INCR d -> QUEUED
+EXEC -> [OK PONG PONG 'x' :2 '2' ['2' nil] OK :100 :2 :0 :1 :0 OK \
+    -ERR value is not an integer or out of range :3]
+MGET a b c d e -> ['1' nil nil '3' nil]
+MULTI -> OK
+EXEC -> []
+MULTI -> OK
+SET a 9 -> QUEUED
+DISCARD -> OK
+GET a -> '1'
+MULTI -> OK
+FOO -> -ERR unknown command 'FOO', with args beginning with:\x20
+SET a 9 -> QUEUED
+EXEC -> -EXECABORT Transaction discarded because of previous errors.
+WATCH a none -> OK
+SET a 5 -> OK
+MULTI -> OK
+SET a 6 -> QUEUED
+EXEC -> nil
+GET a -> '5'
+WATCH a none -> OK
+MULTI -> OK
+WATCH b -> -ERR WATCH inside MULTI is not allowed
+SET a 6 -> QUEUED
+EXEC -> [OK]
+WATCH none -> OK
+SET none 1 -> OK
+UNWATCH -> OK
+MULTI -> OK
+GET none -> QUEUED
+EXEC -> ['1']
+WATCH a -> OK
+SET a 7 -> OK
+MULTI -> OK
+DISCARD -> OK
+MULTI -> OK
+GET a -> QUEUED
+EXEC -> ['7']
+";

@@ -1,0 +1,199 @@
+//! Transactions: what comes between MULTI and EXEC runs as one step.
+//!
+//! The requests are planned when they come, and kept. EXEC hands them over together. They run by
+//! the same code as all others, but on an [`Overlay`] of the entries of all their keys, inside one
+//! atomic update of these: so nobody sees half of a transaction, and after a crash it is there as
+//! a whole or not at all. The engine may ask for the update several times; each time the requests
+//! run anew on what is there then.
+//!
+//! WATCH keeps a fingerprint of what its keys hold. EXEC runs nothing where one of them holds
+//! something else; so a key that was changed and changed back counts as unchanged.
+
+use crate::burst::{Args, Input, Output};
+use crate::commands::atomic;
+use crate::overlay::Overlay;
+use crate::server::Shared;
+use silica::engine::{Durability, Engine, EntryRef, Error, ErrorKind, GetSink, Result, Update};
+use silica_base::{HashSeed, KeyHash};
+use silica_proto::Span;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of requests that a transaction may hold.
+const BYTES_MAX: usize = 64 << 20;
+
+/// The requests since MULTI.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) input: Input,
+    /// How many they are.
+    pub(crate) count: usize,
+    /// One was refused: EXEC runs none.
+    pub(crate) refused: bool,
+    keys: BTreeSet<Vec<u8>>,
+}
+
+impl Queue {
+    /// Memory held.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.input.held_bytes() + self.keys.iter().map(|key| key.len() + 64).sum::<usize>()
+    }
+
+    /// Keeps a request's arguments, of which `keys` are keys; the place of their first span.
+    pub(crate) fn keep<'a>(
+        &mut self,
+        args: Args<'_>,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> std::result::Result<usize, String> {
+        let bytes: usize = args.from(0).map(<[u8]>::len).sum();
+        if self.input.bytes.len() + bytes > BYTES_MAX {
+            return Err(format!("ERR a transaction holds at most {BYTES_MAX} bytes"));
+        }
+        let first = self.input.spans.len();
+        for arg in args.from(0) {
+            let start = self.input.bytes.len() as u32;
+            self.input.spans.push(Span { start, len: arg.len() as u32 });
+            self.input.bytes.extend_from_slice(arg);
+        }
+        self.keys.extend(keys.map(<[u8]>::to_vec));
+        Ok(first)
+    }
+
+    /// The transaction, where the keys in `watches` have not changed.
+    pub(crate) fn into_transaction(self, watches: Option<Arc<Watches>>) -> Transaction {
+        let Queue { input, count, keys, .. } = self;
+        Transaction { input, count, keys, watches }
+    }
+}
+
+/// A watched key and what it held.
+struct Watched {
+    db: usize,
+    key: Vec<u8>,
+    /// `None` where there was no entry.
+    fingerprint: Option<KeyHash>,
+}
+
+/// The keys that a connection watches.
+pub(crate) struct Watches {
+    seed: HashSeed,
+    list: Mutex<Vec<Watched>>,
+}
+
+impl Watches {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let mut seed = [0; 16];
+        seed[..8].copy_from_slice(&shared.random().to_le_bytes());
+        seed[8..].copy_from_slice(&shared.random().to_le_bytes());
+        Watches { seed: HashSeed(seed), list: Mutex::default() }
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fingerprint(&self, entry: EntryRef<'_>) -> KeyHash {
+        let mut bytes = Vec::with_capacity(entry.value.len() + 12);
+        bytes.extend_from_slice(&entry.expires_unix_ms.to_le_bytes());
+        bytes.extend_from_slice(&entry.user_bits.to_le_bytes());
+        bytes.extend_from_slice(entry.value);
+        self.seed.hash(&bytes)
+    }
+
+    /// Notes what `keys` of database `db` hold now.
+    pub(crate) fn add(&self, engine: &dyn Engine, db: usize, keys: &[&[u8]]) -> Result<()> {
+        let mut found = Fingerprints { watches: self, list: vec![None; keys.len()] };
+        engine.get_many(keys, &mut found)?;
+        let mut list = self.list();
+        for (key, fingerprint) in keys.iter().zip(found.list) {
+            // What it held when it was watched first counts.
+            if !list.iter().any(|w| w.db == db && w.key == *key) {
+                list.push(Watched { db, key: key.to_vec(), fingerprint });
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Fingerprints<'a> {
+    watches: &'a Watches,
+    list: Vec<Option<KeyHash>>,
+}
+
+impl GetSink for Fingerprints<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.list[index] = Some(self.watches.fingerprint(entry));
+    }
+}
+
+/// Requests that run as one step.
+pub(crate) struct Transaction {
+    input: Input,
+    /// How many replies they give.
+    pub(crate) count: usize,
+    keys: BTreeSet<Vec<u8>>,
+    watches: Option<Arc<Watches>>,
+}
+
+impl Transaction {
+    /// Memory held.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.input.held_bytes() + self.keys.iter().map(|key| key.len() + 64).sum::<usize>()
+    }
+
+    /// Runs all requests with `run`, on database `db` of `engine`; their replies, or `None` where
+    /// a watched key has changed.
+    pub(crate) fn run(
+        &self,
+        db: usize,
+        engine: &dyn Engine,
+        now_ms: u64,
+        run: &mut dyn FnMut(&dyn Engine, &Input) -> Vec<u8>,
+    ) -> Result<Option<Vec<u8>>> {
+        let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
+        let mut names: BTreeSet<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
+        if let Some((_, list)) = &watched {
+            if list.iter().any(|watched| watched.db != db) {
+                let text = "a key of another database is watched; watch keys after SELECT";
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+            names.extend(list.iter().map(|watched| watched.key.as_slice()));
+        }
+        let names: Vec<&[u8]> = names.into_iter().collect();
+        let descriptor = *engine.descriptor();
+        if names.is_empty() {
+            return Ok(Some(run(&Overlay::new(descriptor, &[], &[], now_ms), &self.input)));
+        }
+        let mut replies = None;
+        atomic(engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
+            let is_same = |watches: &Watches, watched: &Watched| {
+                let place = names.binary_search(&watched.key.as_slice()).expect("it was added");
+                entries[place].map(|entry| watches.fingerprint(entry)) == watched.fingerprint
+            };
+            if let Some((watches, list)) = &watched
+                && !list.iter().all(|watched| is_same(watches, watched))
+            {
+                replies = None;
+                return vec![Update::Keep; names.len()];
+            }
+            let overlay = Overlay::new(descriptor, &names, entries, now_ms);
+            replies = Some(run(&overlay, &self.input));
+            overlay.updates()
+        })?;
+        Ok(replies)
+    }
+}
+
+impl Output {
+    /// The replies to all of `input`, which `wave` runs a part of at a time.
+    pub(crate) fn of_all(input: &Input, mut wave: impl FnMut(&mut Output)) -> Vec<u8> {
+        let mut replies = Vec::new();
+        let mut output = Output { end: input.requests.len(), ..Output::default() };
+        while output.next < output.end {
+            wave(&mut output);
+            replies.append(&mut output.out);
+            output.acknowledgements.clear();
+        }
+        replies
+    }
+}
