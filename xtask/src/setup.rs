@@ -8,6 +8,9 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("redis-benchmark", "redis-tools", "the real-client tests"),
 ];
 
+/// A module of Debian's Python, and the package that has it: clients that the tests use.
+const PYTHON_MODULES: &[(&str, &str)] = &[("redis", "python3-redis")];
+
 /// C libraries of other people's stores (the start of the file's name), and the Debian packages
 /// that have them. A store whose library is missing takes no part in comparisons.
 const PEERS: &[(&str, &str)] = &[
@@ -53,6 +56,12 @@ pub fn run() -> Result<(), String> {
     for (program, package, purpose) in missing.into_iter().filter(|tool| !is_there(tool.0)) {
         complaints.push(format!("{program} ({purpose}): install the package {package}"));
     }
+    for (module, package) in PYTHON_MODULES.iter().filter(|wanted| !has_module(wanted.0)) {
+        install(&[package]);
+        if !has_module(module) {
+            complaints.push(format!("Python module {module}: install the package {package}"));
+        }
+    }
     install_peers();
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
 }
@@ -80,6 +89,11 @@ fn install_each(wanted: &[(&str, &str)], is_there: fn(&str) -> bool) {
     for (_, package) in missing.into_iter().filter(|wanted| !is_there(wanted.0)) {
         println!("{package} is not there: its store takes no part in comparisons");
     }
+}
+
+/// True where Debian's Python has the module.
+fn has_module(module: &str) -> bool {
+    succeeds("/usr/bin/python3", &["-c", &format!("import {module}")])
 }
 
 /// True where a library whose file's name starts with `start` is installed.

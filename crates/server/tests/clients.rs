@@ -1,4 +1,4 @@
-//! Real clients, unmodified: redis-cli, redis-cli --pipe, redis-benchmark.
+//! Real clients, unmodified: redis-cli, redis-cli --pipe, redis-benchmark, redis-py.
 
 mod support;
 
@@ -98,6 +98,27 @@ fn redis_benchmark() {
             assert!(ops > 1000.0, "{report}");
         }
         assert_eq!(Client::connect(&server).ask("GET counter:__rand_int__"), "'20000'");
+        server.stop();
+    }
+}
+
+/// Debian's Python, for which its packages of libraries are.
+const PYTHON: &str = "/usr/bin/python3";
+
+#[test]
+fn redis_py() {
+    let import = Command::new(PYTHON).args(["-c", "import redis"]).output();
+    if !import.is_ok_and(|output| output.status.success()) {
+        println!("skipped: redis-py is not installed (Debian: apt-get install python3-redis)");
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients.d/redis_py.py");
+    for may_wait in [false, true] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        let port = server.local_addr().port().to_string();
+        let output = Command::new(PYTHON).args([script, &port]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.stdout.trim_ascii(), b"fine", "{errors}");
         server.stop();
     }
 }

@@ -1,0 +1,82 @@
+"""Real work with redis-py on an empty server whose port is the only argument."""
+
+import sys
+import time
+
+import redis
+
+port = int(sys.argv[1])
+for protocol_name, options in [("bytes", {}), ("text", {"decode_responses": True})]:
+    r = redis.Redis(port=port, socket_timeout=20, **options)
+    text = (lambda s: s) if options else (lambda s: s.encode())
+    assert r.ping()
+    r.flushall()
+
+    # Sessions of a web application: values that expire.
+    for n in range(500):
+        r.setex(f"session:{n}", 3600, f"user {n}")
+    assert r.dbsize() == 500
+    assert 3595 < r.ttl("session:7") <= 3600
+    assert r.get("session:499") == text("user 499")
+    assert r.getex("session:1", px=40) == text("user 1")
+    time.sleep(0.06)
+    assert r.get("session:1") is None
+    assert r.expire("session:2", 10, nx=True) is False
+    assert r.persist("session:2") and r.ttl("session:2") == -1
+    found = sorted(r.scan_iter(match="session:1*", count=50))
+    assert len(found) == 110, len(found)
+
+    # Counters, in pipelines with and without a transaction.
+    with r.pipeline() as pipe:
+        pipe.incr("hits").incrby("hits", 41).incrbyfloat("ratio", 0.5).expire("hits", 60)
+        assert pipe.execute() == [1, 42, 0.5, True]
+    with r.pipeline(transaction=False) as pipe:
+        for n in range(1000):
+            pipe.set(f"k{n}", n)
+        pipe.mget([f"k{n}" for n in range(1000)])
+        results = pipe.execute()
+    assert results[:1000] == [True] * 1000
+    assert results[1000] == [text(str(n)) for n in range(1000)]
+
+    # The library's own optimistic transaction.
+    def double(pipe):
+        value = int(pipe.get("k21"))
+        pipe.multi()
+        pipe.set("k21", 2 * value)
+
+    r.transaction(double, "k21")
+    assert r.get("k21") == text("42")
+    with r.pipeline() as pipe:
+        pipe.watch("k1")
+        r.set("k1", "changed by somebody else")
+        pipe.multi()
+        pipe.set("k1", "lost")
+        try:
+            pipe.execute()
+            raise AssertionError("a watched key changed")
+        except redis.WatchError:
+            pass
+    assert r.get("k1") == text("changed by somebody else")
+
+    # Strings, bits, names, many keys.
+    assert r.set("lock", "me", nx=True, ex=5) and not r.set("lock", "you", nx=True, ex=5)
+    assert r.getset("lock", "us") == text("me") and r.getdel("lock") == text("us")
+    assert r.append("s", "Hello ") == 6 and r.append("s", "World") == 11
+    assert r.setrange("s", 6, "Redis") == 11 and r.getrange("s", 6, -1) == text("Redis")
+    assert r.setbit("bits", 100, 1) == 0 and r.bitcount("bits") == 1 and r.bitpos("bits", 1) == 100
+    field = r.bitfield("field").set("u8", "#1", 200).incrby("u8", "#1", 100, "SAT")
+    assert field.execute() == [0, 255]
+    assert r.bitop("XOR", "bits2", "bits", "bits") == 13
+    assert r.rename("s", "t") and r.copy("t", "u") and r.exists("s", "t", "u") == 2
+    assert r.mset({"a": 1, "b": 2}) and r.msetnx({"b": 3, "c": 4}) is False
+    assert r.unlink("a", "b", "c") == 2
+    try:
+        r.lpush("list", 1)
+        raise AssertionError("there are no lists")
+    except redis.ResponseError as error:
+        assert "unknown command" in str(error), error
+    assert r.info("server")["redis_mode"] == "standalone"
+    assert r.client_setname("worker") and r.client_getname() in ("worker", b"worker")
+    assert r.config_get("save") == {"save": ""} if options else True
+    r.close()
+print("fine")
