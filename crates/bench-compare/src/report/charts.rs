@@ -5,6 +5,9 @@ use plotters::prelude::*;
 
 const WIDTH: u32 = 960;
 const LINES_HEIGHT: u32 = 400;
+/// Pixels for the names right of the lines.
+const LEGEND_WIDTH: u32 = 170;
+const LEGEND_STEP: i32 = 18;
 const BAR_HEIGHT: u32 = 26;
 /// Pixels for the names left of the bars, and for title and axis.
 const NAMES_WIDTH: u32 = 330;
@@ -115,10 +118,13 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> Drawn {
     })
 }
 
+/// The distance of the slowest call, behind the last quantile.
+const SLOWEST: f64 = 5.0;
+
 /// Latencies over quantiles: the distance from certainty and the time are both logarithmic, so
 /// that the slow few are seen.
 pub(super) fn latencies(lines: &Lines) -> Drawn {
-    let nines = |q: f64| -(1.0 - q.clamp(0.0, 0.999_999)).log10();
+    let nines = |q: f64| if q < 1.0 { -(1.0 - q).log10() } else { SLOWEST };
     let points = || lines.lines.iter().flat_map(|line| &line.points);
     let last = points().map(|p| nines(p.0)).fold(1.0, f64::max);
     let least = points().map(|p| p.1).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
@@ -128,19 +134,20 @@ pub(super) fn latencies(lines: &Lines) -> Drawn {
         let mut chart = ChartBuilder::on(root)
             .caption(format!("{}, microseconds", lines.title), ("sans-serif", 20))
             .margin(8)
+            .margin_right(LEGEND_WIDTH)
             .x_label_area_size(32)
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..last, (from..(most * 1.3).max(from * 2.0)).log_scale())?;
         let mut mesh = chart.configure_mesh();
         mesh.light_line_style(WHITE.mix(0.0)).label_style(("sans-serif", 14));
-        mesh.x_label_formatter(&|x| quantile(*x)).y_label_formatter(&|y| short(*y));
+        mesh.x_labels(6).x_label_formatter(&|x| quantile(*x)).y_label_formatter(&|y| short(*y));
         mesh.draw()?;
         for line in &lines.lines {
             let positive = line.points.iter().filter(|p| p.1 > 0.0);
             let points: Vec<_> = positive.map(|(q, us)| (nines(*q), *us)).collect();
-            named(&mut chart, line, points)?;
+            draw_line(&mut chart, line, points)?;
         }
-        legend(&mut chart)
+        legend(root, lines)
     })
 }
 
@@ -153,6 +160,7 @@ pub(super) fn over_time(lines: &Lines) -> Drawn {
         let mut chart = ChartBuilder::on(root)
             .caption(&lines.title, ("sans-serif", 20))
             .margin(8)
+            .margin_right(LEGEND_WIDTH)
             .x_label_area_size(32)
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..last, 0.0..most * 1.3)?;
@@ -160,16 +168,16 @@ pub(super) fn over_time(lines: &Lines) -> Drawn {
         mesh.light_line_style(WHITE.mix(0.0)).label_style(("sans-serif", 14)).x_desc("seconds");
         mesh.y_label_formatter(&|y| short(*y)).draw()?;
         for line in &lines.lines {
-            named(&mut chart, line, line.points.clone())?;
+            draw_line(&mut chart, line, line.points.clone())?;
         }
-        legend(&mut chart)
+        legend(root, lines)
     })
 }
 
 type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 
-/// Draws a line and enters it in the legend; ours is thicker.
-fn named<X, Y>(
+/// Draws a line; ours is thicker.
+fn draw_line<X, Y>(
     chart: &mut Chart<'_, '_, X, Y>,
     line: &Line,
     points: Vec<(f64, f64)>,
@@ -178,27 +186,33 @@ where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
 {
-    let colour = colour(line.place, line.ours, false);
-    let style = colour.stroke_width(if line.ours { 3 } else { 1 });
-    chart
-        .draw_series(LineSeries::new(points, style))?
-        .label(&line.name)
-        .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled()));
+    let width = if line.ours { 3 } else { 1 };
+    let style = colour(line.place, line.ours, false).stroke_width(width);
+    chart.draw_series(LineSeries::new(points, style))?;
     Ok(())
 }
 
-fn legend<'a, 'b: 'a, X, Y>(chart: &mut Chart<'a, 'b, X, Y>) -> Result<(), DrawError>
-where
-    X: Ranged<ValueType = f64>,
-    Y: Ranged<ValueType = f64>,
-{
-    let mut labels = chart.configure_series_labels();
-    labels.position(SeriesLabelPosition::UpperLeft).label_font(("sans-serif", 13));
-    labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.2)).draw()
+/// The names of all lines right of them, ours first, then from the highest end to the lowest, as
+/// they are seen.
+fn legend(root: &DrawingArea<SVGBackend<'_>, Shift>, lines: &Lines) -> Result<(), DrawError> {
+    let end = |line: &Line| line.points.last().map_or(0.0, |point| point.1);
+    let mut order: Vec<&Line> = lines.lines.iter().collect();
+    order.sort_by(|a, b| b.ours.cmp(&a.ours).then(end(b).total_cmp(&end(a))));
+    let left = (WIDTH - LEGEND_WIDTH + 14) as i32;
+    for (row, line) in order.into_iter().enumerate() {
+        let y = 46 + row as i32 * LEGEND_STEP;
+        let style = colour(line.place, line.ours, false).filled();
+        root.draw(&Rectangle::new([(left, y), (left + 14, y + 8)], style))?;
+        root.draw(&Text::new(line.name.clone(), (left + 20, y - 3), ("sans-serif", 13)))?;
+    }
+    Ok(())
 }
 
 /// The name of a quantile by its distance from certainty: 2 is `99 %`.
 fn quantile(nines: f64) -> String {
+    if nines >= SLOWEST {
+        return "slowest".to_string();
+    }
     let percent = 100.0 * (1.0 - 10f64.powf(-nines));
     let digits = (nines - 2.0).ceil().max(0.0) as usize;
     format!("{percent:.digits$} %")

@@ -7,9 +7,9 @@ mod html;
 
 use crate::foreseen::PREDICTED;
 use crate::limits::LIMIT_PREFIX;
-use crate::results::{Remark, Results, Row, StoreInfo, WorkloadInfo};
+use crate::results::{Ratio, Remark, Results, Row, StoreInfo, WorkloadInfo};
 use charts::{Bar, Line, Lines};
-use html::{Page, escape, figure};
+use html::{Page, escape, figure, with_unit};
 use silica::{Error, ErrorKind, Result};
 
 /// Metrics of the table under each chart, as far as a workload has them.
@@ -41,12 +41,13 @@ pub fn page(results: &Results) -> Result<String> {
     if results.interrupted {
         page.warning("The run was interrupted: this is what had been measured until then.");
     }
+    page.contents();
     ratios(results, &mut page);
     let mut suite = "";
     for workload in &results.workloads {
         if workload.suite != suite {
             suite = &workload.suite;
-            page.heading(2, &format!("Suite {suite}"));
+            page.section(&format!("Suite {suite}"));
         }
         self::workload(results, workload, &mut page)?;
     }
@@ -85,23 +86,69 @@ fn ratios(results: &Results, page: &mut Page) {
     if shown.is_empty() {
         return;
     }
-    page.heading(2, "Ours over the peers");
+    page.section("Ours over the peers");
     page.paragraph(
         "Each ratio is taken within a repetition; the median is shown with the lowest and the \
-         highest. Above 1, ours is ahead.",
+         highest. Above 1, ours is ahead; where the spread includes 1, no difference is shown.",
     );
-    let rows = shown.iter().map(|ratio| {
-        let class = match ratio.median {
-            Some(median) if median > 1.0 => "ahead",
-            Some(_) => "behind",
-            None => "open",
+    let mut tables: Vec<(&str, &str, Vec<&Ratio>)> = Vec::new();
+    for ratio in shown {
+        let (suite, store) = (ratio.suite.as_str(), ratio.store.as_str());
+        match tables.iter_mut().find(|(of, ours, _)| (*of, *ours) == (suite, store)) {
+            Some((_, _, ratios)) => ratios.push(ratio),
+            None => tables.push((suite, store, vec![ratio])),
+        }
+    }
+    for (suite, store, ratios) in tables {
+        let mut metrics = distinct(ratios.iter().map(|r| r.metric.as_str()));
+        metrics.iter_mut().for_each(|metric| *metric = metric.trim_end_matches("_ops"));
+        page.heading(&format!("{suite}: {store} over others, {}", metrics.join(", ")));
+        ratio_table(&ratios, page);
+    }
+}
+
+/// What `values` are, each once, in the order in which they first come.
+fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// A row for each workload, a column for each peer.
+fn ratio_table(ratios: &[&Ratio], page: &mut Page) {
+    let peers = distinct(ratios.iter().map(|r| r.peer.as_str()));
+    let rows = distinct(ratios.iter().map(|r| r.workload.as_str()));
+    let body = rows.into_iter().map(|workload| {
+        let of = |peer: &&str| {
+            let mut here = ratios.iter().filter(|r| r.workload == workload && r.peer == *peer);
+            here.next().map_or("–".to_string(), |ratio| ratio_cell(ratio))
         };
-        let cells = [&ratio.suite, &ratio.workload, &ratio.metric, &ratio.store, &ratio.peer];
-        let mut cells: Vec<String> = cells.iter().map(|text| escape(text)).collect();
-        cells.push(format!("<span class=\"{class}\">{}</span>", escape(&ratio.text)));
-        cells
+        std::iter::once(escape(workload)).chain(peers.iter().map(of)).collect()
     });
-    page.table(&["suite", "workload", "metric", "store", "over", "ratio"], rows);
+    let head: Vec<&str> = std::iter::once("workload").chain(peers.iter().copied()).collect();
+    page.table(&head, body);
+}
+
+/// The ratio, its spread below.
+fn ratio_cell(ratio: &Ratio) -> String {
+    let class = match ratio.median {
+        Some(median) if median > 1.0 => "ahead",
+        Some(_) => "behind",
+        None => "open",
+    };
+    let text = match ratio.text.split_once(" (") {
+        Some((figure, spread)) => {
+            let figure = figure.trim_end_matches(" shown");
+            let spread = escape(spread.trim_end_matches(')'));
+            format!("{}<br><small>{spread}</small>", escape(figure))
+        }
+        None => escape(&ratio.text),
+    };
+    format!("<span class=\"{class}\">{text}</span>")
 }
 
 fn workload(results: &Results, info: &WorkloadInfo, page: &mut Page) -> Result<()> {
@@ -110,7 +157,7 @@ fn workload(results: &Results, info: &WorkloadInfo, page: &mut Page) -> Result<(
     if rows.is_empty() {
         return Ok(());
     }
-    page.heading(3, &info.name);
+    page.heading(&info.name);
     page.paragraph(&describe(info));
     let bars = bars(results, info, &rows);
     if !bars.is_empty() {
@@ -140,15 +187,16 @@ fn workload(results: &Results, info: &WorkloadInfo, page: &mut Page) -> Result<(
 
 fn describe(info: &WorkloadInfo) -> String {
     let mut text = format!(
-        "{}. {} keys of {} bytes, values of {} bytes, {}, {} threads, bursts of {}, {}, {} MiB \
-         of memory for each store.",
+        "{}. {} keys of {} bytes, values of {} bytes, {}, {} thread{}{}, {}, {} MiB of memory \
+         for each store.",
         info.doc,
         info.keys,
         info.key_bytes,
         info.value_bytes,
         info.distribution,
         info.threads,
-        info.batch,
+        if info.threads == 1 { "" } else { "s" },
+        if info.batch == 1 { String::new() } else { format!(", bursts of {}", info.batch) },
         info.durability,
         info.memory_bytes >> 20
     );
@@ -242,29 +290,31 @@ fn limits(results: &Results, page: &mut Page) {
     if rows.is_empty() {
         return;
     }
-    page.heading(2, "Limits of this machine");
+    page.section("Limits of this machine");
     let body = rows.iter().map(|row| {
         vec![
-            escape(&row.store),
-            escape(&row.metric),
-            format!("{} {}", figure(row.median, &row.unit), escape(&row.unit)),
+            escape(&row.suite),
+            escape(row.store.trim_start_matches(LIMIT_PREFIX)),
+            escape(&row.metric.replace('_', " ")),
+            with_unit(row.median, &row.unit),
             format!("{} – {}", figure(row.low, &row.unit), figure(row.high, &row.unit)),
         ]
     });
-    page.table(&["limit", "figure", "median", "spread"], body);
+    page.table(&["suite", "limit", "figure", "median", "spread"], body);
 }
 
 /// What stores say of themselves beside what was measured, as far as a store tells.
 fn predictions(results: &Results, page: &mut Page) -> Result<()> {
-    let mut charts: Vec<(&str, Vec<Bar>)> = Vec::new();
+    let mut charts: Vec<(String, Vec<Bar>)> = Vec::new();
     for predicted in &results.rows {
         let Some(metric) = predicted.metric.strip_suffix(PREDICTED) else { continue };
         let measured = results.row(&predicted.suite, &predicted.workload, &predicted.store, metric);
         let Some(measured) = measured.filter(|row| row.median > 0.0) else { continue };
-        if !charts.iter().any(|(of, _)| *of == metric) {
-            charts.push((metric, Vec::new()));
+        let title = format!("{}, {}", metric.replace('_', " "), predicted.unit);
+        if !charts.iter().any(|(of, _)| *of == title) {
+            charts.push((title.clone(), Vec::new()));
         }
-        let (_, bars) = charts.iter_mut().find(|(of, _)| *of == metric).expect("it is there");
+        let (_, bars) = charts.iter_mut().find(|(of, _)| *of == title).expect("it is there");
         for (row, what) in [(measured, "measured"), (predicted, "predicted")] {
             bars.push(Bar {
                 name: format!("{} {what}", row.workload),
@@ -278,13 +328,13 @@ fn predictions(results: &Results, page: &mut Page) -> Result<()> {
         }
     }
     if !charts.is_empty() {
-        page.heading(2, "Predicted and measured");
+        page.section("Predicted and measured");
         page.paragraph(
             "What a store's own model says of steady work, beside what was measured in this run.",
         );
     }
-    for (metric, bars) in &charts {
-        page.svg(&charts::bars(&metric.replace('_', " "), bars).map_err(failed)?);
+    for (title, bars) in &charts {
+        page.svg(&charts::bars(title, bars).map_err(failed)?);
     }
     Ok(())
 }
@@ -293,15 +343,28 @@ fn remarks(title: &str, remarks: &[Remark], page: &mut Page) {
     if remarks.is_empty() {
         return;
     }
-    page.heading(2, title);
-    let body = remarks.iter().map(|remark| {
-        [&remark.suite, &remark.workload, &remark.store, &remark.text].map(|t| escape(t)).to_vec()
+    page.section(title);
+    // What was said of many is said once.
+    let mut rows: Vec<(&Remark, Vec<&str>)> = Vec::new();
+    for remark in remarks {
+        let same = |(of, _): &&mut (&Remark, Vec<&str>)| {
+            (&of.suite, &of.workload, &of.text) == (&remark.suite, &remark.workload, &remark.text)
+        };
+        match rows.iter_mut().find(same) {
+            Some((_, stores)) => stores.push(&remark.store),
+            None => rows.push((remark, vec![&remark.store])),
+        }
+    }
+    let body = rows.iter().map(|(remark, stores)| {
+        let stores = stores.join(", ");
+        [&remark.suite, &remark.workload, &stores, &remark.text].map(|t| escape(t)).to_vec()
     });
-    page.table(&["suite", "workload", "store", "what"], body);
+    page.table(&["suite", "workload", "stores", "what"], body);
 }
 
 fn stores(stores: &[StoreInfo], page: &mut Page) {
-    page.heading(2, "Stores, versions, settings");
+    page.section("Stores, versions, settings");
+    let (limits, stores): (Vec<_>, Vec<_>) = stores.iter().partition(|s| is_limit(&s.name));
     let body = stores.iter().map(|store| {
         let settings = store.settings.iter().map(|s| {
             format!("<b>{}</b> = {}: {}", escape(&s.name), escape(&s.value), escape(&s.why))
@@ -314,12 +377,17 @@ fn stores(stores: &[StoreInfo], page: &mut Page) {
         ]
     });
     page.table(&["store", "version", "what it is", "settings and why"], body);
+    if !limits.is_empty() {
+        let row = |limit: &&StoreInfo| [&limit.name, &limit.version, &limit.doc].map(|t| escape(t));
+        let body = limits.iter().map(|limit| row(limit).to_vec());
+        page.table(&["limit", "measured by", "what it is"], body);
+    }
 }
 
 fn machine(results: &Results, page: &mut Page) {
     let environment = &results.environment;
     let machine = &environment.machine;
-    page.heading(2, "Machine");
+    page.section("Machine");
     let rows = [
         ("processor", format!("{} ({} cores)", machine.cpu, machine.cores)),
         ("memory", format!("{} MiB", machine.memory_bytes >> 20)),
