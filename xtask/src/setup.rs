@@ -6,10 +6,13 @@ use std::process::Command;
 const TOOLS: &[(&str, &str, &str)] = &[
     ("redis-cli", "redis-tools", "the real-client tests"),
     ("redis-benchmark", "redis-tools", "the real-client tests"),
+    ("memccapable", "libmemcached-tools", "the real-client tests"),
+    ("memcslap", "libmemcached-tools", "the real-client tests"),
 ];
 
 /// A module of Debian's Python, and the package that has it: clients that the tests use.
-const PYTHON_MODULES: &[(&str, &str)] = &[("redis", "python3-redis")];
+const PYTHON_MODULES: &[(&str, &str)] =
+    &[("redis", "python3-redis"), ("pymemcache", "python3-pymemcache")];
 
 /// C libraries of other people's stores (the start of the file's name), and the Debian packages
 /// that have them. A store whose library is missing takes no part in comparisons.

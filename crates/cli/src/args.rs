@@ -48,7 +48,7 @@ pub(crate) struct Global {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Serve the store over RESP (redis-cli, redis-benchmark and any Redis client).
+    /// Serve the store over RESP (redis-cli and any Redis client) and memcached's protocol.
     Serve(ServeArgs),
     /// Load a file of records; an interrupted load goes on where it was.
     Load(LoadArgs),
@@ -167,6 +167,10 @@ pub(crate) struct ServeArgs {
     /// Address to listen on.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
     pub(crate) listen: String,
+    /// Address to listen on for memcached's protocol alone; --listen takes both protocols and
+    /// tells them apart by a connection's first bytes.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) memcached: Option<String>,
     /// Password that clients must give with AUTH; needed beyond loopback.
     #[arg(long, value_name = "WORD", conflicts_with = "password_file")]
     pub(crate) password: Option<String>,

@@ -33,7 +33,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     drop(keyspace);
     let databases = Arc::clone(&store) as Arc<dyn Databases>;
     let server = Server::start(config, databases)?;
-    announce(&path, server.local_addrs(), engine, args);
+    announce(&path, &server, engine, args);
     stop_on_signal(signals, server.stop_handle())?;
     server.wait();
     match Arc::try_unwrap(store) {
@@ -61,8 +61,10 @@ fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
 }
 
 /// The line that scripts wait for.
-fn announce(path: &Path, addresses: &[SocketAddr], engine: &str, args: &ServeArgs) {
-    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+fn announce(path: &Path, server: &Server, engine: &str, args: &ServeArgs) {
+    let both = server.local_addrs().iter().map(ToString::to_string);
+    let memcached = server.memcached_addrs().iter().map(|a| format!("{a} (memcached)"));
+    let addresses: Vec<_> = both.chain(memcached).collect();
     let durability = silica::Durability::from(args.durability);
     println!(
         "silica: serving {} on {} (engine {engine}, {} writes)",
@@ -107,7 +109,11 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
     let default = Config::default();
     let clients_bytes_max = usize::try_from(memory.clients).unwrap_or(usize::MAX);
     Ok(Config {
-        listen: addresses(&args.listen)?,
+        listen: addresses("--listen", &args.listen)?,
+        memcached: match &args.memcached {
+            Some(address) => addresses("--memcached", address)?,
+            None => Vec::new(),
+        },
         loops: if args.loops == 0 { default.loops } else { args.loops },
         password: password(args)?,
         durability: args.durability.into(),
@@ -119,9 +125,9 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
     })
 }
 
-fn addresses(listen: &str) -> Result<Vec<SocketAddr>> {
+fn addresses(option: &str, listen: &str) -> Result<Vec<SocketAddr>> {
     let wrong = |why: String| {
-        let message = format!("cannot listen on '{listen}': {why}; use --listen HOST:PORT");
+        let message = format!("cannot listen on '{listen}': {why}; use {option} HOST:PORT");
         Error::new(ErrorKind::Config, message)
     };
     let found: Vec<_> = listen.to_socket_addrs().map_err(|e| wrong(e.to_string()))?.collect();

@@ -2,7 +2,8 @@
 //!
 //! [`Parser`] turns a connection's bytes into requests (arrays of bulk strings and inline
 //! commands) whose arguments are [`Span`]s of the caller's buffer. [`Reply`] writes replies of
-//! either protocol version. [`decode`] reads replies back, for clients and tests.
+//! either protocol version. [`decode`] reads replies back, for clients and tests. memcached's
+//! protocols are in [`memcached`].
 //!
 //! Invariant: this crate opens no socket, reads no clock and allocates no more than a small
 //! multiple of the bytes that were really received.
@@ -12,6 +13,7 @@
 
 mod decode;
 mod inline;
+pub mod memcached;
 mod number;
 mod parser;
 mod reply;

@@ -41,6 +41,12 @@ impl<'o> Reply<'o> {
         self.out.len()
     }
 
+    /// The end of the buffer, for replies of other protocols.
+    #[inline]
+    pub fn raw(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
     /// `OK`.
     #[inline]
     pub fn ok(&mut self) {

@@ -1,8 +1,10 @@
 //! What travels between loops and engines: planned requests, their bytes and their replies.
 
+use crate::memcached;
 use crate::table::Run;
 use crate::transaction::{Transaction, Watches};
-use silica_proto::{Span, Version};
+use silica_proto::memcached::Request as Head;
+use silica_proto::{Reply, Span, Version};
 use std::sync::Arc;
 
 /// A request's arguments, command name included.
@@ -10,11 +12,38 @@ use std::sync::Arc;
 pub(crate) struct Args<'a> {
     bytes: &'a [u8],
     spans: &'a [Span],
+    /// What a request of memcached's protocols says besides its keys and data.
+    head: Option<&'a Head>,
+    /// Which of its keys is asked about.
+    nth: usize,
 }
 
 impl<'a> Args<'a> {
     pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
-        Args { bytes, spans }
+        Args { bytes, spans, head: None, nth: 0 }
+    }
+
+    /// The same arguments, asking about their key `nth`.
+    pub(crate) fn at_key(self, nth: usize) -> Self {
+        Args { nth, ..self }
+    }
+
+    /// The key that is asked about.
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.get(1 + self.nth)
+    }
+
+    /// What a request of memcached's protocols says.
+    pub(crate) fn head(&self) -> Head {
+        self.head.copied().unwrap_or_default()
+    }
+
+    /// Answers with an error in the client's protocol.
+    pub(crate) fn refuse(&self, text: &str, reply: &mut Reply<'_>) {
+        match self.head {
+            None => reply.error(text),
+            Some(_) => memcached::refuse(text, reply),
+        }
     }
 
     /// Number of arguments.
@@ -49,6 +78,8 @@ pub(crate) struct Request {
     pub(crate) first: u32,
     /// Number of arguments; for a ready reply its number of bytes.
     pub(crate) len: u32,
+    /// Place of its head among the input's heads, counted from 1; 0 where it has none.
+    pub(crate) head: u32,
     /// Database it is for.
     pub(crate) db: u8,
     /// Dialect of the reply.
@@ -65,6 +96,8 @@ pub(crate) struct Input {
     pub(crate) bytes: Vec<u8>,
     pub(crate) spans: Vec<Span>,
     pub(crate) requests: Vec<Request>,
+    /// What requests of memcached's protocols say.
+    pub(crate) heads: Vec<Head>,
     /// Replies that were known while planning.
     pub(crate) ready: Vec<u8>,
     /// What EXEC runs, by number.
@@ -78,7 +111,9 @@ impl Input {
     #[inline]
     pub(crate) fn args(&self, request: &Request) -> Args<'_> {
         let first = request.first as usize;
-        Args::new(&self.bytes, &self.spans[first..first + request.len as usize])
+        let args = Args::new(&self.bytes, &self.spans[first..first + request.len as usize]);
+        let head = (request.head as usize).checked_sub(1).map(|at| &self.heads[at]);
+        Args { head, ..args }
     }
 
     /// The reply of a request that was answered while planning.
@@ -93,6 +128,7 @@ impl Input {
             + self.spans.capacity() * size_of::<Span>()
             + self.requests.capacity() * size_of::<Request>()
             + self.transactions.iter().map(Transaction::held_bytes).sum::<usize>()
+            + self.heads.capacity() * size_of::<Head>()
     }
 
     /// Forgets everything but small allocations, for the next use.
@@ -102,6 +138,8 @@ impl Input {
         self.spans.shrink_to(1024);
         self.requests.clear();
         self.requests.shrink_to(512);
+        self.heads.clear();
+        self.heads.shrink_to(512);
         self.ready.clear();
         self.ready.shrink_to(4096);
         self.transactions = Vec::new();
@@ -117,8 +155,17 @@ pub(crate) struct Output {
     pub(crate) next: usize,
     /// First request that does not run in this burst.
     pub(crate) end: usize,
-    /// Ranges of `out` that acknowledge writes: they are false if the sync after them fails.
-    pub(crate) acknowledgements: Vec<(usize, usize)>,
+    /// What acknowledges writes: false if the sync after them fails.
+    pub(crate) acknowledgements: Vec<Acknowledgement>,
+}
+
+/// A range of replies that acknowledges a write; an empty one where silence does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Acknowledgement {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// The request among those of its input.
+    pub(crate) request: usize,
 }
 
 /// Which of the workers' queues a burst waits in.

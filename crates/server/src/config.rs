@@ -10,8 +10,11 @@ pub const DATABASES_MAX: u32 = 16;
 /// Settings of a [`crate::Server`].
 #[derive(Clone)]
 pub struct Config {
-    /// Addresses to listen on; port 0 takes a free one.
+    /// Addresses to listen on for RESP and memcached's protocol, which the first bytes of a
+    /// connection tell apart; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// Addresses to listen on for memcached's protocol alone.
+    pub memcached: Vec<SocketAddr>,
     /// Event loops; one per core is right.
     pub loops: usize,
     /// Threads that call engines which may wait for a device; at least 2.
@@ -45,6 +48,7 @@ impl Default for Config {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            memcached: Vec::new(),
             loops: cores,
             io_workers: (2 * cores).max(4),
             password: None,
@@ -66,6 +70,7 @@ impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config")
             .field("listen", &self.listen)
+            .field("memcached", &self.memcached)
             .field("loops", &self.loops)
             .field("io_workers", &self.io_workers)
             .field("password", &self.password.as_ref().map(|_| "***"))
@@ -81,7 +86,8 @@ impl Config {
         if self.listen.is_empty() {
             return refuse("no address to listen on; give one such as 127.0.0.1:6379".into());
         }
-        let open = self.listen.iter().find(|a| !a.ip().is_loopback());
+        let mut all = self.listen.iter().chain(&self.memcached);
+        let open = all.find(|a| !a.ip().is_loopback());
         if let (Some(address), None) = (open, &self.password) {
             return refuse(format!(
                 "listening on {address} without a password would let anyone in; \

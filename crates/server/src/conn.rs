@@ -5,6 +5,7 @@ use crate::clients::Client;
 use crate::session::Session;
 use mio::net::TcpStream;
 use silica_proto::Parser;
+use silica_proto::memcached::{self, Protocol};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -109,6 +110,10 @@ pub(crate) struct Conn {
     pub(crate) client: Arc<Client>,
     pub(crate) session: Session,
     pub(crate) parser: Parser,
+    /// The parser where it speaks memcached's text protocol.
+    pub(crate) memcached: memcached::Parser,
+    /// What it speaks, once that is known.
+    pub(crate) protocol: Option<Protocol>,
     /// Received and not planned.
     pub(crate) input: Vec<u8>,
     pub(crate) out: OutQueue,
@@ -138,6 +143,7 @@ impl Conn {
         socket: TcpStream,
         slot: usize,
         client: Arc<Client>,
+        protocol: Option<Protocol>,
         let_in: bool,
         now_ms: u64,
     ) -> Self {
@@ -147,6 +153,8 @@ impl Conn {
             client,
             session: Session::new(let_in),
             parser: Parser::new(),
+            memcached: memcached::Parser::new(),
+            protocol,
             input: Vec::new(),
             out: OutQueue::default(),
             work: None,
@@ -198,9 +206,14 @@ impl Conn {
         }
     }
 
+    /// Bytes that the current request has at least, as far as it has said.
+    pub(crate) fn needed_bytes(&self) -> usize {
+        self.parser.needed_bytes().max(self.memcached.needed_bytes())
+    }
+
     fn keep(&mut self, bytes: &[u8]) {
         let len = self.input.len() + bytes.len();
-        let needed = self.parser.needed_bytes();
+        let needed = self.needed_bytes();
         if len > self.input.capacity() && needed > len {
             // Never twice what has come, never more than the request has announced.
             let target = needed.min(2 * len);

@@ -3,12 +3,14 @@
 use crate::burst::{Burst, Input, Lane, Output};
 use crate::conn::{Conn, Work};
 use crate::exec::Executor;
+use crate::memcached;
 use crate::plan::plan;
-use crate::server::{Message, Shared};
+use crate::server::{Door, Message, Shared};
 use crate::stats::Stats;
 use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use silica_proto::memcached::Protocol;
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +50,7 @@ pub(crate) struct EventLoop {
     index: usize,
     shared: Arc<Shared>,
     poll: Poll,
-    listeners: Vec<TcpListener>,
+    doors: Vec<Door>,
     conns: Vec<Option<Box<Conn>>>,
     free: Vec<usize>,
     /// Connections to serve in this turn.
@@ -77,11 +79,12 @@ impl EventLoop {
         index: usize,
         shared: Arc<Shared>,
         poll: Poll,
-        mut listeners: Vec<TcpListener>,
+        mut doors: Vec<Door>,
     ) -> io::Result<Self> {
-        listeners.truncate(LISTENERS_MAX);
-        for (n, listener) in listeners.iter_mut().enumerate() {
-            poll.registry().register(listener, Token(WAKER.0 - 1 - n), Interest::READABLE)?;
+        doors.truncate(LISTENERS_MAX);
+        for (n, door) in doors.iter_mut().enumerate() {
+            let token = Token(WAKER.0 - 1 - n);
+            poll.registry().register(&mut door.listener, token, Interest::READABLE)?;
         }
         let now_ms = shared.monotonic_ms();
         Ok(EventLoop {
@@ -89,7 +92,7 @@ impl EventLoop {
             executor: Executor::new(Arc::clone(&shared)),
             shared,
             poll,
-            listeners,
+            doors,
             conns: Vec::new(),
             free: Vec::new(),
             ready: Vec::new(),
@@ -177,7 +180,7 @@ impl EventLoop {
         self.shared.loops[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Connection(socket, peer) => self.add(socket, peer),
+                Message::Connection(socket, peer, protocol) => self.add(socket, peer, protocol),
                 Message::Done(burst) => {
                     match burst.lane {
                         Lane::Read => self.reads_in_flight -= 1,
@@ -188,7 +191,7 @@ impl EventLoop {
                 }
                 Message::Stop => {
                     self.stopping_since_ms = Some(self.now_ms);
-                    self.listeners.clear();
+                    self.doors.clear();
                     self.accept_waiting = false;
                     self.conns.iter_mut().flatten().for_each(|conn| conn.closing = true);
                     (0..self.conns.len()).for_each(|slot| self.queue(slot));
@@ -203,10 +206,11 @@ impl EventLoop {
             return;
         }
         self.accept_waiting = false;
-        for n in 0..self.listeners.len() {
+        for n in 0..self.doors.len() {
+            let protocol = self.doors[n].protocol;
             loop {
-                match self.listeners[n].accept() {
-                    Ok((socket, peer)) => self.admit(socket, peer),
+                match self.doors[n].listener.accept() {
+                    Ok((socket, peer)) => self.admit(socket, peer, protocol),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     Err(e) if e.kind() == ErrorKind::Interrupted => {}
                     Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
@@ -222,24 +226,28 @@ impl EventLoop {
     }
 
     /// Hands a new connection to the loop whose turn it is.
-    fn admit(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+    fn admit(&mut self, mut socket: TcpStream, peer: SocketAddr, protocol: Option<Protocol>) {
         if self.shared.clients.count() >= self.shared.config.clients_max {
             Stats::add(&self.shared.stats.rejected_connections, 1);
             // Its socket's buffer is empty, so this fits or the client is gone.
-            let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            let _ = socket.write(match protocol {
+                Some(Protocol::MemcachedText) => b"ERROR Too many open connections\r\n",
+                _ => b"-ERR max number of clients reached\r\n",
+            });
             return;
         }
         Stats::add(&self.shared.stats.total_connections_received, 1);
         let target = self.next_loop;
         self.next_loop = (target + 1) % self.shared.loops.len();
         if target == self.index {
-            self.add(socket, peer);
+            self.add(socket, peer, protocol);
         } else {
-            self.shared.loops[target].send(Message::Connection(socket, peer));
+            let message = Message::Connection(socket, peer, protocol);
+            self.shared.loops[target].send(message);
         }
     }
 
-    fn add(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+    fn add(&mut self, mut socket: TcpStream, peer: SocketAddr, protocol: Option<Protocol>) {
         if self.stopping_since_ms.is_some() {
             return;
         }
@@ -258,7 +266,8 @@ impl EventLoop {
         };
         let client = self.shared.clients.add(peer, local, self.shared.unix_ms());
         let let_in = self.shared.config.password.is_none();
-        self.conns[slot] = Some(Box::new(Conn::new(socket, slot, client, let_in, self.now_ms)));
+        let conn = Conn::new(socket, slot, client, protocol, let_in, self.now_ms);
+        self.conns[slot] = Some(Box::new(conn));
     }
 
     /// Goes on with a connection: sends, reads, plans, and queues what it wants done.
@@ -315,7 +324,7 @@ impl EventLoop {
                 let n = conn.read(&mut self.scratch)?;
                 Stats::add(&self.shared.stats.total_net_input_bytes, n as u64);
                 reads += 1;
-                if conn.parser.needed_bytes() <= conn.input.len() + READ_BYTES {
+                if conn.needed_bytes() <= conn.input.len() + READ_BYTES {
                     break;
                 }
             }
@@ -461,8 +470,8 @@ impl EventLoop {
         let parts = burst.owners.into_iter().zip(burst.inputs).zip(burst.outputs);
         for ((owner, input), output) in parts {
             let slot = owner.slot;
-            let conn = match &mut self.conns[slot] {
-                Some(conn) if conn.owner == owner => conn,
+            let conn = match self.conns.get_mut(slot) {
+                Some(Some(conn)) if conn.owner == owner => conn,
                 _ => {
                     self.recycle(input);
                     self.keep_bytes(output.out);
@@ -546,6 +555,9 @@ impl EventLoop {
     /// Looks at every connection once in a while.
     fn tick(&mut self) {
         self.ticked_ms = self.now_ms;
+        if self.index == 0 && self.shared.flush.is_due(self.shared.unix_ms()) {
+            self.shared.pool.push(memcached::flush_burst(self.index));
+        }
         let config = &self.shared.config;
         let mut drop_slots = Vec::new();
         for conn in self.conns.iter().flatten() {

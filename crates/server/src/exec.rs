@@ -6,7 +6,7 @@
 //! in their order, as if it were alone, and the engine sees few, large calls. Everything written in
 //! a burst is synced once, at its end, before any of its replies leaves.
 
-use crate::burst::{Args, Burst, Input, Output, Request};
+use crate::burst::{Acknowledgement, Args, Burst, Input, Output, Request};
 use crate::commands::{Keyspace, Values, atomic, error_text};
 use crate::server::Shared;
 use crate::table::{Answer, Modify, Run, Wants, too_large};
@@ -26,6 +26,8 @@ const OUT_BYTES_MAX: usize = 1 << 20;
 const BURST_OUT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of values that one request may fetch.
 pub(crate) const REPLY_BYTES_MAX: usize = 600 << 20;
+/// Bytes of an entry's meta before its value in the arena.
+pub(crate) const ENTRY_META_BYTES: usize = 12;
 /// Bytes of keys and values after which a batch is written.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
@@ -54,10 +56,16 @@ impl GetSink for Collector<'_> {
         self.slots[index] = match self.wants[index] {
             Wants::Length => Slot::Found { start: 0, len },
             Wants::Expiry => Slot::Found { start: 0, len: entry.expires_unix_ms as usize },
-            Wants::Value if start > 0 && start + len > self.room => Slot::Deferred,
+            _ if start > 0 && start + len > self.room => Slot::Deferred,
             Wants::Value => {
                 self.arena.extend_from_slice(entry.value);
                 Slot::Found { start, len }
+            }
+            Wants::Entry => {
+                self.arena.extend_from_slice(&entry.expires_unix_ms.to_le_bytes());
+                self.arena.extend_from_slice(&entry.user_bits.to_le_bytes());
+                self.arena.extend_from_slice(entry.value);
+                Slot::Found { start, len: ENTRY_META_BYTES + len }
             }
         };
     }
@@ -95,7 +103,7 @@ impl Executor {
             }
         }
         if shared.config.durability == Durability::Synced {
-            self.sync(dirty, outputs);
+            self.sync(dirty, inputs, outputs);
         }
         outputs.iter_mut().for_each(|output| output.acknowledgements.clear());
         self.arena.clear();
@@ -178,7 +186,7 @@ impl Executor {
                     continue;
                 }
                 output.reply(request, |reply| match failed {
-                    Some(text) => reply.error(text),
+                    Some(text) => args.refuse(text, reply),
                     None => (read.reply)(args, values(slots), reply),
                 });
                 done += 1;
@@ -209,10 +217,10 @@ impl Executor {
         let now_ms = self.shared.unix_ms();
         let values = |slots| Values { slots, arena: &self.arena, now_ms };
         wave.outputs[index].reply(request, |reply| match result {
-            Err(error) => reply.error(&error_text(&error)),
-            Ok(()) if self.slots.contains(&Slot::Deferred) => reply.error(&format!(
-                "ERR the reply is larger than {REPLY_BYTES_MAX} bytes; ask for fewer keys at once"
-            )),
+            Err(error) => args.refuse(&error_text(&error), reply),
+            Ok(()) if self.slots.contains(&Slot::Deferred) => {
+                args.refuse(&reply_too_large(), reply);
+            }
             Ok(()) => (read.reply)(args, values(&self.slots), reply),
         });
     }
@@ -275,10 +283,11 @@ impl Executor {
             let output = &mut wave.outputs[index];
             for request in &input.requests[output.next..self.taken[index].max(output.next)] {
                 let Run::Write(write) = request.run else { continue };
-                let refused = write.check(input.args(request), limits);
+                let args = input.args(request);
+                let refused = write.check(args, limits);
                 output.acknowledge(request, |reply| match refused.as_ref().or(failed.as_ref()) {
-                    Some(text) => reply.error(text),
-                    None => (write.reply)(reply),
+                    Some(text) => args.refuse(text, reply),
+                    None => (write.reply)(args, reply),
                 });
             }
         }
@@ -343,9 +352,9 @@ impl Executor {
                     continue;
                 }
                 output.acknowledge(request, |reply| match (refused, answers) {
-                    (Some(text), _) => reply.error(&text),
-                    (None, Some(answers)) => Answer::write_all(answers, reply),
-                    (None, None) => reply.error(failed.unwrap_or_default()),
+                    (Some(text), _) => args.refuse(&text, reply),
+                    (None, Some(answers)) => Answer::write_all(answers, args, reply),
+                    (None, None) => args.refuse(failed.unwrap_or_default(), reply),
                 });
             }
         }
@@ -427,7 +436,7 @@ impl Executor {
     }
 
     /// Syncs the databases in `dirty`; where that fails, nothing written is acknowledged.
-    fn sync(&self, dirty: u32, outputs: &mut [Output]) {
+    fn sync(&self, dirty: u32, inputs: &[Input], outputs: &mut [Output]) {
         let mut failed = None;
         for db in (0..self.shared.store.count()).filter(|db| dirty >> db & 1 == 1) {
             let engine = self.shared.store.engine(db);
@@ -437,7 +446,7 @@ impl Executor {
             }
         }
         if let Some(text) = failed {
-            outputs.iter_mut().for_each(|output| output.withdraw(&text));
+            inputs.iter().zip(outputs).for_each(|(input, output)| output.withdraw(input, &text));
         }
     }
 }
@@ -469,7 +478,8 @@ fn change(
         let result = atomic(engine).and_then(|atomic| {
             atomic.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
                 let change = &changes[done + index];
-                let (mut update, mut answer) = (change.modify.decide)(change.args, current, now_ms);
+                let (mut update, mut answer) =
+                    (change.modify.decide)(change.args.at_key(change.nth), current, now_ms);
                 if let Update::Put { value, .. } = &update
                     && let Some(text) = too_large("value", value, value_bytes_max)
                 {
@@ -517,6 +527,10 @@ fn out_bytes(outputs: &[Output]) -> usize {
     outputs.iter().map(|output| output.out.len()).sum()
 }
 
+fn reply_too_large() -> String {
+    format!("ERR the reply is larger than {REPLY_BYTES_MAX} bytes; ask for fewer keys at once")
+}
+
 /// Answers everything for database `db` with an error.
 fn refuse(db: usize, text: &str, inputs: &[Input], outputs: &mut [Output]) {
     for (input, output) in inputs.iter().zip(outputs) {
@@ -525,7 +539,7 @@ fn refuse(db: usize, text: &str, inputs: &[Input], outputs: &mut [Output]) {
             if request.run.is_ready() {
                 output.copy_ready(input, request);
             } else if usize::from(request.db) == db {
-                output.reply(request, |reply| reply.error(text));
+                output.reply(request, |reply| input.args(request).refuse(text, reply));
             } else {
                 break;
             }
@@ -558,20 +572,23 @@ impl Output {
 
     /// Writes the reply of the next request, which changes something.
     fn acknowledge(&mut self, request: &Request, write: impl FnOnce(&mut Reply<'_>)) {
-        let start = self.out.len();
+        let (start, request_index) = (self.out.len(), self.next);
         self.reply(request, write);
-        if self.out.len() > start {
-            self.acknowledgements.push((start, self.out.len()));
+        if !request.silent {
+            let end = self.out.len();
+            self.acknowledgements.push(Acknowledgement { start, end, request: request_index });
         }
     }
 
     /// Replaces every acknowledgement by an error.
-    fn withdraw(&mut self, text: &str) {
+    fn withdraw(&mut self, input: &Input, text: &str) {
         let mut honest = Vec::with_capacity(self.out.len());
         let mut from = 0;
-        for (start, end) in self.acknowledgements.drain(..) {
+        for Acknowledgement { start, end, request } in self.acknowledgements.drain(..) {
             honest.extend_from_slice(&self.out[from..start]);
-            Reply::new(&mut honest, silica_proto::Version::Resp2).error(text);
+            let request = &input.requests[request];
+            let mut reply = Reply::new(&mut honest, request.version);
+            input.args(request).refuse(text, &mut reply);
             from = end;
         }
         honest.extend_from_slice(&self.out[from..]);
@@ -602,10 +619,28 @@ mod tests {
 
     #[test]
     fn withdrawn_acknowledgements_leave_the_other_replies() {
+        let request = Request {
+            run: Run::Ready,
+            first: 0,
+            len: 0,
+            head: 0,
+            db: 0,
+            version: silica_proto::Version::Resp2,
+            silent: false,
+            long: false,
+        };
+        let of_memcached = Request { head: 1, ..request };
+        let requests = vec![request, of_memcached, of_memcached];
+        let heads = vec![silica_proto::memcached::Request::Delete];
+        let input = Input { requests, heads, ..Input::default() };
         let mut output =
-            Output { out: b"+OK\r\n$1\r\na\r\n:5\r\n+PONG\r\n".into(), ..Output::default() };
-        output.acknowledgements = vec![(0, 5), (12, 16)];
-        output.withdraw("ERR no");
-        assert_eq!(output.out, b"-ERR no\r\n$1\r\na\r\n-ERR no\r\n+PONG\r\n");
+            Output { out: b"+OK\r\n$1\r\na\r\nDELETED\r\n+PONG\r\n".into(), ..Output::default() };
+        let acknowledgement = |start, end, request| Acknowledgement { start, end, request };
+        // The last one was acknowledged by silence.
+        output.acknowledgements =
+            vec![acknowledgement(0, 5, 0), acknowledgement(12, 21, 1), acknowledgement(28, 28, 2)];
+        output.withdraw(&input, "ERR no");
+        let want = "-ERR no\r\n$1\r\na\r\nSERVER_ERROR no\r\n+PONG\r\nSERVER_ERROR no\r\n";
+        assert_eq!(String::from_utf8(output.out).unwrap(), want);
     }
 }

@@ -7,19 +7,21 @@ use crate::burst::{Args, Input, Request};
 use crate::clients::Client;
 use crate::commands::{Cx, wrong_number};
 use crate::conn::Conn;
+use crate::memcached;
 use crate::server::Shared;
 use crate::session::{Replies, Session};
 use crate::stats::Stats;
 use crate::table::{Command, Run, find, find_sub};
 use crate::transaction::{Queue, Watches};
+use silica_proto::memcached::{Protocol, sniff};
 use silica_proto::{Limits, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests that are planned at once.
-const REQUESTS_MAX: usize = 4096;
+pub(crate) const REQUESTS_MAX: usize = 4096;
 /// Bytes of ready replies after which planning pauses.
-const READY_BYTES_MAX: usize = 64 << 10;
+pub(crate) const READY_BYTES_MAX: usize = 64 << 10;
 /// Arguments after which a request runs apart from other clients' requests (eight times as many
 /// where it only writes, which is cheaper).
 const KEYS_LONG: usize = 256;
@@ -29,6 +31,17 @@ const BYTES_LONG: usize = 4 << 20;
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
 pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     conn.unplanned = false;
+    if conn.protocol.is_none() {
+        conn.protocol = sniff(&conn.input);
+    }
+    match conn.protocol {
+        None => {}
+        Some(Protocol::Resp) => plan_resp(shared, conn, input),
+        Some(Protocol::MemcachedText) => memcached::plan(shared, conn, input),
+    }
+}
+
+fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let mut last = None;
     let mut planned = 0;
     let mut base = 0;
@@ -82,7 +95,7 @@ fn refuse(shared: &Shared, conn: &mut Conn, input: &mut Input, text: &str) {
 }
 
 /// Moves the first `planned` bytes of the connection into `input`.
-fn hand_over(conn: &mut Conn, input: &mut Input, planned: usize) {
+pub(crate) fn hand_over(conn: &mut Conn, input: &mut Input, planned: usize) {
     if input.requests.iter().all(|request| request.run.is_ready()) {
         // Nothing refers to the bytes any more.
         conn.input.drain(..planned);
@@ -96,7 +109,7 @@ fn hand_over(conn: &mut Conn, input: &mut Input, planned: usize) {
 }
 
 /// Tells the register what this client is doing.
-fn note(conn: &Conn, last: Option<&'static str>, now_ms: u64) {
+pub(crate) fn note(conn: &Conn, last: Option<&'static str>, now_ms: u64) {
     let client = &conn.client;
     client.active_ms.store(now_ms, Relaxed);
     client.db.store(conn.session.db, Relaxed);
@@ -219,6 +232,7 @@ impl Planner<'_> {
             run,
             first: first as u32,
             len: args.len() as u32,
+            head: 0,
             db: self.session.db,
             version: self.session.version,
             silent: false,
@@ -273,11 +287,13 @@ impl Planner<'_> {
             let silent = if now == before { silent } else { now != Replies::On };
             return self.input.push_ready(start, silent);
         }
-        let long = command.is_long() || is_heavy(&run, args);
+        let bytes = || args.from(1).map(<[u8]>::len).sum();
+        let long = command.is_long() || is_heavy(&run, args.len(), bytes);
         self.input.requests.push(Request {
             run,
             first: first as u32,
             len: args.len() as u32,
+            head: 0,
             db: self.session.db,
             version: self.session.version,
             silent,
@@ -295,7 +311,7 @@ impl Planner<'_> {
 
 impl Input {
     /// Makes the ready bytes from `start` on a request that was answered, if there are any.
-    fn push_ready(&mut self, start: usize, silent: bool) {
+    pub(crate) fn push_ready(&mut self, start: usize, silent: bool) {
         if silent {
             self.ready.truncate(start);
         }
@@ -312,6 +328,7 @@ impl Input {
             first: start as u32,
             len: (end - start) as u32,
             db: 0,
+            head: 0,
             version: silica_proto::Version::Resp2,
             silent: false,
             long: false,
@@ -320,10 +337,9 @@ impl Input {
 }
 
 /// True where a request is so large that it would hold up those that share its burst.
-fn is_heavy(run: &Run, args: Args<'_>) -> bool {
+pub(crate) fn is_heavy(run: &Run, args: usize, bytes: impl FnOnce() -> usize) -> bool {
     let many = if matches!(run, Run::Write(_)) { 8 * KEYS_LONG } else { KEYS_LONG };
-    args.len() > many
-        || (run.changes() && args.from(1).map(<[u8]>::len).sum::<usize>() > BYTES_LONG)
+    args > many || (run.changes() && bytes() > BYTES_LONG)
 }
 
 /// The reply to a command that does not exist.

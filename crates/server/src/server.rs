@@ -4,6 +4,7 @@ use crate::burst::Burst;
 use crate::clients::Clients;
 use crate::databases::Store;
 use crate::event_loop::{EventLoop, WAKER};
+use crate::memcached::Flush;
 use crate::stats::Stats;
 use crate::workers::{self, Pool};
 use crate::{Config, Databases};
@@ -11,6 +12,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Poll, Waker};
 use silica::engine::{Error, ErrorKind, Result};
 use silica_base::{Clock, Prng, SystemClock};
+use silica_proto::memcached::Protocol;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -19,7 +21,7 @@ use std::thread::{self, JoinHandle};
 /// What loops are told.
 pub(crate) enum Message {
     /// Serve this connection.
-    Connection(TcpStream, SocketAddr),
+    Connection(TcpStream, SocketAddr, Option<Protocol>),
     /// A burst of yours is done.
     Done(Burst),
     /// Finish what is in hand and end.
@@ -67,6 +69,10 @@ pub(crate) struct Shared {
     pub(crate) started_ms: u64,
     /// Bytes that all clients make the server hold.
     pub(crate) held_bytes: AtomicUsize,
+    /// The ports for memcached's protocol alone.
+    memcached_addresses: Vec<SocketAddr>,
+    /// When memcached's clients want everything removed.
+    pub(crate) flush: Flush,
     addresses: Vec<SocketAddr>,
     clock: SystemClock,
     random: Mutex<Prng>,
@@ -168,11 +174,21 @@ fn bind(address: SocketAddr) -> Result<TcpListener> {
     });
     bound.map_err(|error| {
         let hint = match error.kind() {
-            std::io::ErrorKind::AddrInUse => " (choose another port with --listen HOST:PORT)",
+            std::io::ErrorKind::AddrInUse => " (choose another port)",
             _ => "",
         };
         Error::io(format!("listen on {address}{hint}"), error)
     })
+}
+
+/// A port, and the protocol of those who connect to it, where it has only one.
+pub(crate) struct Door {
+    pub(crate) listener: TcpListener,
+    pub(crate) protocol: Option<Protocol>,
+}
+
+fn open_doors(addresses: &[SocketAddr], protocol: Option<Protocol>) -> Result<Vec<Door>> {
+    addresses.iter().map(|address| Ok(Door { listener: bind(*address)?, protocol })).collect()
 }
 
 impl Server {
@@ -181,9 +197,12 @@ impl Server {
         config.check()?;
         let store = Store::new(databases, config.databases);
         store.engine(0)?;
-        let listeners: Vec<TcpListener> =
-            config.listen.iter().map(|address| bind(*address)).collect::<Result<_>>()?;
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>();
+        let both = open_doors(&config.listen, None)?;
+        let memcached = open_doors(&config.memcached, Some(Protocol::MemcachedText))?;
+        let addresses = |doors: &[Door]| {
+            let all = doors.iter().map(|door| door.listener.local_addr());
+            all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
+        };
         let mut polls = Vec::new();
         let mut inboxes = Vec::new();
         for _ in 0..config.loops {
@@ -201,7 +220,9 @@ impl Server {
             loops: inboxes,
             started_ms: clock.unix_ms(),
             held_bytes: AtomicUsize::new(0),
-            addresses: addresses.map_err(io("ask for the address listened on"))?,
+            addresses: addresses(&both)?,
+            memcached_addresses: addresses(&memcached)?,
+            flush: Flush::default(),
             random: Mutex::new(Prng::new(clock.unix_ms())),
             clock,
             stopping: AtomicBool::new(false),
@@ -209,20 +230,20 @@ impl Server {
             config,
         });
         let mut server = Server { shared, loops: Vec::new(), workers: Vec::new() };
-        server.spawn(polls, listeners)?;
+        server.spawn(polls, both.into_iter().chain(memcached).collect())?;
         Ok(server)
     }
 
-    fn spawn(&mut self, polls: Vec<Poll>, listeners: Vec<TcpListener>) -> Result<()> {
+    fn spawn(&mut self, polls: Vec<Poll>, doors: Vec<Door>) -> Result<()> {
         for index in 0..self.shared.config.io_workers {
             let shared = Arc::clone(&self.shared);
             let thread = thread::Builder::new().name(format!("silica-io-{index}"));
             let handle = thread.spawn(move || workers::work(shared));
             self.workers.push(handle.map_err(io("start an I/O worker"))?);
         }
-        let mut listeners = Some(listeners);
+        let mut doors = Some(doors);
         for (index, poll) in polls.into_iter().enumerate() {
-            let mine = listeners.take().unwrap_or_default();
+            let mine = doors.take().unwrap_or_default();
             let mut event_loop = EventLoop::new(index, Arc::clone(&self.shared), poll, mine)
                 .map_err(io("register the listening socket"))?;
             let thread = thread::Builder::new().name(format!("silica-loop-{index}"));
@@ -240,6 +261,11 @@ impl Server {
     /// Every address that is listened on.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.shared.addresses
+    }
+
+    /// Every address that takes memcached's protocol alone.
+    pub fn memcached_addrs(&self) -> &[SocketAddr] {
+        &self.shared.memcached_addresses
     }
 
     /// A handle that stops this server.

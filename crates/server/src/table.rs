@@ -5,6 +5,7 @@ use crate::commands::{
     Cx, Keyspace, Values, bitfield, bits, client, expiry, introspect, moving, read, session,
     transaction, update, whole,
 };
+use crate::memcached;
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::Reply;
 use std::borrow::Cow;
@@ -18,6 +19,8 @@ pub(crate) enum Wants {
     Length,
     /// When they expire: Unix milliseconds in place of the value's length, 0 for never.
     Expiry,
+    /// Their bytes behind those of their meta.
+    Entry,
 }
 
 /// A command that reads some keys and can share its `get_many` with others.
@@ -47,7 +50,7 @@ pub(crate) struct Write {
     pub(crate) value_at: usize,
     /// Adds the puts, at a time in Unix milliseconds.
     pub(crate) apply: for<'a> fn(Args<'a>, u64, &mut WriteBatch<'a>),
-    pub(crate) reply: fn(&mut Reply<'_>),
+    pub(crate) reply: fn(Args<'_>, &mut Reply<'_>),
 }
 
 impl Write {
@@ -104,6 +107,8 @@ pub(crate) enum Answer {
     Bulk(Vec<u8>),
     Null,
     Error(Cow<'static, str>),
+    /// In memcached's protocols, as it is sent.
+    Raw(Cow<'static, [u8]>),
 }
 
 impl Answer {
@@ -113,22 +118,26 @@ impl Answer {
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
-        if let Answer::Bulk(bytes) = self { bytes.len() } else { 0 }
+        match self {
+            Answer::Bulk(bytes) | Answer::Raw(Cow::Owned(bytes)) => bytes.len(),
+            _ => 0,
+        }
     }
 
     /// Answers a request with those of its keys; the numbers of several are added up.
-    pub(crate) fn write_all(answers: &[Answer], reply: &mut Reply<'_>) {
+    pub(crate) fn write_all(answers: &[Answer], args: Args<'_>, reply: &mut Reply<'_>) {
         let mut sum = 0;
         for answer in answers {
             match answer {
                 Answer::Integer(n) => sum += n,
-                other => return other.write(reply),
+                Answer::Raw(_) => return memcached::write_all(answers, args, reply),
+                other => return other.write(args, reply),
             }
         }
         reply.integer(sum);
     }
 
-    fn write(&self, reply: &mut Reply<'_>) {
+    fn write(&self, args: Args<'_>, reply: &mut Reply<'_>) {
         match self {
             Answer::Ok => reply.ok(),
             Answer::Integer(n) => reply.integer(*n),
@@ -143,7 +152,8 @@ impl Answer {
             }
             Answer::Bulk(bytes) => reply.bulk(bytes),
             Answer::Null => reply.null(),
-            Answer::Error(text) => reply.error(text),
+            Answer::Error(text) => args.refuse(text, reply),
+            Answer::Raw(bytes) => reply.raw().extend_from_slice(bytes),
         }
     }
 }

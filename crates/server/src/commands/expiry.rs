@@ -97,7 +97,7 @@ pub(crate) static SETEX: Write = Write {
     refuse: |args| setex_expiry(args).err(),
     value_at: 3,
     apply: put_setex,
-    reply: |reply| reply.ok(),
+    reply: |_, reply| reply.ok(),
 };
 static GETEX: Modify =
     Modify { many: false, refuse: |args| getex_expiry(args).err(), decide: getex };

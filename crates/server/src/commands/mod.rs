@@ -15,10 +15,10 @@ pub(crate) mod whole;
 
 use crate::burst::Args;
 use crate::clients::Client;
-use crate::exec::Slot;
+use crate::exec::{ENTRY_META_BYTES, Slot};
 use crate::server::Shared;
 use crate::session::Session;
-use silica::engine::{Atomic, Engine, Error, ErrorKind, Result};
+use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, Result};
 use silica_proto::{Limits, Reply};
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -61,6 +61,18 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// The entry of key `index`, where [`Wants::Entry`](crate::table::Wants) asked for it.
+    pub(crate) fn entry(&self, index: usize) -> Option<EntryRef<'a>> {
+        let bytes = self.get(index)?;
+        let (meta, value) = bytes.split_first_chunk::<ENTRY_META_BYTES>()?;
+        let (expires, user) = meta.split_first_chunk::<8>()?;
+        Some(EntryRef {
+            value,
+            expires_unix_ms: u64::from_le_bytes(*expires),
+            user_bits: u32::from_le_bytes(user.try_into().ok()?),
+        })
+    }
+
     /// The length of the value of key `index`, or what else was wanted in its place.
     pub(crate) fn len_of(&self, index: usize) -> Option<usize> {
         match self.slots[index] {
@@ -85,7 +97,7 @@ impl Keyspace<'_> {
         reply: &mut Reply<'_>,
     ) {
         if let Err(error) = run(self, args, reply) {
-            reply.error(&error_text(&error));
+            args.refuse(&error_text(&error), reply);
         }
     }
 }

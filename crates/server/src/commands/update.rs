@@ -8,15 +8,15 @@ use silica::engine::{Durability, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::{Reply, append_i64, parse_f64, parse_i64};
 
 static SET: Write =
-    Write { refuse: |_| None, value_at: 2, apply: put_pairs, reply: |reply| reply.ok() };
+    Write { refuse: |_| None, value_at: 2, apply: put_pairs, reply: |_, reply| reply.ok() };
 static SET_EXPIRING: Write = Write {
     refuse: |args| set_options(args).err(),
     value_at: 2,
     apply: put_expiring,
-    reply: |reply| reply.ok(),
+    reply: |_, reply| reply.ok(),
 };
 pub(crate) static MSET: Write =
-    Write { refuse: odd_pairs, value_at: 0, apply: put_pairs, reply: |reply| reply.ok() };
+    Write { refuse: odd_pairs, value_at: 0, apply: put_pairs, reply: |_, reply| reply.ok() };
 
 /// A SET that asks for nothing but an expiry is written blindly; others have to look first.
 pub(crate) fn choose_set(args: Args<'_>) -> Run {

@@ -1,6 +1,8 @@
 //! A server on the reference engine and a tiny client.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod memcached;
+
 use silica_engine::testkit::Reference;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, EntryRef, Error,

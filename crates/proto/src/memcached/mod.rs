@@ -1,0 +1,174 @@
+//! memcached's protocols without sockets: bytes in, requests out; replies in, bytes out.
+//!
+//! [`Parser`] turns a connection's bytes into [`Request`]s whose keys and data are spans of the
+//! caller's buffer. What is wrong with a request is a request too ([`Request::Fault`]), since
+//! memcached answers it and goes on. [`sniff`] tells these protocols and RESP apart.
+
+mod line;
+mod number;
+mod parser;
+mod reply;
+mod sniff;
+
+pub use number::parse_u64;
+pub use parser::{Parser, TooLong};
+pub use reply::{end, fault, value};
+pub use sniff::{Protocol, sniff};
+
+/// Bytes of a key.
+pub const KEY_BYTES_MAX: usize = 250;
+
+/// What requests may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a line, unless it asks for keys.
+    pub line_bytes_max: usize,
+    /// Bytes of a line that asks for keys.
+    pub keys_bytes_max: usize,
+    /// Bytes of a value that is stored.
+    pub value_bytes_max: usize,
+    /// False before the client has given the password.
+    pub let_in: bool,
+}
+
+impl Limits {
+    /// For clients that are let in, with memcached's limit of values.
+    pub const OPEN: Limits = Limits {
+        line_bytes_max: 2048,
+        keys_bytes_max: 1 << 20,
+        value_bytes_max: 1 << 20,
+        let_in: true,
+    };
+
+    /// For clients that have not given their password yet.
+    pub const BEFORE_AUTH: Limits = Limits {
+        line_bytes_max: 2048,
+        keys_bytes_max: 2048,
+        value_bytes_max: 1 << 10,
+        let_in: false,
+    };
+}
+
+/// How data is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// In any case.
+    Set,
+    /// Where the key is missing.
+    Add,
+    /// Where the key is there.
+    Replace,
+    /// Behind the data that is there.
+    Append,
+    /// Before the data that is there.
+    Prepend,
+    /// Where the entry has this unique.
+    Cas(u64),
+}
+
+/// Why a request is answered without being run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// No such command, or the wrong number of words.
+    Unknown,
+    /// Words that are not what the command wants, or a key that is too long.
+    Format,
+    /// A delete with other words than a key.
+    DeleteUsage,
+    /// The expiry is not a number.
+    Expiry,
+    /// The delta is not a number.
+    Delta,
+    /// The data does not end where its line said.
+    DataChunk,
+    /// The value is larger than values may be.
+    TooLarge,
+    /// The password was not given yet.
+    Unauthenticated,
+    /// The password is not followed by a line end.
+    AuthTermination,
+    /// A stop that the server does not take from clients.
+    Shutdown,
+}
+
+impl Fault {
+    /// Its line, without line end.
+    pub fn text(self) -> &'static str {
+        match self {
+            Fault::Unknown => "ERROR",
+            Fault::Format => "CLIENT_ERROR bad command line format",
+            Fault::DeleteUsage => {
+                "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]"
+            }
+            Fault::Expiry => "CLIENT_ERROR invalid exptime argument",
+            Fault::Delta => "CLIENT_ERROR invalid numeric delta argument",
+            Fault::DataChunk => "CLIENT_ERROR bad data chunk",
+            Fault::TooLarge => "SERVER_ERROR object too large for cache",
+            Fault::Unauthenticated => "CLIENT_ERROR unauthenticated",
+            Fault::AuthTermination => "CLIENT_ERROR bad command line termination",
+            Fault::Shutdown => "ERROR: shutdown not enabled",
+        }
+    }
+}
+
+/// A request. Its keys and data are the parser's spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Request {
+    /// Bytes that belong to a request refused before; there is no answer.
+    #[default]
+    Nothing,
+    /// Answered with an error.
+    Fault(Fault),
+    /// Returns the spans' keys, with their uniques where asked.
+    Get {
+        /// The unique is wanted.
+        unique: bool,
+    },
+    /// Returns the spans' keys and changes their expiry.
+    GetAndTouch {
+        /// The unique is wanted.
+        unique: bool,
+        /// The new expiry, as it was sent.
+        expiry: i64,
+    },
+    /// Stores the second span under the first.
+    Store {
+        /// How.
+        mode: Mode,
+        /// The user's 32 bits.
+        flags: u32,
+        /// The expiry, as it was sent.
+        expiry: i64,
+    },
+    /// A set of a value that is too large: what the first span's key held must not stay.
+    TooLarge,
+    /// Adds to the first span's key, or takes away.
+    Arithmetic {
+        /// True for adding.
+        up: bool,
+        /// How much.
+        delta: u64,
+    },
+    /// Changes the expiry of the first span's key.
+    Touch {
+        /// The new expiry, as it was sent.
+        expiry: i64,
+    },
+    /// Removes the first span's key.
+    Delete,
+    /// Removes everything.
+    FlushAll {
+        /// Seconds until then, or a Unix time; at once where it is not positive.
+        delay: i64,
+    },
+    /// Asks for figures; the spans name which.
+    Stats,
+    /// Asks for the version.
+    Version,
+    /// Sets how much is logged.
+    Verbosity,
+    /// Ends the connection.
+    Quit,
+    /// Gives the password: the first span is name, blank, password.
+    Auth,
+}

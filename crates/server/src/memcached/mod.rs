@@ -1,0 +1,66 @@
+//! memcached's protocols over the same bursts as RESP.
+//!
+//! `plan` turns parsed requests into those of a burst; `text` says what they do to an entry and
+//! how they are answered; `unique` is what cas compares; `expiry` how times are told.
+
+mod expiry;
+mod flush;
+mod plan;
+mod stats;
+mod text;
+mod unique;
+
+pub(crate) use flush::{Flush, burst as flush_burst};
+pub(crate) use plan::plan;
+
+use crate::burst::Args;
+use crate::table::Answer;
+use silica_proto::Reply;
+use silica_proto::memcached::{Request, end};
+
+/// Version of memcached whose behaviour the commands have; some clients choose features by it.
+pub(crate) const COMPATIBLE_VERSION: &str = "1.6.18";
+
+/// Answers with an error of ours, whose first word is a code of RESP.
+pub(crate) fn refuse(text: &str, reply: &mut Reply<'_>) {
+    let out = reply.raw();
+    let message = match text.split_once(' ') {
+        Some(("OOM", _)) => "out of memory storing object",
+        Some((code, message)) if code.bytes().all(|b| b.is_ascii_uppercase()) => message,
+        _ => text,
+    };
+    out.extend_from_slice(b"SERVER_ERROR ");
+    out.extend(message.bytes().map(|b| if b.is_ascii_control() { b' ' } else { b }));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Answers a request with those of its keys.
+pub(crate) fn write_all(answers: &[Answer], args: Args<'_>, reply: &mut Reply<'_>) {
+    for answer in answers {
+        match answer {
+            Answer::Raw(bytes) => reply.raw().extend_from_slice(bytes),
+            Answer::Error(text) => return refuse(text, reply),
+            _ => {}
+        }
+    }
+    if let Request::GetAndTouch { .. } = args.head() {
+        end(reply.raw());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_lines_of_memcached() {
+        let shown = |text| {
+            let mut out = Vec::new();
+            refuse(text, &mut Reply::new(&mut out, silica_proto::Version::Resp2));
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(shown("ERR no\r\nway"), "SERVER_ERROR no  way\r\n");
+        assert_eq!(shown("OOM it is full"), "SERVER_ERROR out of memory storing object\r\n");
+        assert_eq!(shown("words alone"), "SERVER_ERROR words alone\r\n");
+    }
+}

@@ -1,0 +1,169 @@
+//! Turns the bytes of a connection that speaks memcached into planned requests.
+
+use super::{COMPATIBLE_VERSION, flush, stats, text};
+use crate::burst::{Input, Request};
+use crate::conn::Conn;
+use crate::password;
+use crate::plan::{READY_BYTES_MAX, REQUESTS_MAX, hand_over, is_heavy, note};
+use crate::server::Shared;
+use crate::session::Session;
+use crate::stats::Stats;
+use crate::table::Run;
+use silica_proto::memcached::{Limits, Mode, Parser, Request as Head, end, fault};
+use silica_proto::{Span, Version};
+
+/// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
+pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
+    let (mut base, mut planned, mut sets, mut last) = (0, 0, 0, None);
+    while base < conn.input.len() {
+        if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
+            conn.unplanned = true;
+            break;
+        }
+        let limits = if conn.session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
+        match conn.memcached.parse(&mut conn.input[base..], &limits) {
+            Ok(None) => break,
+            Ok(Some(used)) => {
+                let head = conn.memcached.request();
+                let bytes = &conn.input[base..];
+                let mut planner = Planner { shared, session: &mut conn.session, input };
+                planner.add(&conn.memcached, bytes, base);
+                planned += u64::from(head != Head::Nothing);
+                sets += u64::from(matches!(head, Head::Store { .. }));
+                last = Some(name(head));
+                base += used;
+            }
+            // As memcached does: whoever sends such a line speaks something else.
+            Err(_) => conn.session.quit = true,
+        }
+        if conn.session.quit {
+            base = conn.input.len();
+            conn.closing = true;
+            conn.unplanned = false;
+        }
+    }
+    hand_over(conn, input, base);
+    Stats::add(&shared.stats.total_commands_processed, planned);
+    Stats::add(&shared.stats.memcached_stores, sets);
+    note(conn, last, shared.unix_ms());
+}
+
+/// What CLIENT LIST calls a request.
+fn name(head: Head) -> &'static str {
+    match head {
+        Head::Nothing | Head::Fault(_) => "NULL",
+        Head::Get { .. } => "get",
+        Head::GetAndTouch { .. } => "gat",
+        Head::Store { .. } | Head::TooLarge => "set",
+        Head::Arithmetic { .. } => "incr",
+        Head::Touch { .. } => "touch",
+        Head::Delete => "delete",
+        Head::FlushAll { .. } => "flush_all",
+        Head::Stats => "stats",
+        Head::Version => "version",
+        Head::Verbosity => "verbosity",
+        Head::Quit => "quit",
+        Head::Auth => "auth",
+    }
+}
+
+struct Planner<'a> {
+    shared: &'a Shared,
+    session: &'a mut Session,
+    input: &'a mut Input,
+}
+
+impl Planner<'_> {
+    /// Plans the request just parsed, whose bytes start at `base` of the connection's.
+    fn add(&mut self, parser: &Parser, bytes: &[u8], base: usize) {
+        let (head, quiet) = (parser.request(), parser.is_quiet());
+        let run = match head {
+            Head::Nothing => return,
+            Head::Fault(wrong) => {
+                Stats::add(&self.shared.stats.total_error_replies, 1);
+                return self.ready(quiet, |out| fault(out, wrong));
+            }
+            Head::Version => {
+                return self.ready(quiet, |out| {
+                    out.extend_from_slice(b"VERSION ");
+                    out.extend_from_slice(COMPATIBLE_VERSION.as_bytes());
+                    out.extend_from_slice(b"\r\n");
+                });
+            }
+            Head::Verbosity => return self.ready(quiet, |out| out.extend_from_slice(b"OK\r\n")),
+            Head::Quit => {
+                self.session.quit = true;
+                return;
+            }
+            Head::Auth => return self.auth(parser.spans()[0].of(bytes)),
+            // No key at all is fine here.
+            Head::GetAndTouch { .. } if parser.spans().is_empty() => return self.ready(quiet, end),
+            Head::Get { .. } => Run::Read(&text::GET),
+            Head::GetAndTouch { .. } => Run::Update(&text::GET_AND_TOUCH),
+            Head::Store { mode: Mode::Set, .. } => Run::Write(&text::SET),
+            Head::Store { .. } => Run::Update(&text::STORE),
+            Head::TooLarge => Run::Write(&text::TOO_LARGE),
+            Head::Arithmetic { .. } => Run::Update(&text::ARITHMETIC),
+            Head::Touch { .. } => Run::Update(&text::TOUCH),
+            Head::Delete => Run::Update(&text::DELETE),
+            Head::FlushAll { .. } => Run::Whole(flush::flush_all),
+            Head::Stats => Run::Whole(stats::stats),
+        };
+        let long = matches!(head, Head::FlushAll { .. });
+        self.push(run, head, parser.spans(), base, quiet, long);
+    }
+
+    /// Adds a request that an engine answers. Its first argument stands for the command.
+    fn push(
+        &mut self,
+        run: Run,
+        head: Head,
+        spans: &[Span],
+        base: usize,
+        silent: bool,
+        long: bool,
+    ) {
+        let first = self.input.spans.len();
+        self.input.spans.push(Span::default());
+        self.input.spans.extend(spans.iter().map(|span| span.at(base)));
+        self.input.heads.push(head);
+        // Lengths alone decide, so it does not matter which bytes these are.
+        let heavy = is_heavy(&run, spans.len() + 1, || spans.iter().map(|s| s.len as usize).sum());
+        self.input.requests.push(Request {
+            run,
+            first: first as u32,
+            len: spans.len() as u32 + 1,
+            head: self.input.heads.len() as u32,
+            db: self.session.db,
+            version: Version::Resp2,
+            silent,
+            long: long || heavy,
+        });
+    }
+
+    /// Adds a reply that is known already.
+    fn ready(&mut self, silent: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.input.ready.len();
+        write(&mut self.input.ready);
+        self.input.push_ready(start, silent);
+    }
+
+    /// Lets the client in where name and password are right.
+    fn auth(&mut self, given: &[u8]) {
+        let mut words = given.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        let answer: &[u8] = match (words.next(), words.next(), &self.shared.config.password) {
+            (Some(user), Some(given), Some(password)) => {
+                let right = password::same(given, password);
+                match right && user == b"default" {
+                    true => {
+                        self.session.let_in = true;
+                        b"STORED\r\n"
+                    }
+                    false => b"CLIENT_ERROR authentication failure\r\n",
+                }
+            }
+            _ => b"CLIENT_ERROR bad authentication token format\r\n",
+        };
+        self.ready(false, |out| out.extend_from_slice(answer));
+    }
+}

@@ -1,0 +1,101 @@
+//! `stats`.
+
+use super::COMPATIBLE_VERSION;
+use crate::burst::Args;
+use crate::commands::Keyspace;
+use silica::engine::Result;
+use silica_proto::Reply;
+use silica_proto::memcached::{Fault, fault};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Answers `stats` and its like.
+pub(super) fn stats(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let out = reply.raw();
+    let word = if args.len() > 1 { args.get(1) } else { b"" };
+    let line: &[u8] = match word {
+        b"" => {
+            general(keys, out)?;
+            b"END\r\n"
+        }
+        b"settings" => {
+            settings(keys, out);
+            b"END\r\n"
+        }
+        b"conns" => {
+            conns(keys, out);
+            b"END\r\n"
+        }
+        b"reset" => {
+            keys.shared.stats.reset();
+            b"RESET\r\n"
+        }
+        // There are no slab classes, so nothing is told of any.
+        b"items" | b"slabs" => b"END\r\n",
+        b"sizes" => b"STAT sizes_status disabled\r\nEND\r\n",
+        b"detail" => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+        b"cachedump" => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+        _ => {
+            fault(out, Fault::Unknown);
+            return Ok(());
+        }
+    };
+    out.extend_from_slice(line);
+    Ok(())
+}
+
+fn stat(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
+    out.extend_from_slice(format!("STAT {name} {value}\r\n").as_bytes());
+}
+
+fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
+    let (shared, counters) = (keys.shared, &keys.shared.stats);
+    let now_ms = shared.unix_ms();
+    let (hits, misses) =
+        (counters.keyspace_hits.load(Relaxed), counters.keyspace_misses.load(Relaxed));
+    stat(out, "pid", std::process::id());
+    stat(out, "uptime", now_ms.saturating_sub(shared.started_ms) / 1000);
+    stat(out, "time", now_ms / 1000);
+    stat(out, "version", COMPATIBLE_VERSION);
+    stat(out, "silica_version", env!("CARGO_PKG_VERSION"));
+    stat(out, "engine", keys.engine.descriptor().name);
+    stat(out, "pointer_size", usize::BITS);
+    stat(out, "max_connections", shared.config.clients_max);
+    stat(out, "curr_connections", shared.clients.count());
+    stat(out, "total_connections", counters.total_connections_received.load(Relaxed));
+    stat(out, "rejected_connections", counters.rejected_connections.load(Relaxed));
+    stat(out, "cmd_get", hits + misses);
+    stat(out, "cmd_set", counters.memcached_stores.load(Relaxed));
+    stat(out, "get_hits", hits);
+    stat(out, "get_misses", misses);
+    stat(out, "bytes_read", counters.total_net_input_bytes.load(Relaxed));
+    stat(out, "bytes_written", counters.total_net_output_bytes.load(Relaxed));
+    stat(out, "limit_maxbytes", shared.config.memory_bytes);
+    stat(out, "accepting_conns", 1);
+    stat(out, "threads", shared.loops.len());
+    if let Some(admin) = keys.engine.as_admin() {
+        stat(out, "curr_items", admin.count(false)?.estimate);
+    }
+    Ok(())
+}
+
+fn settings(keys: &Keyspace<'_>, out: &mut Vec<u8>) {
+    let config = &keys.shared.config;
+    stat(out, "maxbytes", config.memory_bytes);
+    stat(out, "maxconns", config.clients_max);
+    stat(out, "tcpport", keys.shared.port());
+    stat(out, "num_threads", keys.shared.loops.len());
+    stat(out, "item_size_max", silica_proto::memcached::Limits::OPEN.value_bytes_max);
+    stat(out, "cas_enabled", "yes");
+    stat(out, "flush_enabled", "yes");
+    stat(out, "auth_enabled_ascii", if config.password.is_some() { "yes" } else { "no" });
+}
+
+fn conns(keys: &Keyspace<'_>, out: &mut Vec<u8>) {
+    let now_ms = keys.shared.unix_ms();
+    for client in keys.shared.clients.all() {
+        let idle = now_ms.saturating_sub(client.active_ms.load(Relaxed)) / 1000;
+        stat(out, &format!("{}:addr", client.id), format_args!("tcp:{}", client.peer));
+        stat(out, &format!("{}:listen_addr", client.id), format_args!("tcp:{}", client.local));
+        stat(out, &format!("{}:secs_since_last_cmd", client.id), idle);
+    }
+}

@@ -1,0 +1,160 @@
+//! The text protocol: what its requests do, and their answers.
+
+use super::expiry::expires;
+use super::unique::unique;
+use crate::burst::Args;
+use crate::commands::Values;
+use crate::table::{Answer, Modify, Read, Wants, Write};
+use silica::engine::{EntryRef, Update, WriteBatch};
+use silica_proto::memcached::{Fault, Limits, Mode, Request, end, fault, parse_u64, value};
+use silica_proto::{Reply, append_u64};
+use std::borrow::Cow;
+
+pub(super) static GET: Read = Read { keys_max: usize::MAX, wants: Wants::Entry, reply: get };
+pub(super) static SET: Write = Write {
+    refuse: |_| None,
+    value_at: 2,
+    apply: set,
+    reply: |_, reply| reply.raw().extend_from_slice(STORED),
+};
+/// A set that is too large: the value it should have replaced must not stay.
+pub(super) static TOO_LARGE: Write = Write {
+    refuse: |_| None,
+    value_at: 1,
+    apply: |args, _, batch| {
+        batch.delete(args.get(1));
+    },
+    reply: |_, reply| fault(reply.raw(), Fault::TooLarge),
+};
+pub(super) static GET_AND_TOUCH: Modify =
+    Modify { many: true, refuse: |_| None, decide: get_and_touch };
+pub(super) static STORE: Modify = Modify { many: false, refuse: |_| None, decide: store };
+pub(super) static ARITHMETIC: Modify = Modify { many: false, refuse: |_| None, decide: arithmetic };
+pub(super) static TOUCH: Modify = Modify { many: false, refuse: |_| None, decide: touch };
+pub(super) static DELETE: Modify = Modify { many: false, refuse: |_| None, decide: delete };
+
+const STORED: &[u8] = b"STORED\r\n";
+const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
+const EXISTS: &[u8] = b"EXISTS\r\n";
+const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+const TOUCHED: &[u8] = b"TOUCHED\r\n";
+const DELETED: &[u8] = b"DELETED\r\n";
+const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+
+/// Bytes of a value that appending may make.
+const VALUE_BYTES_MAX: usize = Limits::OPEN.value_bytes_max;
+/// Digits of the largest number.
+const DIGITS_MAX: usize = 20;
+
+fn get(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    let wants_unique = matches!(args.head(), Request::Get { unique: true });
+    for (index, key) in args.from(1).enumerate() {
+        if let Some(entry) = values.entry(index) {
+            let unique = wants_unique.then(|| unique(&entry));
+            value(reply.raw(), key, entry.user_bits, entry.value, unique);
+        }
+    }
+    end(reply.raw());
+}
+
+fn set<'a>(args: Args<'a>, now_ms: u64, batch: &mut WriteBatch<'a>) {
+    let Request::Store { flags, expiry, .. } = args.head() else { return };
+    let (key, value) = (args.get(1), args.get(2));
+    match expires(expiry, now_ms) {
+        Some(expires_unix_ms) => {
+            batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits: flags });
+        }
+        // What is over at once replaces what was there all the same.
+        None => {
+            batch.delete(key);
+        }
+    }
+}
+
+/// What an update does that only answers.
+fn keep(answer: &'static [u8]) -> (Update, Answer) {
+    (Update::Keep, Answer::Raw(Cow::Borrowed(answer)))
+}
+
+/// Puts `value`, or nothing where it is over at once.
+fn put(value: Vec<u8>, sent: i64, user_bits: u32, now_ms: u64) -> Update {
+    match expires(sent, now_ms) {
+        Some(expires_unix_ms) => Update::Put { value, expires_unix_ms, user_bits },
+        None => Update::Delete,
+    }
+}
+
+/// The entry with another expiry.
+fn touched(entry: &EntryRef<'_>, sent: i64, now_ms: u64) -> Update {
+    match expires(sent, now_ms) {
+        Some(at) if at == entry.expires_unix_ms => Update::Keep,
+        _ => put(entry.value.to_vec(), sent, entry.user_bits, now_ms),
+    }
+}
+
+/// The entry with another value.
+fn rewritten(entry: &EntryRef<'_>, value: Vec<u8>) -> Update {
+    let EntryRef { expires_unix_ms, user_bits, .. } = *entry;
+    Update::Put { value, expires_unix_ms, user_bits }
+}
+
+fn store(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Update, Answer) {
+    let Request::Store { mode, flags, expiry } = args.head() else { return keep(NOT_STORED) };
+    let data = args.get(2);
+    let stored = |update| (update, Answer::Raw(Cow::Borrowed(STORED)));
+    let joined = |head: &[u8], tail: &[u8]| match old {
+        Some(entry) if head.len() + tail.len() <= VALUE_BYTES_MAX => {
+            stored(rewritten(&entry, [head, tail].concat()))
+        }
+        _ => keep(NOT_STORED),
+    };
+    let there = old.map_or(&b""[..], |entry| entry.value);
+    match (mode, old) {
+        (Mode::Append, _) => joined(there, data),
+        (Mode::Prepend, _) => joined(data, there),
+        (Mode::Add, Some(_)) | (Mode::Replace, None) => keep(NOT_STORED),
+        (Mode::Cas(_), None) => keep(NOT_FOUND),
+        (Mode::Cas(sent), Some(entry)) if sent != unique(&entry) => keep(EXISTS),
+        _ => stored(put(data.to_vec(), expiry, flags, now_ms)),
+    }
+}
+
+fn get_and_touch(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Update, Answer) {
+    let (Request::GetAndTouch { unique: wants_unique, expiry }, Some(entry)) = (args.head(), old)
+    else {
+        return keep(b"");
+    };
+    let mut out = Vec::with_capacity(64 + args.key().len() + entry.value.len());
+    let unique = wants_unique.then(|| unique(&entry));
+    value(&mut out, args.key(), entry.user_bits, entry.value, unique);
+    (touched(&entry, expiry, now_ms), Answer::Raw(Cow::Owned(out)))
+}
+
+fn arithmetic(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
+    let (Request::Arithmetic { up, delta }, Some(entry)) = (args.head(), old) else {
+        return keep(NOT_FOUND);
+    };
+    let Some(number) = parse_u64(entry.value) else { return keep(NOT_A_NUMBER) };
+    let sum = if up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
+    let mut out = Vec::with_capacity(DIGITS_MAX + 2);
+    append_u64(&mut out, sum);
+    let update = rewritten(&entry, out.clone());
+    out.extend_from_slice(b"\r\n");
+    (update, Answer::Raw(Cow::Owned(out)))
+}
+
+fn touch(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Update, Answer) {
+    match (args.head(), old) {
+        (Request::Touch { expiry }, Some(entry)) => {
+            (touched(&entry, expiry, now_ms), Answer::Raw(Cow::Borrowed(TOUCHED)))
+        }
+        _ => keep(NOT_FOUND),
+    }
+}
+
+fn delete(_: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
+    match old {
+        Some(_) => (Update::Delete, Answer::Raw(Cow::Borrowed(DELETED))),
+        None => keep(NOT_FOUND),
+    }
+}
