@@ -171,6 +171,9 @@ pub(crate) struct ServeArgs {
     /// tells them apart by a connection's first bytes.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) memcached: Option<String>,
+    /// Loopback address for metrics over HTTP (GET /metrics, the text format of Prometheus).
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) admin: Option<String>,
     /// Password that clients must give with AUTH; needed beyond loopback.
     #[arg(long, value_name = "WORD", conflicts_with = "password_file")]
     pub(crate) password: Option<String>,

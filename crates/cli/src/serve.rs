@@ -114,6 +114,10 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
             Some(address) => addresses("--memcached", address)?,
             None => Vec::new(),
         },
+        admin: match &args.admin {
+            Some(address) => addresses("--admin", address)?.into_iter().next(),
+            None => None,
+        },
         loops: if args.loops == 0 { default.loops } else { args.loops },
         password: password(args)?,
         durability: args.durability.into(),

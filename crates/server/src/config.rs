@@ -15,6 +15,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Addresses to listen on for memcached's protocol alone.
     pub memcached: Vec<SocketAddr>,
+    /// A loopback address for metrics over HTTP.
+    pub admin: Option<SocketAddr>,
     /// Event loops; one per core is right.
     pub loops: usize,
     /// Threads that call engines which may wait for a device; at least 2.
@@ -49,6 +51,7 @@ impl Default for Config {
         Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
             memcached: Vec::new(),
+            admin: None,
             loops: cores,
             io_workers: (2 * cores).max(4),
             password: None,

@@ -7,12 +7,15 @@
 //! * `event_loop`, `conn`, `plan`: sockets, buffers, and requests being planned in their order;
 //! * `memcached`: the same for memcached's protocol;
 //! * `table`, `commands`: every command once, with its arity, flags, keys and function;
-//! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run.
+//! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run;
+//! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
+//! * `admin`: metrics over HTTP, through tiny_http (small, without a runtime, used widely).
 //!
 //! Invariant: a loop never waits for a device. Engines that may wait are called by the workers
 //! only, and what may take long runs apart from everything else.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod burst;
 mod clients;
 mod commands;

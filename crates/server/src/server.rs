@@ -1,5 +1,6 @@
 //! Starting and stopping.
 
+use crate::admin::Admin;
 use crate::burst::Burst;
 use crate::clients::Clients;
 use crate::databases::Store;
@@ -91,6 +92,14 @@ impl Shared {
         self.clock.monotonic_ns() / 1_000_000
     }
 
+    /// Resident memory of the process; 0 where the system does not tell.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|text| text.trim().trim_end_matches("kB").trim().parse().ok());
+        kib.map_or(0, |kib: u64| kib * 1024)
+    }
+
     /// A random number, for RANDOMKEY.
     pub(crate) fn random(&self) -> u64 {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
@@ -133,6 +142,7 @@ pub struct Server {
     shared: Arc<Shared>,
     loops: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    admin: Option<Admin>,
 }
 
 impl std::fmt::Debug for Server {
@@ -229,7 +239,9 @@ impl Server {
             stop_asked: (Mutex::new(false), Condvar::new()),
             config,
         });
-        let mut server = Server { shared, loops: Vec::new(), workers: Vec::new() };
+        let admin = shared.config.admin.map(|address| Admin::start(&shared, address));
+        let admin = admin.transpose()?;
+        let mut server = Server { shared, loops: Vec::new(), workers: Vec::new(), admin };
         server.spawn(polls, both.into_iter().chain(memcached).collect())?;
         Ok(server)
     }
@@ -268,6 +280,11 @@ impl Server {
         &self.shared.memcached_addresses
     }
 
+    /// The address of the admin port, with its real port.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().and_then(Admin::address)
+    }
+
     /// A handle that stops this server.
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle(Arc::clone(&self.shared))
@@ -287,6 +304,7 @@ impl Server {
 
     fn end(&mut self) {
         self.shared.request_stop();
+        self.admin = None;
         for handle in self.loops.drain(..) {
             if handle.join().is_err() {
                 log::error!("an event loop panicked");

@@ -18,6 +18,11 @@ macro_rules! stats {
                 vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
             }
 
+            /// Every counter by name, with what it counts.
+            pub(crate) fn described(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), $doc, self.$name.load(Relaxed)),)*]
+            }
+
             /// Sets every counter to zero.
             pub(crate) fn reset(&self) {
                 $(self.$name.store(0, Relaxed);)*

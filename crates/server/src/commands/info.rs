@@ -79,7 +79,7 @@ fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 }
 
 fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    let resident = resident_bytes();
+    let resident = keys.shared.resident_bytes();
     let config = &keys.shared.config;
     lines!(out,
         "used_memory": resident,
@@ -91,14 +91,6 @@ fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "maxmemory_policy": "noeviction",
     );
     Ok(())
-}
-
-/// Resident memory of the process; 0 where the system does not tell.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|text| text.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }
 
 fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {

@@ -1,0 +1,84 @@
+//! The admin port.
+
+mod support;
+
+use silica_engine::METRICS;
+use silica_server::{Config, Server};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use support::{Client, Probe, Source, config, start_with};
+
+fn with_admin() -> Server {
+    let admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    start_with(Config { admin, ..config() }, Probe::new(false)).0
+}
+
+/// Status line and body.
+fn http(server: &Server, request: &str) -> (String, String) {
+    let mut socket = TcpStream::connect(server.admin_addr().expect("it listens")).unwrap();
+    socket
+        .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    (head.lines().next().unwrap_or_default().to_string(), body.to_string())
+}
+
+/// Samples by name and labels; checks that each has its type told before.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut typed = "";
+    let mut samples = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            typed = rest.split(' ').next().unwrap();
+        } else if !line.starts_with('#') {
+            let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+            assert_eq!(name.split('{').next(), Some(typed), "{line}");
+            assert!(samples.insert(name.to_string(), value.parse().unwrap()).is_none(), "{line}");
+        }
+    }
+    samples
+}
+
+#[test]
+fn metrics_tell_what_was_done() {
+    let server = with_admin();
+    let mut client = Client::connect(&server);
+    client.ask("SET a 1");
+    client.ask("MGET a b");
+    let (status, body) = http(&server, "GET /metrics");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let samples = samples(&body);
+    assert_eq!(samples["silica_commands_processed_total"], 2.0);
+    assert_eq!(samples["silica_keyspace_hits_total"], 1.0);
+    assert_eq!(samples["silica_keyspace_misses_total"], 1.0);
+    assert_eq!(samples["silica_connected_clients"], 1.0);
+    assert_eq!(samples["silica_engine_puts_total{db=\"0\",engine=\"reference\"}"], 1.0);
+    assert_eq!(samples["silica_engine_live_bytes{db=\"0\",engine=\"reference\"}"], 2.0);
+    assert!(samples["silica_resident_bytes"] > 1e6);
+    assert!(METRICS.iter().all(|metric| !metric.doc.contains('\n')), "help is one line");
+    server.stop();
+}
+
+#[test]
+fn other_requests_are_refused() {
+    let server = with_admin();
+    assert!(http(&server, "GET /").1.contains("/metrics"));
+    assert_eq!(http(&server, "GET /secrets").0, "HTTP/1.1 404 Not Found");
+    assert_eq!(http(&server, "POST /metrics").0, "HTTP/1.1 405 Method Not Allowed");
+    server.stop();
+}
+
+#[test]
+fn it_is_not_there_unless_asked_for_and_never_beyond_loopback() {
+    let (server, probe) = start_with(config(), Probe::new(false));
+    assert_eq!(server.admin_addr(), None);
+    server.stop();
+    let admin = Some("0.0.0.0:0".parse().unwrap());
+    let refused = Server::start(Config { admin, ..config() }, Arc::new(Source(probe)));
+    let text = refused.expect_err("refused").to_string();
+    assert!(text.contains("loopback only") && text.contains("127.0.0.1"), "{text}");
+}
