@@ -29,7 +29,7 @@ mod work;
 pub use cell::{Cell, Figure, Job, Outcome, measure};
 pub use child::serve_cell;
 pub use files::{read, write};
-pub use peer::{Class, Peer, Setting, Setup};
+pub use peer::{About, Class, Peer, Setting, Setup};
 pub use peers::{all, find};
 pub use runner::{Progress, Run, compare};
 pub use schedule::{ALLOWANCE_BYTES, Request};

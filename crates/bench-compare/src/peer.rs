@@ -37,14 +37,47 @@ pub struct Setting {
     pub why: &'static str,
 }
 
+/// What a store is called, and what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// The name on the command line and in the report, such as `rocksdb` or `redis:unix`.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub doc: &'static str,
+    /// Its kind.
+    pub class: Class,
+}
+
+impl About {
+    pub(crate) const fn embedded(name: &'static str, doc: &'static str) -> Self {
+        About { name, doc, class: Class::Embedded }
+    }
+
+    pub(crate) const fn memory(name: &'static str, doc: &'static str) -> Self {
+        About { name, doc, class: Class::Memory }
+    }
+
+    pub(crate) const fn server(name: &'static str, doc: &'static str) -> Self {
+        About { name, doc, class: Class::Server }
+    }
+}
+
 /// A store that can be compared.
 pub trait Peer: Sync {
-    /// The name on the command line and in the report, such as `rocksdb` or `redis:unix`.
-    fn name(&self) -> &'static str;
-    /// What it is, in one line.
-    fn doc(&self) -> &'static str;
-    /// Its kind.
-    fn class(&self) -> Class;
+    /// What it is called, and what it is.
+    fn about(&self) -> &About;
+    /// The name of [`Peer::about`].
+    fn name(&self) -> &'static str {
+        self.about().name
+    }
+    /// The line of [`Peer::about`].
+    fn doc(&self) -> &'static str {
+        self.about().doc
+    }
+    /// The kind of [`Peer::about`].
+    fn class(&self) -> Class {
+        self.about().class
+    }
     /// True for stores of ours.
     fn is_ours(&self) -> bool {
         false

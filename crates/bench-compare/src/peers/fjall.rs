@@ -1,7 +1,7 @@
 //! fjall, a log-structured merge tree.
 
 use super::{crates, directory};
-use crate::peer::{Class, Peer, Setting, Setup};
+use crate::peer::{About, Peer, Setting, Setup};
 use fjall::config::{CompressionPolicy, HashRatioPolicy};
 use fjall::{
     CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
@@ -29,15 +29,17 @@ const QUIET: Duration = Duration::from_millis(20);
 
 /// fjall with one kind of compression.
 pub(crate) struct Fjall {
-    name: &'static str,
-    doc: &'static str,
+    about: About,
     lz4: bool,
 }
 
 /// fjall without and with compression.
 pub(crate) const PEERS: &[Fjall] = &[
-    Fjall { name: "fjall", doc: "fjall, log-structured merge tree in Rust", lz4: false },
-    Fjall { name: "fjall:lz4", doc: "fjall with LZ4 compression", lz4: true },
+    Fjall {
+        about: About::embedded("fjall", "fjall, log-structured merge tree in Rust"),
+        lz4: false,
+    },
+    Fjall { about: About::embedded("fjall:lz4", "fjall with LZ4 compression"), lz4: true },
 ];
 
 /// What differs from fjall's defaults.
@@ -114,16 +116,8 @@ impl Knobs {
 }
 
 impl Peer for Fjall {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn class(&self) -> Class {
-        Class::Embedded
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn version(&self) -> Result<String> {

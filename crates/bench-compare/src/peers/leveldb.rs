@@ -3,43 +3,37 @@
 mod api;
 mod options;
 
-use super::directory;
-use super::library::{c_path, lent, text};
-use crate::peer::{Class, Peer, Setting, Setup};
-use api::{Api, Batch, Cache, Db, FilterPolicy, ReadOptions, WriteOptions};
+use super::leveled::{Database, Get, ReadOptions};
+use super::library::{c_path, lent};
+use crate::peer::{About, Peer, Setting, Setup};
+use api::{Api, Cache, FilterPolicy};
 use options::Knobs;
-use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
+use silica::{Durability, MetricsMap, Result};
 use silica_bench::{Abilities, Session, Sink, Target};
-use std::ffi::{CStr, c_char};
-use std::path::PathBuf;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::ffi::CStr;
 use std::time::Duration;
 
 /// LevelDB with one kind of compression.
 pub(crate) struct LevelDb {
-    name: &'static str,
-    doc: &'static str,
+    about: About,
     snappy: bool,
 }
 
 /// LevelDB without and with compression.
 pub(crate) const PEERS: &[LevelDb] = &[
-    LevelDb { name: "leveldb", doc: "LevelDB, log-structured merge tree", snappy: false },
-    LevelDb { name: "leveldb:snappy", doc: "LevelDB with Snappy compression", snappy: true },
+    LevelDb {
+        about: About::embedded("leveldb", "LevelDB, log-structured merge tree"),
+        snappy: false,
+    },
+    LevelDb {
+        about: About::embedded("leveldb:snappy", "LevelDB with Snappy compression"),
+        snappy: true,
+    },
 ];
 
 impl Peer for LevelDb {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn class(&self) -> Class {
-        Class::Embedded
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn version(&self) -> Result<String> {
@@ -54,51 +48,47 @@ impl Peer for LevelDb {
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {
-        let api = Api::get()?;
+        let (api, interface) = (Api::get()?, api::interface()?);
         let path = c_path(&setup.directory)?;
         let (options, cache, filter) = Knobs::new(setup, self.snappy).options(api);
+        let helpers = Helpers { api, cache, filter };
         // SAFETY: the options and the path are alive during the call.
-        let db = api.tried(|error| unsafe { api.leveldb_open(options, path.as_ptr(), error) });
+        let db =
+            interface.tried(|error| unsafe { api.leveldb_open(options, path.as_ptr(), error) });
         // SAFETY: the store keeps a copy of the options, which nothing else holds.
         unsafe { api.leveldb_options_destroy(options) };
-        let directory = setup.directory.clone();
-        let (puts, deletes) = (AtomicU64::new(0), AtomicU64::new(0));
-        // Made before the outcome is looked at, so that the cache and the filter are given back.
-        let mut store = Store { api, db: null_mut(), cache, filter, directory, puts, deletes };
-        store.db = db?;
-        Ok(Box::new(store))
+        let database = Database::new(interface, db?, setup.directory.clone());
+        Ok(Box::new(Store { api, database, _helpers: helpers }))
     }
 }
 
-/// An open database, or one that could not be opened.
-struct Store {
+/// What an open database uses and does not own; given back when this is dropped.
+struct Helpers {
     api: &'static Api,
-    db: *mut Db,
     cache: *mut Cache,
     filter: *mut FilterPolicy,
-    directory: PathBuf,
-    puts: AtomicU64,
-    deletes: AtomicU64,
 }
 
-// SAFETY: the header says that a database may be used by several threads at once; the cache and
-// the filter are only given back.
-unsafe impl Send for Store {}
+// SAFETY: the cache and the filter are only given back.
+unsafe impl Send for Helpers {}
 // SAFETY: as above.
-unsafe impl Sync for Store {}
+unsafe impl Sync for Helpers {}
 
-impl Drop for Store {
+impl Drop for Helpers {
     fn drop(&mut self) {
-        // SAFETY: sessions borrow the store, so nobody uses it any more; the database is the only
-        // user of the cache and the filter.
+        // SAFETY: the database was the only user of the cache and the filter, and it is closed.
         unsafe {
-            if !self.db.is_null() {
-                self.api.leveldb_close(self.db);
-            }
             self.api.leveldb_cache_destroy(self.cache);
             self.api.leveldb_filterpolicy_destroy(self.filter);
         }
     }
+}
+
+/// An open database; it is closed before what it uses is given back.
+struct Store {
+    api: &'static Api,
+    database: Database,
+    _helpers: Helpers,
 }
 
 impl Store {
@@ -107,34 +97,20 @@ impl Store {
         let empty = c"".as_ptr();
         // SAFETY: the database is open. No table reaches down to the empty key, so that nothing
         // is compacted, but the request waits for its turn.
-        unsafe { self.api.leveldb_compact_range(self.db, empty, 0, empty, 0) };
+        unsafe { self.api.leveldb_compact_range(self.database.pointer(), empty, 0, empty, 0) };
     }
 
     fn property(&self, name: &CStr) -> String {
-        // SAFETY: the database is open; the text is the caller's and freed once.
+        // SAFETY: the database is open; the text is the caller's and given back once.
         unsafe {
-            let value = self.api.leveldb_property_value(self.db, name.as_ptr());
-            let owned = text(value);
-            self.api.leveldb_free(value.cast());
-            owned
+            let value = self.api.leveldb_property_value(self.database.pointer(), name.as_ptr());
+            self.database.interface().owned_text(value)
         }
     }
 
     /// Writes nothing, which syncs the log and tells errors of background work.
     fn sync_log(&self) -> Result<()> {
-        let mut session = self.connection(Durability::Synced);
-        session.write()
-    }
-
-    fn connection(&self, durability: Durability) -> Connection<'_> {
-        let api = self.api;
-        // SAFETY: these make new objects; the session owns them.
-        let (read, write, batch) = unsafe {
-            let write = api.leveldb_writeoptions_create();
-            api.leveldb_writeoptions_set_sync(write, u8::from(durability == Durability::Synced));
-            (api.leveldb_readoptions_create(), write, api.leveldb_writebatch_create())
-        };
-        Connection { store: self, read, write, batch }
+        self.database.connect(Durability::Synced, OneByOne(self.api)).write()
     }
 }
 
@@ -174,7 +150,7 @@ impl Target for Store {
     }
 
     fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(self.connection(durability)))
+        Ok(Box::new(self.database.connect(durability, OneByOne(self.api))))
     }
 
     fn settle(&self) -> Result<()> {
@@ -195,139 +171,38 @@ impl Target for Store {
     }
 
     fn metrics(&self) -> Result<MetricsMap> {
-        let mut metrics = MetricsMap::default();
-        let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
-        add("puts", self.puts.load(Relaxed));
-        add("deletes", self.deletes.load(Relaxed));
-        add("disk_bytes", directory::bytes(&self.directory));
-        Ok(metrics)
+        Ok(self.database.metrics())
     }
 }
 
-/// What one thread uses.
-struct Connection<'a> {
-    store: &'a Store,
-    read: *mut ReadOptions,
-    write: *mut WriteOptions,
-    batch: *mut Batch,
-}
+/// LevelDB has no bursts of gets.
+struct OneByOne(&'static Api);
 
-impl Drop for Connection<'_> {
-    fn drop(&mut self) {
-        let api = self.store.api;
-        // SAFETY: the session made them and is gone.
-        unsafe {
-            api.leveldb_writebatch_destroy(self.batch);
-            api.leveldb_writeoptions_destroy(self.write);
-            api.leveldb_readoptions_destroy(self.read);
-        }
-    }
-}
-
-impl Connection<'_> {
-    fn write(&mut self) -> Result<()> {
-        let (store, api) = (self.store, self.store.api);
-        // SAFETY: the options and the batch are this session's.
-        let written = api.tried(|error| unsafe {
-            api.leveldb_write(store.db, self.write, self.batch, error);
-        });
-        // SAFETY: the write is done with the batch.
-        unsafe { api.leveldb_writebatch_clear(self.batch) };
-        written
-    }
-}
-
-impl Session for Connection<'_> {
-    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn Sink) -> Result<()> {
-        let (store, api) = (self.store, self.store.api);
+impl Get for OneByOne {
+    fn get_many(
+        &mut self,
+        database: &Database,
+        read: *const ReadOptions,
+        keys: &[&[u8]],
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        let interface = database.interface();
         for (index, key) in keys.iter().enumerate() {
             let mut length = 0;
             // SAFETY: the key is alive during the call.
-            let value = api.tried(|error| unsafe {
+            let value = interface.tried(|error| unsafe {
                 let data = key.as_ptr().cast();
-                api.leveldb_get(store.db, self.read, data, key.len(), &mut length, error)
+                self.0.leveldb_get(database.pointer(), read, data, key.len(), &mut length, error)
             })?;
             if !value.is_null() {
-                // SAFETY: the value is a copy of that length, and freed once.
+                // SAFETY: the value is a copy of that length, and given back once.
                 unsafe {
                     sink.found(index, lent(value, length));
-                    api.leveldb_free(value.cast());
+                    interface.free(value);
                 }
             }
         }
         Ok(())
-    }
-
-    fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<()> {
-        for (key, value) in entries {
-            let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-            // SAFETY: the batch copies the bytes, which are alive during the call.
-            unsafe {
-                self.store.api.leveldb_writebatch_put(self.batch, k, key.len(), v, value.len());
-            }
-        }
-        self.write()?;
-        self.store.puts.fetch_add(entries.len() as u64, Relaxed);
-        Ok(())
-    }
-
-    fn delete_many(&mut self, keys: &[&[u8]]) -> Result<()> {
-        for key in keys {
-            // SAFETY: the batch copies the bytes, which are alive during the call.
-            unsafe {
-                let data = key.as_ptr().cast();
-                self.store.api.leveldb_writebatch_delete(self.batch, data, key.len());
-            }
-        }
-        self.write()?;
-        self.store.deletes.fetch_add(keys.len() as u64, Relaxed);
-        Ok(())
-    }
-
-    fn scan(
-        &mut self,
-        from: &[u8],
-        count: usize,
-        entry: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<()> {
-        let api = self.store.api;
-        // SAFETY: the iterator is valid where its key and value are asked for, they are not used
-        // after it moves, and it is destroyed once.
-        unsafe {
-            let iterator = api.leveldb_create_iterator(self.store.db, self.read);
-            api.leveldb_iter_seek(iterator, from.as_ptr().cast(), from.len());
-            for _ in 0..count {
-                if api.leveldb_iter_valid(iterator) == 0 {
-                    break;
-                }
-                let (mut key_length, mut value_length) = (0, 0);
-                let key = api.leveldb_iter_key(iterator, &mut key_length);
-                let value = api.leveldb_iter_value(iterator, &mut value_length);
-                entry(lent(key, key_length), lent(value, value_length));
-                api.leveldb_iter_next(iterator);
-            }
-            let outcome = api.tried(|error| api.leveldb_iter_get_error(iterator, error));
-            api.leveldb_iter_destroy(iterator);
-            outcome
-        }
-    }
-}
-
-impl Api {
-    /// Calls a function that reports an error through its last argument.
-    fn tried<T>(&self, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
-        let mut error = null_mut();
-        let value = call(&mut error);
-        if error.is_null() {
-            return Ok(value);
-        }
-        // SAFETY: the library made the text, and it is freed once.
-        let what = unsafe {
-            let what = text(error);
-            self.leveldb_free(error.cast());
-            what
-        };
-        Err(Error::new(ErrorKind::Io, format!("LevelDB: {what}")))
     }
 }
 

@@ -66,9 +66,27 @@ impl Library {
 /// Declares the functions that are used of one library, as its header has them, and makes a
 /// struct of them that is filled when the library is opened. `NAME::get()` opens it once.
 macro_rules! c_functions {
+    ($(#[$doc:meta])* struct $name:ident of $source:ident; $($functions:tt)*) => {
+        $crate::peers::library::c_calls! { $(#[$doc])* struct $name; $($functions)* }
+
+        impl $name {
+            /// The functions, from the library that is opened when they are first asked for.
+            pub(super) fn get() -> silica::Result<&'static Self> {
+                static OPENED: std::sync::OnceLock<silica::Result<$name>> =
+                    std::sync::OnceLock::new();
+                let opened = OPENED.get_or_init(|| Self::load(&$source, ""));
+                opened.as_ref().map_err(silica::Error::duplicate)
+            }
+        }
+    };
+}
+pub(crate) use c_functions;
+
+/// Makes a struct of functions of a library whose names may all have a prefix there.
+macro_rules! c_calls {
     (
         $(#[$doc:meta])*
-        struct $name:ident of $source:ident;
+        struct $name:ident;
         $(fn $function:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*
     ) => {
         $(#[$doc])*
@@ -77,19 +95,17 @@ macro_rules! c_functions {
         }
 
         impl $name {
-            /// The functions, from the library that is opened when they are first asked for.
-            pub(super) fn get() -> silica::Result<&'static Self> {
-                static OPENED: std::sync::OnceLock<silica::Result<$name>> =
-                    std::sync::OnceLock::new();
-                OPENED.get_or_init(Self::load).as_ref().map_err(silica::Error::duplicate)
-            }
-
-            fn load() -> silica::Result<Self> {
-                let library = $crate::peers::library::Library::open(&$source)?;
+            /// Opens `source` and looks every function up, `prefix` before its name.
+            pub(super) fn load(
+                source: &'static $crate::peers::library::Source,
+                prefix: &str,
+            ) -> silica::Result<Self> {
+                let library = $crate::peers::library::Library::open(source)?;
+                let name = |function: &str| format!("{prefix}{function}");
                 let functions = $name {
                     $(
                         // SAFETY: the type is that of the library's header.
-                        $function: unsafe { library.function(stringify!($function))? },
+                        $function: unsafe { library.function(&name(stringify!($function)))? },
                     )*
                 };
                 library.keep();
@@ -108,7 +124,7 @@ macro_rules! c_functions {
         }
     };
 }
-pub(crate) use c_functions;
+pub(crate) use c_calls;
 
 /// `path` as C takes it.
 pub(crate) fn c_path(path: &Path) -> Result<CString> {

@@ -4,7 +4,7 @@ mod api;
 
 use super::directory;
 use super::library::{c_path, lent, text};
-use crate::peer::{Class, Peer, Setting, Setup};
+use crate::peer::{About, Peer, Setting, Setup};
 use api::{
     Api, Cursor, Dbi, Env, FIRST, MAP_FULL, NEXT, NOMEMINIT, NORDAHEAD, NOSYNC, NOTFOUND, NOTLS,
     RDONLY, SET_RANGE, Stat, Txn, Val,
@@ -28,6 +28,7 @@ pub(crate) struct Lmdb;
 
 /// LMDB, which has no variants.
 pub(crate) const PEERS: &[Lmdb] = &[Lmdb];
+const ABOUT: About = About::embedded("lmdb", "LMDB, memory-mapped B+ tree, copy on write");
 
 fn map_bytes(setup: &Setup) -> u64 {
     let shape = setup.plan.shape;
@@ -38,16 +39,8 @@ fn map_bytes(setup: &Setup) -> u64 {
 }
 
 impl Peer for Lmdb {
-    fn name(&self) -> &'static str {
-        "lmdb"
-    }
-
-    fn doc(&self) -> &'static str {
-        "LMDB, memory-mapped B+ tree, copy on write"
-    }
-
-    fn class(&self) -> Class {
-        Class::Embedded
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn version(&self) -> Result<String> {

@@ -4,7 +4,7 @@ mod room;
 mod tables;
 
 use super::crates;
-use crate::peer::{Class, Peer, Setting, Setup};
+use crate::peer::{About, Peer, Setting, Setup};
 use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::{Abilities, Session, Sink, Target};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,8 +27,7 @@ trait Table: Send + Sync + 'static {
 
 /// A kind of table.
 pub(crate) struct Memory {
-    name: &'static str,
-    doc: &'static str,
+    about: About,
     lossy: bool,
     /// Name, value and reason.
     settings: &'static [(&'static str, &'static str, &'static str)],
@@ -56,8 +55,7 @@ const BOXED: (&str, &str, &str) = (
 /// Every kind of table.
 pub(crate) const PEERS: &[Memory] = &[
     Memory {
-        name: "hashbrown",
-        doc: "the standard library's hash table, under sharded locks",
+        about: About::memory("hashbrown", "the standard library's hash table, under sharded locks"),
         lossy: false,
         settings: &[
             (
@@ -73,8 +71,7 @@ pub(crate) const PEERS: &[Memory] = &[
         open: open::<ShardedTable>,
     },
     Memory {
-        name: "dashmap",
-        doc: "DashMap, a hash table with sharded locks inside",
+        about: About::memory("dashmap", "DashMap, a hash table with sharded locks inside"),
         lossy: false,
         settings: &[
             ("shard_amount", "4 for each core", "its default"),
@@ -86,8 +83,7 @@ pub(crate) const PEERS: &[Memory] = &[
         open: open::<DashTable>,
     },
     Memory {
-        name: "quick_cache",
-        doc: "quick_cache, a cache with an eviction like S3-FIFO's",
+        about: About::memory("quick_cache", "quick_cache, a cache with an eviction like S3-FIFO's"),
         lossy: true,
         settings: &[
             (
@@ -111,8 +107,10 @@ pub(crate) const PEERS: &[Memory] = &[
         open: open::<LossyTable>,
     },
     Memory {
-        name: "scc",
-        doc: "scc::HashMap, a hash table with a lock in each bucket, as libcuckoo has",
+        about: About::memory(
+            "scc",
+            "scc::HashMap, a hash table with a lock in each bucket, as libcuckoo has",
+        ),
         lossy: false,
         settings: &[
             ("interface", "read_sync, update_sync, upsert_sync", "values are read in place"),
@@ -131,20 +129,12 @@ fn open<T: Table>(setup: &Setup, lossy: bool) -> Box<dyn Target> {
 }
 
 impl Peer for Memory {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn class(&self) -> Class {
-        Class::Memory
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn version(&self) -> Result<String> {
-        crates::version(self.name)
+        crates::version(self.about.name)
     }
 
     fn settings(&self, _: &Setup) -> Vec<Setting> {
@@ -153,7 +143,7 @@ impl Peer for Memory {
     }
 
     fn check_room(&self, setup: &Setup) -> Result<()> {
-        if self.lossy { Ok(()) } else { room::check(self.name, setup) }
+        if self.lossy { Ok(()) } else { room::check(self.about.name, setup) }
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {

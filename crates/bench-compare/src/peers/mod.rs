@@ -4,6 +4,7 @@ mod crates;
 mod directory;
 mod fjall;
 mod leveldb;
+mod leveled;
 mod library;
 mod lmdb;
 mod memory;

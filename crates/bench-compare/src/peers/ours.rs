@@ -1,34 +1,24 @@
 //! Stores of ours.
 
-use crate::peer::{Class, Peer, Setting, Setup};
+use crate::peer::{About, Peer, Setting, Setup};
 use silica::{DEFAULT_KEYSPACE, Durability, Keyspace, MetricsMap, OpenOptions, Result, Silica};
 use silica_bench::{Abilities, Session, Target};
 
 /// An engine below the boundary.
 pub(crate) struct Ours {
-    name: &'static str,
-    doc: &'static str,
+    about: About,
     engine: &'static str,
 }
 
 /// Every engine of ours.
 pub(crate) const PEERS: &[Ours] = &[Ours {
-    name: "silica:silt",
-    doc: "Silica, its store for small items on flash",
+    about: About::embedded("silica:silt", "Silica, its store for small items on flash"),
     engine: "silt",
 }];
 
 impl Peer for Ours {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn class(&self) -> Class {
-        Class::Embedded
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn is_ours(&self) -> bool {

@@ -1,7 +1,7 @@
 //! redb, a B+ tree in one file.
 
 use super::{crates, directory};
-use crate::peer::{Class, Peer, Setting, Setup};
+use crate::peer::{About, Peer, Setting, Setup};
 use redb::{
     Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, StorageBackend,
     Table, TableDefinition,
@@ -23,6 +23,7 @@ pub(crate) struct Redb;
 
 /// redb, which has no variants.
 pub(crate) const PEERS: &[Redb] = &[Redb];
+const ABOUT: About = About::embedded("redb", "redb, B+ tree in Rust, copy on write");
 
 /// Of the memory, so many parts of [`CACHE_OF`] are redb's own cache.
 const CACHE_PARTS: u64 = 3;
@@ -33,16 +34,8 @@ fn cache_bytes(setup: &Setup) -> u64 {
 }
 
 impl Peer for Redb {
-    fn name(&self) -> &'static str {
-        "redb"
-    }
-
-    fn doc(&self) -> &'static str {
-        "redb, B+ tree in Rust, copy on write"
-    }
-
-    fn class(&self) -> Class {
-        Class::Embedded
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn version(&self) -> Result<String> {

@@ -11,7 +11,7 @@ mod udp;
 mod wire;
 
 use super::directory;
-use crate::peer::{Class, Peer, Setting, Setup};
+use crate::peer::{About, Peer, Setting, Setup};
 use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use pin::Pinning;
 use process::{Address, Process};
@@ -38,8 +38,7 @@ enum Transport {
 
 /// A server over one transport.
 pub(crate) struct Kind {
-    name: &'static str,
-    doc: &'static str,
+    about: About,
     program: Program,
     transport: Transport,
 }
@@ -50,7 +49,7 @@ const fn kind(
     program: Program,
     transport: Transport,
 ) -> Kind {
-    Kind { name, doc, program, transport }
+    Kind { about: About::server(name, doc), program, transport }
 }
 
 /// Every server.
@@ -80,16 +79,8 @@ fn models_cache(setup: &Setup) -> bool {
 }
 
 impl Peer for Kind {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn class(&self) -> Class {
-        Class::Server
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn is_ours(&self) -> bool {

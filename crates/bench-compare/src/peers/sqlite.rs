@@ -4,7 +4,7 @@ mod api;
 
 use super::directory;
 use super::library::c_path;
-use crate::peer::{Class, Peer, Setting, Setup};
+use crate::peer::{About, Peer, Setting, Setup};
 use api::Parameter::{Bytes, Count};
 use api::{Api, Connection, Parameter, Statement};
 use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
@@ -26,6 +26,8 @@ pub(crate) struct Sqlite;
 
 /// SQLite, which has no variants.
 pub(crate) const PEERS: &[Sqlite] = &[Sqlite];
+const ABOUT: About =
+    About::embedded("sqlite", "SQLite, B tree with a write-ahead log, prepared SQL");
 
 /// What differs from SQLite's defaults.
 struct Knobs {
@@ -98,16 +100,8 @@ impl Knobs {
 }
 
 impl Peer for Sqlite {
-    fn name(&self) -> &'static str {
-        "sqlite"
-    }
-
-    fn doc(&self) -> &'static str {
-        "SQLite, B tree with a write-ahead log, prepared SQL"
-    }
-
-    fn class(&self) -> Class {
-        Class::Embedded
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn version(&self) -> Result<String> {

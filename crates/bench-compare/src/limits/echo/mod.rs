@@ -32,47 +32,47 @@ pub(super) struct Echo {
     depths: &'static [usize],
 }
 
-pub(super) static UDP: Echo = Echo {
-    name: "echo-udp",
-    doc: "64-byte messages there and back over UDP on loopback, one in each system call",
-    way: Way::Udp,
-    depths: &[1, 32],
-};
+pub(super) static UDP: Echo = Echo::new(
+    "echo-udp",
+    "64-byte messages there and back over UDP on loopback, one in each system call",
+    Way::Udp,
+    &[1, 32],
+);
 
-pub(super) static UDP_BATCH: Echo = Echo {
-    name: "echo-udp-batch",
-    doc: "64-byte messages there and back over UDP on loopback by sendmmsg and recvmmsg",
-    way: Way::UdpBatch,
-    depths: &[32, 128],
-};
+pub(super) static UDP_BATCH: Echo = Echo::new(
+    "echo-udp-batch",
+    "64-byte messages there and back over UDP on loopback by sendmmsg and recvmmsg",
+    Way::UdpBatch,
+    &[32, 128],
+);
 
-pub(super) static UDP_GSO: Echo = Echo {
-    name: "echo-udp-gso",
-    doc: "64-byte messages there and back over UDP on loopback, joined by segmentation offload",
-    way: Way::UdpGso,
-    depths: &[32, 128],
-};
+pub(super) static UDP_GSO: Echo = Echo::new(
+    "echo-udp-gso",
+    "64-byte messages there and back over UDP on loopback, joined by segmentation offload",
+    Way::UdpGso,
+    &[32, 128],
+);
 
-pub(super) static TCP: Echo = Echo {
-    name: "echo-tcp",
-    doc: "64-byte messages there and back over one TCP connection on loopback by read and write",
-    way: Way::Tcp,
-    depths: &[1, 16],
-};
+pub(super) static TCP: Echo = Echo::new(
+    "echo-tcp",
+    "64-byte messages there and back over one TCP connection on loopback by read and write",
+    Way::Tcp,
+    &[1, 16],
+);
 
-pub(super) static TCP_URING: Echo = Echo {
-    name: "echo-tcp-uring",
-    doc: "64-byte messages there and back over TCP on loopback by io_uring, one per connection",
-    way: Way::TcpUring,
-    depths: &[1, 16],
-};
+pub(super) static TCP_URING: Echo = Echo::new(
+    "echo-tcp-uring",
+    "64-byte messages there and back over TCP on loopback by io_uring, one per connection",
+    Way::TcpUring,
+    &[1, 16],
+);
 
-pub(super) static UNIX: Echo = Echo {
-    name: "echo-unix",
-    doc: "64-byte messages there and back over one unix socket by read and write",
-    way: Way::Unix,
-    depths: &[1, 16],
-};
+pub(super) static UNIX: Echo = Echo::new(
+    "echo-unix",
+    "64-byte messages there and back over one unix socket by read and write",
+    Way::Unix,
+    &[1, 16],
+);
 
 /// How messages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +129,15 @@ impl Limit for Echo {
 }
 
 impl Echo {
+    const fn new(
+        name: &'static str,
+        doc: &'static str,
+        way: Way,
+        depths: &'static [usize],
+    ) -> Self {
+        Echo { name, doc, way, depths }
+    }
+
     fn idles(&self) -> &'static [Idle] {
         // A ring is waited for; and on one core nobody has a core for himself.
         let spins = self.way != Way::TcpUring && cores().len() > 1;

@@ -1,7 +1,9 @@
 //! What is used of `leveldb/c.h`.
 
+use crate::peers::leveled::{Db, Interface, Opened, ReadOptions};
 use crate::peers::library::{Source, c_functions};
-use std::ffi::{c_char, c_int, c_uchar, c_void};
+use silica::Result;
+use std::ffi::{c_char, c_int, c_uchar};
 
 static LEVELDB: Source = Source {
     name: "LevelDB",
@@ -9,22 +11,18 @@ static LEVELDB: Source = Source {
     package: "libleveldb1d",
 };
 
-/// `leveldb_t`.
-pub(super) enum Db {}
+/// The functions that it shares with its offspring.
+pub(super) fn interface() -> Result<&'static Interface> {
+    static OPENED: Opened = Opened::new();
+    Interface::get(&OPENED, &LEVELDB, "leveldb_")
+}
+
 /// `leveldb_options_t`.
 pub(super) enum Options {}
 /// `leveldb_cache_t`.
 pub(super) enum Cache {}
 /// `leveldb_filterpolicy_t`.
 pub(super) enum FilterPolicy {}
-/// `leveldb_readoptions_t`.
-pub(super) enum ReadOptions {}
-/// `leveldb_writeoptions_t`.
-pub(super) enum WriteOptions {}
-/// `leveldb_writebatch_t`.
-pub(super) enum Batch {}
-/// `leveldb_iterator_t`.
-pub(super) enum Iter {}
 
 c_functions! {
     /// LevelDB's functions.
@@ -37,8 +35,6 @@ c_functions! {
         name: *const c_char,
         error: *mut *mut c_char,
     ) -> *mut Db;
-    fn leveldb_close(db: *mut Db);
-    fn leveldb_free(memory: *mut c_void);
 
     fn leveldb_get(
         db: *mut Db,
@@ -49,33 +45,6 @@ c_functions! {
         error: *mut *mut c_char,
     ) -> *mut c_char;
 
-    fn leveldb_write(
-        db: *mut Db,
-        options: *const WriteOptions,
-        batch: *mut Batch,
-        error: *mut *mut c_char,
-    );
-    fn leveldb_writebatch_create() -> *mut Batch;
-    fn leveldb_writebatch_destroy(batch: *mut Batch);
-    fn leveldb_writebatch_clear(batch: *mut Batch);
-    fn leveldb_writebatch_put(
-        batch: *mut Batch,
-        key: *const c_char,
-        key_length: usize,
-        value: *const c_char,
-        value_length: usize,
-    );
-    fn leveldb_writebatch_delete(batch: *mut Batch, key: *const c_char, key_length: usize);
-
-    fn leveldb_create_iterator(db: *mut Db, options: *const ReadOptions) -> *mut Iter;
-    fn leveldb_iter_destroy(iterator: *mut Iter);
-    fn leveldb_iter_seek(iterator: *mut Iter, key: *const c_char, key_length: usize);
-    fn leveldb_iter_valid(iterator: *const Iter) -> c_uchar;
-    fn leveldb_iter_next(iterator: *mut Iter);
-    fn leveldb_iter_key(iterator: *const Iter, length: *mut usize) -> *const c_char;
-    fn leveldb_iter_value(iterator: *const Iter, length: *mut usize) -> *const c_char;
-    fn leveldb_iter_get_error(iterator: *const Iter, error: *mut *mut c_char);
-
     fn leveldb_compact_range(
         db: *mut Db,
         from: *const c_char,
@@ -84,12 +53,6 @@ c_functions! {
         to_length: usize,
     );
     fn leveldb_property_value(db: *mut Db, name: *const c_char) -> *mut c_char;
-
-    fn leveldb_readoptions_create() -> *mut ReadOptions;
-    fn leveldb_readoptions_destroy(options: *mut ReadOptions);
-    fn leveldb_writeoptions_create() -> *mut WriteOptions;
-    fn leveldb_writeoptions_destroy(options: *mut WriteOptions);
-    fn leveldb_writeoptions_set_sync(options: *mut WriteOptions, sync: c_uchar);
 
     fn leveldb_options_create() -> *mut Options;
     fn leveldb_options_destroy(options: *mut Options);

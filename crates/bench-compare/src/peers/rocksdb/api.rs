@@ -1,7 +1,9 @@
 //! What is used of `rocksdb/c.h`.
 
+use crate::peers::leveled::{Db, Interface, Opened, ReadOptions};
 use crate::peers::library::{Source, c_functions};
-use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
+use silica::Result;
+use std::ffi::{c_char, c_int, c_uchar, c_uint};
 
 static ROCKSDB: Source = Source {
     name: "RocksDB",
@@ -9,8 +11,12 @@ static ROCKSDB: Source = Source {
     package: "librocksdb7.8",
 };
 
-/// `rocksdb_t`.
-pub(super) enum Db {}
+/// The functions that it shares with LevelDB.
+pub(super) fn interface() -> Result<&'static Interface> {
+    static OPENED: Opened = Opened::new();
+    Interface::get(&OPENED, &ROCKSDB, "rocksdb_")
+}
+
 /// `rocksdb_options_t`.
 pub(super) enum Options {}
 /// `rocksdb_block_based_table_options_t`.
@@ -21,18 +27,10 @@ pub(super) enum ColumnFamily {}
 pub(super) enum Cache {}
 /// `rocksdb_filterpolicy_t`.
 pub(super) enum FilterPolicy {}
-/// `rocksdb_readoptions_t`.
-pub(super) enum ReadOptions {}
-/// `rocksdb_writeoptions_t`.
-pub(super) enum WriteOptions {}
 /// `rocksdb_flushoptions_t`.
 pub(super) enum FlushOptions {}
-/// `rocksdb_writebatch_t`.
-pub(super) enum Batch {}
 /// `rocksdb_pinnableslice_t`.
 pub(super) enum Pinned {}
-/// `rocksdb_iterator_t`.
-pub(super) enum Iter {}
 
 c_functions! {
     /// RocksDB's functions.
@@ -48,8 +46,6 @@ c_functions! {
         error: *mut *mut c_char,
     ) -> *mut Db;
     fn rocksdb_column_family_handle_destroy(family: *mut ColumnFamily);
-    fn rocksdb_close(db: *mut Db);
-    fn rocksdb_free(memory: *mut c_void);
 
     fn rocksdb_get_pinned(
         db: *mut Db,
@@ -72,42 +68,10 @@ c_functions! {
     fn rocksdb_pinnableslice_value(value: *const Pinned, length: *mut usize) -> *const c_char;
     fn rocksdb_pinnableslice_destroy(value: *mut Pinned);
 
-    fn rocksdb_write(
-        db: *mut Db,
-        options: *const WriteOptions,
-        batch: *mut Batch,
-        error: *mut *mut c_char,
-    );
-    fn rocksdb_writebatch_create() -> *mut Batch;
-    fn rocksdb_writebatch_destroy(batch: *mut Batch);
-    fn rocksdb_writebatch_clear(batch: *mut Batch);
-    fn rocksdb_writebatch_put(
-        batch: *mut Batch,
-        key: *const c_char,
-        key_length: usize,
-        value: *const c_char,
-        value_length: usize,
-    );
-    fn rocksdb_writebatch_delete(batch: *mut Batch, key: *const c_char, key_length: usize);
-
-    fn rocksdb_create_iterator(db: *mut Db, options: *const ReadOptions) -> *mut Iter;
-    fn rocksdb_iter_destroy(iterator: *mut Iter);
-    fn rocksdb_iter_seek(iterator: *mut Iter, key: *const c_char, key_length: usize);
-    fn rocksdb_iter_valid(iterator: *const Iter) -> c_uchar;
-    fn rocksdb_iter_next(iterator: *mut Iter);
-    fn rocksdb_iter_key(iterator: *const Iter, length: *mut usize) -> *const c_char;
-    fn rocksdb_iter_value(iterator: *const Iter, length: *mut usize) -> *const c_char;
-    fn rocksdb_iter_get_error(iterator: *const Iter, error: *mut *mut c_char);
-
     fn rocksdb_flush(db: *mut Db, options: *const FlushOptions, error: *mut *mut c_char);
     fn rocksdb_flush_wal(db: *mut Db, sync: c_uchar, error: *mut *mut c_char);
     fn rocksdb_property_int(db: *mut Db, name: *const c_char, value: *mut u64) -> c_int;
 
-    fn rocksdb_readoptions_create() -> *mut ReadOptions;
-    fn rocksdb_readoptions_destroy(options: *mut ReadOptions);
-    fn rocksdb_writeoptions_create() -> *mut WriteOptions;
-    fn rocksdb_writeoptions_destroy(options: *mut WriteOptions);
-    fn rocksdb_writeoptions_set_sync(options: *mut WriteOptions, sync: c_uchar);
     fn rocksdb_flushoptions_create() -> *mut FlushOptions;
     fn rocksdb_flushoptions_destroy(options: *mut FlushOptions);
     fn rocksdb_flushoptions_set_wait(options: *mut FlushOptions, wait: c_uchar);
