@@ -78,7 +78,7 @@ impl<D: Device> Admin for Silt<D> {
             let mut stores = partition.write();
             files.extend(stores.version.store_names());
             let seed = writer.next_table_seed();
-            stores.active = CuckooTable::new(self.config.geometry, seed);
+            stores.active = CuckooTable::new(*stores.active.geometry(), seed);
             stores.version = Arc::new(Version {
                 frozen: Vec::new(),
                 hash_stores: Vec::new(),
@@ -130,13 +130,11 @@ impl<D: Device> Admin for Silt<D> {
 
     fn inspect(&self) -> Result<String> {
         let mut out = String::new();
-        let geometry = self.config.geometry;
         let mut line = |name: &str, value: String| {
             writeln!(out, "{name}: {value}").expect("writing to a string");
         };
         line("partitions", self.partitions.len().to_string());
-        line("slots of a log store", geometry.slots().to_string());
-        line("tag bits", geometry.tag_bits.to_string());
+        line("tag bits", self.config.shape.tag_bits.to_string());
         line("log end", self.log.end().to_string());
         for segment in self.log.segments().iter() {
             let name = format!("log segment {}", segment.number);
@@ -149,9 +147,9 @@ impl<D: Device> Admin for Silt<D> {
             line(&name, value);
         }
         for (index, partition) in self.partitions.iter().enumerate() {
-            let (active, version) = {
+            let (active, slots, version) = {
                 let stores = partition.read();
-                (stores.active.len(), stores.version.clone())
+                (stores.active.len(), stores.active.slots(), stores.version.clone())
             };
             let hash: Vec<_> = version
                 .hash_stores
@@ -164,7 +162,8 @@ impl<D: Device> Admin for Silt<D> {
                 .map(|s| describe(s.reader().name(), s.footer()))
                 .collect();
             let value = format!(
-                "log {active} entries, {} frozen, floor {}; hash [{}]; sorted [{}]",
+                "log {active} entries in {slots} slots, {} frozen, floor {}; hash [{}]; \
+                 sorted [{}]",
                 version.frozen.len(),
                 version.floor,
                 hash.join(", "),

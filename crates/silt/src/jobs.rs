@@ -193,7 +193,6 @@ impl<D: Device> Silt<D> {
         let mut best = (0.0, 0);
         let mut hash_stores = 0;
         let mut crowded = 0.0f64;
-        let stores_max = self.hash_stores_max();
         for (index, partition) in self.partitions.iter().enumerate() {
             let version = partition.version();
             frozen += version.frozen.len();
@@ -203,7 +202,7 @@ impl<D: Device> Silt<D> {
             sorted_entries += s;
             let stores = version.hash_stores.len();
             hash_stores += stores;
-            crowded = crowded.max(stores as f64 / stores_max as f64);
+            crowded = crowded.max(self.crowding(&version));
             let enough = if s == 0 { self.config.hash_stores_min } else { 1 };
             let share = h as f64 / s.max(1) as f64;
             if stores >= enough && share > best.0 {
@@ -225,7 +224,11 @@ impl<D: Device> Silt<D> {
         let merge = hash_entries as f64 / gathered.max(1.0);
         Pressure {
             conversion: (window / self.log_bytes_max() as f64).max(backlog).max(waiting),
-            merge: if best.0 == 0.0 { 0.0 } else { merge.max(crowded) },
+            merge: if best.0 == 0.0 {
+                0.0
+            } else {
+                merge.max(crowded).max(self.filter_pressure(best.0))
+            },
             merge_partition: best.1,
         }
         .for_space(self.merge_for_space())
@@ -255,7 +258,7 @@ impl<D: Device> Silt<D> {
             return self.install(index, |version| Version { floor: end, ..version.clone() });
         }
         let seed = writer.next_table_seed();
-        stores.freeze(self.config.geometry, seed, end);
+        self.freeze(&mut stores, index, seed, end);
         Ok(())
     }
 

@@ -25,6 +25,7 @@ mod rank_map;
 mod read;
 mod scan;
 mod segment;
+mod shape;
 mod silt;
 pub mod sorted_store;
 mod space;

@@ -2,7 +2,7 @@
 
 use crate::entry::Frame;
 use crate::files::{Table, table_id, table_name};
-use crate::hash_store::HashStoreStream;
+use crate::hash_store::{HashStore, HashStoreStream};
 use crate::jobs::{Pressure, lock_job};
 use crate::merge::{EntryStream, MergeStream};
 use crate::metrics::add;
@@ -17,6 +17,12 @@ use std::sync::atomic::Ordering;
 
 /// Shorter reads cost more time than they save memory.
 const READ_AHEAD_BYTES_MIN: usize = 16 * CHUNK_BYTES;
+const READ_AHEAD_MIN: u64 = READ_AHEAD_BYTES_MIN as u64;
+
+/// Bytes of a block of `store`, and of what is kept of each entry to sort them.
+fn block_bytes<F: DeviceFile>(store: &HashStore<F>) -> u64 {
+    store.footer().entry_bytes / u64::from(store.geometry().blocks) / 2 * 3
+}
 
 /// A stream of either kind of store; an enum, since a merge calls it for every entry.
 pub(crate) enum StoreStream<F> {
@@ -138,21 +144,20 @@ impl<D: Device> Silt<D> {
     /// a block of its entries, which are sorted in memory.
     pub(crate) fn merge_bytes(&self, inputs: &Version<D>) -> u64 {
         let stores = inputs.hash_stores.len() as u64;
-        (stores + 1) * self.merge_read_ahead(inputs) as u64 + stores * self.block_bytes()
+        let blocks: u64 = inputs.hash_stores.iter().map(|store| block_bytes(store)).sum();
+        (stores + 1) * self.merge_read_ahead(inputs) as u64 + blocks
     }
 
-    /// Bytes of a block of a hash store, and of what is kept of each entry to sort them: the
-    /// stores share the log's window.
-    fn block_bytes(&self) -> u64 {
-        let blocks = self.partitions.len() as u64 * u64::from(self.config.geometry.blocks);
-        self.log_bytes_max() / blocks / 2 * 3
-    }
-
-    /// Hash stores of a partition that a fifth of the memory suffices to merge.
-    pub(crate) fn hash_stores_max(&self) -> usize {
-        let each = self.block_bytes() + READ_AHEAD_BYTES_MIN as u64;
-        let affordable = (self.memory_bytes() / 5 / each).max(2) as usize;
-        affordable.min(self.config.hash_stores_max)
+    /// How close the hash stores of a partition are to as many as there may be, which is 1: a
+    /// fifth of the memory suffices to merge them.
+    pub(crate) fn crowding(&self, version: &Version<D>) -> f64 {
+        let stores = version.hash_stores.len();
+        let least = |store: &Arc<HashStore<D::File>>| block_bytes(store) + READ_AHEAD_MIN;
+        let bytes: u64 = version.hash_stores.iter().map(least).sum();
+        let of_memory = bytes as f64 / (self.memory_bytes() / 5).max(1) as f64;
+        // Two are not too many, whatever the memory.
+        let of_memory = of_memory.min(stores as f64 / 2.0);
+        of_memory.max(stores as f64 / self.config.hash_stores_max as f64)
     }
 
     /// Streams of the stores of `version` from `start` on, the youngest first.
@@ -192,7 +197,7 @@ impl<D: Device> Silt<D> {
                 2 => IndexKind::Dense,
                 _ => IndexKind::Auto,
             },
-            filter_bits: self.config.sorted_filter_bits,
+            filter_bits: self.miss_filter_bits(),
             layout: Layout::choose(mean, max),
             entries_expected: entries,
             bytes_expected: bytes,

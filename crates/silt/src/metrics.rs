@@ -1,5 +1,6 @@
 //! Counters, and the model's prediction beside each measured amplification.
 
+use crate::partition::Partition;
 use crate::silt::Silt;
 use silica_device::Device;
 use silica_engine::MetricVisitor;
@@ -237,18 +238,20 @@ impl<D: Device> Silt<D> {
     /// steady updates that maintenance keeps up with; a writer that outruns it gathers more
     /// entries for each merge than `merge_ratio_percent` says, and so writes less.
     fn predict(&self, sizes: &Sizes) -> Prediction {
-        let geometry = self.config.geometry;
+        let slots = |p: &Partition<D>| u64::from(p.read().active.slots());
+        let slots = self.partitions.iter().map(slots).sum::<u64>() as f64;
+        let tag_bits = self.config.shape.tag_bits;
         let partitions = self.partitions.len() as f64;
         let entries = self.count_from(sizes).estimate.max(1) as f64;
-        let per_store = 0.93 * f64::from(geometry.slots());
+        let per_store = 0.93 * slots / partitions;
         let ratio = self.config.merge_ratio_percent as f64 / 100.0;
         // d: entries merged at once in one partition.
         let merged_at_once =
             (ratio * entries / partitions).max(per_store * self.config.hash_stores_min as f64);
-        let false_positive = 8.0 * 0.93 / f64::from(1u32 << geometry.tag_bits);
+        let false_positive = 8.0 * 0.93 / f64::from(1u32 << tag_bits);
         let mean_hash_stores = merged_at_once / 2.0 / per_store;
-        let tag_bytes = f64::from(geometry.tag_bits) / 8.0;
-        let log_index = 6.0 * f64::from(geometry.slots()) * partitions;
+        let tag_bytes = f64::from(tag_bits) / 8.0;
+        let log_index = 6.0 * slots;
         let filters = tag_bytes / 0.93 * merged_at_once / 2.0 * partitions;
         let merged = sizes.sorted_store_entries > 0;
         Prediction {

@@ -10,6 +10,7 @@ use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::partition::{NewFrame, Partition, Version};
 use crate::segment::{self, Segment, SegmentList};
+use crate::shape::first_table;
 use crate::silt::{Book, DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::space::Space;
@@ -271,12 +272,7 @@ fn open_partition<D: Device>(
         floor: partition.floor,
         epoch: 0,
     };
-    // The first tables of a new store are frozen at different fill levels, so that partitions
-    // are not converted all at once ever after.
-    let slots = u64::from(config.geometry.slots());
-    let fill_limit = match state.log_segments.is_empty() {
-        true => (slots * (index as u64 + 1) / config.partitions() as u64).max(1) as u32,
-        false => u32::MAX,
-    };
-    Ok(Partition::new(config.geometry, index as u64, fill_limit, version))
+    let is_new = state.log_segments.is_empty();
+    let (table, fill_limit) = first_table(config, &version, index, is_new);
+    Ok(Partition::new(table, fill_limit, version))
 }

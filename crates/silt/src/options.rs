@@ -1,10 +1,10 @@
 //! The engine's options table and the configuration read from it.
 
+use crate::shape::{LOG_STORE_BLOCKS, Shape};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionSpec, OptionValues};
-use silica_parts::cuckoo::Geometry;
 use silica_parts::ect::EctParams;
 
 const MIB: u64 = 1 << 20;
@@ -43,15 +43,16 @@ pub const OPTIONS: &[OptionSpec] = &[
     spec(
         "log_store_blocks",
         Count(1, 4096),
-        LOG_STORE_BLOCKS,
-        "blocks of buckets in a partition's log store; fewer where none are given and the tables \
-         would take more than an eighth of the memory",
+        LOG_STORE_BLOCKS as u64,
+        "blocks of buckets in a partition's log store; where none are given, as many as the \
+         entries that the log has room for take, in an eighth of the memory for all tables",
     ),
     spec(
         "log_store_block_buckets_log2",
         Count(2, 14),
         11,
-        "buckets (of four slots) in a block, as a power of two",
+        "buckets (of four slots) in a block, as a power of two; where neither this nor the blocks \
+         are given, smaller in smaller tables",
     ),
     spec(
         "log_bytes_max",
@@ -104,8 +105,10 @@ pub const OPTIONS: &[OptionSpec] = &[
     spec(
         "sorted_filter_bits",
         Count(0, 16),
-        0,
-        "bits per key of an optional filter over the sorted store, for many misses",
+        MISS_FILTER_BITS,
+        "bits per key (and two more) of a filter over the sorted store, which spares misses the \
+         device; where none are given, a filter while all of them take at most a fortieth of the \
+         memory; 0 for none",
     ),
     spec(
         "value_log_segment_bytes",
@@ -126,18 +129,8 @@ const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 /// mapped until the last of its entries is converted.
 const SEGMENTS_MIN: u64 = 4;
 
-/// Blocks of a log store where the memory allows it.
-const LOG_STORE_BLOCKS: u64 = 16;
-/// Bytes of a bucket in memory.
-const BUCKET_BYTES: u64 = 24;
-
-/// Blocks of a log store: as given, or as many as leave most of the memory to the rest.
-fn log_store_blocks(values: &OptionValues, partition_bits: u32, memory_bytes: u64) -> u32 {
-    let log2 = values.value(OPTIONS, "log_store_block_buckets_log2");
-    let affordable = memory_bytes / 8 / (BUCKET_BYTES << log2 << partition_bits);
-    let given = values.given("log_store_blocks");
-    given.unwrap_or(affordable.clamp(1, LOG_STORE_BLOCKS)) as u32
-}
+/// Bits per key of the filters that sorted stores get where the memory affords them.
+pub(crate) const MISS_FILTER_BITS: u64 = 8;
 
 /// The log's limit: as given, or a quarter of the memory.
 fn log_share(memory_bytes: u64, given: u64) -> u64 {
@@ -149,7 +142,7 @@ fn log_share(memory_bytes: u64, given: u64) -> u64 {
 pub(crate) struct Config {
     pub(crate) memory_bytes: u64,
     pub(crate) partition_bits: u32,
-    pub(crate) geometry: Geometry,
+    pub(crate) shape: Shape,
     /// As given; 0 stands for a share of the memory.
     log_bytes_max: u64,
     /// As given.
@@ -161,7 +154,8 @@ pub(crate) struct Config {
     pub(crate) read_depth: usize,
     pub(crate) sorted_index: u64,
     pub(crate) ect: EctParams,
-    pub(crate) sorted_filter_bits: u32,
+    /// As given.
+    pub(crate) sorted_filter_bits: Option<u32>,
     pub(crate) value_log_segment_bytes: u64,
     pub(crate) value_log_dead_percent: u64,
 }
@@ -189,12 +183,7 @@ impl Config {
         Ok(Config {
             memory_bytes,
             partition_bits,
-            geometry: Geometry::new(
-                partition_bits,
-                log_store_blocks(values, partition_bits, memory_bytes),
-                get("log_store_block_buckets_log2") as u32,
-                get("tag_bits") as u32,
-            )?,
+            shape: Shape::new(values, partition_bits)?,
             log_bytes_max,
             segment_bytes: get("segment_bytes"),
             merge_ratio_percent: get("merge_ratio_percent"),
@@ -204,7 +193,7 @@ impl Config {
             read_depth: get("read_depth") as usize,
             sorted_index: get("sorted_index"),
             ect: EctParams { group: get("ect_group") as u32, hmax: get("ect_hmax") as u32 },
-            sorted_filter_bits: get("sorted_filter_bits") as u32,
+            sorted_filter_bits: values.given("sorted_filter_bits").map(|bits| bits as u32),
             value_log_segment_bytes: get("value_log_segment_bytes"),
             value_log_dead_percent: get("value_log_dead_percent"),
         })

@@ -6,7 +6,7 @@ use crate::log::{Segments, expand, shorten};
 use crate::sorted_store::SortedStore;
 use silica_base::KeyHash;
 use silica_device::{Device, LogFile};
-use silica_parts::cuckoo::{CuckooTable, Geometry};
+use silica_parts::cuckoo::CuckooTable;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Sizes of the frames that were put into a log store, overwritten ones included.
@@ -141,14 +141,15 @@ impl<D: Device> Stores<D> {
         })
     }
 
-    /// Freezes the active table; records from `at` on belong to the fresh one.
-    pub(crate) fn freeze(&mut self, geometry: Geometry, seed: u64, at: u64) {
-        let table = std::mem::replace(&mut self.active, CuckooTable::new(geometry, seed));
+    /// Freezes the active table; records from `at` on belong to the fresh one, which is frozen at
+    /// `fill_limit` entries although it is not full.
+    pub(crate) fn freeze(&mut self, fresh: CuckooTable, fill_limit: u32, at: u64) {
+        let table = std::mem::replace(&mut self.active, fresh);
         let mut version = Version::clone(&self.version);
         let sizes = std::mem::take(&mut self.sizes);
         version.frozen.insert(0, Arc::new(Frozen { table, sizes, end: at }));
         self.version = Arc::new(version);
-        self.fill_limit = u32::MAX;
+        self.fill_limit = fill_limit;
     }
 
     /// Points the active table at `frame`, or returns false where the table has to be frozen
@@ -188,11 +189,11 @@ pub(crate) struct Partition<D: Device> {
 }
 
 impl<D: Device> Partition<D> {
-    /// A partition over `version` with an empty active log store.
-    pub(crate) fn new(geometry: Geometry, seed: u64, fill_limit: u32, version: Version<D>) -> Self {
+    /// A partition over `version` whose active log store is the empty table `active`.
+    pub(crate) fn new(active: CuckooTable, fill_limit: u32, version: Version<D>) -> Self {
         Partition {
             stores: RwLock::new(Stores {
-                active: CuckooTable::new(geometry, seed),
+                active,
                 sizes: FrameSizes::default(),
                 fill_limit,
                 version: Arc::new(version),

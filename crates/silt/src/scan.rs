@@ -96,18 +96,13 @@ struct BlockView<D: Device> {
 }
 
 impl<D: Device> Silt<D> {
-    /// Everything of a partition whose `hash.high()` lies in `range`, which is inside one block
-    /// of the partition's tables.
-    fn view_block(
-        &self,
-        partition: usize,
-        block: u32,
-        range: &RangeInclusive<u64>,
-    ) -> Result<BlockView<D>> {
+    /// Everything of a partition whose `hash.high()` lies in `range`, which is inside the
+    /// partition.
+    fn view_block(&self, partition: usize, range: &RangeInclusive<u64>) -> Result<BlockView<D>> {
         let stores = self.partitions[partition].read();
         let segments = self.log.segments();
         let mut entries = Vec::new();
-        self.collect(&stores, block, &segments, range, &mut entries)?;
+        self.collect(&stores, &segments, range, &mut entries)?;
         Ok(BlockView {
             version: stores.version.clone(),
             log: LogStream { segments: segments.clone(), entries, next: 0 },
@@ -117,16 +112,19 @@ impl<D: Device> Silt<D> {
     fn collect(
         &self,
         stores: &Stores<D>,
-        block: u32,
         segments: &Segments<D::Log>,
         range: &RangeInclusive<u64>,
         out: &mut Vec<(KeyHash, u64)>,
     ) -> Result<()> {
         let log_end = self.log.end();
-        let buckets = self.config.geometry.buckets_of_block(block);
         let frozen = stores.version.frozen.iter().map(|f| &f.table);
         for table in std::iter::once(&stores.active).chain(frozen) {
-            for (_, _, short) in table.occupied_in(buckets.clone()) {
+            // Tables differ in shape: all blocks of this one that the range touches.
+            let geometry = table.geometry();
+            let block = |high: u64| geometry.block_of(KeyHash(u128::from(high) << 64));
+            let first = geometry.buckets_of_block(block(*range.start())).start;
+            let last = geometry.buckets_of_block(block(*range.end())).end;
+            for (_, _, short) in table.occupied_in(first..last) {
                 let at = expand(log_end, short);
                 let hash = self.hash(log_key(segments, at)?);
                 if range.contains(&hash.high()) {
@@ -152,15 +150,14 @@ impl<D: Device> Silt<D> {
         read_ahead: usize,
         visit: &mut dyn FnMut(KeyHash, &Frame<'_>) -> Result<bool>,
     ) -> Result<Option<u64>> {
-        let geometry = self.config.geometry;
         let mut position = from;
         loop {
             let hash = KeyHash(u128::from(position) << 64);
-            let partition = self.partition_index(hash);
+            let (partition, geometry) = (self.partition_index(hash), self.geometry_at(hash));
             let block = geometry.block_of(hash);
             let (_, last) = geometry.block_range(partition as u64, block);
             let range = position..=last;
-            if let Some(next) = self.walk_block(partition, block, range, read_ahead, visit)? {
+            if let Some(next) = self.walk_block(partition, range, read_ahead, visit)? {
                 return Ok(Some(next));
             }
             if last == u64::MAX {
@@ -174,12 +171,11 @@ impl<D: Device> Silt<D> {
     fn walk_block(
         &self,
         partition: usize,
-        block: u32,
         range: RangeInclusive<u64>,
         read_ahead: usize,
         visit: &mut dyn FnMut(KeyHash, &Frame<'_>) -> Result<bool>,
     ) -> Result<Option<u64>> {
-        let view = self.view_block(partition, block, &range)?;
+        let view = self.view_block(partition, &range)?;
         let start = KeyHash(u128::from(*range.start()) << 64);
         let mut streams = vec![ScanStream::Log(view.log)];
         let stores = self.store_streams(&view.version, start, read_ahead)?;

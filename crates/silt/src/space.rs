@@ -112,7 +112,7 @@ impl<D: Device> Silt<D> {
             return;
         }
         let mut writer = self.writer.lock().expect("no panic while held");
-        for partition in &self.partitions {
+        for (index, partition) in self.partitions.iter().enumerate() {
             let mut stores = partition.write();
             let young = stores.version.hash_store_entries() + u64::from(stores.active.len());
             let old = stores.version.sorted_store_entries();
@@ -121,7 +121,7 @@ impl<D: Device> Silt<D> {
                 && young * SHORT_MERGE_SHARE >= old
             {
                 let seed = writer.next_table_seed();
-                stores.freeze(self.config.geometry, seed, self.log.end());
+                self.freeze(&mut stores, index, seed, self.log.end());
             }
         }
     }

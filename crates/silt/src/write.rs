@@ -276,7 +276,8 @@ impl<D: Device> Silt<D> {
         seen: Option<u32>,
     ) {
         if !stores.place(frame, seen) {
-            stores.freeze(self.config.geometry, writer.next_table_seed(), frame.at);
+            let index = self.partition_index(frame.hash);
+            self.freeze(stores, index, writer.next_table_seed(), frame.at);
             assert!(stores.place(frame, None), "an empty table takes an entry");
         }
     }

@@ -41,6 +41,20 @@ impl SiltHarness {
         for (name, value) in overrides {
             options.set(name, *value);
         }
+        Self::with_options(options)
+    }
+
+    /// Log stores are shaped by the entries, so that stores of one partition differ in shape.
+    fn shaped_by_entries(overrides: &[(&str, u64)]) -> Self {
+        let mut options = OptionValues::default();
+        let limits = [("partitions", 2), ("log_bytes_max", 16 << 10), ("segment_bytes", 8 << 10)];
+        for (name, value) in limits.iter().chain(overrides) {
+            options.set(name, *value);
+        }
+        Self::with_options(options)
+    }
+
+    fn with_options(options: OptionValues) -> Self {
         let sim = SimOptions::default();
         let (device, workload) = (SimDevice::new(1, sim), Workload::default());
         let clock = Arc::default();
@@ -206,6 +220,16 @@ fn configurations() {
         println!("seed {}: {options:?}", seed(usual));
         testkit::differential(&mut SiltHarness::new(options).with(change), seed(usual), operations);
         testkit::crash_random(&mut SiltHarness::new(options).with(change), seed(usual), cuts);
+    }
+    let shaped: [&[(&str, u64)]; 2] = [
+        &[("log_store_block_buckets_log2", 2), ("memory_bytes", 8 << 20)],
+        &[("memory_bytes", 64 << 10), ("log_bytes_max", 32 << 10)],
+    ];
+    for (usual, options) in (200..).zip(shaped) {
+        let harness = || SiltHarness::shaped_by_entries(options).with(large);
+        println!("seed {}: {options:?}", seed(usual));
+        testkit::differential(&mut harness(), seed(usual), operations);
+        testkit::crash_random(&mut harness(), seed(usual), cuts);
     }
 }
 

@@ -122,7 +122,7 @@ impl<F: DeviceFile> SortedStoreBuilder<F> {
             reader: Arc::new(reader),
             hasher: self.hasher,
             partition_bits: self.partition_bits,
-            index: RwLock::new(Some(Arc::new(SortedIndex { trie, filter }))),
+            index: RwLock::new(Some(Arc::new(SortedIndex::new(trie, filter)))),
         })
     }
 }
@@ -171,7 +171,7 @@ impl<F: DeviceFile> IndexRebuild<F> {
                 let trie = std::mem::replace(&mut self.trie, empty).finish();
                 let filter = self.filter.take().map(MissFilterBuilder::finish);
                 self.stream = Err(None);
-                store.set_index(Some(Arc::new(SortedIndex { trie, filter })));
+                store.set_index(Some(Arc::new(SortedIndex::new(trie, filter))));
                 return Ok(true);
             }
             let len = stream.frame_bytes().len();

@@ -3,6 +3,7 @@
 use super::miss_filter::MissFilter;
 use crate::packed::{PAYLOAD_BYTES, SectionKind};
 use silica_parts::ect::{DenseBuilder, DenseIndex, EctParams, SparseBuilder, SparseIndex};
+use std::sync::Arc;
 
 /// Chunks shared by more entries than this are indexed sparsely.
 const DENSE_ENTRIES_PER_CHUNK_MAX: usize = 3;
@@ -55,15 +56,20 @@ impl Trie {
     }
 }
 
-/// What a sorted store keeps in memory.
+/// What a sorted store keeps in memory. The filter goes before the trie does.
+#[derive(Clone)]
 pub(super) struct SortedIndex {
-    pub(super) trie: Trie,
-    pub(super) filter: Option<MissFilter>,
+    pub(super) trie: Arc<Trie>,
+    pub(super) filter: Option<Arc<MissFilter>>,
 }
 
 impl SortedIndex {
+    pub(super) fn new(trie: Trie, filter: Option<MissFilter>) -> Self {
+        SortedIndex { trie: Arc::new(trie), filter: filter.map(Arc::new) }
+    }
+
     pub(super) fn bytes(&self) -> usize {
-        self.trie.bytes() + self.filter.as_ref().map_or(0, MissFilter::bytes)
+        self.trie.bytes() + self.filter.as_ref().map_or(0, |filter| filter.bytes())
     }
 }
 

@@ -110,8 +110,8 @@ impl<F: DeviceFile> SortedStore<F> {
         Error::corruption(self.reader.name(), self.reader.file_bytes(), detail)
     }
 
-    /// Reads trie and filter into memory, unless they are there.
-    pub fn load_index(&self) -> Result<()> {
+    /// Reads the trie into memory, unless it is there.
+    pub fn load_trie(&self) -> Result<()> {
         if self.index().is_some() {
             return Ok(());
         }
@@ -131,12 +131,35 @@ impl<F: DeviceFile> SortedStore<F> {
         } else {
             return Err(self.disagrees("a section is missing"));
         };
-        let filter = match self.reader.section(SectionKind::MissFilter)? {
-            Some(bytes) => Some(MissFilter::decode(&bytes).map_err(within)?),
-            None => None,
-        };
-        self.set_index(Some(Arc::new(SortedIndex { trie, filter })));
+        self.set_index(Some(Arc::new(SortedIndex::new(trie, None))));
         Ok(())
+    }
+
+    /// Reads the filter into memory, if the store has one and the trie is there.
+    pub fn load_filter(&self) -> Result<()> {
+        let Some(index) = self.index().filter(|index| index.filter.is_none()) else {
+            return Ok(());
+        };
+        if let Some(bytes) = self.reader.section(SectionKind::MissFilter)? {
+            let filter = MissFilter::decode(&bytes).map_err(|e| e.within(self.reader.name()))?;
+            let filter = Some(Arc::new(filter));
+            self.set_index(Some(Arc::new(SortedIndex { filter, ..SortedIndex::clone(&index) })));
+        }
+        Ok(())
+    }
+
+    /// Drops the filter from memory; the trie stays.
+    pub fn drop_filter(&self) {
+        if let Some(index) = self.index() {
+            let trie = index.trie.clone();
+            self.set_index(Some(Arc::new(SortedIndex { trie, filter: None })));
+        }
+    }
+
+    /// Reads trie and filter into memory, unless they are there.
+    pub fn load_index(&self) -> Result<()> {
+        self.load_trie()?;
+        self.load_filter()
     }
 
     /// Drops trie and filter from memory.
@@ -144,7 +167,7 @@ impl<F: DeviceFile> SortedStore<F> {
         self.set_index(None);
     }
 
-    /// True where trie and filter are in memory.
+    /// True where the trie is in memory.
     pub fn is_index_loaded(&self) -> bool {
         self.index().is_some()
     }
@@ -161,7 +184,7 @@ impl<F: DeviceFile> SortedStore<F> {
 
     /// Bytes of memory that the filter takes now.
     pub fn filter_bytes(&self) -> usize {
-        self.index().and_then(|index| index.filter.as_ref().map(MissFilter::bytes)).unwrap_or(0)
+        self.index().and_then(|index| index.filter.as_ref().map(|f| f.bytes())).unwrap_or(0)
     }
 
     /// First half of a lookup.
@@ -177,7 +200,7 @@ impl<F: DeviceFile> SortedStore<F> {
         if index.filter.as_ref().is_some_and(|filter| !filter.may_contain(position)) {
             return Plan::Absent;
         }
-        match &index.trie {
+        match &*index.trie {
             Trie::Sparse(sparse) => {
                 Plan::Read(self.reader.extent(sparse.chunk(position).min(data_chunks - 1)))
             }
@@ -297,7 +320,7 @@ impl<F: DeviceFile> SortedStore<F> {
                 return damaged("rejected by the miss filter");
             }
             let tied = before.as_ref().is_some_and(|b| position(b.0, self.partition_bits) == here);
-            let found = match &index.trie {
+            let found = match &*index.trie {
                 Trie::Dense(dense) => dense.rank(here) == rank,
                 Trie::Sparse(sparse) => tied || sparse.chunk(here) == scan.chunk(),
             };

@@ -1,0 +1,155 @@
+//! The shape of log stores: as many slots as the log's share of a partition holds entries.
+//!
+//! A log store is frozen when the log is at its limit, whether its table is full or not, and a
+//! hash store keeps a tag for every slot, occupied or not. So the table is made for the entries
+//! that will come, of which the one before tells: so many per byte of the log. Stores of one
+//! partition may differ in shape; each knows its own.
+
+use crate::options::{Config, OPTIONS};
+use crate::partition::{Stores, Version};
+use crate::silt::Silt;
+use silica_base::{KeyHash, Result};
+use silica_device::Device;
+use silica_engine::OptionValues;
+use silica_parts::cuckoo::{BLOCK_BUCKETS_LOG2_DEFAULT, BUCKET_SLOTS, CuckooTable, Geometry};
+
+/// Blocks of a log store of the largest shape, and about as many as smaller ones have: a merge
+/// holds one block of each of its hash stores in memory.
+pub(crate) const LOG_STORE_BLOCKS: u32 = 16;
+/// Smaller blocks fill too unevenly.
+const BLOCK_BUCKETS_LOG2_MIN: u32 = 5;
+/// Share of the memory number that the tables of all partitions take at most.
+const TABLES_SHARE: u64 = 8;
+/// Bytes of a slot in memory.
+const SLOT_BYTES: u64 = 6;
+/// How full tables get before an insert finds no place.
+const FILL_PERCENT: u64 = 90;
+/// What entries are taken to have before there are any: a table that was too small for them is
+/// followed by a larger one.
+const ENTRY_BYTES_UNSEEN: u64 = 1 << 10;
+/// Fewer entries tell nothing.
+const ENTRIES_TELLING: u32 = 8;
+
+/// What the options say of the shape.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) partition_bits: u32,
+    pub(crate) tag_bits: u32,
+    /// As given.
+    blocks: Option<u32>,
+    block_buckets_log2: Option<u32>,
+    block_buckets_log2_max: u32,
+}
+
+impl Shape {
+    /// Reads `values`; refuses what is no shape of a table.
+    pub(crate) fn new(values: &OptionValues, partition_bits: u32) -> Result<Self> {
+        let narrow = |n: u64| n as u32;
+        let log2 = "log_store_block_buckets_log2";
+        let shape = Shape {
+            partition_bits,
+            tag_bits: values.value(OPTIONS, "tag_bits") as u32,
+            blocks: values.given("log_store_blocks").map(narrow),
+            block_buckets_log2: values.given(log2).map(narrow),
+            block_buckets_log2_max: values.value(OPTIONS, log2) as u32,
+        };
+        shape.of(shape.blocks.unwrap_or(LOG_STORE_BLOCKS), shape.block_buckets_log2_max)?;
+        Ok(shape)
+    }
+
+    /// True where all tables are of one shape.
+    fn is_given(&self) -> bool {
+        self.blocks.is_some()
+    }
+
+    fn of(&self, blocks: u32, log2: u32) -> Result<Geometry> {
+        Geometry::new(self.partition_bits, blocks, log2, self.tag_bits)
+    }
+
+    /// The shape of a table for `entries`, as far as the memory number allows it.
+    fn geometry(&self, entries: u64, memory_bytes: u64) -> Geometry {
+        let log2_max = self.block_buckets_log2_max;
+        let (blocks, log2) = if let Some(blocks) = self.blocks {
+            (blocks, log2_max)
+        } else {
+            let affordable = (memory_bytes / TABLES_SHARE / SLOT_BYTES) >> self.partition_bits;
+            let largest = u64::from(LOG_STORE_BLOCKS * BUCKET_SLOTS) << log2_max;
+            let wanted = entries.saturating_mul(100) / FILL_PERCENT;
+            let slots = wanted.min(affordable).clamp(1, largest);
+            let block_buckets = slots / u64::from(LOG_STORE_BLOCKS * BUCKET_SLOTS);
+            let chosen = block_buckets
+                .max(1)
+                .ilog2()
+                .clamp(BLOCK_BUCKETS_LOG2_MIN, BLOCK_BUCKETS_LOG2_DEFAULT);
+            let log2 = self.block_buckets_log2.unwrap_or(chosen);
+            (slots.div_ceil(u64::from(BUCKET_SLOTS) << log2) as u32, log2)
+        };
+        self.of(blocks, log2).expect("no larger than the largest, which is a shape")
+    }
+}
+
+/// Entries of a partition that the log has room for.
+fn entries_in_log(config: &Config, memory_bytes: u64, entry_bytes: u64) -> u64 {
+    (config.log_bytes_max(memory_bytes) / entry_bytes.max(1)) >> config.shape.partition_bits
+}
+
+/// The first table of partition `index` after opening the store, and the entries at which it is
+/// frozen although it is not full.
+pub(crate) fn first_table<D: Device>(
+    config: &Config,
+    version: &Version<D>,
+    index: usize,
+    is_new: bool,
+) -> (CuckooTable, u32) {
+    let hash = version.hash_stores.iter().map(|h| h.footer());
+    let mut footers = hash.chain(version.sorted_store.iter().map(|s| s.footer()));
+    let entry_bytes = footers
+        .next()
+        .map_or(ENTRY_BYTES_UNSEEN, |footer| footer.entry_bytes / footer.entries.max(1));
+    let memory_bytes = config.memory_bytes;
+    let entries = entries_in_log(config, memory_bytes, entry_bytes);
+    let geometry = config.shape.geometry(entries, memory_bytes);
+    let limit = if is_new { staggered(config, geometry.slots(), index) } else { u32::MAX };
+    (CuckooTable::new(geometry, index as u64), limit)
+}
+
+/// The first tables of a new store are frozen at different fill levels, so that partitions are
+/// not converted all at once ever after.
+fn staggered(config: &Config, entries: u32, index: usize) -> u32 {
+    let share = u64::from(entries) * (index as u64 + 1) / config.partitions() as u64;
+    share.max(1) as u32
+}
+
+impl<D: Device> Silt<D> {
+    /// Freezes the active table of partition `index`; records from `at` on belong to a fresh one.
+    pub(crate) fn freeze(&self, stores: &mut Stores<D>, index: usize, seed: u64, at: u64) {
+        let (shape, memory) = (&self.config.shape, self.memory_bytes());
+        let (seen, version) = (stores.active.len(), &stores.version);
+        let since = version.frozen.first().map_or(version.floor, |frozen| frozen.end);
+        let is_first = version.frozen.is_empty()
+            && version.hash_stores.is_empty()
+            && version.sorted_store.is_none();
+        let mut fill_limit = u32::MAX;
+        let geometry = if shape.is_given() || seen >= ENTRIES_TELLING {
+            // The log holds entries of the other partitions too, headers, and overwritten ones.
+            let log_bytes = u128::from(at.saturating_sub(since).max(1));
+            let entries = u128::from(seen) * u128::from(self.log_bytes_max()) / log_bytes;
+            let entries = entries.min(u128::from(u32::MAX)) as u64;
+            let geometry = shape.geometry(entries, memory);
+            if is_first && !shape.is_given() {
+                // The one before was made for entries of another size.
+                let full = entries.min(u64::from(geometry.slots()) * FILL_PERCENT / 100);
+                fill_limit = staggered(&self.config, full as u32, index);
+            }
+            geometry
+        } else {
+            *stores.active.geometry()
+        };
+        stores.freeze(CuckooTable::new(geometry, seed), fill_limit, at);
+    }
+
+    /// The shape of the log store that `hash` belongs to now.
+    pub(crate) fn geometry_at(&self, hash: KeyHash) -> Geometry {
+        *self.partition_of(hash).read().active.geometry()
+    }
+}
