@@ -1,5 +1,6 @@
 //! Servers in processes of their own, over sockets.
 
+mod client;
 mod memcached;
 mod pin;
 mod process;
@@ -13,6 +14,7 @@ mod wire;
 use super::directory;
 use crate::peer::{About, Peer, Setting, Setup};
 use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
+use client::Client;
 use pin::Pinning;
 use process::{Address, Process};
 use silica_bench::{Abilities, Session, Target, memory};
@@ -172,13 +174,15 @@ impl Target for Store {
         let counters = &self.counters;
         Ok(match (self.program, &self.address) {
             (Program::Memcached, Address::Udp { udp, .. }) => {
-                let beside = text::Client::new(self.wire()?, counters, None);
+                let dialect = text::TextDialect::new();
+                let beside = Client::new(self.wire()?, dialect, counters, None);
                 Box::new(udp::Client::new(*udp, beside, counters, self.value_bytes, pinned)?)
             }
             (Program::Memcached, _) => {
-                Box::new(text::Client::new(self.wire()?, counters, Some(pinned)))
+                let dialect = text::TextDialect::new();
+                Box::new(Client::new(self.wire()?, dialect, counters, Some(pinned)))
             }
-            _ => Box::new(redis::Client::new(self.wire()?, counters, pinned)),
+            _ => Box::new(Client::new(self.wire()?, redis::RespDialect, counters, Some(pinned))),
         })
     }
 

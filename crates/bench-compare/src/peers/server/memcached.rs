@@ -3,7 +3,7 @@
 use super::pin::Pinning;
 use super::process::{Address, Process, ask_version, loopback, socket_in};
 use super::wire::Wire;
-use super::{Counters, Transport, text};
+use super::{Transport, text};
 use crate::peer::Setup;
 use ::silica::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -49,7 +49,6 @@ pub(super) fn start(
     }
     command.env("MEMCACHED_PORT_FILENAME", &ports);
     let process = Process::start(PROGRAM, command, directory, pinning)?;
-    let counters = Counters::default();
     let address = process.wait_for(|| {
         let address = match transport {
             Transport::Unix => socket_in(directory, SOCKET)?,
@@ -59,7 +58,7 @@ pub(super) fn start(
                 Address::Udp { udp: loopback(udp), tcp: loopback(tcp) }
             }
         };
-        text::Client::new(Wire::connect(PROGRAM, &address)?, &counters, None).greet()?;
+        text::greet(&mut Wire::connect(PROGRAM, &address)?)?;
         Ok(address)
     })?;
     Ok((process, address))

@@ -1,15 +1,15 @@
 //! Redis and its protocol, which Silica's server speaks too.
 
-use super::pin::{Pinned, Pinning};
+use super::client::Dialect;
+use super::pin::Pinning;
 use super::process::{Address, Process, ask_version, free_port, loopback, socket_in};
-use super::wire::{Parsed, Wire, gets_at_once, line, nonsense, number, push_number, puts_at_once};
-use super::{Counters, Transport, models_cache, no_scan};
+use super::wire::{Parsed, Wire, line, nonsense, number, push_number};
+use super::{Transport, models_cache};
 use crate::peer::Setup;
 use ::silica::{Durability, Error, ErrorKind, Result};
-use silica_bench::{Session, Sink};
+use silica_bench::Sink;
 use std::ops::Range;
 use std::process::Command;
-use std::sync::atomic::Ordering::Relaxed;
 
 const PROGRAM: &str = "redis-server";
 const SOCKET: &str = "redis.sock";
@@ -164,22 +164,14 @@ fn greet_process(address: &Address, pid: u32) -> Result<()> {
     })
 }
 
-/// What one thread uses: a connection.
-pub(super) struct Client<'a> {
-    wire: Wire,
-    counters: &'a Counters,
-    _pinned: Pinned,
-}
+/// The protocol as a client speaks it.
+pub(super) struct RespDialect;
 
-impl<'a> Client<'a> {
-    pub(super) fn new(wire: Wire, counters: &'a Counters, pinned: Pinned) -> Self {
-        Client { wire, counters, _pinned: pinned }
-    }
-
+impl RespDialect {
     /// Reads the value of the key that was asked for as number `index`.
-    fn value(&mut self, index: usize, sink: &mut dyn Sink) -> Result<()> {
-        let name = self.wire.name();
-        self.wire.reply(parse, |reply, came, _| match reply {
+    fn value(wire: &mut Wire, index: usize, sink: &mut dyn Sink) -> Result<()> {
+        let name = wire.name();
+        wire.reply(parse, |reply, came, _| match reply {
             Resp::Bulk(value) => {
                 sink.found(index, &came[value]);
                 Ok(())
@@ -190,88 +182,63 @@ impl<'a> Client<'a> {
     }
 
     /// Sends one command with `keys`.
-    fn ask(&mut self, command: &[u8], keys: &[&[u8]]) -> Result<()> {
-        let out = &mut self.wire.out;
+    fn ask(wire: &mut Wire, command: &[u8], keys: &[&[u8]]) -> Result<()> {
+        let out = &mut wire.out;
         out.clear();
         push_head(out, 1 + keys.len());
         push_word(out, command);
         for key in keys {
             push_word(out, key);
         }
-        self.wire.send()
-    }
-
-    /// Gets `keys` in one request; the first has the index `base`.
-    fn get(&mut self, keys: &[&[u8]], base: usize, sink: &mut dyn Sink) -> Result<()> {
-        if let [_] = keys {
-            self.ask(b"GET", keys)?;
-            return self.value(base, sink);
-        }
-        self.ask(b"MGET", keys)?;
-        let name = self.wire.name();
-        self.wire.reply(parse, |reply, came, _| match reply {
-            Resp::Array(count) if count == keys.len() => Ok(()),
-            other => Err(unexpected(name, &other, came)),
-        })?;
-        (0..keys.len()).try_for_each(|i| self.value(base + i, sink))
+        wire.send()
     }
 }
 
-impl Session for Client<'_> {
-    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn Sink) -> Result<()> {
-        let mut done = 0;
-        while done < keys.len() {
-            let count = gets_at_once(&keys[done..]);
-            self.get(&keys[done..done + count], done, sink)?;
-            done += count;
+impl Dialect for RespDialect {
+    fn get(
+        &mut self,
+        wire: &mut Wire,
+        keys: &[&[u8]],
+        base: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        if let [_] = keys {
+            Self::ask(wire, b"GET", keys)?;
+            return Self::value(wire, base, sink);
         }
-        Ok(())
+        Self::ask(wire, b"MGET", keys)?;
+        let name = wire.name();
+        wire.reply(parse, |reply, came, _| match reply {
+            Resp::Array(count) if count == keys.len() => Ok(()),
+            other => Err(unexpected(name, &other, came)),
+        })?;
+        (0..keys.len()).try_for_each(|i| Self::value(wire, base + i, sink))
     }
 
-    fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<()> {
-        let name = self.wire.name();
-        let mut left = entries;
-        while !left.is_empty() {
-            let (now, later) = left.split_at(puts_at_once(left));
-            let out = &mut self.wire.out;
-            out.clear();
-            for (key, value) in now {
-                push_head(out, 3);
-                push_word(out, b"SET");
-                push_word(out, key);
-                push_word(out, value);
+    fn put(&mut self, wire: &mut Wire, entries: &[(&[u8], &[u8])]) -> Result<()> {
+        let name = wire.name();
+        for (key, value) in entries {
+            push_head(&mut wire.out, 3);
+            for word in [b"SET", *key, *value] {
+                push_word(&mut wire.out, word);
             }
-            self.wire.send()?;
-            for _ in now {
-                self.wire.reply(parse, |reply, came, _| match reply {
-                    Resp::Simple(_) => Ok(()),
-                    other => Err(unexpected(name, &other, came)),
-                })?;
-            }
-            left = later;
         }
-        self.counters.puts.fetch_add(entries.len() as u64, Relaxed);
-        Ok(())
-    }
-
-    fn delete_many(&mut self, keys: &[&[u8]]) -> Result<()> {
-        let name = self.wire.name();
-        let mut left = keys;
-        while !left.is_empty() {
-            let (now, later) = left.split_at(gets_at_once(left));
-            self.ask(b"DEL", now)?;
-            self.wire.reply(parse, |reply, came, _| match reply {
-                Resp::Number => Ok(()),
+        wire.send()?;
+        entries.iter().try_for_each(|_| {
+            wire.reply(parse, |reply, came, _| match reply {
+                Resp::Simple(_) => Ok(()),
                 other => Err(unexpected(name, &other, came)),
-            })?;
-            left = later;
-        }
-        self.counters.deletes.fetch_add(keys.len() as u64, Relaxed);
-        Ok(())
+            })
+        })
     }
 
-    fn scan(&mut self, _: &[u8], _: usize, _: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        Err(no_scan(self.wire.name()))
+    fn delete(&mut self, wire: &mut Wire, keys: &[&[u8]]) -> Result<()> {
+        let name = wire.name();
+        Self::ask(wire, b"DEL", keys)?;
+        wire.reply(parse, |reply, came, _| match reply {
+            Resp::Number => Ok(()),
+            other => Err(unexpected(name, &other, came)),
+        })
     }
 }
 

@@ -1,14 +1,10 @@
 //! memcached's text protocol.
 
-use super::pin::Pinned;
-use super::wire::{
-    BURST_MAX, Parsed, Wire, gets_at_once, line, nonsense, number, push_number, puts_at_once,
-};
-use super::{Counters, no_scan};
+use super::client::Dialect;
+use super::wire::{BURST_MAX, Parsed, Wire, line, nonsense, number, push_number};
 use ::silica::{Error, ErrorKind, Result};
-use silica_bench::{Session, Sink};
+use silica_bench::Sink;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
 
 const NAME: &str = "memcached";
 /// Of the protocol.
@@ -162,30 +158,53 @@ pub(super) fn check_deleted(line: &[u8]) -> Result<()> {
     }
 }
 
-/// What one thread uses: a connection.
-pub(super) struct Client<'a> {
-    wire: Wire,
-    matcher: Matcher,
-    counters: &'a Counters,
-    _pinned: Option<Pinned>,
+/// Sends the request and checks the lines that come back.
+fn exchange(wire: &mut Wire, lines: usize, check: fn(&[u8]) -> Result<()>) -> Result<()> {
+    wire.send()?;
+    for _ in 0..lines {
+        wire.reply(parse, |text, came, _| match text {
+            Text::Line(line) => check(&came[line]),
+            _ => Err(nonsense(NAME, came)),
+        })?;
+    }
+    Ok(())
 }
 
-impl<'a> Client<'a> {
-    pub(super) fn new(wire: Wire, counters: &'a Counters, pinned: Option<Pinned>) -> Self {
-        Client { wire, matcher: Matcher::new(), counters, _pinned: pinned }
-    }
+/// Asks for the server's version, to see that it answers.
+pub(super) fn greet(wire: &mut Wire) -> Result<()> {
+    wire.out.clear();
+    wire.out.extend_from_slice(b"version\r\n");
+    exchange(wire, 1, |line| match line.starts_with(b"VERSION ") {
+        true => Ok(()),
+        false => Err(nonsense(NAME, line)),
+    })
+}
 
-    /// Gets `keys` in one request; the first has the index `base`.
-    fn get(&mut self, keys: &[&[u8]], base: usize, sink: &mut dyn Sink) -> Result<()> {
-        self.wire.out.clear();
-        self.matcher.push_get(&mut self.wire.out, keys)?;
-        self.wire.send()?;
-        let matcher = &mut self.matcher;
+/// The protocol as a client speaks it.
+pub(super) struct TextDialect(Matcher);
+
+impl TextDialect {
+    pub(super) fn new() -> Self {
+        TextDialect(Matcher::new())
+    }
+}
+
+impl Dialect for TextDialect {
+    fn get(
+        &mut self,
+        wire: &mut Wire,
+        keys: &[&[u8]],
+        base: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        wire.out.clear();
+        self.0.push_get(&mut wire.out, keys)?;
+        wire.send()?;
         let mut more = true;
         while more {
-            more = self.wire.reply(parse, |text, came, request| match text {
+            more = wire.reply(parse, |text, came, request| match text {
                 Text::Value { key, value } => {
-                    let index = matcher.index_of(request, &came[key])?;
+                    let index = self.0.index_of(request, &came[key])?;
                     sink.found(base + index, &came[value]);
                     Ok(true)
                 }
@@ -196,72 +215,18 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Sends the request and checks the lines that come back.
-    fn exchange(&mut self, lines: usize, check: fn(&[u8]) -> Result<()>) -> Result<()> {
-        self.wire.send()?;
-        for _ in 0..lines {
-            self.wire.reply(parse, |text, came, _| match text {
-                Text::Line(line) => check(&came[line]),
-                _ => Err(nonsense(NAME, came)),
-            })?;
+    fn put(&mut self, wire: &mut Wire, entries: &[(&[u8], &[u8])]) -> Result<()> {
+        for (key, value) in entries {
+            push_set(&mut wire.out, key, value)?;
         }
-        Ok(())
+        exchange(wire, entries.len(), check_stored)
     }
 
-    /// Says what version the server is, once it answers.
-    pub(super) fn greet(&mut self) -> Result<()> {
-        self.wire.out.clear();
-        self.wire.out.extend_from_slice(b"version\r\n");
-        self.exchange(1, |line| match line.starts_with(b"VERSION ") {
-            true => Ok(()),
-            false => Err(nonsense(NAME, line)),
-        })
-    }
-}
-
-impl Session for Client<'_> {
-    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn Sink) -> Result<()> {
-        let mut done = 0;
-        while done < keys.len() {
-            let count = gets_at_once(&keys[done..]);
-            self.get(&keys[done..done + count], done, sink)?;
-            done += count;
+    fn delete(&mut self, wire: &mut Wire, keys: &[&[u8]]) -> Result<()> {
+        for key in keys {
+            push_delete(&mut wire.out, key)?;
         }
-        Ok(())
-    }
-
-    fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<()> {
-        let mut left = entries;
-        while !left.is_empty() {
-            let (now, later) = left.split_at(puts_at_once(left));
-            self.wire.out.clear();
-            for (key, value) in now {
-                push_set(&mut self.wire.out, key, value)?;
-            }
-            self.exchange(now.len(), check_stored)?;
-            left = later;
-        }
-        self.counters.puts.fetch_add(entries.len() as u64, Relaxed);
-        Ok(())
-    }
-
-    fn delete_many(&mut self, keys: &[&[u8]]) -> Result<()> {
-        let mut left = keys;
-        while !left.is_empty() {
-            let (now, later) = left.split_at(gets_at_once(left));
-            self.wire.out.clear();
-            for key in now {
-                push_delete(&mut self.wire.out, key)?;
-            }
-            self.exchange(now.len(), check_deleted)?;
-            left = later;
-        }
-        self.counters.deletes.fetch_add(keys.len() as u64, Relaxed);
-        Ok(())
-    }
-
-    fn scan(&mut self, _: &[u8], _: usize, _: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        Err(no_scan(self.wire.name()))
+        exchange(wire, keys.len(), check_deleted)
     }
 }
 

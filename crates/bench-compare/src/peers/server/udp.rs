@@ -10,9 +10,10 @@
 
 mod datagrams;
 
+use super::client;
 use super::pin::Pinned;
 use super::text::{
-    self, Text, check_deleted, check_stored, parse, push_delete, push_key, push_set,
+    Text, TextDialect, check_deleted, check_stored, parse, push_delete, push_key, push_set,
 };
 use super::wire::nonsense;
 use super::{Counters, no_scan};
@@ -145,12 +146,15 @@ impl Window {
     }
 }
 
+/// A connection for what no datagram holds.
+type Beside<'a> = client::Client<'a, TextDialect>;
+
 /// What one thread uses: a socket, and a connection for entries that no datagram holds.
 pub(super) struct Client<'a> {
     datagrams: Datagrams,
     window: Window,
     sent: Vec<Range<usize>>,
-    beside: text::Client<'a>,
+    beside: Beside<'a>,
     counters: &'a Counters,
     /// Gets under way, by the size of their replies.
     gets_max: usize,
@@ -160,7 +164,7 @@ pub(super) struct Client<'a> {
 impl<'a> Client<'a> {
     pub(super) fn new(
         address: SocketAddr,
-        beside: text::Client<'a>,
+        beside: Beside<'a>,
         counters: &'a Counters,
         value_bytes: usize,
         pinned: Pinned,

@@ -7,6 +7,10 @@ use super::*;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::AtomicU64;
 
+fn beside(wire: Wire, counters: &Counters) -> Beside<'_> {
+    client::Client::new(wire, TextDialect::new(), counters, None)
+}
+
 /// Answers each datagram with those that `answer` makes of its text and number, until its socket
 /// gets an empty one.
 fn serve(socket: &UdpSocket, mut answer: impl FnMut(usize, &str) -> Vec<(u16, u16, Vec<u8>)>) {
@@ -50,7 +54,7 @@ fn with_server(
     std::thread::scope(|scope| {
         scope.spawn(|| serve(&server, answer));
         let address = Address::Udp { udp, tcp: listener.local_addr().unwrap() };
-        let beside = text::Client::new(Wire::connect("test", &address).unwrap(), &counters, None);
+        let beside = beside(Wire::connect("test", &address).unwrap(), &counters);
         let pinned = Pinning::of_machine().pin_client();
         let mut client = Client::new(udp, beside, &counters, 100, pinned).unwrap();
         test(&mut client);
@@ -128,7 +132,7 @@ fn a_server_that_is_gone_is_an_error() {
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let counters = Counters::default();
     let wire = Wire::connect("test", &Address::Tcp(tcp)).unwrap();
-    let beside = text::Client::new(wire, &counters, None);
+    let beside = beside(wire, &counters);
     let pinned = Pinning::of_machine().pin_client();
     let mut client = Client::new(free, beside, &counters, 100, pinned).unwrap();
     assert!(client.put_many(&[(b"k", b"v")]).is_err());
