@@ -26,6 +26,9 @@ pub struct Capabilities {
     pub atomic: bool,
     /// `as_admin` is there.
     pub admin: bool,
+    /// Entries may go without anybody having removed them, each counted by the metric
+    /// `evictions`: a cache.
+    pub may_evict: bool,
 }
 
 /// The largest things an engine accepts.

@@ -33,14 +33,23 @@ impl Default for Registry {
 impl Registry {
     /// The engines that come with Silica.
     pub fn builtin() -> Self {
-        Registry::empty().with(Registration {
-            name: "silt",
-            doc: "Many small entries on flash, with well under a byte of memory for each",
-            options: silica_silt::OPTIONS,
-            build: |device, options, environment| {
-                Ok(Arc::new(silica_silt::Silt::open(device, options, environment)?))
-            },
-        })
+        Registry::empty()
+            .with(Registration {
+                name: "silt",
+                doc: "Many small entries on flash, with well under a byte of memory for each",
+                options: silica_silt::OPTIONS,
+                build: |device, options, environment| {
+                    Ok(Arc::new(silica_silt::Silt::open(device, options, environment)?))
+                },
+            })
+            .with(Registration {
+                name: "mica",
+                doc: "A cache in memory, at two cache lines a get; empty after a restart",
+                options: silica_mica::OPTIONS,
+                build: |_, options, environment| {
+                    Ok(Arc::new(silica_mica::Mica::open(options, environment)?))
+                },
+            })
     }
 
     /// No engines; for stores that bring their own.

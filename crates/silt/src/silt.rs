@@ -81,6 +81,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
         scan: true,
         atomic: true,
         admin: true,
+        may_evict: false,
     },
     limits: Limits {
         key_bytes_max: KEY_BYTES_MAX,

@@ -17,8 +17,14 @@ struct Place {
 
 const GROUND: &[&str] = &["silica-base", "silica-device"];
 const ENGINE: &[&str] = &["silica-base", "silica-device", "silica-parts", "silica-engine"];
-const FACADE: &[&str] =
-    &["silica-base", "silica-device", "silica-parts", "silica-engine", "silica-silt"];
+const FACADE: &[&str] = &[
+    "silica-base",
+    "silica-device",
+    "silica-parts",
+    "silica-engine",
+    "silica-silt",
+    "silica-mica",
+];
 const SERVER: &[&str] = &["silica-base", "silica-engine", "silica", "silica-proto"];
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.
 const BENCH: &[&str] =
@@ -47,6 +53,7 @@ const HOUSE: &[Place] = &[
     passive("silica-parts", "crates/parts", GROUND),
     passive("silica-engine", "crates/engine", &["silica-base"]),
     passive("silica-silt", "crates/silt", ENGINE),
+    Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
     active("silica-server", "crates/server", SERVER),

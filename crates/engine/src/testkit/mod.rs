@@ -14,6 +14,7 @@ mod crash;
 mod differential;
 mod expiry;
 mod faults;
+mod forgetting;
 mod full_disk;
 mod harness;
 mod history;

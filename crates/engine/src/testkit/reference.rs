@@ -93,7 +93,7 @@ impl Reference {
     /// An empty engine that accepts no more than `limits`.
     pub fn with_limits(limits: Limits) -> Self {
         let capabilities =
-            Capabilities { durable: false, may_wait: false, scan: true, atomic: true, admin: true };
+            Capabilities { scan: true, atomic: true, admin: true, ..Capabilities::default() };
         Reference {
             descriptor: Descriptor { name: "reference", capabilities, limits },
             clock: Arc::new(SystemClock::default()),

@@ -1,5 +1,6 @@
 //! An open engine next to the model of what it must contain.
 
+use super::forgetting::Forgetting;
 use super::harness::Harness;
 use super::workload::{Change, Keys, Step, Value, describe};
 use crate::{
@@ -230,6 +231,7 @@ pub(super) struct Session<'h, H: Harness> {
     engine: Option<H::Engine>,
     pub(super) keys: Keys,
     pub(super) model: Model,
+    pub(super) forgetting: Forgetting,
     iteration: Option<Iteration>,
     bytes: Vec<u8>,
 }
@@ -238,7 +240,8 @@ impl<'h, H: Harness> Session<'h, H> {
     /// Opens the store on the harness's device, which contains `model`.
     pub(super) fn open(harness: &'h mut H, keys: Keys, model: Model) -> Outcome<Self> {
         let engine = Some(harness.open()?);
-        Ok(Session { harness, engine, keys, model, iteration: None, bytes: Vec::new() })
+        let forgetting = Forgetting::default();
+        Ok(Session { harness, engine, keys, model, forgetting, iteration: None, bytes: Vec::new() })
     }
 
     /// Opens an empty store on an empty device.
@@ -262,6 +265,7 @@ impl<'h, H: Harness> Session<'h, H> {
     pub(super) fn reopen(&mut self) -> Result<(), Error> {
         self.engine = None;
         self.engine = Some(self.harness.open()?);
+        self.forgetting = Forgetting::default();
         Ok(())
     }
 
@@ -270,13 +274,18 @@ impl<'h, H: Harness> Session<'h, H> {
         self.engine().descriptor().capabilities.durable
     }
 
+    /// True where the engine is open and may forget entries.
+    pub(super) fn may_evict(&self) -> bool {
+        self.engine.as_ref().is_some_and(|e| e.descriptor().capabilities.may_evict)
+    }
+
     /// True while an iteration goes on across steps.
     pub(super) fn is_iterating(&self) -> bool {
         self.iteration.is_some()
     }
 
     /// Performs `step` and compares the answers with the model.
-    pub(super) fn step(&mut self, step: &Step) -> Outcome {
+    pub(super) fn perform(&mut self, step: &Step) -> Outcome {
         match step {
             Step::Write(changes, durability) => self.write(changes, *durability)?,
             Step::Update(key, change, durability) => self.update(*key, *change, *durability)?,
@@ -304,7 +313,8 @@ impl<'h, H: Harness> Session<'h, H> {
 
     /// Reads everything in every way there is.
     pub(super) fn check_all(&mut self) -> Outcome {
-        compare_gets(self.engine(), &self.keys, &self.model)?;
+        let ids: Vec<u32> = (0..self.keys.count()).collect();
+        ids.chunks(BURST_KEYS).try_for_each(|burst| self.step(&Step::Get(burst.to_vec())))?;
         compare_scan(self.engine(), &self.keys, &self.model, usize::MAX)?;
         compare_scan(self.engine(), &self.keys, &self.model, 7)?;
         self.count()?;
@@ -337,7 +347,7 @@ impl<'h, H: Harness> Session<'h, H> {
         Ok(())
     }
 
-    fn wrote(&mut self, changes: &[Change]) {
+    pub(super) fn wrote(&mut self, changes: &[Change]) {
         apply(&mut self.model, changes);
         if let Some(iteration) = &mut self.iteration {
             iteration.wrote(changes);
@@ -392,6 +402,7 @@ impl<'h, H: Harness> Session<'h, H> {
             }
             let changes: Vec<Change> = left[..many].iter().filter_map(|u| u.1).collect();
             self.wrote(&changes);
+            self.forget()?;
             done += many;
         }
         Ok(())

@@ -1,0 +1,48 @@
+//! Counting, clearing, describing.
+
+use crate::mica::Mica;
+use silica_base::{Error, ErrorKind, Result};
+use silica_engine::{Admin, Checkpoint, Count, Scan};
+
+impl Admin for Mica {
+    fn count(&self, exact: bool) -> Result<Count> {
+        if exact {
+            let mut entries = 0;
+            self.scan(0, usize::MAX, &mut |_, _| entries += 1)?;
+            return Ok(Count { low: entries, estimate: entries, high: entries });
+        }
+        // Entries that have expired are still among them.
+        let entries = self.partitions.iter().map(|p| p.counts.entries.get()).sum();
+        Ok(Count { low: 0, estimate: entries, high: entries })
+    }
+
+    fn clear(&self) -> Result<()> {
+        let _locked = self.lock_all();
+        self.partitions.iter().for_each(|partition| partition.clear());
+        Ok(())
+    }
+
+    fn checkpoint(&self, _target: &mut dyn Checkpoint) -> Result<()> {
+        let message = "a cache in memory has no files to back up; keep what must last in a \
+                       keyspace of engine silt";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    fn inspect(&self) -> Result<String> {
+        let sum = |of: fn(&crate::partition::Partition) -> u64| -> u64 {
+            self.partitions.iter().map(of).sum()
+        };
+        let limits = &self.descriptor.limits;
+        Ok(format!(
+            "partitions: {}\nmemory_bytes: {}\nindex_bytes: {}\nlog_bytes: {}\nlive_bytes: {}\n\
+             entries: {}\nvalue_bytes_max: {}\n",
+            self.partitions.len(),
+            self.memory_bytes,
+            sum(|p| p.index().bytes() as u64),
+            sum(|p| p.log().bytes() as u64),
+            8 * sum(|p| p.counts.live_words.get()),
+            sum(|p| p.counts.entries.get()),
+            limits.value_bytes_max,
+        ))
+    }
+}

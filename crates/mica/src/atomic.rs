@@ -1,0 +1,139 @@
+//! Atomic read-modify-write: the partitions of the keys stay locked from reading to writing.
+//!
+//! Readers go on until the writing begins.
+
+use crate::item::Scratch;
+use crate::mica::{Mica, at_most};
+use crate::partition::Probe;
+use crate::write::value_bytes;
+use silica_base::Result;
+use silica_engine::{Atomic, Durability, EntryRef, Op, OpKind, Update};
+
+/// Updates that a burst makes at once.
+const UPDATES_MAX: usize = 32;
+
+/// An entry that was copied, by where in the bytes its value is.
+type Slot = Option<(std::ops::Range<usize>, u64, u32)>;
+
+impl Mica {
+    fn probes(&self, keys: &[&[u8]]) -> (Vec<Probe>, u64) {
+        let probes: Vec<Probe> = keys.iter().map(|key| self.probe(key)).collect();
+        probes.iter().for_each(|p| self.partition(p).prefetch_bucket(p));
+        let mask = probes.iter().fold(0, |mask, p| mask | 1 << p.partition);
+        (probes, mask)
+    }
+
+    /// Calls `see` with the entry of `key`, whose partition is locked.
+    fn current<T>(
+        &self,
+        probe: &Probe,
+        key: &[u8],
+        scratch: &mut Scratch,
+        see: impl FnOnce(Option<EntryRef<'_>>) -> T,
+    ) -> T {
+        let copied = self.partition(probe).read(probe, key, scratch);
+        let copied = copied.filter(|copied| !self.has_expired(copied, &mut None));
+        see(copied.map(|copied| scratch.entry(copied)))
+    }
+
+    /// Writes the updates of `keys`, whose partitions are locked and which are within the limits.
+    fn apply_updates(&self, keys: &[&[u8]], probes: &[Probe], updates: &[Update]) {
+        let (mut ops, mut places) = (Vec::new(), Vec::new());
+        for ((key, probe), update) in keys.iter().zip(probes).zip(updates) {
+            if let Some(kind) = update.kind() {
+                ops.push(Op { key, kind });
+                places.push(*probe);
+            }
+        }
+        self.apply_locked(&ops, &places);
+    }
+
+    fn check_update(&self, key: &[u8], update: &Update) -> Result<usize> {
+        let Some(kind) = update.kind() else { return Ok(0) };
+        let value = value_bytes(&Op { key, kind });
+        self.check(key.len(), value)?;
+        Ok(key.len() + value)
+    }
+
+    /// The entry that an update leaves to the next one of its key in the same burst.
+    fn left<'u>(&self, update: &'u Update) -> Option<EntryRef<'u>> {
+        let Some(OpKind::Put(entry)) = update.kind() else { return None };
+        let expires = entry.expires_unix_ms;
+        (expires == 0 || expires > self.clock.unix_ms()).then_some(entry)
+    }
+}
+
+impl Atomic for Mica {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        self.update_many(&[key], durability, &mut |_, current| decide(current)).map(|_| ())
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        _durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let keys = &keys[..keys.len().min(UPDATES_MAX)];
+        let (probes, mask) = self.probes(keys);
+        let _locked = self.lock(mask);
+        probes.iter().for_each(|p| self.partition(p).prefetch_item(p));
+        let mut scratch = Scratch::new();
+        let mut updates: Vec<Update> = Vec::with_capacity(keys.len());
+        for (index, (key, probe)) in keys.iter().zip(&probes).enumerate() {
+            let is_same = |i: &usize| {
+                probes[*i].tag == probe.tag && keys[*i] == *key && updates[*i] != Update::Keep
+            };
+            let update = match (0..index).rev().find(is_same) {
+                Some(earlier) => decide(index, self.left(&updates[earlier])),
+                None => self.current(probe, key, &mut scratch, |current| decide(index, current)),
+            };
+            match self.check_update(key, &update) {
+                Ok(_) => updates.push(update),
+                Err(error) if index == 0 => return Err(error),
+                // Its error is not the others'.
+                Err(_) => break,
+            }
+        }
+        self.apply_updates(keys, &probes, &updates);
+        Ok(updates.len())
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        _durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        let (probes, mask) = self.probes(keys);
+        let _locked = self.lock(mask);
+        let (mut scratch, mut bytes, mut slots) = (Scratch::new(), Vec::new(), Vec::new());
+        for (key, probe) in keys.iter().zip(&probes) {
+            let slot: Slot = self.current(probe, key, &mut scratch, |current| {
+                let entry = current?;
+                let start = bytes.len();
+                bytes.extend_from_slice(entry.value);
+                Some((start..bytes.len(), entry.expires_unix_ms, entry.user_bits))
+            });
+            slots.push(slot);
+        }
+        let entry = |slot: &Slot| {
+            let (range, expires_unix_ms, user_bits) = slot.clone()?;
+            Some(EntryRef { value: &bytes[range], expires_unix_ms, user_bits })
+        };
+        let entries: Vec<Option<EntryRef<'_>>> = slots.iter().map(entry).collect();
+        let updates = decide(&entries);
+        let mut sum = 0;
+        for (key, update) in keys.iter().zip(&updates) {
+            sum += self.check_update(key, update)?;
+        }
+        at_most(sum, self.descriptor.limits.batch_bytes_max, "batch")?;
+        self.apply_updates(keys, &probes, &updates);
+        Ok(())
+    }
+}

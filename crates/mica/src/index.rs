@@ -1,0 +1,289 @@
+//! A partition's index: buckets of one cache line, seven slots each.
+//!
+//! A **slot** is a tag (16 bits of the key's hash, never zero) and an offset in the log (48 bits);
+//! zero is an empty one. A bucket's first word has its version (`protocol.rs`) and a link to a
+//! **spare bucket**, which continues it where it overflows. Spares are an eighth of the main
+//! buckets; where none is left, the oldest entry of the full chain gives way.
+//!
+//! 1. A key's slot is in the chain of the bucket that its hash names, at most once among the slots
+//!    that do not dangle.
+//! 2. A spare bucket is in one chain or free. Its version is not used: the main bucket's covers
+//!    the chain.
+//! 3. Slots dangle where their entry was evicted from the log. They are used again by inserts, and
+//!    [`Index::clean`] empties them long before offsets begin anew.
+
+use crate::item::Item;
+use crate::log::Log;
+use crate::protocol::{begin_write, end_write};
+use crate::words::Words;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Words of a bucket: a cache line.
+pub(crate) const BUCKET_WORDS: usize = 8;
+/// Bits of an offset in a slot.
+pub(crate) const OFFSET_BITS: u32 = 48;
+const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
+const LINK_SHIFT: u32 = 32;
+
+pub(crate) type Bucket = [AtomicU64; BUCKET_WORDS];
+
+pub(crate) struct Index {
+    words: Words,
+    main: usize,
+    /// Link to the first spare that was given back.
+    free: AtomicU64,
+    /// Spares that were never used start here.
+    fresh: AtomicU64,
+    spares_used: AtomicU64,
+}
+
+/// A slot that holds a key.
+pub(crate) struct Found<'p> {
+    pub(crate) slot: &'p AtomicU64,
+    pub(crate) offset: u64,
+    pub(crate) item: Item<'p>,
+}
+
+/// Where a new entry's slot goes.
+pub(crate) enum Place<'p> {
+    /// This one, which is empty or dangles.
+    Free(&'p AtomicU64),
+    /// This one; its entry is the oldest of a chain that is full.
+    Oldest(&'p AtomicU64),
+}
+
+#[inline(always)]
+pub(crate) fn slot(tag: u64, offset: u64) -> u64 {
+    tag << OFFSET_BITS | offset
+}
+
+#[inline(always)]
+pub(crate) fn tag_of(slot: u64) -> u64 {
+    slot >> OFFSET_BITS
+}
+
+#[inline(always)]
+pub(crate) fn offset_of(slot: u64) -> u64 {
+    slot & OFFSET_MASK
+}
+
+impl Index {
+    pub(crate) fn new(main: usize, spares: usize) -> Self {
+        Index {
+            words: Words::zeroed((main + spares) * BUCKET_WORDS),
+            main,
+            free: AtomicU64::new(0),
+            fresh: AtomicU64::new(0),
+            spares_used: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.bytes()
+    }
+
+    /// Main buckets.
+    pub(crate) fn main(&self) -> usize {
+        self.main
+    }
+
+    fn spares(&self) -> usize {
+        self.words.len() / BUCKET_WORDS - self.main
+    }
+
+    #[inline(always)]
+    pub(crate) fn bucket(&self, at: usize) -> &Bucket {
+        &self.words.as_chunks().0[at]
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, at: usize) {
+        silica_base::prefetch(&self.words, at * BUCKET_WORDS);
+    }
+
+    /// The spare bucket that continues the one with this first word.
+    #[inline(always)]
+    pub(crate) fn next(&self, word: u64) -> Option<usize> {
+        let link = (word >> LINK_SHIFT) as usize;
+        (link != 0).then(|| self.main + link - 1)
+    }
+
+    fn link(bucket: &Bucket, link: u64) {
+        let version = bucket[0].load(Relaxed) & u64::from(u32::MAX);
+        bucket[0].store(version | link << LINK_SHIFT, Relaxed);
+    }
+
+    /// The buckets of a chain. Only for the holder of the lock.
+    fn chain(&self, main: usize) -> impl Iterator<Item = &Bucket> {
+        let mut at = Some(main);
+        std::iter::from_fn(move || {
+            let bucket = self.bucket(at?);
+            at = self.next(bucket[0].load(Relaxed));
+            Some(bucket)
+        })
+    }
+
+    /// The slots of a chain. Only for the holder of the lock.
+    pub(crate) fn slots(&self, main: usize) -> impl Iterator<Item = &AtomicU64> {
+        self.chain(main).flat_map(|bucket| &bucket[1..])
+    }
+
+    /// The slot of `key`. Only for the holder of the lock.
+    #[inline]
+    pub(crate) fn find<'p>(
+        &'p self,
+        log: &'p Log,
+        main: usize,
+        tag: u64,
+        key: &[u8],
+    ) -> Option<Found<'p>> {
+        let head = log.head();
+        for slot in self.slots(main) {
+            let word = slot.load(Relaxed);
+            let offset = offset_of(word);
+            if tag_of(word) == tag
+                && log.is_after(head, offset)
+                && let Some(item) = log.item(offset)
+                && item.has_key(key)
+            {
+                return Some(Found { slot, offset, item });
+            }
+        }
+        None
+    }
+
+    /// Where the slot of a key that has none goes. Only for the holder of the lock, who has turned
+    /// the bucket's readers away.
+    pub(crate) fn place(&self, log: &Log, main: usize) -> Place<'_> {
+        let head = log.head();
+        let (mut oldest, mut last) = (None, self.bucket(main));
+        for bucket in self.chain(main) {
+            last = bucket;
+            for slot in &bucket[1..] {
+                let word = slot.load(Relaxed);
+                if word == 0 || !log.is_after(head, offset_of(word)) {
+                    return Place::Free(slot);
+                }
+                let distance = log.distance(head, offset_of(word));
+                if oldest.is_none_or(|(least, _)| distance < least) {
+                    oldest = Some((distance, slot));
+                }
+            }
+        }
+        match self.take_spare() {
+            Some(link) => {
+                Self::link(last, link);
+                Place::Free(&self.bucket(self.main + link as usize - 1)[1])
+            }
+            None => Place::Oldest(oldest.expect("a bucket has slots").1),
+        }
+    }
+
+    /// A link to a spare bucket, which is empty.
+    fn take_spare(&self) -> Option<u64> {
+        let link = match self.free.load(Relaxed) {
+            0 => {
+                let fresh = self.fresh.load(Relaxed);
+                if fresh == self.spares() as u64 {
+                    return None;
+                }
+                self.fresh.store(fresh + 1, Relaxed);
+                fresh + 1
+            }
+            link => {
+                let bucket = self.bucket(self.main + link as usize - 1);
+                self.free.store(bucket[0].load(Relaxed) >> LINK_SHIFT, Relaxed);
+                link
+            }
+        };
+        self.spares_used.store(self.spares_used.load(Relaxed) + 1, Relaxed);
+        let bucket = self.bucket(self.main + link as usize - 1);
+        bucket.iter().for_each(|word| word.store(0, Relaxed));
+        Some(link)
+    }
+
+    /// Gives back the spares from `link` on.
+    fn give_back(&self, mut link: u64) {
+        while link != 0 {
+            let bucket = self.bucket(self.main + link as usize - 1);
+            let next = bucket[0].load(Relaxed) >> LINK_SHIFT;
+            Self::link(bucket, self.free.load(Relaxed));
+            self.free.store(link, Relaxed);
+            self.spares_used.store(self.spares_used.load(Relaxed) - 1, Relaxed);
+            link = next;
+        }
+    }
+
+    /// Empties the dangling slots of a chain and gives back the spares that it no longer needs.
+    /// Only for the holder of the lock.
+    pub(crate) fn clean(&self, log: &Log, main: usize) {
+        let head = log.head();
+        let dangles = |slot: &AtomicU64| {
+            let word = slot.load(Relaxed);
+            word != 0 && !log.is_after(head, offset_of(word))
+        };
+        // Readers see a dangling slot and an empty one as the same, so no version changes.
+        self.slots(main).filter(|slot| dangles(slot)).for_each(|slot| slot.store(0, Relaxed));
+        let first = self.bucket(main);
+        if self.next(first[0].load(Relaxed)).is_some() {
+            let began = begin_write(&first[0]);
+            self.compact(main);
+            if began {
+                end_write(&first[0]);
+            }
+        }
+    }
+
+    /// Moves a chain's slots together.
+    fn compact(&self, main: usize) {
+        // The next slot that is in use is never before the one that it moves to.
+        let mut from = self.slots(main);
+        for to in self.slots(main) {
+            let used = from.find(|slot| slot.load(Relaxed) != 0);
+            let word = used.map_or(0, |slot| slot.load(Relaxed));
+            to.store(word, Relaxed);
+        }
+        let mut last = self.bucket(main);
+        for bucket in self.chain(main) {
+            if bucket[1].load(Relaxed) != 0 {
+                last = bucket;
+            }
+        }
+        let rest = last[0].load(Relaxed) >> LINK_SHIFT;
+        Self::link(last, 0);
+        self.give_back(rest);
+    }
+
+    /// Checks invariant 2; the error says what is wrong. Only for the holder of the lock.
+    pub(crate) fn verify_spares(&self) -> Result<(), String> {
+        let mut seen = vec![false; self.spares()];
+        let mut free = self.free.load(Relaxed);
+        let mut enter = |link: u64| match seen.get_mut(link as usize - 1) {
+            Some(seen) if !*seen => {
+                *seen = true;
+                Ok(())
+            }
+            _ => Err(format!("spare bucket {link} is used twice or does not exist")),
+        };
+        let mut chained = 0;
+        for main in 0..self.main {
+            let mut word = self.bucket(main)[0].load(Relaxed);
+            while word >> LINK_SHIFT != 0 {
+                enter(word >> LINK_SHIFT)?;
+                chained += 1;
+                word = self.bucket(self.main + (word >> LINK_SHIFT) as usize - 1)[0].load(Relaxed);
+            }
+        }
+        while free != 0 {
+            enter(free)?;
+            free = self.bucket(self.main + free as usize - 1)[0].load(Relaxed) >> LINK_SHIFT;
+        }
+        let fresh = self.fresh.load(Relaxed) as usize;
+        let known = seen.iter().filter(|seen| **seen).count();
+        if chained != self.spares_used.load(Relaxed) || known != fresh {
+            return Err(format!("{chained} spares are chained, {known} of {fresh} are known"));
+        }
+        Ok(())
+    }
+}

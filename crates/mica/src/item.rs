@@ -1,0 +1,314 @@
+//! An entry's words in the log: header, meta as far as there is any, key, value.
+//!
+//! ```text
+//! word 0    header: value bytes (21 bits), key bytes (16), words of the place (18), flags (9)
+//! [word]    expiry in milliseconds since the Unix epoch   (flag EXPIRES)
+//! [word]    the user's bits                               (flag USER_BITS)
+//! words     key, filled up with zeroes to whole words
+//! words     value, the same
+//! ```
+
+use silica_engine::EntryRef;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Nobody finds the entry any more: it was overwritten, deleted or evicted from the index.
+const DEAD: u64 = 1 << 55;
+const EXPIRES: u64 = 1 << 56;
+const USER_BITS: u64 = 1 << 57;
+/// No entry: what was left at the log's end.
+const PAD: u64 = 1 << 58;
+
+const KEY_SHIFT: u32 = 21;
+const WORDS_SHIFT: u32 = 37;
+const VALUE_MASK: u64 = (1 << KEY_SHIFT) - 1;
+const KEY_MASK: u64 = (1 << (WORDS_SHIFT - KEY_SHIFT)) - 1;
+const WORDS_MASK: u64 = (1 << 18) - 1;
+
+/// The first word of a place in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header(u64);
+
+impl Header {
+    pub(crate) fn load(word: &AtomicU64) -> Self {
+        Header(word.load(Relaxed))
+    }
+
+    /// A place of `words` words that holds no entry.
+    pub(crate) fn pad(words: usize) -> Self {
+        Header(PAD | DEAD | (words as u64) << WORDS_SHIFT)
+    }
+
+    pub(crate) fn store(self, word: &AtomicU64) {
+        word.store(self.0, Relaxed);
+    }
+
+    /// Words of the whole place, which an entry that was shortened does not fill.
+    #[inline(always)]
+    pub(crate) fn words(self) -> usize {
+        (self.0 >> WORDS_SHIFT & WORDS_MASK) as usize
+    }
+
+    #[inline(always)]
+    pub(crate) fn key_bytes(self) -> usize {
+        (self.0 >> KEY_SHIFT & KEY_MASK) as usize
+    }
+
+    #[inline(always)]
+    pub(crate) fn value_bytes(self) -> usize {
+        (self.0 & VALUE_MASK) as usize
+    }
+
+    pub(crate) fn is_live(self) -> bool {
+        self.0 & DEAD == 0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_pad(self) -> bool {
+        self.0 & PAD != 0
+    }
+
+    pub(crate) fn dead(self) -> Self {
+        Header(self.0 | DEAD)
+    }
+
+    fn has_meta(self) -> bool {
+        self.0 & (EXPIRES | USER_BITS) != 0
+    }
+
+    #[inline(always)]
+    fn meta_words(self) -> usize {
+        ((self.0 >> 56 & 1) + (self.0 >> 57 & 1)) as usize
+    }
+
+    /// Words that the entry itself takes.
+    pub(crate) fn used_words(self) -> usize {
+        1 + self.meta_words() + words_of(self.key_bytes()) + words_of(self.value_bytes())
+    }
+}
+
+/// Words that hold so many bytes.
+#[inline(always)]
+pub(crate) fn words_of(bytes: usize) -> usize {
+    bytes.div_ceil(8)
+}
+
+/// Words of an entry.
+#[inline]
+pub(crate) fn words_needed(key: &[u8], entry: &EntryRef<'_>) -> usize {
+    let meta = usize::from(entry.expires_unix_ms != 0) + usize::from(entry.user_bits != 0);
+    1 + meta + words_of(key.len()) + words_of(entry.value.len())
+}
+
+/// Stores an entry in `place`, which has words enough.
+pub(crate) fn store(place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>) {
+    let mut header = entry.value.len() as u64
+        | (key.len() as u64) << KEY_SHIFT
+        | (place.len() as u64) << WORDS_SHIFT;
+    let mut at = 1;
+    if entry.expires_unix_ms != 0 {
+        header |= EXPIRES;
+        place[at].store(entry.expires_unix_ms, Relaxed);
+        at += 1;
+    }
+    if entry.user_bits != 0 {
+        header |= USER_BITS;
+        place[at].store(u64::from(entry.user_bits), Relaxed);
+        at += 1;
+    }
+    place[0].store(header, Relaxed);
+    store_bytes(&place[at..], key);
+    store_bytes(&place[at + words_of(key.len())..], entry.value);
+}
+
+#[inline(always)]
+fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for (word, chunk) in words.iter().zip(chunks) {
+        word.store(u64::from_le_bytes(*chunk), Relaxed);
+    }
+    if !rest.is_empty() {
+        words[chunks.len()].store(last_word(rest), Relaxed);
+    }
+}
+
+#[inline(always)]
+fn last_word(rest: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..rest.len()].copy_from_slice(rest);
+    u64::from_le_bytes(word)
+}
+
+/// An entry in the log whose key was compared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item<'l> {
+    pub(crate) header: Header,
+    /// The whole place.
+    place: &'l [AtomicU64],
+}
+
+/// A value and meta that were copied out of the log.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Copied {
+    pub(crate) value_bytes: usize,
+    pub(crate) expires_unix_ms: u64,
+    pub(crate) user_bits: u32,
+}
+
+impl<'l> Item<'l> {
+    /// The entry at `log[at]`, or `None` where no entry can be there: what a reader sees of a
+    /// place that is being overwritten.
+    #[inline(always)]
+    pub(crate) fn at(log: &'l [AtomicU64], at: usize) -> Option<Self> {
+        let header = Header::load(log.get(at)?);
+        let place = log.get(at..at + header.used_words())?;
+        Some(Item { header, place })
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_key(&self, key: &[u8]) -> bool {
+        if self.header.key_bytes() != key.len() {
+            return false;
+        }
+        let words = &self.place[1 + self.header.meta_words()..];
+        let (chunks, rest) = key.as_chunks::<8>();
+        let mut is_same = true;
+        for (word, chunk) in words.iter().zip(chunks) {
+            is_same &= word.load(Relaxed) == u64::from_le_bytes(*chunk);
+        }
+        is_same && (rest.is_empty() || words[chunks.len()].load(Relaxed) == last_word(rest))
+    }
+
+    /// Copies the value into `scratch`, which becomes long enough, and returns the meta.
+    #[inline(always)]
+    pub(crate) fn copy(&self, scratch: &mut Scratch) -> Copied {
+        let value = &self.place[self.place.len() - words_of(self.header.value_bytes())..];
+        scratch.fill(value);
+        let mut copied = Copied { value_bytes: self.header.value_bytes(), ..Copied::default() };
+        if self.header.has_meta() {
+            self.read_meta(&mut copied);
+        }
+        copied
+    }
+
+    fn read_meta(&self, copied: &mut Copied) {
+        let mut at = 1;
+        if self.header.0 & EXPIRES != 0 {
+            copied.expires_unix_ms = self.place[at].load(Relaxed);
+            at += 1;
+        }
+        if self.header.0 & USER_BITS != 0 {
+            copied.user_bits = self.place[at].load(Relaxed) as u32;
+        }
+    }
+
+    /// When the entry expires; 0 means never.
+    pub(crate) fn expires_unix_ms(&self) -> u64 {
+        if self.header.0 & EXPIRES != 0 { self.place[1].load(Relaxed) } else { 0 }
+    }
+
+    /// Appends the key's bytes.
+    pub(crate) fn push_key(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let words = &self.place[1 + self.header.meta_words()..];
+        for word in &words[..words_of(self.header.key_bytes())] {
+            out.extend_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        out.truncate(start + self.header.key_bytes());
+    }
+}
+
+/// Values up to so many bytes are copied to the stack.
+const SMALL_BYTES: usize = 256;
+
+/// Where values are copied to; on the heap only where they are large.
+pub(crate) struct Scratch {
+    small: [u8; SMALL_BYTES],
+    large: Vec<u8>,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Scratch { small: [0; SMALL_BYTES], large: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, words: &[AtomicU64]) {
+        let bytes = 8 * words.len();
+        let target = if bytes <= SMALL_BYTES {
+            &mut self.small[..bytes]
+        } else {
+            if self.large.len() < bytes {
+                self.large.resize(bytes, 0);
+            }
+            &mut self.large[..bytes]
+        };
+        for (chunk, word) in target.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *chunk = word.load(Relaxed).to_le_bytes();
+        }
+    }
+
+    /// What was copied last.
+    #[inline(always)]
+    pub(crate) fn entry(&self, copied: Copied) -> EntryRef<'_> {
+        let Copied { value_bytes, expires_unix_ms, user_bits } = copied;
+        let bytes = 8 * words_of(value_bytes);
+        let from = if bytes <= SMALL_BYTES { &self.small[..] } else { &self.large[..] };
+        EntryRef { value: &from[..value_bytes], expires_unix_ms, user_bits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Words;
+    use silica_base::Prng;
+
+    #[test]
+    fn entries_come_back_whatever_their_sizes_and_meta() {
+        let mut prng = Prng::new(1);
+        let mut scratch = Scratch::new();
+        let log = Words::zeroed(4096);
+        for round in 0..2000 {
+            let mut bytes = |max: u64| -> Vec<u8> {
+                let len = if prng.one_in(9) { prng.below(max) } else { prng.below(20) };
+                (0..len).map(|_| prng.next_u64() as u8).collect()
+            };
+            let (key, value) = (bytes(500), bytes(9000));
+            let expires_unix_ms = [0, 1, u64::MAX, 7][round % 4];
+            let user_bits = [0, 0, u32::MAX, 1, 0][round % 5];
+            let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
+            let (at, words) = (round, words_needed(&key, &entry));
+            let spare = round % 3;
+            store(&log[at..at + words + spare], &key, &entry);
+            let item = Item::at(&log, at).expect("an entry lies there");
+            assert_eq!((item.header.words(), item.header.used_words()), (words + spare, words));
+            assert!(item.has_key(&key) && item.header.is_live() && !item.header.is_pad());
+            let mut other = key.clone();
+            other.push(0);
+            assert!(!item.has_key(&other), "a longer key of the same words");
+            if let Some(last) = other.iter_mut().rev().nth(1) {
+                *last ^= 1;
+                assert!(!item.has_key(&other[..key.len()]), "a key that ends differently");
+            }
+            let copied = item.copy(&mut scratch);
+            assert_eq!(scratch.entry(copied), entry);
+            assert_eq!(item.expires_unix_ms(), expires_unix_ms);
+            let mut found = b"before".to_vec();
+            item.push_key(&mut found);
+            assert_eq!(found, [b"before", &key[..]].concat());
+        }
+    }
+
+    #[test]
+    fn what_lies_beyond_the_log_is_no_entry() {
+        let log = Words::zeroed(4);
+        store(&log[1..4], b"key", &EntryRef::new(b"value"));
+        assert!(Item::at(&log, 1).is_some());
+        store(&log[1..4], b"key", &EntryRef::new(b"value"));
+        Header(u64::MAX).store(&log[1]);
+        assert!(Item::at(&log, 1).is_none() && Item::at(&log, 4).is_none());
+        assert!(!Header::pad(7).is_live() && Header::pad(7).is_pad());
+        assert_eq!((Header::pad(7).words(), Header::pad(7).dead()), (7, Header::pad(7)));
+    }
+}

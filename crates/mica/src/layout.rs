@@ -1,0 +1,112 @@
+//! How the one memory number is divided.
+
+use crate::index::BUCKET_WORDS;
+use crate::item::{self, words_of};
+use crate::mica::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::options::OPTIONS;
+use crate::partition::Partition;
+use silica_base::{Error, ErrorKind, Result};
+use silica_engine::{EntryRef, OptionValues};
+
+/// A partition gets at least so many bytes where the number of partitions is chosen here: an
+/// entry of 1 MiB then takes an eighth of its log.
+const PARTITION_BYTES_MIN: u64 = 10 << 20;
+const PARTITIONS_DEFAULT: u64 = 16;
+/// Entries per main bucket for which the index is made, in eighths: 4.5 of 7 slots leave 9 % of
+/// the buckets to be continued by a spare.
+const BUCKET_EIGHTHS: u64 = 36;
+/// Main buckets for each spare one.
+const MAIN_PER_SPARE: usize = 8;
+/// An entry takes at most this part of a log, so that it does not push out most others.
+const LOG_PER_ENTRY: usize = 8;
+/// What a memory mapping may take beyond what was asked for.
+const GRAIN_BYTES: u64 = 4096;
+
+/// Sizes of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) partitions: usize,
+    pub(crate) main_buckets: usize,
+    pub(crate) spare_buckets: usize,
+    pub(crate) log_words: usize,
+}
+
+impl Layout {
+    pub(crate) fn new(options: &OptionValues) -> Result<Self> {
+        let value = |name| options.value(OPTIONS, name);
+        let memory = value("memory_bytes");
+        let partitions = match value("partitions") {
+            0 => (memory / PARTITION_BYTES_MIN).clamp(1, PARTITIONS_DEFAULT),
+            n => n,
+        };
+        // A power of two, so that bits of the hash choose.
+        let partitions = 1 << partitions.ilog2();
+        let fixed = size_of::<Partition>() as u64 + 2 * GRAIN_BYTES;
+        let bytes = (memory / partitions).saturating_sub(fixed);
+        // A mean entry with its header, and its share of the index.
+        let entry = 8 + (value("entry_bytes_mean").div_ceil(8) * 8).max(16);
+        let bucket = 8 * BUCKET_WORDS as u64;
+        let bucket_with_spare = bucket + bucket / MAIN_PER_SPARE as u64;
+        let of_bucket = bucket_with_spare * 8 + entry * BUCKET_EIGHTHS;
+        let main_buckets = (bytes * 8 / of_bucket).max(1) as usize;
+        let spare_buckets = main_buckets.div_ceil(MAIN_PER_SPARE);
+        let index = bucket * (main_buckets + spare_buckets) as u64;
+        let log_words = (bytes.saturating_sub(index) / 8) as usize;
+        let layout =
+            Layout { partitions: partitions as usize, main_buckets, spare_buckets, log_words };
+        if layout.entry_words_max() < item::words_needed(&[0; 64], &EntryRef::new(&[0; 64])) {
+            let message = format!(
+                "memory_bytes {memory} is too little for {partitions} partitions; give 64KiB for \
+                 each, or set fewer partitions"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        Ok(layout)
+    }
+
+    fn entry_words_max(&self) -> usize {
+        self.log_words / LOG_PER_ENTRY
+    }
+
+    /// Longest key and value: of an entry that takes at most an eighth of a log.
+    pub(crate) fn limits(&self) -> (usize, usize) {
+        let bytes = 8 * (self.entry_words_max() - 3);
+        let key = KEY_BYTES_MAX.min(bytes / 4);
+        (key, VALUE_BYTES_MAX.min(bytes - 8 * words_of(key)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_are_no_more_than_the_whole_and_not_much_less() {
+        for memory in [64 << 10, 100_000, 1 << 20, 77 << 20, 1 << 30, 1 << 40_u64] {
+            for (partitions, mean) in [(0, 64), (1, 16), (1, 1 << 20), (5, 1000), (64, 1)] {
+                let mut options = OptionValues::default();
+                options.set("memory_bytes", memory).set("partitions", partitions);
+                let Ok(layout) = Layout::new(options.set("entry_bytes_mean", mean)) else {
+                    assert!(memory / partitions.max(1) < 64 << 10, "{memory} {partitions}");
+                    continue;
+                };
+                let buckets = layout.main_buckets + layout.spare_buckets;
+                let part = 64 * buckets + 8 * layout.log_words + size_of::<Partition>();
+                let sum = (part * layout.partitions) as u64;
+                assert!(sum <= memory, "{layout:?} takes {sum} of {memory}");
+                assert!(memory - sum <= (9000 + 8) * layout.partitions as u64, "{layout:?}");
+                assert!(layout.partitions.is_power_of_two());
+                let (key, value) = layout.limits();
+                assert!(key <= KEY_BYTES_MAX && value <= VALUE_BYTES_MAX && key < value);
+                assert!(8 * 3 + key + value <= layout.log_words);
+            }
+        }
+    }
+
+    #[test]
+    fn large_caches_take_entries_of_a_mebibyte() {
+        let mut options = OptionValues::default();
+        let layout = Layout::new(options.set("memory_bytes", 256 << 20)).expect("enough");
+        assert_eq!((layout.partitions, layout.limits()), (16, (KEY_BYTES_MAX, VALUE_BYTES_MAX)));
+    }
+}

@@ -1,0 +1,34 @@
+//! MICA: a cache in memory that answers bursts of gets at two cache lines a key.
+//!
+//! Keys are hashed to **partitions**. Each has a circular log of entries, which overwrites its
+//! oldest ones, and an index of buckets of one cache line. Readers write nothing that others
+//! read; writers of a partition take turns. How they meet is in `protocol.rs`, with the memory
+//! orderings, and a model checker runs it.
+//!
+//! Invariant: this crate does not know any other engine, opens no paths and starts no threads.
+//! Unsafe code is in `words.rs` only.
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod admin;
+mod atomic;
+mod index;
+mod item;
+mod layout;
+mod log;
+mod metrics;
+mod mica;
+mod options;
+mod partition;
+mod protocol;
+mod read;
+mod scan;
+mod sync;
+mod words;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use mica::{KEY_BYTES_MAX, Mica, VALUE_BYTES_MAX};
+pub use options::OPTIONS;

@@ -1,0 +1,96 @@
+//! Counters.
+
+use crate::mica::Mica;
+use crate::partition::{Counts, Tally};
+use silica_engine::MetricVisitor;
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// Threads count gets in so many places, so that readers seldom write a line that others write.
+const STRIPES: usize = 64;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe {
+    gets: AtomicU64,
+    hits: AtomicU64,
+}
+
+/// Gets and hits, counted per thread.
+#[derive(Debug)]
+pub(crate) struct Gets(Box<[Stripe]>);
+
+impl Default for Gets {
+    fn default() -> Self {
+        Gets((0..STRIPES).map(|_| Stripe::default()).collect())
+    }
+}
+
+/// Numbers threads as they come.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+fn stripe() -> usize {
+    STRIPE.with(|stripe| {
+        if stripe.get() == usize::MAX {
+            stripe.set(THREADS.fetch_add(1, Relaxed) % STRIPES);
+        }
+        stripe.get()
+    })
+}
+
+impl Gets {
+    /// Counts a burst.
+    #[inline]
+    pub(crate) fn count(&self, gets: u64, hits: u64) {
+        let stripe = &self.0[stripe()];
+        stripe.gets.fetch_add(gets, Relaxed);
+        stripe.hits.fetch_add(hits, Relaxed);
+    }
+
+    fn sum(&self) -> (u64, u64) {
+        let sum = |of: fn(&Stripe) -> &AtomicU64| self.0.iter().map(|s| of(s).load(Relaxed)).sum();
+        (sum(|s| &s.gets), sum(|s| &s.hits))
+    }
+}
+
+impl Mica {
+    pub(crate) fn report_metrics(&self, visitor: &mut dyn MetricVisitor) {
+        let sum = |of: fn(&Counts) -> &Tally| -> u64 {
+            self.partitions.iter().map(|p| of(&p.counts).get()).sum()
+        };
+        let (gets, hits) = self.gets.sum();
+        let (from_log, from_index) = (sum(|c| &c.evicted_from_log), sum(|c| &c.evicted_from_index));
+        let index: u64 = self.partitions.iter().map(|p| p.index().bytes() as u64).sum();
+        let log: u64 = self.partitions.iter().map(|p| p.log().bytes() as u64).sum();
+        let entries = sum(|c| &c.entries);
+        for (name, value) in [
+            ("gets", gets),
+            ("get_hits", hits),
+            ("puts", sum(|c| &c.puts)),
+            ("deletes", sum(|c| &c.deletes)),
+            ("user_bytes_written", sum(|c| &c.user_bytes)),
+            ("log_bytes_written", 8 * sum(|c| &c.words_appended)),
+            ("updates_in_place", sum(|c| &c.updates_in_place)),
+            ("entries_moved", sum(|c| &c.moved)),
+            ("evictions", from_log + from_index),
+            ("evictions_from_log", from_log),
+            ("evictions_from_index", from_index),
+            ("expirations", sum(|c| &c.expired)),
+            ("entries_estimate", entries),
+            ("partitions", self.partitions.len() as u64),
+            ("index_bytes", index),
+            ("log_bytes", log),
+            ("live_bytes", 8 * sum(|c| &c.live_words)),
+            ("memory_budget_bytes", self.memory_bytes),
+        ] {
+            visitor.metric(name, value as f64);
+        }
+        visitor.metric("index_bytes_per_key", index as f64 / entries.max(1) as f64);
+        visitor.metric("hit_ratio", hits as f64 / gets.max(1) as f64);
+    }
+}

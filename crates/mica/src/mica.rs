@@ -1,0 +1,206 @@
+//! The engine: partitions, and who may write them.
+
+use crate::index::OFFSET_BITS;
+use crate::item::Copied;
+use crate::layout::Layout;
+use crate::metrics::Gets;
+use crate::options::{Eviction, OPTIONS};
+use crate::partition::{Partition, Probe, Rules};
+use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
+use silica_engine::{
+    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
+    Limits, MetricVisitor, OptionValues, Progress, Scan, WriteBatch,
+};
+use std::sync::Arc;
+
+/// Longest key.
+pub const KEY_BYTES_MAX: usize = (1 << 16) - 1;
+/// Longest value; of a cache so small that it would be more than an eighth of a partition's log,
+/// less.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one batch.
+const BATCH_BYTES_MAX: usize = 256 << 20;
+
+/// A cache in memory; what it holds goes with the process.
+pub struct Mica {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) partitions: Box<[Partition]>,
+    /// Bits of a hash that choose the partition.
+    partition_bits: u32,
+    seed: HashSeed,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) move_age: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) gets: Gets,
+}
+
+impl Mica {
+    /// An empty cache.
+    pub fn open(options: &OptionValues, environment: &Environment) -> Result<Self> {
+        Self::open_with(options, environment, OFFSET_BITS)
+    }
+
+    /// The same with offsets that begin anew earlier.
+    pub(crate) fn open_with(
+        options: &OptionValues,
+        environment: &Environment,
+        offset_bits: u32,
+    ) -> Result<Self> {
+        let layout = Layout::new(options)?;
+        let value = |name| options.value(OPTIONS, name);
+        let eviction = Eviction::new(value("eviction"));
+        let partition = |_| Partition::new(&layout, offset_bits);
+        let partitions: Box<[Partition]> = (0..layout.partitions).map(partition).collect();
+        Ok(Mica {
+            descriptor: descriptor(&layout),
+            partitions,
+            partition_bits: layout.partitions.ilog2(),
+            seed: environment.seed,
+            clock: Arc::clone(&environment.clock),
+            move_age: eviction.move_age(layout.log_words),
+            memory_bytes: value("memory_bytes"),
+            gets: Gets::default(),
+        })
+    }
+
+    /// Where `key` belongs.
+    #[inline(always)]
+    pub(crate) fn probe(&self, key: &[u8]) -> Probe {
+        let hash = self.seed.hash(key);
+        // Rotated, because shifting by 64 bits is not allowed where there is one partition.
+        let high = hash.high().rotate_left(self.partition_bits);
+        let number = high as usize & (self.partitions.len() - 1);
+        self.partitions[number].probe(number as u32, hash)
+    }
+
+    #[inline(always)]
+    pub(crate) fn partition(&self, probe: &Probe) -> &Partition {
+        &self.partitions[probe.partition as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn rules(&self) -> Rules<'_> {
+        Rules { move_age: self.move_age, clock: &*self.clock }
+    }
+
+    /// True where an entry has expired. `now` is asked for at most once a burst.
+    #[inline(always)]
+    pub(crate) fn has_expired(&self, copied: &Copied, now: &mut Option<u64>) -> bool {
+        let expires = copied.expires_unix_ms;
+        expires != 0 && expires <= *now.get_or_insert_with(|| self.clock.unix_ms())
+    }
+
+    /// Waits until the caller is the only writer of the partitions in `mask`.
+    pub(crate) fn lock(&self, mask: u64) -> Locked<'_> {
+        // In their order, so that two writers never wait for each other.
+        bits(mask).for_each(|n| self.partitions[n].lock());
+        Locked { mica: self, mask }
+    }
+
+    pub(crate) fn lock_all(&self) -> Locked<'_> {
+        self.lock(u64::MAX >> (64 - self.partitions.len()))
+    }
+
+    /// Refuses what is over a limit.
+    #[inline]
+    pub(crate) fn check(&self, key: usize, value: usize) -> Result<()> {
+        let limits = &self.descriptor.limits;
+        at_most(key, limits.key_bytes_max, "key")?;
+        at_most(value, limits.value_bytes_max, "value")
+    }
+}
+
+fn descriptor(layout: &Layout) -> Descriptor {
+    let (key_bytes_max, value_bytes_max) = layout.limits();
+    Descriptor {
+        name: "mica",
+        capabilities: Capabilities {
+            durable: false,
+            may_wait: false,
+            scan: true,
+            atomic: true,
+            admin: true,
+            may_evict: true,
+        },
+        limits: Limits { key_bytes_max, value_bytes_max, batch_bytes_max: BATCH_BYTES_MAX },
+    }
+}
+
+#[inline]
+pub(crate) fn at_most(bytes: usize, max: usize, what: &str) -> Result<()> {
+    if bytes <= max { Ok(()) } else { Err(too_large(bytes, max, what)) }
+}
+
+#[cold]
+fn too_large(bytes: usize, max: usize, what: &str) -> Error {
+    let message = format!("a {what} of {bytes} bytes is over the cache's limit of {max}");
+    Error::new(ErrorKind::TooLarge, message)
+}
+
+/// Numbers of the bits that are set, from the lowest on.
+pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (mask != 0).then(|| mask.trailing_zeros() as usize);
+        mask &= mask.wrapping_sub(1);
+        lowest
+    })
+}
+
+/// Partitions that are the caller's to write until this is dropped.
+pub(crate) struct Locked<'m> {
+    mica: &'m Mica,
+    pub(crate) mask: u64,
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        bits(self.mask).for_each(|n| self.mica.partitions[n].unlock());
+    }
+}
+
+impl Engine for Mica {
+    fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.read_burst(keys, sink);
+        Ok(())
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, _durability: Durability) -> Result<()> {
+        self.apply(batch.ops(), BATCH_BYTES_MAX)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn maintain(&self, _budget: Budget) -> Result<Progress> {
+        // Writers clean the index as they go.
+        Ok(Progress::default())
+    }
+
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        self.report_metrics(visitor);
+    }
+
+    fn verify(&self) -> Result<()> {
+        let _locked = self.lock_all();
+        let probe = |key: &[u8]| self.probe(key);
+        self.partitions.iter().enumerate().try_for_each(|(n, p)| p.verify(n, probe))
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        Some(self)
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        Some(self)
+    }
+
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}

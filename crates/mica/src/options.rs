@@ -1,0 +1,78 @@
+//! The engine's options table.
+
+use silica_engine::OptionKind::{Choice, Count, Size};
+use silica_engine::{OptionKind, OptionSpec};
+
+const fn spec(
+    name: &'static str,
+    kind: OptionKind,
+    default: u64,
+    tunable: bool,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind, default, fixed: false, tunable, doc }
+}
+
+/// Every option of the MICA engine.
+pub const OPTIONS: &[OptionSpec] = &[
+    spec(
+        "memory_bytes",
+        Size(64 << 10, 1 << 44),
+        256 << 20,
+        false,
+        "memory of the keyspace: index, log and their management; fixed while it is open",
+    ),
+    spec(
+        "partitions",
+        Count(0, 64),
+        0,
+        true,
+        "divisions of the hash space, rounded down to a power of two; writers of one take turns. 0 \
+         takes 16, or as many as have 10 MiB each",
+    ),
+    spec(
+        "entry_bytes_mean",
+        Size(1, 1 << 20),
+        64,
+        true,
+        "bytes of key and value of the usual entry, by which memory is divided between the index \
+         and the log",
+    ),
+    spec(
+        "eviction",
+        Choice(&["fifo", "lru", "approximate-lru"]),
+        2,
+        true,
+        "which entries give way: the oldest, the least recently used, or nearly those (an entry is \
+         moved when it is read or written in the older half of the log)",
+    ),
+];
+
+/// Which entries give way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    Fifo,
+    Lru,
+    ApproximateLru,
+}
+
+impl Eviction {
+    /// The option's value.
+    pub(crate) fn new(value: u64) -> Self {
+        match value {
+            0 => Eviction::Fifo,
+            1 => Eviction::Lru,
+            _ => Eviction::ApproximateLru,
+        }
+    }
+
+    /// Words written since an entry at which using it moves it to the tail of a log of
+    /// `log_words`.
+    pub(crate) fn move_age(self, log_words: usize) -> u64 {
+        match self {
+            Eviction::Fifo => u64::MAX,
+            Eviction::Lru => 0,
+            Eviction::ApproximateLru => log_words as u64 / 2,
+        }
+    }
+}

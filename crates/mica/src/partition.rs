@@ -1,0 +1,454 @@
+//! A partition: one index, one log, one writer at a time.
+
+use crate::index::{Index, Place, offset_of, slot, tag_of};
+use crate::item::{self, Copied, Item, Scratch};
+use crate::layout::Layout;
+use crate::log::Log;
+use crate::protocol::{Lock, begin_read, begin_write, end_read, end_write};
+use crate::sync::Backoff;
+use silica_base::{Clock, Error, KeyHash, Result, prefetch};
+use silica_engine::EntryRef;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Where a key belongs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Probe {
+    pub(crate) partition: u32,
+    pub(crate) bucket: u32,
+    /// 16 bits, never zero.
+    pub(crate) tag: u64,
+}
+
+/// What a writer needs to know besides the entry.
+pub(crate) struct Rules<'c> {
+    /// Words written since an entry at which using it moves it to the tail.
+    pub(crate) move_age: u64,
+    pub(crate) clock: &'c dyn Clock,
+}
+
+/// A number that only the holder of the lock changes, and that everybody may read.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(AtomicU64);
+
+impl Tally {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn add(&self, n: u64) {
+        self.set(self.get().wrapping_add(n));
+    }
+
+    fn sub(&self, n: u64) {
+        self.set(self.get().wrapping_sub(n));
+    }
+
+    fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+}
+
+/// What happened in a partition.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Entries that can be found, those included that have expired meanwhile.
+    pub(crate) entries: Tally,
+    pub(crate) live_words: Tally,
+    pub(crate) puts: Tally,
+    pub(crate) deletes: Tally,
+    pub(crate) user_bytes: Tally,
+    pub(crate) words_appended: Tally,
+    pub(crate) updates_in_place: Tally,
+    pub(crate) moved: Tally,
+    pub(crate) evicted_from_log: Tally,
+    pub(crate) evicted_from_index: Tally,
+    /// Entries that had expired when they were evicted.
+    pub(crate) expired: Tally,
+    /// The chain to clean next, and the words that may still be appended before.
+    clean_next: Tally,
+    clean_due: Tally,
+}
+
+/// Aligned so that partitions share no cache lines.
+#[repr(align(128))]
+pub(crate) struct Partition {
+    index: Index,
+    log: Log,
+    lock: Lock,
+    pub(crate) counts: Counts,
+}
+
+/// Chains are cleaned in turn, each once while the log is written so many times.
+const LAPS_PER_CLEANING: u64 = 2;
+
+impl Partition {
+    pub(crate) fn new(layout: &Layout, offset_bits: u32) -> Self {
+        Partition {
+            index: Index::new(layout.main_buckets, layout.spare_buckets),
+            log: Log::new(layout.log_words, offset_bits),
+            lock: Lock::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Where in this partition a key with this hash belongs. The hash's other half says in which.
+    #[inline(always)]
+    pub(crate) fn probe(&self, partition: u32, hash: KeyHash) -> Probe {
+        let low = hash.low();
+        let bucket = (u128::from(low) * self.index.main() as u128) >> 64;
+        // The low bits of `low` decide little about the bucket.
+        Probe { partition, bucket: bucket as u32, tag: (low & 0xFFFF).max(1) }
+    }
+
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Waits until the caller is the only writer.
+    #[inline]
+    pub(crate) fn lock(&self) {
+        let mut backoff = Backoff::default();
+        while !self.lock.try_lock() {
+            backoff.pause();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(&self) -> bool {
+        self.lock.try_lock()
+    }
+
+    /// Only for the holder of the lock, as are all methods below that say nothing else.
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        self.lock.unlock();
+    }
+
+    /// Turns readers of a bucket away; false where they already are.
+    #[inline]
+    pub(crate) fn begin(&self, bucket: u32) -> bool {
+        begin_write(&self.index.bucket(bucket as usize)[0])
+    }
+
+    #[inline]
+    pub(crate) fn end(&self, bucket: u32) {
+        end_write(&self.index.bucket(bucket as usize)[0]);
+    }
+
+    /// For everybody: asks for the bucket of a key.
+    #[inline(always)]
+    pub(crate) fn prefetch_bucket(&self, probe: &Probe) {
+        self.index.prefetch(probe.bucket as usize);
+    }
+
+    /// For everybody: asks for the entry of a key, whose bucket has arrived by now.
+    #[inline(always)]
+    pub(crate) fn prefetch_item(&self, probe: &Probe) {
+        let bucket = self.index.bucket(probe.bucket as usize);
+        for slot in &bucket[1..] {
+            let word = slot.load(Relaxed);
+            if tag_of(word) == probe.tag {
+                let place = self.log.place(offset_of(word));
+                prefetch(self.log.words(), place);
+                // A small entry may end in the next line.
+                prefetch(self.log.words(), place + 2);
+                return;
+            }
+        }
+        if let Some(next) = self.index.next(bucket[0].load(Relaxed)) {
+            self.index.prefetch(next);
+        }
+    }
+
+    /// For everybody: copies the entry of `key` into `scratch`; also returns its offset.
+    #[inline(always)]
+    pub(crate) fn get(
+        &self,
+        probe: &Probe,
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Option<(Copied, u64)> {
+        let word = &self.index.bucket(probe.bucket as usize)[0];
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(seen) = begin_read(word) {
+                let found = self.search(seen, probe, key, scratch);
+                if end_read(word, seen) {
+                    // After the fence of `end_read`: what is still there now was whole.
+                    let head = self.log.head();
+                    return found.filter(|(_, offset)| self.log.is_after(head, *offset));
+                }
+            }
+            backoff.pause();
+        }
+    }
+
+    /// What a reader finds, which is right only where nothing changes meanwhile.
+    #[inline(always)]
+    fn search(
+        &self,
+        seen: u64,
+        probe: &Probe,
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Option<(Copied, u64)> {
+        let head = self.log.head();
+        let first = self.index.bucket(probe.bucket as usize);
+        let (mut bucket, mut word) = (first, seen);
+        loop {
+            for slot in &bucket[1..] {
+                let (tag, offset) = (tag_of(slot.load(Relaxed)), offset_of(slot.load(Relaxed)));
+                if tag == probe.tag
+                    && self.log.is_after(head, offset)
+                    && let Some(item) = self.log.item(offset)
+                    && item.has_key(key)
+                {
+                    return Some((item.copy(scratch), offset));
+                }
+            }
+            bucket = self.index.bucket(self.index.next(word)?);
+            word = bucket[0].load(Relaxed);
+            // A chain that changes may lead anywhere, in circles even.
+            if first[0].load(Relaxed) != seen {
+                return None;
+            }
+        }
+    }
+
+    /// For everybody: visits the entries of a chain; `begin` is called before each try.
+    pub(crate) fn read_chain(
+        &self,
+        main: usize,
+        out: &mut Vec<(Vec<u8>, Vec<u8>, Copied)>,
+        scratch: &mut Scratch,
+    ) {
+        let first = self.index.bucket(main);
+        let mut backoff = Backoff::default();
+        loop {
+            out.clear();
+            if let Some(seen) = begin_read(&first[0]) {
+                let mut offsets = Vec::new();
+                let (mut bucket, mut word) = (first, seen);
+                loop {
+                    let slots = bucket[1..].iter().map(|slot| slot.load(Relaxed));
+                    offsets.extend(slots.filter(|word| *word != 0).map(offset_of));
+                    let Some(next) = self.index.next(word) else { break };
+                    bucket = self.index.bucket(next);
+                    word = bucket[0].load(Relaxed);
+                    if first[0].load(Relaxed) != seen {
+                        break;
+                    }
+                }
+                for offset in &offsets {
+                    self.read_offset(*offset, out, scratch);
+                }
+                if end_read(&first[0], seen) {
+                    return;
+                }
+            }
+            backoff.pause();
+        }
+    }
+
+    fn read_offset(
+        &self,
+        offset: u64,
+        out: &mut Vec<(Vec<u8>, Vec<u8>, Copied)>,
+        scratch: &mut Scratch,
+    ) {
+        if !self.log.is_after(self.log.head(), offset) {
+            return;
+        }
+        let Some(item) = self.log.item(offset) else { return };
+        let mut key = Vec::new();
+        item.push_key(&mut key);
+        let copied = item.copy(scratch);
+        let value = scratch.entry(copied).value.to_vec();
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        if self.log.is_after(self.log.head(), offset) {
+            out.push((key, value, copied));
+        }
+    }
+
+    /// Copies the entry of `key` into `scratch`.
+    pub(crate) fn read(&self, probe: &Probe, key: &[u8], scratch: &mut Scratch) -> Option<Copied> {
+        let found = self.index.find(&self.log, probe.bucket as usize, probe.tag, key)?;
+        Some(found.item.copy(scratch))
+    }
+
+    /// Maps `key` to `entry`. Readers of the bucket have been turned away.
+    pub(crate) fn put(&self, probe: &Probe, key: &[u8], entry: &EntryRef<'_>, rules: &Rules<'_>) {
+        let counts = &self.counts;
+        counts.puts.add(1);
+        counts.user_bytes.add((key.len() + entry.value.len()) as u64);
+        let needed = item::words_needed(key, entry);
+        // Before a slot is looked up: cleaning moves slots.
+        self.clean_some(needed as u64);
+        let bucket = probe.bucket as usize;
+        let old = self.index.find(&self.log, bucket, probe.tag, key);
+        if let Some(found) = &old {
+            let room = found.item.header.words();
+            if needed <= room && self.log.age(found.offset) <= rules.move_age {
+                let place = self.log.place(found.offset);
+                item::store(&self.log.words()[place..place + room], key, entry);
+                counts.updates_in_place.add(1);
+                return;
+            }
+            // Before it can be evicted, which would count it.
+            counts.live_words.sub(self.log.kill(found.offset) as u64);
+        }
+        let offset = self.append(needed, rules);
+        let place = self.log.place(offset);
+        item::store(&self.log.words()[place..place + needed], key, entry);
+        let target = match old {
+            Some(found) => found.slot,
+            None => self.new_slot(bucket, rules),
+        };
+        target.store(slot(probe.tag, offset), Relaxed);
+    }
+
+    /// A slot of a chain for a key that has none.
+    fn new_slot(&self, bucket: usize, rules: &Rules<'_>) -> &AtomicU64 {
+        self.counts.entries.add(1);
+        match self.index.place(&self.log, bucket) {
+            Place::Free(slot) => slot,
+            Place::Oldest(slot) => {
+                let offset = offset_of(slot.load(Relaxed));
+                let item = self.log.item(offset).expect("the slot does not dangle");
+                self.count_evicted(&item, &self.counts.evicted_from_index, rules);
+                self.log.kill(offset);
+                slot
+            }
+        }
+    }
+
+    /// Place in the log for a live entry.
+    fn append(&self, words: usize, rules: &Rules<'_>) -> u64 {
+        let counts = &self.counts;
+        counts.live_words.add(words as u64);
+        counts.words_appended.add(words as u64);
+        self.log.append(words, &mut |item: Item<'_>| {
+            self.count_evicted(&item, &counts.evicted_from_log, rules);
+        })
+    }
+
+    /// Counts a live entry that is about to go, under its cause.
+    fn count_evicted(&self, item: &Item<'_>, cause: &Tally, rules: &Rules<'_>) {
+        let counts = &self.counts;
+        counts.entries.sub(1);
+        counts.live_words.sub(item.header.words() as u64);
+        let expires = item.expires_unix_ms();
+        let has_expired = expires != 0 && expires <= rules.clock.unix_ms();
+        (if has_expired { &counts.expired } else { cause }).add(1);
+    }
+
+    /// Cleans chains in turn, in proportion to what is appended.
+    fn clean_some(&self, words: u64) {
+        let counts = &self.counts;
+        let laps = LAPS_PER_CLEANING * self.log.words().len() as u64;
+        let mut due = counts.clean_due.get() + words * self.index.main() as u64;
+        while due >= laps {
+            due -= laps;
+            self.clean_next();
+        }
+        counts.clean_due.set(due);
+    }
+
+    /// Cleans one chain.
+    fn clean_next(&self) {
+        let next = self.counts.clean_next.get() as usize % self.index.main();
+        self.index.clean(&self.log, next);
+        self.counts.clean_next.set(next as u64 + 1);
+    }
+
+    /// Removes `key`. Readers of the bucket have been turned away.
+    pub(crate) fn delete(&self, probe: &Probe, key: &[u8]) {
+        self.counts.deletes.add(1);
+        let found = self.index.find(&self.log, probe.bucket as usize, probe.tag, key);
+        if let Some(found) = found {
+            found.slot.store(0, Relaxed);
+            self.counts.live_words.sub(self.log.kill(found.offset) as u64);
+            self.counts.entries.sub(1);
+        }
+    }
+
+    /// Moves the entry of `key` to the tail, if it still stands at `offset`.
+    #[cold]
+    pub(crate) fn renew(
+        &self,
+        probe: &Probe,
+        key: &[u8],
+        offset: u64,
+        scratch: &mut Scratch,
+        rules: &Rules<'_>,
+    ) {
+        let bucket = probe.bucket as usize;
+        // Before the slot is looked up: cleaning moves slots.
+        self.clean_some(self.log.item(offset).map_or(0, |item| item.header.words() as u64));
+        let found = self.index.find(&self.log, bucket, probe.tag, key);
+        let Some(found) = found.filter(|found| found.offset == offset) else { return };
+        let copied = found.item.copy(scratch);
+        let entry = scratch.entry(copied);
+        self.begin(probe.bucket);
+        self.counts.live_words.sub(self.log.kill(offset) as u64);
+        let words = item::words_needed(key, &entry);
+        let new = self.append(words, rules);
+        let place = self.log.place(new);
+        item::store(&self.log.words()[place..place + words], key, &entry);
+        found.slot.store(slot(probe.tag, new), Relaxed);
+        self.end(probe.bucket);
+        self.counts.moved.add(1);
+    }
+
+    /// Removes every entry.
+    pub(crate) fn clear(&self) {
+        self.log.clear();
+        self.counts.entries.set(0);
+        self.counts.live_words.set(0);
+    }
+
+    /// Checks every invariant. `probe` says where a key belongs.
+    pub(crate) fn verify(&self, number: usize, probe: impl Fn(&[u8]) -> Probe) -> Result<()> {
+        let what = format!("partition {number}");
+        let wrong = |at, detail: &str| Err(Error::corruption(&what, at, detail));
+        let (mut live, mut live_words, mut misplaced) = (0, 0, None);
+        let mut key = Vec::new();
+        let walked = self.log.walk(|offset, item| {
+            if item.header.is_live() {
+                live += 1;
+                live_words += item.header.words() as u64;
+                key.clear();
+                item.push_key(&mut key);
+                let Probe { bucket, tag, .. } = probe(&key);
+                let found = self.index.find(&self.log, bucket as usize, tag, &key);
+                if found.is_none_or(|found| found.offset != offset) {
+                    misplaced = Some(offset);
+                }
+            }
+        });
+        if let Err((at, detail)) = walked {
+            return wrong(8 * at, detail);
+        }
+        if let Some(offset) = misplaced {
+            return wrong(8 * self.log.place(offset) as u64, "a live entry is not in the index");
+        }
+        let head = self.log.head();
+        let mut slots = 0;
+        for main in 0..self.index.main() {
+            let words = self.index.slots(main).map(|slot| slot.load(Relaxed));
+            let used = words.filter(|w| *w != 0 && self.log.is_after(head, offset_of(*w)));
+            slots += used.count() as u64;
+        }
+        let counts = [self.counts.entries.get(), self.counts.live_words.get(), slots];
+        if counts != [live, live_words, live] {
+            let detail = format!("{live} entries of {live_words} words, counted {counts:?}");
+            return wrong(0, &detail);
+        }
+        self.index.verify_spares().or_else(|detail| wrong(0, &detail))
+    }
+}

@@ -1,0 +1,40 @@
+//! Iteration in the order of partitions and main buckets.
+//!
+//! A cursor is the number of a main bucket among those of all partitions. A key's main bucket
+//! never changes while the cache is open, and a chain is visited as a whole.
+
+use crate::item::Scratch;
+use crate::mica::Mica;
+use silica_base::Result;
+use silica_engine::{EntryRef, Scan};
+
+impl Scan for Mica {
+    fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Result<Option<u64>> {
+        let per_partition = self.partitions[0].index().main() as u64;
+        let end = per_partition * self.partitions.len() as u64;
+        let (mut visited, mut now) = (0, None);
+        let (mut chain, mut scratch) = (Vec::new(), Scratch::new());
+        for at in cursor..end {
+            if visited >= limit.max(1) {
+                return Ok(Some(at));
+            }
+            let partition = &self.partitions[(at / per_partition) as usize];
+            let main = (at % per_partition) as usize;
+            partition.index().prefetch(main + 8);
+            partition.read_chain(main, &mut chain, &mut scratch);
+            for (key, value, copied) in &chain {
+                if !self.has_expired(copied, &mut now) {
+                    visited += 1;
+                    let (expires_unix_ms, user_bits) = (copied.expires_unix_ms, copied.user_bits);
+                    visit(key, EntryRef { value, expires_unix_ms, user_bits });
+                }
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,204 @@
+//! What the conformance suite cannot see from outside.
+
+use crate::mica::Mica;
+use crate::options::OPTIONS;
+use silica_base::{HashSeed, ManualClock, Prng, test_size};
+use silica_engine::{
+    Admin, Atomic, Durability, Engine, EngineExt, EntryRef, Environment, ErrorKind, GetSink,
+    MetricsMap, OptionValues, Update, WriteBatch,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NOW: Durability = Durability::Buffered;
+
+fn open(pairs: &[(&str, &str)], offset_bits: u32) -> (Mica, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let environment = Environment { clock: clock.clone(), seed: HashSeed([3; 16]) };
+    let options = OptionValues::parse(OPTIONS, pairs.iter().copied()).expect("options");
+    (Mica::open_with(&options, &environment, offset_bits).expect("a cache"), clock)
+}
+
+fn metrics(mica: &Mica) -> MetricsMap {
+    let mut metrics = MetricsMap::default();
+    mica.metrics(&mut metrics);
+    metrics
+}
+
+/// Offsets that begin anew every few laps: a slot that was not cleaned in time would name the
+/// bytes of another entry, or none.
+#[test]
+fn dangling_slots_are_gone_before_offsets_begin_anew() {
+    for eviction in ["fifo", "lru", "approximate-lru"] {
+        let memory = [("memory_bytes", "64KiB"), ("partitions", "1"), ("eviction", eviction)];
+        let (mica, _) = open(&memory, 16);
+        let (mut model, mut prng) = (BTreeMap::new(), Prng::new(5));
+        for round in 0..test_size(60_000, 600_000, 60_000_000) {
+            let key = prng.below(3000).to_le_bytes();
+            let value = vec![round as u8; prng.below(120) as usize];
+            mica.put(&key, &value, NOW).expect("a put");
+            model.insert(key, value);
+            let key = prng.below(3000).to_le_bytes();
+            if let Some(found) = mica.get(&key).expect("a get") {
+                assert_eq!(Some(&found), model.get(&key), "an entry of old");
+            }
+            if round % 5000 == 0 {
+                mica.verify().expect("every invariant");
+            }
+        }
+        let metrics = metrics(&mica);
+        let laps = metrics.get("log_bytes_written") / metrics.get("log_bytes");
+        assert!(laps > 40.0, "{laps} laps, offsets begin anew every eight");
+    }
+}
+
+#[derive(Default)]
+struct Meta(Option<(u64, u32)>);
+
+impl GetSink for Meta {
+    fn found(&mut self, _index: usize, entry: EntryRef<'_>) {
+        self.0 = Some((entry.expires_unix_ms, entry.user_bits));
+    }
+}
+
+#[test]
+fn expiry_is_exact_whatever_looks_at_it() {
+    let (mica, clock) = open(&[("memory_bytes", "1MiB")], 48);
+    let entry = EntryRef { value: b"v", expires_unix_ms: 10, user_bits: 9 };
+    mica.write(WriteBatch::new().put_entry(b"k", entry).put(b"l", b""), NOW).expect("a write");
+    let seen = |mica: &Mica| {
+        let (mut meta, mut current) = (Meta::default(), None);
+        mica.get_many(&[b"k"], &mut meta).expect("a get");
+        let mut decide = |entry: Option<EntryRef<'_>>| {
+            current = entry.map(|entry| (entry.expires_unix_ms, entry.user_bits));
+            Update::Keep
+        };
+        mica.update(b"k", NOW, &mut decide).expect("an update");
+        assert_eq!(meta.0, current);
+        (meta.0.is_some(), mica.count(true).expect("a count").estimate)
+    };
+    clock.advance_ns(9_999_999);
+    assert_eq!(seen(&mica), (true, 2));
+    clock.advance_ns(1);
+    assert_eq!(seen(&mica), (false, 1), "gone at its millisecond");
+    // In the same burst of updates, too.
+    let mut found = Vec::new();
+    let update = Update::Put { value: vec![1], expires_unix_ms: 10, user_bits: 0 };
+    let mut decide = |_: usize, current: Option<EntryRef<'_>>| {
+        found.push(current.is_some());
+        update.clone()
+    };
+    mica.update_many(&[b"m", b"m"], NOW, &mut decide).expect("updates");
+    assert_eq!(found, [false, false], "what has expired already is not there");
+    for n in 0..60_000_u32 {
+        mica.put(&n.to_le_bytes(), &[0; 20], NOW).expect("a put");
+    }
+    let metrics = metrics(&mica);
+    assert_eq!(metrics.get("expirations"), 2.0);
+    let evicted = metrics.get("evictions") + metrics.get("entries_estimate");
+    assert_eq!(evicted, 60_001.0, "all others are there or counted");
+}
+
+/// What is used stays, as far as the policy says; what is not goes.
+#[test]
+fn policies_keep_what_is_used() {
+    let kept = |eviction, by_reads| {
+        let memory = [("memory_bytes", "256KiB"), ("partitions", "1"), ("eviction", eviction)];
+        let (mica, _) = open(&memory, 48);
+        mica.put(b"used", b"value", NOW).expect("a put");
+        mica.put(b"unused", b"value", NOW).expect("a put");
+        for n in 0..20_000_u32 {
+            mica.put(&n.to_le_bytes(), &[0; 20], NOW).expect("a put");
+            if n % 10 == 0 && by_reads {
+                mica.get(b"used").expect("a get");
+            } else if n % 10 == 0 {
+                mica.put(b"used", b"VALUE", NOW).expect("a put");
+            }
+        }
+        assert_eq!(mica.get(b"unused").expect("a get"), None, "{eviction}");
+        mica.get(b"used").expect("a get").is_some()
+    };
+    for by_reads in [false, true] {
+        assert!(kept("lru", by_reads) && kept("approximate-lru", by_reads));
+    }
+    assert!(!kept("fifo", true), "reading does not help");
+    let moved = |eviction| {
+        let (mica, _) = open(&[("memory_bytes", "1MiB"), ("eviction", eviction)], 48);
+        mica.put(b"used", b"value", NOW).expect("a put");
+        (0..100).for_each(|_| assert!(mica.get(b"used").expect("a get").is_some()));
+        metrics(&mica).get("entries_moved")
+    };
+    let all = ["fifo", "lru", "approximate-lru"].map(moved);
+    assert_eq!(all, [0.0, 100.0, 0.0], "young entries are not moved without need");
+}
+
+#[test]
+fn memory_is_no_more_than_the_number_that_was_given() {
+    for (memory, mean) in [("64KiB", "64"), ("3MiB", "16"), ("40MiB", "1000")] {
+        let (mica, _) = open(&[("memory_bytes", memory), ("entry_bytes_mean", mean)], 48);
+        let metrics = metrics(&mica);
+        let partitions = size_of_val(&*mica.partitions) as f64;
+        let sum = metrics.get("index_bytes") + metrics.get("log_bytes") + partitions;
+        let budget = metrics.get("memory_budget_bytes");
+        assert!(sum <= budget && sum > 0.8 * budget, "{sum} of {budget}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_words() {
+    let options = OptionValues::parse(OPTIONS, [("memory_bytes", "64KiB"), ("partitions", "64")]);
+    let environment = Environment::new(HashSeed([0; 16]));
+    let error = Mica::open(&options.expect("options"), &environment).err().expect("too little");
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("fewer partitions"));
+    let (mica, _) = open(&[("memory_bytes", "256MiB")], 48);
+    mica.put(b"k", &vec![1; 1 << 20], NOW).expect("a value of 1 MiB");
+    let error = mica.put(b"k", &vec![1; (1 << 20) + 1], NOW).expect_err("a larger one");
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(error.to_string().contains("1048576"), "{error}");
+    assert_eq!(mica.get(b"k").expect("a get"), Some(vec![1; 1 << 20]));
+}
+
+/// Several writers and readers of few keys in few buckets of a log that wraps around: whatever is
+/// read was written for its key, in one piece.
+#[test]
+fn threads_see_whole_entries() {
+    let memory = [("memory_bytes", "64KiB"), ("partitions", "1"), ("entry_bytes_mean", "500")];
+    let (mica, _) = open(&memory, 20);
+    let rounds = test_size(20_000, 200_000, 20_000_000);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let mica = &mica;
+            scope.spawn(move || {
+                let mut prng = Prng::new(thread);
+                for round in 0..rounds {
+                    let key = prng.below(400).to_le_bytes();
+                    let len = 16 + 8 * prng.below(60) as usize;
+                    if thread % 2 == 0 {
+                        let stamp = round << 8 | thread;
+                        let value = [key, stamp.to_le_bytes()].concat().repeat(len / 16);
+                        mica.put(&key, &value, NOW).expect("a put");
+                    } else if let Some(value) = mica.get(&key).expect("a get") {
+                        assert_eq!(value[..8], key, "of another key");
+                        assert!(value.chunks(16).all(|piece| piece == &value[..16]), "torn");
+                    }
+                }
+            });
+        }
+    });
+    mica.verify().expect("every invariant");
+    assert!(metrics(&mica).get("evictions_from_log") > 100.0);
+}
+
+#[test]
+fn clearing_is_immediate_and_keeps_nothing() {
+    let (mica, _) = open(&[("memory_bytes", "1MiB"), ("partitions", "4")], 48);
+    for round in 0..5 {
+        for n in 0..10_000_u32 {
+            mica.put(&n.to_le_bytes(), &[round; 9], NOW).expect("a put");
+        }
+        mica.clear().expect("clearing");
+        assert_eq!(mica.count(true).expect("a count").high, 0);
+        assert_eq!(mica.get(&9999_u32.to_le_bytes()).expect("a get"), None);
+        mica.verify().expect("every invariant");
+    }
+}

@@ -1,0 +1,70 @@
+//! Memory that several threads read and write, as atomic words in huge pages.
+//!
+//! This is the crate's only unsafe code: the words of a [`HugeVec`] are looked at as atomics, and
+//! through nothing else for as long as they live.
+#![allow(unsafe_code)]
+
+use silica_base::HugeVec;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// A fixed number of atomic words, all zero at first; dereferences to a slice of them, which
+/// starts at a cache line.
+pub(crate) struct Words {
+    start: NonNull<AtomicU64>,
+    len: usize,
+    /// Owns what `start` points to; never dereferenced again.
+    _memory: HugeVec<u64>,
+}
+
+// SAFETY: the memory is owned, and all access to it goes through `AtomicU64`, which is `Send`.
+unsafe impl Send for Words {}
+// SAFETY: as above, and `AtomicU64` is `Sync`: shared access from several threads is atomic.
+unsafe impl Sync for Words {}
+
+impl Words {
+    pub(crate) fn zeroed(len: usize) -> Self {
+        let mut memory = HugeVec::<u64>::zeroed(len);
+        let start = NonNull::from(&mut memory[..]).cast();
+        Words { start, len, _memory: memory }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<u64>() * self.len
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `start` comes from an exclusive borrow of the `len` initialised words that
+        // `_memory` owns as long as `self` lives; `AtomicU64` has the size, the alignment (the
+        // memory starts at a cache line) and the bit validity of `u64`. Nobody looks at the words
+        // as `u64` any more: `zeroed` kept no reference, and `_memory` is not used until dropped.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn words_keep_what_is_stored_wherever_they_lie() {
+        for len in [0, 1, 1000, 9000, 300_000] {
+            let words = Words::zeroed(len);
+            assert_eq!((words.len(), words.bytes()), (len, 8 * len));
+            assert!(words.iter().all(|word| word.load(Relaxed) == 0));
+            for (i, word) in words.iter().enumerate() {
+                word.store(i as u64, Relaxed);
+            }
+            let moved = std::hint::black_box(words);
+            assert!(moved.iter().enumerate().all(|(i, word)| word.load(Relaxed) == i as u64));
+            assert!(len == 0 || (moved.as_ptr() as usize).is_multiple_of(64));
+        }
+    }
+}
