@@ -190,6 +190,7 @@ mod tests {
             scan: false,
             atomic: true,
             admin: false,
+            may_evict: false,
         },
         limits: Limits { key_bytes_max: 10, value_bytes_max: 10, batch_bytes_max: 100 },
     };
