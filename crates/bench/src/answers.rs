@@ -37,7 +37,7 @@ pub(crate) struct Answers {
 impl Answers {
     /// Room for all answers to a window of `plan`, so that it never allocates later.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let operations = operations_max(plan, false);
+        let operations = operations_max(plan, 0);
         Answers {
             bytes: Vec::with_capacity(operations * answer_bytes(plan)),
             answers: Vec::with_capacity(operations * answers_max(plan)),

@@ -1,6 +1,7 @@
 //! The one driver: runs the threads of a plan against a target and samples its metrics.
 
 use crate::distribution::Chooser;
+use crate::gate::{Gate, Pace};
 use crate::plan::Plan;
 use crate::report::Sample;
 use crate::target::Target;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two samples of the metrics; doubled when there are too many.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
+/// What a run's end is looked for in.
+const WATCH_PERIOD: Duration = Duration::from_millis(2);
 /// More samples than a chart has pixels are of no use.
 const SAMPLES_MAX: usize = 2000;
 /// Keys in one batch of the fill that precedes a measured part.
@@ -83,7 +86,13 @@ pub fn drive(
     phase: &str,
     observer: &mut Observer<'_>,
 ) -> Result<Run> {
-    work(plan, None, target, phase, observer)
+    work(plan, None, target, None, &mut |share| observer(phase, share))
+}
+
+/// Runs `plan` on `target` in slices, as `pace` says. The time in between counts nowhere: neither
+/// in the run's seconds, nor in latencies, nor in the moments of samples.
+pub fn drive_slices(plan: &Plan, target: &dyn Target, pace: &mut dyn Pace) -> Result<Run> {
+    work(plan, None, target, Some(pace), &mut |_| {})
 }
 
 /// Replays `trace` on `target` with the threads, batches and durability of `plan`.
@@ -93,15 +102,16 @@ pub fn replay(
     target: &dyn Target,
     observer: &mut Observer<'_>,
 ) -> Result<Run> {
-    work(plan, Some(trace), target, plan.workload.name, observer)
+    let phase = plan.workload.name;
+    work(plan, Some(trace), target, None, &mut |share| observer(phase, share))
 }
 
 fn work(
     plan: &Plan,
     trace: Option<&Trace>,
     target: &dyn Target,
-    phase: &str,
-    observer: &mut Observer<'_>,
+    pace: Option<&mut dyn Pace>,
+    observer: &mut dyn FnMut(f64),
 ) -> Result<Run> {
     plan.workload.check_abilities(target.abilities())?;
     let chooser = Chooser::new(plan.distribution, plan.keys);
@@ -121,8 +131,9 @@ fn work(
         ready: Barrier::new(plan.threads),
         version: target.metrics()?.get("puts") as u64,
         trace,
+        gate: Gate::new(pace.is_some()),
     };
-    let (tallies, samples) = std::thread::scope(|scope| {
+    let (tallies, watched) = std::thread::scope(|scope| {
         let threads: Vec<_> = roles
             .into_iter()
             .enumerate()
@@ -131,11 +142,15 @@ fn work(
                 scope.spawn(move || Worker::run(shared, t as u64, role))
             })
             .collect();
-        let mut observer = |share| observer(phase, share);
-        let samples = watch(&shared, &mut observer, &|| threads.iter().all(|t| t.is_finished()));
+        let ended = || threads.iter().filter(|t| t.is_finished()).count();
+        let watched = match pace {
+            None => Ok((watch(&shared, observer, &|| ended() == plan.threads), None)),
+            Some(pace) => watch_slices(&shared, pace, &ended).map(|(s, wall)| (s, Some(wall))),
+        };
         let tallies: Vec<_> = threads.into_iter().map(|t| t.join()).collect();
-        (tallies, samples)
+        (tallies, watched)
     });
+    let (samples, slices_seconds) = watched?;
     let mut all = Tally::default();
     for tally in tallies {
         let panicked = |_| Error::new(ErrorKind::Io, "a benchmark thread panicked");
@@ -149,9 +164,47 @@ fn work(
         );
         return Err(Error::new(ErrorKind::Corruption, message));
     }
-    let wall_seconds = all.wall_nanos as f64 / 1e9;
+    let wall_seconds = slices_seconds.unwrap_or(all.wall_nanos as f64 / 1e9);
     let apart = all.apart_nanos as f64 / 1e9 / plan.threads as f64;
     Ok(Run { tally: all, seconds: wall_seconds - apart, wall_seconds, samples })
+}
+
+/// Samples of the metrics; fewer a second where there are too many.
+struct Sampler<'a> {
+    target: &'a dyn Target,
+    samples: Vec<Sample>,
+    period: Duration,
+    next: Duration,
+}
+
+impl<'a> Sampler<'a> {
+    fn new(target: &'a dyn Target) -> Self {
+        Sampler { target, samples: Vec::new(), period: SAMPLE_PERIOD, next: Duration::ZERO }
+    }
+
+    /// Takes a sample where it is time for one; true then.
+    fn look(&mut self, now: Duration) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.next = now + self.period;
+        self.take(now);
+        if self.samples.len() > SAMPLES_MAX {
+            let mut keep = false;
+            self.samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.period *= 2;
+        }
+        true
+    }
+
+    fn take(&mut self, now: Duration) {
+        if let Ok(metrics) = self.target.metrics() {
+            self.samples.push(Sample::new(now.as_secs_f64(), &metrics));
+        }
+    }
 }
 
 /// Samples the metrics and tells the observer until `finished`; says `stop` when the plan's time is
@@ -161,34 +214,62 @@ fn watch(
     observer: &mut dyn FnMut(f64),
     finished: &dyn Fn() -> bool,
 ) -> Vec<Sample> {
-    let (plan, target, started) = (shared.plan, shared.target, Instant::now());
-    let mut samples = Vec::new();
-    let mut period = SAMPLE_PERIOD;
-    let mut next = Duration::ZERO;
+    let (plan, started) = (shared.plan, Instant::now());
+    let mut sampler = Sampler::new(shared.target);
     while !finished() {
         let now = started.elapsed();
         if plan.seconds_max > 0.0 && now.as_secs_f64() >= plan.seconds_max {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        if now >= next {
-            next = now + period;
+        if sampler.look(now) {
             observer(shared.done.load(Ordering::Relaxed) as f64 / plan.operations.max(1) as f64);
-            if let Ok(metrics) = target.metrics() {
-                samples.push(Sample::new(now.as_secs_f64(), &metrics));
-            }
-            if samples.len() > SAMPLES_MAX {
-                let mut keep = false;
-                samples.retain(|_| {
-                    keep = !keep;
-                    keep
-                });
-                period *= 2;
-            }
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(WATCH_PERIOD);
     }
-    if let Ok(metrics) = target.metrics() {
-        samples.push(Sample::new(started.elapsed().as_secs_f64(), &metrics));
-    }
-    samples
+    sampler.take(started.elapsed());
+    sampler.samples
+}
+
+/// Opens and closes the gate as `pace` says, until all threads have `ended`: the samples, and the
+/// time of all slices.
+fn watch_slices(
+    shared: &Shared<'_>,
+    pace: &mut dyn Pace,
+    ended: &dyn Fn() -> usize,
+) -> Result<(Vec<Sample>, f64)> {
+    let threads = shared.plan.threads;
+    let mut sampler = Sampler::new(shared.target);
+    let mut before = Duration::ZERO;
+    let outcome = loop {
+        if shared.gate.wait_still(threads, ended).complete {
+            break Ok(());
+        }
+        let time = match pace.next() {
+            Ok(Some(time)) => time,
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        };
+        let started = Instant::now();
+        shared.gate.open();
+        while let Some(left) = time.checked_sub(started.elapsed())
+            && ended() < threads
+        {
+            let now = before + started.elapsed();
+            if sampler.look(now) {
+                pace.sample(now.as_secs_f64());
+            }
+            std::thread::sleep(left.min(WATCH_PERIOD));
+        }
+        shared.gate.close();
+        let slice = shared.gate.wait_still(threads, ended);
+        before += Duration::from_secs_f64(slice.wall_seconds);
+        if let Err(e) = pace.done(&slice) {
+            break Err(e);
+        }
+    };
+    // Whoever still stands goes home.
+    shared.stop.store(true, Ordering::Relaxed);
+    shared.gate.end();
+    sampler.take(before);
+    outcome.map(|()| (sampler.samples, before.as_secs_f64()))
 }

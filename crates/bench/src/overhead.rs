@@ -129,7 +129,7 @@ fn draw(plan: &Plan) -> f64 {
     let started = Instant::now();
     let mut left = plan.operations as usize;
     while left > 0 {
-        let count = left.min(operations_max(plan, false));
+        let count = left.min(operations_max(plan, 0));
         window.clear();
         drawer.draw(&mut window, count);
         black_box(&window);

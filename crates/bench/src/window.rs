@@ -7,10 +7,11 @@ use crate::workload::Kind;
 use silica_base::Prng;
 use std::ops::Range;
 
-/// Operations of a window, at most; fewer where calls take long, so that a run ends when it
-/// should.
+/// Operations of a window, at most; fewer where calls take long, so that a run or its slice ends
+/// when it should.
 const OPERATIONS_MAX: usize = 256;
-const OPERATIONS_MAX_SLOW: usize = 32;
+/// The same with calls that take this many nanoseconds or more.
+const OPERATIONS_MAX_SLOW: [(u64, usize); 2] = [(500_000, 4), (10_000, 32)];
 /// Bytes of a window's keys and values, and of the answers to it, at most, unless it is one burst:
 /// what is drawn ahead should leave the processor's caches to the store.
 const WINDOW_BYTES: usize = 32 << 10;
@@ -56,7 +57,7 @@ pub(crate) struct Window {
 impl Window {
     /// A window with room for what `plan` draws, so that it never allocates later.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let operations = operations_max(plan, false);
+        let operations = operations_max(plan, 0);
         Window {
             bursts: Vec::with_capacity(operations),
             operations: Vec::with_capacity(operations),
@@ -114,9 +115,10 @@ fn entry_bytes(plan: &Plan) -> usize {
     plan.shape.key_bytes + plan.shape.value_bytes
 }
 
-/// Operations of a window: whole bursts, at least one.
-pub(crate) fn operations_max(plan: &Plan, slow: bool) -> usize {
-    let most = if slow { OPERATIONS_MAX_SLOW } else { OPERATIONS_MAX };
+/// Operations of a window with calls that take `call_nanos`: whole bursts, at least one.
+pub(crate) fn operations_max(plan: &Plan, call_nanos: u64) -> usize {
+    let slow = OPERATIONS_MAX_SLOW.iter().find(|(from, _)| call_nanos >= *from);
+    let most = slow.map_or(OPERATIONS_MAX, |(_, most)| *most);
     let drawn = WINDOW_BYTES / entry_bytes(plan);
     let answered = ANSWER_BYTES / answer_bytes(plan);
     most.min(drawn).min(answered).max(1).next_multiple_of(plan.batch)

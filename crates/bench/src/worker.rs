@@ -7,6 +7,7 @@
 
 use crate::answers::{Answers, Checker, Expected, Origin};
 use crate::distribution::Chooser;
+use crate::gate::{Gate, Part};
 use crate::generator::mix;
 use crate::plan::Plan;
 use crate::target::{Abilities, Session, Target, recycled};
@@ -100,6 +101,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) version: u64,
     /// What is replayed instead of drawn.
     pub(crate) trace: Option<&'a Trace>,
+    /// Closed where all threads are to stand still.
+    pub(crate) gate: Gate,
 }
 
 /// What a thread does.
@@ -128,8 +131,6 @@ const SAMPLE_EVERY: usize = 64;
 /// Calls that were timed together and took longer, in nanoseconds, hide one that waited; it is
 /// counted as if it had taken all of the time.
 const STALL: u64 = 20_000;
-/// With calls that take longer, in nanoseconds, windows are small.
-const SLOW_FROM: u64 = 10_000;
 /// A pause is slept through up to so long before its end, the rest is waited for.
 const WAKE_BEFORE: Duration = Duration::from_micros(80);
 
@@ -156,6 +157,14 @@ pub(crate) struct Worker<'a> {
     key_refs: Vec<&'static [u8]>,
     entry_refs: Vec<(&'static [u8], &'static [u8])>,
     tally: Tally,
+    slice: SliceBegun,
+}
+
+/// Where a thread stood when its slice began.
+struct SliceBegun {
+    at: Instant,
+    operations: u64,
+    apart_nanos: u64,
 }
 
 /// Where a thread's operations come from.
@@ -236,7 +245,7 @@ impl<'a> Worker<'a> {
             }
         };
         let expected = expected(shared, abilities);
-        let most = operations_max(plan, false);
+        let most = operations_max(plan, 0);
         Ok(Worker {
             shared,
             session: shared.target.session(plan.durability)?,
@@ -250,6 +259,7 @@ impl<'a> Worker<'a> {
             key_refs: Vec::with_capacity(most),
             entry_refs: Vec::with_capacity(most),
             tally: Tally::default(),
+            slice: SliceBegun { at: Instant::now(), operations: 0, apart_nanos: 0 },
         })
     }
 
@@ -258,9 +268,10 @@ impl<'a> Worker<'a> {
         let worker = Self::new(shared, thread, role);
         shared.ready.wait();
         let outcome = worker.and_then(|mut worker| {
-            let started = Instant::now();
-            worker.perform()?;
-            worker.tally.wall_nanos = started.elapsed().as_nanos() as u64;
+            worker.begin_slice();
+            let performed = worker.perform();
+            worker.end_slice();
+            performed?;
             worker.check_deleted()?;
             if let Source::Trace(part) = &worker.source {
                 worker.tally.key_bytes = part.key_bytes;
@@ -271,8 +282,33 @@ impl<'a> Worker<'a> {
         let last = role.operations.is_some() && shared.leaders.fetch_sub(1, Ordering::Relaxed) == 1;
         if outcome.is_err() || last {
             shared.stop.store(true, Ordering::Relaxed);
+            shared.gate.end();
         }
         outcome
+    }
+
+    fn begin_slice(&mut self) {
+        let Tally { operations, apart_nanos, .. } = self.tally;
+        self.slice = SliceBegun { at: Instant::now(), operations, apart_nanos };
+    }
+
+    fn end_slice(&mut self) {
+        let wall_nanos = self.slice.at.elapsed().as_nanos() as u64;
+        self.tally.wall_nanos += wall_nanos;
+        self.shared.gate.add(Part {
+            operations: self.tally.operations - self.slice.operations,
+            wall_nanos,
+            apart_nanos: self.tally.apart_nanos - self.slice.apart_nanos,
+        });
+    }
+
+    /// Stands still until the gate is open; for how long.
+    fn stand(&mut self) -> Duration {
+        self.end_slice();
+        let stood = Instant::now();
+        self.shared.gate.stand();
+        self.begin_slice();
+        stood.elapsed()
     }
 
     fn perform(&mut self) -> Result<()> {
@@ -284,9 +320,14 @@ impl<'a> Worker<'a> {
             Work::Write => plan.rate as f64,
             Work::Read => 0.0,
         };
-        let started = Instant::now();
+        let mut started = Instant::now();
         let mut issued = 0u64;
         while left > 0 && !self.shared.stop.load(Ordering::Relaxed) {
+            if self.shared.gate.is_closed() {
+                // What is due by the clock is due by so much later.
+                started += self.stand();
+                continue;
+            }
             let count = if rate > 0.0 {
                 self.paced_burst(left, started + Duration::from_secs_f64(issued as f64 / rate))?
             } else if self.shared.trace.is_some_and(|trace| trace.timed) {
@@ -340,8 +381,7 @@ impl<'a> Worker<'a> {
     /// Draws a window of operations and performs them without a pause.
     fn whole_window(&mut self, left: u64) -> Result<u64> {
         let begun = Instant::now();
-        let slow = self.call_nanos > SLOW_FROM;
-        let count = left.min(operations_max(self.shared.plan, slow) as u64);
+        let count = left.min(operations_max(self.shared.plan, self.call_nanos) as u64);
         self.fill_window(count as usize, self.shared.plan.batch)?;
         if self.window.operations.is_empty() {
             return Ok(0);

@@ -2,7 +2,8 @@
 
 use silica::{Durability, MetricsMap, Result};
 use silica_bench::{
-    Abilities, Plan, Run, Session, Shape, Sink, Target, WORKLOADS, Workload, drive, fill,
+    Abilities, Pace, Plan, Run, Session, Shape, Sink, Slice, Target, WORKLOADS, Workload, drive,
+    drive_slices, fill,
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -264,4 +265,84 @@ fn a_stall_at_a_fixed_rate_is_seen_by_all_who_wait_and_none_is_skipped() {
     let run = run_on(&map, &Plan { rate: 0, ..plan }).unwrap();
     assert!(run.tally.latencies.quantile(0.99) < 50_000_000);
     assert!(run.tally.latencies.max() >= 99_000_000, "{}", run.tally.latencies.max());
+}
+
+/// Short slices with a pause before each, `left` of them at most.
+struct Pauses {
+    pause: Duration,
+    left: usize,
+    slices: Vec<Slice>,
+    calls: Vec<u64>,
+    map: Map,
+}
+
+impl Pauses {
+    fn new(pause: Duration, left: usize) -> Self {
+        Pauses { pause, left, slices: Vec::new(), calls: Vec::new(), map: Map::default() }
+    }
+
+    fn run(&mut self, plan: &Plan) -> Run {
+        let map = std::mem::take(&mut self.map);
+        if !plan.workload.is_fill() {
+            fill(plan, &map, &mut |_, _| {}).unwrap();
+        }
+        drive_slices(plan, &map, &mut Watched { pauses: self, map: &map }).unwrap()
+    }
+}
+
+struct Watched<'a> {
+    pauses: &'a mut Pauses,
+    map: &'a Map,
+}
+
+impl Pace for Watched<'_> {
+    fn next(&mut self) -> Result<Option<Duration>> {
+        let before = self.map.calls.load(Ordering::Relaxed);
+        std::thread::sleep(self.pauses.pause);
+        let after = self.map.calls.load(Ordering::Relaxed);
+        self.pauses.calls.push(after - before);
+        self.pauses.left = self.pauses.left.saturating_sub(1);
+        Ok((self.pauses.left > 0).then_some(Duration::from_millis(1)))
+    }
+
+    fn done(&mut self, slice: &Slice) -> Result<()> {
+        self.pauses.slices.push(*slice);
+        Ok(())
+    }
+
+    fn sample(&mut self, _seconds: f64) {}
+}
+
+#[test]
+fn a_run_in_slices_does_the_same_as_in_one() {
+    for workload in WORKLOADS {
+        let plan = plan(workload.name, 2, 7);
+        let mut pauses = Pauses::new(Duration::ZERO, usize::MAX);
+        let sliced = pauses.run(&plan);
+        let slices = &pauses.slices;
+        let sum: u64 = slices.iter().map(|slice| slice.operations).sum();
+        assert_eq!(sum, sliced.tally.operations, "{}", workload.name);
+        assert!(slices.last().unwrap().complete, "{}", workload.name);
+        if !workload.split_roles {
+            let whole = run_on(&Map::default(), &plan).unwrap();
+            assert_eq!(sliced.tally.result_hash(), whole.tally.result_hash(), "{}", workload.name);
+        }
+    }
+}
+
+#[test]
+fn between_slices_nothing_is_done_and_no_time_counts() {
+    let pause = Duration::from_millis(20);
+    for rate in [0, 20_000] {
+        let plan = Plan { operations: u64::MAX, rate, ..plan("ycsb-a", 2, 1) };
+        let mut pauses = Pauses::new(pause, 6);
+        let run = pauses.run(&plan);
+        assert_eq!((pauses.slices.len(), pauses.calls), (5, vec![0; 6]), "rate {rate}");
+        let sum: f64 = pauses.slices.iter().map(|slice| slice.wall_seconds).sum();
+        assert!((run.wall_seconds - sum).abs() < 1e-6 && sum >= 0.005, "{sum}");
+        // On a busy machine a slice may take longer, but no pause is part of any latency.
+        let longest = pauses.slices.iter().map(|s| s.wall_seconds).fold(0.0, f64::max);
+        assert!(run.tally.latencies.max() as f64 / 1e9 <= longest + 0.001, "rate {rate}");
+        assert!(!pauses.slices.iter().any(|slice| slice.complete));
+    }
 }
