@@ -3,17 +3,19 @@
 
 use crate::cgroup;
 use crate::foreseen;
-use crate::limits::{self, LimitSetup};
+use crate::limits::{self, LimitSetup, Probe};
 use crate::peer::{Class, Peer, Setup};
 use crate::peers;
+use crate::protocol::{Message, Order, Port, SliceReport};
 use crate::results::{MemorySample, SettingInfo};
 use crate::usage::{self, Bytes};
 use crate::work::Work;
 use serde::{Deserialize, Serialize};
-use silica::{Error, ErrorKind, MetricsMap, Result};
-use silica_bench::{Plan, Run, Target, drive, fill, memory};
+use silica::{Error, MetricsMap, Result};
+use silica_bench::memory::Process;
+use silica_bench::{Pace, Plan, Run, Slice, Target, drive, drive_slices, fill};
+use std::mem::take;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What is measured.
@@ -21,16 +23,23 @@ use std::time::{Duration, Instant};
 pub enum Job {
     /// Fills the directory and leaves it for other cells.
     Prepare,
-    /// Drives the workload. The store is the one in the directory, or a copy that is made of
+    /// Drives the workload in slices. The store is the one in the directory, or a copy that is made of
     /// `base` first; without either it is filled first.
     Drive {
         /// A filled directory to copy.
         base: Option<PathBuf>,
     },
-    /// Measures a limit.
+    /// Measures all figures of a limit.
     Limit {
         /// Bytes of the file or table.
         bytes: u64,
+    },
+    /// Measures one figure of a limit in slices.
+    Probe {
+        /// Bytes of the file.
+        bytes: u64,
+        /// The figure.
+        metric: String,
     },
 }
 
@@ -57,7 +66,7 @@ pub struct Cell {
     pub directory: PathBuf,
     /// Operations before the measured part, whose answers must agree between all stores.
     pub check_operations: u64,
-    /// Time for the measured part, at most; 0 means until its operations are done.
+    /// Time for the measured part, with all its slices; 0 means until its operations are done.
     pub seconds: f64,
     /// A memory group's file of processes, to be entered before the store is opened.
     pub door: Option<PathBuf>,
@@ -115,12 +124,13 @@ const QUANTILES: [f64; 16] =
 const SAMPLES_MAX: usize = 200;
 /// The warm-up takes this much of the measured part's time, at most.
 const CHECK_FACTOR: f64 = 0.5;
-const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 
-/// Performs `cell` in this process.
-pub fn measure(cell: &Cell) -> Result<Outcome> {
-    if let Job::Limit { bytes } = cell.job {
-        return measure_limit(cell, bytes);
+/// Performs `cell` in this process, its slices as it is told through `port`.
+pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
+    match &cell.job {
+        Job::Limit { bytes } => return measure_limit(cell, *bytes),
+        Job::Probe { bytes, metric } => return probe(cell, *bytes, metric, port),
+        Job::Prepare | Job::Drive { .. } => {}
     }
     let peer = peers::find(&cell.store)?;
     let setup = Setup {
@@ -136,7 +146,7 @@ pub fn measure(cell: &Cell) -> Result<Outcome> {
     }
     match cell.job {
         Job::Prepare => prepare(cell, peer, &setup, &mut outcome)?,
-        _ => perform(cell, peer, &setup, &mut outcome)?,
+        _ => perform(cell, peer, &setup, port, &mut outcome)?,
     }
     Ok(outcome)
 }
@@ -163,6 +173,29 @@ fn measure_limit(cell: &Cell, bytes: u64) -> Result<Outcome> {
     };
     for reading in limit.measure(&setup)? {
         outcome.push(&reading.metric, &reading.unit, reading.value);
+    }
+    Ok(outcome)
+}
+
+/// Slices of a limit, beside those of the stores.
+fn probe(cell: &Cell, bytes: u64, metric: &str, port: &mut dyn Port) -> Result<Outcome> {
+    let limit = limits::find(&cell.store)?;
+    create(&cell.directory)?;
+    let outcome = Outcome { version: limit.version()?, ..Outcome::default() };
+    let setup = LimitSetup {
+        directory: cell.directory.clone(),
+        bytes,
+        seconds: cell.seconds,
+        threads: cell.work.threads,
+    };
+    let mut probe: Box<dyn Probe> = limit.probe(&setup, metric)?;
+    port.tell(Message::Ready)?;
+    while let Order::Slice(seconds) = port.hear()? {
+        let started = Instant::now();
+        let rate = probe.slice(Duration::from_secs_f64(seconds))?;
+        let seconds = started.elapsed().as_secs_f64();
+        let operations = rate * seconds;
+        port.tell(Message::Slice(SliceReport { operations, seconds, complete: false }))?;
     }
     Ok(outcome)
 }
@@ -206,16 +239,68 @@ fn prepare(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -
     Ok(())
 }
 
-fn perform(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -> Result<()> {
+fn perform(
+    cell: &Cell,
+    peer: &dyn Peer,
+    setup: &Setup,
+    port: &mut dyn Port,
+    outcome: &mut Outcome,
+) -> Result<()> {
     if let Err(e) = peer.check_room(setup) {
         outcome.lacks = Some(e.to_string());
         return Ok(());
     }
+    let plan = &setup.plan;
+    let Some(target) = open_filled(cell, peer, setup, outcome)? else { return Ok(()) };
+    check(cell, plan, &*target, outcome)?;
+    let begun = Moment::now(&cell.directory, &*target)?;
+    let process = target.process();
+    process.reset_peak();
+    Process::This.reset_peak();
+    let mut turns = Turns::new(port, &cell.directory, process);
+    let run = drive_slices(plan, &*target, &mut turns)?;
+    let settle = turns.end()?;
+    let (resident, in_slices) = (take(&mut turns.resident), turns.device);
+    let complete = run.tally.operations >= plan.operations;
+    hash(plan, &*target, &run, if complete { "all" } else { "" }, outcome);
+    let rss_bytes_max = process.peak_bytes();
+    let client_rss_bytes_max = Process::This.peak_bytes();
+    let (settled, before) = (Instant::now(), usage::of_device(&cell.directory));
+    if run.tally.puts > 0 && settle {
+        target.settle()?;
+        target.sync()?;
+        outcome.push("settle_seconds", "s", settled.elapsed().as_secs_f64());
+    }
+    let after = Moment::now(&cell.directory, &*target)?;
+    let device = after.device.zip(before).map(|(after, before)| in_slices + after.since(before));
+    speed(&run, outcome);
+    outcome.push("rss_bytes_max", "bytes", rss_bytes_max as f64);
+    amplification(cell, &run, (&begun, &after), device, outcome);
+    if process != Process::This {
+        outcome.push("client_rss_bytes_max", "bytes", client_rss_bytes_max as f64);
+        bytes_of("client", begun.client, after.client, outcome);
+    }
+    foreseen::push(&after.metrics, outcome);
+    outcome.samples = timeline(&run, &resident);
+    drop(target);
+    if peer.class() == Class::Embedded {
+        space(cell, plan, &run, outcome);
+    }
+    Ok(())
+}
+
+/// The store as the measured part finds it; nothing where it cannot do the workload.
+fn open_filled(
+    cell: &Cell,
+    peer: &dyn Peer,
+    setup: &Setup,
+    outcome: &mut Outcome,
+) -> Result<Option<Box<dyn Target>>> {
     let empty = is_empty(&cell.directory);
     let mut target = peer.open(setup)?;
     if let Err(e) = setup.plan.workload.check_abilities(target.abilities()) {
         outcome.lacks = Some(e.to_string());
-        return Ok(());
+        return Ok(None);
     }
     if empty && !setup.plan.workload.is_fill() {
         fill(&setup.plan, &*target, &mut |_, _| {})?;
@@ -227,38 +312,93 @@ fn perform(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -
             outcome.notes.push("reopened; cached pages dropped (fadvise)".to_string());
         }
     }
-    check(cell, &setup.plan, &*target, outcome)?;
-    let begun = Moment::now(&cell.directory, &*target)?;
-    let process = target.process();
-    process.reset_peak();
-    memory::Process::This.reset_peak();
-    let plan = Plan { seconds_max: cell.seconds, ..setup.plan.clone() };
-    let (run, resident) = drive_sampled(&plan, &*target)?;
-    let complete = run.tally.operations >= plan.operations;
-    hash(&plan, &*target, &run, if complete { "all" } else { "" }, outcome);
-    let rss_bytes_max = process.peak_bytes();
-    let client_rss_bytes_max = memory::Process::This.peak_bytes();
-    let settled = Instant::now();
-    if run.tally.puts > 0 {
-        target.settle()?;
-        target.sync()?;
-        outcome.push("settle_seconds", "s", settled.elapsed().as_secs_f64());
+    Ok(Some(target))
+}
+
+/// Goes on and stands still as the runner says, and counts what the device does meanwhile.
+struct Turns<'a> {
+    port: &'a mut dyn Port,
+    directory: &'a Path,
+    /// Whose memory is the store's.
+    process: Process,
+    ready: bool,
+    /// Whether to settle in the end, once that is known.
+    ended: Option<bool>,
+    /// Seconds in slices, and resident bytes.
+    resident: Vec<(f64, u64)>,
+    /// Of the device, during slices.
+    device: Bytes,
+    before: Option<Bytes>,
+}
+
+impl<'a> Turns<'a> {
+    fn new(port: &'a mut dyn Port, directory: &'a Path, process: Process) -> Self {
+        Turns {
+            port,
+            directory,
+            process,
+            ready: false,
+            ended: None,
+            resident: Vec::new(),
+            device: Bytes::default(),
+            before: None,
+        }
     }
-    let after = Moment::now(&cell.directory, &*target)?;
-    speed(&run, outcome);
-    outcome.push("rss_bytes_max", "bytes", rss_bytes_max as f64);
-    amplification(cell, &run, &begun, &after, outcome);
-    if process != memory::Process::This {
-        outcome.push("client_rss_bytes_max", "bytes", client_rss_bytes_max as f64);
-        bytes_of("client", begun.client, after.client, outcome);
+
+    /// The next order; the first is waited for after telling that all is ready.
+    fn order(&mut self) -> Result<Order> {
+        if !self.ready {
+            self.port.tell(Message::Ready)?;
+            self.ready = true;
+        }
+        self.port.hear()
     }
-    foreseen::push(&after.metrics, outcome);
-    outcome.samples = timeline(&run, &resident);
-    drop(target);
-    if peer.class() == Class::Embedded {
-        space(cell, &plan, &run, outcome);
+
+    /// Waits for the end where everything was done before; true where to settle.
+    fn end(&mut self) -> Result<bool> {
+        loop {
+            match self.ended {
+                Some(settle) => return Ok(settle),
+                None => match self.order()? {
+                    Order::End { settle } => self.ended = Some(settle),
+                    Order::Slice(_) => {
+                        let nothing = SliceReport { complete: true, ..SliceReport::default() };
+                        self.port.tell(Message::Slice(nothing))?;
+                    }
+                },
+            }
+        }
     }
-    Ok(())
+}
+
+impl Pace for Turns<'_> {
+    fn next(&mut self) -> Result<Option<Duration>> {
+        Ok(match self.order()? {
+            Order::Slice(seconds) => {
+                self.before = usage::of_device(self.directory);
+                Some(Duration::from_secs_f64(seconds))
+            }
+            Order::End { settle } => {
+                self.ended = Some(settle);
+                None
+            }
+        })
+    }
+
+    fn done(&mut self, slice: &Slice) -> Result<()> {
+        if let (Some(before), Some(after)) = (self.before, usage::of_device(self.directory)) {
+            self.device = self.device + after.since(before);
+        }
+        self.port.tell(Message::Slice(SliceReport {
+            operations: slice.operations as f64,
+            seconds: slice.seconds,
+            complete: slice.complete,
+        }))
+    }
+
+    fn sample(&mut self, seconds: f64) {
+        self.resident.push((seconds, self.process.resident_bytes()));
+    }
 }
 
 /// Runs a fixed number of operations before the measured part. They warm the store up, and since
@@ -295,27 +435,6 @@ fn hash(plan: &Plan, target: &dyn Target, run: &Run, part: &str, outcome: &mut O
     outcome.hashes.push((part.to_string(), hash));
 }
 
-/// Drives the plan while a thread of its own looks at the resident size: (seconds, bytes).
-fn drive_sampled(plan: &Plan, target: &dyn Target) -> Result<(Run, Vec<(f64, u64)>)> {
-    let (stop, process) = (AtomicBool::new(false), target.process());
-    std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| {
-            let started = Instant::now();
-            let mut samples = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
-                samples.push((started.elapsed().as_secs_f64(), process.resident_bytes()));
-                std::thread::sleep(SAMPLE_PERIOD);
-            }
-            samples
-        });
-        let run = drive(plan, target, plan.workload.name, &mut |_, _| {});
-        stop.store(true, Ordering::Relaxed);
-        let samples = sampler.join();
-        let panicked = |_| Error::new(ErrorKind::Io, "the thread that samples memory panicked");
-        Ok((run?, samples.map_err(panicked)?))
-    })
-}
-
 /// The store's own counters beside the resident size, thinned out.
 fn timeline(run: &Run, resident: &[(f64, u64)]) -> Vec<MemorySample> {
     let step = resident.len().div_ceil(SAMPLES_MAX).max(1);
@@ -349,7 +468,7 @@ impl Moment {
     fn now(directory: &Path, target: &dyn Target) -> Result<Self> {
         Ok(Moment {
             process: usage::of_process(target.process()),
-            client: usage::of_process(memory::Process::This),
+            client: usage::of_process(Process::This),
             device: usage::of_device(directory),
             metrics: target.metrics()?,
         })
@@ -359,7 +478,7 @@ impl Moment {
 fn speed(run: &Run, outcome: &mut Outcome) {
     let tally = &run.tally;
     let us = |quantile| tally.latencies.quantile(quantile) as f64 / 1000.0;
-    outcome.push("throughput_ops", "ops/s", tally.operations as f64 / run.seconds);
+    outcome.push("sustained_ops", "ops/s", tally.operations as f64 / run.seconds);
     outcome.push("operations", "ops", tally.operations as f64);
     outcome.push("seconds", "s", run.seconds);
     outcome.push("wall_seconds", "s", run.wall_seconds);
@@ -390,11 +509,16 @@ fn bytes_of(
     Some(bytes)
 }
 
-fn amplification(cell: &Cell, run: &Run, before: &Moment, after: &Moment, outcome: &mut Outcome) {
+fn amplification(
+    cell: &Cell,
+    run: &Run,
+    (before, after): (&Moment, &Moment),
+    device: Option<Bytes>,
+    outcome: &mut Outcome,
+) {
     let process = bytes_of("process", before.process, after.process, outcome);
     let put = run.tally.puts as f64 * cell.work.entry_bytes();
-    if let (Some(before), Some(after)) = (before.device, after.device) {
-        let device = after.since(before);
+    if let Some(device) = device {
         outcome.push("device_read_bytes", "bytes", device.read as f64);
         outcome.push("device_write_bytes", "bytes", device.written as f64);
         if put > 0.0 {

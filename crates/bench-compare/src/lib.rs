@@ -6,6 +6,7 @@
 //! Peers that are C libraries or servers are found when a run starts; one that is not installed is
 //! reported as missing, with the package that has it.
 
+mod budget;
 mod cell;
 mod cgroup;
 mod child;
@@ -15,8 +16,10 @@ pub mod limits;
 mod machine;
 mod peer;
 mod peers;
+mod protocol;
 pub mod report;
 pub mod results;
+mod rounds;
 mod runner;
 mod schedule;
 pub mod stats;
@@ -26,7 +29,7 @@ mod table;
 mod usage;
 mod work;
 
-pub use cell::{Cell, Figure, Job, Outcome, measure};
+pub use cell::{Cell, Figure, Job, Outcome};
 pub use child::serve_cell;
 pub use files::{read, write};
 pub use peer::{About, Class, Peer, Setting, Setup};

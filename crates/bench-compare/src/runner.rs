@@ -1,9 +1,12 @@
-//! Runs a schedule: fills stores, then repetition after repetition every workload on every store
-//! in turn (A B C, A B C), each in a fresh process; keeps what was measured at every step.
+//! Runs a schedule: fills stores, then repetition after repetition every workload on all stores at
+//! once, each in a fresh process, in rounds of short slices; keeps what was measured at every step.
 
+mod course;
+
+use crate::budget::{self, Later, Watch};
 use crate::cell::{Cell, Job, Outcome};
 use crate::cgroup::{self, MemoryGroup};
-use crate::child;
+use crate::child::{self, Started};
 use crate::files;
 use crate::limits::{LIMIT_PREFIX, Limit};
 use crate::machine;
@@ -11,7 +14,7 @@ use crate::peer::{Class, Peer};
 use crate::results::{Environment, Remark, Results, StoreInfo, WorkloadInfo};
 use crate::schedule::{ALLOWANCE_BYTES, Group, Request, Schedule, Task};
 use crate::suite::Size;
-use crate::summary::{self, Record, SPEED};
+use crate::summary::{self, LIMITS, Record};
 use crate::work::Work;
 use silica::{Error, ErrorKind, Result};
 use silica_bench::Workload;
@@ -63,18 +66,21 @@ pub fn compare(
         interrupted,
         progress,
         started: Instant::now(),
-        suite_began: (Instant::now(), 0),
+        watch: Watch::new(run.request.size),
         steps: 0,
         records: Vec::new(),
         results: beginning(run, &schedule, &scratch.0),
     };
-    let mut suite = "";
-    for group in &schedule.groups {
-        if group.suite.name != suite {
-            suite = group.suite.name;
-            runner.suite_began = (Instant::now(), runner.steps);
+    if let Some(seconds) = budget::expected(&schedule, run.request.size) {
+        let all = schedule.steps(run.request.size);
+        (runner.progress)(0, all, &format!("expected to take {}", budget::text(seconds)));
+    }
+    for (i, group) in schedule.groups.iter().enumerate() {
+        let before = i.checked_sub(1).map(|before| &schedule.groups[before]);
+        if !before.is_some_and(|b| Schedule::share_time(run.request.size, b, group)) {
+            runner.watch = Watch::new(run.request.size);
         }
-        runner.group(group)?;
+        runner.group(group, &schedule.groups[i + 1..])?;
     }
     runner.finish()
 }
@@ -137,8 +143,8 @@ struct Runner<'a> {
     interrupted: &'a AtomicBool,
     progress: &'a mut Progress<'a>,
     started: Instant,
-    /// When the suite began, and the steps that were done before.
-    suite_began: (Instant, usize),
+    /// Of this part of the run.
+    watch: Watch,
     steps: usize,
     records: Vec<Record>,
     results: Results,
@@ -149,52 +155,42 @@ impl Runner<'_> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    fn group(&mut self, group: &Group) -> Result<()> {
+    fn group(&mut self, group: &Group, later: &[Group]) -> Result<()> {
         let mut stores = group.stores.clone();
         if group.shares(self.run.request.size) {
             stores.retain(|store| self.prepare(group, *store));
         }
-        for repetition in 0..self.schedule.repetitions {
-            if self.stopped() || !self.is_time_for(group, repetition) {
-                break;
-            }
+        let repetitions = self.schedule.repetitions;
+        for repetition in 0..repetitions {
             for limit in &group.limits {
                 self.limit(group, *limit, repetition);
             }
-            for task in &group.tasks {
-                // Who comes first changes, so that nobody always has the same neighbour.
-                let turn = repetition % stores.len().max(1);
-                for store in stores[turn..].iter().chain(&stores[..turn]) {
-                    self.drive(group, task, *store, repetition);
+            for (i, task) in group.tasks.iter().enumerate() {
+                if self.stopped() {
+                    break;
                 }
+                let left =
+                    (group.tasks.len() - i) + group.tasks.len() * (repetitions - repetition - 1);
+                let seconds = self.seconds(group, left, later);
+                // Nobody needs the filled stores behind the last one.
+                self.course(group, task, &stores, (repetition, seconds, left == 1));
+                self.keep()?;
             }
-            self.keep()?;
         }
+        self.keep()?;
         for store in &group.stores {
             let _ = std::fs::remove_dir_all(self.base(*store));
         }
         Ok(())
     }
 
-    /// False where another repetition would not leave time for what comes after it.
-    fn is_time_for(&mut self, group: &Group, repetition: usize) -> bool {
-        let Some(budget) = self.schedule.budget_seconds else { return true };
-        if repetition == 0 {
-            return true;
-        }
-        let (started, steps) = self.suite_began;
-        let elapsed = started.elapsed().as_secs_f64();
-        let each = elapsed / (self.steps - steps).max(1) as f64;
-        let behind = self.schedule.groups.iter().skip_while(|g| !std::ptr::eq(*g, group)).skip(1);
-        let later = behind.filter(|later| later.suite.name == group.suite.name);
-        // Others should have two repetitions at least: one shows no spread.
-        let cells = group.cells() + later.map(|g| 2 * g.cells() + g.stores.len()).sum::<usize>();
-        if elapsed + each * cells as f64 <= budget {
-            return true;
-        }
-        let text = format!("{repetition} repetitions were done, for want of time for more");
-        self.results.notes.push(remark(group.suite.name, "", "", text));
-        false
+    /// Time of the next measured part of each store, with `tasks` left of the group.
+    fn seconds(&self, group: &Group, tasks: usize, later: &[Group]) -> f64 {
+        let size = self.run.request.size;
+        let repetitions = self.schedule.repetitions;
+        let later = later.iter().take_while(|later| Schedule::share_time(size, group, later));
+        let later: Vec<_> = later.map(|group| Later { group, repetitions }).collect();
+        self.watch.cell_seconds(group, tasks, &later)
     }
 
     fn base(&self, store: &dyn Peer) -> PathBuf {
@@ -212,7 +208,7 @@ impl Runner<'_> {
             memory_bytes: group.memory_bytes,
             cold: false,
             repetition: 0,
-            directory: self.scratch.join("cell"),
+            directory: self.scratch.join(format!("cell-{}", store.replace(':', "-"))),
             check_operations: if work.synced { 0 } else { sizes.check_operations.min(work.keys) },
             seconds: group.cell_seconds,
             door: None,
@@ -227,7 +223,9 @@ impl Runner<'_> {
         let mut cell = self.cell(group, "fill", store.name(), Job::Prepare, &group.tasks[0].work);
         cell.directory = self.base(store);
         // With all memory: what is measured begins later.
-        let outcome = self.perform(&cell, false);
+        let began = Instant::now();
+        let outcome = self.perform(&cell);
+        self.watch.filled(began.elapsed());
         self.step(&format!("{} {}: filled", group.suite.name, store.name()));
         match outcome {
             Ok(_) => true,
@@ -238,141 +236,65 @@ impl Runner<'_> {
         }
     }
 
-    fn drive(&mut self, group: &Group, task: &Task, store: &dyn Peer, repetition: usize) {
-        if self.stopped() || self.is_unable(group, task, store) {
-            self.steps += 1;
-            return;
-        }
-        let mut cell =
-            self.cell(group, task.line.name, store.name(), Job::Drive { base: None }, &task.work);
-        cell.repetition = repetition;
-        cell.cold = task.line.cold;
-        let base = self.base(store);
-        let workload = Workload::find(&task.work.workload).expect("the schedule has it");
-        if base.exists() && !workload.is_fill() {
-            let shares = [workload.updates, workload.inserts, workload.modifies, workload.deletes];
-            let writes = shares.iter().any(|share| *share > 0);
-            match writes {
-                true => cell.job = Job::Drive { base: Some(base) },
-                false => cell.directory = base,
-            }
-        }
-        let outcome = self.perform(&cell, store.class() == Class::Embedded);
-        // The filled store stays; everything else goes.
-        let _ = std::fs::remove_dir_all(self.scratch.join("cell"));
-        self.account(&cell, outcome, store.is_ours());
-        if let Some(info) = self.records.last().filter(|r| r.store == cell.store)
-            && !self.results.environment.stores.iter().any(|s| s.name == cell.store)
-        {
-            let info = StoreInfo {
-                name: store.name().to_string(),
-                doc: store.doc().to_string(),
-                class: class_name(store.class()).to_string(),
-                ours: store.is_ours(),
-                version: info.outcome.version.clone(),
-                settings: info.outcome.settings.clone(),
-            };
-            self.results.environment.stores.push(info);
-        }
-    }
-
-    fn is_unable(&self, group: &Group, task: &Task, store: &dyn Peer) -> bool {
-        self.results.environment.unable.iter().any(|remark| {
-            remark.suite == group.suite.name
-                && remark.workload == task.line.name
-                && remark.store == store.name()
-        })
-    }
-
     fn limit(&mut self, group: &Group, limit: &dyn Limit, repetition: usize) {
         if self.stopped() {
             return;
         }
         let name = format!("{LIMIT_PREFIX}{}", limit.name());
         let job = Job::Limit { bytes: group.sizes.data_bytes };
-        let mut cell = self.cell(group, "limits", &name, job, &idle_work());
+        let mut cell = self.cell(group, LIMITS, &name, job, &idle_work());
         cell.repetition = repetition;
         cell.seconds = self.run.request.size.limit_seconds();
-        let outcome = self.perform(&cell, false);
-        let _ = std::fs::remove_dir_all(self.scratch.join("cell"));
-        let version = outcome.as_ref().ok().map(|outcome| outcome.version.clone());
-        self.account(&cell, outcome, false);
-        if let Some(version) = version
-            && !self.results.environment.stores.iter().any(|s| s.name == name)
-        {
-            self.results.environment.stores.push(StoreInfo {
-                name,
-                doc: limit.doc().to_string(),
-                class: "limit".to_string(),
-                ours: false,
-                version,
-                settings: Vec::new(),
-            });
-        }
-    }
-
-    /// Performs a cell, in a memory group where it is to be limited and may be.
-    fn perform(&mut self, cell: &Cell, limited: bool) -> std::result::Result<Outcome, String> {
-        let memory_limit = &mut self.results.environment.machine.memory_limit;
-        let mut cell = cell.clone();
-        // In this process a group would limit the runner, too.
-        let limited = limited && !self.run.child.is_empty();
-        let group = limited.then(|| MemoryGroup::new(cell.memory_bytes + ALLOWANCE_BYTES));
-        match &group {
-            Some(Ok(group)) => {
-                cell.door = Some(group.door());
-                *memory_limit = format!(
-                    "{}: a store's memory and {} MiB for the program, its driver and the kernel",
-                    group.describe(),
-                    ALLOWANCE_BYTES >> 20
-                );
+        let outcome = self.perform(&cell);
+        let _ = std::fs::remove_dir_all(&cell.directory);
+        let what = format!("{} {} {} #{}", cell.suite, cell.name, cell.store, repetition + 1);
+        match outcome {
+            Ok(outcome) => {
+                self.step(&what);
+                self.took_part(limit_info(limit, &outcome.version));
+                self.records.push(record(&cell, outcome));
             }
-            Some(Err(e)) => *memory_limit = e.to_string(),
-            None => {}
-        }
-        let limit = self.run.request.size.cell_limit();
-        let mut outcome = child::run(&self.run.child, &cell, limit, self.interrupted)?;
-        if let Some(Ok(group)) = &group
-            && let Some(peak) = group.peak_bytes()
-        {
-            outcome.push("memory_bytes_max", "bytes", peak as f64);
-        }
-        Ok(outcome)
-    }
-
-    fn account(&mut self, cell: &Cell, outcome: std::result::Result<Outcome, String>, ours: bool) {
-        let what = format!("{} {} {} #{}", cell.suite, cell.name, cell.store, cell.repetition + 1);
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(_) if self.stopped() => return,
+            Err(_) if self.stopped() => {}
             Err(why) => {
                 self.step(&format!("{what}: FAILED: {why}"));
-                return self.fail(cell, why);
+                self.fail(&cell, why);
             }
+        }
+    }
+
+    /// Notes a store that took part, once.
+    fn took_part(&mut self, info: StoreInfo) {
+        let stores = &mut self.results.environment.stores;
+        if !stores.iter().any(|store| store.name == info.name) {
+            stores.push(info);
+        }
+    }
+
+    /// Performs a cell that has no slices.
+    fn perform(&self, cell: &Cell) -> std::result::Result<Outcome, String> {
+        let limit = self.run.request.size.cell_limit();
+        match child::start(&self.run.child, cell, limit, self.interrupted)? {
+            Started::Done(outcome) => Ok(*outcome),
+            Started::Ready(_) => Err("it waits for slices that it should not have".to_string()),
+        }
+    }
+
+    /// A memory group for `cell`, where one is allowed.
+    fn memory_group(&mut self, cell: &Cell) -> Option<MemoryGroup> {
+        // In this process a group would limit the runner, too.
+        if self.run.child.is_empty() {
+            return None;
+        }
+        let group = MemoryGroup::new(cell.memory_bytes + ALLOWANCE_BYTES);
+        self.results.environment.machine.memory_limit = match &group {
+            Ok(group) => format!(
+                "{}: a store's memory and {} MiB for the program, its driver and the kernel",
+                group.describe(),
+                ALLOWANCE_BYTES >> 20
+            ),
+            Err(e) => e.to_string(),
         };
-        if let Some(why) = &outcome.lacks {
-            self.step(&format!("{what}: {why}"));
-            let remark = remark(&cell.suite, &cell.name, &cell.store, why.clone());
-            return self.results.environment.unable.push(remark);
-        }
-        for note in &outcome.notes {
-            let remark = remark(&cell.suite, &cell.name, &cell.store, note.clone());
-            if !self.results.notes.contains(&remark) {
-                self.results.notes.push(remark);
-            }
-        }
-        let speed = outcome.figure(SPEED);
-        let figure = speed.map_or(String::new(), |ops| format!(": {ops:.0} ops/s"));
-        self.records.push(Record {
-            suite: cell.suite.clone(),
-            workload: cell.name.clone(),
-            store: cell.store.clone(),
-            ours,
-            threads: cell.work.threads,
-            repetition: cell.repetition,
-            outcome,
-        });
-        self.step(&format!("{what}{figure}"));
+        group.ok()
     }
 
     fn fail(&mut self, cell: &Cell, why: String) {
@@ -427,6 +349,32 @@ impl Size {
             Size::Full => 900,
             Size::Quick | Size::Toy => 60,
         })
+    }
+}
+
+/// What a limit's cell found.
+fn record(cell: &Cell, outcome: Outcome) -> Record {
+    Record {
+        suite: cell.suite.clone(),
+        workload: cell.name.clone(),
+        store: cell.store.clone(),
+        ours: false,
+        threads: cell.work.threads,
+        repetition: cell.repetition,
+        rounds: Vec::new(),
+        metric: Default::default(),
+        outcome,
+    }
+}
+
+fn limit_info(limit: &dyn Limit, version: &str) -> StoreInfo {
+    StoreInfo {
+        name: format!("{LIMIT_PREFIX}{}", limit.name()),
+        doc: limit.doc().to_string(),
+        class: "limit".to_string(),
+        ours: false,
+        version: version.to_string(),
+        settings: Vec::new(),
     }
 }
 

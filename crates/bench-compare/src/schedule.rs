@@ -1,11 +1,13 @@
 //! What a run will do, known and checked before it begins: groups of workloads that share filled
 //! stores, the stores that take part, and the disk, memory and time that they need.
 
+use crate::budget;
 use crate::limits::{self, Limit};
 use crate::machine;
 use crate::peer::{Class, Peer};
 use crate::peers;
 use crate::results::Remark;
+use crate::rounds::Windows;
 use crate::suite::{self, Line, Size, Sizes, Suite};
 use crate::work::Work;
 use silica::{Error, ErrorKind, Result};
@@ -75,7 +77,8 @@ pub(crate) struct Group {
     pub(crate) limits: Vec<&'static dyn Limit>,
     pub(crate) sizes: Sizes,
     pub(crate) memory_bytes: u64,
-    /// Time of the measured part of a cell; 0 means until its operations are done.
+    /// Time of the measured part of a store, with all its slices; 0 means until its operations are
+    /// done.
     pub(crate) cell_seconds: f64,
 }
 
@@ -86,9 +89,13 @@ impl Group {
         self.class == Class::Embedded && size != Size::Toy && reads
     }
 
-    /// Cells of one repetition.
-    pub(crate) fn cells(&self) -> usize {
-        self.tasks.len() * self.stores.len() + self.limits.len()
+    /// Steps of one workload: every store begins and ends, and there are rounds.
+    pub(crate) fn steps_of_task(&self) -> usize {
+        2 * self.stores.len() + Windows::of(self.cell_seconds).steps()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.limits.is_empty() && (self.tasks.is_empty() || self.stores.is_empty())
     }
 
     fn keys(&self) -> u64 {
@@ -99,13 +106,20 @@ impl Group {
         self.tasks.iter().map(|task| task.work.live_bytes()).max().unwrap_or(0)
     }
 
-    /// Bytes on the device while the group is measured: all stores' own and one copy.
+    /// Bytes on the device while the group is measured: all stores, and a copy of each.
     fn disk_bytes(&self) -> f64 {
-        let limits = if self.limits.is_empty() { 0.0 } else { self.sizes.data_bytes as f64 };
+        let beside = self.tasks.iter().map(|task| task.line.limits.len()).max().unwrap_or(0);
+        let limits = (beside.max(usize::from(!self.limits.is_empty()))) as f64;
+        let limits = limits * self.sizes.data_bytes as f64;
         if self.class != Class::Embedded {
             return limits;
         }
-        limits + self.live_bytes() as f64 * SPACE_FACTOR * (self.stores.len() + 1) as f64
+        limits + self.live_bytes() as f64 * SPACE_FACTOR * (2 * self.stores.len()) as f64
+    }
+
+    /// Bytes in memory while the group is measured: all stores are open at once.
+    fn all_memory_bytes(&self) -> f64 {
+        (self.memory_bytes + ALLOWANCE_BYTES) as f64 * self.stores.len().max(1) as f64
     }
 }
 
@@ -114,8 +128,6 @@ pub(crate) struct Schedule {
     pub(crate) groups: Vec<Group>,
     pub(crate) missing: Vec<Remark>,
     pub(crate) repetitions: usize,
-    /// Time for each suite; none where nobody cares.
-    pub(crate) budget_seconds: Option<f64>,
 }
 
 impl Schedule {
@@ -133,34 +145,45 @@ impl Schedule {
         let mut groups = Vec::new();
         let repetitions = request.repetitions.unwrap_or(request.size.repetitions()).max(1);
         for suite in suites {
-            let mut of_suite = groups_of(request, suite, &mut missing)?;
-            let cell_seconds = cell_seconds(request.size, &of_suite, repetitions);
-            of_suite.iter_mut().for_each(|group| group.cell_seconds = cell_seconds);
-            groups.append(&mut of_suite);
+            groups.append(&mut groups_of(request, suite, &mut missing)?);
         }
-        if groups.iter().all(|group| group.cells() == 0) {
+        if groups.iter().all(Group::is_empty) {
             return Err(nothing_left(request, &missing));
         }
-        let budget_seconds = Costs::of(request.size).map(|costs| costs.budget);
-        Ok(Schedule { groups, missing, repetitions, budget_seconds })
+        for part in parts(request.size, &mut groups) {
+            let cell_seconds = budget::cell_seconds(request.size, part, repetitions);
+            part.iter_mut().for_each(|group| group.cell_seconds = cell_seconds);
+        }
+        Ok(Schedule { groups, missing, repetitions })
+    }
+
+    /// Groups that share one time: a quick run as a whole, else each suite.
+    pub(crate) fn share_time(size: Size, one: &Group, other: &Group) -> bool {
+        size == Size::Quick || one.suite.name == other.suite.name
     }
 
     /// Refuses what does not fit; the error names the size that would.
     pub(crate) fn check_room(&self, request: &Request, directory: &Path) -> Result<()> {
         let disk = self.groups.iter().map(Group::disk_bytes).fold(0.0, f64::max);
         fits("disk", disk, machine::disk_available(directory)?, self, request)?;
-        let memory = self.groups.iter().map(|g| g.memory_bytes + ALLOWANCE_BYTES).max();
-        fits("memory", memory.unwrap_or(0) as f64, machine::memory_available(), self, request)
+        let memory = self.groups.iter().map(Group::all_memory_bytes).fold(0.0, f64::max);
+        fits("memory", memory, machine::memory_available(), self, request)
     }
 
-    /// Cells of all repetitions, and stores to fill.
+    /// Steps of all repetitions, and stores to fill.
     pub(crate) fn steps(&self, size: Size) -> usize {
         let of = |group: &Group| {
             let fills = if group.shares(size) { group.stores.len() } else { 0 };
-            group.cells() * self.repetitions + fills
+            let each = group.tasks.len() * group.steps_of_task() + group.limits.len();
+            each * self.repetitions + fills
         };
         self.groups.iter().map(of).sum()
     }
+}
+
+/// The groups in parts that share one time.
+fn parts(size: Size, groups: &mut [Group]) -> impl Iterator<Item = &mut [Group]> {
+    groups.chunk_by_mut(move |one, other| Schedule::share_time(size, one, other))
 }
 
 fn config(message: impl Into<String>) -> Error {
@@ -184,7 +207,9 @@ fn fits(
     let gib = |bytes: f64| format!("{:.1} GiB", bytes / f64::from(1 << 30));
     let fix = match (what, request.keys) {
         ("memory", _) if request.memory_bytes.is_some() => {
-            format!("use --memory {}MiB", (available as f64 * 0.9) as u64 >> 20)
+            let stores = schedule.groups.iter().map(|group| group.stores.len()).max();
+            let each = (available as f64 * 0.9) as u64 / stores.unwrap_or(1).max(1) as u64;
+            format!("use --memory {}MiB", each.saturating_sub(ALLOWANCE_BYTES) >> 20)
         }
         (_, Some(_)) => format!("--keys {keys} would fit"),
         _ => format!("--scale {fitting} would fit (at most {keys} keys)"),
@@ -269,8 +294,10 @@ fn groups_of(
     suite: &'static Suite,
     missing: &mut Vec<Remark>,
 ) -> Result<Vec<Group>> {
+    let is_all = request.suite == "all";
     let wanted = |line: &&Line| match request.workloads.is_empty() {
-        true => request.size != Size::Quick || line.quick,
+        true if request.size != Size::Quick => true,
+        true => line.quick && (line.brief || !is_all),
         false => request.workloads.iter().any(|name| name == line.name),
     };
     let lines: Vec<Line> = suite.lines.iter().filter(wanted).copied().collect();
@@ -278,6 +305,10 @@ fn groups_of(
     let sizes = scaled(request, class);
     let stores = stores_of(request, class, missing);
     let mut limits = limits_of(suite, &lines, missing);
+    if is_all && suite.class.is_some() {
+        // The suite of limits has them.
+        limits.clear();
+    }
     let mut groups: Vec<Group> = Vec::new();
     for line in lines {
         let task = Task { line, work: line.work(&sizes, request.keys)? };
@@ -330,45 +361,4 @@ fn scaled(request: &Request, class: Class) -> Sizes {
         memory_bytes: request.memory_bytes.unwrap_or(sizes.memory_bytes),
         ..sizes
     }
-}
-
-/// Seconds that things take, as measured on two cores. A run that turns out slower does fewer
-/// repetitions.
-struct Costs {
-    /// A suite.
-    budget: f64,
-    /// What a cell costs beside its warm-up and its measured part.
-    around: f64,
-    /// Filling a store.
-    fill: f64,
-    /// A limit, with all its figures.
-    limit: f64,
-    /// The shortest and the longest measured part.
-    range: (f64, f64),
-}
-
-/// A measured part with its warm-up, beside the measured part alone.
-const WARMED: f64 = 1.5;
-
-impl Costs {
-    fn of(size: Size) -> Option<Costs> {
-        let (budget, around, fill, limit, range) = match size {
-            Size::Full => (3300.0, 1.5, 12.0, 20.0, (0.5, 20.0)),
-            Size::Quick => (165.0, 0.5, 3.0, 5.0, (0.15, 1.5)),
-            Size::Toy => return None,
-        };
-        Some(Costs { budget, around, fill, limit, range })
-    }
-}
-
-/// The time of a cell: as long as it may be so that all of the suite fit.
-fn cell_seconds(size: Size, groups: &[Group], repetitions: usize) -> f64 {
-    let Some(costs) = Costs::of(size) else { return 0.0 };
-    let sum = |count: &dyn Fn(&Group) -> usize| groups.iter().map(count).sum::<usize>() as f64;
-    let fills = sum(&|group| if group.shares(size) { group.stores.len() } else { 0 });
-    let limits = sum(&|group| group.limits.len()) * repetitions as f64;
-    let cells = sum(&|group| group.tasks.len() * group.stores.len()) * repetitions as f64;
-    let left = costs.budget - fills * costs.fill - limits * costs.limit;
-    let each = (left / cells.max(1.0) - costs.around) / WARMED;
-    each.clamp(costs.range.0, costs.range.1)
 }

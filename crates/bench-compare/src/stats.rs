@@ -1,25 +1,47 @@
-//! Honest statistics: median and spread over repetitions, ratios within each repetition, and no
-//! ratio where the spread hides which side is ahead.
+//! Honest statistics: median and spread, ratios within each round, and no ratio where the spread
+//! hides which side is ahead.
+//!
+//! The spread of a few repetitions is the lowest and the highest. That of rounds is the interval
+//! that covers the true median with 95 % or more, whatever the distribution: of `n` values in
+//! order, the one at place `k` from below and the one at place `k` from above, with the largest
+//! `k` for which at most 5 % of all samples lie beside it. So many do with a probability of twice
+//! that of less than `k` heads among `n` coins (the sign test, turned around). Less than six
+//! values are too few for 95 %: then it is the lowest and the highest, as well.
 
-/// Median, lowest and highest of some repetitions.
+/// Median of some values, and between which values it lies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The value in the middle; between the two in the middle where the number is even.
     pub median: f64,
-    /// The lowest.
+    /// The lowest, or the lower end of the interval.
     pub low: f64,
-    /// The highest.
+    /// The highest, or the upper end of the interval.
     pub high: f64,
     /// How many there were.
     pub runs: usize,
 }
 
+/// Of all samples so many may have their median outside the interval.
+const OUTSIDE_MAX: f64 = 0.05;
+
 impl Spread {
-    /// Of `values`; `None` where there are none. What is not a number does not count.
+    /// Of `values` of repetitions, with the lowest and the highest; `None` where there are none.
+    /// What is not a number does not count.
     pub fn of(values: &[f64]) -> Option<Spread> {
+        Self::with(values, |_| 1)
+    }
+
+    /// Of `values` of rounds, with the interval of the median.
+    pub fn of_rounds(values: &[f64]) -> Option<Spread> {
+        Self::with(values, place)
+    }
+
+    /// With the values at `place` from below and from above.
+    fn with(values: &[f64], place: impl Fn(usize) -> usize) -> Option<Spread> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
-        let (low, high) = (*sorted.first()?, *sorted.last()?);
+        let place = place(sorted.len());
+        let (low, high) = (*sorted.get(place - 1)?, sorted[sorted.len() - place]);
         let middle = sorted.len() / 2;
         let median = match sorted.len() % 2 {
             1 => sorted[middle],
@@ -29,8 +51,21 @@ impl Spread {
     }
 }
 
-/// The ratios `above / below`, each within one repetition: what disturbs one store disturbs its
-/// neighbour in time, too. A repetition counts where both were measured.
+/// The place, from 1, of the interval's ends among `count` values in order.
+fn place(count: usize) -> usize {
+    let (mut place, mut outside) = (0, 0.0);
+    // Of `count` coins exactly `place` show heads; twice, for both sides.
+    let mut exactly = 2.0 * 0.5f64.powi(count as i32);
+    while outside + exactly <= OUTSIDE_MAX && place < count {
+        outside += exactly;
+        exactly *= (count - place) as f64 / (place + 1) as f64;
+        place += 1;
+    }
+    place.max(1)
+}
+
+/// The ratios `above / below`, each within one round: what disturbs one store disturbs its
+/// neighbour in time, too. A round counts where both were measured.
 pub fn pairwise(above: &[Option<f64>], below: &[Option<f64>]) -> Vec<f64> {
     let pairs = above.iter().zip(below);
     let both = pairs.filter_map(|pair| match pair {
@@ -40,7 +75,7 @@ pub fn pairwise(above: &[Option<f64>], below: &[Option<f64>]) -> Vec<f64> {
     both.filter(|ratio| ratio.is_finite()).collect()
 }
 
-/// True where all repetitions are on the same side of 1, and there are at least two of them: a
+/// True where the whole spread is on the same side of 1, and there are at least two values: a
 /// single one has no spread to judge by.
 pub fn is_shown(ratio: &Spread) -> bool {
     ratio.runs >= 2 && (ratio.low > 1.0 || ratio.high < 1.0)
@@ -51,7 +86,7 @@ pub fn text(ratio: &Spread) -> String {
     let (low, high) = (number(ratio.low), number(ratio.high));
     match () {
         () if is_shown(ratio) => format!("{} ({low}–{high})", number(ratio.median)),
-        () if ratio.runs < 2 => format!("one repetition shows no spread ({low})"),
+        () if ratio.runs < 2 => format!("one round shows no spread ({low})"),
         () => format!("no difference shown ({low}–{high})"),
     }
 }
@@ -85,13 +120,43 @@ mod tests {
     }
 
     #[test]
+    fn intervals_of_medians_are_those_of_the_tables() {
+        // From tables of the sign test, two-sided 5 %: the values outside on each side.
+        let known = [(5, 0), (6, 0), (8, 0), (9, 1), (10, 1), (11, 1), (12, 2), (15, 3), (20, 5)];
+        for (count, outside) in known.into_iter().chain([(25, 7), (30, 9), (40, 13), (50, 17)]) {
+            let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            let spread = Spread::of_rounds(&values).unwrap();
+            let outside = f64::from(outside);
+            assert_eq!((spread.low, spread.high), (1.0 + outside, f64::from(count) - outside));
+        }
+        assert_eq!(Spread::of_rounds(&[]), None);
+        assert_eq!(Spread::of_rounds(&[3.0]).unwrap().high, 3.0);
+        let many = vec![1.0; 5000];
+        assert_eq!(Spread::of_rounds(&many).unwrap().low, 1.0);
+    }
+
+    #[test]
+    fn intervals_cover_the_median_as_often_as_they_say() {
+        // Skewed values whose true median is 1.
+        let mut prng = silica_base::Prng::new(5);
+        let mut draw = || (1.0 - prng.below(1 << 30) as f64 / f64::from(1 << 30)).log(0.5);
+        let covers = |_: &i32| {
+            let values: Vec<f64> = (0..12).map(|_| draw()).collect();
+            let spread = Spread::of_rounds(&values).unwrap();
+            spread.low <= 1.0 && 1.0 <= spread.high
+        };
+        let covered = (0..4000).filter(covers).count() as f64 / 4000.0;
+        assert!((0.95..0.98).contains(&covered), "{covered}");
+    }
+
+    #[test]
     fn a_ratio_whose_spread_includes_one_is_not_printed() {
         let of = |values: &[f64]| text(&Spread::of(values).unwrap());
         assert_eq!(of(&[1.8, 2.0, 1.7]), "1.80 (1.70–2.00)");
         assert_eq!(of(&[0.25, 0.5]), "0.375 (0.250–0.500)");
         assert_eq!(of(&[0.9, 3.0, 1.1]), "no difference shown (0.900–3.00)");
         assert_eq!(of(&[1.0, 1.5]), "no difference shown (1.00–1.50)");
-        assert!(of(&[5.0]).starts_with("one repetition"));
+        assert!(of(&[5.0]).starts_with("one round"));
     }
 
     #[test]

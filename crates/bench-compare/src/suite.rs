@@ -27,12 +27,11 @@ impl Size {
         }
     }
 
-    /// Repetitions where none are asked for.
+    /// Repetitions with fresh processes, of all rounds each, where none are asked for.
     pub fn repetitions(self) -> usize {
         match self {
-            Size::Full => 3,
-            Size::Quick => 3,
-            Size::Toy => 1,
+            Size::Full => 2,
+            Size::Quick | Size::Toy => 1,
         }
     }
 }
@@ -56,6 +55,8 @@ pub struct Line {
     pub cold: bool,
     /// In a quick run, too.
     pub quick: bool,
+    /// In a quick run of all suites, too.
+    pub brief: bool,
     /// Limits beside it, each with the metric that bounds the throughput.
     pub limits: &'static [(&'static str, &'static str)],
 }
@@ -82,11 +83,13 @@ const LINE: Line = Line {
     synced: false,
     cold: false,
     quick: false,
+    brief: false,
     limits: &[],
 };
 /// Entries of about 1 KiB, as in YCSB and in SILT's evaluation.
 const KIB: Line = Line { shape: Some((16, 1000)), ..LINE };
 const QUICK: Line = Line { quick: true, ..KIB };
+const BRIEF: Line = Line { brief: true, ..QUICK };
 
 const fn line(workload: &'static str) -> Line {
     Line { name: workload, workload, ..LINE }
@@ -103,11 +106,11 @@ const ECHO_16: Beside = &[("echo-tcp", "echoes_depth_16"), ("echo-unix", "echoes
 
 const FLASH: &[Line] = &[
     Line { name: "fillrandom", workload: "fill", ..QUICK },
-    Line { name: "readrandom", workload: "read", limits: READS, ..QUICK },
+    Line { name: "readrandom", workload: "read", limits: READS, ..BRIEF },
     Line { name: "readrandom-cold", workload: "read", cold: true, limits: READS, ..KIB },
     Line { name: "readrandom-batch-32", workload: "read", batch: 32, limits: READS_32, ..QUICK },
-    Line { name: "readmissing", workload: "read-missing", ..QUICK },
-    Line { name: "ycsb-a", workload: "ycsb-a", ..QUICK },
+    Line { name: "readmissing", workload: "read-missing", ..BRIEF },
+    Line { name: "ycsb-a", workload: "ycsb-a", ..BRIEF },
     Line { name: "ycsb-b", workload: "ycsb-b", ..KIB },
     Line { name: "ycsb-c", workload: "ycsb-c", ..KIB },
     Line { name: "ycsb-d", workload: "ycsb-d", ..KIB },
@@ -115,7 +118,7 @@ const FLASH: &[Line] = &[
     Line { name: "mixed", workload: "mixed", ..KIB },
     Line { name: "readwhilewriting", workload: "readwhilewriting", threads: 2, ..KIB },
     Line { name: "timeline", workload: "timeline", threads: 2, ..KIB },
-    Line { name: "overwrite", workload: "overwrite", ..QUICK },
+    Line { name: "overwrite", workload: "overwrite", ..BRIEF },
     Line { name: "overwrite-batch-32", workload: "overwrite", batch: 32, ..KIB },
     Line { name: "overwrite-synced", workload: "overwrite", synced: true, limits: SYNCS, ..KIB },
     line("silt-10-90"),
@@ -135,7 +138,7 @@ const STATEMENT: usize = 999;
 
 const ORDERED: &[Line] = &[
     Line { name: "dbbench-fillrandom", workload: "fillrandom", ..LINE },
-    Line { name: "seekrandom", workload: "seekrandom", quick: true, ..LINE },
+    Line { name: "seekrandom", workload: "seekrandom", quick: true, brief: true, ..LINE },
     Line { name: "ycsb-e", workload: "ycsb-e", quick: true, ..LINE },
     Line { threads: 2, quick: true, ..line("wipdb-readwhilewriting") },
     Line { threads: 2, ..line("wipdb-readwhilewriting-exponential") },
@@ -155,14 +158,14 @@ const MEMORY: &[Line] = &[
     line("mica-tiny-50"),
     line("mica-tiny-95"),
     Line { quick: true, ..line("mica-small-50") },
-    Line { quick: true, ..line("mica-small-95") },
+    Line { quick: true, brief: true, ..line("mica-small-95") },
     Line { name: "mica-small-50-2-threads", threads: 2, quick: true, ..line("mica-small-50") },
     Line { name: "mica-small-95-2-threads", threads: 2, quick: true, ..line("mica-small-95") },
     Line { name: "mica-small-95-batch-32", batch: 32, limits: LINES_32, ..line("mica-small-95") },
     line("mica-large-50"),
     line("mica-large-95"),
     Line { quick: true, ..line("turbohash-insert") },
-    Line { quick: true, limits: LINES, ..line("turbohash-positive") },
+    Line { quick: true, brief: true, limits: LINES, ..line("turbohash-positive") },
     line("turbohash-negative"),
     line("turbohash-update"),
     line("turbohash-delete"),
@@ -172,7 +175,7 @@ const MEMORY: &[Line] = &[
 const SMALL: Line = Line { shape: Some((16, 64)), ..LINE };
 
 const SERVER: &[Line] = &[
-    Line { name: "get", workload: "read", quick: true, limits: ECHO, ..SMALL },
+    Line { name: "get", workload: "read", quick: true, brief: true, limits: ECHO, ..SMALL },
     Line { name: "get-missing", workload: "read-missing", ..SMALL },
     Line {
         name: "get-batch-16",
@@ -182,7 +185,7 @@ const SERVER: &[Line] = &[
         limits: ECHO_16,
         ..SMALL
     },
-    Line { name: "set", workload: "overwrite", quick: true, ..SMALL },
+    Line { name: "set", workload: "overwrite", quick: true, brief: true, ..SMALL },
     Line { name: "set-batch-16", workload: "overwrite", batch: 16, ..SMALL },
     Line { name: "get-8-clients", workload: "read", threads: 8, ..SMALL },
     Line { name: "mica-small-95", workload: "mica-small-95", ..SMALL },

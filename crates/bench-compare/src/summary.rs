@@ -4,6 +4,7 @@ use crate::cell::Outcome;
 use crate::limits::LIMIT_PREFIX;
 use crate::results::{Curve, Ratio, Row, Timeline, WorkloadInfo};
 use crate::stats::{self, Spread};
+use std::collections::BTreeMap;
 
 /// What one cell found.
 pub(crate) struct Record {
@@ -13,9 +14,18 @@ pub(crate) struct Record {
     pub(crate) ours: bool,
     pub(crate) threads: usize,
     pub(crate) repetition: usize,
+    /// Speed in each round, where it took part in rounds: of [`SPEED`], or of the figure of a limit.
+    pub(crate) rounds: Vec<Option<f64>>,
+    /// The metric of the rounds, and its unit.
+    pub(crate) metric: (String, String),
     pub(crate) outcome: Outcome,
 }
 
+/// The number of a repetition and of a round in it.
+type Place = (usize, usize);
+
+/// The workload of limits that are measured with all their figures.
+pub(crate) const LIMITS: &str = "limits";
 /// The metric that ratios are taken of.
 pub(crate) const SPEED: &str = "throughput_ops";
 
@@ -30,14 +40,21 @@ impl<'a> Series<'a> {
         self.records.iter().filter_map(|r| r.outcome.figure(metric)).collect()
     }
 
-    /// The value of each repetition, where it has one.
-    fn by_repetition(&self, metric: &str) -> Vec<Option<f64>> {
-        let last = self.records.iter().map(|r| r.repetition).max().unwrap_or(0);
-        let mut values = vec![None; last + 1];
-        for record in &self.records {
-            values[record.repetition] = record.outcome.figure(metric);
+    /// The values of all rounds of all repetitions.
+    fn of_rounds(&self, metric: &str) -> BTreeMap<Place, f64> {
+        let mut values = BTreeMap::new();
+        for record in self.records.iter().filter(|record| record.metric.0 == metric) {
+            let rounds = record.rounds.iter().enumerate();
+            let known = rounds.filter_map(|(i, speed)| Some(((record.repetition, i), (*speed)?)));
+            values.extend(known);
         }
         values
+    }
+
+    /// The value of each repetition, where it has one.
+    fn by_repetition(&self, metric: &str) -> BTreeMap<usize, f64> {
+        let of = |record: &&Record| Some((record.repetition, record.outcome.figure(metric)?));
+        self.records.iter().filter_map(of).collect()
     }
 
     fn last(&self) -> &'a Record {
@@ -66,13 +83,24 @@ pub(crate) fn rows(records: &[Record]) -> Vec<Row> {
     let mut rows = Vec::new();
     for series in series(records) {
         let mut metrics: Vec<(&str, &str)> = Vec::new();
+        for record in series.records.iter().filter(|record| !record.rounds.is_empty()) {
+            let (metric, unit) = &record.metric;
+            if !metrics.iter().any(|(known, _)| known == metric) {
+                metrics.push((metric, unit));
+            }
+        }
         for figure in series.records.iter().flat_map(|r| &r.outcome.figures) {
             if !metrics.iter().any(|(metric, _)| *metric == figure.metric) {
                 metrics.push((&figure.metric, &figure.unit));
             }
         }
         for (metric, unit) in metrics {
-            let Some(spread) = Spread::of(&series.values(metric)) else { continue };
+            let rounds: Vec<f64> = series.of_rounds(metric).into_values().collect();
+            let spread = match rounds.is_empty() {
+                true => Spread::of(&series.values(metric)),
+                false => Spread::of_rounds(&rounds),
+            };
+            let Some(spread) = spread else { continue };
             rows.push(Row {
                 suite: series.first.suite.clone(),
                 workload: series.first.workload.clone(),
@@ -95,25 +123,39 @@ pub(crate) fn ratios(records: &[Record], workloads: &[WorkloadInfo]) -> Vec<Rati
     let all = series(records);
     let mut ratios = Vec::new();
     for info in workloads {
-        let here: Vec<_> = all
-            .iter()
-            .filter(|s| s.first.suite == info.suite && s.first.workload == info.name)
-            .collect();
-        for ours in here.iter().filter(|s| s.first.ours) {
-            for peer in here.iter().filter(|s| !s.first.ours) {
+        for ours in stores_of(&all, info).filter(|s| s.first.ours) {
+            for peer in stores_of(&all, info).filter(|s| !s.first.ours) {
                 ratios.extend(ratio(info, SPEED, ours, peer, SPEED));
             }
         }
         for (name, metric) in &info.limits {
-            let limit = all.iter().find(|s| s.first.suite == info.suite && s.first.store == *name);
-            for store in here.iter().filter(|s| !s.first.store.starts_with(LIMIT_PREFIX)) {
-                ratios.extend(limit.and_then(|limit| ratio(info, SPEED, store, limit, metric)));
+            let limits = all.iter().filter(|s| s.first.store == *name);
+            // In the rounds where it took part in them, else beside them.
+            let nearness = |s: &&Series<'_>| {
+                let is_suite = s.first.suite == info.suite;
+                (is_suite && s.first.workload == info.name, is_suite, s.first.workload == LIMITS)
+            };
+            let Some(limit) = limits.max_by_key(nearness) else { continue };
+            for store in stores_of(&all, info) {
+                ratios.extend(ratio(info, SPEED, store, limit, metric));
             }
         }
     }
     ratios
 }
 
+/// Those that were measured at a workload, without limits.
+fn stores_of<'a>(
+    all: &'a [Series<'a>],
+    info: &'a WorkloadInfo,
+) -> impl Iterator<Item = &'a Series<'a>> {
+    all.iter().filter(|s| {
+        let is_limit = s.first.store.starts_with(LIMIT_PREFIX);
+        s.first.suite == info.suite && s.first.workload == info.name && !is_limit
+    })
+}
+
+/// Within each round that both have, else within each repetition.
 fn ratio(
     info: &WorkloadInfo,
     metric: &str,
@@ -121,8 +163,11 @@ fn ratio(
     below: &Series<'_>,
     metric_below: &str,
 ) -> Option<Ratio> {
-    let pairs = stats::pairwise(&above.by_repetition(metric), &below.by_repetition(metric_below));
-    let spread = Spread::of(&pairs)?;
+    let rounds = paired(&above.of_rounds(metric), &below.of_rounds(metric_below));
+    let spread = Spread::of_rounds(&rounds).or_else(|| {
+        let (above, below) = (above.by_repetition(metric), below.by_repetition(metric_below));
+        Spread::of(&paired(&above, &below))
+    })?;
     Some(Ratio {
         suite: info.suite.clone(),
         workload: info.name.clone(),
@@ -135,6 +180,13 @@ fn ratio(
         runs: spread.runs,
         text: stats::text(&spread),
     })
+}
+
+/// The ratios at the places that both have.
+fn paired<P: Ord>(above: &BTreeMap<P, f64>, below: &BTreeMap<P, f64>) -> Vec<f64> {
+    let above: Vec<_> = above.iter().map(|(place, v)| (Some(*v), below.get(place))).collect();
+    let (above, below): (Vec<_>, Vec<_>) = above.into_iter().map(|(a, b)| (a, b.copied())).unzip();
+    stats::pairwise(&above, &below)
 }
 
 /// The median over the repetitions at each quantile.
@@ -208,6 +260,8 @@ mod tests {
             ours,
             threads: 1,
             repetition,
+            rounds: Vec::new(),
+            metric: (SPEED.into(), "ops/s".into()),
             outcome,
         }
     }
@@ -253,6 +307,35 @@ mod tests {
         assert_eq!(of("lmdb", "limit:reads").median, Some(0.25));
         assert_eq!(curves(&records)[1].points, [(0.5, 200.0), (1.0, 400.0)]);
         assert!(disagreements(&records).is_empty());
+    }
+
+    #[test]
+    fn rounds_count_where_both_took_part() {
+        let rounds = |store, ours, repetition, speeds: &[Option<f64>]| Record {
+            rounds: speeds.to_vec(),
+            ..record(store, ours, repetition, 1.0, "a")
+        };
+        let mut limit = rounds("limit:reads", false, 0, &[Some(4.0), Some(400.0), Some(40.0)]);
+        limit.outcome = Outcome::default();
+        let records = [
+            rounds("silica:silt", true, 0, &[Some(2.0), Some(200.0), Some(20.0)]),
+            rounds("lmdb", false, 0, &[Some(1.0), Some(100.0), None]),
+            limit,
+            rounds("silica:silt", true, 1, &[Some(9.0)]),
+            rounds("lmdb", false, 1, &[Some(3.0)]),
+        ];
+        let ratios = ratios(&records, &[info()]);
+        assert_eq!((ratios[0].median, ratios[0].low, ratios[0].high), (Some(2.0), 2.0, 3.0));
+        assert_eq!(ratios[0].runs, 3);
+        let share = ratios.iter().find(|r| r.peer == "limit:reads").unwrap();
+        assert_eq!((share.median, share.runs), (Some(0.5), 3));
+        let rows = rows(&records);
+        assert_eq!(
+            (rows[0].store.as_str(), rows[0].runs, rows[0].median),
+            ("silica:silt", 4, 14.5)
+        );
+        let limit = rows.iter().find(|row| row.store == "limit:reads").unwrap();
+        assert_eq!((limit.metric.as_str(), limit.median, limit.runs), (SPEED, 40.0, 3));
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The results as a table for people.
 
-use crate::limits::LIMIT_PREFIX;
 use crate::results::{Results, Row, WorkloadInfo};
 use crate::stats::number;
-use crate::summary::SPEED;
+use crate::summary::{LIMITS, SPEED};
 
 /// Every workload with its stores, the fastest first, and what was not measured.
 pub fn table(results: &Results) -> String {
@@ -17,8 +16,7 @@ pub fn table(results: &Results) -> String {
 }
 
 fn limits(results: &Results, out: &mut String) {
-    let rows: Vec<_> =
-        results.rows.iter().filter(|row| row.store.starts_with(LIMIT_PREFIX)).collect();
+    let rows: Vec<_> = results.rows.iter().filter(|row| row.workload == LIMITS).collect();
     if rows.is_empty() {
         return;
     }
@@ -53,11 +51,17 @@ fn workload(results: &Results, info: &WorkloadInfo, out: &mut String) {
         if info.cold { ", cold" } else { "" },
     );
     *out += &format!(
-        "  {:<18} {:>24} {:>9} {:>7} {:>7} {:>9}  {}\n",
-        "store", "ops/s", "p99 us", "writes", "space", "RSS MiB", "ours over it"
+        "  {:<18} {:>24} {:>9} {:>7} {:>7} {:>9} {:>9}  {}\n",
+        "store", "ops/s", "p99 us", "writes", "space", "RSS MiB", "of limit", "ours over it"
     );
     for row in rows {
         *out += &line(results, info, row);
+    }
+    for (name, metric) in &info.limits {
+        // Those of these rounds; others stand above.
+        if let Some(row) = results.row(&info.suite, &info.name, name, metric) {
+            *out += &format!("  {:<18} {:>24} {metric}, {}\n", name, spread(row), row.unit);
+        }
     }
     out.push('\n');
 }
@@ -74,16 +78,36 @@ fn line(results: &Results, info: &WorkloadInfo, row: &Row) -> String {
         .map(|r| r.text.as_str())
         .collect();
     let line = format!(
-        "  {:<18} {:>24} {:>9} {:>7} {:>7} {:>9}  {}",
+        "  {:<18} {:>24} {:>9} {:>7} {:>7} {:>9} {:>9}  {}",
         row.store,
         spread(row),
         figure("p99_us", 1.0),
         figure("write_amplification", 1.0),
         figure("space_amplification", 1.0),
         figure("rss_bytes_max", f64::from(1 << 20)),
+        share(results, info, row),
         ratios.join(", ")
     );
     line.trim_end().to_string() + "\n"
+}
+
+/// The store's part of each limit beside its workload.
+fn share(results: &Results, info: &WorkloadInfo, row: &Row) -> String {
+    let of = |(limit, _): &(String, String)| {
+        let found = results.ratios.iter().find(|ratio| {
+            let here = ratio.suite == info.suite && ratio.workload == info.name;
+            here && ratio.store == row.store && ratio.peer == *limit
+        });
+        // Where the spread includes 1 the store is at its limit, and which part is not known.
+        found.map_or("-".to_string(), |ratio| match ratio.median {
+            Some(median) => format!("{} %", number(100.0 * median)),
+            None => format!("{}–{} %", number(100.0 * ratio.low), number(100.0 * ratio.high)),
+        })
+    };
+    match info.limits.is_empty() {
+        true => "-".to_string(),
+        false => info.limits.iter().map(of).collect::<Vec<_>>().join(" "),
+    }
 }
 
 fn spread(row: &Row) -> String {

@@ -3,6 +3,7 @@
 use silica::{Error, Result};
 use silica_bench::memory::Process;
 use std::fs;
+use std::ops::Add;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -14,6 +15,14 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) struct Bytes {
     pub(crate) read: u64,
     pub(crate) written: u64,
+}
+
+impl Add for Bytes {
+    type Output = Bytes;
+
+    fn add(self, more: Bytes) -> Bytes {
+        Bytes { read: self.read + more.read, written: self.written + more.written }
+    }
 }
 
 impl Bytes {

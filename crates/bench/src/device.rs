@@ -143,6 +143,8 @@ pub struct DeviceProbe {
     file: Arc<<FileDevice as Device>::File>,
     sync_file: <FileDevice as Device>::File,
     bytes: u64,
+    /// Measurements so far: each reads other blocks, which nobody has in a cache yet.
+    asked: AtomicU64,
     /// Bytes per second at which the new file was filled in order, by one writer.
     pub fill_bytes_per_second: f64,
 }
@@ -171,7 +173,8 @@ impl DeviceProbe {
         let sync_file = device.create(SYNC_FILE, Mode::Direct)?;
         fill(&sync_file, SYNC_FILE_BYTES)?;
         let file = Arc::new(file);
-        Ok(DeviceProbe { directory, device, file, sync_file, bytes, fill_bytes_per_second })
+        let asked = AtomicU64::new(0);
+        Ok(DeviceProbe { directory, device, file, sync_file, bytes, asked, fill_bytes_per_second })
     }
 
     /// Where its files are.
@@ -183,7 +186,8 @@ impl DeviceProbe {
     pub fn rate(&self, access: Access, depth: usize, period: Duration) -> Result<f64> {
         match access {
             Access::RandomReads => {
-                let mut prng = Prng::new(depth as u64);
+                let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+                let mut prng = Prng::new(asked << 32 | depth as u64);
                 let chunks = self.bytes / CHUNK_BYTES as u64;
                 self.read(CHUNK_BYTES, depth, period, || prng.below(chunks))
             }

@@ -88,6 +88,7 @@ fn progress(output: &Output) -> impl FnMut(usize, usize, &str) + use<> {
         ProgressBar::new(0).with_style(style)
     });
     move |done, all, what| match &bar {
+        Some(bar) if done == 0 => bar.println(what),
         Some(bar) => {
             bar.set_length(all as u64);
             bar.set_message(what.to_string());

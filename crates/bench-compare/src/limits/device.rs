@@ -1,7 +1,7 @@
 //! What the device allows, by our own probe and by fio beside it.
 
-use super::{Limit, LimitSetup, Reading};
-use silica::Result;
+use super::{Limit, LimitSetup, Probe, Reading};
+use silica::{Error, ErrorKind, Result};
 use silica_bench::{Access, DeviceProbe};
 use std::process::Command;
 use std::time::Duration;
@@ -92,6 +92,32 @@ impl Limit for OfDevice {
             readings.extend(figure.readings(own, fio));
         }
         Ok(readings)
+    }
+
+    fn has_probe(&self, metric: &str) -> bool {
+        self.figures.iter().any(|figure| figure.metric == metric)
+    }
+
+    /// By our own probe: fio takes longer to start than a slice is.
+    fn probe(&self, setup: &LimitSetup, metric: &str) -> Result<Box<dyn Probe>> {
+        let figure = self.figures.iter().find(|f| f.metric == metric).ok_or_else(|| {
+            Error::new(ErrorKind::Config, format!("limit {} has no figure {metric}", self.name))
+        })?;
+        let device = DeviceProbe::new(&setup.directory, setup.bytes.max(MIB))?;
+        Ok(Box::new(InSlices { figure, device }))
+    }
+}
+
+/// A figure with the files that it is measured on.
+struct InSlices {
+    figure: &'static Figure,
+    device: DeviceProbe,
+}
+
+impl Probe for InSlices {
+    fn slice(&mut self, time: Duration) -> Result<f64> {
+        let Figure { access, depth, .. } = *self.figure;
+        Ok(self.device.rate(access, depth, time)? * self.figure.scale())
     }
 }
 

@@ -14,6 +14,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 use silica::{Error, ErrorKind, Result};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What every store that is a limit has before its name.
 pub const LIMIT_PREFIX: &str = "limit:";
@@ -65,6 +66,22 @@ pub trait Limit: Sync {
     fn figures(&self) -> usize;
     /// Measures it.
     fn measure(&self, setup: &LimitSetup) -> Result<Vec<Reading>>;
+    /// True where [`Limit::probe`] measures the figure `metric`: what changes from one second to
+    /// the next must be measured in turns with the stores.
+    fn has_probe(&self, _metric: &str) -> bool {
+        false
+    }
+    /// Begins to measure one figure in slices.
+    fn probe(&self, _setup: &LimitSetup, metric: &str) -> Result<Box<dyn Probe>> {
+        let message = format!("limit {} does not measure {metric} in slices", self.name());
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+}
+
+/// One figure of a limit that is measured in slices.
+pub trait Probe {
+    /// Measures for `time`: the figure, in its unit.
+    fn slice(&mut self, time: Duration) -> Result<f64>;
 }
 
 /// All limits; a new one gets a row here.

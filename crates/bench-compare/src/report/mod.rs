@@ -34,8 +34,8 @@ pub fn page(results: &Results) -> Result<String> {
     let environment = &results.environment;
     let mut page = Page::new("Silica beside its peers and its limits");
     page.paragraph(&format!(
-        "{} run of {}: {} repetitions, interleaved, {:.0} seconds. Bars are medians, whiskers the \
-         lowest and the highest repetition.",
+        "{} run of {}: {} repetitions in rounds of short slices, {:.0} seconds. Bars are medians, \
+         whiskers the intervals of the medians.",
         environment.size, environment.date, environment.repetitions, environment.seconds
     ));
     if results.interrupted {
@@ -88,8 +88,8 @@ fn ratios(results: &Results, page: &mut Page) {
     }
     page.section("Ours over the peers");
     page.paragraph(
-        "Each ratio is taken within a repetition; the median is shown with the lowest and the \
-         highest. Above 1, ours is ahead; where the spread includes 1, no difference is shown.",
+        "Each ratio is taken within a round; the median is shown with its 95 % interval. Above 1, \
+         ours is ahead; where the interval includes 1, no difference is shown.",
     );
     let mut tables: Vec<(&str, &str, Vec<&Ratio>)> = Vec::new();
     for ratio in shown {
@@ -227,7 +227,10 @@ fn bars(results: &Results, info: &WorkloadInfo, rows: &[&Row]) -> Vec<Bar> {
     let mut bars: Vec<Bar> = stores.map(|row| bar(row, row.store.clone())).collect();
     bars.sort_by(|a, b| b.median.total_cmp(&a.median));
     for (limit, metric) in &info.limits {
-        let row = results.rows.iter().find(|row| row.store == *limit && row.metric == *metric);
+        let same = |row: &&Row| row.store == *limit && row.metric == *metric;
+        // Of these rounds, where it took part in them.
+        let here = rows.iter().copied().find(same);
+        let row = here.or_else(|| results.rows.iter().find(same));
         bars.extend(row.map(|row| bar(row, format!("{limit} {metric}"))));
     }
     bars
