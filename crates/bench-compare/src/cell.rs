@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 pub enum Job {
     /// Fills the directory and leaves it for other cells.
     Prepare,
-    /// Drives the workload in slices. The store is the one in the directory, or a copy that is made of
-    /// `base` first; without either it is filled first.
+    /// Drives the workload in slices. The store is the one in the directory, or a copy that is made
+    /// of `base` first; without either it is filled first.
     Drive {
         /// A filled directory to copy.
         base: Option<PathBuf>,

@@ -14,7 +14,7 @@ pub(crate) struct Record {
     pub(crate) ours: bool,
     pub(crate) threads: usize,
     pub(crate) repetition: usize,
-    /// Speed in each round, where it took part in rounds: of [`SPEED`], or of the figure of a limit.
+    /// Speed in each round, where it took part in rounds: [`SPEED`], or the figure of a limit.
     pub(crate) rounds: Vec<Option<f64>>,
     /// The metric of the rounds, and its unit.
     pub(crate) metric: (String, String),

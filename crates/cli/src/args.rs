@@ -406,7 +406,8 @@ pub(crate) struct CompareArgs {
     /// Only these workloads.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) workloads: Vec<String>,
-    /// Times that everything is measured [default: 3, with --toy 1].
+    /// Times that everything is measured, all rounds with fresh processes [default: 2; 1 with
+    /// --quick or --toy].
     #[arg(long, value_name = "N")]
     pub(crate) repetitions: Option<usize>,
     /// Keys in each store.
