@@ -23,6 +23,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("write_amplification", "write ampl."),
     ("space_amplification", "space ampl."),
     ("rss_bytes_max", "resident"),
+    ("client_rss_bytes_max", "clients resident"),
     ("index_bytes_per_key", "index B/key"),
 ];
 
