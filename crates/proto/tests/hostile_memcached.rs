@@ -26,6 +26,13 @@ const CORPUS: &[&[u8]] = &[
     b"  get   a  \r\nget a\0b\r\n\r\n\n \r\n",
     b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"quit\r\n",
+    b"mg key v t f c s k Oopaque q N30 R30 T-1\r\nmn\r\n",
+    b"ms key 5 T90 F7 c C18446744073709551615 I ME q\r\nvalue\r\n",
+    b"ms a2V5 5 b k\r\nvalue\r\nmg a2V5 b k v\r\nme a2V5 b\r\n",
+    b"ms *** 3 b\r\nbad\r\nmd key I T30 C5 O1\r\n",
+    b"ma key N0 J13 D7 MD v t c\r\nma key MXX\r\n",
+    b"ms key 1048577 k\r\nabc\r\n",
+    b"mg key v v\r\nmg key \xff\r\nmg\r\nms key\r\n",
 ];
 
 const PIECES: &[&[u8]] = &[
@@ -133,7 +140,14 @@ fn every_input_of_the_corpus_splits_at_every_byte() {
 
 #[test]
 fn parsing_allocates_for_keys_only_and_only_once() {
-    let mut pipeline = b"get a b c\r\nset k 1 2 5\r\nvalue\r\nincr k 1\r\nnonsense\r\n".repeat(200);
+    let requests: [&[u8]; 5] = [
+        b"get a b c\r\nset k 1 2 5\r\nvalue\r\n",
+        b"incr k 1\r\nnonsense\r\n",
+        b"mg key v t f c s k Oopaque q\r\n",
+        b"ms key 5 T90 F7 c\r\nvalue\r\n",
+        b"md key I T30\r\nma key N0 J13\r\n",
+    ];
+    let mut pipeline = requests.concat().repeat(200);
     let mut parser = Parser::new();
     let mut all = |parser: &mut Parser| {
         let mut base = 0;

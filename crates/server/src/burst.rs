@@ -1,6 +1,6 @@
 //! What travels between loops and engines: planned requests, their bytes and their replies.
 
-use crate::memcached;
+use crate::memcached::{self, Marks};
 use crate::table::Run;
 use crate::transaction::{Transaction, Watches};
 use silica_proto::memcached::Request as Head;
@@ -14,13 +14,17 @@ pub(crate) struct Args<'a> {
     spans: &'a [Span],
     /// What a request of memcached's protocols says besides its keys and data.
     head: Option<&'a Head>,
+    /// What is noted about entries by memcached's clients.
+    marks: Option<&'a Marks>,
     /// Which of its keys is asked about.
     nth: usize,
+    /// When it was planned or, later, run.
+    now_ms: u64,
 }
 
 impl<'a> Args<'a> {
     pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
-        Args { bytes, spans, head: None, nth: 0 }
+        Args { bytes, spans, head: None, marks: None, nth: 0, now_ms: 0 }
     }
 
     /// The same arguments, asking about their key `nth`.
@@ -36,6 +40,16 @@ impl<'a> Args<'a> {
     /// What a request of memcached's protocols says.
     pub(crate) fn head(&self) -> Head {
         self.head.copied().unwrap_or_default()
+    }
+
+    /// What is noted about entries.
+    pub(crate) fn marks(&self) -> Option<&'a Marks> {
+        self.marks
+    }
+
+    /// The time of a request of memcached's protocols, in Unix milliseconds.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// Answers with an error in the client's protocol.
@@ -98,6 +112,10 @@ pub(crate) struct Input {
     pub(crate) requests: Vec<Request>,
     /// What requests of memcached's protocols say.
     pub(crate) heads: Vec<Head>,
+    /// What is noted about entries, where it speaks one of these.
+    pub(crate) marks: Option<Arc<Marks>>,
+    /// When it was planned, in Unix milliseconds.
+    pub(crate) now_ms: u64,
     /// Replies that were known while planning.
     pub(crate) ready: Vec<u8>,
     /// What EXEC runs, by number.
@@ -113,7 +131,7 @@ impl Input {
         let first = request.first as usize;
         let args = Args::new(&self.bytes, &self.spans[first..first + request.len as usize]);
         let head = (request.head as usize).checked_sub(1).map(|at| &self.heads[at]);
-        Args { head, ..args }
+        Args { head, marks: self.marks.as_deref(), now_ms: self.now_ms, ..args }
     }
 
     /// The reply of a request that was answered while planning.
@@ -139,6 +157,7 @@ impl Input {
         self.requests.clear();
         self.requests.shrink_to(512);
         self.heads.clear();
+        self.marks = None;
         self.heads.shrink_to(512);
         self.ready.clear();
         self.ready.shrink_to(4096);

@@ -5,7 +5,7 @@ use crate::burst::Burst;
 use crate::clients::Clients;
 use crate::databases::Store;
 use crate::event_loop::{EventLoop, WAKER};
-use crate::memcached::Flush;
+use crate::memcached::{Flush, Marks};
 use crate::stats::Stats;
 use crate::workers::{self, Pool};
 use crate::{Config, Databases};
@@ -74,6 +74,7 @@ pub(crate) struct Shared {
     memcached_addresses: Vec<SocketAddr>,
     /// When memcached's clients want everything removed.
     pub(crate) flush: Flush,
+    pub(crate) marks: Arc<Marks>,
     addresses: Vec<SocketAddr>,
     clock: SystemClock,
     random: Mutex<Prng>,
@@ -233,6 +234,7 @@ impl Server {
             addresses: addresses(&both)?,
             memcached_addresses: addresses(&memcached)?,
             flush: Flush::default(),
+            marks: Arc::default(),
             random: Mutex::new(Prng::new(clock.unix_ms())),
             clock,
             stopping: AtomicBool::new(false),

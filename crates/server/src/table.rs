@@ -5,7 +5,7 @@ use crate::commands::{
     Cx, Keyspace, Values, bitfield, bits, client, expiry, introspect, moving, read, session,
     transaction, update, whole,
 };
-use crate::memcached;
+use crate::memcached::{self, Outcome};
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::Reply;
 use std::borrow::Cow;
@@ -109,6 +109,8 @@ pub(crate) enum Answer {
     Error(Cow<'static, str>),
     /// In memcached's protocols, as it is sent.
     Raw(Cow<'static, [u8]>),
+    /// Of a meta command.
+    Meta(Outcome),
 }
 
 impl Answer {
@@ -119,7 +121,9 @@ impl Answer {
 
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
-            Answer::Bulk(bytes) | Answer::Raw(Cow::Owned(bytes)) => bytes.len(),
+            Answer::Bulk(bytes)
+            | Answer::Raw(Cow::Owned(bytes))
+            | Answer::Meta(Outcome::Entry { value: bytes, .. }) => bytes.len(),
             _ => 0,
         }
     }
@@ -130,7 +134,9 @@ impl Answer {
         for answer in answers {
             match answer {
                 Answer::Integer(n) => sum += n,
-                Answer::Raw(_) => return memcached::write_all(answers, args, reply),
+                Answer::Raw(_) | Answer::Meta(_) => {
+                    return memcached::write_all(answers, args, reply);
+                }
                 other => return other.write(args, reply),
             }
         }
@@ -154,6 +160,7 @@ impl Answer {
             Answer::Null => reply.null(),
             Answer::Error(text) => args.refuse(text, reply),
             Answer::Raw(bytes) => reply.raw().extend_from_slice(bytes),
+            Answer::Meta(_) => memcached::write_all(std::slice::from_ref(self), args, reply),
         }
     }
 }

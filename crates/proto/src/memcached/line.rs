@@ -2,7 +2,7 @@
 
 use super::number::{parse_i64, parse_u32, parse_u64};
 use super::parser::Body;
-use super::{Fault, KEY_BYTES_MAX, Limits, Mode, Request};
+use super::{Fault, KEY_BYTES_MAX, Limits, Mode, Request, meta};
 use crate::Span;
 
 /// What a line says.
@@ -13,7 +13,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    fn new(request: Request) -> Self {
+    pub(super) fn new(request: Request) -> Self {
         Line { request, quiet: false, body: Body::None }
     }
 
@@ -87,6 +87,9 @@ pub(super) fn parse(buf: &mut [u8], end: usize, limits: &Limits, spans: &mut Vec
         let line = before_auth(&words, limits);
         spans.clear();
         return line;
+    }
+    if let [b'm', _] = words.get(0) {
+        return meta::parse(buf, limits, spans);
     }
     let (line, keys) = command(&words, limits);
     if matches!(line.request, Request::Fault(_)) {

@@ -4,12 +4,16 @@
 //! caller's buffer. What is wrong with a request is a request too ([`Request::Fault`]), since
 //! memcached answers it and goes on. [`sniff`] tells these protocols and RESP apart.
 
+mod base64;
 mod line;
+mod meta;
 mod number;
 mod parser;
 mod reply;
 mod sniff;
 
+pub use base64::encode as encode_base64;
+pub use meta::{Meta, Verb};
 pub use number::parse_u64;
 pub use parser::{Parser, TooLong};
 pub use reply::{end, fault, value};
@@ -87,6 +91,34 @@ pub enum Fault {
     Unauthenticated,
     /// The password is not followed by a line end.
     AuthTermination,
+    /// A meta flag comes twice, or is no letter.
+    DuplicateFlag,
+    /// No such meta flag.
+    Flag,
+    /// One of the flags of `md` or `ma` is wrong.
+    MetaFlags,
+    /// Too many flags behind `mg`.
+    GetFlagsTooLong,
+    /// Too many flags behind `ms`, `md` or `ma`.
+    FlagsTooLong,
+    /// A meta flag's token is not a number.
+    Token,
+    /// The number to begin with is none.
+    Initial,
+    /// The number to add is none.
+    MetaDelta,
+    /// The mode is not one letter.
+    ModeLength,
+    /// No such mode of `ms`.
+    SetMode,
+    /// No such mode of `ma`.
+    ArithmeticMode,
+    /// The opaque is too long.
+    Opaque,
+    /// The key is not in base64.
+    KeyEncoding,
+    /// The value is not a number.
+    NoNumber,
     /// A stop that the server does not take from clients.
     Shutdown,
 }
@@ -106,6 +138,20 @@ impl Fault {
             Fault::TooLarge => "SERVER_ERROR object too large for cache",
             Fault::Unauthenticated => "CLIENT_ERROR unauthenticated",
             Fault::AuthTermination => "CLIENT_ERROR bad command line termination",
+            Fault::DuplicateFlag => "CLIENT_ERROR duplicate flag",
+            Fault::Flag => "CLIENT_ERROR invalid flag",
+            Fault::MetaFlags => "CLIENT_ERROR invalid or duplicate flag",
+            Fault::GetFlagsTooLong => "CLIENT_ERROR options flags are too long",
+            Fault::FlagsTooLong => "CLIENT_ERROR options flags too long",
+            Fault::Token => "CLIENT_ERROR bad token in command line format",
+            Fault::Initial => "CLIENT_ERROR invalid numeric initial value",
+            Fault::MetaDelta => "CLIENT_ERROR invalid numeric delta value",
+            Fault::ModeLength => "CLIENT_ERROR incorrect length for M token",
+            Fault::SetMode => "CLIENT_ERROR invalid mode for ms M token",
+            Fault::ArithmeticMode => "CLIENT_ERROR invalid mode for ma M token",
+            Fault::Opaque => "CLIENT_ERROR opaque token too long",
+            Fault::KeyEncoding => "CLIENT_ERROR error decoding key",
+            Fault::NoNumber => "CLIENT_ERROR cannot increment or decrement non-numeric value",
             Fault::Shutdown => "ERROR: shutdown not enabled",
         }
     }
@@ -167,6 +213,10 @@ pub enum Request {
     Version,
     /// Sets how much is logged.
     Verbosity,
+    /// A meta command.
+    Meta(Meta),
+    /// Asks for an answer and nothing else.
+    Noop,
     /// Ends the connection.
     Quit,
     /// Gives the password: the first span is name, blank, password.

@@ -119,7 +119,9 @@ impl Parser {
             self.request = Request::Fault(fault);
             self.spans.clear();
         } else {
-            self.spans.push(Span { start: start as u32, len: len as u32 });
+            // Behind the key, where there is one.
+            let place = self.spans.len().min(1);
+            self.spans.insert(place, Span { start: start as u32, len: len as u32 });
         }
         Some(start + len + 2)
     }

@@ -1,16 +1,21 @@
 //! memcached's protocols over the same bursts as RESP.
 //!
-//! `plan` turns parsed requests into those of a burst; `text` says what they do to an entry and
-//! how they are answered; `unique` is what cas compares; `expiry` how times are told.
+//! `plan` turns parsed requests into those of a burst; `text` and `meta` say what they do to an
+//! entry and how they are answered; `marks` are what the meta commands note about entries; `unique`
+//! is what cas compares; `expiry` how times are told.
 
 mod expiry;
 mod flush;
+mod marks;
+mod meta;
 mod plan;
 mod stats;
 mod text;
 mod unique;
 
 pub(crate) use flush::{Flush, burst as flush_burst};
+pub(crate) use marks::Marks;
+pub(crate) use meta::Outcome;
 pub(crate) use plan::plan;
 
 use crate::burst::Args;
@@ -39,6 +44,7 @@ pub(crate) fn write_all(answers: &[Answer], args: Args<'_>, reply: &mut Reply<'_
     for answer in answers {
         match answer {
             Answer::Raw(bytes) => reply.raw().extend_from_slice(bytes),
+            Answer::Meta(outcome) => meta::write(outcome, args, reply),
             Answer::Error(text) => return refuse(text, reply),
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Turns the bytes of a connection that speaks memcached into planned requests.
 
-use super::{COMPATIBLE_VERSION, flush, stats, text};
+use super::{COMPATIBLE_VERSION, flush, meta, stats, text};
 use crate::burst::{Input, Request};
 use crate::conn::Conn;
 use crate::password;
@@ -11,10 +11,13 @@ use crate::stats::Stats;
 use crate::table::Run;
 use silica_proto::memcached::{Limits, Mode, Parser, Request as Head, end, fault};
 use silica_proto::{Span, Version};
+use std::sync::Arc;
 
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
 pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let (mut base, mut planned, mut sets, mut last) = (0, 0, 0, None);
+    input.marks = Some(Arc::clone(&shared.marks));
+    input.now_ms = shared.unix_ms();
     while base < conn.input.len() {
         if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
             conn.unplanned = true;
@@ -62,6 +65,8 @@ fn name(head: Head) -> &'static str {
         Head::Stats => "stats",
         Head::Version => "version",
         Head::Verbosity => "verbosity",
+        Head::Meta(_) => "meta",
+        Head::Noop => "mn",
         Head::Quit => "quit",
         Head::Auth => "auth",
     }
@@ -95,6 +100,8 @@ impl Planner<'_> {
                 self.session.quit = true;
                 return;
             }
+            Head::Noop => return self.ready(quiet, |out| out.extend_from_slice(b"MN\r\n")),
+            Head::Meta(meta) => meta::run(&meta),
             Head::Auth => return self.auth(parser.spans()[0].of(bytes)),
             // No key at all is fine here.
             Head::GetAndTouch { .. } if parser.spans().is_empty() => return self.ready(quiet, end),

@@ -1,7 +1,6 @@
 //! The text protocol: what its requests do, and their answers.
 
 use super::expiry::expires;
-use super::unique::unique;
 use crate::burst::Args;
 use crate::commands::Values;
 use crate::table::{Answer, Modify, Read, Wants, Write};
@@ -50,7 +49,7 @@ fn get(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
     let wants_unique = matches!(args.head(), Request::Get { unique: true });
     for (index, key) in args.from(1).enumerate() {
         if let Some(entry) = values.entry(index) {
-            let unique = wants_unique.then(|| unique(&entry));
+            let unique = wants_unique.then(|| args.unique(key, &entry));
             value(reply.raw(), key, entry.user_bits, entry.value, unique);
         }
     }
@@ -60,6 +59,7 @@ fn get(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
 fn set<'a>(args: Args<'a>, now_ms: u64, batch: &mut WriteBatch<'a>) {
     let Request::Store { flags, expiry, .. } = args.head() else { return };
     let (key, value) = (args.get(1), args.get(2));
+    args.forget_mark();
     match expires(expiry, now_ms) {
         Some(expires_unix_ms) => {
             batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits: flags });
@@ -85,7 +85,7 @@ fn put(value: Vec<u8>, sent: i64, user_bits: u32, now_ms: u64) -> Update {
 }
 
 /// The entry with another expiry.
-fn touched(entry: &EntryRef<'_>, sent: i64, now_ms: u64) -> Update {
+pub(super) fn touched(entry: &EntryRef<'_>, sent: i64, now_ms: u64) -> Update {
     match expires(sent, now_ms) {
         Some(at) if at == entry.expires_unix_ms => Update::Keep,
         _ => put(entry.value.to_vec(), sent, entry.user_bits, now_ms),
@@ -93,28 +93,45 @@ fn touched(entry: &EntryRef<'_>, sent: i64, now_ms: u64) -> Update {
 }
 
 /// The entry with another value.
-fn rewritten(entry: &EntryRef<'_>, value: Vec<u8>) -> Update {
+pub(super) fn rewritten(entry: &EntryRef<'_>, value: Vec<u8>) -> Update {
     let EntryRef { expires_unix_ms, user_bits, .. } = *entry;
     Update::Put { value, expires_unix_ms, user_bits }
+}
+
+/// The entry's value with `data` behind or before it, where that is not too large.
+pub(super) fn joined(entry: &EntryRef<'_>, data: &[u8], behind: bool) -> Option<Vec<u8>> {
+    let (head, tail) = if behind { (entry.value, data) } else { (data, entry.value) };
+    (head.len() + tail.len() <= VALUE_BYTES_MAX).then(|| [head, tail].concat())
+}
+
+/// The digits of the number that `value` is, changed by `delta`.
+pub(super) fn number_changed(value: &[u8], up: bool, delta: u64) -> Option<Vec<u8>> {
+    let number = parse_u64(value)?;
+    let sum = if up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
+    // Room for the line end behind it in an answer.
+    let mut digits = Vec::with_capacity(DIGITS_MAX + 2);
+    append_u64(&mut digits, sum);
+    Some(digits)
 }
 
 fn store(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Update, Answer) {
     let Request::Store { mode, flags, expiry } = args.head() else { return keep(NOT_STORED) };
     let data = args.get(2);
-    let stored = |update| (update, Answer::Raw(Cow::Borrowed(STORED)));
-    let joined = |head: &[u8], tail: &[u8]| match old {
-        Some(entry) if head.len() + tail.len() <= VALUE_BYTES_MAX => {
-            stored(rewritten(&entry, [head, tail].concat()))
-        }
-        _ => keep(NOT_STORED),
+    let stored = |update| {
+        args.forget_mark();
+        (update, Answer::Raw(Cow::Borrowed(STORED)))
     };
-    let there = old.map_or(&b""[..], |entry| entry.value);
     match (mode, old) {
-        (Mode::Append, _) => joined(there, data),
-        (Mode::Prepend, _) => joined(data, there),
+        (Mode::Append | Mode::Prepend, None) => keep(NOT_STORED),
+        (Mode::Append | Mode::Prepend, Some(entry)) => {
+            match joined(&entry, data, mode == Mode::Append) {
+                Some(value) => stored(rewritten(&entry, value)),
+                None => keep(NOT_STORED),
+            }
+        }
         (Mode::Add, Some(_)) | (Mode::Replace, None) => keep(NOT_STORED),
         (Mode::Cas(_), None) => keep(NOT_FOUND),
-        (Mode::Cas(sent), Some(entry)) if sent != unique(&entry) => keep(EXISTS),
+        (Mode::Cas(sent), Some(entry)) if sent != args.unique(args.get(1), &entry) => keep(EXISTS),
         _ => stored(put(data.to_vec(), expiry, flags, now_ms)),
     }
 }
@@ -125,7 +142,7 @@ fn get_and_touch(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Upd
         return keep(b"");
     };
     let mut out = Vec::with_capacity(64 + args.key().len() + entry.value.len());
-    let unique = wants_unique.then(|| unique(&entry));
+    let unique = wants_unique.then(|| args.unique(args.key(), &entry));
     value(&mut out, args.key(), entry.user_bits, entry.value, unique);
     (touched(&entry, expiry, now_ms), Answer::Raw(Cow::Owned(out)))
 }
@@ -134,10 +151,7 @@ fn arithmetic(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Ans
     let (Request::Arithmetic { up, delta }, Some(entry)) = (args.head(), old) else {
         return keep(NOT_FOUND);
     };
-    let Some(number) = parse_u64(entry.value) else { return keep(NOT_A_NUMBER) };
-    let sum = if up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
-    let mut out = Vec::with_capacity(DIGITS_MAX + 2);
-    append_u64(&mut out, sum);
+    let Some(mut out) = number_changed(entry.value, up, delta) else { return keep(NOT_A_NUMBER) };
     let update = rewritten(&entry, out.clone());
     out.extend_from_slice(b"\r\n");
     (update, Answer::Raw(Cow::Owned(out)))
@@ -152,9 +166,12 @@ fn touch(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Update, Ans
     }
 }
 
-fn delete(_: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
+fn delete(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
     match old {
-        Some(_) => (Update::Delete, Answer::Raw(Cow::Borrowed(DELETED))),
+        Some(_) => {
+            args.forget_mark();
+            (Update::Delete, Answer::Raw(Cow::Borrowed(DELETED)))
+        }
         None => keep(NOT_FOUND),
     }
 }

@@ -1,6 +1,7 @@
 //! A server on the reference engine and a tiny client.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod cases;
 pub(crate) mod memcached;
 
 use silica_engine::testkit::Reference;
