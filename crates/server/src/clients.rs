@@ -1,5 +1,6 @@
 //! All connections of all loops, as CLIENT LIST shows them.
 
+use crate::topics::{Kind, Subscriptions};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -18,6 +19,9 @@ pub(crate) struct Names {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: u64,
+    /// The event loop that serves it, and its place there.
+    pub(crate) loop_index: usize,
+    pub(crate) slot: usize,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) born_ms: u64,
@@ -30,6 +34,7 @@ pub(crate) struct Client {
     pub(crate) held_bytes: AtomicUsize,
     pub(crate) no_evict: AtomicBool,
     names: Mutex<Names>,
+    subscriptions: Mutex<Subscriptions>,
 }
 
 impl Client {
@@ -37,13 +42,20 @@ impl Client {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The channels that it listens to. Locked after the register of channels.
+    pub(crate) fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// One line of CLIENT LIST, without line end.
     pub(crate) fn line(&self, now_ms: u64) -> String {
         let names = self.names().clone();
+        let count = |kind| self.subscriptions().of(kind).len();
+        let (channels, patterns) = (count(Kind::Channel), count(Kind::Pattern));
         let seconds = |since: u64| now_ms.saturating_sub(since) / 1000;
         let text = String::from_utf8_lossy;
         format!(
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub=0 psub=0 \
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
              ssub=0 multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
              omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} \
              lib-ver={}",
@@ -55,6 +67,8 @@ impl Client {
             seconds(self.active_ms.load(Relaxed)),
             if self.no_evict.load(Relaxed) { 'e' } else { 'N' },
             self.db.load(Relaxed),
+            channels,
+            patterns,
             self.input_bytes.load(Relaxed),
             self.output_bytes.load(Relaxed),
             self.held_bytes.load(Relaxed),
@@ -85,9 +99,16 @@ impl Clients {
     }
 
     /// Registers a new connection.
-    pub(crate) fn add(&self, peer: SocketAddr, local: SocketAddr, now_ms: u64) -> Arc<Client> {
+    pub(crate) fn add(
+        &self,
+        (loop_index, slot): (usize, usize),
+        (peer, local): (SocketAddr, SocketAddr),
+        now_ms: u64,
+    ) -> Arc<Client> {
         let client = Arc::new(Client {
             id: self.next_id.fetch_add(1, Relaxed) + 1,
+            loop_index,
+            slot,
             peer,
             local,
             born_ms: now_ms,
@@ -99,6 +120,7 @@ impl Clients {
             held_bytes: AtomicUsize::new(0),
             no_evict: AtomicBool::new(false),
             names: Mutex::default(),
+            subscriptions: Mutex::default(),
         });
         self.list().insert(client.id, Arc::clone(&client));
         self.count.fetch_add(1, Relaxed);

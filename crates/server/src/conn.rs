@@ -117,6 +117,8 @@ pub(crate) struct Conn {
     /// Received and not planned.
     pub(crate) input: Vec<u8>,
     pub(crate) out: OutQueue,
+    /// Messages of channels that wait until the requests under way are answered.
+    pub(crate) messages: Vec<u8>,
     pub(crate) work: Option<Work>,
     /// Its requests are queued or running, in a burst of this many bytes.
     pub(crate) in_flight: Option<usize>,
@@ -157,6 +159,7 @@ impl Conn {
             protocol,
             input: Vec::new(),
             out: OutQueue::default(),
+            messages: Vec::new(),
             work: None,
             in_flight: None,
             readable: false,
@@ -175,6 +178,7 @@ impl Conn {
     pub(crate) fn held_bytes(&self) -> usize {
         self.input.capacity()
             + self.out.held_bytes()
+            + self.messages.capacity()
             + self.work.as_ref().map_or(0, |work| work.input.held_bytes())
             + self.in_flight.unwrap_or(0)
             + self.session.queue.as_ref().map_or(0, |queue| queue.held_bytes())
@@ -221,6 +225,13 @@ impl Conn {
         }
         self.input.extend_from_slice(bytes);
         self.unplanned = true;
+    }
+
+    /// Moves the messages of channels behind the replies, where none is under way.
+    pub(crate) fn take_messages(&mut self) {
+        if !self.messages.is_empty() && self.in_flight.is_none() && self.work.is_none() {
+            let _ = self.out.push(std::mem::take(&mut self.messages));
+        }
     }
 
     /// Sends what the socket takes.

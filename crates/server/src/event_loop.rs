@@ -7,6 +7,7 @@ use crate::memcached;
 use crate::plan::plan;
 use crate::server::{Door, Message, Shared};
 use crate::stats::Stats;
+use crate::topics::{Delivery, Published};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -189,6 +190,9 @@ impl EventLoop {
                     }
                     self.complete(burst);
                 }
+                Message::Publish(published, deliveries) => {
+                    deliveries.iter().for_each(|delivery| self.deliver(&published, delivery));
+                }
                 Message::Stop => {
                     self.stopping_since_ms = Some(self.now_ms);
                     self.doors.clear();
@@ -199,6 +203,24 @@ impl EventLoop {
             }
         }
         self.messages = messages;
+    }
+
+    /// Appends a message to what a connection gets.
+    fn deliver(&mut self, published: &Published, delivery: &Delivery) {
+        let slot = delivery.to.slot;
+        let Some(Some(conn)) = self.conns.get_mut(slot) else { return };
+        if conn.owner != delivery.to {
+            return;
+        }
+        let (pattern, version) = (delivery.pattern.as_deref(), conn.session.version);
+        published.write(pattern, version, &mut conn.messages);
+        let waiting = conn.out.len() + conn.messages.len();
+        if waiting > self.shared.config.client_output_bytes_max {
+            log::warn!("{} does not read its messages: connection closed", conn.client.peer);
+            Stats::add(&self.shared.stats.stalled_clients_dropped, 1);
+            return self.close(slot);
+        }
+        self.queue(slot);
     }
 
     fn accept_when_due(&mut self) {
@@ -264,7 +286,8 @@ impl EventLoop {
             self.free.push(slot);
             return;
         };
-        let client = self.shared.clients.add(peer, local, self.shared.unix_ms());
+        let client =
+            self.shared.clients.add((self.index, slot), (peer, local), self.shared.unix_ms());
         let let_in = self.shared.config.password.is_none();
         let conn = Conn::new(socket, slot, client, protocol, let_in, self.now_ms);
         self.conns[slot] = Some(Box::new(conn));
@@ -293,6 +316,7 @@ impl EventLoop {
 
     fn send(&mut self, slot: usize) -> io::Result<()> {
         let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
+        conn.take_messages();
         let sent = conn.flush(&mut self.spare_bytes, self.now_ms)?;
         if sent > 0 {
             Stats::add(&self.shared.stats.total_net_output_bytes, sent as u64);
@@ -505,6 +529,7 @@ impl EventLoop {
         if let Some(mut conn) = self.conns[slot].take() {
             // A socket that cannot be deregistered is closed by the drop all the same.
             let _ = self.poll.registry().deregister(&mut conn.socket);
+            self.shared.topics.remove_all(&conn.client);
             self.shared.clients.remove(conn.owner.client);
             self.shared.held_bytes.fetch_sub(conn.counted_bytes, Relaxed);
             self.free.push(slot);

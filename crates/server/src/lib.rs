@@ -33,6 +33,7 @@ mod server;
 mod session;
 mod stats;
 mod table;
+mod topics;
 mod transaction;
 mod workers;
 

@@ -14,7 +14,7 @@ use crate::stats::Stats;
 use crate::table::{Command, Run, find, find_sub};
 use crate::transaction::{Queue, Watches};
 use silica_proto::memcached::{Protocol, sniff};
-use silica_proto::{Limits, Reply};
+use silica_proto::{Limits, Reply, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,6 +27,11 @@ pub(crate) const READY_BYTES_MAX: usize = 64 << 10;
 const KEYS_LONG: usize = 256;
 /// Bytes of arguments after which it does.
 const BYTES_LONG: usize = 4 << 20;
+
+/// What a connection may ask for while it listens to channels in a dialect where messages look like
+/// replies.
+const WHILE_LISTENING: &[&str] =
+    &["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping", "quit", "reset"];
 
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
 pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
@@ -176,6 +181,15 @@ impl Planner<'_> {
         }
         if !self.session.let_in && !command.open_to_all() {
             return Err("NOAUTH Authentication required.".into());
+        }
+        let is_listening =
+            self.session.version == Version::Resp2 && self.client.subscriptions().count() > 0;
+        if is_listening && !WHILE_LISTENING.contains(&command.name) {
+            return Err(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                command.name
+            ));
         }
         Ok(command)
     }

@@ -7,6 +7,7 @@ use crate::databases::Store;
 use crate::event_loop::{EventLoop, WAKER};
 use crate::memcached::{Flush, Marks};
 use crate::stats::Stats;
+use crate::topics::{Delivery, Published, Topics};
 use crate::workers::{self, Pool};
 use crate::{Config, Databases};
 use mio::net::{TcpListener, TcpStream};
@@ -25,6 +26,8 @@ pub(crate) enum Message {
     Connection(TcpStream, SocketAddr, Option<Protocol>),
     /// A burst of yours is done.
     Done(Burst),
+    /// Give this message to these connections of yours.
+    Publish(Arc<Published>, Vec<Delivery>),
     /// Finish what is in hand and end.
     Stop,
 }
@@ -65,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) clients: Clients,
     pub(crate) stats: Stats,
+    pub(crate) topics: Topics,
     pub(crate) pool: Pool,
     pub(crate) loops: Vec<Inbox>,
     pub(crate) started_ms: u64,
@@ -227,6 +231,7 @@ impl Server {
             store,
             clients: Clients::default(),
             stats: Stats::default(),
+            topics: Topics::default(),
             pool: Pool::new(config.io_workers),
             loops: inboxes,
             started_ms: clock.unix_ms(),

@@ -3,7 +3,7 @@
 use crate::burst::Args;
 use crate::commands::{
     Cx, Keyspace, Values, bitfield, bits, client, expiry, introspect, moving, read, session,
-    transaction, update, whole,
+    topics, transaction, update, whole,
 };
 use crate::memcached::{self, Outcome};
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
@@ -394,8 +394,16 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Answers, so that the client knows that the server is there.";
     "psetex" 4 "write denyoom" ONE "string" "2.6.0" Run::Write(&expiry::SETEX),
         "Stores the value of a key that expires after some milliseconds.";
+    "psubscribe" -2 "pubsub noscript loading stale" NO "pubsub" "2.0.0"
+        Session(topics::psubscribe), "Listens to the channels that match patterns.";
     "pttl" 2 "readonly fast" ONE "generic" "2.6.0" Run::Read(&expiry::TTL),
         "Returns after how many milliseconds a key expires.";
+    "publish" 3 "pubsub loading stale fast" NO "pubsub" "2.0.0" Whole(topics::publish),
+        "Sends a message to all who listen to a channel.";
+    "pubsub" -2 "" NO "pubsub" "2.8.0" Session(topics::numpat),
+        "Commands about channels.", PUBSUB;
+    "punsubscribe" -1 "pubsub noscript loading stale" NO "pubsub" "2.0.0"
+        Session(topics::punsubscribe), "Listens no more to the channels that match patterns.";
     "quit" -1 "noscript loading stale fast no_auth" NO "connection" "1.0.0"
         Session(session::quit), "Ends the connection.";
     "randomkey" 1 "readonly" NO "generic" "1.0.0" Whole(whole::randomkey),
@@ -424,6 +432,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Stops the server gracefully.";
     "strlen" 2 "readonly fast" ONE "string" "2.2.0" Run::Read(&read::STRLEN),
         "Returns the length of the value of a key.";
+    "subscribe" -2 "pubsub noscript loading stale" NO "pubsub" "2.0.0"
+        Session(topics::subscribe), "Listens to channels.";
     "substr" 4 "readonly" ONE "string" "1.0.0" Run::Read(&read::GETRANGE),
         "Returns a part of the value of a key (older name of GETRANGE).";
     "time" 1 "loading stale fast" NO "server" "2.6.0" Session(session::time),
@@ -436,6 +446,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the type of the value of a key.";
     "unlink" -2 "write fast" ALL "generic" "4.0.0" Run::Update(&update::DEL),
         "Removes keys.";
+    "unsubscribe" -1 "pubsub noscript loading stale" NO "pubsub" "2.0.0"
+        Session(topics::unsubscribe), "Listens no more to channels.";
     "unwatch" 1 "noscript loading stale fast" NO "transactions" "2.2.0"
         Session(transaction::unwatch), "Watches no key any more.";
     "watch" -2 "noscript loading stale fast" ALL "transactions" "2.2.0"
@@ -489,6 +501,15 @@ static CONFIG: &[Command] = table! {
         Session(introspect::config_resetstat), "Sets the server's counters to zero.";
     "config|set" -4 "admin noscript loading stale" NO "server" "2.0.0"
         Session(introspect::config_set), "Refused: settings are given at start.";
+};
+
+static PUBSUB: &[Command] = table! {
+    "pubsub|channels" -2 "pubsub loading stale" NO "pubsub" "2.8.0" Session(topics::channels),
+        "Returns the channels that somebody listens to.";
+    "pubsub|numpat" 2 "pubsub loading stale" NO "pubsub" "2.8.0" Session(topics::numpat),
+        "Counts the patterns that somebody listens to.";
+    "pubsub|numsub" -2 "pubsub loading stale" NO "pubsub" "2.8.0" Session(topics::numsub),
+        "Counts those who listen to channels.";
 };
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub(crate) mod introspect;
 pub(crate) mod moving;
 pub(crate) mod read;
 pub(crate) mod session;
+pub(crate) mod topics;
 pub(crate) mod transaction;
 pub(crate) mod update;
 pub(crate) mod whole;

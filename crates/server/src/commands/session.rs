@@ -13,6 +13,11 @@ pub(crate) const COMPATIBLE_VERSION: &str = "7.2.0";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 pub(crate) fn ping(cx: &mut Cx<'_>, args: Args<'_>) {
+    if cx.session.version == Version::Resp2 && cx.client.subscriptions().count() > 0 {
+        cx.reply.array(2);
+        cx.reply.bulk(b"pong");
+        return cx.reply.bulk(if args.len() > 1 { args.get(1) } else { b"" });
+    }
     match args.len() {
         1 => cx.reply.simple("PONG"),
         2 => cx.reply.bulk(args.get(1)),
@@ -31,6 +36,7 @@ pub(crate) fn quit(cx: &mut Cx<'_>, _: Args<'_>) {
 
 pub(crate) fn reset(cx: &mut Cx<'_>, _: Args<'_>) {
     *cx.session = Session::new(cx.shared.config.password.is_none());
+    cx.shared.topics.remove_all(cx.client);
     cx.client.names().name.clear();
     cx.reply.simple("RESET");
 }

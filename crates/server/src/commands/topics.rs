@@ -1,0 +1,84 @@
+//! Commands about channels.
+
+use super::{Cx, Keyspace};
+use crate::burst::Args;
+use crate::topics::Kind;
+use silica::engine::Result;
+use silica_proto::Reply;
+
+pub(crate) fn subscribe(cx: &mut Cx<'_>, args: Args<'_>) {
+    listen(cx, args, Kind::Channel, b"subscribe");
+}
+
+pub(crate) fn psubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
+    listen(cx, args, Kind::Pattern, b"psubscribe");
+}
+
+pub(crate) fn unsubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
+    leave(cx, args, Kind::Channel, b"unsubscribe");
+}
+
+pub(crate) fn punsubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
+    leave(cx, args, Kind::Pattern, b"punsubscribe");
+}
+
+fn listen(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
+    for topic in args.from(1) {
+        match cx.shared.topics.add(cx.client, kind, topic) {
+            Some(count) => confirm(cx, word, Some(topic), count),
+            None => return cx.reply.error("ERR this connection listens to too many channels"),
+        }
+    }
+}
+
+fn leave(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
+    let topics: Vec<Vec<u8>> = match args.len() {
+        1 => cx.client.subscriptions().of(kind).iter().cloned().collect(),
+        _ => args.from(1).map(<[u8]>::to_vec).collect(),
+    };
+    if topics.is_empty() {
+        let count = cx.client.subscriptions().count();
+        return confirm(cx, word, None, count);
+    }
+    for topic in &topics {
+        let count = cx.shared.topics.remove(cx.client, kind, topic);
+        confirm(cx, word, Some(topic), count);
+    }
+}
+
+fn confirm(cx: &mut Cx<'_>, word: &[u8], topic: Option<&[u8]>, count: usize) {
+    cx.reply.push(3);
+    cx.reply.bulk(word);
+    match topic {
+        Some(topic) => cx.reply.bulk(topic),
+        None => cx.reply.null(),
+    }
+    cx.reply.integer(count as i64);
+}
+
+/// Runs with the requests that write, so that whoever gets the message sees what its sender wrote
+/// before.
+pub(crate) fn publish(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let count = keys.shared.topics.publish(keys.shared, args.get(1), args.get(2));
+    reply.integer(count as i64);
+    Ok(())
+}
+
+pub(crate) fn channels(cx: &mut Cx<'_>, args: Args<'_>) {
+    let pattern = if args.len() > 2 { Some(args.get(2)) } else { None };
+    let names = cx.shared.topics.channels(pattern);
+    cx.reply.array(names.len());
+    names.iter().for_each(|name| cx.reply.bulk(name));
+}
+
+pub(crate) fn numsub(cx: &mut Cx<'_>, args: Args<'_>) {
+    cx.reply.array(2 * (args.len() - 2));
+    for channel in args.from(2) {
+        cx.reply.bulk(channel);
+        cx.reply.integer(cx.shared.topics.listeners(channel) as i64);
+    }
+}
+
+pub(crate) fn numpat(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.integer(cx.shared.topics.patterns() as i64);
+}

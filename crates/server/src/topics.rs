@@ -1,0 +1,215 @@
+//! Channels: who listens to what, and the way of a message from its sender to them.
+//!
+//! A message is looked up once under one lock, and handed under it to the event loops of those who
+//! listen: everybody sees the messages of all senders in one order. A loop appends it to the
+//! replies of its connections, or keeps it until the requests under way are answered.
+
+use crate::burst::Owner;
+use crate::clients::Client;
+use crate::glob;
+use crate::server::{Message, Shared};
+use silica_proto::{Reply, Version};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Channels and patterns that one connection listens to at most.
+const TOPICS_MAX: usize = 10_000;
+
+/// What a connection listens to.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    channels: BTreeSet<Vec<u8>>,
+    patterns: BTreeSet<Vec<u8>>,
+}
+
+impl Subscriptions {
+    pub(crate) fn of(&self, kind: Kind) -> &BTreeSet<Vec<u8>> {
+        match kind {
+            Kind::Channel => &self.channels,
+            Kind::Pattern => &self.patterns,
+        }
+    }
+
+    fn of_mut(&mut self, kind: Kind) -> &mut BTreeSet<Vec<u8>> {
+        match kind {
+            Kind::Channel => &mut self.channels,
+            Kind::Pattern => &mut self.patterns,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Channel,
+    /// Channels by a glob pattern.
+    Pattern,
+}
+
+/// Where a listener's connection is.
+#[derive(Debug, Clone, Copy)]
+struct Listener {
+    loop_index: usize,
+    owner: Owner,
+}
+
+/// Listeners by the number of their client.
+type Listeners = BTreeMap<u64, Listener>;
+
+/// All channels and patterns that somebody listens to.
+#[derive(Debug, Default)]
+struct Inner {
+    channels: BTreeMap<Vec<u8>, Listeners>,
+    patterns: BTreeMap<Vec<u8>, Listeners>,
+}
+
+impl Inner {
+    fn of_mut(&mut self, kind: Kind) -> &mut BTreeMap<Vec<u8>, Listeners> {
+        match kind {
+            Kind::Channel => &mut self.channels,
+            Kind::Pattern => &mut self.patterns,
+        }
+    }
+}
+
+/// A message on a channel.
+#[derive(Debug)]
+pub(crate) struct Published {
+    channel: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Published {
+    /// Appends the message as its listener gets it.
+    pub(crate) fn write(&self, pattern: Option<&[u8]>, version: Version, out: &mut Vec<u8>) {
+        let mut reply = Reply::new(out, version);
+        match pattern {
+            None => {
+                reply.push(3);
+                reply.bulk(b"message");
+            }
+            Some(pattern) => {
+                reply.push(4);
+                reply.bulk(b"pmessage");
+                reply.bulk(pattern);
+            }
+        }
+        reply.bulk(&self.channel);
+        reply.bulk(&self.payload);
+    }
+}
+
+/// A message for one connection of a loop.
+pub(crate) struct Delivery {
+    pub(crate) to: Owner,
+    /// The pattern that it was found by.
+    pub(crate) pattern: Option<Arc<[u8]>>,
+}
+
+/// The register of channels.
+#[derive(Debug, Default)]
+pub(crate) struct Topics(Mutex<Inner>);
+
+impl Topics {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `client` listen to `topic`; how many it listens to now, or `None` where they would be
+    /// too many.
+    pub(crate) fn add(&self, client: &Client, kind: Kind, topic: &[u8]) -> Option<usize> {
+        let mut inner = self.lock();
+        let mut mine = client.subscriptions();
+        if mine.count() >= TOPICS_MAX && !mine.of(kind).contains(topic) {
+            return None;
+        }
+        mine.of_mut(kind).insert(topic.to_vec());
+        let owner = Owner { slot: client.slot, client: client.id };
+        let listener = Listener { loop_index: client.loop_index, owner };
+        inner.of_mut(kind).entry(topic.to_vec()).or_default().insert(client.id, listener);
+        Some(mine.count())
+    }
+
+    /// Lets `client` listen to `topic` no more; how many it listens to now.
+    pub(crate) fn remove(&self, client: &Client, kind: Kind, topic: &[u8]) -> usize {
+        let mut inner = self.lock();
+        let mut mine = client.subscriptions();
+        if mine.of_mut(kind).remove(topic) {
+            inner.forget(client.id, kind, topic);
+        }
+        mine.count()
+    }
+
+    /// Lets `client` listen to nothing.
+    pub(crate) fn remove_all(&self, client: &Client) {
+        let mut mine = client.subscriptions();
+        if mine.count() == 0 {
+            return;
+        }
+        let Subscriptions { channels, patterns } = std::mem::take(&mut *mine);
+        drop(mine);
+        let mut inner = self.lock();
+        channels.iter().for_each(|topic| inner.forget(client.id, Kind::Channel, topic));
+        patterns.iter().for_each(|topic| inner.forget(client.id, Kind::Pattern, topic));
+    }
+
+    /// Sends a message to all who listen; how many they are (one that listens twice counts twice).
+    pub(crate) fn publish(&self, shared: &Shared, channel: &[u8], payload: &[u8]) -> usize {
+        let inner = self.lock();
+        let mut by_loop: BTreeMap<usize, Vec<Delivery>> = BTreeMap::new();
+        let mut add = |listeners: &Listeners, pattern: Option<&Arc<[u8]>>| {
+            for Listener { loop_index, owner } in listeners.values() {
+                let delivery = Delivery { to: *owner, pattern: pattern.cloned() };
+                by_loop.entry(*loop_index).or_default().push(delivery);
+            }
+        };
+        if let Some(listeners) = inner.channels.get(channel) {
+            add(listeners, None);
+        }
+        for (pattern, listeners) in &inner.patterns {
+            if glob::matches(pattern, channel) {
+                add(listeners, Some(&Arc::from(pattern.as_slice())));
+            }
+        }
+        let published =
+            Arc::new(Published { channel: channel.to_vec(), payload: payload.to_vec() });
+        let mut count = 0;
+        for (loop_index, deliveries) in by_loop {
+            count += deliveries.len();
+            shared.loops[loop_index].send(Message::Publish(Arc::clone(&published), deliveries));
+        }
+        count
+    }
+
+    /// Channels that somebody listens to by name.
+    pub(crate) fn channels(&self, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let inner = self.lock();
+        let wanted = |name: &&Vec<u8>| pattern.is_none_or(|p| glob::matches(p, name));
+        inner.channels.keys().filter(wanted).cloned().collect()
+    }
+
+    /// Listeners to `channel` by name.
+    pub(crate) fn listeners(&self, channel: &[u8]) -> usize {
+        self.lock().channels.get(channel).map_or(0, BTreeMap::len)
+    }
+
+    /// Number of different patterns.
+    pub(crate) fn patterns(&self) -> usize {
+        self.lock().patterns.len()
+    }
+}
+
+impl Inner {
+    fn forget(&mut self, client: u64, kind: Kind, topic: &[u8]) {
+        let topics = self.of_mut(kind);
+        if let Some(listeners) = topics.get_mut(topic) {
+            listeners.remove(&client);
+            if listeners.is_empty() {
+                topics.remove(topic);
+            }
+        }
+    }
+}
