@@ -1,7 +1,7 @@
 //! Time: what a run is expected to take, and how long measured parts may be so that it fits.
 
 use crate::rounds::Windows;
-use crate::schedule::{Group, Schedule};
+use crate::schedule::{Group, Schedule, Task};
 use crate::suite::Size;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl Costs {
     fn of(size: Size) -> Option<Costs> {
         let (budget, around, fill, limit, range) = match size {
             Size::Full => (3300.0, 1.5, 12.0, 10.0, (0.8, 6.0)),
-            Size::Quick => (160.0, 0.5, 2.0, 2.0, (0.4, 1.5)),
+            Size::Quick => (155.0, 0.5, 2.0, 2.0, (0.4, 1.5)),
             Size::Toy => return None,
         };
         Some(Costs { budget, around, fill, limit, range })
@@ -45,10 +45,11 @@ struct Left {
 impl Left {
     fn of(group: &Group, size: Size, repetitions: usize) -> Left {
         let repetitions = repetitions as f64;
+        let cells = |task: &Task| group.stores.len() + task.limits_beside();
         Left {
             fills: if group.shares(size) { group.stores.len() as f64 } else { 0.0 },
             limits: group.limits.len() as f64 * repetitions,
-            cells: (group.tasks.len() * group.stores.len()) as f64 * repetitions,
+            cells: group.tasks.iter().map(cells).sum::<usize>() as f64 * repetitions,
         }
     }
 
@@ -84,7 +85,8 @@ pub(crate) fn expected(schedule: &Schedule, size: Size) -> Option<f64> {
     let costs = Costs::of(size)?;
     let of = |group: &Group| {
         let left = Left::of(group, size, schedule.repetitions);
-        left.fixed(&costs) + left.cells * WARMED * Windows::of(group.cell_seconds).seconds()
+        let measured = WARMED * Windows::of(group.cell_seconds, true).seconds();
+        left.fixed(&costs) + left.cells * measured
     };
     Some(schedule.groups.iter().map(of).sum())
 }

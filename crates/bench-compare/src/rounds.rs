@@ -24,19 +24,24 @@ pub(crate) const ROUNDS_MIN: usize = 8;
 /// A shorter slice would mostly measure how a store starts again, a longer one lets the machine
 /// change between the first store and the last.
 const SLICE_SECONDS: (f64, f64) = (0.05, 0.15);
+/// What slices are to take where there is time for more than the fewest rounds: of calls that only
+/// read, and of others, which need longer ones to have their share of work in the background.
+const SLICE_READS: f64 = 0.06;
+const SLICE_WRITES: f64 = 0.1;
 /// What there is to do at least, where all of it would be done in a few slices of that length.
 const SLICE_SECONDS_LEAST: f64 = 0.005;
 /// A workload whose slices take longer than they should ends after so much of its time.
 const PATIENCE: f64 = 1.5;
 
 impl Windows {
-    /// Rounds of about a tenth of a second that fill `seconds` of each store; 0 means until all is
-    /// done.
-    pub(crate) fn of(seconds: f64) -> Windows {
+    /// Rounds that fill `seconds` of each store, which `writes` or only reads; 0 seconds mean until
+    /// all is done.
+    pub(crate) fn of(seconds: f64, writes: bool) -> Windows {
         if seconds <= 0.0 {
             return Windows { rounds: usize::MAX, slice_seconds: SLICE_SECONDS_LEAST };
         }
-        let rounds = ((seconds / 0.1).round() as usize).clamp(ROUNDS_MIN, ROUNDS_MAX);
+        let slice = if writes { SLICE_WRITES } else { SLICE_READS };
+        let rounds = ((seconds / slice).round() as usize).clamp(ROUNDS_MIN, ROUNDS_MAX);
         let slice_seconds = (seconds / rounds as f64).clamp(SLICE_SECONDS.0, SLICE_SECONDS.1);
         Windows { rounds, slice_seconds }
     }

@@ -11,6 +11,7 @@ use crate::rounds::Windows;
 use crate::suite::{self, Line, Size, Sizes, Suite};
 use crate::work::Work;
 use silica::{Error, ErrorKind, Result};
+use silica_bench::Workload;
 use std::path::Path;
 
 /// Memory beside a store's own: the program, its driver and what the kernel keeps for them.
@@ -68,6 +69,28 @@ pub(crate) struct Task {
     pub(crate) work: Work,
 }
 
+impl Task {
+    /// True where the measured part changes the store.
+    pub(crate) fn writes(&self) -> bool {
+        let workload = Workload::find(&self.work.workload).expect("it was found before");
+        let shares = [workload.updates, workload.inserts, workload.modifies, workload.deletes];
+        shares.iter().any(|share| *share > 0)
+    }
+
+    /// Its rounds, where each store has so many seconds.
+    pub(crate) fn windows(&self, seconds: f64) -> Windows {
+        Windows::of(seconds, self.writes())
+    }
+
+    /// Limits that go round with its stores.
+    pub(crate) fn limits_beside(&self) -> usize {
+        let goes_round = |(name, metric): &&(&str, &str)| {
+            limits::find(name).is_ok_and(|limit| limit.has_probe(metric))
+        };
+        self.line.limits.iter().filter(goes_round).count()
+    }
+}
+
 /// Workloads of one suite on stores that are filled alike.
 pub(crate) struct Group {
     pub(crate) suite: &'static Suite,
@@ -90,8 +113,8 @@ impl Group {
     }
 
     /// Steps of one workload: every store begins and ends, and there are rounds.
-    pub(crate) fn steps_of_task(&self) -> usize {
-        2 * self.stores.len() + Windows::of(self.cell_seconds).steps()
+    pub(crate) fn steps_of(&self, task: &Task) -> usize {
+        2 * self.stores.len() + task.windows(self.cell_seconds).steps()
     }
 
     fn is_empty(&self) -> bool {
@@ -174,7 +197,8 @@ impl Schedule {
     pub(crate) fn steps(&self, size: Size) -> usize {
         let of = |group: &Group| {
             let fills = if group.shares(size) { group.stores.len() } else { 0 };
-            let each = group.tasks.len() * group.steps_of_task() + group.limits.len();
+            let tasks = group.tasks.iter().map(|task| group.steps_of(task)).sum::<usize>();
+            let each = tasks + group.limits.len();
             each * self.repetitions + fills
         };
         self.groups.iter().map(of).sum()

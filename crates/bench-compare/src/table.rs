@@ -101,6 +101,7 @@ fn share(results: &Results, info: &WorkloadInfo, row: &Row) -> String {
         // Where the spread includes 1 the store is at its limit, and which part is not known.
         found.map_or("-".to_string(), |ratio| match ratio.median {
             Some(median) => format!("{} %", number(100.0 * median)),
+            None if ratio.runs < 2 => format!("{} %", number(100.0 * ratio.low)),
             None => format!("{}–{} %", number(100.0 * ratio.low), number(100.0 * ratio.high)),
         })
     };

@@ -2,6 +2,7 @@
 #![cfg(feature = "compare")]
 
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -102,4 +103,31 @@ fn an_interrupted_run_keeps_what_was_measured() {
     assert_eq!(details["interrupted"], true);
     assert!(!details["rows"].as_array().unwrap().is_empty());
     assert!(details["failures"].as_array().unwrap().is_empty(), "{}", details["failures"]);
+}
+
+#[test]
+fn a_run_that_is_interrupted_among_rounds_keeps_them() {
+    let out = tempfile::tempdir().unwrap();
+    let mut child = compare(out.path(), &["flash", "--quick", "--peers", "silica:silt,redb"])
+        .args(["--workloads", "readrandom", "--keys", "2000", "--repetitions", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let round = |line: &std::io::Result<String>| line.as_ref().unwrap().contains(": round 4 of");
+    assert!(lines.any(|line| round(&line)), "it goes round");
+    let signalled = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(signalled.success());
+    lines.for_each(drop);
+    assert!(child.wait().unwrap().success());
+    let details = read(out.path(), "details.json");
+    assert_eq!(details["interrupted"], true);
+    assert!(details["failures"].as_array().unwrap().is_empty(), "{}", details["failures"]);
+    let rows = read(out.path(), "results.json");
+    let speeds = rows.as_array().unwrap().iter().filter(|row| row["metric"] == "throughput_ops");
+    let rounds: Vec<_> = speeds.map(|row| row["runs"].as_u64().unwrap()).collect();
+    assert!(rounds.len() == 2 && rounds.iter().all(|n| (4..15).contains(n)), "{rounds:?}");
+    let latencies = rows.as_array().unwrap().iter().filter(|row| row["metric"] == "p50_us");
+    assert_eq!(latencies.count(), 2);
 }

@@ -136,10 +136,13 @@ fn rounds_end_when_they_are_late_or_interrupted() {
 #[test]
 fn windows_fill_the_time() {
     for seconds in [0.4, 0.8, 1.5, 4.0, 6.0] {
-        let windows = Windows::of(seconds);
-        assert!(windows.rounds >= ROUNDS_MIN, "{windows:?}");
-        assert!((windows.seconds() / seconds - 1.0).abs() < 0.01, "{windows:?}");
+        for writes in [false, true] {
+            let windows = Windows::of(seconds, writes);
+            assert!(windows.rounds >= ROUNDS_MIN, "{windows:?}");
+            assert!((windows.seconds() / seconds - 1.0).abs() < 0.01, "{windows:?}");
+        }
     }
-    assert_eq!(Windows::of(100.0).slice_seconds, 0.15);
-    assert_eq!(Windows::of(0.0).rounds, usize::MAX);
+    assert!(Windows::of(1.2, false).rounds > Windows::of(1.2, true).rounds);
+    assert_eq!(Windows::of(100.0, true).slice_seconds, 0.15);
+    assert_eq!(Windows::of(0.0, true).rounds, usize::MAX);
 }

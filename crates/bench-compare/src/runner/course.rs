@@ -61,12 +61,12 @@ impl<'a> Runner<'a> {
             lanes.extend(limits.map(Lane::beside));
         }
         let (repetition, seconds, _) = course;
-        let rounds = self.rounds(group, task, &mut lanes, repetition, &Windows::of(seconds));
+        let rounds = self.rounds(group, task, &mut lanes, repetition, &task.windows(seconds));
         let count = lanes.len();
         for lane in lanes {
             self.leave(lane);
         }
-        self.steps = before + group.steps_of_task();
+        self.steps = before + group.steps_of(task);
         self.watch.measured(began.elapsed(), rounds, count.max(1));
     }
 
@@ -115,8 +115,7 @@ impl<'a> Runner<'a> {
         let base = self.base(store);
         let workload = Workload::find(&task.work.workload).expect("the schedule has it");
         if base.exists() && !workload.is_fill() {
-            let shares = [workload.updates, workload.inserts, workload.modifies, workload.deletes];
-            match shares.iter().any(|share| *share > 0) && !is_last {
+            match task.writes() && !is_last {
                 true => cell.job = Job::Drive { base: Some(base) },
                 false => cell.directory = base,
             }
