@@ -1,7 +1,8 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
 //! randomness, clocks, histograms, aligned buffers, memory in huge pages and the shared error type.
 //!
-//! Kernels come from maintained crates: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
+//! Kernels come from maintained crates, but for the hash of short keys, which is checked against
+//! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
 //! who does not know a store's seed can craft colliding keys), `crc32c` (hardware CRC-32C with
 //! run-time detection) and `hdrhistogram`.
 //!

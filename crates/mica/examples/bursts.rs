@@ -23,14 +23,14 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |usual| arguments.next().map_or(usual, |a| a.parse().expect("a number"));
     let (entries, operations): (u64, u64) = (number(10_000_000), number(50_000_000));
-    let memory = (entries * 48 + (1 << 20)).to_string();
+    let memory = (entries * 88 + (1 << 20)).to_string();
     let options = [("memory_bytes", memory.as_str()), ("entry_bytes_mean", "16")];
     let options = OptionValues::parse(OPTIONS, options).expect("options");
     let environment = Environment::new(HashSeed([1; 16]));
     let mica = Mica::open(&options, &environment).expect("an engine");
     let engine: &dyn Engine = &mica;
     let mut prng = Prng::new(1);
-    for (round, share) in [0, 0, 5, 50, 100].into_iter().enumerate() {
+    for (round, share) in [0, 0, 0, 5, 50, 100].into_iter().enumerate() {
         let begin = Instant::now();
         let (mut sum, mut done) = (Sum(0), 0);
         let operations = if round == 0 { 0 } else { operations };

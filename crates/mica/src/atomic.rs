@@ -82,7 +82,10 @@ impl Atomic for Mica {
         let keys = &keys[..keys.len().min(UPDATES_MAX)];
         let (probes, mask) = self.probes(keys);
         let _locked = self.lock(mask);
-        probes.iter().for_each(|p| self.partition(p).prefetch_item(p));
+        for probe in &probes {
+            let partition = self.partition(probe);
+            partition.prefetch_item(&mut partition.sought(probe));
+        }
         let mut scratch = Scratch::new();
         let mut updates: Vec<Update> = Vec::with_capacity(keys.len());
         for (index, (key, probe)) in keys.iter().zip(&probes).enumerate() {

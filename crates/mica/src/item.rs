@@ -171,6 +171,10 @@ impl<'l> Item<'l> {
             return false;
         }
         let words = &self.place[1 + self.header.meta_words()..];
+        // Keys of one word are many.
+        if let Ok(key) = <&[u8; 8]>::try_from(key) {
+            return words[0].load(Relaxed) == u64::from_le_bytes(*key);
+        }
         let (chunks, rest) = key.as_chunks::<8>();
         let mut is_same = true;
         for (word, chunk) in words.iter().zip(chunks) {
@@ -182,8 +186,8 @@ impl<'l> Item<'l> {
     /// Copies the value into `scratch`, which becomes long enough, and returns the meta.
     #[inline(always)]
     pub(crate) fn copy(&self, scratch: &mut Scratch) -> Copied {
-        let value = &self.place[self.place.len() - words_of(self.header.value_bytes())..];
-        scratch.fill(value);
+        let key = 1 + self.header.meta_words() + words_of(self.header.key_bytes());
+        scratch.fill(&self.place[key..]);
         let mut copied = Copied { value_bytes: self.header.value_bytes(), ..Copied::default() };
         if self.header.has_meta() {
             self.read_meta(&mut copied);
@@ -234,6 +238,11 @@ impl Scratch {
 
     #[inline(always)]
     fn fill(&mut self, words: &[AtomicU64]) {
+        if let [word] = words {
+            let (first, _) = self.small.split_first_chunk_mut().expect("it is not empty");
+            *first = word.load(Relaxed).to_le_bytes();
+            return;
+        }
         let bytes = 8 * words.len();
         let target = if bytes <= SMALL_BYTES {
             &mut self.small[..bytes]

@@ -89,6 +89,13 @@ impl Log {
         if age > tail & self.lap_mask { age.saturating_sub(skipped) } else { age }
     }
 
+    /// True where the entry at `offset` has an age of more than `age`.
+    #[inline(always)]
+    pub(crate) fn is_older(&self, offset: u64, age: u64) -> bool {
+        // Offsets that are no places make an entry seem older than it is.
+        self.distance(offset, self.tail.load(Relaxed)) > age && self.age(offset) > age
+    }
+
     /// The entry at an offset that is not dangling; `None` only to readers who are late.
     #[inline(always)]
     pub(crate) fn item(&self, offset: u64) -> Option<Item<'_>> {

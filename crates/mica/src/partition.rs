@@ -1,6 +1,6 @@
 //! A partition: one index, one log, one writer at a time.
 
-use crate::index::{Index, Place, offset_of, slot, tag_of};
+use crate::index::{Bucket, Index, Place, offset_of, slot, tag_of};
 use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
 use crate::log::Log;
@@ -18,6 +18,18 @@ pub(crate) struct Probe {
     pub(crate) bucket: u32,
     /// 16 bits, never zero.
     pub(crate) tag: u64,
+}
+
+/// A key that a reader looks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought<'p> {
+    /// Where its chain begins.
+    bucket: &'p Bucket,
+    tag: u64,
+    /// What was in the first slot of the bucket that had the tag, as a hint; 0 where none had.
+    word: u64,
+    /// That slot.
+    slot: usize,
 }
 
 /// What a writer needs to know besides the entry.
@@ -98,7 +110,8 @@ impl Partition {
         let low = hash.low();
         let bucket = (u128::from(low) * self.index.main() as u128) >> 64;
         // The low bits of `low` decide little about the bucket.
-        Probe { partition, bucket: bucket as u32, tag: (low & 0xFFFF).max(1) }
+        let tag = (low & 0xFFFF).max(1);
+        Probe { partition, bucket: bucket as u32, tag }
     }
 
     pub(crate) fn index(&self) -> &Index {
@@ -146,21 +159,29 @@ impl Partition {
         self.index.prefetch(probe.bucket as usize);
     }
 
+    /// For everybody: a key to look for, whose bucket is asked for.
+    #[inline(always)]
+    pub(crate) fn sought(&self, probe: &Probe) -> Sought<'_> {
+        let bucket = self.index.bucket(probe.bucket as usize);
+        prefetch(bucket, 0);
+        Sought { bucket, tag: probe.tag, word: 0, slot: 0 }
+    }
+
     /// For everybody: asks for the entry of a key, whose bucket has arrived by now.
     #[inline(always)]
-    pub(crate) fn prefetch_item(&self, probe: &Probe) {
-        let bucket = self.index.bucket(probe.bucket as usize);
-        for slot in &bucket[1..] {
-            let word = slot.load(Relaxed);
-            if tag_of(word) == probe.tag {
-                let place = self.log.place(offset_of(word));
-                prefetch(self.log.words(), place);
-                // A small entry may end in the next line.
-                prefetch(self.log.words(), place + 2);
-                return;
-            }
-        }
-        if let Some(next) = self.index.next(bucket[0].load(Relaxed)) {
+    pub(crate) fn prefetch_item(&self, sought: &mut Sought<'_>) {
+        let bucket = sought.bucket;
+        // No branch for each slot: which one it is cannot be predicted.
+        let has_tag = |at: usize| u32::from(tag_of(bucket[at].load(Relaxed)) == sought.tag) << at;
+        let found = (1..bucket.len()).fold(0, |found, at| found | has_tag(at));
+        if found != 0 {
+            sought.slot = found.trailing_zeros() as usize % bucket.len();
+            sought.word = bucket[sought.slot].load(Relaxed);
+            let place = self.log.place(offset_of(sought.word));
+            prefetch(self.log.words(), place);
+            // A small entry may end in the next line.
+            prefetch(self.log.words(), place + 2);
+        } else if let Some(next) = self.index.next(bucket[0].load(Relaxed)) {
             self.index.prefetch(next);
         }
     }
@@ -169,15 +190,18 @@ impl Partition {
     #[inline(always)]
     pub(crate) fn get(
         &self,
-        probe: &Probe,
+        sought: &Sought<'_>,
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Option<(Copied, u64)> {
-        let word = &self.index.bucket(probe.bucket as usize)[0];
+        let word = &sought.bucket[0];
         let mut backoff = Backoff::default();
         loop {
             if let Some(seen) = begin_read(word) {
-                let found = self.search(seen, probe, key, scratch);
+                let found = match self.check_hint(sought, key, scratch) {
+                    Some(copied) => Some((copied, offset_of(sought.word))),
+                    None => self.search(seen, sought, key, scratch),
+                };
                 if end_read(word, seen) {
                     // After the fence of `end_read`: what is still there now was whole.
                     let head = self.log.head();
@@ -188,22 +212,35 @@ impl Partition {
         }
     }
 
-    /// What a reader finds, which is right only where nothing changes meanwhile.
+    /// What a reader finds where the hint says, which is right only where nothing changes
+    /// meanwhile.
     #[inline(always)]
+    fn check_hint(&self, sought: &Sought<'_>, key: &[u8], scratch: &mut Scratch) -> Option<Copied> {
+        let word = sought.word;
+        let is_there = word != 0 && sought.bucket[sought.slot].load(Relaxed) == word;
+        if !is_there || !self.log.is_after(self.log.head(), offset_of(word)) {
+            return None;
+        }
+        let item = self.log.item(offset_of(word)).filter(|item| item.has_key(key))?;
+        Some(item.copy(scratch))
+    }
+
+    /// The same in the whole chain.
+    #[inline(never)]
     fn search(
         &self,
         seen: u64,
-        probe: &Probe,
+        sought: &Sought<'_>,
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Option<(Copied, u64)> {
         let head = self.log.head();
-        let first = self.index.bucket(probe.bucket as usize);
+        let first = sought.bucket;
         let (mut bucket, mut word) = (first, seen);
         loop {
             for slot in &bucket[1..] {
                 let (tag, offset) = (tag_of(slot.load(Relaxed)), offset_of(slot.load(Relaxed)));
-                if tag == probe.tag
+                if tag == sought.tag
                     && self.log.is_after(head, offset)
                     && let Some(item) = self.log.item(offset)
                     && item.has_key(key)

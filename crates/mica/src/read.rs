@@ -1,70 +1,62 @@
-//! Bursts of gets: a pipeline of three stages over the keys of a burst.
+//! Bursts of gets, in three stages over the keys of a burst.
 //!
 //! 1. Hash the key and ask for its bucket.
 //! 2. The bucket has arrived: ask for the entry that the first slot with the key's tag names.
 //! 3. The entry has arrived: compare, copy, answer.
 //!
-//! Each stage is [`AHEAD`] keys before the next one, so that as many lines are on their way.
+//! A stage goes over up to [`TOGETHER`] keys before the next one begins, so that as many lines are
+//! on their way.
 
 use crate::item::Scratch;
 use crate::mica::Mica;
-use crate::partition::Probe;
-use silica_engine::GetSink;
+use crate::partition::{Partition, Sought};
+use silica_engine::{EntryRef, GetSink};
 
-/// Keys between two stages.
-const AHEAD: usize = 16;
-/// Keys under way, a power of two.
-const RING: usize = 64;
-const _: () = assert!(RING.is_power_of_two() && RING > 2 * AHEAD);
+/// Keys that go through a stage together.
+const TOGETHER: usize = 32;
 
 impl Mica {
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) {
-        let ahead = AHEAD.min(keys.len());
-        let mut ring = [Probe::default(); RING];
+        let nothing = (&self.partitions[0], self.partitions[0].sought(&self.probe(b"")));
+        let mut sought: [(&Partition, Sought<'_>); TOGETHER] = [nothing; TOGETHER];
         let mut scratch = Scratch::new();
         let (mut hits, mut now) = (0, None);
-        for step in 0..keys.len() + 2 * ahead {
-            if let Some(key) = keys.get(step) {
+        for (number, keys) in keys.chunks(TOGETHER).enumerate() {
+            for (key, (partition, sought)) in keys.iter().zip(&mut sought) {
                 let probe = self.probe(key);
-                self.partition(&probe).prefetch_bucket(&probe);
-                ring[step % RING] = probe;
+                *partition = self.partition(&probe);
+                *sought = partition.sought(&probe);
             }
-            let at = step.wrapping_sub(ahead);
-            if at < keys.len() {
-                let probe = &ring[at % RING];
-                self.partition(probe).prefetch_item(probe);
+            for (partition, sought) in &mut sought[..keys.len()] {
+                partition.prefetch_item(sought);
             }
-            let at = step.wrapping_sub(2 * ahead);
-            if at < keys.len() {
-                let probe = ring[at % RING];
-                hits += self.answer(at, keys[at], &probe, &mut scratch, &mut now, sink);
+            for (at, (key, (partition, sought))) in keys.iter().zip(&sought).enumerate() {
+                let Some((copied, offset)) = partition.get(sought, key, &mut scratch) else {
+                    continue;
+                };
+                if self.has_expired(&copied, &mut now) {
+                    continue;
+                }
+                let entry: EntryRef<'_> = scratch.entry(copied);
+                sink.found(number * TOGETHER + at, entry);
+                hits += 1;
+                if partition.log().is_older(offset, self.move_age) {
+                    self.renew(key, offset, &mut scratch);
+                }
             }
         }
         self.gets.count(keys.len() as u64, hits);
     }
 
-    /// Reports the entry of a key; returns how many there are.
-    #[inline(always)]
-    fn answer(
-        &self,
-        at: usize,
-        key: &[u8],
-        probe: &Probe,
-        scratch: &mut Scratch,
-        now: &mut Option<u64>,
-        sink: &mut dyn GetSink,
-    ) -> u64 {
-        let partition = self.partition(probe);
-        let Some((copied, offset)) = partition.get(probe, key, scratch) else { return 0 };
-        if self.has_expired(&copied, now) {
-            return 0;
-        }
-        sink.found(at, scratch.entry(copied));
-        // Where somebody writes the partition just now, this use does not count.
-        if partition.log().age(offset) > self.move_age && partition.try_lock() {
-            partition.renew(probe, key, offset, scratch, &self.rules());
+    /// Moves an entry that was used to the tail. Where somebody writes its partition just now,
+    /// this use does not count.
+    #[cold]
+    fn renew(&self, key: &[u8], offset: u64, scratch: &mut Scratch) {
+        let probe = self.probe(key);
+        let partition = self.partition(&probe);
+        if partition.try_lock() {
+            partition.renew(&probe, key, offset, scratch, &self.rules());
             partition.unlock();
         }
-        1
     }
 }

@@ -50,7 +50,7 @@ impl Mica {
             for probe in window {
                 let partition = self.partition(probe);
                 partition.begin(probe.bucket);
-                partition.prefetch_item(probe);
+                partition.prefetch_item(&mut partition.sought(probe));
             }
             let after = (number + 1) * WINDOW;
             let next = probes.get(after..).unwrap_or_default().iter().take(WINDOW);
