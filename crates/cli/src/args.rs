@@ -167,7 +167,7 @@ pub(crate) struct ServeArgs {
     /// Address to listen on.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
     pub(crate) listen: String,
-    /// Address to listen on for memcached's protocol alone; --listen takes both protocols and
+    /// Address to listen on for memcached's protocols alone; --listen takes all protocols and
     /// tells them apart by a connection's first bytes.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) memcached: Option<String>,

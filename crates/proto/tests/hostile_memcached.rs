@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use silica_base::{CountingAllocator, Prng, peak_allocated, test_size};
-use silica_proto::memcached::{Limits, Parser, Request, sniff};
+use silica_proto::memcached::{BinaryParser, Limits, Parser, Request, sniff};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -164,6 +164,75 @@ fn parsing_allocates_for_keys_only_and_only_once() {
     assert!(peak < 1 << 10, "{peak} bytes were allocated for a value that was announced");
 }
 
+/// A packet with lengths that may be lies.
+fn packet(random: &mut Prng) -> Vec<u8> {
+    let any = |random: &mut Prng, list: &[usize]| list[random.below(list.len() as u64) as usize];
+    let (extras, key) = (any(random, &[0, 4, 8, 20]), any(random, &[0, 1, 3, 250, 251]));
+    let value = any(random, &[0, 1, 8, 9, 40]);
+    let mut bytes = vec![0; 24 + extras + key + value];
+    bytes[..2].copy_from_slice(&[0x80, random.below(0x28) as u8]);
+    bytes[3] = key as u8;
+    bytes[4] = extras as u8;
+    bytes[10..12].copy_from_slice(&((extras + key + value) as u16).to_be_bytes());
+    if random.below(3) == 0 {
+        let at = random.below(24) as usize;
+        bytes[at] = random.next_u64() as u8;
+    }
+    bytes.truncate(bytes.len() - random.below(2).min(1) as usize * random.below(12) as usize);
+    bytes
+}
+
+/// What packets mean that arrive in pieces, and whether they end in bytes that are none.
+fn parse_packets(
+    input: &[u8],
+    limits: &Limits,
+    mut len_of_next: impl FnMut() -> usize,
+) -> (Requests, bool) {
+    let (mut parser, mut buf, mut requests) = (BinaryParser::default(), Vec::new(), Vec::new());
+    let mut rest = input;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(len_of_next().clamp(1, rest.len()));
+        buf.extend_from_slice(piece);
+        rest = after;
+        while !buf.is_empty() {
+            match parser.parse(&buf, limits) {
+                Ok(None) => {
+                    assert!(parser.needed_bytes() <= limits.value_bytes_max + 24 + 20 + 65_535);
+                    break;
+                }
+                Ok(Some(used)) => {
+                    let spans: Vec<_> =
+                        parser.spans().iter().map(|s| s.of(&buf[..used]).to_vec()).collect();
+                    let request = parser.request();
+                    if request != Request::Nothing {
+                        requests.push((request, false, spans));
+                    }
+                    buf.drain(..used);
+                    if matches!(request, Request::Binary(packet) if packet.last) {
+                        return (requests, false);
+                    }
+                }
+                Err(_) => return (requests, true),
+            }
+        }
+    }
+    (requests, false)
+}
+
+#[test]
+fn packets_never_panic_and_splits_change_nothing() {
+    let inputs = test_size(20_000, 100_000, 100_000_000);
+    let mut random = Prng::new(0xB17);
+    for n in 0..inputs {
+        let input: Vec<u8> = (0..3).flat_map(|_| packet(&mut random)).collect();
+        let limits = [Limits::OPEN, Limits::BEFORE_AUTH, SMALL][(n % 3) as usize];
+        let whole = parse_packets(&input, &limits, || usize::MAX);
+        let split = parse_packets(&input, &limits, || 1 + random.below(30) as usize);
+        assert!(whole == split, "input {n}: {whole:?} but {split:?}");
+        let _ = sniff(&input);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -195,5 +264,8 @@ proptest! {
     fn random_bytes_are_requests_or_wait(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let whole = parse(&bytes, &Limits::OPEN, || usize::MAX);
         prop_assert_eq!(parse(&bytes, &Limits::OPEN, || 3), whole);
+        let packets = [&[0x80], &bytes[..]].concat();
+        let whole = parse_packets(&packets, &Limits::OPEN, || usize::MAX);
+        prop_assert_eq!(parse_packets(&packets, &Limits::OPEN, || 3), whole);
     }
 }

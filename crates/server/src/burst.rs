@@ -56,7 +56,7 @@ impl<'a> Args<'a> {
     pub(crate) fn refuse(&self, text: &str, reply: &mut Reply<'_>) {
         match self.head {
             None => reply.error(text),
-            Some(_) => memcached::refuse(text, reply),
+            Some(head) => memcached::refuse(head, text, reply),
         }
     }
 

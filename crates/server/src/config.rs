@@ -10,10 +10,10 @@ pub const DATABASES_MAX: u32 = 16;
 /// Settings of a [`crate::Server`].
 #[derive(Clone)]
 pub struct Config {
-    /// Addresses to listen on for RESP and memcached's protocol, which the first bytes of a
+    /// Addresses to listen on for RESP and memcached's protocols, which the first bytes of a
     /// connection tell apart; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// Addresses to listen on for memcached's protocol alone.
+    /// Addresses to listen on for memcached's protocols alone.
     pub memcached: Vec<SocketAddr>,
     /// A loopback address for metrics over HTTP.
     pub admin: Option<SocketAddr>,

@@ -112,6 +112,10 @@ pub(crate) struct Conn {
     pub(crate) parser: Parser,
     /// The parser where it speaks memcached's text protocol.
     pub(crate) memcached: memcached::Parser,
+    /// The parser where it speaks memcached's binary protocol.
+    pub(crate) binary: memcached::BinaryParser,
+    /// Its first bytes were judged.
+    pub(crate) begun: bool,
     /// What it speaks, once that is known.
     pub(crate) protocol: Option<Protocol>,
     /// Received and not planned.
@@ -156,6 +160,8 @@ impl Conn {
             session: Session::new(let_in),
             parser: Parser::new(),
             memcached: memcached::Parser::new(),
+            binary: memcached::BinaryParser::default(),
+            begun: false,
             protocol,
             input: Vec::new(),
             out: OutQueue::default(),
@@ -212,7 +218,8 @@ impl Conn {
 
     /// Bytes that the current request has at least, as far as it has said.
     pub(crate) fn needed_bytes(&self) -> usize {
-        self.parser.needed_bytes().max(self.memcached.needed_bytes())
+        let memcached = self.memcached.needed_bytes().max(self.binary.needed_bytes());
+        self.parser.needed_bytes().max(memcached)
     }
 
     fn keep(&mut self, bytes: &[u8]) {

@@ -1,11 +1,11 @@
-//! Serves engines over RESP2, RESP3 and memcached's text protocol.
+//! Serves engines over RESP2, RESP3 and memcached's protocols.
 //!
 //! One event loop per core reads, plans and answers; no connection has a thread. Requests that
 //! are ready at the same time, on whatever connections, go to the engine as one burst: see
 //! [`Config`] for the knobs and `docs/server.md` for commands and limits.
 //!
 //! * `event_loop`, `conn`, `plan`: sockets, buffers, and requests being planned in their order;
-//! * `memcached`: the same for memcached's protocol;
+//! * `memcached`: the same for memcached's protocols;
 //! * `table`, `commands`: every command once, with its arity, flags, keys and function;
 //! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run;
 //! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;

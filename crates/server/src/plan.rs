@@ -36,13 +36,23 @@ const WHILE_LISTENING: &[&str] =
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
 pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     conn.unplanned = false;
+    if conn.input.is_empty() {
+        return;
+    }
     if conn.protocol.is_none() {
         conn.protocol = sniff(&conn.input);
     }
+    if !conn.begun && conn.protocol == Some(Protocol::MemcachedText) {
+        // On a port of its own it is either of memcached's protocols.
+        conn.protocol = sniff(&conn.input[..1]).or(conn.protocol);
+    }
+    conn.begun = conn.protocol.is_some();
     match conn.protocol {
         None => {}
         Some(Protocol::Resp) => plan_resp(shared, conn, input),
-        Some(Protocol::MemcachedText) => memcached::plan(shared, conn, input),
+        Some(Protocol::MemcachedText | Protocol::MemcachedBinary) => {
+            memcached::plan(shared, conn, input)
+        }
     }
 }
 

@@ -33,7 +33,7 @@ fn memccapable() {
         let (server, port) = memcached_server(may_wait);
         // On its own port, and on the one that takes both protocols.
         let port = if may_wait { port } else { server.local_addr().port().to_string() };
-        let args = ["-h", "127.0.0.1", "-p", &port, "-a", "-t", "20"];
+        let args = ["-h", "127.0.0.1", "-p", &port, "-t", "20"];
         if !memcached_client("memccapable", "libmemcached-tools", &args, "All tests passed") {
             return;
         }
@@ -45,9 +45,18 @@ fn memccapable() {
 fn memcslap() {
     let (server, port) = memcached_server(true);
     let servers = format!("--servers=127.0.0.1:{port}");
-    for test in ["--test=set", "--test=get", "--test=mget"] {
-        let load = ["--concurrency=4", "--execute-number=500", "--initial-load=500"];
-        let args = [&[servers.as_str(), test], &load[..]].concat();
+    for (test, binary) in [
+        ("set", false),
+        ("get", false),
+        ("mget", false),
+        ("set", true),
+        ("get", true),
+        ("mget", true),
+    ] {
+        let test = format!("--test={test}");
+        let load = ["--concurrency=4", "--execute-number=300", "--initial-load=300", "--binary"];
+        let load = &load[..if binary { 4 } else { 3 }];
+        let args = [&[servers.as_str(), &test], load].concat();
         if !memcached_client("memcslap", "libmemcached-tools", &args, "Time") {
             return;
         }

@@ -5,6 +5,7 @@
 //! memcached answers it and goes on. [`sniff`] tells these protocols and RESP apart.
 
 mod base64;
+mod binary;
 mod line;
 mod meta;
 mod number;
@@ -13,6 +14,7 @@ mod reply;
 mod sniff;
 
 pub use base64::encode as encode_base64;
+pub use binary::{BinaryParser, Command, NoPacket, Packet, Response, Status, respond};
 pub use meta::{Meta, Verb};
 pub use number::parse_u64;
 pub use parser::{Parser, TooLong};
@@ -215,6 +217,8 @@ pub enum Request {
     Verbosity,
     /// A meta command.
     Meta(Meta),
+    /// A packet of the binary protocol.
+    Binary(Packet),
     /// Asks for an answer and nothing else.
     Noop,
     /// Ends the connection.

@@ -7,6 +7,8 @@ pub enum Protocol {
     Resp,
     /// memcached's text protocol.
     MemcachedText,
+    /// memcached's binary protocol.
+    MemcachedBinary,
 }
 
 /// Bytes after which an unfinished first line is judged by its first word alone.
@@ -14,13 +16,15 @@ const LINE_BYTES_MAX: usize = 2048;
 
 /// The protocol of a connection that starts with `buf`; `None` where more bytes must come.
 ///
-/// An array (`*`) is RESP. A line whose first word is a command of memcached in lower case, and
-/// which has as many words as memcached wants there, is memcached's; every other line is an
-/// inline command of RESP. So `get x` is memcached's and `GET x` is RESP's; `set x 0 0 5` is
-/// memcached's and `set x hello` is RESP's.
+/// An array (`*`) is RESP, a packet (0x80) memcached's binary protocol. A line whose first word is
+/// a command of memcached in lower case, and which has as many words as memcached wants there, is
+/// memcached's; every other line is an inline command of RESP. So `get x` is memcached's and
+/// `GET x` is RESP's; `set x 0 0 5` is memcached's and `set x hello` is RESP's.
 pub fn sniff(buf: &[u8]) -> Option<Protocol> {
-    if *buf.first()? == b'*' {
-        return Some(Protocol::Resp);
+    match *buf.first()? {
+        b'*' => return Some(Protocol::Resp),
+        super::binary::REQUEST => return Some(Protocol::MemcachedBinary),
+        _ => {}
     }
     let end = buf.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n');
     let line = match end {
@@ -107,6 +111,7 @@ mod tests {
         assert_eq!(sniff(b""), None);
         assert_eq!(sniff(b"get x"), None);
         assert_eq!(sniff(b"*"), Some(Protocol::Resp));
+        assert_eq!(sniff(b"\x80"), Some(Protocol::MemcachedBinary));
         let long = [&b"get "[..], &b"x ".repeat(2000)].concat();
         assert_eq!(sniff(&long), Some(Protocol::MemcachedText));
         assert_eq!(sniff(&b"x".repeat(LINE_BYTES_MAX - 1)), None);

@@ -1,5 +1,6 @@
 //! Removing everything, now or later.
 
+use super::binary;
 use super::expiry::expires;
 use crate::burst::{Args, Burst, Input, Lane, Output, Owner, Request};
 use crate::commands::Keyspace;
@@ -28,13 +29,20 @@ impl Flush {
 
 /// Runs `flush_all`: at once, or it sets the time. A later one replaces an earlier one.
 pub(super) fn flush_all(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let Head::FlushAll { delay } = args.head() else { return Ok(()) };
+    let delay = match args.head() {
+        Head::FlushAll { delay } => delay,
+        Head::Binary(packet) => i64::from(packet.expiry),
+        _ => 0,
+    };
     let at_ms = if delay <= 0 { None } else { expires(delay, keys.shared.unix_ms()) };
     keys.shared.flush.set(at_ms.unwrap_or(0));
     if at_ms.is_none() {
         clear(keys)?;
     }
-    reply.raw().extend_from_slice(b"OK\r\n");
+    match args.head() {
+        Head::Binary(packet) => binary::done(reply.raw(), &packet),
+        _ => reply.raw().extend_from_slice(b"OK\r\n"),
+    }
     Ok(())
 }
 

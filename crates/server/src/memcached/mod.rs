@@ -1,9 +1,10 @@
 //! memcached's protocols over the same bursts as RESP.
 //!
-//! `plan` turns parsed requests into those of a burst; `text` and `meta` say what they do to an
-//! entry and how they are answered; `marks` are what the meta commands note about entries; `unique`
-//! is what cas compares; `expiry` how times are told.
+//! `plan` turns parsed requests into those of a burst; `text`, `meta` and `binary` say what they do
+//! to an entry and how they are answered; `marks` are what the meta commands note about entries;
+//! `unique` is what cas compares; `expiry` how times are told.
 
+mod binary;
 mod expiry;
 mod flush;
 mod marks;
@@ -27,8 +28,11 @@ use silica_proto::memcached::{Request, end};
 pub(crate) const COMPATIBLE_VERSION: &str = "1.6.18";
 
 /// Answers with an error of ours, whose first word is a code of RESP.
-pub(crate) fn refuse(text: &str, reply: &mut Reply<'_>) {
+pub(crate) fn refuse(head: &Request, text: &str, reply: &mut Reply<'_>) {
     let out = reply.raw();
+    if let Request::Binary(packet) = head {
+        return binary::refuse(out, packet, text);
+    }
     let message = match text.split_once(' ') {
         Some(("OOM", _)) => "out of memory storing object",
         Some((code, message)) if code.bytes().all(|b| b.is_ascii_uppercase()) => message,
@@ -45,7 +49,7 @@ pub(crate) fn write_all(answers: &[Answer], args: Args<'_>, reply: &mut Reply<'_
         match answer {
             Answer::Raw(bytes) => reply.raw().extend_from_slice(bytes),
             Answer::Meta(outcome) => meta::write(outcome, args, reply),
-            Answer::Error(text) => return refuse(text, reply),
+            Answer::Error(text) => return refuse(&args.head(), text, reply),
             _ => {}
         }
     }
@@ -62,7 +66,8 @@ mod tests {
     fn errors_are_lines_of_memcached() {
         let shown = |text| {
             let mut out = Vec::new();
-            refuse(text, &mut Reply::new(&mut out, silica_proto::Version::Resp2));
+            let mut reply = Reply::new(&mut out, silica_proto::Version::Resp2);
+            refuse(&Request::Delete, text, &mut reply);
             String::from_utf8(out).unwrap()
         };
         assert_eq!(shown("ERR no\r\nway"), "SERVER_ERROR no  way\r\n");

@@ -1,6 +1,6 @@
 //! Turns the bytes of a connection that speaks memcached into planned requests.
 
-use super::{COMPATIBLE_VERSION, flush, meta, stats, text};
+use super::{COMPATIBLE_VERSION, binary, flush, meta, stats, text};
 use crate::burst::{Input, Request};
 use crate::conn::Conn;
 use crate::password;
@@ -9,12 +9,16 @@ use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
 use crate::table::Run;
-use silica_proto::memcached::{Limits, Mode, Parser, Request as Head, end, fault};
+use silica_proto::memcached::{
+    Command, Limits, Mode, Packet, Protocol, Request as Head, Response, Status, Verb, end, fault,
+    respond,
+};
 use silica_proto::{Span, Version};
 use std::sync::Arc;
 
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
 pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
+    let is_binary = conn.protocol == Some(Protocol::MemcachedBinary);
     let (mut base, mut planned, mut sets, mut last) = (0, 0, 0, None);
     input.marks = Some(Arc::clone(&shared.marks));
     input.now_ms = shared.unix_ms();
@@ -24,20 +28,30 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
             break;
         }
         let limits = if conn.session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
-        match conn.memcached.parse(&mut conn.input[base..], &limits) {
+        let bytes = &mut conn.input[base..];
+        let parsed = match is_binary {
+            true => conn.binary.parse(bytes, &limits).map_err(drop),
+            false => conn.memcached.parse(bytes, &limits).map_err(drop),
+        };
+        match parsed {
             Ok(None) => break,
             Ok(Some(used)) => {
-                let head = conn.memcached.request();
-                let bytes = &conn.input[base..];
+                let (head, quiet, spans) = match is_binary {
+                    true => (conn.binary.request(), false, conn.binary.spans()),
+                    false => {
+                        let parser = &conn.memcached;
+                        (parser.request(), parser.is_quiet(), parser.spans())
+                    }
+                };
                 let mut planner = Planner { shared, session: &mut conn.session, input };
-                planner.add(&conn.memcached, bytes, base);
+                planner.add(head, quiet, spans, bytes, base);
                 planned += u64::from(head != Head::Nothing);
-                sets += u64::from(matches!(head, Head::Store { .. }));
+                sets += u64::from(stores(&head));
                 last = Some(name(head));
                 base += used;
             }
-            // As memcached does: whoever sends such a line speaks something else.
-            Err(_) => conn.session.quit = true,
+            // As memcached does: whoever sends such bytes speaks something else.
+            Err(()) => conn.session.quit = true,
         }
         if conn.session.quit {
             base = conn.input.len();
@@ -49,6 +63,19 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     Stats::add(&shared.stats.total_commands_processed, planned);
     Stats::add(&shared.stats.memcached_stores, sets);
     note(conn, last, shared.unix_ms());
+}
+
+/// True for a request that stores a value.
+fn stores(head: &Head) -> bool {
+    match head {
+        Head::Store { .. } => true,
+        Head::Meta(meta) => meta.verb == Verb::Set,
+        Head::Binary(packet) => matches!(
+            packet.command,
+            Command::Set | Command::Add | Command::Replace | Command::Append | Command::Prepend
+        ),
+        _ => false,
+    }
 }
 
 /// What CLIENT LIST calls a request.
@@ -66,10 +93,17 @@ fn name(head: Head) -> &'static str {
         Head::Version => "version",
         Head::Verbosity => "verbosity",
         Head::Meta(_) => "meta",
+        Head::Binary(_) => "binary",
         Head::Noop => "mn",
         Head::Quit => "quit",
         Head::Auth => "auth",
     }
+}
+
+/// True where name and password are those of the server.
+fn is_right(user: &[u8], given: &[u8], password: &[u8]) -> bool {
+    let right = password::same(given, password);
+    right && user == b"default"
 }
 
 struct Planner<'a> {
@@ -80,8 +114,7 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// Plans the request just parsed, whose bytes start at `base` of the connection's.
-    fn add(&mut self, parser: &Parser, bytes: &[u8], base: usize) {
-        let (head, quiet) = (parser.request(), parser.is_quiet());
+    fn add(&mut self, head: Head, quiet: bool, spans: &[Span], bytes: &[u8], base: usize) {
         let run = match head {
             Head::Nothing => return,
             Head::Fault(wrong) => {
@@ -102,9 +135,13 @@ impl Planner<'_> {
             }
             Head::Noop => return self.ready(quiet, |out| out.extend_from_slice(b"MN\r\n")),
             Head::Meta(meta) => meta::run(&meta),
-            Head::Auth => return self.auth(parser.spans()[0].of(bytes)),
+            Head::Binary(packet) => match binary::run(&packet) {
+                Some(run) => run,
+                None => return self.packet(&packet, spans, bytes),
+            },
+            Head::Auth => return self.auth(spans[0].of(bytes)),
             // No key at all is fine here.
-            Head::GetAndTouch { .. } if parser.spans().is_empty() => return self.ready(quiet, end),
+            Head::GetAndTouch { .. } if spans.is_empty() => return self.ready(quiet, end),
             Head::Get { .. } => Run::Read(&text::GET),
             Head::GetAndTouch { .. } => Run::Update(&text::GET_AND_TOUCH),
             Head::Store { mode: Mode::Set, .. } => Run::Write(&text::SET),
@@ -116,8 +153,9 @@ impl Planner<'_> {
             Head::FlushAll { .. } => Run::Whole(flush::flush_all),
             Head::Stats => Run::Whole(stats::stats),
         };
-        let long = matches!(head, Head::FlushAll { .. });
-        self.push(run, head, parser.spans(), base, quiet, long);
+        let long = matches!(head, Head::FlushAll { .. })
+            || matches!(head, Head::Binary(packet) if packet.command == Command::Flush);
+        self.push(run, head, spans, base, quiet, long);
     }
 
     /// Adds a request that an engine answers. Its first argument stands for the command.
@@ -155,20 +193,49 @@ impl Planner<'_> {
         self.input.push_ready(start, silent);
     }
 
+    /// Answers a packet that needs no engine.
+    fn packet(&mut self, packet: &Packet, spans: &[Span], bytes: &[u8]) {
+        self.session.quit |= packet.last || packet.command == Command::Quit;
+        let sasl =
+            matches!(packet.command, Command::SaslList | Command::SaslAuth | Command::SaslStep);
+        if !sasl {
+            let wrong = matches!(packet.command, Command::Refused(_));
+            Stats::add(&self.shared.stats.total_error_replies, u64::from(wrong));
+            return self.ready(false, |out| binary::ready(out, packet));
+        }
+        let answer = match (&self.shared.config.password, packet.command) {
+            (None, _) => Err(Status::Unknown),
+            (Some(_), Command::SaslList) => Ok(&b"PLAIN"[..]),
+            (Some(password), Command::SaslAuth) if spans[0].of(bytes) == b"PLAIN" => {
+                // Whom to act for, name, password.
+                let mut parts = spans[1].of(bytes).splitn(3, |byte| *byte == 0).skip(1);
+                match (parts.next(), parts.next()) {
+                    (Some(user), Some(given)) if is_right(user, given, password) => {
+                        self.session.let_in = true;
+                        Ok(&b"Authenticated"[..])
+                    }
+                    _ => Err(Status::Auth),
+                }
+            }
+            _ => Err(Status::Auth),
+        };
+        self.ready(false, |out| match answer {
+            Ok(value) => respond(out, packet, Response { value, ..Response::OK }),
+            Err(wrong) => binary::status(out, packet, wrong),
+        });
+    }
+
     /// Lets the client in where name and password are right.
     fn auth(&mut self, given: &[u8]) {
         let mut words = given.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
         let answer: &[u8] = match (words.next(), words.next(), &self.shared.config.password) {
-            (Some(user), Some(given), Some(password)) => {
-                let right = password::same(given, password);
-                match right && user == b"default" {
-                    true => {
-                        self.session.let_in = true;
-                        b"STORED\r\n"
-                    }
-                    false => b"CLIENT_ERROR authentication failure\r\n",
+            (Some(user), Some(given), Some(password)) => match is_right(user, given, password) {
+                true => {
+                    self.session.let_in = true;
+                    b"STORED\r\n"
                 }
-            }
+                false => b"CLIENT_ERROR authentication failure\r\n",
+            },
             _ => b"CLIENT_ERROR bad authentication token format\r\n",
         };
         self.ready(false, |out| out.extend_from_slice(answer));

@@ -10,8 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Answers `stats` and its like.
 pub(super) fn stats(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let out = reply.raw();
-    let word = if args.len() > 1 { args.get(1) } else { b"" };
+    write(keys, if args.len() > 1 { args.get(1) } else { b"" }, reply.raw())
+}
+
+/// Appends the lines that `word` asks for.
+pub(super) fn write(keys: &Keyspace<'_>, word: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let line: &[u8] = match word {
         b"" => {
             general(keys, out)?;
