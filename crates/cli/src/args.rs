@@ -164,6 +164,11 @@ impl From<DurabilityArg> for Durability {
 pub(crate) struct ServeArgs {
     /// Directory of the store; it is created where it is missing.
     pub(crate) directory: Option<PathBuf>,
+    /// Serve a cache in memory instead of a store: memory in all. The oldest entries give way, and
+    /// nothing outlives the process.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(conflicts_with_all = ["directory", "path", "memory", "keyspace_memory"])]
+    pub(crate) cache: Option<u64>,
     /// Address to listen on.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
     pub(crate) listen: String,

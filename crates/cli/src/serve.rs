@@ -4,10 +4,9 @@ use crate::args::{Global, ServeArgs};
 use log::{info, warn};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use silica::{DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Error, ErrorKind, Result};
+use silica::{DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Engine, Error, ErrorKind, Result};
 use silica_server::{Config, Databases, Server, StopHandle};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::sync::Arc;
 
 /// The least that clients get where no number is given (or half of all memory).
@@ -15,10 +14,17 @@ const CLIENTS_BYTES_USUAL: u64 = 16 << 20;
 /// The least that clients, and the stores, work with.
 const PART_BYTES_MIN: u64 = 1 << 20;
 
+/// A cache's clients get no more than this where no number is given: its values are small.
+const CACHE_CLIENTS_BYTES_MAX: u64 = 64 << 20;
+
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
+    if let Some(bytes) = args.cache {
+        return run_cache(global, args, bytes);
+    }
     let path = args.directory.clone().unwrap_or_else(|| global.directory());
-    let memory = Memory::divide(global.memory.unwrap_or(DEFAULT_MEMORY_BYTES), args.client_memory)?;
+    let memory = global.memory.unwrap_or(DEFAULT_MEMORY_BYTES);
+    let memory = Memory::divide("--memory", memory, args.client_memory)?;
     let config = config(args, &memory)?;
     // Before anything else, so that a signal during the start is not lost.
     let signals = Signals::new([SIGINT, SIGTERM])
@@ -33,13 +39,49 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     drop(keyspace);
     let databases = Arc::clone(&store) as Arc<dyn Databases>;
     let server = Server::start(config, databases)?;
-    announce(&path, &server, engine, args);
+    let what = format!("{} on", path.display());
+    announce(&what, &server, engine, durability_words(args));
     stop_on_signal(signals, server.stop_handle())?;
     server.wait();
     match Arc::try_unwrap(store) {
         Ok(store) => store.close()?,
         Err(shared) => shared.sync()?,
     }
+    info!("stopped");
+    Ok(())
+}
+
+/// The only database of a server that is a cache.
+struct Cache(Arc<dyn Engine>);
+
+impl Databases for Cache {
+    fn open(&self, _: u32) -> Result<Arc<dyn Engine>> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+/// Serves a cache in memory until SIGINT or SIGTERM.
+fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
+    if let Some(engine) = global.engine.as_ref().filter(|engine| *engine != "mica") {
+        let message = format!(
+            "a cache in memory has the engine mica, not {engine}; leave --engine out, or serve a \
+             directory"
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    let clients = (bytes / 8).clamp(CLIENTS_BYTES_USUAL, CACHE_CLIENTS_BYTES_MAX).min(bytes / 2);
+    let memory = Memory::divide("--cache", bytes, args.client_memory.or(Some(clients)))?;
+    let durability = silica::Durability::Buffered;
+    let config = Config { databases: 1, durability, ..config(args, &memory)? };
+    let signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|e| Error::io("installing the signal handlers", e))?;
+    let cache = global.open_options().memory_bytes(memory.stores).open_cache()?;
+    let engine = cache.descriptor().name;
+    let server = Server::start(config, Arc::new(Cache(cache)))?;
+    let what = format!("a cache of {} MiB on", bytes >> 20);
+    announce(&what, &server, engine, "nothing outlives the process");
+    stop_on_signal(signals, server.stop_handle())?;
+    server.wait();
     info!("stopped");
     Ok(())
 }
@@ -61,17 +103,18 @@ fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
 }
 
 /// The line that scripts wait for.
-fn announce(path: &Path, server: &Server, engine: &str, args: &ServeArgs) {
+fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let both = server.local_addrs().iter().map(ToString::to_string);
     let memcached = server.memcached_addrs().iter().map(|a| format!("{a} (memcached)"));
     let addresses: Vec<_> = both.chain(memcached).collect();
-    let durability = silica::Durability::from(args.durability);
-    println!(
-        "silica: serving {} on {} (engine {engine}, {} writes)",
-        path.display(),
-        addresses.join(", "),
-        if durability == silica::Durability::Synced { "synced" } else { "buffered" }
-    );
+    println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
+}
+
+fn durability_words(args: &ServeArgs) -> &'static str {
+    match silica::Durability::from(args.durability) {
+        silica::Durability::Synced => "synced writes",
+        silica::Durability::Buffered => "buffered writes",
+    }
 }
 
 /// The memory number and its parts.
@@ -84,15 +127,15 @@ struct Memory {
 
 impl Memory {
     /// Gives the clients what is asked for them, or their usual share.
-    fn divide(whole: u64, clients: Option<u64>) -> Result<Self> {
+    fn divide(option: &str, whole: u64, clients: Option<u64>) -> Result<Self> {
         let usual = || (whole / 8).max(CLIENTS_BYTES_USUAL).min(whole / 2);
         let clients = clients.unwrap_or_else(usual);
         let stores = whole.saturating_sub(clients);
         if clients < PART_BYTES_MIN || stores < PART_BYTES_MIN {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             let message = format!(
-                "--memory {} MiB with --client-memory {} MiB leaves too little: the clients' \
-                 memory is a part of the whole, and both it and the rest need {} MiB; try --memory \
+                "{option} {} MiB with --client-memory {} MiB leaves too little: the clients' \
+                 memory is a part of the whole, and both it and the rest need {} MiB; try {option} \
                  {}MiB",
                 mib(whole),
                 mib(clients),
@@ -154,7 +197,7 @@ mod tests {
     #[test]
     fn the_parts_of_memory_are_the_whole() {
         let parts = |whole: u64, clients: Option<u64>| {
-            let memory = Memory::divide(whole << 20, clients.map(|c| c << 20)).ok()?;
+            let memory = Memory::divide("--memory", whole << 20, clients.map(|c| c << 20)).ok()?;
             assert_eq!(memory.clients + memory.stores, memory.whole);
             Some((memory.clients >> 20, memory.stores >> 20))
         };
@@ -165,7 +208,7 @@ mod tests {
         assert_eq!(parts(256, Some(256)), None);
         assert_eq!(parts(1, None), None);
         assert_eq!(parts(256, Some(0)), None);
-        let refused = Memory::divide(256 << 20, Some(1 << 30)).unwrap_err().to_string();
+        let refused = Memory::divide("--memory", 256 << 20, Some(1 << 30)).unwrap_err().to_string();
         assert!(refused.contains("try --memory 8192MiB"), "{refused}");
     }
 }

@@ -318,10 +318,14 @@ struct Served {
 
 impl Served {
     fn start(store: &Path, more: &[&str]) -> Self {
-        let mut child = command(&["serve"])
-            .arg(store)
+        let mut serve = command(&["serve"]);
+        serve.arg(store).args(more);
+        Served::start_as(serve, "silt")
+    }
+
+    fn start_as(mut serve: Command, engine: &str) -> Self {
+        let mut child = serve
             .args(["--listen", "127.0.0.1:0"])
-            .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -330,8 +334,9 @@ impl Served {
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(words[..2], ["silica:", "serving"], "{line}");
-        assert!(line.contains("(engine silt, "), "{line}");
-        let address = words[4].to_string();
+        assert!(line.contains(&format!("(engine {engine}, ")), "{line}");
+        let after_on = words.iter().skip_while(|word| **word != "on").nth(1);
+        let address = after_on.expect("an address").to_string();
         Served { child, address }
     }
 
@@ -362,6 +367,33 @@ fn a_server_stops_gracefully_and_locks_its_store() {
     assert_eq!(served.signal("-TERM"), Some(0));
     assert_eq!(text(&temp.run(&["get", "key"]).stdout), "value\n");
     assert_eq!(text(&temp.run(&["get", "other", "--keyspace", "db3"]).stdout), "1\n");
+}
+
+#[test]
+fn a_cache_needs_no_directory() {
+    let temp = Temp::new();
+    let mut served = Served::start_as(command(&["serve", "--cache", "64MiB"]), "mica");
+    assert_eq!(served.ask(&["SET key value EX 100", "TTL key", "DBSIZE"]), ["+OK", ":100", ":1"]);
+    assert_eq!(served.ask(&["SELECT 1"]), ["-ERR DB index is out of range"]);
+    // Far more than fits: the cache goes on, and holds its memory.
+    let value = "x".repeat(60_000);
+    let lines: Vec<_> = (0..4000).map(|n| format!("SET big{n} {value}")).collect();
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    assert!(served.ask(&lines).iter().all(|reply| reply == "+OK"));
+    assert_eq!(served.ask(&["STRLEN big3999", "STRLEN big0"]), [":60000", ":0"]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kib < 64 * 1024 * 11 / 10, "{line}");
+    assert_eq!(served.signal("-TERM"), Some(0));
+    assert_eq!(std::fs::read_dir(temp.join("")).unwrap().count(), 0, "nothing was written");
+    let run = |args: &[&str]| command(args).stdin(Stdio::null()).output().unwrap();
+    let both = run(&["serve", "--cache", "64MiB", "dir"]);
+    refused(&both, 2, &["--cache", "cannot be used with"]);
+    let other = run(&["serve", "--cache", "64MiB", "--engine", "silt"]);
+    refused(&other, 2, &["a cache in memory has the engine mica, not silt"]);
+    let small = run(&["serve", "--cache", "1MiB"]);
+    refused(&small, 2, &["--cache 1 MiB", "leaves too little"]);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! How to open a store.
 
 use crate::{Registry, Silica};
+use silica_base::HashSeed;
 use silica_device::DeviceOptions;
-use silica_engine::{Durability, Error, ErrorKind, Result};
+use silica_engine::{Durability, Engine, Environment, Error, ErrorKind, OptionValues, Result};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The engine of keyspaces that are created without naming one.
 pub const DEFAULT_ENGINE: &str = "silt";
@@ -167,6 +169,43 @@ impl OpenOptions {
     pub fn device(mut self, device: DeviceOptions) -> Self {
         self.device = device;
         self
+    }
+
+    /// The seed given, or a random one.
+    pub(crate) fn new_seed(&self) -> Result<[u8; 16]> {
+        if let Some(seed) = self.seed {
+            return Ok(seed);
+        }
+        let mut seed = [0; 16];
+        std::fs::File::open("/dev/urandom")
+            .and_then(|mut f| std::io::Read::read_exact(&mut f, &mut seed))
+            .map_err(|e| Error::io("reading a random hash seed from /dev/urandom", e))?;
+        Ok(seed)
+    }
+
+    /// Opens a cache that is in memory only and has no directory: the engine `mica` with all of
+    /// the memory, whatever engine keyspaces are created with. A full cache drops entries, and
+    /// nothing outlives the process.
+    ///
+    /// ```
+    /// use silica::{Durability, EngineExt, OpenOptions};
+    ///
+    /// let cache = OpenOptions::new().memory_bytes(16 << 20).open_cache()?;
+    /// cache.put(b"key", b"value", Durability::Buffered)?;
+    /// assert_eq!(cache.get(b"key")?.as_deref(), Some(&b"value"[..]));
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for an unknown option, or memory that the engine cannot have.
+    pub fn open_cache(self) -> Result<Arc<dyn Engine>> {
+        let pairs = self.set.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let mut values = OptionValues::parse(silica_mica::OPTIONS, pairs)?;
+        if values.given("memory_bytes").is_none() {
+            values.set("memory_bytes", self.memory_bytes);
+        }
+        let environment = Environment::new(HashSeed(self.new_seed()?));
+        Ok(Arc::new(silica_mica::Mica::open(&values, &environment)?))
     }
 
     /// Opens the store in the directory `path`.

@@ -312,7 +312,7 @@ impl Silica {
             values.set(MEMORY_OPTION, bytes);
         }
         let directory = self.device.subdirectory(&record.directory())?;
-        let environment = Environment::new(HashSeed(self.new_seed()?));
+        let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let engine = (registration.build)(directory, &values, &environment)?;
         self.scheduler.add(&record.name, Arc::clone(&engine));
         Ok(Keyspace::new(Opened {
@@ -360,17 +360,6 @@ impl Silica {
                 admin.set_memory_bytes(bytes);
             }
         }
-    }
-
-    fn new_seed(&self) -> Result<[u8; 16]> {
-        if let Some(seed) = self.options.seed {
-            return Ok(seed);
-        }
-        let mut seed = [0; 16];
-        std::fs::File::open("/dev/urandom")
-            .and_then(|mut f| std::io::Read::read_exact(&mut f, &mut seed))
-            .map_err(|e| Error::io("reading a random hash seed from /dev/urandom", e))?;
-        Ok(seed)
     }
 }
 
