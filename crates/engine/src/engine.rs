@@ -1,6 +1,6 @@
 //! The engine trait.
 
-use crate::{Admin, Atomic, EntryRef, MetricVisitor, Scan, WriteBatch};
+use crate::{Admin, Atomic, EntryRef, MetricVisitor, Scan, Sharded, WriteBatch};
 use silica_base::Result;
 
 /// How long a write must survive when its call returns.
@@ -108,6 +108,11 @@ pub trait Engine: Send + Sync {
 
     /// Atomic read-modify-write.
     fn as_atomic(&self) -> Option<&dyn Atomic> {
+        None
+    }
+
+    /// Partitions that threads can own.
+    fn as_sharded(&self) -> Option<&dyn Sharded> {
         None
     }
 

@@ -25,4 +25,4 @@ pub use ext::EngineExt;
 pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{OptionKind, OptionSpec, OptionValues, parse_size};
 pub use silica_base::{Error, ErrorKind, Result};
-pub use views::{Admin, Atomic, Checkpoint, Count, Scan, Update};
+pub use views::{Admin, Atomic, Checkpoint, Count, Scan, Shard, Sharded, Update};

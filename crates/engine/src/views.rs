@@ -1,6 +1,6 @@
 //! Capability views.
 
-use crate::{Durability, EntryRef, OpKind};
+use crate::{Durability, EntryRef, GetSink, OpKind, WriteBatch};
 use silica_base::Result;
 
 /// Iteration over all entries in the engine's own order.
@@ -135,4 +135,40 @@ pub trait Admin: Send + Sync {
     fn set_memory_bytes(&self, _bytes: u64) {}
     /// A description of files and structures for people, as lines of `name: value`.
     fn inspect(&self) -> Result<String>;
+}
+
+/// Partitions that threads can own, for service without synchronisation between them.
+pub trait Sharded: Send + Sync {
+    /// Number of partitions.
+    fn shards(&self) -> usize;
+
+    /// The partition that `key` belongs to.
+    fn shard_of(&self, key: &[u8]) -> usize;
+
+    /// Hands out partition `number`. Until the shard is dropped it alone writes the partition:
+    /// writes and updates of its keys through the engine fail with [`silica_base::ErrorKind`]
+    /// `Locked`, while reads go on.
+    fn take(&self, number: usize) -> Result<Box<dyn Shard>>;
+}
+
+/// A partition that one thread owns. No call takes a lock or makes an atomic read-modify-write.
+///
+/// Keys that belong to another partition are refused with `Config`.
+pub trait Shard: Send {
+    /// The partition's number.
+    fn number(&self) -> usize;
+
+    /// As [`crate::Engine::get_many`]; where it fails, some keys may have been reported.
+    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()>;
+
+    /// As [`crate::Engine::write`].
+    fn write(&mut self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()>;
+
+    /// As [`Atomic::update_many`].
+    fn update_many(
+        &mut self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize>;
 }

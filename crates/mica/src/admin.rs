@@ -17,7 +17,7 @@ impl Admin for Mica {
     }
 
     fn clear(&self) -> Result<()> {
-        let _locked = self.lock_all();
+        let _locked = self.lock_all()?;
         self.partitions.iter().for_each(|partition| partition.clear());
         Ok(())
     }

@@ -48,6 +48,40 @@ impl Mica {
         self.apply_locked(&ops, &places);
     }
 
+    /// Updates the first of `keys`, whose partitions are locked or owned; returns how many.
+    pub(crate) fn update_locked(
+        &self,
+        keys: &[&[u8]],
+        probes: &[Probe],
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let keys = &keys[..keys.len().min(UPDATES_MAX)];
+        let probes = &probes[..keys.len()];
+        for probe in probes {
+            let partition = self.partition(probe);
+            partition.prefetch_item(&mut partition.sought(probe));
+        }
+        let mut scratch = Scratch::new();
+        let mut updates: Vec<Update> = Vec::with_capacity(keys.len());
+        for (index, (key, probe)) in keys.iter().zip(probes).enumerate() {
+            let is_same = |i: &usize| {
+                probes[*i].tag == probe.tag && keys[*i] == *key && updates[*i] != Update::Keep
+            };
+            let update = match (0..index).rev().find(is_same) {
+                Some(earlier) => decide(index, self.left(&updates[earlier])),
+                None => self.current(probe, key, &mut scratch, |current| decide(index, current)),
+            };
+            match self.check_update(key, &update) {
+                Ok(_) => updates.push(update),
+                Err(error) if index == 0 => return Err(error),
+                // Its error is not the others'.
+                Err(_) => break,
+            }
+        }
+        self.apply_updates(keys, probes, &updates);
+        Ok(updates.len())
+    }
+
     fn check_update(&self, key: &[u8], update: &Update) -> Result<usize> {
         let Some(kind) = update.kind() else { return Ok(0) };
         let value = value_bytes(&Op { key, kind });
@@ -81,30 +115,8 @@ impl Atomic for Mica {
     ) -> Result<usize> {
         let keys = &keys[..keys.len().min(UPDATES_MAX)];
         let (probes, mask) = self.probes(keys);
-        let _locked = self.lock(mask);
-        for probe in &probes {
-            let partition = self.partition(probe);
-            partition.prefetch_item(&mut partition.sought(probe));
-        }
-        let mut scratch = Scratch::new();
-        let mut updates: Vec<Update> = Vec::with_capacity(keys.len());
-        for (index, (key, probe)) in keys.iter().zip(&probes).enumerate() {
-            let is_same = |i: &usize| {
-                probes[*i].tag == probe.tag && keys[*i] == *key && updates[*i] != Update::Keep
-            };
-            let update = match (0..index).rev().find(is_same) {
-                Some(earlier) => decide(index, self.left(&updates[earlier])),
-                None => self.current(probe, key, &mut scratch, |current| decide(index, current)),
-            };
-            match self.check_update(key, &update) {
-                Ok(_) => updates.push(update),
-                Err(error) if index == 0 => return Err(error),
-                // Its error is not the others'.
-                Err(_) => break,
-            }
-        }
-        self.apply_updates(keys, &probes, &updates);
-        Ok(updates.len())
+        let _locked = self.lock(mask)?;
+        self.update_locked(keys, &probes, decide)
     }
 
     fn update_all(
@@ -114,7 +126,7 @@ impl Atomic for Mica {
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
         let (probes, mask) = self.probes(keys);
-        let _locked = self.lock(mask);
+        let _locked = self.lock(mask)?;
         let (mut scratch, mut bytes, mut slots) = (Scratch::new(), Vec::new(), Vec::new());
         for (key, probe) in keys.iter().zip(&probes) {
             let slot: Slot = self.current(probe, key, &mut scratch, |current| {

@@ -23,6 +23,7 @@ mod partition;
 mod protocol;
 mod read;
 mod scan;
+mod shard;
 mod sync;
 mod words;
 mod write;

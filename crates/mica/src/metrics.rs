@@ -64,6 +64,7 @@ impl Mica {
             self.partitions.iter().map(|p| of(&p.counts).get()).sum()
         };
         let (gets, hits) = self.gets.sum();
+        let (gets, hits) = (gets + sum(|c| &c.gets_owned), hits + sum(|c| &c.hits_owned));
         let (from_log, from_index) = (sum(|c| &c.evicted_from_log), sum(|c| &c.evicted_from_index));
         let index: u64 = self.partitions.iter().map(|p| p.index().bytes() as u64).sum();
         let log: u64 = self.partitions.iter().map(|p| p.log().bytes() as u64).sum();

@@ -6,10 +6,11 @@ use crate::layout::Layout;
 use crate::metrics::Gets;
 use crate::options::{Eviction, OPTIONS};
 use crate::partition::{Partition, Probe, Rules};
+use crate::shard::is_owned;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
-    Limits, MetricVisitor, OptionValues, Progress, Scan, WriteBatch,
+    Limits, MetricVisitor, OptionValues, Progress, Scan, Sharded, WriteBatch,
 };
 use std::sync::Arc;
 
@@ -24,14 +25,14 @@ const BATCH_BYTES_MAX: usize = 256 << 20;
 /// A cache in memory; what it holds goes with the process.
 pub struct Mica {
     pub(crate) descriptor: Descriptor,
-    pub(crate) partitions: Box<[Partition]>,
+    pub(crate) partitions: Arc<[Partition]>,
     /// Bits of a hash that choose the partition.
     partition_bits: u32,
     seed: HashSeed,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) move_age: u64,
     pub(crate) memory_bytes: u64,
-    pub(crate) gets: Gets,
+    pub(crate) gets: Arc<Gets>,
 }
 
 impl Mica {
@@ -50,7 +51,7 @@ impl Mica {
         let value = |name| options.value(OPTIONS, name);
         let eviction = Eviction::new(value("eviction"));
         let partition = |_| Partition::new(&layout, offset_bits);
-        let partitions: Box<[Partition]> = (0..layout.partitions).map(partition).collect();
+        let partitions: Arc<[Partition]> = (0..layout.partitions).map(partition).collect();
         Ok(Mica {
             descriptor: descriptor(&layout),
             partitions,
@@ -59,8 +60,29 @@ impl Mica {
             clock: Arc::clone(&environment.clock),
             move_age: eviction.move_age(layout.log_words),
             memory_bytes: value("memory_bytes"),
-            gets: Gets::default(),
+            gets: Arc::default(),
         })
+    }
+
+    /// Another handle to the same cache.
+    pub(crate) fn share(&self) -> Mica {
+        Mica {
+            descriptor: self.descriptor,
+            partitions: Arc::clone(&self.partitions),
+            partition_bits: self.partition_bits,
+            seed: self.seed,
+            clock: Arc::clone(&self.clock),
+            move_age: self.move_age,
+            memory_bytes: self.memory_bytes,
+            gets: Arc::clone(&self.gets),
+        }
+    }
+
+    /// Where `key` belongs, which must be in partition `number`.
+    #[inline(always)]
+    pub(crate) fn probe_in(&self, number: usize, key: &[u8]) -> Result<Probe> {
+        let probe = self.probe(key);
+        if probe.partition as usize == number { Ok(probe) } else { Err(strange(&probe, number)) }
     }
 
     /// Where `key` belongs.
@@ -90,14 +112,21 @@ impl Mica {
         expires != 0 && expires <= *now.get_or_insert_with(|| self.clock.unix_ms())
     }
 
-    /// Waits until the caller is the only writer of the partitions in `mask`.
-    pub(crate) fn lock(&self, mask: u64) -> Locked<'_> {
+    /// Waits until the caller is the only writer of the partitions in `mask`; fails where a shard
+    /// owns one.
+    pub(crate) fn lock(&self, mask: u64) -> Result<Locked<'_>> {
+        let mut locked = Locked { mica: self, mask: 0 };
         // In their order, so that two writers never wait for each other.
-        bits(mask).for_each(|n| self.partitions[n].lock());
-        Locked { mica: self, mask }
+        for number in bits(mask) {
+            if !self.partitions[number].lock() {
+                return Err(is_owned(number));
+            }
+            locked.mask |= 1 << number;
+        }
+        Ok(locked)
     }
 
-    pub(crate) fn lock_all(&self) -> Locked<'_> {
+    pub(crate) fn lock_all(&self) -> Result<Locked<'_>> {
         self.lock(u64::MAX >> (64 - self.partitions.len()))
     }
 
@@ -129,6 +158,15 @@ fn descriptor(layout: &Layout) -> Descriptor {
 #[inline]
 pub(crate) fn at_most(bytes: usize, max: usize, what: &str) -> Result<()> {
     if bytes <= max { Ok(()) } else { Err(too_large(bytes, max, what)) }
+}
+
+#[cold]
+fn strange(probe: &Probe, number: usize) -> Error {
+    let message = format!(
+        "a key of partition {} came to the shard of partition {number}; ask shard_of",
+        probe.partition
+    );
+    Error::new(ErrorKind::Config, message)
 }
 
 #[cold]
@@ -187,7 +225,7 @@ impl Engine for Mica {
     }
 
     fn verify(&self) -> Result<()> {
-        let _locked = self.lock_all();
+        let _locked = self.lock_all()?;
         let probe = |key: &[u8]| self.probe(key);
         self.partitions.iter().enumerate().try_for_each(|(n, p)| p.verify(n, probe))
     }
@@ -197,6 +235,10 @@ impl Engine for Mica {
     }
 
     fn as_atomic(&self) -> Option<&dyn Atomic> {
+        Some(self)
+    }
+
+    fn as_sharded(&self) -> Option<&dyn Sharded> {
         Some(self)
     }
 

@@ -48,7 +48,7 @@ impl Tally {
         self.0.load(Relaxed)
     }
 
-    fn add(&self, n: u64) {
+    pub(crate) fn add(&self, n: u64) {
         self.set(self.get().wrapping_add(n));
     }
 
@@ -72,6 +72,9 @@ pub(crate) struct Counts {
     pub(crate) user_bytes: Tally,
     pub(crate) words_appended: Tally,
     pub(crate) updates_in_place: Tally,
+    /// Keys looked up by the shard that owns the partition, and those found.
+    pub(crate) gets_owned: Tally,
+    pub(crate) hits_owned: Tally,
     pub(crate) moved: Tally,
     pub(crate) evicted_from_log: Tally,
     pub(crate) evicted_from_index: Tally,
@@ -122,13 +125,30 @@ impl Partition {
         &self.log
     }
 
-    /// Waits until the caller is the only writer.
+    /// Waits until the caller is the only writer; false where a shard owns the partition.
     #[inline]
-    pub(crate) fn lock(&self) {
+    pub(crate) fn lock(&self) -> bool {
         let mut backoff = Backoff::default();
         while !self.lock.try_lock() {
+            if self.lock.is_owned() {
+                return false;
+            }
             backoff.pause();
         }
+        true
+    }
+
+    /// Waits until the caller is the only writer, and stays it; false where another one owns the
+    /// partition.
+    pub(crate) fn own(&self) -> bool {
+        let mut backoff = Backoff::default();
+        while !self.lock.try_own() {
+            if self.lock.is_owned() {
+                return false;
+            }
+            backoff.pause();
+        }
+        true
     }
 
     #[inline]
@@ -209,6 +229,20 @@ impl Partition {
                 }
             }
             backoff.pause();
+        }
+    }
+
+    /// The same for the holder of the lock: nothing can change meanwhile.
+    #[inline(always)]
+    pub(crate) fn get_owned(
+        &self,
+        sought: &Sought<'_>,
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Option<(Copied, u64)> {
+        match self.check_hint(sought, key, scratch) {
+            Some(copied) => Some((copied, offset_of(sought.word))),
+            None => self.search(sought.bucket[0].load(Relaxed), sought, key, scratch),
         }
     }
 

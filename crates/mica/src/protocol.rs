@@ -77,6 +77,8 @@ pub(crate) struct Lock(AtomicU64);
 
 const FREE: u64 = 0;
 const HELD: u64 = 1;
+/// Held for long: whoever waits would wait in vain.
+const OWNED: u64 = 2;
 
 impl Lock {
     /// True where the caller holds the lock from now on.
@@ -86,7 +88,18 @@ impl Lock {
         swapped.is_ok()
     }
 
-    /// Only for the holder.
+    /// The same for an owner, whom nobody waits for.
+    pub(crate) fn try_own(&self) -> bool {
+        let swapped = self.0.compare_exchange(FREE, OWNED, Ordering::Acquire, Ordering::Relaxed);
+        swapped.is_ok()
+    }
+
+    /// True where somebody owned the lock a moment ago.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == OWNED
+    }
+
+    /// Only for the holder or the owner.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
         self.0.store(FREE, Ordering::Release);

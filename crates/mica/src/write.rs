@@ -24,26 +24,25 @@ impl Mica {
         at_most(bytes, bytes_max, "batch")?;
         if ops.len() <= WINDOW {
             let mut probes = [Probe::default(); WINDOW];
-            self.apply_checked(ops, &mut probes[..ops.len()]);
+            self.apply_checked(ops, &mut probes[..ops.len()])
         } else {
-            self.apply_checked(ops, &mut vec![Probe::default(); ops.len()]);
+            self.apply_checked(ops, &mut vec![Probe::default(); ops.len()])
         }
-        Ok(())
     }
 
-    fn apply_checked(&self, ops: &[Op<'_>], probes: &mut [Probe]) {
+    fn apply_checked(&self, ops: &[Op<'_>], probes: &mut [Probe]) -> Result<()> {
         let mut mask = 0;
         for (op, probe) in ops.iter().zip(&mut *probes) {
             *probe = self.probe(op.key);
             mask |= 1 << probe.partition;
         }
         probes.iter().take(WINDOW).for_each(|p| self.partition(p).prefetch_bucket(p));
-        let locked = self.lock(mask);
+        let _locked = self.lock(mask)?;
         self.apply_locked(ops, probes);
-        drop(locked);
+        Ok(())
     }
 
-    /// Applies operations to partitions that the caller has locked.
+    /// Applies operations to partitions that the caller has locked or owns.
     pub(crate) fn apply_locked(&self, ops: &[Op<'_>], probes: &[Probe]) {
         let rules = self.rules();
         for (number, (ops, window)) in ops.chunks(WINDOW).zip(probes.chunks(WINDOW)).enumerate() {

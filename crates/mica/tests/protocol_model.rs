@@ -130,6 +130,29 @@ fn whoever_finds_an_offset_finds_its_bytes() {
 }
 
 #[test]
+fn an_owner_is_the_only_writer() {
+    loom::model(|| {
+        let shrunk = Shrunk::new();
+        let owner = shrunk.clone();
+        let owner = thread::spawn(move || {
+            if owner.lock.try_own() {
+                assert!(!owner.lock.try_lock() && owner.lock.is_owned());
+                owner.append(0, 7);
+                owner.lock.unlock();
+            }
+        });
+        if shrunk.lock.try_lock() {
+            let value = shrunk.place[0].load(Relaxed);
+            assert_eq!(shrunk.get(), Ok((value != 0).then_some(value)), "all or nothing of it");
+            shrunk.update_in_place(8);
+            shrunk.lock.unlock();
+        }
+        owner.join().unwrap();
+        assert!(shrunk.lock.try_lock(), "nobody holds it any more");
+    });
+}
+
+#[test]
 fn writers_take_turns() {
     loom::model(|| {
         let shrunk = Shrunk::new();

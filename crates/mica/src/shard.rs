@@ -1,0 +1,97 @@
+//! Partitions that a thread owns.
+//!
+//! A shard is the only writer of its partition from [`Sharded::take`] until it is dropped: the
+//! partition's lock stays with it, and whoever else asks for it is refused. So its calls take no
+//! lock and need no atomic read-modify-write, and its gets look at no versions. It still keeps
+//! them, with plain stores, so that everybody else may read through the engine at any time.
+
+use crate::mica::{Mica, at_most};
+use crate::partition::{Partition, Probe};
+use crate::write::value_bytes;
+use silica_base::{Error, ErrorKind, Result};
+use silica_engine::{Durability, EntryRef, GetSink, Shard, Sharded, Update, WriteBatch};
+
+/// The only writer of a partition.
+struct MicaShard {
+    mica: Mica,
+    number: usize,
+}
+
+impl Sharded for Mica {
+    fn shards(&self) -> usize {
+        self.partitions.len()
+    }
+
+    fn shard_of(&self, key: &[u8]) -> usize {
+        self.probe(key).partition as usize
+    }
+
+    fn take(&self, number: usize) -> Result<Box<dyn Shard>> {
+        let Some(partition) = self.partitions.get(number) else {
+            let count = self.partitions.len();
+            let message = format!("there is no partition {number}; there are {count}");
+            return Err(Error::new(ErrorKind::Config, message));
+        };
+        if !partition.own() {
+            return Err(is_owned(number));
+        }
+        Ok(Box::new(MicaShard { mica: self.share(), number }))
+    }
+}
+
+#[cold]
+pub(crate) fn is_owned(number: usize) -> Error {
+    let message = format!(
+        "partition {number} belongs to a shard, which alone writes it; send the write to its owner"
+    );
+    Error::new(ErrorKind::Locked, message)
+}
+
+impl MicaShard {
+    fn partition(&self) -> &Partition {
+        &self.mica.partitions[self.number]
+    }
+
+    fn probes<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<Probe>> {
+        keys.map(|key| self.mica.probe_in(self.number, key)).collect()
+    }
+}
+
+impl Drop for MicaShard {
+    fn drop(&mut self) {
+        self.partition().unlock();
+    }
+}
+
+impl Shard for MicaShard {
+    fn number(&self) -> usize {
+        self.number
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.mica.read_owned(self.number, keys, sink)
+    }
+
+    fn write(&mut self, batch: &WriteBatch<'_>, _durability: Durability) -> Result<()> {
+        let mut bytes = 0;
+        for op in batch.ops() {
+            self.mica.check(op.key.len(), value_bytes(op))?;
+            bytes += op.key.len() + value_bytes(op);
+        }
+        at_most(bytes, self.mica.descriptor.limits.batch_bytes_max, "batch")?;
+        let probes = self.probes(batch.ops().iter().map(|op| op.key))?;
+        probes.iter().take(32).for_each(|probe| self.partition().prefetch_bucket(probe));
+        self.mica.apply_locked(batch.ops(), &probes);
+        Ok(())
+    }
+
+    fn update_many(
+        &mut self,
+        keys: &[&[u8]],
+        _durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let probes = self.probes(keys.iter().copied())?;
+        self.mica.update_locked(keys, &probes, decide)
+    }
+}
