@@ -133,6 +133,14 @@ fn differential_catches() {
 }
 
 #[test]
+fn caches_may_forget_what_they_count_and_nothing_else() {
+    differential(&mut BrokenHarness::new(Bug::Evicts), 1, 100_000);
+    let (silent, back) = (Bug::EvictsInSilence, Bug::Resurrects);
+    must_catch(silent, "found nothing, expected", |h| differential(h, 1, 100_000));
+    must_catch(back, "expected None", |h| differential(h, 1, 100_000));
+}
+
+#[test]
 fn differential_shrinks() {
     must_catch(Bug::HalvesBatches, "; shortened to 1 steps", |h| differential(h, 3, 10_000));
 }

@@ -45,6 +45,12 @@ pub(super) enum Bug {
     ForgetsRepeats,
     /// Makes several steps of an update of several keys.
     SplitsUpdates,
+    /// No bug: a cache, which now and then drops what it is asked to put, and counts it.
+    Evicts,
+    /// The same without counting all of it.
+    EvictsInSilence,
+    /// A cache that finds again what it dropped and counted.
+    Resurrects,
     /// Forgets expiry and user bits.
     LosesMeta,
     /// Counts one entry too many.
@@ -74,6 +80,8 @@ pub(super) struct Broken {
     calls: AtomicU64,
     former: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     last: Mutex<Vec<u8>>,
+    descriptor: Descriptor,
+    evictions: AtomicU64,
 }
 
 impl Harness for BrokenHarness {
@@ -93,8 +101,13 @@ impl Harness for BrokenHarness {
             inner.delete(&3_u32.to_le_bytes(), Durability::Synced)?;
             inner.delete(b"", Durability::Synced)?;
         }
-        let (former, last) = (Mutex::default(), Mutex::default());
-        Ok(Broken { inner, bug: self.bug, calls, former, last })
+        let (former, last, bug) = (Mutex::default(), Mutex::default(), self.bug);
+        let mut descriptor = *inner.descriptor();
+        if matches!(bug, Bug::Evicts | Bug::EvictsInSilence | Bug::Resurrects) {
+            descriptor.capabilities.may_evict = true;
+        }
+        let evictions = AtomicU64::new(0);
+        Ok(Broken { inner, bug, calls, former, last, descriptor, evictions })
     }
 
     fn wipe(&mut self) {
@@ -153,6 +166,27 @@ impl Broken {
         Ok(())
     }
 
+    /// Writes and now and then drops what was written. [`Bug::Resurrects`] brings back what it
+    /// dropped before that.
+    fn write_and_evict(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.inner.write(batch, durability)?;
+        let Some(op) = batch.ops().first().filter(|_| self.every(50)) else { return Ok(()) };
+        let Some(value) = self.inner.get(op.key)? else { return Ok(()) };
+        self.inner.delete(op.key, durability)?;
+        if self.bug != Bug::EvictsInSilence || self.every(2) {
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.bug == Bug::Resurrects {
+            let lost = self.former.lock().unwrap().insert(Vec::new(), op.key.to_vec());
+            let mut last = self.last.lock().unwrap();
+            let old = std::mem::replace(&mut *last, value);
+            if let Some(key) = lost.filter(|key| key != op.key) {
+                self.inner.put(&key, &old, durability)?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_in_pieces(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         let half = batch.len().div_ceil(2);
         let without_meta = |entry: EntryRef<'_>| entry.expires_unix_ms == 0 && entry.user_bits == 0;
@@ -203,7 +237,7 @@ impl GetSink for Sink<'_> {
 
 impl Engine for Broken {
     fn descriptor(&self) -> &Descriptor {
-        self.inner.descriptor()
+        &self.descriptor
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
@@ -227,6 +261,9 @@ impl Engine for Broken {
             Bug::DropsWrites if self.every(50) => Ok(()),
             Bug::HalvesBatches | Bug::SplitsBatches | Bug::LosesMeta => {
                 self.write_in_pieces(batch, durability)
+            }
+            Bug::Evicts | Bug::EvictsInSilence | Bug::Resurrects => {
+                self.write_and_evict(batch, durability)
             }
             Bug::AcknowledgesEarly => self.inner.write(batch, Durability::Buffered),
             Bug::HidesFailedSyncs if durability == Durability::Synced => {
@@ -258,6 +295,7 @@ impl Engine for Broken {
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
         self.inner.metrics(visitor);
+        visitor.metric("evictions", self.evictions.load(Ordering::Relaxed) as f64);
     }
 
     fn verify(&self) -> Result<()> {
