@@ -1,0 +1,47 @@
+//! The memory number against what the system says, for a cache that has been full for long. Alone
+//! in its process, because it looks at the whole process.
+#![cfg(target_os = "linux")]
+
+use silica_base::HashSeed;
+use silica_engine::{Durability, Engine, EngineExt, Environment, OptionValues, WriteBatch};
+use silica_mica::{Mica, OPTIONS};
+
+const MIB: u64 = 1 << 20;
+
+/// Anonymous memory of this process that is resident.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status of this process");
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("RssAnon");
+    let kib = line.split_whitespace().nth(1).expect("a number");
+    1024 * kib.parse::<u64>().expect("a number")
+}
+
+#[test]
+fn a_full_cache_holds_what_it_was_given_and_no_more() {
+    for (memory, value_bytes) in [(96 * MIB, 8), (64 * MIB, 1000)] {
+        let before = resident_bytes();
+        let mut options = OptionValues::default();
+        options.set("memory_bytes", memory).set("entry_bytes_mean", 8 + value_bytes);
+        let environment = Environment::new(HashSeed([5; 16]));
+        let mica = Mica::open(&options, &environment).expect("a cache");
+        let opened = resident_bytes() - before;
+        assert!(opened < memory / 8, "memory is held once it is used: {opened}");
+        let value = vec![1; value_bytes as usize];
+        // Twice what fits.
+        let entries = 2 * memory / (16 + value_bytes);
+        for first in (0..entries).step_by(32) {
+            let keys: [[u8; 8]; 32] = std::array::from_fn(|i| (first + i as u64).to_le_bytes());
+            let mut batch = WriteBatch::new();
+            keys.iter().for_each(|key| {
+                batch.put(key, &value);
+            });
+            mica.write(&batch, Durability::Buffered).expect("a write");
+        }
+        assert!(mica.get(&(entries - 1).to_le_bytes()).expect("a get").is_some());
+        assert_eq!(mica.get(&0_u64.to_le_bytes()).expect("a get"), None, "it is full");
+        let full = resident_bytes() - before;
+        let slack = 2 * MIB;
+        assert!(full <= memory + slack, "{full} of {memory} bytes");
+        assert!(full > memory / 10 * 9, "{full} of {memory} bytes are in use");
+    }
+}
