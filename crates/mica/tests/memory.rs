@@ -4,7 +4,7 @@
 
 use silica_base::HashSeed;
 use silica_engine::{Durability, Engine, EngineExt, Environment, OptionValues, WriteBatch};
-use silica_mica::{Mica, OPTIONS};
+use silica_mica::Mica;
 
 const MIB: u64 = 1 << 20;
 
