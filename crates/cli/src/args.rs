@@ -172,6 +172,10 @@ pub(crate) struct ServeArgs {
     /// Address to listen on.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
     pub(crate) listen: String,
+    /// Socket in the file system to listen on too, for the same protocols; only this user may
+    /// connect to it.
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) unix: Option<PathBuf>,
     /// Address to listen on for memcached's protocols alone; --listen takes all protocols and
     /// tells them apart by a connection's first bytes.
     #[arg(long, value_name = "HOST:PORT")]

@@ -106,7 +106,8 @@ fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
 fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let both = server.local_addrs().iter().map(ToString::to_string);
     let memcached = server.memcached_addrs().iter().map(|a| format!("{a} (memcached)"));
-    let addresses: Vec<_> = both.chain(memcached).collect();
+    let unix = server.unix_path().map(|path| path.display().to_string());
+    let addresses: Vec<_> = both.chain(memcached).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
 }
 
@@ -153,6 +154,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
     let clients_bytes_max = usize::try_from(memory.clients).unwrap_or(usize::MAX);
     Ok(Config {
         listen: addresses("--listen", &args.listen)?,
+        unix: args.unix.clone(),
         memcached: match &args.memcached {
             Some(address) => addresses("--memcached", address)?,
             None => Vec::new(),

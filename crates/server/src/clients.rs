@@ -1,8 +1,8 @@
 //! All connections of all loops, as CLIENT LIST shows them.
 
+use crate::socket::Address;
 use crate::topics::{Kind, Subscriptions};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,8 +22,8 @@ pub(crate) struct Client {
     /// The event loop that serves it, and its place there.
     pub(crate) loop_index: usize,
     pub(crate) slot: usize,
-    pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
+    pub(crate) peer: Address,
+    pub(crate) local: Address,
     pub(crate) born_ms: u64,
     pub(crate) active_ms: AtomicU64,
     pub(crate) db: AtomicU8,
@@ -102,7 +102,7 @@ impl Clients {
     pub(crate) fn add(
         &self,
         (loop_index, slot): (usize, usize),
-        (peer, local): (SocketAddr, SocketAddr),
+        (peer, local): (Address, Address),
         now_ms: u64,
     ) -> Arc<Client> {
         let client = Arc::new(Client {

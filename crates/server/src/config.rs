@@ -2,6 +2,7 @@
 
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Databases that `SELECT` may reach at most.
@@ -13,6 +14,8 @@ pub struct Config {
     /// Addresses to listen on for RESP and memcached's protocols, which the first bytes of a
     /// connection tell apart; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// A socket in the file system for the same protocols, which only this user may connect to.
+    pub unix: Option<PathBuf>,
     /// Addresses to listen on for memcached's protocols alone.
     pub memcached: Vec<SocketAddr>,
     /// A loopback address for metrics over HTTP.
@@ -50,6 +53,7 @@ impl Default for Config {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            unix: None,
             memcached: Vec::new(),
             admin: None,
             loops: cores,

@@ -3,7 +3,7 @@
 use crate::burst::{Input, Owner, Request};
 use crate::clients::Client;
 use crate::session::Session;
-use mio::net::TcpStream;
+use crate::socket::Socket;
 use silica_proto::Parser;
 use silica_proto::memcached::{self, Protocol};
 use std::collections::VecDeque;
@@ -105,7 +105,7 @@ impl Work {
 
 /// A connection.
 pub(crate) struct Conn {
-    pub(crate) socket: TcpStream,
+    pub(crate) socket: Socket,
     pub(crate) owner: Owner,
     pub(crate) client: Arc<Client>,
     pub(crate) session: Session,
@@ -146,7 +146,7 @@ pub(crate) struct Conn {
 
 impl Conn {
     pub(crate) fn new(
-        socket: TcpStream,
+        socket: Socket,
         slot: usize,
         client: Arc<Client>,
         protocol: Option<Protocol>,

@@ -6,14 +6,13 @@ use crate::exec::Executor;
 use crate::memcached;
 use crate::plan::plan;
 use crate::server::{Door, Message, Shared};
+use crate::socket::{Address, Socket};
 use crate::stats::Stats;
 use crate::topics::{Delivery, Published};
 use mio::event::Event;
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use silica_proto::memcached::Protocol;
 use std::io::{self, ErrorKind, Write};
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -181,7 +180,7 @@ impl EventLoop {
         self.shared.loops[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Connection(socket, peer, protocol) => self.add(socket, peer, protocol),
+                Message::Connection(socket, ends, protocol) => self.add(socket, ends, protocol),
                 Message::Done(burst) => {
                     match burst.lane {
                         Lane::Read => self.reads_in_flight -= 1,
@@ -232,7 +231,7 @@ impl EventLoop {
             let protocol = self.doors[n].protocol;
             loop {
                 match self.doors[n].listener.accept() {
-                    Ok((socket, peer)) => self.admit(socket, peer, protocol),
+                    Ok((socket, peer, local)) => self.admit(socket, (peer, local), protocol),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     Err(e) if e.kind() == ErrorKind::Interrupted => {}
                     Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
@@ -248,7 +247,7 @@ impl EventLoop {
     }
 
     /// Hands a new connection to the loop whose turn it is.
-    fn admit(&mut self, mut socket: TcpStream, peer: SocketAddr, protocol: Option<Protocol>) {
+    fn admit(&mut self, mut socket: Socket, ends: (Address, Address), protocol: Option<Protocol>) {
         if self.shared.clients.count() >= self.shared.config.clients_max {
             Stats::add(&self.shared.stats.rejected_connections, 1);
             // Its socket's buffer is empty, so this fits or the client is gone.
@@ -262,14 +261,14 @@ impl EventLoop {
         let target = self.next_loop;
         self.next_loop = (target + 1) % self.shared.loops.len();
         if target == self.index {
-            self.add(socket, peer, protocol);
+            self.add(socket, ends, protocol);
         } else {
-            let message = Message::Connection(socket, peer, protocol);
+            let message = Message::Connection(socket, ends, protocol);
             self.shared.loops[target].send(message);
         }
     }
 
-    fn add(&mut self, mut socket: TcpStream, peer: SocketAddr, protocol: Option<Protocol>) {
+    fn add(&mut self, mut socket: Socket, ends: (Address, Address), protocol: Option<Protocol>) {
         if self.stopping_since_ms.is_some() {
             return;
         }
@@ -277,17 +276,13 @@ impl EventLoop {
             self.conns.push(None);
             self.conns.len() - 1
         });
-        // Replies are written whole, so nothing is gained by waiting for more.
-        let _ = socket.set_nodelay(true);
+        socket.send_at_once();
         let both = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.poll.registry().register(&mut socket, Token(slot), both);
-        let local = registered.and_then(|()| socket.local_addr());
-        let Ok(local) = local else {
+        if self.poll.registry().register(&mut socket, Token(slot), both).is_err() {
             self.free.push(slot);
             return;
-        };
-        let client =
-            self.shared.clients.add((self.index, slot), (peer, local), self.shared.unix_ms());
+        }
+        let client = self.shared.clients.add((self.index, slot), ends, self.shared.unix_ms());
         let let_in = self.shared.config.password.is_none();
         let conn = Conn::new(socket, slot, client, protocol, let_in, self.now_ms);
         self.conns[slot] = Some(Box::new(conn));

@@ -31,6 +31,7 @@ mod password;
 mod plan;
 mod server;
 mod session;
+mod socket;
 mod stats;
 mod table;
 mod topics;

@@ -6,11 +6,11 @@ use crate::clients::Clients;
 use crate::databases::Store;
 use crate::event_loop::{EventLoop, WAKER};
 use crate::memcached::{Flush, Marks};
+use crate::socket::{Address, Listener, Socket, bind, bind_unix};
 use crate::stats::Stats;
 use crate::topics::{Delivery, Published, Topics};
 use crate::workers::{self, Pool};
 use crate::{Config, Databases};
-use mio::net::{TcpListener, TcpStream};
 use mio::{Poll, Waker};
 use silica::engine::{Error, ErrorKind, Result};
 use silica_base::{Clock, Prng, SystemClock};
@@ -23,7 +23,7 @@ use std::thread::{self, JoinHandle};
 /// What loops are told.
 pub(crate) enum Message {
     /// Serve this connection.
-    Connection(TcpStream, SocketAddr, Option<Protocol>),
+    Connection(Socket, (Address, Address), Option<Protocol>),
     /// A burst of yours is done.
     Done(Burst),
     /// Give this message to these connections of yours.
@@ -173,32 +173,14 @@ impl std::fmt::Debug for StopHandle {
     }
 }
 
-/// Connections that may wait to be accepted; the system may allow fewer.
-const BACKLOG: i32 = 4096;
-
 fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
     let what = what.to_string();
     move |error| Error::io(what, error)
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener> {
-    let bound = TcpListener::bind(address).and_then(|listener| {
-        // The default of 128 makes clients that come all at once wait a second and try again.
-        rustix::net::listen(&listener, BACKLOG)?;
-        Ok(listener)
-    });
-    bound.map_err(|error| {
-        let hint = match error.kind() {
-            std::io::ErrorKind::AddrInUse => " (choose another port)",
-            _ => "",
-        };
-        Error::io(format!("listen on {address}{hint}"), error)
-    })
-}
-
-/// A port, and the protocol of those who connect to it, where it has only one.
+/// A port or socket, and the protocol of those who connect to it, where it has only one.
 pub(crate) struct Door {
-    pub(crate) listener: TcpListener,
+    pub(crate) listener: Listener,
     pub(crate) protocol: Option<Protocol>,
 }
 
@@ -214,8 +196,11 @@ impl Server {
         store.engine(0)?;
         let both = open_doors(&config.listen, None)?;
         let memcached = open_doors(&config.memcached, Some(Protocol::MemcachedText))?;
+        let unix =
+            config.unix.iter().map(|path| Ok(Door { listener: bind_unix(path)?, protocol: None }));
+        let unix: Vec<Door> = unix.collect::<Result<_>>()?;
         let addresses = |doors: &[Door]| {
-            let all = doors.iter().map(|door| door.listener.local_addr());
+            let all = doors.iter().map(|door| door.listener.ip());
             all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
         };
         let mut polls = Vec::new();
@@ -249,7 +234,7 @@ impl Server {
         let admin = shared.config.admin.map(|address| Admin::start(&shared, address));
         let admin = admin.transpose()?;
         let mut server = Server { shared, loops: Vec::new(), workers: Vec::new(), admin };
-        server.spawn(polls, both.into_iter().chain(memcached).collect())?;
+        server.spawn(polls, both.into_iter().chain(memcached).chain(unix).collect())?;
         Ok(server)
     }
 
@@ -290,6 +275,11 @@ impl Server {
     /// The address of the admin port, with its real port.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(Admin::address)
+    }
+
+    /// The unix socket that is listened on.
+    pub fn unix_path(&self) -> Option<&std::path::Path> {
+        self.shared.config.unix.as_deref()
     }
 
     /// A handle that stops this server.

@@ -97,8 +97,16 @@ fn conns(keys: &Keyspace<'_>, out: &mut Vec<u8>) {
     let now_ms = keys.shared.unix_ms();
     for client in keys.shared.clients.all() {
         let idle = now_ms.saturating_sub(client.active_ms.load(Relaxed)) / 1000;
-        stat(out, &format!("{}:addr", client.id), format_args!("tcp:{}", client.peer));
-        stat(out, &format!("{}:listen_addr", client.id), format_args!("tcp:{}", client.local));
+        stat(
+            out,
+            &format!("{}:addr", client.id),
+            format_args!("{}:{}", client.peer.kind(), client.peer),
+        );
+        stat(
+            out,
+            &format!("{}:listen_addr", client.id),
+            format_args!("{}:{}", client.local.kind(), client.local),
+        );
         stat(out, &format!("{}:secs_since_last_cmd", client.id), idle);
     }
 }

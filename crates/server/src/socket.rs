@@ -1,0 +1,190 @@
+//! Sockets of either kind: TCP, and unix sockets in the file system.
+
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use silica::engine::{Error, ErrorKind, Result};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Connections that may wait to be accepted; the system may allow fewer.
+const BACKLOG: i32 = 4096;
+
+/// Where one end of a connection is.
+#[derive(Debug, Clone)]
+pub(crate) enum Address {
+    Ip(SocketAddr),
+    Unix(Arc<Path>),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Ip(address) => address.fmt(f),
+            // As Redis shows it.
+            Address::Unix(path) => write!(f, "{}:0", path.display()),
+        }
+    }
+}
+
+impl Address {
+    /// The kind of socket, as memcached calls it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Address::Ip(_) => "tcp",
+            Address::Unix(_) => "unix",
+        }
+    }
+}
+
+/// A connection's socket.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// What both kinds of sockets do in the same way.
+macro_rules! either {
+    ($kind:ident, $socket:expr, $inner:ident => $what:expr) => {
+        match $socket {
+            $kind::Tcp($inner) => $what,
+            $kind::Unix($inner) => $what,
+        }
+    };
+}
+
+impl Read for Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        either!(Socket, self, socket => socket.read(buf))
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        either!(Socket, self, socket => socket.write(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        either!(Socket, self, socket => socket.flush())
+    }
+}
+
+impl Socket {
+    /// Sends at once whatever is written, since replies are written whole.
+    pub(crate) fn send_at_once(&self) {
+        if let Socket::Tcp(socket) = self {
+            // Without it the connection is only slower.
+            let _ = socket.set_nodelay(true);
+        }
+    }
+}
+
+/// A socket that is listened on.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+impl Listener {
+    /// The next connection: its socket, its other end, and its own.
+    pub(crate) fn accept(&self) -> io::Result<(Socket, Address, Address)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (socket, peer) = listener.accept()?;
+                let local = socket.local_addr()?;
+                Ok((Socket::Tcp(socket), Address::Ip(peer), Address::Ip(local)))
+            }
+            Listener::Unix(listener, file) => {
+                let (socket, _) = listener.accept()?;
+                // The other end has no name.
+                let address = Address::Unix(Arc::clone(&file.0));
+                Ok((Socket::Unix(socket), address.clone(), address))
+            }
+        }
+    }
+
+    /// The address of a TCP socket, with its real port.
+    pub(crate) fn ip(&self) -> io::Result<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr(),
+            Listener::Unix(..) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+macro_rules! source {
+    ($kind:ident, $($pattern:pat => $inner:ident),*) => {
+        impl Source for $kind {
+            fn register(&mut self, to: &Registry, token: Token, on: Interest) -> io::Result<()> {
+                match self { $($pattern => $inner.register(to, token, on)),* }
+            }
+
+            fn reregister(&mut self, to: &Registry, token: Token, on: Interest) -> io::Result<()> {
+                match self { $($pattern => $inner.reregister(to, token, on)),* }
+            }
+
+            fn deregister(&mut self, from: &Registry) -> io::Result<()> {
+                match self { $($pattern => $inner.deregister(from)),* }
+            }
+        }
+    };
+}
+
+source!(Socket, Socket::Tcp(socket) => socket, Socket::Unix(socket) => socket);
+source!(Listener, Listener::Tcp(socket) => socket, Listener::Unix(socket, _) => socket);
+
+/// The file of a unix socket, removed when it is no longer listened on.
+#[derive(Debug)]
+pub(crate) struct SocketFile(Arc<Path>);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Where it is gone already there is nothing to remove.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Listens on `address`.
+pub(crate) fn bind(address: SocketAddr) -> Result<Listener> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        // The default of 128 makes clients that come all at once wait a second and try again.
+        rustix::net::listen(&listener, BACKLOG)?;
+        Ok(Listener::Tcp(listener))
+    });
+    bound.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => " (choose another port)",
+            _ => "",
+        };
+        Error::io(format!("listen on {address}{hint}"), error)
+    })
+}
+
+/// Listens on a unix socket at `path`, which only this user may connect to. The socket that a
+/// server has left there which is gone is replaced; nothing else is.
+pub(crate) fn bind_unix(path: &PathBuf) -> Result<Listener> {
+    let failed = |error| Error::io(format!("listen on the socket {}", path.display()), error);
+    let refuse = |why: &str| {
+        Err(Error::new(ErrorKind::Config, format!("{} {why}; choose another path", path.display())))
+    };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+        Ok(found) if !found.file_type().is_socket() => return refuse("is there and no socket"),
+        Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+            return refuse("is the socket of a server that runs");
+        }
+        Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    let file = SocketFile(Arc::from(path.as_path()));
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
+    Ok(Listener::Unix(listener, file))
+}
