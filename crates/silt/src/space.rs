@@ -7,6 +7,7 @@
 //! frees space (it merges what holds a few percent of deletes or overwritten entries, and reclaims
 //! value-log segments earlier) until there is room again.
 
+use crate::options::MISS_FILTER_BITS;
 use crate::packed::{CHUNK_BYTES, Footer, PAYLOAD_BYTES};
 use crate::partition::Version;
 use crate::silt::Silt;
@@ -73,7 +74,8 @@ impl<D: Device> Silt<D> {
     /// Bytes that maintenance takes at the worst before it frees any.
     fn space_needed_bytes(&self) -> u64 {
         let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
-        let merge = versions.iter().map(|v| merge_input_bytes(v)).max().unwrap_or(0);
+        let filter_bits = self.config.sorted_filter_bits.unwrap_or(MISS_FILTER_BITS as u32);
+        let merge = versions.iter().map(|v| merge_output_bytes(v, filter_bits)).max().unwrap_or(0);
         let floor = versions.iter().map(|v| v.floor).min().unwrap_or(0);
         let end = self.log.end();
         let window = end.saturating_sub(floor).min(self.log.mapped_bytes());
@@ -152,6 +154,13 @@ impl<D: Device> Silt<D> {
 fn merge_input_bytes<D: Device>(version: &Version<D>) -> u64 {
     let hash = version.hash_stores.iter().map(|h| file_bytes(h.footer()));
     hash.chain(version.sorted_store.iter().map(|s| file_bytes(s.footer()))).sum()
+}
+
+/// Bytes that a merge of `version` writes at the most: its inputs' files, and a filter that they
+/// may not have.
+fn merge_output_bytes<D: Device>(version: &Version<D>, filter_bits: u32) -> u64 {
+    let entries = version.hash_store_entries() + version.sorted_store_entries();
+    merge_input_bytes(version) + entries * (u64::from(filter_bits) + 2) / 8
 }
 
 fn file_bytes(footer: &Footer) -> u64 {

@@ -92,10 +92,14 @@ impl<D: Device> Silt<D> {
     }
 
     /// Bits per key of the miss filters that sorted stores get now; 0 for none. As given, or where
-    /// the memory affords filters at the size that the store is growing to.
+    /// the memory affords filters at the size that the store is growing to, and the device has
+    /// room.
     pub(crate) fn miss_filter_bits(&self) -> u32 {
         if let Some(given) = self.config.sorted_filter_bits {
             return given;
+        }
+        if self.is_short_of_space() {
+            return 0;
         }
         let sizes = self.sizes();
         let entries = self.count_from(&sizes).estimate;
