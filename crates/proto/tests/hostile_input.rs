@@ -1,5 +1,7 @@
 //! The parser on input that nobody meant well: mutations of a kept corpus, and random splits.
 
+mod support;
+
 use proptest::prelude::*;
 use silica_base::{Prng, test_size};
 use silica_proto::{Limits, Parser, decode};
@@ -33,23 +35,7 @@ const PIECES: &[&[u8]] =
     &[b"\r\n", b"*", b"$", b"-1", b"0", b"99999999999", b"\"", b"'", b"\\x", b"\n", b"\r", b" "];
 
 fn mutate(random: &mut Prng) -> Vec<u8> {
-    let pick = |random: &mut Prng| CORPUS[random.below(CORPUS.len() as u64) as usize];
-    let mut bytes = pick(random).to_vec();
-    for _ in 0..random.below(6) {
-        let at = random.below(bytes.len() as u64 + 1) as usize;
-        match random.below(6) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            1 if at < bytes.len() => bytes[at] = random.next_u64() as u8,
-            2 if at < bytes.len() => drop(bytes.drain(at..(at + 3).min(bytes.len()))),
-            3 => bytes.truncate(at),
-            4 => {
-                let piece = PIECES[random.below(PIECES.len() as u64) as usize];
-                bytes.splice(at..at, piece.iter().copied());
-            }
-            _ => bytes.extend_from_slice(pick(random)),
-        }
-    }
-    bytes
+    support::mutate(random, CORPUS, PIECES)
 }
 
 type Requests = Vec<Vec<Vec<u8>>>;
