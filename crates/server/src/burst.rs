@@ -42,6 +42,11 @@ impl<'a> Args<'a> {
         self.head.copied().unwrap_or_default()
     }
 
+    /// The same, for requests of these protocols only.
+    pub(crate) fn memcached(&self) -> Option<&'a Head> {
+        self.head
+    }
+
     /// What is noted about entries.
     pub(crate) fn marks(&self) -> Option<&'a Marks> {
         self.marks

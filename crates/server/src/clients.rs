@@ -134,6 +134,11 @@ impl Clients {
         }
     }
 
+    /// The connection of this number.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.list().get(&id).cloned()
+    }
+
     /// All connections, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.list().values().cloned().collect()

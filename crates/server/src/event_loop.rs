@@ -248,7 +248,7 @@ impl EventLoop {
 
     /// Hands a new connection to the loop whose turn it is.
     fn admit(&mut self, mut socket: Socket, ends: (Address, Address), protocol: Option<Protocol>) {
-        if self.shared.clients.count() >= self.shared.config.clients_max {
+        if self.shared.clients.count() >= self.shared.clients_max.load(Relaxed) {
             Stats::add(&self.shared.stats.rejected_connections, 1);
             // Its socket's buffer is empty, so this fits or the client is gone.
             let _ = socket.write(match protocol {

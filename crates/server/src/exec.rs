@@ -9,6 +9,7 @@
 use crate::burst::{Acknowledgement, Args, Burst, Input, Output, Request};
 use crate::commands::{Keyspace, Values, atomic, error_text};
 use crate::server::Shared;
+use crate::slowlog::Watch;
 use crate::table::{Answer, Modify, Run, Wants, too_large};
 use crate::transaction::Transaction;
 use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, Update, WriteBatch};
@@ -88,6 +89,7 @@ impl Executor {
     /// Runs every connection's requests from `next` to `end`, or until its replies are many.
     pub(crate) fn run(&mut self, burst: &mut Burst) {
         let shared = Arc::clone(&self.shared);
+        let watch = Watch::begin(&shared, burst);
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
@@ -110,6 +112,7 @@ impl Executor {
         self.arena.shrink_to(64 << 10);
         let done: usize = outputs.iter().map(|output| output.next).sum();
         shared.stats.count_burst(burst.lane, done - done_before);
+        watch.end(&shared, burst, done - done_before);
     }
 
     /// Takes every connection as far as a wave goes. True where anything may have been written.
@@ -429,6 +432,7 @@ impl Executor {
             Err(error) => reply.error(&error_text(&error)),
             Ok(None) => reply.null_array(),
             Ok(Some(replies)) => {
+                transaction.publish(&self.shared);
                 reply.array(transaction.count);
                 reply.written(&replies);
             }

@@ -29,13 +29,16 @@ mod memcached;
 mod overlay;
 mod password;
 mod plan;
+mod rdb;
 mod server;
 mod session;
+mod slowlog;
 mod socket;
 mod stats;
 mod table;
 mod topics;
 mod transaction;
+mod unsupported;
 mod workers;
 
 pub use config::{Config, DATABASES_MAX, Databases};

@@ -5,7 +5,7 @@
 
 use crate::burst::{Args, Input, Request};
 use crate::clients::Client;
-use crate::commands::{Cx, wrong_number};
+use crate::commands::{Cx, topics, wrong_number};
 use crate::conn::Conn;
 use crate::memcached;
 use crate::server::Shared;
@@ -13,6 +13,7 @@ use crate::session::{Replies, Session};
 use crate::stats::Stats;
 use crate::table::{Command, Run, find, find_sub};
 use crate::transaction::{Queue, Watches};
+use crate::unsupported;
 use silica_proto::memcached::{Protocol, sniff};
 use silica_proto::{Limits, Reply, Version};
 use std::sync::Arc;
@@ -178,7 +179,8 @@ impl Planner<'_> {
 
     /// The command that `args` call, or why they call none.
     fn find(&self, args: Args<'_>) -> Result<&'static Command, String> {
-        let mut command = find(args.get(0)).ok_or_else(|| unknown(args))?;
+        let mut command = find(args.get(0))
+            .ok_or_else(|| unsupported::why(args.get(0)).unwrap_or_else(|| unknown(args)))?;
         if !command.subs.is_empty() && args.len() > 1 {
             command = find_sub(command, args.get(1)).ok_or_else(|| {
                 let sub: String = String::from_utf8_lossy(args.get(1)).chars().take(128).collect();
@@ -245,6 +247,13 @@ impl Planner<'_> {
             Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) => {
                 queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
             }
+            Run::Whole(_) if command.name == "publish" => {
+                run = Run::Whole(topics::announce);
+                let first = queue.keep(args, [].into_iter());
+                let first = first.inspect_err(|_| queue.refused = true)?;
+                queue.announced.push(queue.input.requests.len());
+                first
+            }
             _ => {
                 queue.refused = true;
                 let name = command.name;
@@ -252,10 +261,11 @@ impl Planner<'_> {
             }
         };
         queue.count += 1;
+        let skip = container_args(command, &run);
         queue.input.requests.push(Request {
             run,
-            first: first as u32,
-            len: args.len() as u32,
+            first: (first + skip) as u32,
+            len: (args.len() - skip) as u32,
             head: 0,
             db: self.session.db,
             version: self.session.version,
@@ -313,10 +323,11 @@ impl Planner<'_> {
         }
         let bytes = || args.from(1).map(<[u8]>::len).sum();
         let long = command.is_long() || is_heavy(&run, args.len(), bytes);
+        let skip = container_args(command, &run);
         self.input.requests.push(Request {
             run,
-            first: first as u32,
-            len: args.len() as u32,
+            first: (first + skip) as u32,
+            len: (args.len() - skip) as u32,
             head: 0,
             db: self.session.db,
             version: self.session.version,
@@ -358,6 +369,12 @@ impl Input {
             long: false,
         });
     }
+}
+
+/// Arguments before the command's own name, which reads do not see: their keys come right after
+/// it, as in OBJECT ENCODING.
+fn container_args(command: &Command, run: &Run) -> usize {
+    if matches!(run, Run::Read(_)) { command.keys.0 as usize - 1 } else { 0 }
 }
 
 /// True where a request is so large that it would hold up those that share its burst.

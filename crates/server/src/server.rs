@@ -6,6 +6,7 @@ use crate::clients::Clients;
 use crate::databases::Store;
 use crate::event_loop::{EventLoop, WAKER};
 use crate::memcached::{Flush, Marks};
+use crate::slowlog::{Latency, SlowLog};
 use crate::socket::{Address, Listener, Socket, bind, bind_unix};
 use crate::stats::Stats;
 use crate::topics::{Delivery, Published, Topics};
@@ -69,6 +70,10 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) stats: Stats,
     pub(crate) topics: Topics,
+    pub(crate) slowlog: SlowLog,
+    pub(crate) latency: Latency,
+    /// Connections at the same time; may change while the server runs.
+    pub(crate) clients_max: AtomicUsize,
     pub(crate) pool: Pool,
     pub(crate) loops: Vec<Inbox>,
     pub(crate) started_ms: u64,
@@ -94,7 +99,21 @@ impl Shared {
 
     /// Milliseconds of a clock that never goes back.
     pub(crate) fn monotonic_ms(&self) -> u64 {
-        self.clock.monotonic_ns() / 1_000_000
+        self.monotonic_ns() / 1_000_000
+    }
+
+    /// Nanoseconds of the same clock.
+    pub(crate) fn monotonic_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
+    /// What becomes of entries when memory is full, as Redis calls it.
+    pub(crate) fn eviction_policy(&self) -> &'static str {
+        let engine = self.store.opened(0);
+        match engine.is_some_and(|engine| engine.descriptor().capabilities.may_evict) {
+            true => "allkeys-lru",
+            false => "noeviction",
+        }
     }
 
     /// Resident memory of the process; 0 where the system does not tell.
@@ -217,6 +236,9 @@ impl Server {
             clients: Clients::default(),
             stats: Stats::default(),
             topics: Topics::default(),
+            slowlog: SlowLog::default(),
+            latency: Latency::default(),
+            clients_max: AtomicUsize::new(config.clients_max),
             pool: Pool::new(config.io_workers),
             loops: inboxes,
             started_ms: clock.unix_ms(),

@@ -184,6 +184,14 @@ impl Topics {
         count
     }
 
+    /// How many would get a message on `channel`.
+    pub(crate) fn audience(&self, channel: &[u8]) -> usize {
+        let inner = self.lock();
+        let by_pattern = inner.patterns.iter().filter(|(p, _)| glob::matches(p, channel));
+        let by_name = inner.channels.get(channel).map_or(0, BTreeMap::len);
+        by_name + by_pattern.map(|(_, listeners)| listeners.len()).sum::<usize>()
+    }
+
     /// Channels that somebody listens to by name.
     pub(crate) fn channels(&self, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let inner = self.lock();

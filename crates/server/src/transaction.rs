@@ -30,6 +30,8 @@ pub(crate) struct Queue {
     pub(crate) count: usize,
     /// One was refused: EXEC runs none.
     pub(crate) refused: bool,
+    /// Those of its requests that are messages for channels.
+    pub(crate) announced: Vec<usize>,
     keys: BTreeSet<Vec<u8>>,
 }
 
@@ -61,8 +63,8 @@ impl Queue {
 
     /// The transaction, where the keys in `watches` have not changed.
     pub(crate) fn into_transaction(self, watches: Option<Arc<Watches>>) -> Transaction {
-        let Queue { input, count, keys, .. } = self;
-        Transaction { input, count, keys, watches }
+        let Queue { input, count, keys, announced, .. } = self;
+        Transaction { input, count, keys, announced, watches }
     }
 }
 
@@ -132,10 +134,19 @@ pub(crate) struct Transaction {
     /// How many replies they give.
     pub(crate) count: usize,
     keys: BTreeSet<Vec<u8>>,
+    announced: Vec<usize>,
     watches: Option<Arc<Watches>>,
 }
 
 impl Transaction {
+    /// Sends its messages, which it does when all of it is done.
+    pub(crate) fn publish(&self, shared: &Shared) {
+        for index in &self.announced {
+            let args = self.input.args(&self.input.requests[*index]);
+            shared.topics.publish(shared, args.get(1), args.get(2));
+        }
+    }
+
     /// Memory held.
     pub(crate) fn held_bytes(&self) -> usize {
         self.input.held_bytes() + self.keys.iter().map(|key| key.len() + 64).sum::<usize>()

@@ -4,10 +4,12 @@
 mod scripts;
 mod support;
 
+use silica_base::{Prng, test_size};
+use silica_proto::Value;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::{Client, script};
+use support::{Client, Probe, config, script, show, start_with};
 
 /// A redis-server that ends with the test.
 struct Redis(Child, SocketAddr);
@@ -61,8 +63,73 @@ fn redis_answers_as_we_say() {
         scripts::MOVING,
         scripts::NUMBERS,
         scripts::TRANSACTIONS,
+        scripts::SUBSEQUENCES,
+        scripts::OBJECTS,
+        scripts::RESTORING,
+        scripts::SETTINGS,
     ] {
         assert_eq!(client.ask("FLUSHALL"), "OK");
         script(&mut client, lines);
     }
+}
+
+/// Values as Redis packs them: numbers, short and long ones, random and repetitive ones.
+fn values(random: &mut Prng) -> Vec<Vec<u8>> {
+    let numbers = [0i64, -1, 127, -128, 128, 32_767, -32_769, 1 << 31, -(1i64 << 31), i64::MIN];
+    let mut values: Vec<Vec<u8>> = numbers.map(|n| n.to_string().into_bytes()).to_vec();
+    values.extend(["", "+1", "007", "-0", "1.5"].map(|text| text.as_bytes().to_vec()));
+    for _ in 0..test_size(60, 300, 20_000) {
+        let (bits, symbol_bits) = (random.below(18), random.below(9));
+        let len = random.below(1 << bits) as usize;
+        let symbols = 1 + random.below(1 << symbol_bits);
+        values.push((0..len).map(|_| random.below(symbols) as u8).collect());
+    }
+    values
+}
+
+#[test]
+fn dumped_values_are_exchanged_with_redis() {
+    let Some(redis) = Redis::start() else { return };
+    let (server, _) = start_with(config(), Probe::new(false));
+    let mut random = Prng::new(64);
+    let all = values(&mut random);
+    for (mut from, mut to) in
+        [(redis.connect(), Client::connect(&server)), (Client::connect(&server), redis.connect())]
+    {
+        for value in &all {
+            from.call(&[b"SET", b"from", value]);
+            let Value::Bulk(payload) = from.call(&[b"DUMP", b"from"]) else { panic!("no payload") };
+            let restored = to.call(&[b"RESTORE", b"to", b"100000", &payload, b"REPLACE"]);
+            assert_eq!(show(&restored), "OK", "{}", value.escape_ascii());
+            assert_eq!(to.call(&[b"GET", b"to"]), Value::Bulk(value.clone()));
+            assert_eq!(to.ask("TTL to"), ":100");
+            // Damage is found, wherever it is.
+            let mut bad = payload.clone();
+            bad[random.below(payload.len() as u64) as usize] ^= 1 << random.below(8);
+            let refused = show(&to.call(&[b"RESTORE", b"bad", b"0", &bad]));
+            assert_eq!(refused, "-ERR DUMP payload version or checksum are wrong");
+        }
+        from.ask("SET from 1");
+        let Value::Bulk(payload) = from.call(&[b"DUMP", b"from"]) else { panic!("no payload") };
+        let mut restore = |key: &[u8], time: &[u8]| {
+            show(&to.call(&[b"RESTORE", key, time, &payload, b"ABSTTL", b"REPLACE"]))
+        };
+        assert_eq!(restore(b"later", b"33177117420123"), "OK");
+        assert_eq!(restore(b"to", b"1000"), "OK");
+        assert_eq!(to.ask("PEXPIRETIME later"), ":33177117420123");
+        assert_eq!(to.ask("EXISTS to"), ":0", "its time was over");
+    }
+    server.stop();
+}
+
+#[test]
+fn other_types_are_not_restored() {
+    let Some(redis) = Redis::start() else { return };
+    let (server, _) = start_with(config(), Probe::new(false));
+    let (mut theirs, mut ours) = (redis.connect(), Client::connect(&server));
+    theirs.ask("RPUSH list a b c");
+    let Value::Bulk(payload) = theirs.call(&[b"DUMP", b"list"]) else { panic!("no payload") };
+    let refused = show(&ours.call(&[b"RESTORE", b"list", b"0", &payload]));
+    assert!(refused.contains("which Silica does not have: it stores strings"), "{refused}");
+    server.stop();
 }

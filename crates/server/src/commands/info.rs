@@ -72,7 +72,7 @@ fn server(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     lines!(out,
         "connected_clients": keys.shared.clients.count(),
-        "maxclients": keys.shared.config.clients_max,
+        "maxclients": keys.shared.clients_max.load(Relaxed),
         "blocked_clients": 0,
     );
     Ok(())
@@ -88,7 +88,7 @@ fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "clients_bytes_max": config.clients_bytes_max,
         "stores_bytes_max": config.memory_bytes.saturating_sub(config.clients_bytes_max as u64),
         "maxmemory": config.memory_bytes,
-        "maxmemory_policy": "noeviction",
+        "maxmemory_policy": keys.shared.eviction_policy(),
     );
     Ok(())
 }

@@ -1,12 +1,9 @@
-//! COMMAND and CONFIG.
+//! COMMAND.
 
 use super::Cx;
 use crate::burst::Args;
-use crate::glob;
-use crate::server::Shared;
 use crate::table::{COMMANDS, Command, find, find_sub};
-use silica::engine::Durability;
-use silica_proto::{Limits, Reply};
+use silica_proto::Reply;
 
 /// Lists the subcommands of `container`.
 pub(crate) fn help(cx: &mut Cx<'_>, container: &str) {
@@ -22,10 +19,6 @@ pub(crate) fn help(cx: &mut Cx<'_>, container: &str) {
 
 pub(crate) fn command_help(cx: &mut Cx<'_>, _: Args<'_>) {
     help(cx, "command");
-}
-
-pub(crate) fn config_help(cx: &mut Cx<'_>, _: Args<'_>) {
-    help(cx, "config");
 }
 
 pub(crate) fn command(cx: &mut Cx<'_>, _: Args<'_>) {
@@ -136,53 +129,4 @@ pub(crate) fn getkeys(cx: &mut Cx<'_>, args: Args<'_>) {
         (first..=last).step_by(step as usize).map(|i| args.get(2 + i as usize)).collect();
     cx.reply.array(keys.len());
     keys.iter().for_each(|key| cx.reply.bulk(key));
-}
-
-/// The settings that clients ask for, in the words they know.
-fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
-    let config = &shared.config;
-    let synced = config.durability == Durability::Synced;
-    let addresses: Vec<String> = config.listen.iter().map(|a| a.ip().to_string()).collect();
-    vec![
-        ("appendfsync", if synced { "always" } else { "everysec" }.into()),
-        ("appendonly", "yes".into()),
-        ("bind", addresses.join(" ")),
-        ("client-query-buffer-limit", Limits::OPEN.request_bytes_max.to_string()),
-        ("databases", config.databases.to_string()),
-        ("durability", if synced { "synced" } else { "buffered" }.into()),
-        ("io-threads", config.loops.to_string()),
-        ("maxclients", config.clients_max.to_string()),
-        ("maxmemory", config.memory_bytes.to_string()),
-        ("maxmemory-clients", config.clients_bytes_max.to_string()),
-        ("maxmemory-policy", "noeviction".into()),
-        ("port", shared.port().to_string()),
-        ("proto-max-bulk-len", Limits::OPEN.bulk_bytes_max.to_string()),
-        ("save", String::new()),
-        ("tcp-keepalive", "0".into()),
-        ("timeout", "0".into()),
-    ]
-}
-
-pub(crate) fn config_get(cx: &mut Cx<'_>, args: Args<'_>) {
-    let patterns: Vec<Vec<u8>> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
-    let mut chosen = settings(cx.shared);
-    chosen.retain(|(name, _)| patterns.iter().any(|p| glob::matches(p, name.as_bytes())));
-    cx.reply.map(chosen.len());
-    for (name, value) in chosen {
-        cx.reply.bulk(name.as_bytes());
-        cx.reply.bulk(value.as_bytes());
-    }
-}
-
-pub(crate) fn config_set(cx: &mut Cx<'_>, args: Args<'_>) {
-    let name = String::from_utf8_lossy(args.get(2)).into_owned();
-    cx.reply.error(&format!(
-        "ERR CONFIG SET failed - '{name}' cannot be changed while the server runs; restart it \
-         with the setting you want ('silica serve --help' lists them)"
-    ));
-}
-
-pub(crate) fn config_resetstat(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.shared.stats.reset();
-    cx.reply.ok();
 }

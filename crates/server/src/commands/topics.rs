@@ -64,6 +64,12 @@ pub(crate) fn publish(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
+/// PUBLISH in a transaction, which sends the message when all of it is done.
+pub(crate) fn announce(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    reply.integer(keys.shared.topics.audience(args.get(1)) as i64);
+    Ok(())
+}
+
 pub(crate) fn channels(cx: &mut Cx<'_>, args: Args<'_>) {
     let pattern = if args.len() > 2 { Some(args.get(2)) } else { None };
     let names = cx.shared.topics.channels(pattern);

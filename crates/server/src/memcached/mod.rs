@@ -17,7 +17,7 @@ mod unique;
 pub(crate) use flush::{Flush, burst as flush_burst};
 pub(crate) use marks::Marks;
 pub(crate) use meta::Outcome;
-pub(crate) use plan::plan;
+pub(crate) use plan::{name, plan};
 
 use crate::burst::Args;
 use crate::table::Answer;

@@ -79,7 +79,7 @@ fn stores(head: &Head) -> bool {
 }
 
 /// What CLIENT LIST calls a request.
-fn name(head: Head) -> &'static str {
+pub(crate) fn name(head: Head) -> &'static str {
     match head {
         Head::Nothing | Head::Fault(_) => "NULL",
         Head::Get { .. } => "get",

@@ -62,7 +62,7 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     stat(out, "silica_version", env!("CARGO_PKG_VERSION"));
     stat(out, "engine", keys.engine.descriptor().name);
     stat(out, "pointer_size", usize::BITS);
-    stat(out, "max_connections", shared.config.clients_max);
+    stat(out, "max_connections", shared.clients_max.load(Relaxed));
     stat(out, "curr_connections", shared.clients.count());
     stat(out, "total_connections", counters.total_connections_received.load(Relaxed));
     stat(out, "rejected_connections", counters.rejected_connections.load(Relaxed));
@@ -84,7 +84,7 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
 fn settings(keys: &Keyspace<'_>, out: &mut Vec<u8>) {
     let config = &keys.shared.config;
     stat(out, "maxbytes", config.memory_bytes);
-    stat(out, "maxconns", config.clients_max);
+    stat(out, "maxconns", keys.shared.clients_max.load(Relaxed));
     stat(out, "tcpport", keys.shared.port());
     stat(out, "num_threads", keys.shared.loops.len());
     stat(out, "item_size_max", silica_proto::memcached::Limits::OPEN.value_bytes_max);

@@ -74,8 +74,14 @@ for protocol_name, options in [("bytes", {}), ("text", {"decode_responses": True
         r.lpush("list", 1)
         raise AssertionError("there are no lists")
     except redis.ResponseError as error:
-        assert "unknown command" in str(error), error
+        assert "stores strings and has no lists" in str(error), error
     assert r.info("server")["redis_mode"] == "standalone"
+    assert r.object("refcount", "t") == 1 and r.memory_usage("t") > 10
+    assert r.restore("v", 5000, r.dump("t"), replace=True) and r.get("v") == r.get("t")
+    assert r.lcs("t", "u") == r.get("t")
+    assert r.config_set("slowlog-log-slower-than", 0) and r.get("t")
+    assert any(e["command"] == b"GET t" for e in r.slowlog_get(5)), r.slowlog_get(5)
+    assert r.config_set("slowlog-log-slower-than", 10000) and r.slowlog_reset()
     assert r.client_setname("worker") and r.client_getname() in ("worker", b"worker")
     assert r.config_get("save") == {"save": ""} if options else True
     r.close()

@@ -277,3 +277,94 @@ MULTI -> OK
 GET a -> QUEUED
 EXEC -> ['7']
 ";
+
+/// The longest common subsequence.
+pub(crate) const SUBSEQUENCES: &str = "
+MSET a ohmytext b mynewtext c 0 d 10010 -> OK
+LCS a b -> 'mytext'
+LCS a b LEN -> :6
+LCS a b IDX -> ['matches' [[[:4 :7] [:5 :8]] [[:2 :3] [:0 :1]]] 'len' :6]
+LCS a b IDX MINMATCHLEN 4 -> ['matches' [[[:4 :7] [:5 :8]]] 'len' :6]
+LCS a b IDX WITHMATCHLEN -> ['matches' [[[:4 :7] [:5 :8] :4] [[:2 :3] [:0 :1] :2]] 'len' :6]
+LCS b a IDX MINMATCHLEN -3 WITHMATCHLEN -> \
+    ['matches' [[[:5 :8] [:4 :7] :4] [[:0 :1] [:2 :3] :2]] 'len' :6]
+LCS c d IDX -> ['matches' [[[:0 :0] [:4 :4]]] 'len' :1]
+LCS a none -> ''
+LCS none nothing LEN -> :0
+LCS a none IDX -> ['matches' [] 'len' :0]
+LCS a a -> 'ohmytext'
+LCS a b FOO -> -ERR syntax error
+LCS a b IDX MINMATCHLEN -> -ERR syntax error
+LCS a b IDX MINMATCHLEN x -> -ERR value is not an integer or out of range
+LCS a b LEN IDX -> -ERR If you want both the length and indexes, please just use IDX.
+LCS a -> -ERR wrong number of arguments for 'lcs' command
+";
+
+/// What is known of entries.
+pub(crate) const OBJECTS: &str = "
+SET a hello -> OK
+OBJECT REFCOUNT a -> :1
+OBJECT ENCODING none -> nil
+OBJECT FREQ none -> nil
+OBJECT IDLETIME none -> nil
+OBJECT FREQ a -> -ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+    Please note that when switching between policies at runtime LRU and LFU data will take some \
+    time to adjust.
+OBJECT FOO a -> -ERR unknown subcommand 'FOO'. Try OBJECT HELP.
+OBJECT ENCODING -> -ERR wrong number of arguments for 'object|encoding' command
+MEMORY USAGE none -> nil
+MEMORY USAGE a FOO 1 -> -ERR syntax error
+MEMORY USAGE a SAMPLES -> -ERR syntax error
+MEMORY USAGE a SAMPLES x -> -ERR value is not an integer or out of range
+MEMORY USAGE a SAMPLES -1 -> -ERR syntax error
+";
+
+/// RESTORE, as far as it has no payload that is right.
+pub(crate) const RESTORING: &str = "
+SET a hello -> OK
+DUMP none -> nil
+RESTORE x y z -> -ERR value is not an integer or out of range
+RESTORE x -1 z -> -ERR Invalid TTL value, must be >= 0
+RESTORE a 0 z -> -BUSYKEY Target key name already exists.
+RESTORE a 0 z REPLACE -> -ERR DUMP payload version or checksum are wrong
+RESTORE x 0 z -> -ERR DUMP payload version or checksum are wrong
+RESTORE x 0 z FOO -> -ERR syntax error
+RESTORE x 0 z IDLETIME -1 -> -ERR Invalid IDLETIME value, must be >= 0
+RESTORE x 0 z IDLETIME x -> -ERR value is not an integer or out of range
+RESTORE x 0 z IDLETIME -> -ERR syntax error
+RESTORE x 0 z FREQ 256 -> -ERR Invalid FREQ value, must be >= 0 and <= 255
+RESTORE x 0 z IDLETIME 1 FREQ 1 -> -ERR syntax error
+GET a -> 'hello'
+";
+
+/// Settings that change, and the two logs of what took long.
+pub(crate) const SETTINGS: &str = "
+CONFIG SET foo 1 -> -ERR Unknown option or number of arguments for CONFIG SET - 'foo'
+CONFIG SET slowlog-max-len x -> -ERR CONFIG SET failed (possibly related to argument \
+    'slowlog-max-len') - argument couldn't be parsed into an integer
+CONFIG SET slowlog-max-len -1 -> -ERR CONFIG SET failed (possibly related to argument \
+    'slowlog-max-len') - argument must be between 0 and 9223372036854775807 inclusive
+CONFIG SET slowlog-max-len 7 slowlog-max-len 8 -> -ERR CONFIG SET failed (possibly related to \
+    argument 'slowlog-max-len') - duplicate parameter
+CONFIG SET slowlog-max-len 7 latency-monitor-threshold -5 -> -ERR CONFIG SET failed (possibly \
+    related to argument 'latency-monitor-threshold') - argument must be between 0 and \
+    9223372036854775807 inclusive
+CONFIG GET slowlog-max-len -> ['slowlog-max-len' '128']
+CONFIG SET slowlog-max-len 7 -> OK
+CONFIG GET slowlog-max-len -> ['slowlog-max-len' '7']
+CONFIG SET slowlog-max-len 7 foo -> -ERR syntax error
+CONFIG SET databases 3 -> -ERR CONFIG SET failed (possibly related to argument 'databases') - \
+    can't set immutable config
+CONFIG SET maxclients 0 -> -ERR CONFIG SET failed (possibly related to argument 'maxclients') - \
+    argument must be between 1 and 4294967295 inclusive
+CONFIG REWRITE -> -ERR The server is running without a config file
+CONFIG RESETSTAT -> OK
+SLOWLOG RESET -> OK
+SLOWLOG LEN -> :0
+SLOWLOG GET -> []
+SLOWLOG GET -2 -> -ERR count should be greater than or equal to -1
+SLOWLOG GET x -> -ERR count should be greater than or equal to -1
+LATENCY RESET -> :0
+LATENCY LATEST -> []
+LATENCY HISTORY command -> []
+";

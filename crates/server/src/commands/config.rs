@@ -1,0 +1,155 @@
+//! CONFIG: the settings, in the words that clients of Redis know.
+
+use super::{Cx, SYNTAX, introspect};
+use crate::burst::Args;
+use crate::glob;
+use crate::server::Shared;
+use silica::engine::Durability;
+use silica_proto::{Limits, parse_i64};
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How a setting can be changed while the server runs.
+enum Change {
+    /// Not at all.
+    Never,
+    Number(RangeInclusive<i64>, fn(&Shared, i64)),
+}
+
+/// A setting.
+struct Setting {
+    name: &'static str,
+    show: fn(&Shared) -> String,
+    change: Change,
+}
+
+macro_rules! settings {
+    ($($name:literal: $show:expr $(, $range:expr => $set:expr)?;)*) => {
+        &[$(Setting { name: $name, show: $show, change: settings!(@change $($range => $set)?) }),*]
+    };
+    (@change) => { Change::Never };
+    (@change $range:expr => $set:expr) => { Change::Number($range, $set) };
+}
+
+static SETTINGS: &[Setting] = settings! {
+    "appendfsync": |shared| synced(shared, "always", "everysec");
+    "appendonly": |_| "yes".into();
+    "bind": |shared| {
+        let all = shared.config.listen.iter().map(|a| a.ip().to_string());
+        all.collect::<Vec<_>>().join(" ")
+    };
+    "client-query-buffer-limit": |_| Limits::OPEN.request_bytes_max.to_string();
+    "databases": |shared| shared.config.databases.to_string();
+    "durability": |shared| synced(shared, "synced", "buffered");
+    "io-threads": |shared| shared.config.loops.to_string();
+    "latency-monitor-threshold": |shared| shared.latency.millis_min.load(Relaxed).to_string(),
+        0..=i64::MAX => |shared, n| shared.latency.millis_min.store(n as u64, Relaxed);
+    "maxclients": |shared| shared.clients_max.load(Relaxed).to_string(),
+        1..=0xFFFF_FFFF => |shared, n| shared.clients_max.store(n as usize, Relaxed);
+    "maxmemory": |shared| shared.config.memory_bytes.to_string();
+    "maxmemory-clients": |shared| shared.config.clients_bytes_max.to_string();
+    "maxmemory-policy": |shared| shared.eviction_policy().into();
+    "port": |shared| shared.port().to_string();
+    "proto-max-bulk-len": |_| Limits::OPEN.bulk_bytes_max.to_string();
+    "save": |_| String::new();
+    "slowlog-log-slower-than": |shared| shared.slowlog.micros_min.load(Relaxed).to_string(),
+        -1..=i64::MAX => |shared, n| shared.slowlog.micros_min.store(n, Relaxed);
+    "slowlog-max-len": |shared| shared.slowlog.len_max.load(Relaxed).to_string(),
+        0..=i64::MAX => |shared, n| shared.slowlog.len_max.store(n as usize, Relaxed);
+    "tcp-keepalive": |_| "0".into();
+    "timeout": |_| "0".into();
+};
+
+fn synced(shared: &Shared, yes: &str, no: &str) -> String {
+    let is_synced = shared.config.durability == Durability::Synced;
+    if is_synced { yes } else { no }.into()
+}
+
+pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
+    introspect::help(cx, "config");
+}
+
+pub(crate) fn get(cx: &mut Cx<'_>, args: Args<'_>) {
+    let patterns: Vec<Vec<u8>> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let wanted = |setting: &&Setting| {
+        patterns.iter().any(|pattern| glob::matches(pattern, setting.name.as_bytes()))
+    };
+    let chosen: Vec<&Setting> = SETTINGS.iter().filter(wanted).collect();
+    cx.reply.map(chosen.len());
+    for setting in chosen {
+        cx.reply.bulk(setting.name.as_bytes());
+        cx.reply.bulk((setting.show)(cx.shared).as_bytes());
+    }
+}
+
+/// A change that was found to be possible.
+struct Wanted {
+    setting: &'static Setting,
+    /// `None` where nothing has to be done.
+    number: Option<i64>,
+}
+
+fn check(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Wanted, String> {
+    let find = |setting: &&Setting| name.eq_ignore_ascii_case(setting.name.as_bytes());
+    let Some(setting) = SETTINGS.iter().find(find) else {
+        let name = String::from_utf8_lossy(name);
+        return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
+    };
+    if (setting.show)(shared).as_bytes() == value {
+        return Ok(Wanted { setting, number: None });
+    }
+    let failed = |why: String| {
+        let name = setting.name;
+        Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+    };
+    let Change::Number(range, _) = &setting.change else {
+        return failed("can't set immutable config".into());
+    };
+    match parse_i64(value) {
+        None => failed("argument couldn't be parsed into an integer".into()),
+        Some(n) if !range.contains(&n) => failed(format!(
+            "argument must be between {} and {} inclusive",
+            range.start(),
+            range.end()
+        )),
+        number => Ok(Wanted { setting, number }),
+    }
+}
+
+/// All changes are made or none.
+pub(crate) fn set(cx: &mut Cx<'_>, args: Args<'_>) {
+    if !args.len().is_multiple_of(2) {
+        return cx.reply.error(SYNTAX);
+    }
+    let mut all: Vec<Wanted> = Vec::new();
+    for index in (2..args.len()).step_by(2) {
+        let wanted = match check(cx.shared, args.get(index), args.get(index + 1)) {
+            Ok(wanted) => wanted,
+            Err(text) => return cx.reply.error(&text),
+        };
+        let name = wanted.setting.name;
+        if all.iter().any(|other| other.setting.name == name) {
+            return cx.reply.error(&format!(
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate \
+                 parameter"
+            ));
+        }
+        all.push(wanted);
+    }
+    for Wanted { setting, number } in all {
+        if let (Change::Number(_, set), Some(n)) = (&setting.change, number) {
+            set(cx.shared, n);
+        }
+    }
+    cx.reply.ok();
+}
+
+pub(crate) fn resetstat(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.shared.stats.reset();
+    cx.reply.ok();
+}
+
+/// There is no file that a setting could be written to.
+pub(crate) fn rewrite(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.error("ERR The server is running without a config file");
+}

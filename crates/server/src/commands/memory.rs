@@ -1,0 +1,140 @@
+//! MEMORY: where the memory goes.
+
+use super::{Cx, Keyspace, NOT_INTEGER, SYNTAX, Values, introspect};
+use crate::burst::Args;
+use crate::table::{Read, Wants};
+use silica::engine::{MetricVisitor, Result};
+use silica_proto::{Reply, parse_i64};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What an entry takes beside its key and value: its frame and its place in an index, about.
+const ENTRY_BYTES: usize = 16;
+
+pub(crate) static USAGE: Read = Read { keys_max: 1, wants: Wants::Length, reply: usage };
+
+pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
+    introspect::help(cx, "memory");
+}
+
+/// The arguments begin with the subcommand.
+fn usage(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    // There are no parts of a value to take samples of.
+    if args.len() != 2 {
+        if args.len() != 4 || !args.is(2, "samples") {
+            return reply.error(SYNTAX);
+        }
+        match parse_i64(args.get(3)) {
+            None => return reply.error(NOT_INTEGER),
+            Some(n) if n < 0 => return reply.error(SYNTAX),
+            Some(_) => {}
+        }
+    }
+    match values.len_of(0) {
+        None => reply.null(),
+        Some(len) => reply.integer((args.get(1).len() + len + ENTRY_BYTES) as i64),
+    }
+}
+
+/// The figures of MEMORY STATS, by name.
+fn figures(keys: &Keyspace<'_>) -> Result<Vec<(String, u64)>> {
+    let (shared, config) = (keys.shared, &keys.shared.config);
+    let resident = shared.resident_bytes();
+    let clients = shared.held_bytes.load(Relaxed) as u64;
+    let mut entries = 0;
+    let mut budgets = Vec::new();
+    for db in 0..shared.store.count() {
+        let Some(engine) = shared.store.opened(db) else { continue };
+        if let Some(admin) = engine.as_admin() {
+            entries += admin.count(false)?.estimate;
+        }
+        let mut wanted = Wanted { name: "memory_budget_bytes", value: 0.0 };
+        engine.metrics(&mut wanted);
+        budgets.push((format!("db.{db}.memory_budget_bytes"), wanted.value as u64));
+    }
+    let per_key = resident.saturating_sub(clients).checked_div(entries).unwrap_or(0);
+    let mut figures: Vec<(String, u64)> = [
+        ("total.allocated", resident),
+        ("clients.normal", clients),
+        ("clients.bytes.max", config.clients_bytes_max as u64),
+        ("stores.bytes.max", config.memory_bytes.saturating_sub(config.clients_bytes_max as u64)),
+        ("keys.count", entries),
+        ("keys.bytes-per-key", per_key),
+        ("dataset.bytes", resident.saturating_sub(clients)),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .to_vec();
+    figures.append(&mut budgets);
+    Ok(figures)
+}
+
+/// The value of one metric.
+struct Wanted {
+    name: &'static str,
+    value: f64,
+}
+
+impl MetricVisitor for Wanted {
+    fn metric(&mut self, name: &'static str, value: f64) {
+        if name == self.name {
+            self.value = value;
+        }
+    }
+}
+
+pub(crate) fn stats(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let figures = figures(keys)?;
+    reply.map(figures.len());
+    for (name, value) in figures {
+        reply.bulk(name.as_bytes());
+        reply.integer(value as i64);
+    }
+    Ok(())
+}
+
+/// What is wrong with the memory of this process, if anything is.
+fn complaints(resident: u64, memory_max: u64, clients: u64, clients_max: u64) -> Vec<String> {
+    let mut list = Vec::new();
+    if memory_max > 0 && resident > memory_max + memory_max / 10 {
+        list.push(format!(
+            "Resident memory ({resident} bytes) is more than a tenth above the number that was \
+             set ({memory_max} bytes)."
+        ));
+    }
+    if clients > clients_max / 4 * 3 {
+        list.push(format!(
+            "Clients hold {clients} of the {clients_max} bytes that they may: over it, the one \
+             that holds most is dropped. Look at tot-mem in CLIENT LIST, or give more \
+             (--client-memory)."
+        ));
+    }
+    list
+}
+
+pub(crate) fn doctor(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let (shared, config) = (keys.shared, &keys.shared.config);
+    let clients = shared.held_bytes.load(Relaxed) as u64;
+    let list = complaints(
+        shared.resident_bytes(),
+        config.memory_bytes,
+        clients,
+        config.clients_bytes_max as u64,
+    );
+    match list.is_empty() {
+        true => reply.verbatim(b"Nothing is wrong with the memory of this server.\n"),
+        false => reply.verbatim((list.join("\n") + "\n").as_bytes()),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complaints;
+
+    #[test]
+    fn only_what_is_wrong_is_complained_about() {
+        assert!(complaints(109, 100, 75, 100).is_empty());
+        assert!(complaints(1 << 40, 0, 0, 100).is_empty(), "no number was set");
+        assert!(complaints(111, 100, 0, 100)[0].contains("Resident"));
+        assert!(complaints(0, 100, 76, 100)[0].contains("Clients hold 76"));
+    }
+}

@@ -1,0 +1,87 @@
+//! SLOWLOG and LATENCY.
+
+use super::{Cx, Keyspace, introspect};
+use crate::burst::Args;
+use crate::slowlog::Slow;
+use silica::engine::Result;
+use silica_proto::{Reply, parse_i64};
+
+/// The only event whose latency is watched: a burst of requests.
+const EVENT: &str = "command";
+
+pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
+    introspect::help(cx, "slowlog");
+}
+
+pub(crate) fn latency_help(cx: &mut Cx<'_>, _: Args<'_>) {
+    introspect::help(cx, "latency");
+}
+
+pub(crate) fn get(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let count = if args.len() > 2 { parse_i64(args.get(2)) } else { Some(10) };
+    let Some(count) = count.filter(|count| *count >= -1) else {
+        reply.error("ERR count should be greater than or equal to -1");
+        return Ok(());
+    };
+    let list = keys.shared.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    reply.array(list.len());
+    list.iter().for_each(|slow| write(slow, reply));
+    Ok(())
+}
+
+fn write(slow: &Slow, reply: &mut Reply<'_>) {
+    reply.array(6);
+    reply.integer(slow.id as i64);
+    reply.integer(slow.unix_s as i64);
+    reply.integer(slow.micros as i64);
+    reply.array(slow.args.len());
+    slow.args.iter().for_each(|arg| reply.bulk(arg));
+    reply.bulk(slow.peer.as_bytes());
+    reply.bulk(&slow.name);
+}
+
+pub(crate) fn len(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    reply.integer(keys.shared.slowlog.len() as i64);
+    Ok(())
+}
+
+pub(crate) fn reset(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    keys.shared.slowlog.clear();
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn history(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let peaks = if args.is(2, EVENT) { keys.shared.latency.history() } else { Vec::new() };
+    reply.array(peaks.len());
+    for peak in peaks {
+        reply.array(2);
+        reply.integer(peak.unix_s as i64);
+        reply.integer(peak.millis as i64);
+    }
+    Ok(())
+}
+
+pub(crate) fn latest(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let Some((last, highest)) = keys.shared.latency.latest() else {
+        reply.array(0);
+        return Ok(());
+    };
+    reply.array(1);
+    reply.array(4);
+    reply.bulk(EVENT.as_bytes());
+    reply.integer(last.unix_s as i64);
+    reply.integer(last.millis as i64);
+    reply.integer(highest as i64);
+    Ok(())
+}
+
+pub(crate) fn latency_reset(
+    keys: &Keyspace<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<()> {
+    let wanted = args.len() == 2 || (2..args.len()).any(|index| args.is(index, EVENT));
+    reply.integer(i64::from(wanted && keys.shared.latency.clear()));
+    Ok(())
+}

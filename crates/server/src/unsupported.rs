@@ -1,0 +1,75 @@
+//! Commands of Redis for what Silica does not have, so that the error can say it.
+
+/// What commands work on, and their names.
+const MISSING: &[(&str, &str)] = &[
+    (
+        "lists",
+        "blmove blmpop blpop brpop brpoplpush lindex linsert llen lmove lmpop lpop lpos lpush \
+         lpushx lrange lrem lset ltrim rpop rpoplpush rpush rpushx",
+    ),
+    (
+        "hashes",
+        "hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex hincrby \
+         hincrbyfloat hkeys hlen hmget hmset hpersist hpexpire hpexpireat hpexpiretime hpttl \
+         hrandfield hscan hset hsetex hsetnx hstrlen httl hvals",
+    ),
+    (
+        "sets",
+        "sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers \
+         smismember smove spop srandmember srem sscan sunion sunionstore",
+    ),
+    (
+        "sorted sets",
+        "bzmpop bzpopmax bzpopmin zadd zcard zcount zdiff zdiffstore zincrby zinter \
+         zintercard zinterstore zlexcount zmpop zmscore zpopmax zpopmin zrandmember zrange \
+         zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex zremrangebyrank \
+         zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore \
+         zunion zunionstore",
+    ),
+    (
+        "streams",
+        "xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup \
+         xrevrange xsetid xtrim",
+    ),
+    (
+        "positions",
+        "geoadd geodist geohash geopos georadius georadiusbymember georadiusbymember_ro \
+         georadius_ro geosearch geosearchstore",
+    ),
+    ("counters of distinct elements", "pfadd pfcount pfdebug pfmerge pfselftest"),
+];
+
+/// Commands that have to do with programs of the client's.
+const SCRIPTS: &str = "eval evalsha evalsha_ro eval_ro fcall fcall_ro function script";
+
+/// Why there is no command `name`, where Redis has one of a kind that we do not.
+pub(crate) fn why(name: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+    let shown = name.to_ascii_uppercase();
+    let is_it = |names: &str| names.split(' ').any(|one| one == name);
+    if is_it(SCRIPTS) {
+        return Some(format!("ERR {shown} is not supported: Silica runs no scripts"));
+    }
+    let (kind, _) = MISSING.iter().find(|(_, names)| is_it(names))?;
+    Some(format!("ERR {shown} is not supported: Silica stores strings and has no {kind}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table;
+
+    #[test]
+    fn every_name_is_one_that_we_do_not_have() {
+        let names =
+            MISSING.iter().flat_map(|(_, names)| names.split(' ')).chain(SCRIPTS.split(' '));
+        for name in names {
+            assert!(table::find(name.as_bytes()).is_none(), "{name}");
+            assert!(why(name.as_bytes()).is_some(), "{name}");
+        }
+        let text = why(b"lPush").unwrap();
+        assert_eq!(text, "ERR LPUSH is not supported: Silica stores strings and has no lists");
+        assert_eq!(why(b"get"), None);
+        assert_eq!(why(b"\xFF"), None);
+    }
+}

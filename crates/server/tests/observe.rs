@@ -1,0 +1,113 @@
+//! What took long, and what is said about memory and settings.
+
+mod support;
+
+use std::time::Duration;
+use support::{Client, Probe, config, request, start, start_with};
+
+#[test]
+fn slow_requests_are_logged() {
+    for may_wait in [false, true] {
+        let probe = Probe { delay: Duration::from_millis(3), ..Probe::new(may_wait) };
+        let (server, _) = start_with(config(), probe);
+        let mut client = Client::connect(&server);
+        client.ask("CLIENT SETNAME me");
+        client.ask("GET quick");
+        assert_eq!(client.ask("SLOWLOG LEN"), ":0");
+        client.ask("CONFIG SET slowlog-log-slower-than 2500 latency-monitor-threshold 2");
+        client.ask("GET slow");
+        client.ask("TIME");
+        assert_eq!(client.ask("SLOWLOG LEN"), ":1");
+        let entry = client.ask("SLOWLOG GET");
+        let peer = client.socket.local_addr().unwrap();
+        assert!(entry.contains(&format!("['GET' 'slow'] '{peer}' 'me']")), "{entry}");
+        assert!(client.ask("LATENCY LATEST").starts_with("[['command' :"));
+        assert!(client.ask("LATENCY HISTORY command").starts_with("[[:"));
+        assert_eq!(client.ask("LATENCY HISTORY other"), "[]");
+        assert_eq!(client.ask("LATENCY RESET other"), ":0");
+        assert_eq!(client.ask("LATENCY RESET"), ":1");
+        // The newest are kept, and only so many.
+        client.ask("CONFIG SET slowlog-max-len 2");
+        for line in ["GET a", "GET b", "GET c"] {
+            client.ask(line);
+        }
+        assert_eq!(client.ask("SLOWLOG LEN"), ":2");
+        let newest = client.ask("SLOWLOG GET 1");
+        assert!(newest.contains("['GET' 'c']") && newest.starts_with("[[:3 :"), "{newest}");
+        client.send(&[request(&[b"GET", b"x"]), request(&[b"GET", b"y"])].concat());
+        client.replies(2);
+        let newest = client.ask("SLOWLOG GET 1");
+        assert!(newest.contains("['GET' 'x' '... (1 more requests in the burst)']"), "{newest}");
+        client.ask("SLOWLOG RESET");
+        client.ask("CONFIG SET slowlog-log-slower-than -1");
+        client.ask("GET slow");
+        assert_eq!(client.ask("SLOWLOG LEN"), ":0");
+        server.stop();
+    }
+}
+
+#[test]
+fn memory_is_told() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    client.ask("HELLO 3");
+    client.ask("SET a 1");
+    let stats = client.ask("MEMORY STATS");
+    assert!(stats.contains("'keys.count'=:1"), "{stats}");
+    assert!(client.text("MEMORY DOCTOR").contains("Nothing is wrong"));
+    server.stop();
+}
+
+#[test]
+fn policies_are_those_of_engines() {
+    for (may_evict, policy) in [(false, "noeviction"), (true, "allkeys-lru")] {
+        let mut probe = Probe::new(false);
+        probe.descriptor.capabilities.may_evict = may_evict;
+        let (server, _) = start_with(config(), probe);
+        let mut client = Client::connect(&server);
+        let want = format!("['maxmemory-policy' '{policy}']");
+        assert_eq!(client.ask("CONFIG GET maxmemory-policy"), want);
+        assert!(client.text("INFO memory").contains(&format!("maxmemory_policy:{policy}\r\n")));
+        // What it is already may be set; anything else may not.
+        let refused = client.ask("CONFIG SET maxmemory-policy volatile-ttl");
+        assert!(refused.ends_with("can't set immutable config"), "{refused}");
+        assert_eq!(client.ask(&format!("CONFIG SET maxmemory-policy {policy}")), "OK");
+        server.stop();
+    }
+}
+
+#[test]
+fn the_number_of_clients_changes_while_it_runs() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    assert_eq!(client.ask("CONFIG SET maxclients 1"), "OK");
+    let mut other = Client::connect(&server);
+    assert_eq!(support::show(&other.reply().unwrap()), "-ERR max number of clients reached");
+    assert_eq!(client.ask("CONFIG SET maxclients 2"), "OK");
+    assert_eq!(Client::connect(&server).ask("PING"), "PONG");
+    server.stop();
+}
+
+#[test]
+fn messages_of_a_transaction_are_sent_when_it_is_done() {
+    for may_wait in [false, true] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        let (mut ear, mut mouth) = (Client::connect(&server), Client::connect(&server));
+        ear.ask("SUBSCRIBE news");
+        mouth.ask("WATCH a");
+        mouth.ask("MULTI");
+        assert_eq!(mouth.ask("PUBLISH news lost"), "QUEUED");
+        assert_eq!(Client::connect(&server).ask("SET a 1"), "OK");
+        assert_eq!(mouth.ask("EXEC"), "nil");
+        mouth.ask("MULTI");
+        for line in ["INCR a", "PUBLISH news first", "PUBLISH other x", "PUBLISH news second"] {
+            assert_eq!(mouth.ask(line), "QUEUED");
+        }
+        assert_eq!(mouth.ask("EXEC"), "[:2 :1 :0 :1]");
+        for text in ["first", "second"] {
+            let message = support::show(&ear.reply().unwrap());
+            assert_eq!(message, format!("['message' 'news' '{text}']"));
+        }
+        server.stop();
+    }
+}
