@@ -1,5 +1,7 @@
 //! The seeded 128-bit key hash.
 
+mod lanes;
+
 use siphasher::sip128::SipHasher13;
 
 /// The secret of one store. Written into the store's manifest once; whoever does not know it
@@ -28,27 +30,36 @@ impl HashSeed {
         KeyHash(SipHasher13::new_with_key(&self.0).hash(key).as_u128())
     }
 
-    /// The same without the state of a hasher that is fed piece by piece, which costs as much as
-    /// the hash of a short key.
+    /// Hashes `keys` into `hashes`, which is at least as long; short ones of like lengths together,
+    /// which takes a fraction of the time.
+    #[inline]
+    pub fn hash_many(&self, keys: &[&[u8]], hashes: &mut [KeyHash]) {
+        assert!(keys.len() <= hashes.len(), "each key has a place for its hash");
+        lanes::hash_many(self, keys, hashes);
+    }
+
+    /// The four words of state that every hash begins with.
     #[inline(always)]
-    fn hash_short(&self, key: &[u8]) -> u128 {
+    fn start(&self) -> [u64; 4] {
         let halves = self.0.as_chunks::<8>().0;
         let (k0, k1) = (u64::from_le_bytes(halves[0]), u64::from_le_bytes(halves[1]));
-        let mut v = [
+        [
             k0 ^ 0x736F_6D65_7073_6575,
             k1 ^ 0x646F_7261_6E64_6F6D ^ 0xEE,
             k0 ^ 0x6C79_6765_6E65_7261,
             k1 ^ 0x7465_6462_7974_6573,
-        ];
-        let (blocks, rest) = key.as_chunks::<8>();
-        for block in blocks {
+        ]
+    }
+
+    /// The same as [`HashSeed::hash`] without the state of a hasher that is fed piece by piece,
+    /// which costs as much as the hash of a short key.
+    #[inline(always)]
+    fn hash_short(&self, key: &[u8]) -> u128 {
+        let mut v = self.start();
+        for block in key.as_chunks::<8>().0 {
             absorb(&mut v, u64::from_le_bytes(*block));
         }
-        let mut last = [0; 8];
-        if !rest.is_empty() {
-            last[..rest.len()].copy_from_slice(rest);
-        }
-        absorb(&mut v, u64::from_le_bytes(last) | (key.len() as u64) << 56);
+        absorb(&mut v, last_block(key));
         v[2] ^= 0xEE;
         (0..3).for_each(|_| round(&mut v));
         let low = v[0] ^ v[1] ^ v[2] ^ v[3];
@@ -60,6 +71,27 @@ impl HashSeed {
 
 /// Keys up to so many bytes are hashed in line.
 const SHORT_BYTES_MAX: usize = 64;
+
+/// The block after a key's whole words: the rest of its bytes, and its length in the top byte.
+#[inline(always)]
+fn last_block(key: &[u8]) -> u64 {
+    let (words, rest) = key.as_chunks::<8>();
+    let length = (key.len() as u64) << 56;
+    if rest.is_empty() {
+        return length;
+    }
+    // No copy of so few bytes: its length would be known only at run time.
+    let bits = 8 * rest.len() as u32;
+    let rest = match (words.is_empty(), key.last_chunk(), rest.first_chunk(), rest.last_chunk()) {
+        (false, Some(last), ..) => u64::from_le_bytes(*last) >> (64 - bits),
+        (_, _, Some(first), Some(last)) => {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            u64::from(first) | u64::from(last) << (bits - 32)
+        }
+        _ => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    rest | length
+}
 
 #[inline(always)]
 fn absorb(v: &mut [u64; 4], block: u64) {

@@ -1,5 +1,6 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
-//! randomness, clocks, histograms, aligned buffers, memory in huge pages and the shared error type.
+//! randomness, clocks, histograms, aligned buffers, memory in huge pages, tag groups and the
+//! shared error type.
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
@@ -20,6 +21,7 @@ mod hostile;
 mod huge;
 mod prefetch;
 mod prng;
+mod tags;
 mod testing;
 mod varint;
 
@@ -34,5 +36,6 @@ pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};
 pub use huge::{HugeVec, Zeroable};
 pub use prefetch::prefetch;
 pub use prng::Prng;
+pub use tags::{TAG_GROUP, match_tags};
 pub use testing::test_size;
 pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};

@@ -1,14 +1,23 @@
-//! Gets and puts of 8 + 8 bytes in bursts of 32 by one thread: nothing but the engine.
+//! Gets and puts of 8 + 8 bytes in bursts by one thread: nothing but the engine, beside the limit
+//! that the machine sets: two cache lines of as much memory for each key, prefetched for a whole
+//! burst before the first is read.
 //!
-//! `cargo run --release -p silica-mica --example bursts [entries] [operations]`
+//! `cargo run --release -p silica-mica --example bursts -- [--entries N] [--operations N]
+//! [--burst N] [--rounds N] [--partitions N]`
+//!
+//! What is measured takes turns, and the best round of each counts. `--partitions 1` also measures
+//! gets through the shard of the only partition.
 #![allow(clippy::disallowed_methods)] // A benchmark reads the clock.
 
-use silica_base::{HashSeed, Prng};
-use silica_engine::{Durability, Engine, EntryRef, Environment, GetSink, OptionValues, WriteBatch};
+use silica_base::{HashSeed, HugeVec, Prng};
+use silica_engine::{
+    Durability, Engine, EntryRef, Environment, GetSink, OptionValues, Shard, WriteBatch,
+};
 use silica_mica::{Mica, OPTIONS};
 use std::time::Instant;
 
-const BURST: usize = 32;
+/// Keys of the longest burst.
+const BURST_MAX: usize = 64;
 
 struct Sum(u64);
 
@@ -19,50 +28,165 @@ impl GetSink for Sum {
     }
 }
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let mut number = |usual| arguments.next().map_or(usual, |a| a.parse().expect("a number"));
-    let (entries, operations): (u64, u64) = (number(10_000_000), number(50_000_000));
-    let memory = (entries * 88 + (1 << 20)).to_string();
-    let options = [("memory_bytes", memory.as_str()), ("entry_bytes_mean", "16")];
-    let options = OptionValues::parse(OPTIONS, options).expect("options");
-    let environment = Environment::new(HashSeed([1; 16]));
-    let mica = Mica::open(&options, &environment).expect("an engine");
-    let engine: &dyn Engine = &mica;
-    let mut prng = Prng::new(1);
-    for (round, share) in [0, 0, 0, 5, 50, 100].into_iter().enumerate() {
-        let begin = Instant::now();
-        let (mut sum, mut done) = (Sum(0), 0);
-        let operations = if round == 0 { 0 } else { operations };
-        if round == 0 {
-            (0..entries).step_by(BURST).for_each(|at| {
-                put(engine, &std::array::from_fn(|i| at + i as u64));
-            });
-        }
-        while done < operations {
-            let keys: [u64; BURST] = std::array::from_fn(|_| prng.below(entries));
-            if prng.below(100) < share {
-                put(engine, &keys);
-            } else {
-                let bytes = keys.map(u64::to_le_bytes);
-                let keys: [&[u8]; BURST] = std::array::from_fn(|i| &bytes[i][..]);
-                engine.get_many(&keys, &mut sum).expect("gets");
+struct Arguments {
+    entries: u64,
+    operations: u64,
+    burst: usize,
+    rounds: u32,
+    partitions: u64,
+}
+
+impl Arguments {
+    fn read() -> Self {
+        let mut all = Arguments {
+            entries: 10_000_000,
+            operations: 10_000_000,
+            burst: 32,
+            rounds: 3,
+            partitions: 0,
+        };
+        let mut words = std::env::args().skip(1);
+        while let Some(name) = words.next() {
+            let number = words.next().and_then(|word| word.parse().ok());
+            let number: u64 = number.unwrap_or_else(|| panic!("{name} takes a number"));
+            match &name[..] {
+                "--entries" => all.entries = number,
+                "--operations" => all.operations = number,
+                "--burst" => all.burst = number as usize,
+                "--rounds" => all.rounds = number as u32,
+                "--partitions" => all.partitions = number,
+                _ => panic!("{name} is no option"),
             }
-            done += BURST as u64;
         }
-        let (ns, count) =
-            (begin.elapsed().as_nanos() as f64, done.max(entries * u64::from(round == 0)));
-        let what = if round == 0 { "fill".into() } else { format!("{share:3} % puts") };
-        println!("{what:12} {:6.2} M/s  {:6.1} ns", 1e3 * count as f64 / ns, ns / count as f64);
-        std::hint::black_box(sum.0);
+        all
     }
 }
 
-fn put(engine: &dyn Engine, keys: &[u64; BURST]) {
-    let bytes = keys.map(u64::to_le_bytes);
+/// Bursts of keys that are drawn at random.
+struct Draws {
+    prng: Prng,
+    entries: u64,
+    keys: Vec<u64>,
+}
+
+impl Draws {
+    fn next(&mut self) -> &[u64] {
+        let (prng, entries) = (&mut self.prng, self.entries);
+        self.keys.iter_mut().for_each(|key| *key = prng.below(entries));
+        &self.keys
+    }
+}
+
+fn put(engine: &dyn Engine, keys: &[u64]) {
+    let bytes: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
     let mut batch = WriteBatch::new();
     bytes.iter().for_each(|key| {
         batch.put(key, key);
     });
     engine.write(&batch, Durability::Buffered).expect("puts");
+}
+
+/// Calls `get` with a burst of keys.
+fn get(draws: &mut Draws, bytes: &mut Vec<[u8; 8]>, get: impl FnOnce(&[&[u8]])) {
+    bytes.clear();
+    bytes.extend(draws.next().iter().map(|key| key.to_le_bytes()));
+    let mut keys: [&[u8]; BURST_MAX] = [&[]; BURST_MAX];
+    for (key, bytes) in keys.iter_mut().zip(&*bytes) {
+        *key = bytes;
+    }
+    get(&keys[..bytes.len()]);
+}
+
+/// Two lines for each key of a burst.
+fn two_lines(lines: &[[u64; 8]], draws: &mut Draws) -> u64 {
+    let half = lines.len() as u64 / 2;
+    let places = |key: u64| {
+        let place = u128::from(key.wrapping_mul(0x9E37_79B9_7F4A_7C15)) * u128::from(half);
+        let other = u128::from(key.wrapping_mul(0xD1B5_4A32_D192_ED03)) * u128::from(half);
+        ((place >> 64) as usize, half as usize + (other >> 64) as usize)
+    };
+    let keys = draws.next();
+    for key in keys {
+        let (first, second) = places(*key);
+        silica_base::prefetch(lines, first);
+        silica_base::prefetch(lines, second);
+    }
+    keys.iter().map(|key| lines[places(*key).0][0] + lines[places(*key).1][0]).sum()
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Work {
+    Limit,
+    Get,
+    GetOwned,
+    Puts(u64),
+}
+
+fn main() {
+    let arguments = Arguments::read();
+    let entries = arguments.entries;
+    assert!(arguments.burst <= BURST_MAX, "a burst has at most {BURST_MAX} keys");
+    let memory = (entries * 88 + (1 << 20)).to_string();
+    let partitions = arguments.partitions.to_string();
+    let options =
+        [("memory_bytes", &memory[..]), ("entry_bytes_mean", "16"), ("partitions", &partitions)];
+    let options = OptionValues::parse(OPTIONS, options).expect("options");
+    let mica = Mica::open(&options, &Environment::new(HashSeed([1; 16]))).expect("an engine");
+    let engine: &dyn Engine = &mica;
+    let begin = Instant::now();
+    let all: Vec<u64> = (0..entries).collect();
+    all.chunks(arguments.burst).for_each(|keys| put(engine, keys));
+    drop(all);
+    print("fill", entries as f64 / begin.elapsed().as_secs_f64(), None);
+
+    // As many lines as the index and the entries take.
+    let mut lines = HugeVec::<[u64; 8]>::zeroed((entries * (16 + 24) / 64) as usize);
+    lines.fill([1; 8]);
+    let mut works = vec![("limit: two lines", Work::Limit), ("gets", Work::Get)];
+    if arguments.partitions == 1 {
+        works.push(("gets by the owner", Work::GetOwned));
+    }
+    let shares = [("  5 % puts", 5), (" 50 % puts", 50), ("100 % puts", 100)];
+    works.extend(shares.map(|(name, share)| (name, Work::Puts(share))));
+    let mut best = vec![0.0_f64; works.len()];
+    let mut draws = Draws { prng: Prng::new(1), entries, keys: vec![0; arguments.burst] };
+    for _ in 0..arguments.rounds {
+        for ((_, work), best) in works.iter().zip(&mut best) {
+            let begin = Instant::now();
+            let bursts = arguments.operations / arguments.burst as u64;
+            run(*work, engine, &lines, &mut draws, bursts);
+            let done = (bursts * arguments.burst as u64) as f64;
+            *best = best.max(done / begin.elapsed().as_secs_f64());
+        }
+    }
+    for ((name, _), rate) in works.iter().zip(&best) {
+        print(name, *rate, Some(best[0]));
+    }
+}
+
+fn run(work: Work, engine: &dyn Engine, lines: &[[u64; 8]], draws: &mut Draws, bursts: u64) {
+    let sharded = engine.as_sharded().expect("the engine has shards");
+    let mut shard: Option<Box<dyn Shard>> =
+        matches!(work, Work::GetOwned).then(|| sharded.take(0).expect("nobody owns it"));
+    let (mut sum, mut bytes) = (Sum(0), Vec::new());
+    for _ in 0..bursts {
+        match work {
+            Work::Limit => sum.0 += two_lines(lines, draws),
+            Work::Puts(share) if draws.prng.below(100) < share => put(engine, draws.next()),
+            Work::Get | Work::Puts(_) => get(draws, &mut bytes, |keys| {
+                engine.get_many(keys, &mut sum).expect("gets");
+            }),
+            Work::GetOwned => get(draws, &mut bytes, |keys| {
+                let shard = shard.as_mut().expect("taken above");
+                shard.get_many(keys, &mut sum).expect("gets");
+            }),
+        }
+    }
+    std::hint::black_box(sum.0);
+}
+
+fn print(name: &str, rate: f64, limit: Option<f64>) {
+    let share = limit.map_or(String::new(), |limit| format!("  {:4.0} %", 100.0 * rate / limit));
+    println!("{name:18} {:6.2} M/s  {:6.1} ns{share}", rate / 1e6, 1e9 / rate);
 }

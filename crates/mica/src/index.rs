@@ -16,11 +16,12 @@ use crate::item::Item;
 use crate::log::Log;
 use crate::protocol::{begin_write, end_write};
 use crate::words::Words;
+use silica_base::{TAG_GROUP, match_tags};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Words of a bucket: a cache line.
-pub(crate) const BUCKET_WORDS: usize = 8;
+pub(crate) const BUCKET_WORDS: usize = TAG_GROUP;
 /// Bits of an offset in a slot.
 pub(crate) const OFFSET_BITS: u32 = 48;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
@@ -66,6 +67,17 @@ pub(crate) fn tag_of(slot: u64) -> u64 {
 #[inline(always)]
 pub(crate) fn offset_of(slot: u64) -> u64 {
     slot & OFFSET_MASK
+}
+
+/// The first slot of a bucket that has `tag`; 0 where none has.
+#[inline(always)]
+pub(crate) fn first_of(bucket: &Bucket, tag: u64) -> u64 {
+    // The first word is no slot.
+    let found = match_tags(bucket, tag as u16) & !1;
+    if found == 0 {
+        return 0;
+    }
+    bucket[found.trailing_zeros() as usize % BUCKET_WORDS].load(Relaxed)
 }
 
 impl Index {

@@ -72,16 +72,19 @@ impl Header {
         Header(self.0 | DEAD)
     }
 
+    #[inline(always)]
     fn has_meta(self) -> bool {
         self.0 & (EXPIRES | USER_BITS) != 0
     }
 
     #[inline(always)]
     fn meta_words(self) -> usize {
-        ((self.0 >> 56 & 1) + (self.0 >> 57 & 1)) as usize
+        // 0, 1, 1 and 2 words for the two flags.
+        (((self.0 >> 56 & 3) + 1) >> 1) as usize
     }
 
     /// Words that the entry itself takes.
+    #[inline(always)]
     pub(crate) fn used_words(self) -> usize {
         1 + self.meta_words() + words_of(self.key_bytes()) + words_of(self.value_bytes())
     }
@@ -90,7 +93,8 @@ impl Header {
 /// Words that hold so many bytes.
 #[inline(always)]
 pub(crate) fn words_of(bytes: usize) -> usize {
-    bytes.div_ceil(8)
+    // No key and no value is nearly so long that this overflows.
+    (bytes + 7) >> 3
 }
 
 /// Words of an entry.
@@ -139,12 +143,27 @@ fn last_word(rest: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// An entry in the log whose key was compared.
+/// The value of an entry at `log[at]` that has `key` of 8 bytes, a value of at most 8 and no meta,
+/// and how many bytes it has; `None` for all others.
+#[inline(always)]
+pub(crate) fn word_value(log: &[AtomicU64], at: usize, key: &[u8]) -> Option<(u64, usize)> {
+    let key = <&[u8; 8]>::try_from(key).ok()?;
+    let [header, entry_key, value, ..] = log.get(at..)? else { return None };
+    // What is left of the right header is the value's length.
+    let usual = 8 << KEY_SHIFT;
+    let value_bytes = (header.load(Relaxed) & !(DEAD | WORDS_MASK << WORDS_SHIFT)) ^ usual;
+    let is_it = value_bytes <= 8 && entry_key.load(Relaxed) == u64::from_le_bytes(*key);
+    is_it.then(|| (value.load(Relaxed), value_bytes as usize))
+}
+
+/// An entry in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Item<'l> {
     pub(crate) header: Header,
-    /// The whole place.
-    place: &'l [AtomicU64],
+    /// Words of its meta, its key and its value.
+    meta: &'l [AtomicU64],
+    key: &'l [AtomicU64],
+    value: &'l [AtomicU64],
 }
 
 /// A value and meta that were copied out of the log.
@@ -160,9 +179,12 @@ impl<'l> Item<'l> {
     /// place that is being overwritten.
     #[inline(always)]
     pub(crate) fn at(log: &'l [AtomicU64], at: usize) -> Option<Self> {
-        let header = Header::load(log.get(at)?);
-        let place = log.get(at..at + header.used_words())?;
-        Some(Item { header, place })
+        let (header, rest) = log.get(at..)?.split_first()?;
+        let header = Header::load(header);
+        let (meta, rest) = rest.split_at_checked(header.meta_words())?;
+        let (key, rest) = rest.split_at_checked(words_of(header.key_bytes()))?;
+        let value = rest.get(..words_of(header.value_bytes()))?;
+        Some(Item { header, meta, key, value })
     }
 
     #[inline(always)]
@@ -170,24 +192,22 @@ impl<'l> Item<'l> {
         if self.header.key_bytes() != key.len() {
             return false;
         }
-        let words = &self.place[1 + self.header.meta_words()..];
         // Keys of one word are many.
-        if let Ok(key) = <&[u8; 8]>::try_from(key) {
-            return words[0].load(Relaxed) == u64::from_le_bytes(*key);
+        if let (Ok(key), [word]) = (<&[u8; 8]>::try_from(key), self.key) {
+            return word.load(Relaxed) == u64::from_le_bytes(*key);
         }
         let (chunks, rest) = key.as_chunks::<8>();
         let mut is_same = true;
-        for (word, chunk) in words.iter().zip(chunks) {
+        for (word, chunk) in self.key.iter().zip(chunks) {
             is_same &= word.load(Relaxed) == u64::from_le_bytes(*chunk);
         }
-        is_same && (rest.is_empty() || words[chunks.len()].load(Relaxed) == last_word(rest))
+        is_same && (rest.is_empty() || self.key[chunks.len()].load(Relaxed) == last_word(rest))
     }
 
     /// Copies the value into `scratch`, which becomes long enough, and returns the meta.
     #[inline(always)]
     pub(crate) fn copy(&self, scratch: &mut Scratch) -> Copied {
-        let key = 1 + self.header.meta_words() + words_of(self.header.key_bytes());
-        scratch.fill(&self.place[key..]);
+        scratch.fill(self.value);
         let mut copied = Copied { value_bytes: self.header.value_bytes(), ..Copied::default() };
         if self.header.has_meta() {
             self.read_meta(&mut copied);
@@ -195,27 +215,26 @@ impl<'l> Item<'l> {
         copied
     }
 
+    #[cold]
     fn read_meta(&self, copied: &mut Copied) {
-        let mut at = 1;
+        let mut words = self.meta.iter().map(|word| word.load(Relaxed));
         if self.header.0 & EXPIRES != 0 {
-            copied.expires_unix_ms = self.place[at].load(Relaxed);
-            at += 1;
+            copied.expires_unix_ms = words.next().unwrap_or_default();
         }
         if self.header.0 & USER_BITS != 0 {
-            copied.user_bits = self.place[at].load(Relaxed) as u32;
+            copied.user_bits = words.next().unwrap_or_default() as u32;
         }
     }
 
     /// When the entry expires; 0 means never.
     pub(crate) fn expires_unix_ms(&self) -> u64 {
-        if self.header.0 & EXPIRES != 0 { self.place[1].load(Relaxed) } else { 0 }
+        if self.header.0 & EXPIRES != 0 { self.meta[0].load(Relaxed) } else { 0 }
     }
 
     /// Appends the key's bytes.
     pub(crate) fn push_key(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        let words = &self.place[1 + self.header.meta_words()..];
-        for word in &words[..words_of(self.header.key_bytes())] {
+        for word in self.key {
             out.extend_from_slice(&word.load(Relaxed).to_le_bytes());
         }
         out.truncate(start + self.header.key_bytes());
@@ -277,13 +296,16 @@ mod tests {
     fn entries_come_back_whatever_their_sizes_and_meta() {
         let mut prng = Prng::new(1);
         let mut scratch = Scratch::new();
-        let log = Words::zeroed(4096);
+        let (log, mut usual) = (Words::zeroed(4096), 0);
         for round in 0..2000 {
             let mut bytes = |max: u64| -> Vec<u8> {
                 let len = if prng.one_in(9) { prng.below(max) } else { prng.below(20) };
                 (0..len).map(|_| prng.next_u64() as u8).collect()
             };
-            let (key, value) = (bytes(500), bytes(9000));
+            let (mut key, value) = (bytes(500), bytes(9000));
+            if round % 2 == 0 {
+                key.resize(8, 7);
+            }
             let expires_unix_ms = [0, 1, u64::MAX, 7][round % 4];
             let user_bits = [0, 0, u32::MAX, 1, 0][round % 5];
             let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
@@ -302,11 +324,20 @@ mod tests {
             }
             let copied = item.copy(&mut scratch);
             assert_eq!(scratch.entry(copied), entry);
+            let is_usual = key.len() == 8 && value.len() <= 8 && expires_unix_ms == 0;
+            let found = word_value(&log, at, &key);
+            assert_eq!(found.is_some(), is_usual && user_bits == 0, "{entry:?}");
+            if let Some((word, len)) = found {
+                assert_eq!(word.to_le_bytes()[..len], value);
+                usual += 1;
+            }
+            assert!(word_value(&log, at, &other).is_none());
             assert_eq!(item.expires_unix_ms(), expires_unix_ms);
             let mut found = b"before".to_vec();
             item.push_key(&mut found);
             assert_eq!(found, [b"before", &key[..]].concat());
         }
+        assert!(usual > 50, "{usual} entries were of the usual form");
     }
 
     #[test]

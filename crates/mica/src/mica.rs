@@ -7,7 +7,7 @@ use crate::metrics::Gets;
 use crate::options::{Eviction, OPTIONS};
 use crate::partition::{Partition, Probe, Rules};
 use crate::shard::is_owned;
-use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
+use silica_base::{Clock, Error, ErrorKind, HashSeed, KeyHash, Result};
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
     Limits, MetricVisitor, OptionValues, Progress, Scan, Sharded, WriteBatch,
@@ -28,7 +28,7 @@ pub struct Mica {
     pub(crate) partitions: Arc<[Partition]>,
     /// Bits of a hash that choose the partition.
     partition_bits: u32,
-    seed: HashSeed,
+    pub(crate) seed: HashSeed,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) move_age: u64,
     pub(crate) memory_bytes: u64,
@@ -78,21 +78,29 @@ impl Mica {
         }
     }
 
-    /// Where `key` belongs, which must be in partition `number`.
+    /// Where a key with this hash belongs, which must be in partition `number`.
     #[inline(always)]
-    pub(crate) fn probe_in(&self, number: usize, key: &[u8]) -> Result<Probe> {
-        let probe = self.probe(key);
-        if probe.partition as usize == number { Ok(probe) } else { Err(strange(&probe, number)) }
+    pub(crate) fn probe_in(&self, number: usize, hash: KeyHash) -> Result<Probe> {
+        let partition = self.partition_of(hash);
+        if partition != number {
+            return Err(strange(partition, number));
+        }
+        Ok(self.partitions[number].probe(number as u32, hash))
     }
 
     /// Where `key` belongs.
     #[inline(always)]
     pub(crate) fn probe(&self, key: &[u8]) -> Probe {
         let hash = self.seed.hash(key);
-        // Rotated, because shifting by 64 bits is not allowed where there is one partition.
-        let high = hash.high().rotate_left(self.partition_bits);
-        let number = high as usize & (self.partitions.len() - 1);
+        let number = self.partition_of(hash);
         self.partitions[number].probe(number as u32, hash)
+    }
+
+    /// The partition where a key with this hash belongs.
+    #[inline(always)]
+    pub(crate) fn partition_of(&self, hash: KeyHash) -> usize {
+        // Rotated, because shifting by 64 bits is not allowed where there is one partition.
+        hash.high().rotate_left(self.partition_bits) as usize & (self.partitions.len() - 1)
     }
 
     #[inline(always)]
@@ -161,10 +169,9 @@ pub(crate) fn at_most(bytes: usize, max: usize, what: &str) -> Result<()> {
 }
 
 #[cold]
-fn strange(probe: &Probe, number: usize) -> Error {
+fn strange(partition: usize, number: usize) -> Error {
     let message = format!(
-        "a key of partition {} came to the shard of partition {number}; ask shard_of",
-        probe.partition
+        "a key of partition {partition} came to the shard of partition {number}; ask shard_of"
     );
     Error::new(ErrorKind::Config, message)
 }

@@ -1,6 +1,6 @@
 //! A partition: one index, one log, one writer at a time.
 
-use crate::index::{Bucket, Index, Place, offset_of, slot, tag_of};
+use crate::index::{Bucket, Index, Place, first_of, offset_of, slot, tag_of};
 use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
 use crate::log::Log;
@@ -9,7 +9,7 @@ use crate::sync::Backoff;
 use silica_base::{Clock, Error, KeyHash, Result, prefetch};
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Where a key belongs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,10 +26,19 @@ pub(crate) struct Sought<'p> {
     /// Where its chain begins.
     bucket: &'p Bucket,
     tag: u64,
-    /// What was in the first slot of the bucket that had the tag, as a hint; 0 where none had.
+    /// The first word of the bucket when it was looked at; odd where a writer was at work, or
+    /// where nobody has looked yet.
+    seen: u64,
+    /// What was in the first slot of the bucket that had the tag then; 0 where none had.
     word: u64,
-    /// That slot.
-    slot: usize,
+}
+
+impl Sought<'_> {
+    /// Where in the log the hint points.
+    #[inline(always)]
+    pub(crate) fn offset(&self) -> u64 {
+        offset_of(self.word)
+    }
 }
 
 /// What a writer needs to know besides the entry.
@@ -184,31 +193,72 @@ impl Partition {
     pub(crate) fn sought(&self, probe: &Probe) -> Sought<'_> {
         let bucket = self.index.bucket(probe.bucket as usize);
         prefetch(bucket, 0);
-        Sought { bucket, tag: probe.tag, word: 0, slot: 0 }
+        Sought { bucket, tag: probe.tag, seen: 1, word: 0 }
     }
 
     /// For everybody: asks for the entry of a key, whose bucket has arrived by now.
     #[inline(always)]
     pub(crate) fn prefetch_item(&self, sought: &mut Sought<'_>) {
         let bucket = sought.bucket;
-        // No branch for each slot: which one it is cannot be predicted.
-        let has_tag = |at: usize| u32::from(tag_of(bucket[at].load(Relaxed)) == sought.tag) << at;
-        let found = (1..bucket.len()).fold(0, |found, at| found | has_tag(at));
-        if found != 0 {
-            sought.slot = found.trailing_zeros() as usize % bucket.len();
-            sought.word = bucket[sought.slot].load(Relaxed);
+        sought.seen = bucket[0].load(Acquire);
+        sought.word = first_of(bucket, sought.tag);
+        if sought.word != 0 {
             let place = self.log.place(offset_of(sought.word));
             prefetch(self.log.words(), place);
             // A small entry may end in the next line.
             prefetch(self.log.words(), place + 2);
-        } else if let Some(next) = self.index.next(bucket[0].load(Relaxed)) {
+        } else if let Some(next) = self.index.next(sought.seen) {
             self.index.prefetch(next);
         }
     }
 
-    /// For everybody: copies the entry of `key` into `scratch`; also returns its offset.
+    /// The value of the entry of `key`, if it has at most 8 bytes, no meta, and is where the hint
+    /// says; also how many bytes it has.
+    ///
+    /// For everybody, and with `OWNED` for the holder of the lock: then nothing can change
+    /// meanwhile but what its own gets move, which leaves the bytes where they were until the head
+    /// has gone past them.
     #[inline(always)]
-    pub(crate) fn get(
+    pub(crate) fn get_word<const OWNED: bool>(
+        &self,
+        sought: &Sought<'_>,
+        key: &[u8],
+    ) -> Option<(u64, usize)> {
+        let word = item::word_value(self.log.words(), self.log.place(sought.offset()), key)?;
+        self.is_certain::<OWNED>(sought).then_some(word)
+    }
+
+    /// Copies the entry of `key` into `scratch`; also returns its offset. For whom is the same.
+    #[inline(always)]
+    pub(crate) fn get<const OWNED: bool>(
+        &self,
+        sought: &Sought<'_>,
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Option<(Copied, u64)> {
+        let item = self.log.item(sought.offset()).filter(|item| item.has_key(key));
+        if let Some(copied) = item.map(|item| item.copy(scratch))
+            && self.is_certain::<OWNED>(sought)
+        {
+            return Some((copied, sought.offset()));
+        }
+        if OWNED {
+            return self.search(sought.bucket[0].load(Relaxed), sought, key, scratch);
+        }
+        self.get_again(sought, key, scratch)
+    }
+
+    /// True where what was read just now at the hint's place is the entry that the hint names.
+    #[inline(always)]
+    fn is_certain<const OWNED: bool>(&self, sought: &Sought<'_>) -> bool {
+        // After the fence of `end_read`: what is still there now was whole.
+        let is_whole = OWNED || sought.seen & 1 == 0 && end_read(&sought.bucket[0], sought.seen);
+        is_whole && sought.word != 0 && self.log.is_after(self.log.head(), sought.offset())
+    }
+
+    /// The same where the first slot that had the tag is not the key's, or not any more.
+    #[inline(never)]
+    fn get_again(
         &self,
         sought: &Sought<'_>,
         key: &[u8],
@@ -218,10 +268,7 @@ impl Partition {
         let mut backoff = Backoff::default();
         loop {
             if let Some(seen) = begin_read(word) {
-                let found = match self.check_hint(sought, key, scratch) {
-                    Some(copied) => Some((copied, offset_of(sought.word))),
-                    None => self.search(seen, sought, key, scratch),
-                };
+                let found = self.search(seen, sought, key, scratch);
                 if end_read(word, seen) {
                     // After the fence of `end_read`: what is still there now was whole.
                     let head = self.log.head();
@@ -232,35 +279,7 @@ impl Partition {
         }
     }
 
-    /// The same for the holder of the lock: nothing can change meanwhile.
-    #[inline(always)]
-    pub(crate) fn get_owned(
-        &self,
-        sought: &Sought<'_>,
-        key: &[u8],
-        scratch: &mut Scratch,
-    ) -> Option<(Copied, u64)> {
-        match self.check_hint(sought, key, scratch) {
-            Some(copied) => Some((copied, offset_of(sought.word))),
-            None => self.search(sought.bucket[0].load(Relaxed), sought, key, scratch),
-        }
-    }
-
-    /// What a reader finds where the hint says, which is right only where nothing changes
-    /// meanwhile.
-    #[inline(always)]
-    fn check_hint(&self, sought: &Sought<'_>, key: &[u8], scratch: &mut Scratch) -> Option<Copied> {
-        let word = sought.word;
-        let is_there = word != 0 && sought.bucket[sought.slot].load(Relaxed) == word;
-        if !is_there || !self.log.is_after(self.log.head(), offset_of(word)) {
-            return None;
-        }
-        let item = self.log.item(offset_of(word)).filter(|item| item.has_key(key))?;
-        Some(item.copy(scratch))
-    }
-
     /// The same in the whole chain.
-    #[inline(never)]
     fn search(
         &self,
         seen: u64,

@@ -10,7 +10,7 @@
 use crate::item::Scratch;
 use crate::mica::Mica;
 use crate::partition::{Partition, Probe, Sought};
-use silica_base::Result;
+use silica_base::{KeyHash, Result};
 use silica_engine::{EntryRef, GetSink};
 
 /// Keys that go through a stage together.
@@ -18,7 +18,7 @@ const TOGETHER: usize = 32;
 
 impl Mica {
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) {
-        let hits = self.read::<false>(keys, sink, |key| Ok(self.probe(key)));
+        let hits = self.read::<false>(keys, sink, |hash| Ok(self.partition_of(hash)));
         self.gets.count(keys.len() as u64, hits.unwrap_or_default());
     }
 
@@ -29,7 +29,8 @@ impl Mica {
         keys: &[&[u8]],
         sink: &mut dyn GetSink,
     ) -> Result<()> {
-        let hits = self.read::<true>(keys, sink, |key| self.probe_in(number, key))?;
+        let is_here = |hash| self.probe_in(number, hash).map(|_| number);
+        let hits = self.read::<true>(keys, sink, is_here)?;
         let counts = &self.partitions[number].counts;
         counts.gets_owned.add(keys.len() as u64);
         counts.hits_owned.add(hits);
@@ -42,50 +43,79 @@ impl Mica {
         &self,
         keys: &[&[u8]],
         sink: &mut dyn GetSink,
-        probe: impl Fn(&[u8]) -> Result<Probe>,
+        partition_of: impl Fn(KeyHash) -> Result<usize>,
     ) -> Result<u64> {
-        let nothing = (&self.partitions[0], self.partitions[0].sought(&self.probe(b"")));
-        let mut sought: [(&Partition, Sought<'_>); TOGETHER] = [nothing; TOGETHER];
-        let mut scratch = Scratch::new();
-        let (mut hits, mut now) = (0, None);
+        let first = &self.partitions[0];
+        let mut aims = [(first, first.sought(&Probe::default())); TOGETHER];
+        let mut hashes = [KeyHash(0); TOGETHER];
+        let mut answers =
+            Answers::<OWNED> { mica: self, sink, scratch: Scratch::new(), hits: 0, now: None };
         for (number, keys) in keys.chunks(TOGETHER).enumerate() {
-            for (key, (partition, sought)) in keys.iter().zip(&mut sought) {
-                let probe = probe(key)?;
-                *partition = self.partition(&probe);
-                *sought = partition.sought(&probe);
+            self.seed.hash_many(keys, &mut hashes);
+            for (hash, (partition, sought)) in hashes[..keys.len()].iter().zip(&mut aims) {
+                let number = partition_of(*hash)?;
+                *partition = &self.partitions[number];
+                *sought = partition.sought(&partition.probe(number as u32, *hash));
             }
-            for (partition, sought) in &mut sought[..keys.len()] {
+            for (partition, sought) in &mut aims[..keys.len()] {
                 partition.prefetch_item(sought);
             }
-            for (at, (key, (partition, sought))) in keys.iter().zip(&sought).enumerate() {
-                let found = if OWNED {
-                    partition.get_owned(sought, key, &mut scratch)
-                } else {
-                    partition.get(sought, key, &mut scratch)
-                };
-                let Some((copied, offset)) = found else { continue };
-                if self.has_expired(&copied, &mut now) {
-                    continue;
-                }
-                let entry: EntryRef<'_> = scratch.entry(copied);
-                sink.found(number * TOGETHER + at, entry);
-                hits += 1;
-                if partition.log().is_older(offset, self.move_age) {
-                    self.renew::<OWNED>(key, offset, &mut scratch);
-                }
+            for (at, (key, (partition, sought))) in keys.iter().zip(&aims).enumerate() {
+                answers.answer(number * TOGETHER + at, key, partition, sought);
             }
         }
-        Ok(hits)
+        Ok(answers.hits)
+    }
+}
+
+/// The last stage of a burst.
+struct Answers<'a, const OWNED: bool> {
+    mica: &'a Mica,
+    sink: &'a mut dyn GetSink,
+    scratch: Scratch,
+    hits: u64,
+    /// The time, once it was asked for.
+    now: Option<u64>,
+}
+
+impl<const OWNED: bool> Answers<'_, OWNED> {
+    #[inline(always)]
+    fn answer(&mut self, index: usize, key: &[u8], partition: &Partition, sought: &Sought<'_>) {
+        // The usual small entry never leaves the registers.
+        let Some((value, len)) = partition.get_word::<OWNED>(sought, key) else {
+            return self.answer_any(index, key, partition, sought);
+        };
+        self.sink.found(index, EntryRef::new(&value.to_le_bytes()[..len]));
+        self.hits += 1;
+        if partition.log().is_older(sought.offset(), self.mica.move_age) {
+            self.renew(key, sought.offset());
+        }
+    }
+
+    /// The same for entries of any kind.
+    #[inline(never)]
+    fn answer_any(&mut self, index: usize, key: &[u8], partition: &Partition, sought: &Sought<'_>) {
+        let Some((copied, offset)) = partition.get::<OWNED>(sought, key, &mut self.scratch) else {
+            return;
+        };
+        if self.mica.has_expired(&copied, &mut self.now) {
+            return;
+        }
+        self.sink.found(index, self.scratch.entry(copied));
+        self.hits += 1;
+        if partition.log().is_older(offset, self.mica.move_age) {
+            self.renew(key, offset);
+        }
     }
 
     /// Moves an entry that was used to the tail. Where somebody writes its partition just now,
     /// this use does not count.
     #[cold]
-    fn renew<const OWNED: bool>(&self, key: &[u8], offset: u64, scratch: &mut Scratch) {
-        let probe = self.probe(key);
-        let partition = self.partition(&probe);
+    fn renew(&mut self, key: &[u8], offset: u64) {
+        let probe = self.mica.probe(key);
+        let partition = self.mica.partition(&probe);
         if OWNED || partition.try_lock() {
-            partition.renew(&probe, key, offset, scratch, &self.rules());
+            partition.renew(&probe, key, offset, &mut self.scratch, &self.mica.rules());
             if !OWNED {
                 partition.unlock();
             }
