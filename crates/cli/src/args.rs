@@ -180,6 +180,10 @@ pub(crate) struct ServeArgs {
     /// tells them apart by a connection's first bytes.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) memcached: Option<String>,
+    /// Loopback address to listen on for datagrams of memcached's protocols (UDP). They carry no
+    /// password, so there must not be one.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) udp: Option<String>,
     /// Loopback address for metrics over HTTP (GET /metrics, the text format of Prometheus).
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) admin: Option<String>,

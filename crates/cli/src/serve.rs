@@ -106,8 +106,9 @@ fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
 fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let both = server.local_addrs().iter().map(ToString::to_string);
     let memcached = server.memcached_addrs().iter().map(|a| format!("{a} (memcached)"));
+    let udp = server.udp_addrs().iter().map(|a| format!("{a} (memcached, UDP)"));
     let unix = server.unix_path().map(|path| path.display().to_string());
-    let addresses: Vec<_> = both.chain(memcached).chain(unix).collect();
+    let addresses: Vec<_> = both.chain(memcached).chain(udp).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
 }
 
@@ -157,6 +158,10 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
         unix: args.unix.clone(),
         memcached: match &args.memcached {
             Some(address) => addresses("--memcached", address)?,
+            None => Vec::new(),
+        },
+        udp: match &args.udp {
+            Some(address) => addresses("--udp", address)?,
             None => Vec::new(),
         },
         admin: match &args.admin {

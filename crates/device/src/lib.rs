@@ -24,6 +24,8 @@
 //! 5. What the operating system may do in part is completed or reported: a write that returned
 //!    `Ok` is whole. One that failed may have left any part of itself.
 //!
+//! Datagrams of the network, which no engine sees, are in [`net`].
+//!
 //! ```no_run
 //! use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, Mode};
 //!
@@ -41,6 +43,7 @@ mod counters;
 mod device;
 mod file;
 mod names;
+pub mod net;
 mod publish;
 pub mod sim;
 mod sync;

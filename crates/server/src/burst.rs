@@ -123,6 +123,8 @@ pub(crate) struct Input {
     pub(crate) now_ms: u64,
     /// Replies that were known while planning.
     pub(crate) ready: Vec<u8>,
+    /// Each request has a reply of its own: neighbours do not share one.
+    pub(crate) apart: bool,
     /// What EXEC runs, by number.
     pub(crate) transactions: Vec<Transaction>,
     /// Where WATCH notes what its keys hold.
@@ -163,6 +165,7 @@ impl Input {
         self.requests.shrink_to(512);
         self.heads.clear();
         self.marks = None;
+        self.apart = false;
         self.heads.shrink_to(512);
         self.ready.clear();
         self.ready.shrink_to(4096);
@@ -181,6 +184,8 @@ pub(crate) struct Output {
     pub(crate) end: usize,
     /// What acknowledges writes: false if the sync after them fails.
     pub(crate) acknowledgements: Vec<Acknowledgement>,
+    /// Where the reply of each request that has run ends, if somebody wants to know.
+    pub(crate) ends: Option<Vec<usize>>,
 }
 
 /// A range of replies that acknowledges a write; an empty one where silence does.

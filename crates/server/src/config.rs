@@ -18,6 +18,8 @@ pub struct Config {
     pub unix: Option<PathBuf>,
     /// Addresses to listen on for memcached's protocols alone.
     pub memcached: Vec<SocketAddr>,
+    /// Loopback addresses to listen on for datagrams of memcached's protocols.
+    pub udp: Vec<SocketAddr>,
     /// A loopback address for metrics over HTTP.
     pub admin: Option<SocketAddr>,
     /// Event loops; one per core is right.
@@ -55,6 +57,7 @@ impl Default for Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
             unix: None,
             memcached: Vec::new(),
+            udp: Vec::new(),
             admin: None,
             loops: cores,
             io_workers: (2 * cores).max(4),
@@ -78,6 +81,7 @@ impl std::fmt::Debug for Config {
         f.debug_struct("Config")
             .field("listen", &self.listen)
             .field("memcached", &self.memcached)
+            .field("udp", &self.udp)
             .field("loops", &self.loops)
             .field("io_workers", &self.io_workers)
             .field("password", &self.password.as_ref().map(|_| "***"))
@@ -102,6 +106,7 @@ impl Config {
                 address.port()
             ));
         }
+        self.check_udp()?;
         if self.password.as_ref().is_some_and(Vec::is_empty) {
             return refuse("the password is empty; give at least one character".into());
         }
@@ -118,6 +123,28 @@ impl Config {
             );
         }
         Ok(())
+    }
+}
+
+impl Config {
+    /// Datagrams of memcached's protocols carry no password, and their senders' addresses may be
+    /// lies: replies, which are larger than requests, would go to whoever a liar names.
+    fn check_udp(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
+        if let Some(address) = self.udp.iter().find(|address| !address.ip().is_loopback()) {
+            return refuse(format!(
+                "datagrams on {address} would let anyone in, and anyone's replies be sent to \
+                 others; listen for them on 127.0.0.1:{}",
+                address.port()
+            ));
+        }
+        match (self.udp.first(), &self.password) {
+            (Some(address), Some(_)) => refuse(format!(
+                "datagrams of memcached's protocols on {address} carry no password, so the one \
+                 that is set would keep nobody out; leave out one of both"
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -168,6 +195,20 @@ mod tests {
         assert!(Config::default().check().is_ok());
         let v6 = Config { listen: vec!["[::1]:0".parse().unwrap()], ..Config::default() };
         assert!(v6.check().is_ok());
+    }
+
+    #[test]
+    fn datagrams_stay_on_loopback_and_need_no_password() {
+        let of = |address: &str, password: Option<&[u8]>| {
+            let udp = vec![address.parse().unwrap()];
+            let password = password.map(<[u8]>::to_vec);
+            Config { udp, password, ..Config::default() }.check().map_err(|e| e.to_string())
+        };
+        assert_eq!(of("127.0.0.1:11211", None), Ok(()));
+        let stranger = of("0.0.0.0:11211", Some(b"x")).unwrap_err();
+        assert!(stranger.contains("listen for them on 127.0.0.1:11211"), "{stranger}");
+        let open = of("127.0.0.1:11211", Some(b"x")).unwrap_err();
+        assert!(open.contains("carry no password"), "{open}");
     }
 
     #[test]

@@ -445,7 +445,7 @@ impl EventLoop {
         let place = self.decide(&work);
         let (Place::Here(end) | Place::Worker(_, end)) = place;
         let out = self.spare_bytes.pop().unwrap_or_default();
-        let output = Output { out, next: work.next, end, acknowledgements: Vec::new() };
+        let output = Output { out, next: work.next, end, ..Output::default() };
         match place {
             Place::Here(_) => self.here.push(owner, work.input, output),
             Place::Worker(Lane::Read, _) => self.reads.push(owner, work.input, output),

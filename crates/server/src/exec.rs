@@ -25,7 +25,7 @@ const ARENA_BYTES_MAX: usize = 4 << 20;
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// Reply bytes of all its connections after which it does.
 const BURST_OUT_BYTES_MAX: usize = 8 << 20;
-/// Bytes of values that one request may fetch.
+/// Bytes of values that one request may fetch over a connection.
 pub(crate) const REPLY_BYTES_MAX: usize = 600 << 20;
 /// Bytes of an entry's meta before its value in the arena.
 pub(crate) const ENTRY_META_BYTES: usize = 12;
@@ -79,11 +79,20 @@ pub(crate) struct Executor {
     slots: Vec<Slot>,
     wants: Vec<Wants>,
     taken: Vec<usize>,
+    /// Bytes of values that one request may fetch.
+    reply_bytes_max: usize,
 }
 
 impl Executor {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Executor { shared, arena: vec![], slots: vec![], wants: vec![], taken: vec![] }
+        let reply_bytes_max = REPLY_BYTES_MAX;
+        let (arena, slots, wants, taken) = (vec![], vec![], vec![], vec![]);
+        Executor { shared, arena, slots, wants, taken, reply_bytes_max }
+    }
+
+    /// One whose requests fetch no more than `reply_bytes_max` bytes of values each.
+    pub(crate) fn with_replies_up_to(shared: Arc<Shared>, reply_bytes_max: usize) -> Self {
+        Executor { reply_bytes_max, ..Executor::new(shared) }
     }
 
     /// Runs every connection's requests from `next` to `end`, or until its replies are many.
@@ -216,13 +225,13 @@ impl Executor {
         let keys: Vec<&[u8]> = read.keys(args).collect();
         self.wants.clear();
         self.wants.resize(keys.len(), read.wants);
-        let result = self.fetch(wave.engine, &keys, REPLY_BYTES_MAX);
+        let result = self.fetch(wave.engine, &keys, self.reply_bytes_max);
         let now_ms = self.shared.unix_ms();
         let values = |slots| Values { slots, arena: &self.arena, now_ms };
         wave.outputs[index].reply(request, |reply| match result {
             Err(error) => args.refuse(&error_text(&error), reply),
             Ok(()) if self.slots.contains(&Slot::Deferred) => {
-                args.refuse(&reply_too_large(), reply);
+                args.refuse(&reply_too_large(self.reply_bytes_max), reply);
             }
             Ok(()) => (read.reply)(args, values(&self.slots), reply),
         });
@@ -531,8 +540,8 @@ fn out_bytes(outputs: &[Output]) -> usize {
     outputs.iter().map(|output| output.out.len()).sum()
 }
 
-fn reply_too_large() -> String {
-    format!("ERR the reply is larger than {REPLY_BYTES_MAX} bytes; ask for fewer keys at once")
+fn reply_too_large(bytes_max: usize) -> String {
+    format!("ERR the reply is larger than {bytes_max} bytes; ask for fewer keys at once")
 }
 
 /// Answers everything for database `db` with an error.
@@ -561,7 +570,7 @@ impl Output {
         if !request.silent {
             self.out.extend_from_slice(input.ready(request));
         }
-        self.next += 1;
+        self.end_reply();
     }
 
     /// Writes the reply of the next request.
@@ -571,7 +580,15 @@ impl Output {
         if request.silent {
             self.out.truncate(start);
         }
+        self.end_reply();
+    }
+
+    /// The next request has run.
+    fn end_reply(&mut self) {
         self.next += 1;
+        if let Some(ends) = &mut self.ends {
+            ends.push(self.out.len());
+        }
     }
 
     /// Writes the reply of the next request, which changes something.
@@ -588,12 +605,19 @@ impl Output {
     fn withdraw(&mut self, input: &Input, text: &str) {
         let mut honest = Vec::with_capacity(self.out.len());
         let mut from = 0;
+        let first = self.next - self.ends.as_ref().map_or(0, Vec::len);
+        let mut shift = 0;
         for Acknowledgement { start, end, request } in self.acknowledgements.drain(..) {
             honest.extend_from_slice(&self.out[from..start]);
-            let request = &input.requests[request];
-            let mut reply = Reply::new(&mut honest, request.version);
-            input.args(request).refuse(text, &mut reply);
+            let refused = &input.requests[request];
+            let mut reply = Reply::new(&mut honest, refused.version);
+            input.args(refused).refuse(text, &mut reply);
             from = end;
+            let now = honest.len().wrapping_sub(end);
+            for later in self.ends.iter_mut().flat_map(|ends| &mut ends[request - first..]) {
+                *later = later.wrapping_add(now).wrapping_sub(shift);
+            }
+            shift = now;
         }
         honest.extend_from_slice(&self.out[from..]);
         self.out = honest;
@@ -643,8 +667,10 @@ mod tests {
         // The last one was acknowledged by silence.
         output.acknowledgements =
             vec![acknowledgement(0, 5, 0), acknowledgement(12, 21, 1), acknowledgement(28, 28, 2)];
+        (output.next, output.ends) = (3, Some(vec![12, 28, 28]));
         output.withdraw(&input, "ERR no");
         let want = "-ERR no\r\n$1\r\na\r\nSERVER_ERROR no\r\n+PONG\r\nSERVER_ERROR no\r\n";
         assert_eq!(String::from_utf8(output.out).unwrap(), want);
+        assert_eq!(output.ends.unwrap(), [16, 40, 57]);
     }
 }

@@ -9,6 +9,7 @@
 //! * `table`, `commands`: every command once, with its arity, flags, keys and function;
 //! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run;
 //! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
+//! * `udp`: datagrams, in batches, on threads of their own;
 //! * `admin`: metrics over HTTP, through tiny_http (small, without a runtime, used widely).
 //!
 //! Invariant: a loop never waits for a device. Engines that may wait are called by the workers
@@ -38,6 +39,7 @@ mod stats;
 mod table;
 mod topics;
 mod transaction;
+mod udp;
 mod unsupported;
 mod workers;
 

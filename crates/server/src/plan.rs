@@ -354,6 +354,7 @@ impl Input {
         // Neighbours become one, so that a pipeline of PINGs is one copy.
         if let Some(last) = self.requests.last_mut()
             && last.run.is_ready()
+            && !self.apart
         {
             last.len = (end - last.first as usize) as u32;
             return;

@@ -10,6 +10,7 @@ use crate::slowlog::{Latency, SlowLog};
 use crate::socket::{Address, Listener, Socket, bind, bind_unix};
 use crate::stats::Stats;
 use crate::topics::{Delivery, Published, Topics};
+use crate::udp;
 use crate::workers::{self, Pool};
 use crate::{Config, Databases};
 use mio::{Poll, Waker};
@@ -81,6 +82,7 @@ pub(crate) struct Shared {
     pub(crate) held_bytes: AtomicUsize,
     /// The ports for memcached's protocol alone.
     memcached_addresses: Vec<SocketAddr>,
+    udp_addresses: Vec<SocketAddr>,
     /// When memcached's clients want everything removed.
     pub(crate) flush: Flush,
     pub(crate) marks: Arc<Marks>,
@@ -144,9 +146,14 @@ impl Shared {
         }
     }
 
+    /// True once the server is being stopped.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
     /// An error once the server is being stopped; for walks that could go on for long.
     pub(crate) fn refuse_when_stopping(&self) -> Result<()> {
-        match self.stopping.load(Ordering::Relaxed) {
+        match self.is_stopping() {
             true => Err(Error::new(ErrorKind::Closed, "the server is being stopped")),
             false => Ok(()),
         }
@@ -166,6 +173,7 @@ pub struct Server {
     shared: Arc<Shared>,
     loops: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    datagrams: Vec<udp::Thread>,
     admin: Option<Admin>,
 }
 
@@ -218,6 +226,8 @@ impl Server {
         let unix =
             config.unix.iter().map(|path| Ok(Door { listener: bind_unix(path)?, protocol: None }));
         let unix: Vec<Door> = unix.collect::<Result<_>>()?;
+        let sockets = config.udp.iter().map(|address| udp::bind_all(*address, config.loops));
+        let sockets = sockets.collect::<Result<Vec<_>>>()?;
         let addresses = |doors: &[Door]| {
             let all = doors.iter().map(|door| door.listener.ip());
             all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
@@ -245,6 +255,7 @@ impl Server {
             held_bytes: AtomicUsize::new(0),
             addresses: addresses(&both)?,
             memcached_addresses: addresses(&memcached)?,
+            udp_addresses: udp::addresses(&sockets)?,
             flush: Flush::default(),
             marks: Arc::default(),
             random: Mutex::new(Prng::new(clock.unix_ms())),
@@ -255,7 +266,13 @@ impl Server {
         });
         let admin = shared.config.admin.map(|address| Admin::start(&shared, address));
         let admin = admin.transpose()?;
-        let mut server = Server { shared, loops: Vec::new(), workers: Vec::new(), admin };
+        let (loops, workers, datagrams) = (Vec::new(), Vec::new(), Vec::new());
+        let mut server = Server { shared, loops, workers, datagrams, admin };
+        for (n, socket) in sockets.into_iter().flatten().enumerate() {
+            let name = format!("silica-udp-{n}");
+            let thread = udp::spawn(&server.shared, name, socket, udp::Frames::new)?;
+            server.datagrams.push(thread);
+        }
         server.spawn(polls, both.into_iter().chain(memcached).chain(unix).collect())?;
         Ok(server)
     }
@@ -294,6 +311,11 @@ impl Server {
         &self.shared.memcached_addresses
     }
 
+    /// Every address that takes memcached's protocols in datagrams.
+    pub fn udp_addrs(&self) -> &[SocketAddr] {
+        &self.shared.udp_addresses
+    }
+
     /// The address of the admin port, with its real port.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(Admin::address)
@@ -324,6 +346,11 @@ impl Server {
     fn end(&mut self) {
         self.shared.request_stop();
         self.admin = None;
+        for handle in self.datagrams.drain(..) {
+            if handle.join().is_err() {
+                log::error!("a thread for datagrams panicked");
+            }
+        }
         for handle in self.loops.drain(..) {
             if handle.join().is_err() {
                 log::error!("an event loop panicked");

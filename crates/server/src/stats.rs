@@ -44,6 +44,8 @@ stats! {
     stalled_clients_dropped: "clients dropped because they did not read their replies",
     auth_timeouts: "clients dropped because they did not give the password in time",
     memcached_stores: "values that memcached's clients stored",
+    datagrams_received: "datagrams received",
+    datagram_batches: "batches that they came in",
     read_bursts: "bursts of reads only",
     write_bursts: "bursts with writes",
     long_bursts: "requests that ran alone because they may take long",

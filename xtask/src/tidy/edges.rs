@@ -25,7 +25,8 @@ const FACADE: &[&str] = &[
     "silica-silt",
     "silica-mica",
 ];
-const SERVER: &[&str] = &["silica-base", "silica-engine", "silica", "silica-proto"];
+const SERVER: &[&str] =
+    &["silica-base", "silica-device", "silica-engine", "silica", "silica-proto"];
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.
 const BENCH: &[&str] =
     &["silica-base", "silica-device", "silica-parts", "silica-engine", "silica-silt", "silica"];

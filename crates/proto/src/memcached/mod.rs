@@ -6,6 +6,7 @@
 
 mod base64;
 mod binary;
+mod frame;
 mod line;
 mod meta;
 mod number;
@@ -15,6 +16,7 @@ mod sniff;
 
 pub use base64::encode as encode_base64;
 pub use binary::{BinaryParser, Command, NoPacket, Packet, Response, Status, respond};
+pub use frame::{FRAME_BYTES, Frame};
 pub use meta::{Meta, Verb};
 pub use number::parse_u64;
 pub use parser::{Parser, TooLong};

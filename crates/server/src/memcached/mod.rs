@@ -17,7 +17,7 @@ mod unique;
 pub(crate) use flush::{Flush, burst as flush_burst};
 pub(crate) use marks::Marks;
 pub(crate) use meta::Outcome;
-pub(crate) use plan::{name, plan};
+pub(crate) use plan::{NoRequest, Parsers, name, plan, plan_next, stores};
 
 use crate::burst::Args;
 use crate::table::Answer;

@@ -10,8 +10,8 @@ use crate::session::Session;
 use crate::stats::Stats;
 use crate::table::Run;
 use silica_proto::memcached::{
-    Command, Limits, Mode, Packet, Protocol, Request as Head, Response, Status, Verb, end, fault,
-    respond,
+    BinaryParser, Command, Limits, Mode, Packet, Parser, Protocol, Request as Head, Response,
+    Status, Verb, end, fault, respond,
 };
 use silica_proto::{Span, Version};
 use std::sync::Arc;
@@ -27,31 +27,17 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
             conn.unplanned = true;
             break;
         }
-        let limits = if conn.session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
-        let bytes = &mut conn.input[base..];
-        let parsed = match is_binary {
-            true => conn.binary.parse(bytes, &limits).map_err(drop),
-            false => conn.memcached.parse(bytes, &limits).map_err(drop),
-        };
-        match parsed {
+        let parsers = Parsers { is_binary, text: &mut conn.memcached, binary: &mut conn.binary };
+        match plan_next(shared, &mut conn.session, parsers, &mut conn.input, base, input) {
             Ok(None) => break,
-            Ok(Some(used)) => {
-                let (head, quiet, spans) = match is_binary {
-                    true => (conn.binary.request(), false, conn.binary.spans()),
-                    false => {
-                        let parser = &conn.memcached;
-                        (parser.request(), parser.is_quiet(), parser.spans())
-                    }
-                };
-                let mut planner = Planner { shared, session: &mut conn.session, input };
-                planner.add(head, quiet, spans, bytes, base);
+            Ok(Some((used, head))) => {
                 planned += u64::from(head != Head::Nothing);
                 sets += u64::from(stores(&head));
                 last = Some(name(head));
                 base += used;
             }
             // As memcached does: whoever sends such bytes speaks something else.
-            Err(()) => conn.session.quit = true,
+            Err(NoRequest) => conn.session.quit = true,
         }
         if conn.session.quit {
             base = conn.input.len();
@@ -65,8 +51,45 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     note(conn, last, shared.unix_ms());
 }
 
+/// The parsers of one connection, or of all datagrams.
+pub(crate) struct Parsers<'a> {
+    /// Which of them parses.
+    pub(crate) is_binary: bool,
+    pub(crate) text: &'a mut Parser,
+    pub(crate) binary: &'a mut BinaryParser,
+}
+
+/// Bytes that are no request.
+pub(crate) struct NoRequest;
+
+/// Plans the request that starts at `base` of `bytes`; its length and what it says. `None` where
+/// it is not all there.
+pub(crate) fn plan_next(
+    shared: &Shared,
+    session: &mut Session,
+    parsers: Parsers<'_>,
+    bytes: &mut [u8],
+    base: usize,
+    input: &mut Input,
+) -> Result<Option<(usize, Head)>, NoRequest> {
+    let limits = if session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
+    let bytes = &mut bytes[base..];
+    let Parsers { is_binary, text, binary } = parsers;
+    let parsed = match is_binary {
+        true => binary.parse(bytes, &limits).map_err(|_| NoRequest)?,
+        false => text.parse(bytes, &limits).map_err(|_| NoRequest)?,
+    };
+    let Some(used) = parsed else { return Ok(None) };
+    let (head, quiet, spans) = match is_binary {
+        true => (binary.request(), false, binary.spans()),
+        false => (text.request(), text.is_quiet(), text.spans()),
+    };
+    Planner { shared, session, input }.add(head, quiet, spans, bytes, base);
+    Ok(Some((used, head)))
+}
+
 /// True for a request that stores a value.
-fn stores(head: &Head) -> bool {
+pub(crate) fn stores(head: &Head) -> bool {
     match head {
         Head::Store { .. } => true,
         Head::Meta(meta) => meta.verb == Verb::Set,

@@ -1,0 +1,250 @@
+//! memcached's protocols in datagrams.
+//!
+//! A datagram is a frame and requests: the frame has the request's number, the place of this
+//! datagram among those of its message, their count, and two bytes of nothing. Each request is
+//! answered with a message of its own under the datagram's number. As in memcached, a request takes
+//! one datagram, and what is no whole request is not answered.
+//!
+//! Reads of a batch run before its other requests: datagrams have no order.
+
+use super::socket::{BATCH, STRIDE, Serve, send};
+use crate::burst::{Burst, Input, Lane, Output, Owner};
+use crate::exec::Executor;
+use crate::memcached::{NoRequest, Parsers, plan_next, stores};
+use crate::server::Shared;
+use crate::session::Session;
+use crate::stats::Stats;
+use crate::table::Run;
+use silica_device::net::{Incoming, Message, Outgoing};
+use silica_proto::memcached::{
+    BinaryParser, FRAME_BYTES, Fault, Frame, Parser, Request as Head, fault,
+};
+use std::net::UdpSocket;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Bytes of a datagram of a reply at most, its frame included.
+const DATAGRAM_BYTES_MAX: usize = 1400;
+/// Bytes of values that one request may fetch. So a reply has far less than 65,536 datagrams.
+const REPLY_BYTES_MAX: usize = 4 << 20;
+/// Keys of one `gat`, which copies what it touches.
+const TOUCHED_KEYS_MAX: usize = 16;
+/// Requests of a datagram; what is behind them is not read.
+const REQUESTS_MAX: usize = 256;
+
+/// A request and whom its reply goes to.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// Its place among the input's requests.
+    request: usize,
+    /// The datagram of the batch that it came in.
+    arrival: usize,
+    /// The number of its frame.
+    id: u16,
+    /// Its datagram only reads.
+    reads: bool,
+}
+
+/// Serves memcached's protocols on one socket.
+pub(crate) struct Frames {
+    shared: Arc<Shared>,
+    executor: Executor,
+    session: Session,
+    text: Parser,
+    binary: BinaryParser,
+    /// Its bytes are the slots of the batch.
+    input: Input,
+    asked: Vec<Asked>,
+    out: Vec<u8>,
+    ends: Vec<usize>,
+    outgoing: Outgoing,
+    frames: Vec<[u8; FRAME_BYTES]>,
+}
+
+impl Frames {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Frames {
+            executor: Executor::with_replies_up_to(Arc::clone(&shared), REPLY_BYTES_MAX),
+            shared,
+            session: Session::new(true),
+            text: Parser::new(),
+            binary: BinaryParser::default(),
+            input: Input { bytes: vec![0; BATCH * STRIDE], apart: true, ..Input::default() },
+            asked: Vec::new(),
+            out: Vec::new(),
+            ends: Vec::new(),
+            outgoing: Outgoing::new(BATCH),
+            frames: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Plans what datagram `arrival` asks for, which lies at `place` of the input's bytes.
+    fn plan(&mut self, arrival: usize, place: Range<usize>) {
+        let Some(frame) = Frame::read(&self.input.bytes[place.clone()]) else { return };
+        if frame.count != 1 {
+            return;
+        }
+        let first = self.asked.len();
+        let mut bytes = std::mem::take(&mut self.input.bytes);
+        let mut base = place.start + FRAME_BYTES;
+        let is_binary = bytes[..place.end].get(base) == Some(&0x80);
+        let (mut whole, mut stored) = (true, 0);
+        while base < place.end && !self.session.quit && self.asked.len() - first < REQUESTS_MAX {
+            let parsers = Parsers { is_binary, text: &mut self.text, binary: &mut self.binary };
+            let (bytes, before) = (&mut bytes[..place.end], self.input.requests.len());
+            let (shared, session) = (&*self.shared, &mut self.session);
+            match plan_next(shared, session, parsers, bytes, base, &mut self.input) {
+                Ok(Some((used, head))) => {
+                    base += used;
+                    stored += u64::from(stores(&head));
+                    self.limit(&head, before);
+                }
+                Ok(None) | Err(NoRequest) => {
+                    whole = false;
+                    break;
+                }
+            }
+            let requests = before..self.input.requests.len();
+            let new = requests.map(|request| Asked { request, arrival, id: frame.id, reads: true });
+            self.asked.extend(new);
+        }
+        if !whole || self.session.quit {
+            // What it has begun with is not what the next datagram goes on with.
+            (self.text, self.binary) = (Parser::new(), BinaryParser::default());
+            self.session.quit = false;
+        }
+        self.input.bytes = bytes;
+        let requests = &self.input.requests;
+        let reads = |asked: &Asked| {
+            let run = &requests[asked.request].run;
+            run.is_ready() || matches!(run, Run::Read(_))
+        };
+        let all = self.asked[first..].iter().all(reads);
+        self.asked[first..].iter_mut().for_each(|asked| asked.reads = all);
+        if stored > 0 {
+            Stats::add(&self.shared.stats.memcached_stores, stored);
+        }
+    }
+
+    /// Refuses the request at `place` where its reply could be larger than replies may be.
+    fn limit(&mut self, head: &Head, place: usize) {
+        let Some(request) = self.input.requests.get_mut(place) else { return };
+        if matches!(head, Head::GetAndTouch { .. }) && request.len as usize > TOUCHED_KEYS_MAX + 1 {
+            self.input.requests.truncate(place);
+            let start = self.input.ready.len();
+            fault(&mut self.input.ready, Fault::TooLarge);
+            self.input.push_ready(start, false);
+        }
+    }
+
+    /// Puts the reads before the other requests, so that they are one call of the engine.
+    fn sort(&mut self) -> Lane {
+        let reads = self.asked.iter().filter(|asked| asked.reads).count();
+        let is_sorted = self.asked[..reads].iter().all(|asked| asked.reads);
+        if !is_sorted {
+            let (mut sorted, others): (Vec<Asked>, Vec<Asked>) =
+                self.asked.iter().partition(|asked| asked.reads);
+            sorted.extend(others);
+            self.asked = sorted;
+            let requests = &self.input.requests;
+            self.input.requests = self.asked.iter().map(|a| requests[a.request]).collect();
+        }
+        if reads == self.asked.len() { Lane::Read } else { Lane::Write }
+    }
+
+    /// Runs what was planned and sends the replies.
+    fn run(&mut self, socket: &UdpSocket, incoming: &Incoming) {
+        let lane = self.sort();
+        let count = self.asked.len();
+        let mut next = 0;
+        while next < count {
+            let mut burst = Burst::new(usize::MAX, lane);
+            let output = Output {
+                out: std::mem::take(&mut self.out),
+                next,
+                end: count,
+                ends: Some(std::mem::take(&mut self.ends)),
+                ..Output::default()
+            };
+            let owner = Owner { slot: usize::MAX, client: 0 };
+            burst.push(owner, std::mem::take(&mut self.input), output);
+            let run = catch_unwind(AssertUnwindSafe(|| self.executor.run(&mut burst)));
+            let (input, output) = (burst.inputs.pop(), burst.outputs.pop());
+            let (Some(input), Some(output)) = (input, output) else { return };
+            self.input = input;
+            if run.is_err() {
+                log::error!("a request made an engine panic; its datagrams are not answered");
+                let shared = Arc::clone(&self.shared);
+                self.executor = Executor::with_replies_up_to(shared, REPLY_BYTES_MAX);
+                return;
+            }
+            (self.out, self.ends) = (output.out, output.ends.unwrap_or_default());
+            self.send(socket, incoming, next);
+            next = output.next;
+            self.out.clear();
+            self.out.shrink_to(1 << 20);
+            self.ends.clear();
+        }
+    }
+
+    /// Sends the replies in `out`, the first of which is that of request `first`.
+    fn send(&mut self, socket: &UdpSocket, incoming: &Incoming, first: usize) {
+        let payload = DATAGRAM_BYTES_MAX - FRAME_BYTES;
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let replies = starts.zip(&self.ends).zip(&self.asked[first..]);
+        self.frames.clear();
+        let mut parts: Vec<(usize, &[u8])> = Vec::with_capacity(self.ends.len());
+        for ((start, end), asked) in replies {
+            let chunks = self.out[*start..*end].chunks(payload);
+            let count = chunks.len() as u16;
+            for (number, chunk) in chunks.enumerate() {
+                let frame = Frame { id: asked.id, number: number as u16, count };
+                self.frames.push(frame.bytes());
+                parts.push((asked.arrival, chunk));
+            }
+        }
+        let all = self.frames.iter().zip(&parts).map(|(frame, (arrival, chunk))| Message {
+            to: Some(incoming.arrival(*arrival).peer),
+            parts: [frame, chunk],
+            segment_bytes: 0,
+        });
+        let all: Vec<Message<'_>> = all.collect();
+        send(&mut self.outgoing, socket, &all);
+        let bytes: usize = self.out.len() + self.frames.len() * FRAME_BYTES;
+        Stats::add(&self.shared.stats.total_net_output_bytes, bytes as u64);
+    }
+}
+
+impl Serve for Frames {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.input.bytes
+    }
+
+    fn serve(&mut self, socket: &UdpSocket, incoming: &Incoming, count: usize) {
+        self.asked.clear();
+        self.input.spans.clear();
+        self.input.requests.clear();
+        self.input.heads.clear();
+        self.input.ready.clear();
+        if self.input.bytes.is_empty() {
+            self.input.bytes = vec![0; BATCH * STRIDE];
+        }
+        self.input.marks.get_or_insert_with(|| Arc::clone(&self.shared.marks));
+        self.input.now_ms = self.shared.unix_ms();
+        let mut received = 0;
+        for n in 0..count {
+            let arrival = incoming.arrival(n);
+            received += arrival.len;
+            if !arrival.truncated {
+                self.plan(n, n * STRIDE..n * STRIDE + arrival.len);
+            }
+        }
+        let stats = &self.shared.stats;
+        Stats::add(&stats.total_net_input_bytes, received as u64);
+        Stats::add(&stats.datagrams_received, count as u64);
+        Stats::add(&stats.datagram_batches, 1);
+        Stats::add(&stats.total_commands_processed, self.asked.len() as u64);
+        self.run(socket, incoming);
+    }
+}

@@ -1,0 +1,119 @@
+//! Sockets for datagrams, and the threads that serve them.
+
+use crate::server::Shared;
+use silica::engine::{Error, Result};
+use silica_device::net::{Incoming, Message, Outgoing, set_receive_bytes};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How soon a thread that waits sees that the server stops.
+const NAP: Duration = Duration::from_millis(100);
+/// Datagrams that may wait for their thread, in bytes; the system may allow less.
+const RECEIVE_BYTES: usize = 4 << 20;
+/// Datagrams of one batch.
+pub(super) const BATCH: usize = 64;
+/// Bytes of a datagram at most.
+pub(super) const SLOT_BYTES: usize = 64 << 10;
+/// Bytes from one datagram's slot to the next one's. Not a power of two, since the first lines
+/// of all slots would then share a few places of the processor's caches.
+pub(super) const STRIDE: usize = SLOT_BYTES + 192;
+
+/// A thread that serves datagrams.
+pub(crate) type Thread = JoinHandle<()>;
+
+/// What a thread does with a batch.
+pub(crate) trait Serve {
+    /// Memory for [`BATCH`] slots.
+    fn bytes(&mut self) -> &mut [u8];
+
+    /// Answers the datagrams that came.
+    fn serve(&mut self, socket: &UdpSocket, incoming: &Incoming, count: usize);
+}
+
+/// Makes `count` sockets on `address`; the kernel gives each sender one of them.
+pub(crate) fn bind_all(address: SocketAddr, count: usize) -> Result<Vec<UdpSocket>> {
+    let mut address = address;
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let failed = |e: io::Error| {
+            let hint = match e.kind() {
+                ErrorKind::AddrInUse => " (choose another port)",
+                _ => "",
+            };
+            Error::io(format!("listen for datagrams on {address}{hint}"), e)
+        };
+        let socket = bind(address, count > 1).map_err(failed)?;
+        // The others get the port that the first has got.
+        address = socket.local_addr().map_err(failed)?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+/// The address of each group of sockets.
+pub(crate) fn addresses(groups: &[Vec<UdpSocket>]) -> Result<Vec<SocketAddr>> {
+    let first = groups.iter().filter_map(|sockets| sockets.first());
+    let all = first.map(UdpSocket::local_addr).collect::<io::Result<_>>();
+    all.map_err(|e| Error::io("ask for the address of a socket", e))
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseport(&socket, shared)?;
+    bind(&socket, &address)?;
+    let socket = UdpSocket::from(socket);
+    set_receive_bytes(&socket, RECEIVE_BYTES);
+    socket.set_read_timeout(Some(NAP))?;
+    Ok(socket)
+}
+
+/// Starts a thread for `socket` that works with what `make` makes.
+pub(crate) fn spawn<S: Serve>(
+    shared: &Arc<Shared>,
+    name: String,
+    socket: UdpSocket,
+    make: impl FnOnce(Arc<Shared>) -> S + Send + 'static,
+) -> Result<Thread> {
+    let shared = Arc::clone(shared);
+    let work = move || run(&shared, &socket, &mut make(Arc::clone(&shared)));
+    let thread = thread::Builder::new().name(name).spawn(work);
+    thread.map_err(|e| Error::io("start a thread for datagrams", e))
+}
+
+/// The life of a thread.
+fn run(shared: &Shared, socket: &UdpSocket, server: &mut impl Serve) {
+    let mut incoming = Incoming::new(BATCH);
+    while !shared.is_stopping() {
+        match incoming.receive(socket, server.bytes(), SLOT_BYTES, STRIDE) {
+            Ok(0) => {}
+            Ok(count) => server.serve(socket, &incoming, count),
+            Err(e) => match e.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                _ => {
+                    log::error!("receiving datagrams: {e}");
+                    return shared.request_stop();
+                }
+            },
+        }
+    }
+}
+
+/// Sends `messages`. One that cannot be sent is left out, as if the network had lost it.
+pub(super) fn send(outgoing: &mut Outgoing, socket: &UdpSocket, messages: &[Message<'_>]) {
+    let mut sent = 0;
+    while sent < messages.len() {
+        match outgoing.send(socket, &messages[sent..]) {
+            Ok(count) => sent += count,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => {
+                log::debug!("a datagram could not be sent: {e}");
+                sent += 1;
+            }
+        }
+    }
+}
