@@ -1,7 +1,7 @@
 //! Receiving.
 
+use super::empty_header;
 use super::peer::Peer;
-use super::{Control, empty_header};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -41,7 +41,7 @@ impl Incoming {
         Incoming {
             headers: (0..most).map(|_| empty_header()).collect(),
             parts: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; most],
-            controls: vec![[0; 3]; most],
+            controls: vec![Control::default(); most],
             peers: vec![Peer::NONE; most],
             count: 0,
         }
@@ -72,7 +72,7 @@ impl Incoming {
             (header.msg_name, header.msg_namelen) = self.peers[n].room();
             header.msg_iov = &mut self.parts[n];
             header.msg_iovlen = 1;
-            header.msg_control = self.controls[n].as_mut_ptr().cast();
+            header.msg_control = (&raw mut self.controls[n]).cast();
             header.msg_controllen = size_of::<Control>() as _;
             header.msg_flags = 0;
             prepared = n + 1;
@@ -98,7 +98,7 @@ impl Incoming {
         let len = header.msg_len as usize;
         let segment = match header.msg_hdr.msg_controllen {
             0 => None,
-            bytes => segment(&self.controls[n], bytes),
+            bytes => self.controls[n].segment_bytes(bytes),
         };
         Arrival {
             peer: &self.peers[n],
@@ -109,18 +109,23 @@ impl Incoming {
     }
 }
 
-/// The segments' size in a control message of `bytes` bytes, where it tells one.
-fn segment(control: &Control, bytes: usize) -> Option<usize> {
-    // A header: its length, with the number behind it, then level and kind.
-    let [len, level_and_kind, number] = *control;
-    let mut halves = [0; 2];
-    let both = level_and_kind.to_ne_bytes();
-    for (half, bytes) in halves.iter_mut().zip(both.chunks_exact(4)) {
-        *half = libc::c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+/// A control message that tells the segments' size, as the kernel writes it.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Control {
+    len: usize,
+    level: libc::c_int,
+    kind: libc::c_int,
+    segment_bytes: libc::c_int,
+    padding: libc::c_int,
+}
+
+impl Control {
+    /// The segments' size, where `bytes` bytes of this were written and tell one.
+    fn segment_bytes(&self, bytes: usize) -> Option<usize> {
+        let end = std::mem::offset_of!(Control, padding);
+        let is_size = (self.level, self.kind) == (libc::IPPROTO_UDP, libc::UDP_GRO);
+        let is_whole = bytes >= end && self.len >= end;
+        if is_size && is_whole { usize::try_from(self.segment_bytes).ok() } else { None }
     }
-    let number = number.to_ne_bytes();
-    let number = i32::from_ne_bytes([number[0], number[1], number[2], number[3]]);
-    let is_size = halves == [libc::IPPROTO_UDP, libc::UDP_GRO];
-    let is_whole = len as usize <= bytes && len as usize >= 20;
-    if is_size && is_whole { usize::try_from(number).ok() } else { None }
 }

@@ -16,9 +16,6 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// Room for one control message with a number.
-type Control = [u64; 3];
-
 /// Has the kernel join datagrams that came from one address ([`Arrival::segment_bytes`]). An error
 /// where it cannot; Linux can from 5.0 on.
 pub fn join_segments(socket: &UdpSocket) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Sending.
 
+use super::empty_header;
 use super::peer::Peer;
-use super::{Control, empty_header};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -38,7 +38,7 @@ impl Outgoing {
         Outgoing {
             headers: (0..most).map(|_| empty_header()).collect(),
             parts: vec![[none; 2]; most],
-            controls: vec![[0; 3]; most],
+            controls: vec![Control::default(); most],
         }
     }
 
@@ -61,8 +61,8 @@ impl Outgoing {
             header.msg_iov = self.parts[n].as_mut_ptr();
             header.msg_iovlen = if message.parts[1].is_empty() { 1 } else { 2 };
             if let Ok(bytes @ 1..) = u16::try_from(message.segment_bytes) {
-                self.controls[n] = segment(bytes);
-                header.msg_control = self.controls[n].as_mut_ptr().cast();
+                self.controls[n] = Control::segments_of(bytes);
+                header.msg_control = (&raw mut self.controls[n]).cast();
                 header.msg_controllen = size_of::<Control>() as _;
             }
         }
@@ -77,15 +77,27 @@ impl Outgoing {
     }
 }
 
-/// The control message that has the kernel cut: its length, level, kind and number.
-fn segment(bytes: u16) -> Control {
-    let mut number = [0; 8];
-    number[..2].copy_from_slice(&bytes.to_ne_bytes());
-    let mut level_and_kind = [0; 8];
-    level_and_kind[..4].copy_from_slice(&libc::IPPROTO_UDP.to_ne_bytes());
-    level_and_kind[4..].copy_from_slice(&libc::UDP_SEGMENT.to_ne_bytes());
-    // The header has 16 bytes, the number two.
-    [18, u64::from_ne_bytes(level_and_kind), u64::from_ne_bytes(number)]
+/// The control message that has the kernel cut, as it reads it.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Control {
+    len: usize,
+    level: libc::c_int,
+    kind: libc::c_int,
+    segment_bytes: u16,
+    padding: [u16; 3],
+}
+
+impl Control {
+    fn segments_of(bytes: u16) -> Self {
+        Control {
+            len: std::mem::offset_of!(Control, padding),
+            level: libc::IPPROTO_UDP,
+            kind: libc::UDP_SEGMENT,
+            segment_bytes: bytes,
+            padding: [0; 3],
+        }
+    }
 }
 
 const _: () = assert!(

@@ -3,62 +3,73 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Bytes of the longest address of the internet.
-const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
+/// Bytes of an address of either kind, as the kernel has them.
+const V4_BYTES: u32 = size_of::<libc::sockaddr_in>() as u32;
+const V6_BYTES: u32 = size_of::<libc::sockaddr_in6>() as u32;
 
 /// An address of the internet. Kept as the kernel has it, so that answering costs no conversion.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(C, align(8))]
+///
+/// An address of version 4 lies in the room of one of version 6: family and port are at the same
+/// places, and its number is where the other's flow is.
+#[derive(Clone, Copy)]
 pub struct Peer {
-    name: [u8; NAME_BYTES],
+    name: libc::sockaddr_in6,
     len: u32,
 }
 
 impl Peer {
     /// Nobody.
-    pub(super) const NONE: Peer = Peer { name: [0; NAME_BYTES], len: 0 };
+    pub(super) const NONE: Peer = Peer {
+        name: libc::sockaddr_in6 {
+            sin6_family: 0,
+            sin6_port: 0,
+            sin6_flowinfo: 0,
+            sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
+            sin6_scope_id: 0,
+        },
+        len: 0,
+    };
 
     /// Room for an address of either kind.
     pub(super) fn room(&mut self) -> (*mut libc::c_void, libc::socklen_t) {
-        (self.name.as_mut_ptr().cast(), NAME_BYTES as libc::socklen_t)
+        ((&raw mut self.name).cast(), V6_BYTES)
     }
 
     /// The kernel wrote an address of `len` bytes.
     pub(super) fn received(&mut self, len: libc::socklen_t) {
-        self.len = len.min(NAME_BYTES as u32);
+        self.len = len.min(V6_BYTES);
     }
 
     /// The address as the kernel takes it.
     pub(super) fn name(&self) -> (*const libc::c_void, libc::socklen_t) {
-        (self.name.as_ptr().cast(), self.len)
+        ((&raw const self.name).cast(), self.len)
     }
 
-    /// The bytes that tell this address from others.
-    pub fn bytes(&self) -> &[u8] {
-        &self.name[..self.len as usize]
+    /// Bytes that tell this address and its port from all others.
+    pub fn bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..2].copy_from_slice(&self.name.sin6_port.to_le_bytes());
+        bytes[2..4].copy_from_slice(&self.name.sin6_family.to_le_bytes());
+        if self.len == V4_BYTES {
+            bytes[4..8].copy_from_slice(&self.name.sin6_flowinfo.to_le_bytes());
+        } else {
+            bytes[8..].copy_from_slice(&self.name.sin6_addr.s6_addr);
+        }
+        bytes
     }
 
     /// The address; `None` where it is of no kind that is known.
     pub fn address(&self) -> Option<SocketAddr> {
-        let port = || u16::from_be_bytes([self.name[2], self.name[3]]);
-        let family = i32::from(u16::from_ne_bytes([self.name[0], self.name[1]]));
-        match (family, self.len as usize) {
-            (libc::AF_INET, 8..) => {
-                let ip: [u8; 4] = self.name[4..8].try_into().ok()?;
-                Some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(ip), port())))
+        let port = u16::from_be(self.name.sin6_port);
+        match (i32::from(self.name.sin6_family), self.len) {
+            (libc::AF_INET, V4_BYTES..) => {
+                let ip = Ipv4Addr::from(u32::from_be(self.name.sin6_flowinfo));
+                Some(SocketAddr::V4(SocketAddrV4::new(ip, port)))
             }
-            (libc::AF_INET6, NAME_BYTES..) => {
-                let number = |at: usize| {
-                    self.name[at..at + 4].try_into().map(u32::from_ne_bytes).unwrap_or_default()
-                };
-                let ip: [u8; 16] = self.name[8..24].try_into().ok()?;
-                let flow = u32::from_be(number(4));
-                Some(SocketAddr::V6(SocketAddrV6::new(
-                    Ipv6Addr::from(ip),
-                    port(),
-                    flow,
-                    number(24),
-                )))
+            (libc::AF_INET6, V6_BYTES..) => {
+                let ip = Ipv6Addr::from(self.name.sin6_addr.s6_addr);
+                let (flow, scope) = (self.name.sin6_flowinfo, self.name.sin6_scope_id);
+                Some(SocketAddr::V6(SocketAddrV6::new(ip, port, flow, scope)))
             }
             _ => None,
         }
@@ -68,22 +79,21 @@ impl Peer {
 impl From<SocketAddr> for Peer {
     fn from(address: SocketAddr) -> Self {
         let mut peer = Peer::NONE;
-        let family = match address {
+        peer.name.sin6_port = address.port().to_be();
+        match address {
             SocketAddr::V4(v4) => {
-                peer.len = size_of::<libc::sockaddr_in>() as u32;
-                peer.name[4..8].copy_from_slice(&v4.ip().octets());
-                libc::AF_INET
+                peer.len = V4_BYTES;
+                peer.name.sin6_family = libc::AF_INET as libc::sa_family_t;
+                peer.name.sin6_flowinfo = u32::from(*v4.ip()).to_be();
             }
             SocketAddr::V6(v6) => {
-                peer.len = NAME_BYTES as u32;
-                peer.name[4..8].copy_from_slice(&v6.flowinfo().to_be_bytes());
-                peer.name[8..24].copy_from_slice(&v6.ip().octets());
-                peer.name[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-                libc::AF_INET6
+                peer.len = V6_BYTES;
+                peer.name.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                peer.name.sin6_flowinfo = v6.flowinfo();
+                peer.name.sin6_addr.s6_addr = v6.ip().octets();
+                peer.name.sin6_scope_id = v6.scope_id();
             }
-        };
-        peer.name[..2].copy_from_slice(&(family as u16).to_ne_bytes());
-        peer.name[2..4].copy_from_slice(&address.port().to_be_bytes());
+        }
         peer
     }
 }
@@ -93,3 +103,11 @@ impl fmt::Debug for Peer {
         write!(f, "{:?}", self.address())
     }
 }
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(
+        offset_of!(libc::sockaddr_in, sin_addr) == offset_of!(libc::sockaddr_in6, sin6_flowinfo)
+            && offset_of!(libc::sockaddr_in, sin_port) == offset_of!(libc::sockaddr_in6, sin6_port)
+    );
+};
