@@ -19,6 +19,9 @@ use crate::words::Words;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// A log of which less than this part is left is nearly full.
+const NEARLY: u64 = 8;
+
 pub(crate) struct Log {
     words: Words,
     /// Offsets of a lap, a power of two, minus 1.
@@ -29,6 +32,8 @@ pub(crate) struct Log {
     head: AtomicU64,
     /// Where the next entry goes. Readers take it for a hint.
     tail: AtomicU64,
+    /// Where the head was when the log was empty. A hint to readers, too.
+    start: AtomicU64,
 }
 
 impl Log {
@@ -43,6 +48,7 @@ impl Log {
             offset_mask,
             head: AtomicU64::new(0),
             tail: AtomicU64::new(0),
+            start: AtomicU64::new(0),
         }
     }
 
@@ -94,6 +100,17 @@ impl Log {
     pub(crate) fn is_older(&self, offset: u64, age: u64) -> bool {
         // Offsets that are no places make an entry seem older than it is.
         self.distance(offset, self.tail.load(Relaxed)) > age && self.age(offset) > age
+    }
+
+    /// True once the log is nearly full and something will have to give way, until it is cleared.
+    pub(crate) fn is_filled(&self) -> bool {
+        let (start, tail) = (self.start.load(Relaxed), self.tail.load(Relaxed));
+        let len = self.words.len() as u64;
+        // Offsets of a lap that are no places do not count.
+        let skipped =
+            if self.place(tail) < self.place(start) { self.lap_mask + 1 - len } else { 0 };
+        let written = self.distance(start, tail).saturating_sub(skipped);
+        self.head.load(Relaxed) != start || written > len - len / NEARLY
     }
 
     /// The entry at an offset that is not dangling; `None` only to readers who are late.
@@ -151,7 +168,9 @@ impl Log {
 
     /// Forgets every entry.
     pub(crate) fn clear(&self) {
-        retire(&self.head, self.tail.load(Relaxed));
+        let tail = self.tail.load(Relaxed);
+        self.start.store(tail, Relaxed);
+        retire(&self.head, tail);
     }
 
     /// Visits every place from head to tail; the error says what is wrong where. Only for the
@@ -184,8 +203,9 @@ impl Log {
     #[cfg(test)]
     pub(crate) fn start_at(&self, offset: u64) {
         let offset = offset & self.offset_mask & !self.lap_mask;
-        self.head.store(offset, Relaxed);
-        self.tail.store(offset, Relaxed);
+        for word in [&self.head, &self.tail, &self.start] {
+            word.store(offset, Relaxed);
+        }
     }
 }
 

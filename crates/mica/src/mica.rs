@@ -4,7 +4,7 @@ use crate::index::OFFSET_BITS;
 use crate::item::Copied;
 use crate::layout::Layout;
 use crate::metrics::Gets;
-use crate::options::{Eviction, OPTIONS};
+use crate::options::{Eviction, MoveRule, OPTIONS};
 use crate::partition::{Partition, Probe, Rules};
 use crate::shard::is_owned;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, KeyHash, Result};
@@ -30,7 +30,7 @@ pub struct Mica {
     partition_bits: u32,
     pub(crate) seed: HashSeed,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) move_age: u64,
+    pub(crate) move_rule: MoveRule,
     pub(crate) memory_bytes: u64,
     pub(crate) gets: Arc<Gets>,
 }
@@ -58,7 +58,7 @@ impl Mica {
             partition_bits: layout.partitions.ilog2(),
             seed: environment.seed,
             clock: Arc::clone(&environment.clock),
-            move_age: eviction.move_age(layout.log_words),
+            move_rule: eviction.rule(layout.log_words),
             memory_bytes: value("memory_bytes"),
             gets: Arc::default(),
         })
@@ -72,7 +72,7 @@ impl Mica {
             partition_bits: self.partition_bits,
             seed: self.seed,
             clock: Arc::clone(&self.clock),
-            move_age: self.move_age,
+            move_rule: self.move_rule,
             memory_bytes: self.memory_bytes,
             gets: Arc::clone(&self.gets),
         }
@@ -110,7 +110,7 @@ impl Mica {
 
     #[inline(always)]
     pub(crate) fn rules(&self) -> Rules<'_> {
-        Rules { move_age: self.move_age, clock: &*self.clock }
+        Rules { move_rule: self.move_rule, clock: &*self.clock }
     }
 
     /// True where an entry has expired. `now` is asked for at most once a burst.

@@ -1,5 +1,6 @@
 //! The engine's options table.
 
+use crate::log::Log;
 use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionKind, OptionSpec};
 
@@ -44,7 +45,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         2,
         true,
         "which entries give way: the oldest, the least recently used, or nearly those (an entry is \
-         moved when it is read or written in the older half of the log)",
+         moved when it is read or written in the older half of a log that is full or nearly so)",
     ),
 ];
 
@@ -66,13 +67,29 @@ impl Eviction {
         }
     }
 
-    /// Words written since an entry at which using it moves it to the tail of a log of
-    /// `log_words`.
-    pub(crate) fn move_age(self, log_words: usize) -> u64 {
-        match self {
-            Eviction::Fifo => u64::MAX,
-            Eviction::Lru => 0,
-            Eviction::ApproximateLru => log_words as u64 / 2,
-        }
+    /// When using an entry moves it in a log of `log_words`.
+    pub(crate) fn rule(self, log_words: usize) -> MoveRule {
+        let (age, once_filled) = match self {
+            Eviction::Fifo => (u64::MAX, true),
+            Eviction::Lru => (0, false),
+            Eviction::ApproximateLru => (log_words as u64 / 2, true),
+        };
+        MoveRule { age, once_filled }
+    }
+}
+
+/// When using an entry moves it to the log's tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MoveRule {
+    /// More words than this were written since.
+    age: u64,
+    /// And the log is nearly full, or was.
+    once_filled: bool,
+}
+
+impl MoveRule {
+    #[inline(always)]
+    pub(crate) fn moves(self, log: &Log, offset: u64) -> bool {
+        log.is_older(offset, self.age) && (!self.once_filled || log.is_filled())
     }
 }

@@ -4,6 +4,7 @@ use crate::index::{Bucket, Index, Place, first_of, offset_of, slot, tag_of};
 use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
 use crate::log::Log;
+use crate::options::MoveRule;
 use crate::protocol::{Lock, begin_read, begin_write, end_read, end_write};
 use crate::sync::Backoff;
 use silica_base::{Clock, Error, KeyHash, Result, prefetch};
@@ -43,8 +44,7 @@ impl Sought<'_> {
 
 /// What a writer needs to know besides the entry.
 pub(crate) struct Rules<'c> {
-    /// Words written since an entry at which using it moves it to the tail.
-    pub(crate) move_age: u64,
+    pub(crate) move_rule: MoveRule,
     pub(crate) clock: &'c dyn Clock,
 }
 
@@ -383,7 +383,7 @@ impl Partition {
         let old = self.index.find(&self.log, bucket, probe.tag, key);
         if let Some(found) = &old {
             let room = found.item.header.words();
-            if needed <= room && self.log.age(found.offset) <= rules.move_age {
+            if needed <= room && !rules.move_rule.moves(&self.log, found.offset) {
                 let place = self.log.place(found.offset);
                 item::store(&self.log.words()[place..place + room], key, entry);
                 counts.updates_in_place.add(1);

@@ -87,7 +87,7 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
         };
         self.sink.found(index, EntryRef::new(&value.to_le_bytes()[..len]));
         self.hits += 1;
-        if partition.log().is_older(sought.offset(), self.mica.move_age) {
+        if self.mica.move_rule.moves(partition.log(), sought.offset()) {
             self.renew(key, sought.offset());
         }
     }
@@ -103,7 +103,7 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
         }
         self.sink.found(index, self.scratch.entry(copied));
         self.hits += 1;
-        if partition.log().is_older(offset, self.mica.move_age) {
+        if self.mica.move_rule.moves(partition.log(), offset) {
             self.renew(key, offset);
         }
     }

@@ -132,6 +132,31 @@ fn policies_keep_what_is_used() {
     assert_eq!(all, [0.0, 100.0, 0.0], "young entries are not moved without need");
 }
 
+/// Reads of what fits move nothing, however old it is; once something has to give way they do.
+#[test]
+fn what_fits_is_not_moved() {
+    let memory = [("memory_bytes", "256KiB"), ("partitions", "1"), ("entry_bytes_mean", "24")];
+    let (mica, _) = open(&memory, 48);
+    // An entry takes 32 bytes of the log.
+    let places = metrics(&mica).get("log_bytes") as u32 / 32;
+    let put = |n: u32| mica.put(&n.to_le_bytes(), &[0; 16], NOW).expect("a put");
+    let read_all = |to: u32| {
+        let found = (0..to).filter(|n| mica.get(&n.to_le_bytes()).expect("a get").is_some());
+        found.count() as u32
+    };
+    let moved = || metrics(&mica).get("entries_moved");
+    let fits = places / 5 * 4;
+    // The second time the log is cleared, and begins in its middle.
+    for _ in 0..2 {
+        (0..fits).chain(0..fits).for_each(put);
+        assert_eq!((read_all(fits), read_all(fits), moved()), (fits, fits, 0.0), "all of it fits");
+        mica.clear().expect("all removed");
+    }
+    assert_eq!(metrics(&mica).get("updates_in_place"), 2.0 * f64::from(fits));
+    (0..places + 10).for_each(put);
+    assert!(read_all(places) < places && moved() > f64::from(places / 4), "{} moved", moved());
+}
+
 #[test]
 fn memory_is_no_more_than_the_number_that_was_given() {
     for (memory, mean) in [("64KiB", "64"), ("3MiB", "16"), ("40MiB", "1000")] {
