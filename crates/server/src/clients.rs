@@ -2,6 +2,7 @@
 
 use crate::socket::Address;
 use crate::topics::{Kind, Subscriptions};
+use crate::tracking::Tracker;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,8 @@ pub(crate) struct Names {
     pub(crate) lib_name: Vec<u8>,
     pub(crate) lib_version: Vec<u8>,
     pub(crate) last_command: &'static str,
+    /// The user that it gave a password of; `default` where there is none.
+    pub(crate) user: Option<String>,
 }
 
 /// What everybody may know of one connection.
@@ -33,6 +36,7 @@ pub(crate) struct Client {
     /// Bytes held in all, as the memory cap counts them.
     pub(crate) held_bytes: AtomicUsize,
     pub(crate) no_evict: AtomicBool,
+    pub(crate) no_touch: AtomicBool,
     names: Mutex<Names>,
     subscriptions: Mutex<Subscriptions>,
 }
@@ -47,8 +51,29 @@ impl Client {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The user that it is, as far as its last request told.
+    pub(crate) fn user_name(&self) -> String {
+        self.names().user.clone().unwrap_or_else(|| "default".into())
+    }
+
+    /// Its flags, as CLIENT LIST shows them.
+    fn flags(&self, tracker: Option<&Tracker>, listens: bool) -> String {
+        let flags = [
+            ('P', listens),
+            ('t', tracker.is_some()),
+            ('R', tracker.is_some_and(|tracker| tracker.broken)),
+            ('B', tracker.is_some()),
+            ('U', matches!(self.peer, Address::Unix(_))),
+            ('e', self.no_evict.load(Relaxed)),
+            ('T', self.no_touch.load(Relaxed)),
+        ];
+        let shown: String = flags.iter().filter(|(_, on)| *on).map(|(flag, _)| flag).collect();
+        if shown.is_empty() { "N".into() } else { shown }
+    }
+
     /// One line of CLIENT LIST, without line end.
-    pub(crate) fn line(&self, now_ms: u64) -> String {
+    pub(crate) fn line(&self, tracker: Option<&Tracker>, now_ms: u64) -> String {
+        let redirect = tracker.map_or(-1, |tracker| tracker.redirect.unwrap_or(0) as i64);
         let names = self.names().clone();
         let count = |kind| self.subscriptions().of(kind).len();
         let (channels, patterns) = (count(Kind::Channel), count(Kind::Pattern));
@@ -57,7 +82,7 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
              ssub=0 multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
-             omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} \
+             omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} \
              lib-ver={}",
             self.id,
             self.peer,
@@ -65,7 +90,7 @@ impl Client {
             text(&names.name),
             seconds(self.born_ms),
             seconds(self.active_ms.load(Relaxed)),
-            if self.no_evict.load(Relaxed) { 'e' } else { 'N' },
+            self.flags(tracker, channels + patterns > 0),
             self.db.load(Relaxed),
             channels,
             patterns,
@@ -73,6 +98,7 @@ impl Client {
             self.output_bytes.load(Relaxed),
             self.held_bytes.load(Relaxed),
             if names.last_command.is_empty() { "NULL" } else { names.last_command },
+            names.user.as_deref().unwrap_or("default"),
             self.resp.load(Relaxed),
             text(&names.lib_name),
             text(&names.lib_version),
@@ -119,6 +145,7 @@ impl Clients {
             output_bytes: AtomicUsize::new(0),
             held_bytes: AtomicUsize::new(0),
             no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
             names: Mutex::default(),
             subscriptions: Mutex::default(),
         });

@@ -12,6 +12,7 @@ use crate::topics::{Delivery, Published};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use silica_proto::memcached::Protocol;
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub(crate) struct EventLoop {
     free: Vec<usize>,
     /// Connections to serve in this turn.
     ready: Vec<usize>,
+    /// Connections whose requests wait for the end of a pause.
+    held: BTreeSet<usize>,
     messages: Vec<Message>,
     executor: Executor,
     /// Bursts being collected: for this loop, for reads, for writes.
@@ -96,6 +99,7 @@ impl EventLoop {
             conns: Vec::new(),
             free: Vec::new(),
             ready: Vec::new(),
+            held: BTreeSet::new(),
             messages: Vec::new(),
             here: Burst::new(index, Lane::Read),
             reads: Burst::new(index, Lane::Read),
@@ -122,6 +126,9 @@ impl EventLoop {
                 (false, _) => 0,
                 (true, Some(_)) => 20,
                 (true, None) if self.accept_waiting => ACCEPT_PAUSE_MS,
+                (true, None) if !self.held.is_empty() => {
+                    self.shared.pause.left_ms(self.shared.monotonic_ms()).clamp(1, TICK_MS)
+                }
                 (true, None) => TICK_MS,
             };
             match self.poll.poll(&mut events, Some(Duration::from_millis(wait_ms))) {
@@ -135,6 +142,9 @@ impl EventLoop {
             events.iter().for_each(|event| self.note(event));
             self.accept_when_due();
             self.read_inbox();
+            if !self.held.is_empty() && self.shared.pause.left_ms(self.now_ms) == 0 {
+                std::mem::take(&mut self.held).into_iter().for_each(|slot| self.queue(slot));
+            }
             for slot in std::mem::take(&mut self.ready) {
                 self.serve(slot);
             }
@@ -192,6 +202,12 @@ impl EventLoop {
                 Message::Publish(published, deliveries) => {
                     deliveries.iter().for_each(|delivery| self.deliver(&published, delivery));
                 }
+                Message::Close(owner) => {
+                    if matches!(self.conns.get(owner.slot), Some(Some(c)) if c.owner == owner) {
+                        self.close(owner.slot);
+                    }
+                }
+                Message::Resume => {}
                 Message::Stop => {
                     self.stopping_since_ms = Some(self.now_ms);
                     self.doors.clear();
@@ -440,6 +456,11 @@ impl EventLoop {
     fn place(&mut self, slot: usize) {
         let Some(conn) = &mut self.conns[slot] else { return };
         let Some(work) = conn.work.take() else { return };
+        if self.shared.pause.holds(&work.input, work.left(), self.now_ms) {
+            conn.work = Some(work);
+            self.held.insert(slot);
+            return;
+        }
         conn.in_flight = Some(work.input.held_bytes());
         let owner = conn.owner;
         let place = self.decide(&work);
@@ -525,6 +546,7 @@ impl EventLoop {
             // A socket that cannot be deregistered is closed by the drop all the same.
             let _ = self.poll.registry().deregister(&mut conn.socket);
             self.shared.topics.remove_all(&conn.client);
+            self.shared.tracking.remove(conn.owner.client);
             self.shared.clients.remove(conn.owner.client);
             self.shared.held_bytes.fetch_sub(conn.counted_bytes, Relaxed);
             self.free.push(slot);

@@ -1,15 +1,17 @@
 //! Starting and stopping.
 
 use crate::admin::Admin;
-use crate::burst::Burst;
+use crate::burst::{Burst, Owner};
 use crate::clients::Clients;
 use crate::databases::Store;
 use crate::event_loop::{EventLoop, WAKER};
 use crate::memcached::{Flush, Marks};
+use crate::pause::Pause;
 use crate::slowlog::{Latency, SlowLog};
 use crate::socket::{Address, Listener, Socket, bind, bind_unix};
 use crate::stats::Stats;
 use crate::topics::{Delivery, Published, Topics};
+use crate::tracking::Tracking;
 use crate::udp;
 use crate::workers::{self, Pool};
 use crate::{Config, Databases};
@@ -30,6 +32,10 @@ pub(crate) enum Message {
     Done(Burst),
     /// Give this message to these connections of yours.
     Publish(Arc<Published>, Vec<Delivery>),
+    /// Close this connection of yours.
+    Close(Owner),
+    /// Look whether requests still have to wait.
+    Resume,
     /// Finish what is in hand and end.
     Stop,
 }
@@ -73,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) topics: Topics,
     pub(crate) slowlog: SlowLog,
     pub(crate) latency: Latency,
+    pub(crate) tracking: Tracking,
+    pub(crate) pause: Pause,
     /// Connections at the same time; may change while the server runs.
     pub(crate) clients_max: AtomicUsize,
     pub(crate) pool: Pool,
@@ -139,6 +147,7 @@ impl Shared {
     /// Asks every loop to finish.
     pub(crate) fn request_stop(&self) {
         if !self.stopping.swap(true, Ordering::AcqRel) {
+            self.pause.end();
             self.loops.iter().for_each(|inbox| inbox.send(Message::Stop));
             let (asked, changed) = &self.stop_asked;
             *asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -248,6 +257,8 @@ impl Server {
             topics: Topics::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
+            tracking: Tracking::default(),
+            pause: Pause::default(),
             clients_max: AtomicUsize::new(config.clients_max),
             pool: Pool::new(config.io_workers),
             loops: inboxes,

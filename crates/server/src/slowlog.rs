@@ -142,6 +142,8 @@ pub(crate) struct Watch {
     began_ns: u64,
     /// The first request that has not run: its connection among the burst's, and its place there.
     first: Option<(usize, usize)>,
+    /// Of each connection the first request that has not run, where somebody is told of writes.
+    from: Option<Vec<usize>>,
 }
 
 impl Watch {
@@ -153,11 +155,16 @@ impl Watch {
             Some((index, output.next + place))
         };
         let first = (0..burst.outputs.len()).find_map(next);
-        Watch { began_ns: shared.monotonic_ns(), first }
+        let all = || burst.outputs.iter().map(|output| output.next).collect();
+        let from = shared.tracking.is_active().then(all);
+        Watch { began_ns: shared.monotonic_ns(), first, from }
     }
 
-    /// Notes how long it took; `requests` of the burst have run.
+    /// Notes how long it took, and tells what it wrote; `requests` of the burst have run.
     pub(crate) fn end(self, shared: &Shared, burst: &Burst, requests: usize) {
+        if let Some(from) = &self.from {
+            shared.tracking.tell(shared, burst, from);
+        }
         let micros = (shared.monotonic_ns() - self.began_ns) / 1000;
         let unix_s = shared.unix_ms() / 1000;
         shared.latency.note(micros / 1000, unix_s);

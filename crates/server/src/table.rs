@@ -249,6 +249,19 @@ impl Command {
         places.map(move |at| args.get(at as usize))
     }
 
+    /// The keys among `args` that it may change.
+    pub(crate) fn written_keys<'a>(
+        &self,
+        args: Args<'a>,
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (skip, take) = match self.name {
+            "copy" => (1, 1),
+            "bitop" => (0, 1),
+            _ => (0, usize::MAX),
+        };
+        self.keys(args).skip(skip).take(take)
+    }
+
     /// True where it goes over the whole store.
     pub(crate) fn is_long(&self) -> bool {
         self.flags.contains("long")

@@ -75,30 +75,72 @@ impl Inner {
     }
 }
 
-/// A message on a channel.
+/// What a connection is told without having asked.
 #[derive(Debug)]
-pub(crate) struct Published {
-    channel: Vec<u8>,
-    payload: Vec<u8>,
+pub(crate) enum Published {
+    /// A message on a channel.
+    Message { channel: Vec<u8>, payload: Vec<u8> },
+    /// These keys were written; all are gone where there are none. `redirected` to a connection
+    /// that listens to channels.
+    Written { keys: Option<Vec<Vec<u8>>>, redirected: bool },
+    /// The connection that was told instead is gone.
+    Broken(u64),
 }
+
+/// The channel of such keys.
+const WRITTEN_CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Published {
     /// Appends the message as its listener gets it.
     pub(crate) fn write(&self, pattern: Option<&[u8]>, version: Version, out: &mut Vec<u8>) {
         let mut reply = Reply::new(out, version);
-        match pattern {
-            None => {
-                reply.push(3);
-                reply.bulk(b"message");
+        let is_new = version == Version::Resp3;
+        match self {
+            Published::Message { channel, payload } => {
+                message(pattern, &mut reply);
+                reply.bulk(channel);
+                reply.bulk(payload);
             }
-            Some(pattern) => {
-                reply.push(4);
-                reply.bulk(b"pmessage");
-                reply.bulk(pattern);
+            // In the old dialect only listeners to channels understand what they did not ask for.
+            Published::Written { redirected, .. } if !is_new && !redirected => {}
+            Published::Written { keys, .. } => {
+                if is_new {
+                    reply.push(2);
+                    reply.bulk(b"invalidate");
+                } else {
+                    message(None, &mut reply);
+                    reply.bulk(WRITTEN_CHANNEL);
+                }
+                match keys {
+                    None => reply.null(),
+                    Some(keys) => {
+                        reply.array(keys.len());
+                        keys.iter().for_each(|key| reply.bulk(key));
+                    }
+                }
+            }
+            Published::Broken(_) if !is_new => {}
+            Published::Broken(id) => {
+                reply.push(2);
+                reply.bulk(b"tracking-redir-broken");
+                reply.integer(*id as i64);
             }
         }
-        reply.bulk(&self.channel);
-        reply.bulk(&self.payload);
+    }
+}
+
+/// The start of a message, before its channel.
+fn message(pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
+    match pattern {
+        None => {
+            reply.push(3);
+            reply.bulk(b"message");
+        }
+        Some(pattern) => {
+            reply.push(4);
+            reply.bulk(b"pmessage");
+            reply.bulk(pattern);
+        }
     }
 }
 
@@ -175,7 +217,7 @@ impl Topics {
             }
         }
         let published =
-            Arc::new(Published { channel: channel.to_vec(), payload: payload.to_vec() });
+            Arc::new(Published::Message { channel: channel.to_vec(), payload: payload.to_vec() });
         let mut count = 0;
         for (loop_index, deliveries) in by_loop {
             count += deliveries.len();

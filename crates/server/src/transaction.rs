@@ -139,6 +139,10 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
+    }
+
     /// Sends its messages, which it does when all of it is done.
     pub(crate) fn publish(&self, shared: &Shared) {
         for index in &self.announced {

@@ -2,6 +2,8 @@
 
 #[path = "support/scripts.rs"]
 mod scripts;
+#[path = "support/stories.rs"]
+mod stories;
 mod support;
 
 use silica_base::{Prng, test_size};
@@ -67,10 +69,21 @@ fn redis_answers_as_we_say() {
         scripts::OBJECTS,
         scripts::RESTORING,
         scripts::SETTINGS,
+        stories::CLIENT_TEXTS,
     ] {
         assert_eq!(client.ask("FLUSHALL"), "OK");
         script(&mut client, lines);
     }
+}
+
+#[test]
+fn redis_treats_connections_as_we_say() {
+    let Some(redis) = Redis::start() else { return };
+    let connect: &dyn Fn() -> Client = &|| redis.connect();
+    stories::killing(connect);
+    stories::pausing(connect);
+    stories::tracking(connect);
+    stories::redirected_tracking(connect);
 }
 
 /// Values as Redis packs them: numbers, short and long ones, random and repetitive ones.

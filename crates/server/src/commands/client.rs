@@ -1,11 +1,11 @@
 //! CLIENT and its subcommands.
 
-use super::{Cx, Keyspace, SYNTAX, introspect};
+use super::{Cx, NOT_INTEGER, SYNTAX, introspect};
 use crate::burst::Args;
 use crate::clients::Client;
+use crate::server::Message;
 use crate::session::Replies;
-use silica::engine::Result;
-use silica_proto::Reply;
+use silica_proto::parse_i64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// True where every byte is visible, so that names cannot garble the lines of CLIENT LIST.
@@ -79,7 +79,10 @@ pub(crate) fn no_evict(cx: &mut Cx<'_>, args: Args<'_>) {
 
 pub(crate) fn no_touch(cx: &mut Cx<'_>, args: Args<'_>) {
     match switch(args) {
-        Some(_) => cx.reply.ok(),
+        Some(on) => {
+            cx.client.no_touch.store(on, Relaxed);
+            cx.reply.ok();
+        }
         None => cx.reply.error(SYNTAX),
     }
 }
@@ -101,22 +104,42 @@ pub(crate) fn reply(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
-    let line = cx.client.line(cx.shared.unix_ms()) + "\n";
+    let tracker = cx.shared.tracking.of(cx.client.id);
+    let line = cx.client.line(tracker.as_ref(), cx.shared.unix_ms()) + "\n";
     cx.reply.verbatim(line.as_bytes());
 }
 
-pub(crate) fn list(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let normal = match args.len() {
-        2 => true,
-        4 if args.is(2, "type") => args.is(3, "normal"),
-        _ => {
-            reply.error(SYNTAX);
-            return Ok(());
-        }
+/// Nothing ever blocks a client, so none can be let go.
+pub(crate) fn unblock(cx: &mut Cx<'_>, args: Args<'_>) {
+    if parse_i64(args.get(2)).is_none() {
+        return cx.reply.error(NOT_INTEGER);
+    }
+    if args.len() > 4 || (args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error")) {
+        return cx.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    }
+    cx.reply.integer(0);
+}
+
+pub(crate) fn pause(cx: &mut Cx<'_>, args: Args<'_>) {
+    let all = match args.len() {
+        3 => true,
+        4 if args.is(3, "all") => true,
+        4 if args.is(3, "write") => false,
+        _ => return cx.reply.error("ERR CLIENT PAUSE mode must be WRITE or ALL"),
     };
-    let now = keys.shared.unix_ms();
-    let all = if normal { keys.shared.clients.all() } else { Vec::new() };
-    let lines: String = all.iter().map(|client| client.line(now) + "\n").collect();
-    reply.verbatim(lines.as_bytes());
-    Ok(())
+    let now_ms = cx.shared.monotonic_ms();
+    match parse_i64(args.get(2)).map(u64::try_from) {
+        None => cx.reply.error("ERR timeout is not an integer or out of range"),
+        Some(Err(_)) => cx.reply.error("ERR timeout is negative"),
+        Some(Ok(ms)) => {
+            cx.shared.pause.begin(now_ms.saturating_add(ms), all, now_ms);
+            cx.reply.ok();
+        }
+    }
+}
+
+pub(crate) fn unpause(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.shared.pause.end();
+    cx.shared.loops.iter().for_each(|inbox| inbox.send(Message::Resume));
+    cx.reply.ok();
 }

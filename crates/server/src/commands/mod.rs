@@ -3,6 +3,7 @@
 pub(crate) mod bitfield;
 pub(crate) mod bits;
 pub(crate) mod client;
+pub(crate) mod clients;
 pub(crate) mod config;
 pub(crate) mod dump;
 pub(crate) mod expiry;
@@ -16,6 +17,7 @@ pub(crate) mod read;
 pub(crate) mod session;
 pub(crate) mod slowlog;
 pub(crate) mod topics;
+pub(crate) mod tracking;
 pub(crate) mod transaction;
 pub(crate) mod update;
 pub(crate) mod whole;

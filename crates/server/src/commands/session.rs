@@ -37,6 +37,7 @@ pub(crate) fn quit(cx: &mut Cx<'_>, _: Args<'_>) {
 pub(crate) fn reset(cx: &mut Cx<'_>, _: Args<'_>) {
     *cx.session = Session::new(cx.shared.config.password.is_none());
     cx.shared.topics.remove_all(cx.client);
+    cx.shared.tracking.remove(cx.client.id);
     cx.client.names().name.clear();
     cx.reply.simple("RESET");
 }

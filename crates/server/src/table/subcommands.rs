@@ -2,29 +2,47 @@
 
 use super::Run::{Read, Session, Whole};
 use super::{Command, NO, SECOND};
-use crate::commands::{client, config, introspect, memory, object, slowlog, topics};
+use crate::commands::{
+    client, clients, config, introspect, memory, object, slowlog, topics, tracking,
+};
 
 pub(super) static CLIENT: &[Command] = table! {
+    "client|caching" 3 "noscript loading stale" NO "connection" "6.0.0"
+        Session(tracking::caching), "Refused: only broadcasts tell which keys were written.";
     "client|getname" 2 "noscript loading stale" NO "connection" "2.6.9" Session(client::getname),
         "Returns the connection's name.";
+    "client|getredir" 2 "noscript loading stale" NO "connection" "6.0.0"
+        Session(tracking::getredir), "Returns who is told which keys were written.";
     "client|help" 2 "loading stale" NO "connection" "5.0.0" Session(client::help),
         "Lists the subcommands.";
     "client|id" 2 "noscript loading stale" NO "connection" "5.0.0" Session(client::id),
         "Returns the connection's number.";
     "client|info" 2 "noscript loading stale" NO "connection" "6.2.0" Session(client::info),
         "Describes this connection.";
+    "client|kill" -3 "admin noscript loading stale" NO "connection" "2.4.0"
+        Session(clients::kill), "Closes connections.";
     "client|list" -2 "admin noscript loading stale long" NO "connection" "2.4.0"
-        Whole(client::list), "Describes all connections.";
+        Whole(clients::list), "Describes all connections.";
     "client|no-evict" 3 "admin noscript loading stale" NO "connection" "7.0.0"
         Session(client::no_evict), "Keeps the connection when memory for clients is short.";
     "client|no-touch" 3 "noscript loading stale" NO "connection" "7.2.0"
         Session(client::no_touch), "Accepted; there is no access time that reads could touch.";
+    "client|pause" -3 "admin noscript loading stale" NO "connection" "3.0.0"
+        Session(client::pause), "Lets the requests of all clients wait.";
     "client|reply" 3 "noscript loading stale" NO "connection" "3.2.0" Session(client::reply),
         "Switches replies on or off.";
     "client|setinfo" 4 "noscript loading stale" NO "connection" "7.2.0" Session(client::setinfo),
         "Tells the client library's name or version.";
     "client|setname" 3 "noscript loading stale" NO "connection" "2.6.9" Session(client::setname),
         "Names the connection.";
+    "client|tracking" -3 "noscript loading stale" NO "connection" "6.0.0"
+        Session(tracking::tracking), "Tells the connection which keys were written.";
+    "client|trackinginfo" 2 "noscript loading stale" NO "connection" "6.2.0"
+        Session(tracking::info), "Returns what the connection is told.";
+    "client|unblock" -3 "admin noscript loading stale" NO "connection" "5.0.0"
+        Session(client::unblock), "Returns 0, since nothing blocks a client.";
+    "client|unpause" 2 "admin noscript loading stale" NO "connection" "6.2.0"
+        Session(client::unpause), "Ends the wait of CLIENT PAUSE.";
 };
 
 pub(super) static COMMAND: &[Command] = table! {

@@ -237,6 +237,20 @@ impl Client {
         }
     }
 
+    /// The same, skipping what the server tells without having been asked.
+    pub(crate) fn text_after_pushes(&mut self, line: &str) -> String {
+        self.send(format!("{line}\r\n").as_bytes());
+        loop {
+            match self.reply() {
+                Some(Value::Push(_) | Value::Integer(_)) => {}
+                Some(Value::Bulk(bytes) | Value::Verbatim(bytes)) => {
+                    return String::from_utf8(bytes).expect("a text");
+                }
+                other => panic!("{line}: {other:?}"),
+            }
+        }
+    }
+
     /// Sends the words of `line` and shows the reply as text.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         let args: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
