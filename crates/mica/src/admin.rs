@@ -23,7 +23,7 @@ impl Admin for Mica {
     }
 
     fn checkpoint(&self, _target: &mut dyn Checkpoint) -> Result<()> {
-        let message = "a cache in memory has no files to back up; keep what must last in a \
+        let message = "a keyspace in memory has no files to back up; keep what must last in a \
                        keyspace of engine silt";
         Err(Error::new(ErrorKind::Unsupported, message))
     }

@@ -37,7 +37,7 @@ impl Mica {
     }
 
     /// Writes the updates of `keys`, whose partitions are locked and which are within the limits.
-    fn apply_updates(&self, keys: &[&[u8]], probes: &[Probe], updates: &[Update]) {
+    fn apply_updates(&self, keys: &[&[u8]], probes: &[Probe], updates: &[Update]) -> Result<()> {
         let (mut ops, mut places) = (Vec::new(), Vec::new());
         for ((key, probe), update) in keys.iter().zip(probes).zip(updates) {
             if let Some(kind) = update.kind() {
@@ -45,7 +45,25 @@ impl Mica {
                 places.push(*probe);
             }
         }
-        self.apply_locked(&ops, &places);
+        self.apply_locked(&ops, &places)
+    }
+
+    /// Writes the updates that fit, from the first on; returns how many.
+    fn apply_first(&self, keys: &[&[u8]], probes: &[Probe], updates: &[Update]) -> Result<usize> {
+        let Err(error) = self.apply_updates(keys, probes, updates) else {
+            return Ok(updates.len());
+        };
+        if updates.len() == 1 {
+            return Err(error);
+        }
+        for (at, key) in keys[..updates.len()].iter().enumerate() {
+            match self.apply_updates(&[key], &probes[at..=at], &updates[at..=at]) {
+                Err(error) if at == 0 => return Err(error),
+                Err(_) => return Ok(at),
+                Ok(()) => {}
+            }
+        }
+        Ok(updates.len())
     }
 
     /// Updates the first of `keys`, whose partitions are locked or owned; returns how many.
@@ -78,8 +96,7 @@ impl Mica {
                 Err(_) => break,
             }
         }
-        self.apply_updates(keys, probes, &updates);
-        Ok(updates.len())
+        self.apply_first(keys, probes, &updates)
     }
 
     fn check_update(&self, key: &[u8], update: &Update) -> Result<usize> {
@@ -148,7 +165,6 @@ impl Atomic for Mica {
             sum += self.check_update(key, update)?;
         }
         at_most(sum, self.descriptor.limits.batch_bytes_max, "batch")?;
-        self.apply_updates(keys, &probes, &updates);
-        Ok(())
+        self.apply_updates(keys, &probes, &updates)
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A **slot** is a tag (16 bits of the key's hash, never zero) and an offset in the log (48 bits);
 //! zero is an empty one. A bucket's first word has its version (`protocol.rs`) and a link to a
-//! **spare bucket**, which continues it where it overflows. Spares are an eighth of the main
-//! buckets; where none is left, the oldest entry of the full chain gives way.
+//! **spare bucket** of half a line, three slots, which continues it where it overflows. Where no
+//! spare is left, the oldest entry of the full chain gives way in a cache, and the new one is
+//! refused by a store.
 //!
 //! 1. A key's slot is in the chain of the bucket that its hash names, at most once among the slots
 //!    that do not dangle.
@@ -22,12 +23,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Words of a bucket: a cache line.
 pub(crate) const BUCKET_WORDS: usize = TAG_GROUP;
+/// Words of a spare bucket: a full line would stay empty for the most part.
+pub(crate) const SPARE_WORDS: usize = 4;
 /// Bits of an offset in a slot.
 pub(crate) const OFFSET_BITS: u32 = 48;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 const LINK_SHIFT: u32 = 32;
 
 pub(crate) type Bucket = [AtomicU64; BUCKET_WORDS];
+type Spare = [AtomicU64; SPARE_WORDS];
 
 pub(crate) struct Index {
     words: Words,
@@ -83,7 +87,7 @@ pub(crate) fn first_of(bucket: &Bucket, tag: u64) -> u64 {
 impl Index {
     pub(crate) fn new(main: usize, spares: usize) -> Self {
         Index {
-            words: Words::zeroed((main + spares) * BUCKET_WORDS),
+            words: Words::zeroed(main * BUCKET_WORDS + spares * SPARE_WORDS),
             main,
             free: AtomicU64::new(0),
             fresh: AtomicU64::new(0),
@@ -101,7 +105,12 @@ impl Index {
     }
 
     fn spares(&self) -> usize {
-        self.words.len() / BUCKET_WORDS - self.main
+        (self.words.len() - self.main * BUCKET_WORDS) / SPARE_WORDS
+    }
+
+    /// Spare buckets that are in no chain.
+    pub(crate) fn spares_left(&self) -> usize {
+        self.spares() - self.spares_used.load(Relaxed) as usize
     }
 
     #[inline(always)]
@@ -114,24 +123,30 @@ impl Index {
         silica_base::prefetch(&self.words, at * BUCKET_WORDS);
     }
 
-    /// The spare bucket that continues the one with this first word.
+    /// The spare bucket of a link that is not zero.
     #[inline(always)]
-    pub(crate) fn next(&self, word: u64) -> Option<usize> {
-        let link = (word >> LINK_SHIFT) as usize;
-        (link != 0).then(|| self.main + link - 1)
+    fn spare(&self, link: u64) -> &Spare {
+        &self.words.as_chunks().0[self.main * (BUCKET_WORDS / SPARE_WORDS) + link as usize - 1]
     }
 
-    fn link(bucket: &Bucket, link: u64) {
+    /// The spare bucket that continues the one with this first word.
+    #[inline(always)]
+    pub(crate) fn next(&self, word: u64) -> Option<&Spare> {
+        let link = word >> LINK_SHIFT;
+        (link != 0).then(|| self.spare(link))
+    }
+
+    fn link(bucket: &[AtomicU64], link: u64) {
         let version = bucket[0].load(Relaxed) & u64::from(u32::MAX);
         bucket[0].store(version | link << LINK_SHIFT, Relaxed);
     }
 
     /// The buckets of a chain. Only for the holder of the lock.
-    fn chain(&self, main: usize) -> impl Iterator<Item = &Bucket> {
-        let mut at = Some(main);
+    fn chain(&self, main: usize) -> impl Iterator<Item = &[AtomicU64]> {
+        let mut next = Some(&self.bucket(main)[..]);
         std::iter::from_fn(move || {
-            let bucket = self.bucket(at?);
-            at = self.next(bucket[0].load(Relaxed));
+            let bucket = next?;
+            next = self.next(bucket[0].load(Relaxed)).map(|spare| &spare[..]);
             Some(bucket)
         })
     }
@@ -169,7 +184,7 @@ impl Index {
     /// the bucket's readers away.
     pub(crate) fn place(&self, log: &Log, main: usize) -> Place<'_> {
         let head = log.head();
-        let (mut oldest, mut last) = (None, self.bucket(main));
+        let (mut oldest, mut last) = (None, &self.bucket(main)[..]);
         for bucket in self.chain(main) {
             last = bucket;
             for slot in &bucket[1..] {
@@ -186,7 +201,7 @@ impl Index {
         match self.take_spare() {
             Some(link) => {
                 Self::link(last, link);
-                Place::Free(&self.bucket(self.main + link as usize - 1)[1])
+                Place::Free(&self.spare(link)[1])
             }
             None => Place::Oldest(oldest.expect("a bucket has slots").1),
         }
@@ -204,21 +219,20 @@ impl Index {
                 fresh + 1
             }
             link => {
-                let bucket = self.bucket(self.main + link as usize - 1);
-                self.free.store(bucket[0].load(Relaxed) >> LINK_SHIFT, Relaxed);
+                let word = self.spare(link)[0].load(Relaxed);
+                self.free.store(word >> LINK_SHIFT, Relaxed);
                 link
             }
         };
         self.spares_used.store(self.spares_used.load(Relaxed) + 1, Relaxed);
-        let bucket = self.bucket(self.main + link as usize - 1);
-        bucket.iter().for_each(|word| word.store(0, Relaxed));
+        self.spare(link).iter().for_each(|word| word.store(0, Relaxed));
         Some(link)
     }
 
     /// Gives back the spares from `link` on.
     fn give_back(&self, mut link: u64) {
         while link != 0 {
-            let bucket = self.bucket(self.main + link as usize - 1);
+            let bucket = self.spare(link);
             let next = bucket[0].load(Relaxed) >> LINK_SHIFT;
             Self::link(bucket, self.free.load(Relaxed));
             self.free.store(link, Relaxed);
@@ -237,18 +251,24 @@ impl Index {
         };
         // Readers see a dangling slot and an empty one as the same, so no version changes.
         self.slots(main).filter(|slot| dangles(slot)).for_each(|slot| slot.store(0, Relaxed));
-        let first = self.bucket(main);
-        if self.next(first[0].load(Relaxed)).is_some() {
-            let began = begin_write(&first[0]);
+        let first = &self.bucket(main)[0];
+        if self.has_spare(main) {
+            let began = begin_write(first);
             self.compact(main);
             if began {
-                end_write(&first[0]);
+                end_write(first);
             }
         }
     }
 
-    /// Moves a chain's slots together.
-    fn compact(&self, main: usize) {
+    /// True where a spare bucket continues a main one. Only for the holder of the lock.
+    pub(crate) fn has_spare(&self, main: usize) -> bool {
+        self.next(self.bucket(main)[0].load(Relaxed)).is_some()
+    }
+
+    /// Moves a chain's slots together and gives back the spares that it no longer needs. Only for
+    /// the holder of the lock, who has turned the bucket's readers away.
+    pub(crate) fn compact(&self, main: usize) {
         // The next slot that is in use is never before the one that it moves to.
         let mut from = self.slots(main);
         for to in self.slots(main) {
@@ -256,7 +276,7 @@ impl Index {
             let word = used.map_or(0, |slot| slot.load(Relaxed));
             to.store(word, Relaxed);
         }
-        let mut last = self.bucket(main);
+        let mut last = &self.bucket(main)[..];
         for bucket in self.chain(main) {
             if bucket[1].load(Relaxed) != 0 {
                 last = bucket;
@@ -265,6 +285,22 @@ impl Index {
         let rest = last[0].load(Relaxed) >> LINK_SHIFT;
         Self::link(last, 0);
         self.give_back(rest);
+    }
+
+    /// Empties every slot, bucket by bucket. Only for the holder of the lock.
+    pub(crate) fn clear(&self) {
+        for main in 0..self.main {
+            let first = &self.bucket(main)[0];
+            if self.slots(main).all(|slot| slot.load(Relaxed) == 0) {
+                continue;
+            }
+            let began = begin_write(first);
+            self.slots(main).for_each(|slot| slot.store(0, Relaxed));
+            self.compact(main);
+            if began {
+                end_write(first);
+            }
+        }
     }
 
     /// Checks invariant 2; the error says what is wrong. Only for the holder of the lock.
@@ -284,12 +320,12 @@ impl Index {
             while word >> LINK_SHIFT != 0 {
                 enter(word >> LINK_SHIFT)?;
                 chained += 1;
-                word = self.bucket(self.main + (word >> LINK_SHIFT) as usize - 1)[0].load(Relaxed);
+                word = self.spare(word >> LINK_SHIFT)[0].load(Relaxed);
             }
         }
         while free != 0 {
             enter(free)?;
-            free = self.bucket(self.main + free as usize - 1)[0].load(Relaxed) >> LINK_SHIFT;
+            free = self.spare(free)[0].load(Relaxed) >> LINK_SHIFT;
         }
         let fresh = self.fresh.load(Relaxed) as usize;
         let known = seen.iter().filter(|seen| **seen).count();

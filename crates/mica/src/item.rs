@@ -1,7 +1,8 @@
 //! An entry's words in the log: header, meta as far as there is any, key, value.
 //!
 //! ```text
-//! word 0    header: value bytes (21 bits), key bytes (16), words of the place (18), flags (9)
+//! word 0    header: value bytes (21 bits), key bytes (16), words of the place (18), flags (9);
+//!           of a free block (`fits.rs`): its words, flags
 //! [word]    expiry in milliseconds since the Unix epoch   (flag EXPIRES)
 //! [word]    the user's bits                               (flag USER_BITS)
 //! words     key, filled up with zeroes to whole words
@@ -18,6 +19,10 @@ const EXPIRES: u64 = 1 << 56;
 const USER_BITS: u64 = 1 << 57;
 /// No entry: what was left at the log's end.
 const PAD: u64 = 1 << 58;
+/// No entry but a free block of store mode.
+const FREE: u64 = 1 << 59;
+/// The block before this one is free. Readers do not look at it.
+const AFTER_FREE: u64 = 1 << 60;
 
 const KEY_SHIFT: u32 = 21;
 const WORDS_SHIFT: u32 = 37;
@@ -41,6 +46,33 @@ impl Header {
 
     pub(crate) fn store(self, word: &AtomicU64) {
         word.store(self.0, Relaxed);
+    }
+
+    /// A free block of `words` words, which may be more than a place has.
+    pub(crate) fn free(words: usize) -> Self {
+        Header(FREE | words as u64)
+    }
+
+    /// A block in use of `words` words, which the block before is not free.
+    pub(crate) fn used(words: usize) -> Self {
+        Header((words as u64) << WORDS_SHIFT)
+    }
+
+    pub(crate) fn is_free(self) -> bool {
+        self.0 & FREE != 0
+    }
+
+    /// Words of a free block.
+    pub(crate) fn free_words(self) -> usize {
+        (self.0 & (DEAD - 1)) as usize
+    }
+
+    pub(crate) fn is_after_free(self) -> bool {
+        self.0 & AFTER_FREE != 0
+    }
+
+    pub(crate) fn with_after_free(self, is_after_free: bool) -> Self {
+        Header(if is_after_free { self.0 | AFTER_FREE } else { self.0 & !AFTER_FREE })
     }
 
     /// Words of the whole place, which an entry that was shortened does not fill.
@@ -151,7 +183,8 @@ pub(crate) fn word_value(log: &[AtomicU64], at: usize, key: &[u8]) -> Option<(u6
     let [header, entry_key, value, ..] = log.get(at..)? else { return None };
     // What is left of the right header is the value's length.
     let usual = 8 << KEY_SHIFT;
-    let value_bytes = (header.load(Relaxed) & !(DEAD | WORDS_MASK << WORDS_SHIFT)) ^ usual;
+    let value_bytes =
+        (header.load(Relaxed) & !(DEAD | AFTER_FREE | WORDS_MASK << WORDS_SHIFT)) ^ usual;
     let is_it = value_bytes <= 8 && entry_key.load(Relaxed) == u64::from_le_bytes(*key);
     is_it.then(|| (value.load(Relaxed), value_bytes as usize))
 }

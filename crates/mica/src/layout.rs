@@ -1,10 +1,12 @@
 //! How the one memory number is divided.
 
-use crate::index::BUCKET_WORDS;
+use crate::fits::SPACE_WORDS_MAX;
+use crate::index::{BUCKET_WORDS, SPARE_WORDS};
 use crate::item::{self, words_of};
 use crate::mica::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::options::OPTIONS;
+use crate::options::{Eviction, OPTIONS};
 use crate::partition::Partition;
+use crate::store::Store;
 use silica_base::{Error, ErrorKind, Result};
 use silica_engine::{EntryRef, OptionValues};
 
@@ -12,11 +14,21 @@ use silica_engine::{EntryRef, OptionValues};
 /// entry of 1 MiB then takes an eighth of its log.
 const PARTITION_BYTES_MIN: u64 = 10 << 20;
 const PARTITIONS_DEFAULT: u64 = 16;
-/// Entries per main bucket for which the index is made, in eighths: 4.5 of 7 slots leave 9 % of
-/// the buckets to be continued by a spare.
-const BUCKET_EIGHTHS: u64 = 36;
-/// Main buckets for each spare one.
-const MAIN_PER_SPARE: usize = 8;
+
+/// How an index is divided.
+struct Shape {
+    /// Entries per main bucket for which the index is made, in eighths.
+    bucket_eighths: u64,
+    /// Spare buckets for so many main ones.
+    spares: u64,
+    mains: u64,
+}
+
+/// 4.5 of 7 slots leave 9 % of the buckets to be continued by a spare.
+const CACHE: Shape = Shape { bucket_eighths: 36, spares: 1, mains: 4 };
+/// 7.5 entries for 7 slots: 82 % of the entries are in main buckets. A bucket needs 0.64 spares,
+/// by Poisson's distribution; what there are more is for small indexes, which vary.
+const STORE: Shape = Shape { bucket_eighths: 60, spares: 2, mains: 3 };
 /// An entry takes at most this part of a log, so that it does not push out most others.
 const LOG_PER_ENTRY: usize = 8;
 /// What a memory mapping may take beyond what was asked for.
@@ -29,6 +41,8 @@ pub(crate) struct Layout {
     pub(crate) main_buckets: usize,
     pub(crate) spare_buckets: usize,
     pub(crate) log_words: usize,
+    /// Nothing is evicted: the log's words are blocks.
+    pub(crate) is_store: bool,
 }
 
 impl Layout {
@@ -41,19 +55,34 @@ impl Layout {
         };
         // A power of two, so that bits of the hash choose.
         let partitions = 1 << partitions.ilog2();
-        let fixed = size_of::<Partition>() as u64 + 2 * GRAIN_BYTES;
+        let is_store = Eviction::new(value("eviction")) == Eviction::None;
+        let shape = if is_store { STORE } else { CACHE };
+        let store = if is_store { size_of::<Store>() as u64 } else { 0 };
+        let fixed = size_of::<Partition>() as u64 + store + 2 * GRAIN_BYTES;
         let bytes = (memory / partitions).saturating_sub(fixed);
         // A mean entry with its header, and its share of the index.
         let entry = 8 + (value("entry_bytes_mean").div_ceil(8) * 8).max(16);
-        let bucket = 8 * BUCKET_WORDS as u64;
-        let bucket_with_spare = bucket + bucket / MAIN_PER_SPARE as u64;
-        let of_bucket = bucket_with_spare * 8 + entry * BUCKET_EIGHTHS;
-        let main_buckets = (bytes * 8 / of_bucket).max(1) as usize;
-        let spare_buckets = main_buckets.div_ceil(MAIN_PER_SPARE);
-        let index = bucket * (main_buckets + spare_buckets) as u64;
+        let (bucket, spare) = (8 * BUCKET_WORDS as u64, 8 * SPARE_WORDS as u64);
+        let with_spares = bucket + (spare * shape.spares).div_ceil(shape.mains);
+        let of_bucket = with_spares * 8 + entry * shape.bucket_eighths;
+        let main_buckets = (bytes * 8 / of_bucket).max(1);
+        let spare_buckets = (main_buckets * shape.spares).div_ceil(shape.mains);
+        let index = bucket * main_buckets + spare * spare_buckets;
         let log_words = (bytes.saturating_sub(index) / 8) as usize;
-        let layout =
-            Layout { partitions: partitions as usize, main_buckets, spare_buckets, log_words };
+        let layout = Layout {
+            partitions: partitions as usize,
+            main_buckets: main_buckets as usize,
+            spare_buckets: spare_buckets as usize,
+            log_words,
+            is_store,
+        };
+        if is_store && log_words > SPACE_WORDS_MAX {
+            let message = format!(
+                "memory_bytes {memory} is too much for {partitions} partitions where nothing is \
+                 evicted: one holds 32GiB; set more partitions"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         if layout.entry_words_max() < item::words_needed(&[0; 64], &EntryRef::new(&[0; 64])) {
             let message = format!(
                 "memory_bytes {memory} is too little for {partitions} partitions; give 64KiB for \
@@ -83,18 +112,22 @@ mod tests {
     #[test]
     fn the_parts_are_no_more_than_the_whole_and_not_much_less() {
         for memory in [64 << 10, 100_000, 1 << 20, 77 << 20, 1 << 30, 1 << 40_u64] {
-            for (partitions, mean) in [(0, 64), (1, 16), (1, 1 << 20), (5, 1000), (64, 1)] {
+            let kinds = [(0, 64), (1, 16), (1, 1 << 20), (5, 1000), (64, 1)];
+            for ((partitions, mean), eviction) in kinds.into_iter().flat_map(|k| [(k, 0), (k, 3)]) {
                 let mut options = OptionValues::default();
+                options.set("eviction", eviction);
                 options.set("memory_bytes", memory).set("partitions", partitions);
-                let Ok(layout) = Layout::new(options.set("entry_bytes_mean", mean)) else {
-                    assert!(memory / partitions.max(1) < 64 << 10, "{memory} {partitions}");
+                let layout = Layout::new(options.set("entry_bytes_mean", mean));
+                let Ok(layout) = layout else {
+                    let each = memory / partitions.max(1);
+                    assert!(!(64 << 10..=32 << 30).contains(&each), "{memory} {partitions}");
                     continue;
                 };
-                let buckets = layout.main_buckets + layout.spare_buckets;
-                let part = 64 * buckets + 8 * layout.log_words + size_of::<Partition>();
+                let index = 64 * layout.main_buckets + 32 * layout.spare_buckets;
+                let part = index + 8 * layout.log_words + size_of::<Partition>();
                 let sum = (part * layout.partitions) as u64;
                 assert!(sum <= memory, "{layout:?} takes {sum} of {memory}");
-                assert!(memory - sum <= (9000 + 8) * layout.partitions as u64, "{layout:?}");
+                assert!(memory - sum <= (9000 + 1500) * layout.partitions as u64, "{layout:?}");
                 assert!(layout.partitions.is_power_of_two());
                 let (key, value) = layout.limits();
                 assert!(key <= KEY_BYTES_MAX && value <= VALUE_BYTES_MAX && key < value);

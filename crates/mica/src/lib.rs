@@ -5,6 +5,9 @@
 //! read; writers of a partition take turns. How they meet is in `protocol.rs`, with the memory
 //! orderings, and a model checker runs it.
 //!
+//! In **store mode** nothing is evicted: entries are in blocks of one space per partition, which
+//! are split and joined (`fits.rs`), and a batch that does not fit is taken back (`undo.rs`).
+//!
 //! Invariant: this crate does not know any other engine, opens no paths and starts no threads.
 //! Unsafe code is in `words.rs` only.
 #![deny(unsafe_code)]
@@ -12,6 +15,7 @@
 
 mod admin;
 mod atomic;
+mod fits;
 mod index;
 mod item;
 mod layout;
@@ -24,7 +28,9 @@ mod protocol;
 mod read;
 mod scan;
 mod shard;
+mod store;
 mod sync;
+mod undo;
 mod words;
 mod write;
 

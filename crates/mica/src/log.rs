@@ -52,6 +52,19 @@ impl Log {
         }
     }
 
+    /// Words for the blocks of store mode (`fits.rs`): nothing is appended to them, no offset ever
+    /// dangles, and offsets are places.
+    pub(crate) fn of_blocks(words: usize) -> Self {
+        Log {
+            words: Words::zeroed(words),
+            lap_mask: u64::MAX,
+            offset_mask: u64::MAX,
+            head: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            start: AtomicU64::new(0),
+        }
+    }
+
     pub(crate) fn words(&self) -> &[AtomicU64] {
         &self.words
     }

@@ -1,7 +1,7 @@
 //! Counters.
 
 use crate::mica::Mica;
-use crate::partition::{Counts, Tally};
+use crate::partition::{Counts, Partition, Tally};
 use silica_engine::MetricVisitor;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -91,7 +91,21 @@ impl Mica {
         ] {
             visitor.metric(name, value as f64);
         }
+        if self.is_store {
+            self.report_space(log / 8, sum(|c| &c.live_words), visitor);
+        }
         visitor.metric("index_bytes_per_key", index as f64 / entries.max(1) as f64);
         visitor.metric("hit_ratio", hits as f64 / gets.max(1) as f64);
+    }
+
+    /// How the space of a store is used.
+    fn report_space(&self, words: u64, live_words: u64, visitor: &mut dyn MetricVisitor) {
+        let free = words.saturating_sub(live_words);
+        let largest = |p: &Partition| p.store().largest_free(p.log().words()) as u64;
+        let sum: u64 = self.partitions.iter().map(largest).sum();
+        let most = self.partitions.iter().map(largest).max().unwrap_or(0);
+        visitor.metric("free_bytes", 8.0 * free as f64);
+        visitor.metric("largest_free_bytes", 8.0 * most as f64);
+        visitor.metric("fragmentation", 1.0 - (sum as f64 / free.max(1) as f64).min(1.0));
     }
 }

@@ -21,9 +21,15 @@ pub const KEY_BYTES_MAX: usize = (1 << 16) - 1;
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one batch.
 const BATCH_BYTES_MAX: usize = 256 << 20;
+/// Bytes of a chain and what is looked at of its entries, roughly.
+const CHAIN_BYTES: u64 = 512;
+/// Chains that are searched for expired entries while writers wait.
+const CHAINS_AT_ONCE: u64 = 1024;
 
-/// A cache in memory; what it holds goes with the process.
+/// A cache in memory, or a store; what it holds goes with the process.
 pub struct Mica {
+    /// Nothing gives way: a write that does not fit is refused.
+    pub(crate) is_store: bool,
     pub(crate) descriptor: Descriptor,
     pub(crate) partitions: Arc<[Partition]>,
     /// Bits of a hash that choose the partition.
@@ -36,7 +42,7 @@ pub struct Mica {
 }
 
 impl Mica {
-    /// An empty cache.
+    /// An empty cache, or store.
     pub fn open(options: &OptionValues, environment: &Environment) -> Result<Self> {
         Self::open_with(options, environment, OFFSET_BITS)
     }
@@ -53,6 +59,7 @@ impl Mica {
         let partition = |_| Partition::new(&layout, offset_bits);
         let partitions: Arc<[Partition]> = (0..layout.partitions).map(partition).collect();
         Ok(Mica {
+            is_store: layout.is_store,
             descriptor: descriptor(&layout),
             partitions,
             partition_bits: layout.partitions.ilog2(),
@@ -67,6 +74,7 @@ impl Mica {
     /// Another handle to the same cache.
     pub(crate) fn share(&self) -> Mica {
         Mica {
+            is_store: self.is_store,
             descriptor: self.descriptor,
             partitions: Arc::clone(&self.partitions),
             partition_bits: self.partition_bits,
@@ -138,6 +146,26 @@ impl Mica {
         self.lock(u64::MAX >> (64 - self.partitions.len()))
     }
 
+    /// Goes on with removing what has expired from a store.
+    fn sweep(&self, budget: Budget) -> Progress {
+        let now_ms = self.clock.unix_ms();
+        let chains = (budget.bytes / CHAIN_BYTES).clamp(1, CHAINS_AT_ONCE) as usize;
+        let mut progress = Progress::default();
+        for partition in self.partitions.iter().filter(|p| p.store().is_due(|| now_ms)) {
+            if progress.bytes >= budget.bytes.max(1) {
+                progress.more = true;
+                break;
+            }
+            // Whoever has it sees to it, or does not expire anything just now.
+            if partition.try_lock() {
+                progress.more |= partition.sweep(chains, now_ms);
+                partition.unlock();
+                progress.bytes += CHAIN_BYTES * chains as u64;
+            }
+        }
+        progress
+    }
+
     /// Refuses what is over a limit.
     #[inline]
     pub(crate) fn check(&self, key: usize, value: usize) -> Result<()> {
@@ -157,7 +185,7 @@ fn descriptor(layout: &Layout) -> Descriptor {
             scan: true,
             atomic: true,
             admin: true,
-            may_evict: true,
+            may_evict: !layout.is_store,
         },
         limits: Limits { key_bytes_max, value_bytes_max, batch_bytes_max: BATCH_BYTES_MAX },
     }
@@ -222,9 +250,9 @@ impl Engine for Mica {
         Ok(())
     }
 
-    fn maintain(&self, _budget: Budget) -> Result<Progress> {
-        // Writers clean the index as they go.
-        Ok(Progress::default())
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        // A cache's writers clean the index as they go.
+        Ok(if self.is_store { self.sweep(budget) } else { Progress::default() })
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {

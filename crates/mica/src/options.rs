@@ -41,11 +41,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     spec(
         "eviction",
-        Choice(&["fifo", "lru", "approximate-lru"]),
+        Choice(&["fifo", "lru", "approximate-lru", "none"]),
         2,
         true,
         "which entries give way: the oldest, the least recently used, or nearly those (an entry is \
-         moved when it is read or written in the older half of a log that is full or nearly so)",
+         moved when it is read or written in the older half of a log that is full or nearly so). \
+         none makes the keyspace a store: nothing gives way, and what does not fit is refused",
     ),
 ];
 
@@ -55,6 +56,8 @@ pub(crate) enum Eviction {
     Fifo,
     Lru,
     ApproximateLru,
+    /// Nothing gives way: a store.
+    None,
 }
 
 impl Eviction {
@@ -63,6 +66,7 @@ impl Eviction {
         match value {
             0 => Eviction::Fifo,
             1 => Eviction::Lru,
+            3 => Eviction::None,
             _ => Eviction::ApproximateLru,
         }
     }
@@ -70,7 +74,7 @@ impl Eviction {
     /// When using an entry moves it in a log of `log_words`.
     pub(crate) fn rule(self, log_words: usize) -> MoveRule {
         let (age, once_filled) = match self {
-            Eviction::Fifo => (u64::MAX, true),
+            Eviction::Fifo | Eviction::None => (u64::MAX, true),
             Eviction::Lru => (0, false),
             Eviction::ApproximateLru => (log_words as u64 / 2, true),
         };

@@ -6,6 +6,7 @@ use crate::layout::Layout;
 use crate::log::Log;
 use crate::options::MoveRule;
 use crate::protocol::{Lock, begin_read, begin_write, end_read, end_write};
+use crate::store::Store;
 use crate::sync::Backoff;
 use silica_base::{Clock, Error, KeyHash, Result, prefetch};
 use silica_engine::EntryRef;
@@ -61,11 +62,11 @@ impl Tally {
         self.set(self.get().wrapping_add(n));
     }
 
-    fn sub(&self, n: u64) {
+    pub(crate) fn sub(&self, n: u64) {
         self.set(self.get().wrapping_sub(n));
     }
 
-    fn set(&self, n: u64) {
+    pub(crate) fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 }
@@ -100,6 +101,8 @@ pub(crate) struct Partition {
     index: Index,
     log: Log,
     lock: Lock,
+    /// What store mode has besides.
+    store: Option<Box<Store>>,
     pub(crate) counts: Counts,
 }
 
@@ -108,10 +111,15 @@ const LAPS_PER_CLEANING: u64 = 2;
 
 impl Partition {
     pub(crate) fn new(layout: &Layout, offset_bits: u32) -> Self {
+        let words = layout.log_words;
+        let log =
+            if layout.is_store { Log::of_blocks(words) } else { Log::new(words, offset_bits) };
+        let store = layout.is_store.then(|| Box::new(Store::new(log.words())));
         Partition {
             index: Index::new(layout.main_buckets, layout.spare_buckets),
-            log: Log::new(layout.log_words, offset_bits),
+            log,
             lock: Lock::default(),
+            store,
             counts: Counts::default(),
         }
     }
@@ -132,6 +140,12 @@ impl Partition {
 
     pub(crate) fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// What store mode has besides; only in store mode.
+    #[inline(always)]
+    pub(crate) fn store(&self) -> &Store {
+        self.store.as_deref().expect("the engine is in store mode")
     }
 
     /// Waits until the caller is the only writer; false where a shard owns the partition.
@@ -208,7 +222,7 @@ impl Partition {
             // A small entry may end in the next line.
             prefetch(self.log.words(), place + 2);
         } else if let Some(next) = self.index.next(sought.seen) {
-            self.index.prefetch(next);
+            prefetch(next, 0);
         }
     }
 
@@ -289,7 +303,7 @@ impl Partition {
     ) -> Option<(Copied, u64)> {
         let head = self.log.head();
         let first = sought.bucket;
-        let (mut bucket, mut word) = (first, seen);
+        let (mut bucket, mut word) = (&first[..], seen);
         loop {
             for slot in &bucket[1..] {
                 let (tag, offset) = (tag_of(slot.load(Relaxed)), offset_of(slot.load(Relaxed)));
@@ -301,7 +315,7 @@ impl Partition {
                     return Some((item.copy(scratch), offset));
                 }
             }
-            bucket = self.index.bucket(self.index.next(word)?);
+            bucket = self.index.next(word)?;
             word = bucket[0].load(Relaxed);
             // A chain that changes may lead anywhere, in circles even.
             if first[0].load(Relaxed) != seen {
@@ -323,12 +337,12 @@ impl Partition {
             out.clear();
             if let Some(seen) = begin_read(&first[0]) {
                 let mut offsets = Vec::new();
-                let (mut bucket, mut word) = (first, seen);
+                let (mut bucket, mut word) = (&first[..], seen);
                 loop {
                     let slots = bucket[1..].iter().map(|slot| slot.load(Relaxed));
                     offsets.extend(slots.filter(|word| *word != 0).map(offset_of));
                     let Some(next) = self.index.next(word) else { break };
-                    bucket = self.index.bucket(next);
+                    bucket = next;
                     word = bucket[0].load(Relaxed);
                     if first[0].load(Relaxed) != seen {
                         break;
@@ -497,7 +511,13 @@ impl Partition {
 
     /// Removes every entry.
     pub(crate) fn clear(&self) {
-        self.log.clear();
+        match &self.store {
+            None => self.log.clear(),
+            Some(store) => {
+                self.index.clear();
+                store.clear(self.log.words());
+            }
+        }
         self.counts.entries.set(0);
         self.counts.live_words.set(0);
     }
@@ -508,7 +528,7 @@ impl Partition {
         let wrong = |at, detail: &str| Err(Error::corruption(&what, at, detail));
         let (mut live, mut live_words, mut misplaced) = (0, 0, None);
         let mut key = Vec::new();
-        let walked = self.log.walk(|offset, item| {
+        let visit = |offset, item: Item<'_>| {
             if item.header.is_live() {
                 live += 1;
                 live_words += item.header.words() as u64;
@@ -520,7 +540,11 @@ impl Partition {
                     misplaced = Some(offset);
                 }
             }
-        });
+        };
+        let walked = match &self.store {
+            None => self.log.walk(visit),
+            Some(store) => store.walk(self.log.words(), visit),
+        };
         if let Err((at, detail)) = walked {
             return wrong(8 * at, detail);
         }

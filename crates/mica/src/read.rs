@@ -66,6 +66,17 @@ impl Mica {
         }
         Ok(answers.hits)
     }
+
+    /// Removes an expired entry of a store, unless somebody writes its partition just now.
+    #[cold]
+    fn reclaim(&self, key: &[u8], now_ms: u64) {
+        let probe = self.probe(key);
+        let partition = self.partition(&probe);
+        if partition.try_lock() {
+            partition.reclaim(&probe, key, now_ms);
+            partition.unlock();
+        }
+    }
 }
 
 /// The last stage of a burst.
@@ -99,6 +110,11 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
             return;
         };
         if self.mica.has_expired(&copied, &mut self.now) {
+            // An owner's hints are believed without a look at versions, so its gets leave this to
+            // its writes.
+            if !OWNED && self.mica.is_store {
+                self.mica.reclaim(key, self.now.unwrap_or_default());
+            }
             return;
         }
         self.sink.found(index, self.scratch.entry(copied));

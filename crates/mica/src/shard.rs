@@ -81,8 +81,7 @@ impl Shard for MicaShard {
         at_most(bytes, self.mica.descriptor.limits.batch_bytes_max, "batch")?;
         let probes = self.probes(batch.ops().iter().map(|op| op.key))?;
         probes.iter().take(32).for_each(|probe| self.partition().prefetch_bucket(probe));
-        self.mica.apply_locked(batch.ops(), &probes);
-        Ok(())
+        self.mica.apply_locked(batch.ops(), &probes)
     }
 
     fn update_many(

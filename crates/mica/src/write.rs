@@ -2,15 +2,22 @@
 //!
 //! A batch locks the partitions of its keys, turns readers of their buckets away, writes, and lets
 //! readers in again: nobody sees a part of what a batch does to a key, and writers see all of a
-//! batch or nothing.
+//! batch or nothing. In store mode a batch that does not fit is taken back before anybody sees it.
 
-use crate::mica::{Mica, at_most};
-use crate::partition::Probe;
-use silica_base::Result;
+use crate::fits::BLOCK_WORDS_MIN;
+use crate::item::words_needed;
+use crate::mica::{Mica, at_most, bits};
+use crate::partition::{Partition, Probe};
+use crate::store::Shortage;
+use crate::undo::Undo;
+use silica_base::{Error, ErrorKind, Result};
 use silica_engine::{Op, OpKind};
+use std::convert::Infallible;
 
 /// Operations whose buckets and entries are on their way at the same time.
 const WINDOW: usize = 32;
+/// Chains that are searched for expired entries before a batch is refused.
+const CHAINS_WHEN_FULL: usize = 4096;
 
 impl Mica {
     /// Applies `ops`, which have `bytes_max` bytes at most.
@@ -38,13 +45,37 @@ impl Mica {
         }
         probes.iter().take(WINDOW).for_each(|p| self.partition(p).prefetch_bucket(p));
         let _locked = self.lock(mask)?;
-        self.apply_locked(ops, probes);
+        self.apply_locked(ops, probes)
+    }
+
+    /// Applies operations to partitions that the caller has locked or owns: all, or none where
+    /// they do not fit in a store.
+    pub(crate) fn apply_locked(&self, ops: &[Op<'_>], probes: &[Probe]) -> Result<()> {
+        if self.is_store {
+            return self.store_locked(ops, probes);
+        }
+        let rules = self.rules();
+        let apply = |partition: &Partition, op: &Op<'_>, probe: &Probe| {
+            match &op.kind {
+                OpKind::Put(entry) => partition.put(probe, op.key, entry, &rules),
+                OpKind::Delete => partition.delete(probe, op.key),
+            }
+            Ok::<(), Infallible>(())
+        };
+        let Ok(()) = self.in_windows(ops, probes, apply);
+        probes.iter().for_each(|p| self.partition(p).end(p.bucket));
         Ok(())
     }
 
-    /// Applies operations to partitions that the caller has locked or owns.
-    pub(crate) fn apply_locked(&self, ops: &[Op<'_>], probes: &[Probe]) {
-        let rules = self.rules();
+    /// Turns readers of the buckets away and applies the operations, some of whose lines are always
+    /// on their way; stops at the first error.
+    #[inline(always)]
+    fn in_windows<'m, E>(
+        &'m self,
+        ops: &[Op<'_>],
+        probes: &[Probe],
+        mut apply: impl FnMut(&'m Partition, &Op<'_>, &Probe) -> Result<(), E>,
+    ) -> Result<(), E> {
         for (number, (ops, window)) in ops.chunks(WINDOW).zip(probes.chunks(WINDOW)).enumerate() {
             for probe in window {
                 let partition = self.partition(probe);
@@ -55,14 +86,96 @@ impl Mica {
             let next = probes.get(after..).unwrap_or_default().iter().take(WINDOW);
             next.for_each(|p| self.partition(p).prefetch_bucket(p));
             for (op, probe) in ops.iter().zip(window) {
-                let partition = self.partition(probe);
-                match &op.kind {
-                    OpKind::Put(entry) => partition.put(probe, op.key, entry, &rules),
-                    OpKind::Delete => partition.delete(probe, op.key),
+                apply(self.partition(probe), op, probe)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same in store mode.
+    fn store_locked(&self, ops: &[Op<'_>], probes: &[Probe]) -> Result<()> {
+        let mask = probes.iter().fold(0, |mask, p| mask | 1 << p.partition);
+        let mut result = self.try_to_store(ops, probes, mask);
+        // What has expired may be in the way.
+        if result.is_err() && self.sweep_some(mask, CHAINS_WHEN_FULL) {
+            result = self.try_to_store(ops, probes, mask);
+        }
+        for (op, probe) in ops.iter().zip(probes) {
+            let partition = self.partition(probe);
+            match op.kind {
+                OpKind::Put(entry) if result.is_ok() => {
+                    partition.counts.puts.add(1);
+                    partition.counts.user_bytes.add((op.key.len() + entry.value.len()) as u64);
                 }
+                OpKind::Delete if result.is_ok() => {
+                    partition.counts.deletes.add(1);
+                    partition.tidy_chain(probe);
+                }
+                _ => partition.tidy_chain(probe),
             }
         }
         probes.iter().for_each(|p| self.partition(p).end(p.bucket));
+        if result.is_ok() {
+            self.sweep_some(mask, 2 * ops.len());
+        }
+        result.map_err(|shortage| self.full(shortage))
+    }
+
+    /// Removes what has expired in so many chains of each partition in `mask`, which the caller
+    /// has locked; false where nothing has for all that is known.
+    fn sweep_some(&self, mask: u64, chains: usize) -> bool {
+        let mut now = None;
+        let mut now_ms = || *now.get_or_insert_with(|| self.clock.unix_ms());
+        let mut has_swept = false;
+        for partition in bits(mask).map(|number| &self.partitions[number]) {
+            if partition.store().is_due(&mut now_ms) {
+                partition.sweep(chains, now_ms());
+                has_swept = true;
+            }
+        }
+        has_swept
+    }
+
+    /// Applies the operations, or nothing.
+    fn try_to_store(&self, ops: &[Op<'_>], probes: &[Probe], mask: u64) -> Result<(), Shortage> {
+        let words = ops.iter().map(|op| match &op.kind {
+            OpKind::Put(entry) => {
+                words_needed(op.key, entry).max(BLOCK_WORDS_MIN) + BLOCK_WORDS_MIN
+            }
+            OpKind::Delete => 0,
+        });
+        let words = words.sum();
+        let has_room = bits(mask).all(|n| self.partitions[n].has_room(ops.len(), words));
+        let mut undo = Undo::new(!has_room);
+        let result = self.in_windows(ops, probes, |partition, op, probe| match &op.kind {
+            OpKind::Put(entry) => partition.put_stored(probe, op.key, entry, &mut undo),
+            OpKind::Delete => {
+                partition.delete_stored(probe, op.key, &mut undo);
+                Ok(())
+            }
+        });
+        if result.is_err() {
+            debug_assert!(!has_room, "what has room fits");
+            undo.take_back();
+        }
+        result
+    }
+
+    #[cold]
+    fn full(&self, shortage: Shortage) -> Error {
+        let memory = self.memory_bytes;
+        let message = match shortage {
+            Shortage::Words(words) => format!(
+                "the store is full: no free block has the {} bytes that an entry needs; set \
+                 memory_bytes to more than {memory}, or delete entries",
+                8 * words
+            ),
+            Shortage::Slots => format!(
+                "the store's index is full: its entries are smaller than entry_bytes_mean says; \
+                 set memory_bytes to more than {memory}, or a smaller entry_bytes_mean"
+            ),
+        };
+        Error::new(ErrorKind::Full, message)
     }
 }
 

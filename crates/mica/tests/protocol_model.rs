@@ -172,3 +172,127 @@ fn writers_take_turns() {
         assert_eq!(shrunk.place[1].load(Relaxed), 2);
     });
 }
+
+/// Store mode: two buckets, and one block that their entries have in turn.
+struct Reused {
+    lock: Lock,
+    buckets: [AtomicU64; 2],
+    slots: [AtomicU64; 2],
+    block: [AtomicU64; 2],
+}
+
+impl Reused {
+    /// The entry 7 of the first bucket is in the block.
+    fn new() -> Arc<Reused> {
+        let two = |value| [AtomicU64::new(value), AtomicU64::new(value)];
+        let reused =
+            Reused { lock: Lock::default(), buckets: two(0), slots: two(0), block: two(7) };
+        reused.slots[0].store(1, Relaxed);
+        Arc::new(reused)
+    }
+
+    /// Gives the first bucket's block back; what is free has links in it.
+    fn delete(&self) {
+        self.slots[0].store(0, Relaxed);
+        self.block[1].store(99, Relaxed);
+    }
+
+    fn put(&self) {
+        self.block.iter().for_each(|word| word.store(8, Relaxed));
+        self.slots[1].store(1, Relaxed);
+    }
+
+    fn get(&self, which: usize) -> Result<Option<u64>, ()> {
+        let seen = begin_read(&self.buckets[which]).ok_or(())?;
+        let slot = self.slots[which].load(Relaxed);
+        let words = [self.block[0].load(Relaxed), self.block[1].load(Relaxed)];
+        if !end_read(&self.buckets[which], seen) {
+            return Err(());
+        }
+        Ok((slot != 0).then(|| {
+            assert_eq!(words[0], words[1], "an entry is whole");
+            words[0]
+        }))
+    }
+
+    /// As a reader of the first bucket sees it while `write` is at work.
+    fn check(write: impl Fn(&Arc<Reused>)) {
+        let reused = Reused::new();
+        let reader = reused.clone();
+        let reader = thread::spawn(move || {
+            if let Ok(found) = reader.get(0) {
+                assert!(matches!(found, None | Some(7)), "{found:?} of another key");
+            }
+        });
+        write(&reused);
+        reader.join().unwrap();
+        assert_eq!([reused.get(0), reused.get(1)], [Ok(None), Ok(Some(8))]);
+    }
+
+    /// One write with its bucket's readers turned away.
+    fn step(&self, which: usize, write: impl Fn(&Reused)) {
+        assert!(self.lock.try_lock(), "nobody else writes");
+        assert!(begin_write(&self.buckets[which]), "writers take turns");
+        write(self);
+        end_write(&self.buckets[which]);
+        self.lock.unlock();
+    }
+}
+
+#[test]
+fn a_block_that_is_used_again_is_not_taken_for_what_was_there() {
+    loom::model(|| {
+        Reused::check(|reused| {
+            reused.step(0, Reused::delete);
+            reused.step(1, Reused::put);
+        });
+    });
+}
+
+#[test]
+fn a_block_that_another_writer_uses_again_is_not_taken_for_what_was_there() {
+    loom::model(|| {
+        Reused::check(|reused| {
+            reused.step(0, Reused::delete);
+            let other = reused.clone();
+            thread::spawn(move || other.step(1, Reused::put)).join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_batch_may_use_a_block_again_that_it_gave_back() {
+    loom::model(|| {
+        Reused::check(|reused| {
+            assert!(reused.lock.try_lock());
+            reused.buckets.iter().for_each(|bucket| assert!(begin_write(bucket)));
+            reused.delete();
+            reused.put();
+            reused.buckets.iter().for_each(end_write);
+            reused.lock.unlock();
+        });
+    });
+}
+
+/// A batch that does not fit puts back what it gave back and overwrote, before readers come in.
+#[test]
+fn what_a_batch_takes_back_was_never_there() {
+    loom::model(|| {
+        let reused = Reused::new();
+        let reader = reused.clone();
+        let reader = thread::spawn(move || {
+            if let Ok(found) = reader.get(0) {
+                assert_eq!(found, Some(7));
+            }
+        });
+        reused.buckets.iter().for_each(|bucket| assert!(begin_write(bucket)));
+        reused.delete();
+        reused.put();
+        reused.slots[1].store(0, Relaxed);
+        reused.block.iter().for_each(|word| word.store(7, Relaxed));
+        reused.slots[0].store(1, Relaxed);
+        reused.buckets.iter().for_each(end_write);
+        reader.join().unwrap();
+        assert_eq!(reused.get(0), Ok(Some(7)));
+    });
+}

@@ -154,7 +154,7 @@ fn harness(memory_bytes: u64, eviction: &'static str, owners_read: bool) -> Owne
 #[test]
 fn conformance() {
     for owners_read in [true, false] {
-        for (seed, eviction) in (1..).zip(["fifo", "lru", "approximate-lru"]) {
+        for (seed, eviction) in (1..).zip(["fifo", "lru", "approximate-lru", "none"]) {
             testkit::basics(&mut harness(64 * MIB, eviction, owners_read));
             let operations = test_size(2_000, 50_000, 50_000);
             testkit::differential(&mut harness(64 * MIB, eviction, owners_read), seed, operations);

@@ -1,0 +1,285 @@
+//! Writes in store mode: nothing gives way, and a batch that does not fit changes nothing.
+//!
+//! Entries are in blocks of the partition's words (`fits.rs`), which only a holder of the lock
+//! takes and gives back, while the readers of the entry's bucket are turned away. A reader that
+//! was led to a block before it was given back looks at the bucket's version afterwards, as it
+//! does for an update in place, so whatever became of the block meanwhile is not believed.
+
+use crate::fits::{BLOCK_WORDS_MIN, Fits};
+use crate::index::{Place, offset_of, slot};
+use crate::item::{self, Header, Item};
+use crate::partition::{Partition, Probe};
+use crate::protocol::{begin_write, end_write};
+use crate::undo::Undo;
+use silica_base::prefetch;
+use silica_engine::EntryRef;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// At least so long from one pass over the index for expired entries to the next.
+const PASS_MS_MIN: u64 = 1000;
+
+/// What a partition has besides in store mode.
+pub(crate) struct Store {
+    fits: Fits,
+    /// No entry that a pass has not yet met expires before; `u64::MAX` where none expires.
+    soonest_ms: AtomicU64,
+    /// The next pass does not begin before.
+    not_before_ms: AtomicU64,
+    /// The main bucket with which a pass goes on; 0 between passes.
+    next: AtomicU64,
+}
+
+/// What there was too little of for an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// So many words, in one piece.
+    Words(usize),
+    /// Spare buckets of the index.
+    Slots,
+}
+
+impl Store {
+    pub(crate) fn new(space: &[AtomicU64]) -> Self {
+        Store {
+            fits: Fits::new(space),
+            soonest_ms: AtomicU64::new(u64::MAX),
+            not_before_ms: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// For everybody: words of the largest free block, or of one that has nearly as many.
+    pub(crate) fn largest_free(&self, space: &[AtomicU64]) -> usize {
+        self.fits.largest_known(space)
+    }
+
+    pub(crate) fn clear(&self, space: &[AtomicU64]) {
+        self.fits.clear(space);
+        self.soonest_ms.store(u64::MAX, Relaxed);
+        self.next.store(0, Relaxed);
+    }
+
+    pub(crate) fn walk(
+        &self,
+        space: &[AtomicU64],
+        mut visit: impl FnMut(u64, Item<'_>),
+    ) -> Result<(), (u64, &'static str)> {
+        self.fits.walk(space, |at, item| visit(at as u64, item))
+    }
+
+    /// An entry expires then.
+    fn expires(&self, unix_ms: u64) {
+        if unix_ms != 0 && unix_ms < self.soonest_ms.load(Relaxed) {
+            self.soonest_ms.store(unix_ms, Relaxed);
+        }
+    }
+
+    /// True where a pass is under way or due.
+    pub(crate) fn is_due(&self, now_ms: impl FnOnce() -> u64) -> bool {
+        if self.next.load(Relaxed) != 0 {
+            return true;
+        }
+        let soonest = self.soonest_ms.load(Relaxed);
+        soonest != u64::MAX && now_ms() >= soonest.max(self.not_before_ms.load(Relaxed))
+    }
+}
+
+/// Store mode. Only for the holder of the lock.
+impl Partition {
+    /// True where entries of `words` words in all, with as much as a block may have in excess for
+    /// each, fit whatever else happens, and `entries` new ones get slots.
+    pub(crate) fn has_room(&self, entries: usize, words: usize) -> bool {
+        self.store().fits.largest() >= words && self.index().spares_left() >= entries
+    }
+
+    /// Maps `key` to `entry`. Readers of the bucket have been turned away. What was changed before
+    /// an error is in `undo`.
+    pub(crate) fn put_stored<'p>(
+        &'p self,
+        probe: &Probe,
+        key: &[u8],
+        entry: &EntryRef<'_>,
+        undo: &mut Undo<'p>,
+    ) -> Result<(), Shortage> {
+        let needed = item::words_needed(key, entry).max(BLOCK_WORDS_MIN);
+        self.store().expires(entry.expires_unix_ms);
+        let bucket = probe.bucket as usize;
+        let Some(found) = self.index().find(self.log(), bucket, probe.tag, key) else {
+            let Place::Free(free) = self.index().place(self.log(), bucket) else {
+                return Err(Shortage::Slots);
+            };
+            let at = self.take(needed, undo).ok_or(Shortage::Words(needed))?;
+            self.fill(at, key, entry);
+            undo.set_slot(self, free, slot(probe.tag, at as u64));
+            self.counts.entries.add(1);
+            return Ok(());
+        };
+        let (old, room) = (found.offset as usize, found.item.header.words());
+        if (needed..needed + BLOCK_WORDS_MIN).contains(&room) {
+            undo.overwriting(self, old, self.block(old));
+            self.fill(old, key, entry);
+            self.counts.updates_in_place.add(1);
+            return Ok(());
+        }
+        let at = if let Some(at) = self.take(needed, undo) {
+            self.release(old, undo);
+            at
+        } else {
+            // The place of the old entry may be what is missing.
+            self.release(old, undo);
+            self.take(needed, undo).ok_or(Shortage::Words(needed))?
+        };
+        self.fill(at, key, entry);
+        undo.set_slot(self, found.slot, slot(probe.tag, at as u64));
+        Ok(())
+    }
+
+    /// Removes `key`. Readers of the bucket have been turned away.
+    pub(crate) fn delete_stored<'p>(&'p self, probe: &Probe, key: &[u8], undo: &mut Undo<'p>) {
+        let found = self.index().find(self.log(), probe.bucket as usize, probe.tag, key);
+        if let Some(found) = found {
+            undo.set_slot(self, found.slot, 0);
+            self.counts.entries.sub(1);
+            self.release(found.offset as usize, undo);
+        }
+    }
+
+    /// Counts what it means for the number of entries that a slot is set from one word to another.
+    pub(crate) fn count_slot(&self, from: u64, to: u64) {
+        self.counts.entries.add(u64::from(to != 0));
+        self.counts.entries.sub(u64::from(from != 0));
+    }
+
+    /// The block in use at `at`.
+    fn block(&self, at: usize) -> &[AtomicU64] {
+        let words = self.log().words();
+        &words[at..at + Header::load(&words[at]).words()]
+    }
+
+    /// Takes a block.
+    #[inline]
+    fn take<'p>(&'p self, needed: usize, undo: &mut Undo<'p>) -> Option<usize> {
+        let space = self.log().words();
+        let (at, words) = self.store().fits.take(space, needed)?;
+        Header::used(words).store(&space[at]);
+        self.counts.live_words.add(words as u64);
+        undo.taken(self, at);
+        Some(at)
+    }
+
+    /// Stores an entry in a block in use.
+    #[inline]
+    fn fill(&self, at: usize, key: &[u8], entry: &EntryRef<'_>) {
+        let block = self.block(at);
+        let is_after_free = Header::load(&block[0]).is_after_free();
+        item::store(block, key, entry);
+        if is_after_free {
+            Header::load(&block[0]).with_after_free(true).store(&block[0]);
+        }
+    }
+
+    /// Gives back the block of an entry that nobody finds any more.
+    fn release<'p>(&'p self, at: usize, undo: &mut Undo<'p>) {
+        undo.giving_back(self, at, self.block(at), || self.give_back(at));
+    }
+
+    /// Gives back a block; returns where the free block begins that it is now a part of.
+    pub(crate) fn give_back(&self, at: usize) -> usize {
+        self.counts.live_words.sub(self.block(at).len() as u64);
+        self.store().fits.give_back(self.log().words(), at)
+    }
+
+    /// Takes the block at `at` again, out of the free one that begins at `start`.
+    pub(crate) fn take_at(&self, start: usize, at: usize, copy: &[u64]) {
+        self.store().fits.take_at(self.log().words(), start, at, copy.len());
+        self.counts.live_words.add(copy.len() as u64);
+        self.restore(at, copy);
+    }
+
+    /// Stores the words that a block had.
+    pub(crate) fn restore(&self, at: usize, copy: &[u64]) {
+        let block = &self.log().words()[at..at + copy.len()];
+        block.iter().zip(copy).for_each(|(word, copy)| word.store(*copy, Relaxed));
+    }
+
+    /// Gives back the spare buckets that a chain no longer needs. Readers of the bucket have been
+    /// turned away.
+    pub(crate) fn tidy_chain(&self, probe: &Probe) {
+        if self.index().has_spare(probe.bucket as usize) {
+            self.index().compact(probe.bucket as usize);
+        }
+    }
+
+    /// Removes the entry of `key` if it has expired.
+    pub(crate) fn reclaim(&self, probe: &Probe, key: &[u8], now_ms: u64) {
+        let found = self.index().find(self.log(), probe.bucket as usize, probe.tag, key);
+        if found.is_some_and(|found| has_expired(&found.item, now_ms)) {
+            self.reclaim_chain(probe.bucket as usize, now_ms);
+        }
+    }
+
+    /// Removes what has expired of a chain.
+    fn reclaim_chain(&self, main: usize, now_ms: u64) {
+        let first = &self.index().bucket(main)[0];
+        let (mut began, mut removed) = (false, false);
+        for slot in self.index().slots(main).filter(|slot| slot.load(Relaxed) != 0) {
+            let offset = offset_of(slot.load(Relaxed));
+            let item = self.log().item(offset).expect("a slot names a block");
+            if !has_expired(&item, now_ms) {
+                self.store().expires(item.expires_unix_ms());
+                continue;
+            }
+            if !removed {
+                began = begin_write(first);
+                removed = true;
+            }
+            slot.store(0, Relaxed);
+            self.counts.entries.sub(1);
+            self.counts.expired.add(1);
+            self.give_back(offset as usize);
+        }
+        if removed && self.index().has_spare(main) {
+            self.index().compact(main);
+        }
+        if began {
+            end_write(first);
+        }
+    }
+
+    /// Goes on with a pass over the index that removes what has expired, or begins one where one
+    /// is due; visits `chains` of them at most. True where there is more to do at once.
+    pub(crate) fn sweep(&self, chains: usize, now_ms: u64) -> bool {
+        let (store, index) = (self.store(), self.index());
+        if !store.is_due(|| now_ms) {
+            return false;
+        }
+        let first = store.next.load(Relaxed) as usize;
+        if first == 0 {
+            // What this pass leaves, and what is put meanwhile, says when the next one is due.
+            store.soonest_ms.store(u64::MAX, Relaxed);
+        }
+        let end = index.main().min(first + chains);
+        for main in first..end {
+            index.prefetch((main + 8).min(index.main() - 1));
+            if main + 2 < end {
+                for slot in &index.bucket(main + 2)[1..] {
+                    prefetch(self.log().words(), offset_of(slot.load(Relaxed)) as usize);
+                }
+            }
+            self.reclaim_chain(main, now_ms);
+        }
+        if end < index.main() {
+            store.next.store(end as u64, Relaxed);
+            return true;
+        }
+        store.next.store(0, Relaxed);
+        store.not_before_ms.store(now_ms.saturating_add(PASS_MS_MIN), Relaxed);
+        false
+    }
+}
+
+fn has_expired(item: &Item<'_>, now_ms: u64) -> bool {
+    let expires = item.expires_unix_ms();
+    expires != 0 && expires <= now_ms
+}
