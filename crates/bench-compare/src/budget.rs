@@ -21,13 +21,15 @@ pub(crate) struct Costs {
 }
 
 /// A measured part with its warm-up, beside the measured part alone.
-const WARMED: f64 = 1.4;
+const WARMED: f64 = 1.0 + WARM_UP;
+/// The warm-up's time for that of the measured part.
+pub(crate) const WARM_UP: f64 = 0.4;
 
 impl Costs {
     fn of(size: Size) -> Option<Costs> {
         let (budget, around, fill, limit, range) = match size {
             Size::Full => (3300.0, 1.5, 12.0, 10.0, (0.8, 6.0)),
-            Size::Quick => (155.0, 0.5, 2.0, 2.0, (0.4, 1.5)),
+            Size::Quick => (155.0, 0.5, 2.0, 2.0, (0.4, 4.0)),
             Size::Toy => return None,
         };
         Some(Costs { budget, around, fill, limit, range })

@@ -1,6 +1,7 @@
 //! One measurement: one store, one workload, one repetition. It happens in the process that calls
 //! [`measure`], which the runner makes a fresh one, so that memory and I/O counters are its own.
 
+use crate::budget::WARM_UP;
 use crate::cgroup;
 use crate::foreseen;
 use crate::limits::{self, LimitSetup, Probe};
@@ -120,11 +121,10 @@ impl Outcome {
 /// Quantiles of a latency curve.
 const QUANTILES: [f64; 16] =
     [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
+/// No store does so many times the operations that are compared while it warms up.
+const WARM_UP_OPERATIONS: u64 = 100_000;
 /// More samples than a chart has pixels are of no use.
 const SAMPLES_MAX: usize = 200;
-/// The warm-up takes this much of the measured part's time, at most.
-const CHECK_FACTOR: f64 = 0.5;
-
 /// Performs `cell` in this process, its slices as it is told through `port`.
 pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
     match &cell.job {
@@ -401,8 +401,9 @@ impl Pace for Turns<'_> {
     }
 }
 
-/// Runs a fixed number of operations before the measured part. They warm the store up, and since
-/// every store does the same, their answers must agree.
+/// Runs a fixed number of operations before the measured part: since every store does the same,
+/// their answers must agree. The same work goes on until the time of the warm-up is over, so that
+/// a fast store's caches are as warm as they get.
 fn check(cell: &Cell, plan: &Plan, target: &dyn Target, outcome: &mut Outcome) -> Result<()> {
     let workload = &plan.workload;
     // What is deleted before cannot be deleted in the measured part.
@@ -416,13 +417,20 @@ fn check(cell: &Cell, plan: &Plan, target: &dyn Target, outcome: &mut Outcome) -
         operations: cell.check_operations,
         rate: 0,
         // A store that is very slow is warm enough, and its answers are compared at toy size.
-        seconds_max: CHECK_FACTOR * cell.seconds,
+        seconds_max: WARM_UP * cell.seconds,
         seed,
         ..plan.clone()
     };
     let run = drive(&plan, target, "check", &mut |_, _| {})?;
     let complete = run.tally.operations >= plan.operations;
     hash(&plan, target, &run, if complete { "warm-up" } else { "" }, outcome);
+    // What is inserted here would not be new in the measured part.
+    let left = plan.seconds_max - run.wall_seconds;
+    if left > 0.0 && workload.inserts == 0 {
+        let operations = plan.operations.saturating_mul(WARM_UP_OPERATIONS);
+        let plan = Plan { operations, seconds_max: left, seed: seed ^ 0xA17, ..plan };
+        drive(&plan, target, "warm up", &mut |_, _| {})?;
+    }
     Ok(())
 }
 
@@ -478,7 +486,6 @@ impl Moment {
 fn speed(run: &Run, outcome: &mut Outcome) {
     let tally = &run.tally;
     let us = |quantile| tally.latencies.quantile(quantile) as f64 / 1000.0;
-    outcome.push("sustained_ops", "ops/s", tally.operations as f64 / run.seconds);
     outcome.push("operations", "ops", tally.operations as f64);
     outcome.push("seconds", "s", run.seconds);
     outcome.push("wall_seconds", "s", run.wall_seconds);
@@ -521,7 +528,9 @@ fn amplification(
     if let Some(device) = device {
         outcome.push("device_read_bytes", "bytes", device.read as f64);
         outcome.push("device_write_bytes", "bytes", device.written as f64);
-        if put > 0.0 {
+        // Others in this machine write more than a server whose data is in memory.
+        let is_embedded = peers::find(&cell.store).is_ok_and(|p| p.class() == Class::Embedded);
+        if put > 0.0 && is_embedded {
             outcome.push("write_amplification", "bytes/byte", device.written as f64 / put);
         }
     }

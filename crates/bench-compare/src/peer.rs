@@ -46,19 +46,26 @@ pub struct About {
     pub doc: &'static str,
     /// Its kind.
     pub class: Class,
+    /// The same store as another one with one setting changed, such as compression.
+    pub is_variant: bool,
 }
 
 impl About {
     pub(crate) const fn embedded(name: &'static str, doc: &'static str) -> Self {
-        About { name, doc, class: Class::Embedded }
+        About { name, doc, class: Class::Embedded, is_variant: false }
     }
 
     pub(crate) const fn memory(name: &'static str, doc: &'static str) -> Self {
-        About { name, doc, class: Class::Memory }
+        About { name, doc, class: Class::Memory, is_variant: false }
     }
 
     pub(crate) const fn server(name: &'static str, doc: &'static str) -> Self {
-        About { name, doc, class: Class::Server }
+        About { name, doc, class: Class::Server, is_variant: false }
+    }
+
+    /// Another one's store with one setting changed.
+    pub(crate) const fn variant(self) -> Self {
+        About { is_variant: true, ..self }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a comparison found, as plain data: the rows of `results.json`, the machine and settings of
 //! `environment.json`, curves and samples of `details.json`. The report page is made of it.
 
+use crate::stats::Turn;
 use serde::{Deserialize, Serialize};
 
 /// One metric of one store at one workload, over all repetitions.
@@ -129,6 +130,23 @@ pub struct Timeline {
     pub samples: Vec<MemorySample>,
 }
 
+/// What was measured in each round of one repetition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rounds {
+    /// Name of the suite.
+    pub suite: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Name of the store.
+    pub store: String,
+    /// From 0.
+    pub repetition: usize,
+    /// The metric of the values.
+    pub metric: String,
+    /// What it did in each round; none where it had nothing to do in it.
+    pub turns: Vec<Option<Turn>>,
+}
+
 /// Something that was not measured, or said while it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Remark {
@@ -231,6 +249,8 @@ pub struct Results {
     pub curves: Vec<Curve>,
     /// Memory over time.
     pub timelines: Vec<Timeline>,
+    /// What medians and ratios are made of.
+    pub rounds: Vec<Rounds>,
     /// Measurements that failed.
     pub failures: Vec<Remark>,
     /// What was said while measuring: page cache dropped, memory limit refused.

@@ -2,6 +2,7 @@
 //! stores are compared within moments, whatever the machine does over minutes.
 
 use crate::protocol::SliceReport;
+use crate::stats::Turn;
 use silica_base::Prng;
 
 /// Who takes part in rounds.
@@ -63,8 +64,8 @@ const ROUNDS_MAX: usize = 40;
 /// One that takes part, and what it did so far.
 pub(crate) struct Lane<C> {
     pub(crate) contestant: C,
-    /// Operations a second in each round; `None` where it was through or failed before.
-    pub(crate) speeds: Vec<Option<f64>>,
+    /// What it did in each round; `None` where it was through or failed before.
+    pub(crate) turns: Vec<Option<Turn>>,
     /// Operations that are left, as far as there is an end.
     left: f64,
     slice_seconds: f64,
@@ -80,7 +81,7 @@ impl<C: Contestant> Lane<C> {
     pub(crate) fn new(contestant: C, operations: f64) -> Self {
         Lane {
             contestant,
-            speeds: Vec::new(),
+            turns: Vec::new(),
             left: operations,
             slice_seconds: f64::INFINITY,
             is_beside: false,
@@ -100,7 +101,7 @@ impl<C: Contestant> Lane<C> {
 
     /// Its slice of a round; `left` rounds come, this one included.
     fn turn(&mut self, windows: &Windows, left: usize) {
-        let speed = match self.contestant.slice(windows.slice_seconds.min(self.slice_seconds)) {
+        let turn = match self.contestant.slice(windows.slice_seconds.min(self.slice_seconds)) {
             Ok(slice) => {
                 self.complete = slice.complete;
                 self.left -= slice.operations;
@@ -110,14 +111,16 @@ impl<C: Contestant> Lane<C> {
                 if each.is_finite() {
                     self.slice_seconds = each.max(SLICE_SECONDS_LEAST);
                 }
-                (slice.operations > 0.0 && speed.is_finite()).then_some(speed)
+                let turn = Turn { operations: slice.operations, seconds: slice.seconds };
+                // The end of all that there was to do may be found without doing anything.
+                (slice.seconds > 0.0 && (slice.operations > 0.0 || !slice.complete)).then_some(turn)
             }
             Err(why) => {
                 self.failed = Some(why);
                 None
             }
         };
-        self.speeds.push(speed);
+        self.turns.push(turn);
     }
 }
 
@@ -153,7 +156,7 @@ pub(crate) fn go_round<C: Contestant>(
                 return round + 1;
             }
             if !lanes[place].is_out() {
-                lanes[place].speeds.resize(round, None);
+                lanes[place].turns.resize(round, None);
                 lanes[place].turn(windows, windows.rounds - round);
             }
         }

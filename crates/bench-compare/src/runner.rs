@@ -316,6 +316,7 @@ impl Runner<'_> {
         results.ratios = summary::ratios(&self.records, &results.workloads);
         results.curves = summary::curves(&self.records);
         results.timelines = summary::timelines(&self.records);
+        results.rounds = summary::rounds(&self.records);
         results.interrupted = self.interrupted.load(Ordering::Relaxed);
         files::write(&self.run.out, results)
     }

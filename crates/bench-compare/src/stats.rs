@@ -1,14 +1,19 @@
-//! Honest statistics: median and spread, ratios within each round, and no ratio where the spread
-//! hides which side is ahead.
+//! Honest statistics: what was done over the time that it took, how sure that is, and no ratio
+//! where the spread hides which side is ahead.
 //!
-//! The spread of a few repetitions is the lowest and the highest. That of rounds is the interval
-//! that covers the true median with 95 % or more, whatever the distribution: of `n` values in
-//! order, the one at place `k` from below and the one at place `k` from above, with the largest
-//! `k` for which at most 5 % of all samples lie beside it. So many do with a probability of twice
-//! that of less than `k` heads among `n` coins (the sign test, turned around). Less than six
-//! values are too few for 95 %: then it is the lowest and the highest, as well.
+//! Work in rounds is summed up, operations over seconds, so that a stall counts for what it costs
+//! and a round's place among others does not matter. How far that may be off is found by drawing
+//! (the bootstrap): as many rounds as there were are drawn with replacement, again and again, and
+//! each draw has a figure of its own; 95 % of these lie between `low` and `high`. Where everything
+//! was repeated with fresh processes, repetitions are drawn first and then rounds within them, so
+//! that what differs from process to process is in the interval, too. A ratio is drawn in pairs,
+//! both stores from the same rounds: what disturbs one disturbs its neighbour in time. The spread
+//! of values without rounds is the lowest and the highest.
 
-/// Median of some values, and between which values it lies.
+use serde::{Deserialize, Serialize};
+use silica_base::Prng;
+
+/// A figure, and between which values it lies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The value in the middle; between the two in the middle where the number is even.
@@ -21,51 +26,97 @@ pub struct Spread {
     pub runs: usize,
 }
 
-/// Of all samples so many may have their median outside the interval.
-const OUTSIDE_MAX: f64 = 0.05;
+/// What one store did in one round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Operations.
+    pub operations: f64,
+    /// Time that they took.
+    pub seconds: f64,
+}
+
+/// More draws make the ends of the interval hardly steadier.
+const DRAWS: usize = 999;
+/// So many of them lie below the interval, and as many above.
+const OUTSIDE: usize = 25;
 
 impl Spread {
     /// Of `values` of repetitions, with the lowest and the highest; `None` where there are none.
     /// What is not a number does not count.
     pub fn of(values: &[f64]) -> Option<Spread> {
-        Self::with(values, |_| 1)
+        let sorted = sorted(values.iter().copied());
+        let (low, high) = (*sorted.first()?, *sorted.last()?);
+        Some(Spread { median: middle(&sorted), low, high, runs: sorted.len() })
     }
 
-    /// Of `values` of rounds, with the interval of the median.
-    pub fn of_rounds(values: &[f64]) -> Option<Spread> {
-        Self::with(values, place)
+    /// Operations a second over all rounds of each repetition.
+    pub fn of_turns(repetitions: &[Vec<Turn>]) -> Option<Spread> {
+        const SECOND: Turn = Turn { operations: 1.0, seconds: 1.0 };
+        let beside = |turns: &Vec<Turn>| turns.iter().map(|turn| (*turn, SECOND)).collect();
+        Self::of_pairs(&repetitions.iter().map(beside).collect::<Vec<_>>())
     }
 
-    /// With the values at `place` from below and from above.
-    fn with(values: &[f64], place: impl Fn(usize) -> usize) -> Option<Spread> {
-        let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
-        sorted.sort_by(f64::total_cmp);
-        let place = place(sorted.len());
-        let (low, high) = (*sorted.get(place - 1)?, sorted[sorted.len() - place]);
-        let middle = sorted.len() / 2;
-        let median = match sorted.len() % 2 {
-            1 => sorted[middle],
-            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    /// Operations a second of the first over those of the second, each pair of one round.
+    pub fn of_pairs(repetitions: &[Vec<(Turn, Turn)>]) -> Option<Spread> {
+        let measured: Vec<_> = repetitions.iter().filter(|pairs| !pairs.is_empty()).collect();
+        let runs = measured.iter().map(|pairs| pairs.len()).sum();
+        let mut prng = Prng::new(1);
+        let mut draw = || {
+            let mut sum = Sum::default();
+            for _ in 0..measured.len() {
+                let pairs = measured[prng.below(measured.len() as u64) as usize];
+                (0..pairs.len())
+                    .for_each(|_| sum.add(pairs[prng.below(pairs.len() as u64) as usize]));
+            }
+            sum.ratio()
         };
-        Some(Spread { median, low, high, runs: sorted.len() })
+        if runs < 2 {
+            let mut sum = Sum::default();
+            sum.add(**measured.first()?.first().as_ref()?);
+            return Self::of(&[sum.ratio()]);
+        }
+        let drawn = sorted((0..DRAWS).map(|_| draw()));
+        let outside = OUTSIDE.min(drawn.len().saturating_sub(1) / 2);
+        let (low, high) = (*drawn.get(outside)?, drawn[drawn.len() - 1 - outside]);
+        Some(Spread { median: middle(&drawn), low, high, runs })
     }
 }
 
-/// The place, from 1, of the interval's ends among `count` values in order.
-fn place(count: usize) -> usize {
-    let (mut place, mut outside) = (0, 0.0);
-    // Of `count` coins exactly `place` show heads; twice, for both sides.
-    let mut exactly = 2.0 * 0.5f64.powi(count as i32);
-    while outside + exactly <= OUTSIDE_MAX && place < count {
-        outside += exactly;
-        exactly *= (count - place) as f64 / (place + 1) as f64;
-        place += 1;
-    }
-    place.max(1)
+/// What two stores did in some rounds.
+#[derive(Default)]
+struct Sum {
+    operations: [f64; 2],
+    seconds: [f64; 2],
 }
 
-/// The ratios `above / below`, each within one round: what disturbs one store disturbs its
-/// neighbour in time, too. A round counts where both were measured.
+impl Sum {
+    fn add(&mut self, (above, below): (Turn, Turn)) {
+        for (i, turn) in [above, below].into_iter().enumerate() {
+            self.operations[i] += turn.operations;
+            self.seconds[i] += turn.seconds;
+        }
+    }
+
+    fn ratio(&self) -> f64 {
+        (self.operations[0] / self.seconds[0]) / (self.operations[1] / self.seconds[1])
+    }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.filter(|v| v.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+fn middle(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+/// The ratios `above / below`, each within one repetition, where both were measured.
 pub fn pairwise(above: &[Option<f64>], below: &[Option<f64>]) -> Vec<f64> {
     let pairs = above.iter().zip(below);
     let both = pairs.filter_map(|pair| match pair {
@@ -119,34 +170,42 @@ mod tests {
         assert_eq!(Spread::of(&[f64::NAN]), None);
     }
 
-    #[test]
-    fn intervals_of_medians_are_those_of_the_tables() {
-        // From tables of the sign test, two-sided 5 %: the values outside on each side.
-        let known = [(5, 0), (6, 0), (8, 0), (9, 1), (10, 1), (11, 1), (12, 2), (15, 3), (20, 5)];
-        for (count, outside) in known.into_iter().chain([(25, 7), (30, 9), (40, 13), (50, 17)]) {
-            let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
-            let spread = Spread::of_rounds(&values).unwrap();
-            let outside = f64::from(outside);
-            assert_eq!((spread.low, spread.high), (1.0 + outside, f64::from(count) - outside));
-        }
-        assert_eq!(Spread::of_rounds(&[]), None);
-        assert_eq!(Spread::of_rounds(&[3.0]).unwrap().high, 3.0);
-        let many = vec![1.0; 5000];
-        assert_eq!(Spread::of_rounds(&many).unwrap().low, 1.0);
+    fn turns(values: &[f64]) -> Vec<Turn> {
+        values.iter().map(|v| Turn { operations: *v, seconds: 1.0 }).collect()
     }
 
     #[test]
-    fn intervals_cover_the_median_as_often_as_they_say() {
-        // Skewed values whose true median is 1.
-        let mut prng = silica_base::Prng::new(5);
-        let mut draw = || (1.0 - prng.below(1 << 30) as f64 / f64::from(1 << 30)).log(0.5);
+    fn a_stall_counts_for_the_time_it_takes() {
+        let mut turns = turns(&[100.0; 9]);
+        turns.push(Turn { operations: 0.0, seconds: 9.0 });
+        let spread = Spread::of_turns(&[turns]).unwrap();
+        assert!((spread.median / 50.0 - 1.0).abs() < 0.2, "{spread:?}");
+        assert!(spread.low < 40.0 && spread.high > 90.0, "rare, so nobody can be sure: {spread:?}");
+    }
+
+    #[test]
+    fn intervals_cover_the_truth_nearly_as_often_as_they_say() {
+        // Skewed values with a mean of 1.
+        let mut prng = Prng::new(5);
+        let mut draw = || -(1.0 - prng.below(1 << 30) as f64 / f64::from(1 << 30)).ln();
         let covers = |_: &i32| {
-            let values: Vec<f64> = (0..12).map(|_| draw()).collect();
-            let spread = Spread::of_rounds(&values).unwrap();
+            let values: Vec<f64> = (0..30).map(|_| draw()).collect();
+            let spread = Spread::of_turns(&[turns(&values)]).unwrap();
             spread.low <= 1.0 && 1.0 <= spread.high
         };
-        let covered = (0..4000).filter(covers).count() as f64 / 4000.0;
-        assert!((0.95..0.98).contains(&covered), "{covered}");
+        let covered = (0..1000).filter(covers).count() as f64 / 1000.0;
+        assert!((0.89..0.97).contains(&covered), "{covered}");
+    }
+
+    #[test]
+    fn what_differs_between_processes_widens_the_interval() {
+        let steady = [turns(&[10.0; 20]), turns(&[10.0; 20])];
+        assert_eq!(Spread::of_turns(&steady).unwrap().high, 10.0);
+        let apart = Spread::of_turns(&[turns(&[9.0; 20]), turns(&[11.0; 20])]).unwrap();
+        assert_eq!((apart.low, apart.high, apart.runs), (9.0, 11.0, 40));
+        assert_eq!(Spread::of_turns(&[Vec::new()]), None);
+        let one = Spread::of_turns(&[turns(&[3.0])]).unwrap();
+        assert_eq!((one.low, one.high, is_shown(&one)), (3.0, 3.0, false));
     }
 
     #[test]
@@ -189,9 +248,9 @@ mod tests {
 
         #[test]
         fn a_shared_disturbance_cancels_out(values in speeds(), factor in 1.1..9.0f64) {
-            let below: Vec<_> = values.iter().copied().map(Some).collect();
-            let above: Vec<_> = values.iter().map(|v| Some(v * factor)).collect();
-            let ratio = Spread::of(&pairwise(&above, &below)).unwrap();
+            let above = values.iter().map(|value| value * factor).collect::<Vec<_>>();
+            let pairs = turns(&above).into_iter().zip(turns(&values)).collect();
+            let ratio = Spread::of_pairs(&[pairs]).unwrap();
             prop_assert!((ratio.low / factor - 1.0).abs() < 1e-9);
             prop_assert!((ratio.high / factor - 1.0).abs() < 1e-9);
             prop_assert_eq!(is_shown(&ratio), values.len() >= 2);
@@ -199,13 +258,13 @@ mod tests {
 
         #[test]
         fn turned_around_a_ratio_says_the_same(a in speeds(), b in speeds()) {
-            let (a, b): (Vec<_>, Vec<_>) = (
-                a.into_iter().map(Some).collect(), b.into_iter().map(Some).collect());
-            let one = Spread::of(&pairwise(&a, &b)).unwrap();
-            let other = Spread::of(&pairwise(&b, &a)).unwrap();
-            // Rounding may put a ratio of exactly 1 on either side.
-            prop_assume!((one.low - 1.0).abs() > 1e-12 && (one.high - 1.0).abs() > 1e-12);
-            prop_assert_eq!(is_shown(&one), is_shown(&other));
+            let (a, b) = (turns(&a), turns(&b));
+            let one = Spread::of_pairs(&[a.iter().copied().zip(b.iter().copied()).collect()]);
+            let other = Spread::of_pairs(&[b.into_iter().zip(a).collect()]);
+            let (one, other) = (one.unwrap(), other.unwrap());
+            // The same draws, upside down.
+            prop_assert!((one.low * other.high - 1.0).abs() < 1e-9);
+            prop_assert!((one.median * other.median - 1.0).abs() < 1e-9);
         }
     }
 }

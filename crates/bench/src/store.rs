@@ -142,7 +142,8 @@ fn measure(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) ->
 
 impl Target for Keyspace {
     fn abilities(&self) -> Abilities {
-        Abilities { scan: false, delete: true, lossy: false }
+        let lossy = self.engine().descriptor().capabilities.may_evict;
+        Abilities { scan: false, delete: true, lossy }
     }
 
     fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>> {

@@ -99,7 +99,7 @@ impl Limit for OfDevice {
     }
 
     /// By our own probe: fio takes longer to start than a slice is.
-    fn probe(&self, setup: &LimitSetup, metric: &str) -> Result<Box<dyn Probe>> {
+    fn probe(&'static self, setup: &LimitSetup, metric: &str) -> Result<Box<dyn Probe>> {
         let figure = self.figures.iter().find(|f| f.metric == metric).ok_or_else(|| {
             Error::new(ErrorKind::Config, format!("limit {} has no figure {metric}", self.name))
         })?;

@@ -2,10 +2,11 @@
 
 use super::cores::{on_cores, per_second};
 use super::table::{Line, Pages, Table};
-use super::{Limit, LimitSetup, Reading};
-use silica::Result;
+use super::{Limit, LimitSetup, Probe, Reading};
+use silica::{Error, ErrorKind, Result};
 use silica_base::{HugeVec, Prng, prefetch};
 use std::hint::black_box;
+use std::time::Duration;
 
 /// Steps between two looks at the clock.
 const STEPS: usize = 4096;
@@ -41,6 +42,56 @@ impl Limit for MemoryLines {
         }
         Ok(readings)
     }
+
+    fn has_probe(&self, metric: &str) -> bool {
+        WALKS.iter().any(|(walk, _)| metric.strip_prefix(walk).is_some_and(|p| p.starts_with("_")))
+    }
+
+    fn probe(&'static self, setup: &LimitSetup, metric: &str) -> Result<Box<dyn Probe>> {
+        let pages = if metric.ends_with("_2m") { Pages::Huge } else { Pages::Plain };
+        let walk =
+            WALKS.iter().find(|(walk, _)| named(walk, pages) == metric).ok_or_else(|| {
+                Error::new(ErrorKind::Config, format!("memory-lines has no figure {metric}"))
+            })?;
+        let table = Table::chained(pages, setup.bytes)?;
+        Ok(Box::new(InSlices { walk: walk.1, table, threads: setup.threads.max(1) }))
+    }
+}
+
+type Walk = fn(&[Line], &mut Place);
+
+/// Ways through a table, by the beginning of their figures' names.
+const WALKS: &[(&str, Walk)] = &[
+    ("chain", chain),
+    ("independent", independent),
+    ("batch_8", batches::<8>),
+    ("batch_16", batches::<16>),
+    ("batch_32", batches::<32>),
+];
+
+/// A way through a table that is walked in slices.
+struct InSlices {
+    walk: Walk,
+    table: Table,
+    threads: usize,
+}
+
+impl Probe for InSlices {
+    fn slice(&mut self, time: Duration) -> Result<f64> {
+        Ok(rate(&self.table, self.threads, time.as_secs_f64(), self.walk))
+    }
+}
+
+/// Lines that `threads` walk through in a second.
+fn rate(table: &Table, threads: usize, seconds: f64, walk: Walk) -> f64 {
+    let lines = table.lines();
+    let places = (0..threads).map(|thread| Place::new(thread, lines.len()));
+    on_cores(places.collect(), |mut place| {
+        per_second(seconds, || {
+            walk(lines, &mut place);
+            STEPS as u64
+        })
+    })
 }
 
 fn named(metric: &str, pages: Pages) -> String {
@@ -49,27 +100,17 @@ fn named(metric: &str, pages: Pages) -> String {
 }
 
 fn read(table: &Table, setup: &LimitSetup) -> Vec<Reading> {
-    let lines = table.lines();
-    let rate = |walk: fn(&[Line], &mut Place)| {
-        let places = (0..setup.threads.max(1)).map(|thread| Place::new(thread, lines.len()));
-        on_cores(places.collect(), |mut place| {
-            per_second(setup.seconds, || {
-                walk(lines, &mut place);
-                STEPS as u64
-            })
-        })
-    };
-    let chained = rate(chain);
-    let reading = |metric, value| Reading::new(named(metric, table.pages()), "1/s", value);
-    let nanoseconds = 1e9 * setup.threads.max(1) as f64 / chained;
-    vec![
-        Reading::new(named("latency", table.pages()), "ns", nanoseconds),
-        reading("chain", chained),
-        reading("independent", rate(independent)),
-        reading("batch_8", rate(batches::<8>)),
-        reading("batch_16", rate(batches::<16>)),
-        reading("batch_32", rate(batches::<32>)),
-    ]
+    let threads = setup.threads.max(1);
+    let mut readings = Vec::new();
+    for (metric, walk) in WALKS {
+        let rate = rate(table, threads, setup.seconds, *walk);
+        if *metric == "chain" {
+            let nanoseconds = 1e9 * threads as f64 / rate;
+            readings.push(Reading::new(named("latency", table.pages()), "ns", nanoseconds));
+        }
+        readings.push(Reading::new(named(metric, table.pages()), "1/s", rate));
+    }
+    readings
 }
 
 /// Where a thread is.

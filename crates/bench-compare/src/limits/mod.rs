@@ -72,7 +72,7 @@ pub trait Limit: Sync {
         false
     }
     /// Begins to measure one figure in slices.
-    fn probe(&self, _setup: &LimitSetup, metric: &str) -> Result<Box<dyn Probe>> {
+    fn probe(&'static self, _setup: &LimitSetup, metric: &str) -> Result<Box<dyn Probe>> {
         let message = format!("limit {} does not measure {metric} in slices", self.name());
         Err(Error::new(ErrorKind::Unsupported, message))
     }

@@ -55,3 +55,24 @@ fn threads_are_counted_together() {
     let (latency, chain) = (value("latency_4k"), value("chain_4k"));
     assert!((latency * chain / 2e9 - 1.0).abs() < 1e-6, "{latency} {chain}");
 }
+
+/// What stands beside a workload that is measured in rounds goes round with it.
+#[test]
+fn limits_beside_workloads_are_measured_in_slices() {
+    let slice = Duration::from_millis(20);
+    for suite in crate::suite::SUITES {
+        for (name, metric) in suite.lines.iter().flat_map(|line| line.limits) {
+            let limit = find(name).unwrap();
+            if limit.version().is_err() {
+                continue;
+            }
+            assert!(limit.has_probe(metric), "{name} {metric}");
+            let directory = tempfile::tempdir().unwrap();
+            let directory = directory.path().to_path_buf();
+            let setup = LimitSetup { directory, bytes: 1 << 20, seconds: 0.1, threads: 1 };
+            let mut probe = limit.probe(&setup, metric).unwrap();
+            assert!(probe.slice(slice).unwrap() > 0.0, "{name} {metric}");
+            assert!(!limit.has_probe("nonsense") && limit.probe(&setup, "nonsense").is_err());
+        }
+    }
+}

@@ -39,7 +39,10 @@ pub(crate) const PEERS: &[Fjall] = &[
         about: About::embedded("fjall", "fjall, log-structured merge tree in Rust"),
         lz4: false,
     },
-    Fjall { about: About::embedded("fjall:lz4", "fjall with LZ4 compression"), lz4: true },
+    Fjall {
+        about: About::embedded("fjall:lz4", "fjall with LZ4 compression").variant(),
+        lz4: true,
+    },
 ];
 
 /// What differs from fjall's defaults.

@@ -26,7 +26,7 @@ pub(crate) const PEERS: &[LevelDb] = &[
         snappy: false,
     },
     LevelDb {
-        about: About::embedded("leveldb:snappy", "LevelDB with Snappy compression"),
+        about: About::embedded("leveldb:snappy", "LevelDB with Snappy compression").variant(),
         snappy: true,
     },
 ];

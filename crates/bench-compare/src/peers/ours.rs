@@ -1,6 +1,6 @@
 //! Stores of ours.
 
-use crate::peer::{About, Peer, Setting, Setup};
+use crate::peer::{About, Class, Peer, Setting, Setup};
 use silica::{DEFAULT_KEYSPACE, Durability, Keyspace, MetricsMap, OpenOptions, Result, Silica};
 use silica_bench::{Abilities, Session, Target};
 
@@ -11,10 +11,13 @@ pub(crate) struct Ours {
 }
 
 /// Every engine of ours.
-pub(crate) const PEERS: &[Ours] = &[Ours {
-    about: About::embedded("silica:silt", "Silica, its store for small items on flash"),
-    engine: "silt",
-}];
+pub(crate) const PEERS: &[Ours] = &[
+    Ours {
+        about: About::embedded("silica:silt", "Silica, its store for small items on flash"),
+        engine: "silt",
+    },
+    Ours { about: About::memory("silica:mica", "Silica, its cache in memory"), engine: "mica" },
+];
 
 impl Peer for Ours {
     fn about(&self) -> &About {
@@ -30,19 +33,37 @@ impl Peer for Ours {
     }
 
     fn settings(&self, setup: &Setup) -> Vec<Setting> {
-        vec![Setting {
+        let mut settings = vec![Setting {
             name: "memory",
             value: setup.memory_bytes.to_string(),
             why: "the one number; everything else is the default",
-        }]
+        }];
+        if self.class() == Class::Memory {
+            settings.push(Setting {
+                name: "entry_bytes_mean",
+                value: entry_bytes(setup).to_string(),
+                why: "key and value of this workload, which divides the memory",
+            });
+        }
+        settings
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {
-        let options = OpenOptions::new().engine(self.engine).memory_bytes(setup.memory_bytes);
+        let mut options = OpenOptions::new().engine(self.engine).memory_bytes(setup.memory_bytes);
+        if self.class() == Class::Memory {
+            options = options.set("entry_bytes_mean", entry_bytes(setup).to_string());
+        }
         let store = options.open(&setup.directory)?;
         let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
         Ok(Box::new(Store { keyspace, _store: store }))
     }
+}
+
+/// Bytes of a key and its value, on average.
+fn entry_bytes(setup: &Setup) -> u64 {
+    let plan = &setup.plan;
+    let value = plan.workload.sizes.mean_bytes(plan.shape.value_bytes);
+    plan.shape.key_bytes as u64 + value.ceil() as u64
 }
 
 /// An open store of ours; the keyspace goes before the store that owns its threads.

@@ -27,7 +27,7 @@ pub(crate) const PEERS: &[RocksDb] = &[
         compression: options::Compression::None,
     },
     RocksDb {
-        about: About::embedded("rocksdb:lz4", "RocksDB with LZ4 compression"),
+        about: About::embedded("rocksdb:lz4", "RocksDB with LZ4 compression").variant(),
         compression: options::Compression::Lz4,
     },
 ];

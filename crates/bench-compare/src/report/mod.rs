@@ -35,8 +35,8 @@ pub fn page(results: &Results) -> Result<String> {
     let environment = &results.environment;
     let mut page = Page::new("Silica beside its peers and its limits");
     page.paragraph(&format!(
-        "{} run of {}: {} repetitions in rounds of short slices, {:.0} seconds. Bars are medians, \
-         whiskers the intervals of the medians.",
+        "{} run of {}: {} repetitions in rounds of short slices, {:.0} seconds. Bars are the \
+         operations of all rounds over their time, whiskers their 95 % intervals.",
         environment.size, environment.date, environment.repetitions, environment.seconds
     ));
     if results.interrupted {
@@ -89,7 +89,7 @@ fn ratios(results: &Results, page: &mut Page) {
     }
     page.section("Ours over the peers");
     page.paragraph(
-        "Each ratio is taken within a round; the median is shown with its 95 % interval. Above 1, \
+        "Each ratio is taken over the same rounds, and shown with its 95 % interval. Above 1, \
          ours is ahead; where the interval includes 1, no difference is shown.",
     );
     let mut tables: Vec<(&str, &str, Vec<&Ratio>)> = Vec::new();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::stats::{Spread, pairwise};
+use crate::stats::Spread;
 use std::cell::{Cell, RefCell};
 
 /// A machine that gets slower and faster by a factor of two within seconds.
@@ -55,8 +55,13 @@ fn run(lanes: &mut [Lane<Store<'_>>], machine: &Machine, windows: Windows) -> us
     go_round(lanes, &windows, 1, &mut world)
 }
 
+fn pairs(lanes: &[Lane<Store<'_>>], above: usize, below: usize) -> Vec<(Turn, Turn)> {
+    let both = lanes[above].turns.iter().zip(&lanes[below].turns);
+    both.filter_map(|(above, below)| (*above).zip(*below)).collect()
+}
+
 fn ratio(lanes: &[Lane<Store<'_>>], above: usize, below: usize) -> f64 {
-    Spread::of(&pairwise(&lanes[above].speeds, &lanes[below].speeds)).unwrap().median
+    Spread::of_pairs(&[pairs(lanes, above, below)]).unwrap().median
 }
 
 #[test]
@@ -66,7 +71,8 @@ fn a_machine_that_drifts_does_not_change_ratios() {
     let mut all = lanes(&machine, &speeds, f64::INFINITY);
     let windows = Windows { rounds: 20, slice_seconds: 0.1 };
     assert_eq!(run(&mut all, &machine, windows), 20);
-    let figures = Spread::of(&all[0].speeds.iter().flatten().copied().collect::<Vec<_>>()).unwrap();
+    let speeds_of = all[0].turns.iter().flatten().map(|turn| turn.operations / turn.seconds);
+    let figures = Spread::of(&speeds_of.collect::<Vec<_>>()).unwrap();
     assert!(figures.high / figures.low > 1.8, "the machine drifts: {figures:?}");
     for other in 1..4 {
         let (found, right) = (ratio(&all, other, 0), speeds[other] / speeds[0]);
@@ -103,9 +109,9 @@ fn what_has_an_end_is_spread_over_all_rounds() {
     // In slices of 0.1 s the fast one would be through in two.
     let mut all = lanes(&machine, &[10_000.0, 500.0], 3000.0);
     run(&mut all, &machine, Windows { rounds: 10, slice_seconds: 0.1 });
-    let both = pairwise(&all[0].speeds, &all[1].speeds).len();
-    assert!(both >= 7, "{both} rounds: {:?}", all[0].speeds);
-    assert_eq!(all[1].speeds.len(), 10);
+    let both = pairs(&all, 0, 1).len();
+    assert!(both >= 7, "{both} rounds: {:?}", all[0].turns);
+    assert_eq!(all[1].turns.len(), 10);
 }
 
 #[test]
@@ -114,8 +120,8 @@ fn one_that_fails_is_out_and_the_others_go_on() {
     let mut all = lanes(&machine, &[1000.0, 0.0], f64::INFINITY);
     run(&mut all, &machine, Windows { rounds: 9, slice_seconds: 0.1 });
     assert_eq!(all[1].failed.as_deref(), Some("broken"));
-    assert_eq!(all[1].speeds, [None]);
-    assert_eq!(all[0].speeds.iter().flatten().count(), 9);
+    assert_eq!(all[1].turns, [None]);
+    assert_eq!(all[0].turns.iter().flatten().count(), 9);
 }
 
 #[test]
@@ -130,7 +136,7 @@ fn rounds_end_when_they_are_late_or_interrupted() {
     let mut world = World { clock: &clock, is_stopped: &stopped, told: &mut |_| {} };
     let mut all = lanes(&machine, &[1000.0], f64::INFINITY);
     go_round(&mut all, &windows, 1, &mut world);
-    assert_eq!(all[0].speeds.len(), 3, "what was measured stays");
+    assert_eq!(all[0].turns.len(), 3, "what was measured stays");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::protocol::SliceReport;
 use crate::results::StoreInfo;
 use crate::rounds::{self, Contestant, Lane, Windows, World};
 use crate::schedule::{Group, Task};
-use crate::stats::{Spread, number};
+use crate::stats::{Spread, Turn, number};
 use crate::summary::{Record, SPEED};
 use silica_bench::Workload;
 use std::sync::atomic::Ordering;
@@ -180,7 +180,7 @@ impl<'a> Runner<'a> {
 
     /// Notes what it did, and ends it.
     fn leave(&mut self, lane: Lane<Entrant<'a>>) {
-        let Lane { contestant: Entrant { player, memory, cell, kind }, speeds, failed, .. } = lane;
+        let Lane { contestant: Entrant { player, memory, cell, kind }, turns, failed, .. } = lane;
         let what = format!("{} {} {} #{}", cell.suite, cell.name, cell.store, cell.repetition + 1);
         let ended = match failed {
             Some(why) => {
@@ -204,8 +204,8 @@ impl<'a> Runner<'a> {
         if let Some(peak) = peak {
             outcome.push("memory_bytes_max", "bytes", peak as f64);
         }
-        let known: Vec<f64> = speeds.iter().flatten().copied().collect();
-        let Some(spread) = Spread::of_rounds(&known) else { return };
+        let known: Vec<Turn> = turns.iter().flatten().copied().collect();
+        let Some(spread) = Spread::of_turns(&[known]) else { return };
         let metric = match kind {
             Kind::Store(_) => (SPEED.to_string(), "ops/s".to_string()),
             Kind::Limit(_, metric) => (metric.to_string(), "1/s".to_string()),
@@ -222,7 +222,7 @@ impl<'a> Runner<'a> {
             ours: matches!(kind, Kind::Store(store) if store.is_ours()),
             threads: cell.work.threads,
             repetition: cell.repetition,
-            rounds: speeds,
+            rounds: turns,
             metric,
             outcome,
         });

@@ -11,7 +11,7 @@ mod streams;
 mod uring;
 
 use super::cores::cores;
-use super::{Limit, LimitSetup, Reading, kernel};
+use super::{Limit, LimitSetup, Probe, Reading, kernel};
 use silica::{Error, ErrorKind, Result};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,13 +118,40 @@ impl Limit for Echo {
         let mut readings = Vec::new();
         for &depth in self.depths {
             for &idle in self.idles() {
-                let suffix = if idle == Idle::Spin { "_spinning" } else { "" };
                 let rate = self.rate(depth, idle, setup.seconds)?;
-                let metric = format!("echoes_depth_{depth}{suffix}");
-                readings.push(Reading::new(metric, "1/s", rate));
+                readings.push(Reading::new(named(depth, idle), "1/s", rate));
             }
         }
         Ok(readings)
+    }
+
+    fn has_probe(&self, metric: &str) -> bool {
+        self.find(metric).is_some()
+    }
+
+    fn probe(&'static self, _: &LimitSetup, metric: &str) -> Result<Box<dyn Probe>> {
+        let (depth, idle) = self.find(metric).ok_or_else(|| {
+            Error::new(ErrorKind::Config, format!("limit {} has no figure {metric}", self.name))
+        })?;
+        Ok(Box::new(InSlices { echo: self, depth, idle }))
+    }
+}
+
+fn named(depth: usize, idle: Idle) -> String {
+    let suffix = if idle == Idle::Spin { "_spinning" } else { "" };
+    format!("echoes_depth_{depth}{suffix}")
+}
+
+/// A figure of an echo in slices, each over sockets of its own.
+struct InSlices {
+    echo: &'static Echo,
+    depth: usize,
+    idle: Idle,
+}
+
+impl Probe for InSlices {
+    fn slice(&mut self, time: Duration) -> Result<f64> {
+        self.echo.rate(self.depth, self.idle, time.as_secs_f64())
     }
 }
 
@@ -142,6 +169,12 @@ impl Echo {
         // A ring is waited for; and on one core nobody has a core for himself.
         let spins = self.way != Way::TcpUring && cores().len() > 1;
         if spins { &[Idle::Wait, Idle::Spin] } else { &[Idle::Wait] }
+    }
+
+    fn find(&self, metric: &str) -> Option<(usize, Idle)> {
+        let all =
+            self.depths.iter().flat_map(|depth| self.idles().iter().map(|idle| (*depth, *idle)));
+        all.into_iter().find(|(depth, idle)| named(*depth, *idle) == metric)
     }
 
     fn rate(&self, depth: usize, idle: Idle, seconds: f64) -> Result<f64> {
