@@ -166,16 +166,31 @@ impl Index {
         key: &[u8],
     ) -> Option<Found<'p>> {
         let head = log.head();
-        for slot in self.slots(main) {
+        let look = |slot: &'p AtomicU64| {
             let word = slot.load(Relaxed);
             let offset = offset_of(word);
-            if tag_of(word) == tag
-                && log.is_after(head, offset)
-                && let Some(item) = log.item(offset)
-                && item.has_key(key)
-            {
-                return Some(Found { slot, offset, item });
+            if tag_of(word) != tag || !log.is_after(head, offset) {
+                return None;
             }
+            let item = log.item(offset).filter(|item| item.has_key(key))?;
+            Some(Found { slot, offset, item })
+        };
+        let first = self.bucket(main);
+        let mut same = match_tags(first, tag as u16) & !1;
+        while same != 0 {
+            let found = look(&first[same.trailing_zeros() as usize % BUCKET_WORDS]);
+            if found.is_some() {
+                return found;
+            }
+            same &= same - 1;
+        }
+        let mut next = self.next(first[0].load(Relaxed));
+        while let Some(spare) = next {
+            let found = spare[1..].iter().find_map(look);
+            if found.is_some() {
+                return found;
+            }
+            next = self.next(spare[0].load(Relaxed));
         }
         None
     }

@@ -391,10 +391,8 @@ impl Partition {
         counts.puts.add(1);
         counts.user_bytes.add((key.len() + entry.value.len()) as u64);
         let needed = item::words_needed(key, entry);
-        // Before a slot is looked up: cleaning moves slots.
-        self.clean_some(needed as u64);
         let bucket = probe.bucket as usize;
-        let old = self.index.find(&self.log, bucket, probe.tag, key);
+        let mut old = self.index.find(&self.log, bucket, probe.tag, key);
         if let Some(found) = &old {
             let room = found.item.header.words();
             if needed <= room && !rules.move_rule.moves(&self.log, found.offset) {
@@ -403,6 +401,12 @@ impl Partition {
                 counts.updates_in_place.add(1);
                 return;
             }
+        }
+        if self.clean_some(needed as u64) && old.is_some() {
+            // Cleaning moves slots.
+            old = self.index.find(&self.log, bucket, probe.tag, key);
+        }
+        if let Some(found) = &old {
             // Before it can be evicted, which would count it.
             counts.live_words.sub(self.log.kill(found.offset) as u64);
         }
@@ -451,16 +455,18 @@ impl Partition {
         (if has_expired { &counts.expired } else { cause }).add(1);
     }
 
-    /// Cleans chains in turn, in proportion to what is appended.
-    fn clean_some(&self, words: u64) {
+    /// Cleans chains in turn, in proportion to what is appended; false where none is due.
+    fn clean_some(&self, words: u64) -> bool {
         let counts = &self.counts;
         let laps = LAPS_PER_CLEANING * self.log.words().len() as u64;
         let mut due = counts.clean_due.get() + words * self.index.main() as u64;
+        let is_due = due >= laps;
         while due >= laps {
             due -= laps;
             self.clean_next();
         }
         counts.clean_due.set(due);
+        is_due
     }
 
     /// Cleans one chain.

@@ -10,7 +10,7 @@ use crate::mica::{Mica, at_most, bits};
 use crate::partition::{Partition, Probe};
 use crate::store::Shortage;
 use crate::undo::Undo;
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_engine::{Op, OpKind};
 use std::convert::Infallible;
 
@@ -38,14 +38,24 @@ impl Mica {
     }
 
     fn apply_checked(&self, ops: &[Op<'_>], probes: &mut [Probe]) -> Result<()> {
-        let mut mask = 0;
-        for (op, probe) in ops.iter().zip(&mut *probes) {
-            *probe = self.probe(op.key);
-            mask |= 1 << probe.partition;
+        for (ops, probes) in ops.chunks(WINDOW).zip(probes.chunks_mut(WINDOW)) {
+            self.probe_many(ops, probes);
         }
+        let mask = probes.iter().fold(0, |mask, probe| mask | 1 << probe.partition);
         probes.iter().take(WINDOW).for_each(|p| self.partition(p).prefetch_bucket(p));
         let _locked = self.lock(mask)?;
         self.apply_locked(ops, probes)
+    }
+
+    /// Where the keys of up to [`WINDOW`] operations belong.
+    fn probe_many(&self, ops: &[Op<'_>], probes: &mut [Probe]) {
+        let (mut keys, mut hashes): ([&[u8]; WINDOW], _) = ([&[]; WINDOW], [KeyHash(0); WINDOW]);
+        keys.iter_mut().zip(ops).for_each(|(key, op)| *key = op.key);
+        self.seed.hash_many(&keys[..ops.len()], &mut hashes);
+        for (probe, hash) in probes.iter_mut().zip(hashes) {
+            let number = self.partition_of(hash);
+            *probe = self.partitions[number].probe(number as u32, hash);
+        }
     }
 
     /// Applies operations to partitions that the caller has locked or owns: all, or none where

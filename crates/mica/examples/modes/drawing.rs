@@ -43,9 +43,9 @@ pub(crate) fn draw<const N: usize>(
             Rectangle::new([(left, 0.0), (left + 0.9 * width, bars[bar].1 / 1e6)], colour.filled())
         });
         let drawn = chart.draw_series(bars)?;
-        drawn.label(groups[0].1[bar].0).legend(move |(x, y)| {
-            Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled())
-        });
+        drawn
+            .label(groups[0].1[bar].0)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
     }
     chart
         .configure_series_labels()

@@ -10,8 +10,8 @@
 //! machine would do. What is measured takes turns; the best round of each counts.
 #![allow(clippy::disallowed_methods)] // A benchmark reads the clock and starts threads.
 
-mod draws;
 mod drawing;
+mod draws;
 mod ring;
 
 use draws::Draws;
