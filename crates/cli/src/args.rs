@@ -193,6 +193,9 @@ pub(crate) struct ServeArgs {
     /// File whose first line is the password, which keeps it out of the process list.
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
+    /// File of users, their passwords and what they may do, in Redis's form.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) acl_file: Option<PathBuf>,
     /// What acknowledged writes survive.
     #[arg(long, default_value = "synced")]
     pub(crate) durability: DurabilityArg,

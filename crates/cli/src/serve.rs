@@ -170,6 +170,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
         },
         loops: if args.loops == 0 { default.loops } else { args.loops },
         password: password(args)?,
+        acl_file: args.acl_file.clone(),
         durability: args.durability.into(),
         memory_bytes: memory.whole,
         clients_bytes_max,

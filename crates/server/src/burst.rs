@@ -65,6 +65,11 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// The arguments from `first` on.
+    pub(crate) fn skip(self, first: usize) -> Self {
+        Args { spans: &self.spans[first..], ..self }
+    }
+
     /// Number of arguments.
     pub(crate) fn len(&self) -> usize {
         self.spans.len()

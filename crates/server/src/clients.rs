@@ -1,5 +1,6 @@
 //! All connections of all loops, as CLIENT LIST shows them.
 
+use crate::acl::{DEFAULT, User};
 use crate::socket::Address;
 use crate::topics::{Kind, Subscriptions};
 use crate::tracking::Tracker;
@@ -14,8 +15,8 @@ pub(crate) struct Names {
     pub(crate) lib_name: Vec<u8>,
     pub(crate) lib_version: Vec<u8>,
     pub(crate) last_command: &'static str,
-    /// The user that it gave a password of; `default` where there is none.
-    pub(crate) user: Option<String>,
+    /// Who it is, as far as its requests have told.
+    pub(crate) user: Option<Arc<User>>,
 }
 
 /// What everybody may know of one connection.
@@ -53,7 +54,7 @@ impl Client {
 
     /// The user that it is, as far as its last request told.
     pub(crate) fn user_name(&self) -> String {
-        self.names().user.clone().unwrap_or_else(|| "default".into())
+        self.names().user.as_ref().map_or(DEFAULT, |user| &user.name).into()
     }
 
     /// Its flags, as CLIENT LIST shows them.
@@ -98,7 +99,7 @@ impl Client {
             self.output_bytes.load(Relaxed),
             self.held_bytes.load(Relaxed),
             if names.last_command.is_empty() { "NULL" } else { names.last_command },
-            names.user.as_deref().unwrap_or("default"),
+            names.user.as_ref().map_or(DEFAULT, |user| &user.name),
             self.resp.load(Relaxed),
             text(&names.lib_name),
             text(&names.lib_version),

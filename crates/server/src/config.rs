@@ -28,6 +28,8 @@ pub struct Config {
     pub io_workers: usize,
     /// What clients must give before anything else.
     pub password: Option<Vec<u8>>,
+    /// A file of users, each a line `user NAME WORD...` as ACL SETUSER takes the words.
+    pub acl_file: Option<PathBuf>,
     /// What a write's acknowledgement means.
     pub durability: Durability,
     /// Databases that `SELECT` reaches, 1 to [`DATABASES_MAX`].
@@ -62,6 +64,7 @@ impl Default for Config {
             loops: cores,
             io_workers: (2 * cores).max(4),
             password: None,
+            acl_file: None,
             durability: Durability::Synced,
             databases: DATABASES_MAX,
             clients_max: 20_000,
@@ -91,21 +94,28 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
-    /// Refuses settings that cannot work or that would let strangers in.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Refuses to let strangers in: `lets_in` where a connection needs no password.
+    pub(crate) fn refuse_strangers(&self, lets_in: bool) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if self.listen.is_empty() {
-            return refuse("no address to listen on; give one such as 127.0.0.1:6379".into());
-        }
         let mut all = self.listen.iter().chain(&self.memcached);
         let open = all.find(|a| !a.ip().is_loopback());
-        if let (Some(address), None) = (open, &self.password) {
+        if let (Some(address), true) = (open, lets_in) {
             return refuse(format!(
                 "listening on {address} without a password would let anyone in; \
                  set a password or listen on 127.0.0.1:{}",
                 address.port()
             ));
         }
+        Ok(())
+    }
+
+    /// Refuses settings that cannot work or that would let strangers in.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
+        if self.listen.is_empty() {
+            return refuse("no address to listen on; give one such as 127.0.0.1:6379".into());
+        }
+        self.refuse_strangers(self.password.is_none() && self.acl_file.is_none())?;
         self.check_udp()?;
         if self.password.as_ref().is_some_and(Vec::is_empty) {
             return refuse("the password is empty; give at least one character".into());
@@ -138,8 +148,9 @@ impl Config {
                 address.port()
             ));
         }
-        match (self.udp.first(), &self.password) {
-            (Some(address), Some(_)) => refuse(format!(
+        let asks = self.password.is_some() || self.acl_file.is_some();
+        match (self.udp.first(), asks) {
+            (Some(address), true) => refuse(format!(
                 "datagrams of memcached's protocols on {address} carry no password, so the one \
                  that is set would keep nobody out; leave out one of both"
             )),

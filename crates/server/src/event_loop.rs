@@ -299,7 +299,7 @@ impl EventLoop {
             return;
         }
         let client = self.shared.clients.add((self.index, slot), ends, self.shared.unix_ms());
-        let let_in = self.shared.config.password.is_none();
+        let let_in = self.shared.acl.lets_in();
         let conn = Conn::new(socket, slot, client, protocol, let_in, self.now_ms);
         self.conns[slot] = Some(Box::new(conn));
     }

@@ -8,6 +8,7 @@
 //! * `memcached`: the same for memcached's protocols;
 //! * `table`, `commands`: every command once, with its arity, flags, keys and function;
 //! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run;
+//! * `acl`: users, and the one place that says whether a request is permitted;
 //! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
 //! * `udp`: datagrams, in batches, on threads of their own;
 //! * `admin`: metrics over HTTP, through tiny_http (small, without a runtime, used widely).
@@ -16,6 +17,7 @@
 //! only, and what may take long runs apart from everything else.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod admin;
 mod burst;
 mod clients;

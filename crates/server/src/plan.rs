@@ -3,6 +3,7 @@
 //! What depends on the session alone (AUTH, SELECT, CLIENT, COMMAND, wrong commands, …) is
 //! answered here, so that every later request already knows its database and dialect.
 
+use crate::acl::Denied;
 use crate::burst::{Args, Input, Request};
 use crate::clients::Client;
 use crate::commands::{Cx, topics, wrong_number};
@@ -11,7 +12,7 @@ use crate::memcached;
 use crate::server::Shared;
 use crate::session::{Replies, Session};
 use crate::stats::Stats;
-use crate::table::{Command, Run, find, find_sub};
+use crate::table::{Command, Run, find, find_called, find_sub};
 use crate::transaction::{Queue, Watches};
 use crate::unsupported;
 use silica_proto::memcached::{Protocol, sniff};
@@ -131,7 +132,13 @@ pub(crate) fn note(conn: &Conn, last: Option<&'static str>, now_ms: u64) {
     client.db.store(conn.session.db, Relaxed);
     client.resp.store(conn.session.version as u8 + 2, Relaxed);
     if let Some(name) = last {
-        client.names().last_command = name;
+        let mut names = client.names();
+        names.last_command = name;
+        if let Some(user) = &conn.session.user
+            && names.user.as_ref().is_none_or(|known| !Arc::ptr_eq(known, user))
+        {
+            names.user = Some(Arc::clone(user));
+        }
     }
 }
 
@@ -178,7 +185,7 @@ impl Planner<'_> {
     }
 
     /// The command that `args` call, or why they call none.
-    fn find(&self, args: Args<'_>) -> Result<&'static Command, String> {
+    fn find(&mut self, args: Args<'_>) -> Result<&'static Command, String> {
         let mut command = find(args.get(0))
             .ok_or_else(|| unsupported::why(args.get(0)).unwrap_or_else(|| unknown(args)))?;
         if !command.subs.is_empty() && args.len() > 1 {
@@ -193,6 +200,10 @@ impl Planner<'_> {
         }
         if !self.session.let_in && !command.open_to_all() {
             return Err("NOAUTH Authentication required.".into());
+        }
+        match self.session.user(&self.shared.acl) {
+            Some(user) => user.permits(command, args).map_err(|denied| denied.text())?,
+            None => return Err(Denied::Command(command.name).text()),
         }
         let is_listening =
             self.session.version == Version::Resp2 && self.client.subscriptions().count() > 0;
@@ -275,10 +286,23 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// True where all of `queue` may run, still.
+    fn permits(&self, queue: &Queue) -> bool {
+        let Some(user) = self.session.user.as_ref().filter(|_| !queue.refused) else {
+            return false;
+        };
+        let permits = |request: &Request| {
+            let args = queue.input.args(request);
+            find_called(args).is_some_and(|command| user.permits(command, args).is_ok())
+        };
+        let mut requests = queue.input.requests.iter().filter(|request| !request.run.is_ready());
+        queue.acl_version == self.session.acl_version || requests.all(permits)
+    }
+
     /// What EXEC and WATCH run, where they run anything.
     fn transaction(&mut self, command: &Command) -> Option<Run> {
         match command.name {
-            "exec" if self.session.queue.as_ref().is_some_and(|queue| !queue.refused) => {
+            "exec" if self.session.queue.as_ref().is_some_and(|queue| self.permits(queue)) => {
                 let watches = self.session.watches.take();
                 let queue = self.session.queue.take()?;
                 self.input.transactions.push(queue.into_transaction(watches));

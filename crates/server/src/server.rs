@@ -1,5 +1,6 @@
 //! Starting and stopping.
 
+use crate::acl::Acl;
 use crate::admin::Admin;
 use crate::burst::{Burst, Owner};
 use crate::clients::Clients;
@@ -75,6 +76,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) clients: Clients,
+    pub(crate) acl: Acl,
     pub(crate) stats: Stats,
     pub(crate) topics: Topics,
     pub(crate) slowlog: SlowLog,
@@ -228,6 +230,7 @@ impl Server {
     /// Checks `config`, opens database 0, listens and serves.
     pub fn start(config: Config, databases: Arc<dyn Databases>) -> Result<Server> {
         config.check()?;
+        let acl = Acl::new(&config)?;
         let store = Store::new(databases, config.databases);
         store.engine(0)?;
         let both = open_doors(&config.listen, None)?;
@@ -253,6 +256,7 @@ impl Server {
         let shared = Arc::new(Shared {
             store,
             clients: Clients::default(),
+            acl,
             stats: Stats::default(),
             topics: Topics::default(),
             slowlog: SlowLog::default(),

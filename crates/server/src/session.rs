@@ -1,5 +1,6 @@
 //! What a connection has chosen.
 
+use crate::acl::{Acl, DEFAULT, User};
 use crate::transaction::{Queue, Watches};
 use silica_proto::Version;
 use std::sync::Arc;
@@ -21,6 +22,10 @@ pub(crate) struct Session {
     pub(crate) version: Version,
     /// The password was given, or there is none.
     pub(crate) let_in: bool,
+    /// Who it is; `None` before the first request.
+    pub(crate) user: Option<Arc<User>>,
+    /// The change of users that was the last when it was looked up.
+    pub(crate) acl_version: u64,
     pub(crate) replies: Replies,
     /// The connection ends when its replies are out.
     pub(crate) quit: bool,
@@ -34,5 +39,23 @@ impl Session {
     /// A fresh session; where no password is set everybody is let in.
     pub(crate) fn new(let_in: bool) -> Self {
         Session { let_in, ..Session::default() }
+    }
+
+    /// Its user as it is now; a user that is gone ends the connection.
+    pub(crate) fn user(&mut self, acl: &Acl) -> Option<&User> {
+        let version = acl.version();
+        if self.acl_version != version {
+            let name = self.user.as_ref().map_or(DEFAULT, |user| &user.name);
+            let user = acl.get(name);
+            self.quit |= user.is_none();
+            (self.user, self.acl_version) = (user, version);
+        }
+        self.user.as_deref()
+    }
+
+    /// Lets the client in as `user`.
+    pub(crate) fn enter(&mut self, user: Arc<User>) {
+        self.let_in = true;
+        self.user = Some(user);
     }
 }

@@ -1,5 +1,6 @@
 //! The one table of commands: parsing, checks, COMMAND and its docs are made from it.
 
+use crate::acl::Access;
 use crate::burst::Args;
 use crate::commands::{Cx, Keyspace, Values};
 use crate::memcached::{self, Outcome};
@@ -212,7 +213,9 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// Number of arguments, name included; negative where more are fine.
     pub(crate) arity: i32,
-    /// Flags as COMMAND shows them, separated by blanks.
+    /// Flags as COMMAND shows them, separated by blanks; and words that it does not show: `long`
+    /// (where the request runs), categories that group and flags do not tell, and what becomes of
+    /// its keys (`blind`: written and not read, `looks`: neither).
     pub(crate) flags: &'static str,
     /// First key, last key (negative: from the end) and step among the arguments.
     pub(crate) keys: (i32, i32, i32),
@@ -262,11 +265,74 @@ impl Command {
         self.keys(args).skip(skip).take(take)
     }
 
+    /// What it does to key `nth` of `args`.
+    pub(crate) fn access(&self, nth: usize, args: Args<'_>) -> Access {
+        let of = |read, write| Access { read, write };
+        let any = |from, word: &[u8]| args.from(from).any(|arg| arg.eq_ignore_ascii_case(word));
+        match self.name {
+            "bitop" => of(nth > 0, nth == 0),
+            "copy" => of(nth == 0, nth > 0),
+            "rename" | "renamenx" => of(nth == 0, true),
+            "set" => of(any(3, b"get"), true),
+            "bitfield" => of(true, any(2, b"set") || any(2, b"incrby")),
+            _ if self.has("looks") => of(false, false),
+            _ if self.has("blind") => of(false, true),
+            _ => of(true, self.has("write")),
+        }
+    }
+
+    fn has(&self, flag: &str) -> bool {
+        self.flags.split_ascii_whitespace().any(|word| word == flag)
+    }
+
+    /// The categories that it is given and taken by.
+    pub(crate) fn categories(&self) -> Vec<&'static str> {
+        let group = match self.group {
+            _ if !self.subs.is_empty() => None,
+            "string" | "bitmap" | "connection" => Some(self.group),
+            "generic" => Some("keyspace"),
+            "transactions" => Some("transaction"),
+            _ => None,
+        };
+        let is_in = |category: &&&str| match **category {
+            "read" => self.has("readonly"),
+            "dangerous" => self.has("dangerous") || self.has("admin"),
+            "slow" => !self.has("fast"),
+            category => self.has(category) || group == Some(category),
+        };
+        CATEGORIES.iter().filter(is_in).copied().collect()
+    }
+
     /// True where it goes over the whole store.
     pub(crate) fn is_long(&self) -> bool {
         self.flags.contains("long")
     }
 }
+
+/// Categories of commands, as ACL CAT lists them; those of types that we do not have are empty.
+pub(crate) const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
 
 /// The command called `name`, in whatever case.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
@@ -276,6 +342,15 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
     lower.make_ascii_lowercase();
     let lower = &*lower;
     COMMANDS.binary_search_by(|c| c.name.as_bytes().cmp(lower)).ok().map(|i| &COMMANDS[i])
+}
+
+/// The command or subcommand that `args` call.
+pub(crate) fn find_called(args: Args<'_>) -> Option<&'static Command> {
+    let command = find(args.get(0))?;
+    match command.subs.is_empty() || args.len() == 1 {
+        true => Some(command),
+        false => find_sub(command, args.get(1)),
+    }
 }
 
 /// The subcommand `name` of `container`.

@@ -30,12 +30,19 @@ pub(crate) struct Queue {
     pub(crate) count: usize,
     /// One was refused: EXEC runs none.
     pub(crate) refused: bool,
+    /// The change of users that was the last at MULTI.
+    pub(crate) acl_version: u64,
     /// Those of its requests that are messages for channels.
     pub(crate) announced: Vec<usize>,
     keys: BTreeSet<Vec<u8>>,
 }
 
 impl Queue {
+    /// Without requests; `acl_version` is the last change of users.
+    pub(crate) fn new(acl_version: u64) -> Self {
+        Queue { acl_version, ..Queue::default() }
+    }
+
     /// Memory held.
     pub(crate) fn held_bytes(&self) -> usize {
         self.input.held_bytes() + self.keys.iter().map(|key| key.len() + 64).sum::<usize>()

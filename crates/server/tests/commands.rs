@@ -141,6 +141,21 @@ fn restoring() {
 }
 
 #[test]
+fn users() {
+    on_both(scripts::USERS);
+    on_both(
+        "ACL SAVE -> -ERR This Redis instance is not configured to use an ACL file. You may want \
+            to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming \
+            you have a Redis configuration file set) in order to store users in the Redis \
+            configuration.
+         ACL SETUSER x (+get -> -ERR Error in ACL SETUSER modifier '(+get': Syntax error
+         ACL CAT hash -> []
+         ACL CAT pubsub -> ['psubscribe' 'publish' 'pubsub|channels' 'pubsub|numpat' \
+            'pubsub|numsub' 'punsubscribe' 'subscribe' 'unsubscribe']",
+    );
+}
+
+#[test]
 fn settings() {
     on_both(scripts::SETTINGS);
 }
@@ -343,7 +358,7 @@ fn the_server_describes_itself() {
     let Value::Array(commands) = client.call(&[b"COMMAND"]) else { panic!("an array") };
     assert_eq!(client.ask("COMMAND COUNT"), format!(":{}", commands.len()));
     let get = client.ask("COMMAND INFO get nope");
-    assert_eq!(get, "[['get' :2 [readonly fast] :1 :1 :1 [@read @string] [] [] []] nil]");
+    assert_eq!(get, "[['get' :2 [readonly fast] :1 :1 :1 [@read @string @fast] [] [] []] nil]");
     assert_eq!(client.ask("COMMAND GETKEYS MSET a 1 b 2"), "['a' 'b']");
     assert_eq!(client.ask("COMMAND GETKEYS GET k"), "['k']");
     let docs = client.ask("COMMAND DOCS get");

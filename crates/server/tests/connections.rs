@@ -73,3 +73,47 @@ fn only_broadcasts_are_offered() {
     assert!(refused.contains("use CLIENT TRACKING ON BCAST"), "{refused}");
     server.stop();
 }
+
+#[test]
+fn users_are_checked_with_every_request() {
+    on_both(stories::changing_users);
+}
+
+#[test]
+fn users_of_memcached_are_checked_too() {
+    use support::memcached::Raw;
+    let (server, _) = start_with(config(), Probe::new(false));
+    let mut admin = Client::connect(&server);
+    admin.ask("SET k 1");
+    let mut raw = Raw::connect(server.local_addr());
+    let mut ask = |text: &str| raw.exchange(text.as_bytes());
+    assert_eq!(ask("get k\r\n"), "VALUE k 0 1\r\n1\r\nEND\r\n");
+    // Who does not say who it is has the rights of the default user.
+    assert_eq!(admin.ask("ACL SETUSER safe on nopass +@all ~* &*"), "OK");
+    assert_eq!(admin.ask("AUTH safe x"), "OK");
+    assert_eq!(
+        admin.ask("ACL SETUSER default resetkeys %R~k* ~~end -flushall -info -incrby"),
+        "OK"
+    );
+    let key = "SERVER_ERROR this user has no permissions to access one of the keys used as \
+               arguments\r\n";
+    let command =
+        |name| format!("SERVER_ERROR this user has no permissions to run the '{name}' command\r\n");
+    assert_eq!(ask("get k\r\n"), "VALUE k 0 1\r\n1\r\nEND\r\n");
+    assert_eq!(ask("get k other\r\n"), key);
+    assert_eq!(ask("set k 0 0 1\r\nx\r\n"), key);
+    assert_eq!(ask("add k 0 0 1 noreply\r\nx\r\n"), key, "silence would be taken for yes");
+    assert_eq!(ask("delete k\r\n"), key);
+    assert_eq!(ask("touch k 1\r\n"), key);
+    assert_eq!(ask("gat 1 k\r\n"), key);
+    assert_eq!(ask("mg k v\r\n"), "VA 1\r\n1\r\n");
+    assert_eq!(ask("mg k v T1\r\n"), key);
+    assert_eq!(ask("ms k 1\r\nx\r\n"), key);
+    assert_eq!(ask("md k\r\n"), key);
+    assert_eq!(ask("incr k 1\r\n"), command("incrby"));
+    assert_eq!(ask("ma k\r\n"), command("incrby"));
+    assert_eq!(ask("flush_all\r\n"), command("flushall"));
+    assert_eq!(ask("stats\r\n"), command("info"));
+    assert_eq!(admin.ask("GET k"), "'1'");
+    server.stop();
+}

@@ -8,6 +8,8 @@ mod support;
 
 use silica_base::{Prng, test_size};
 use silica_proto::Value;
+use silica_server::Config;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,9 +21,15 @@ struct Redis(Child, SocketAddr);
 impl Redis {
     /// `None` where it is not installed.
     fn start() -> Option<Redis> {
+        Redis::start_with(&[])
+    }
+
+    /// The same, with more arguments.
+    fn start_with(args: &[&str]) -> Option<Redis> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let child = Command::new("redis-server")
             .args(["--port", &port.port().to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(args)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -70,6 +78,7 @@ fn redis_answers_as_we_say() {
         scripts::RESTORING,
         scripts::SETTINGS,
         stories::CLIENT_TEXTS,
+        scripts::USERS,
     ] {
         assert_eq!(client.ask("FLUSHALL"), "OK");
         script(&mut client, lines);
@@ -84,6 +93,7 @@ fn redis_treats_connections_as_we_say() {
     stories::pausing(connect);
     stories::tracking(connect);
     stories::redirected_tracking(connect);
+    stories::changing_users(connect);
 }
 
 /// Values as Redis packs them: numbers, short and long ones, random and repetitive ones.
@@ -145,4 +155,82 @@ fn other_types_are_not_restored() {
     let refused = show(&ours.call(&[b"RESTORE", b"list", b"0", &payload]));
     assert!(refused.contains("which Silica does not have: it stores strings"), "{refused}");
     server.stop();
+}
+
+/// Names and categories of all commands that a server has, subcommands included.
+fn categories(client: &mut Client) -> BTreeMap<String, BTreeSet<String>> {
+    fn add(entry: &Value, all: &mut BTreeMap<String, BTreeSet<String>>) {
+        let Value::Array(fields) = entry else { panic!("{entry:?}") };
+        let (Value::Bulk(name), Value::Array(words)) = (&fields[0], &fields[6]) else {
+            panic!("{entry:?}")
+        };
+        let words = words.iter().map(show).collect();
+        all.insert(String::from_utf8_lossy(name).into_owned(), words);
+        let Value::Array(subs) = &fields[9] else { panic!("{entry:?}") };
+        subs.iter().for_each(|sub| add(sub, all));
+    }
+    let Value::Array(entries) = client.call(&[b"COMMAND"]) else { panic!("no list") };
+    let mut all = BTreeMap::new();
+    entries.iter().for_each(|entry| add(entry, &mut all));
+    all
+}
+
+#[test]
+fn commands_are_in_the_categories_of_redis() {
+    let Some(redis) = Redis::start() else { return };
+    let (server, _) = start_with(config(), Probe::new(false));
+    let theirs = categories(&mut redis.connect());
+    let ours = categories(&mut Client::connect(&server));
+    // DBSIZE counts exactly here, which may take long.
+    for (name, ours) in ours.iter().filter(|(name, _)| *name != "dbsize") {
+        if let Some(theirs) = theirs.get(name) {
+            assert_eq!(ours, theirs, "{name}");
+        }
+    }
+    assert!(ours.keys().filter(|name| theirs.contains_key(*name)).count() > 120);
+    server.stop();
+}
+
+#[test]
+fn files_of_users_are_exchanged_with_redis() {
+    let directory = std::env::temp_dir().join(format!("silica-users-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("users.acl");
+    let file = path.to_str().unwrap();
+    let words = "on >pw >pw2 ~a* %R~r* %W~w* &news* +@string +@read -getset +client|id -mget";
+    let serve =
+        || start_with(Config { acl_file: Some(path.clone()), ..config() }, Probe::new(false));
+    let redis = || Redis::start_with(&["--aclfile", file]);
+    std::fs::write(&path, "").unwrap();
+    let (server, _) = serve();
+    let mut ours = Client::connect(&server);
+    assert_eq!(ours.ask(&format!("ACL SETUSER bob {words}")), "OK");
+    assert_eq!(ours.ask("ACL SAVE"), "OK");
+    server.stop();
+    if let Some(redis) = redis() {
+        let mut theirs = redis.connect();
+        assert_eq!(theirs.ask("AUTH bob pw2"), "OK");
+        assert_eq!(theirs.ask("SET a 1"), "OK");
+        assert!(theirs.ask("MGET a").starts_with("-NOPERM"));
+        theirs.ask("AUTH default x");
+        assert_eq!(theirs.ask("ACL SAVE"), "OK");
+    }
+    let (server, _) = serve();
+    let mut ours = Client::connect(&server);
+    assert_eq!(ours.ask("AUTH bob pw"), "OK");
+    assert_eq!(ours.ask("SET a 1"), "OK");
+    assert!(ours.ask("MGET a").starts_with("-NOPERM"));
+    assert!(ours.ask("SET r 1").starts_with("-NOPERM"));
+    // A file with an error changes nothing.
+    let mut admin = Client::connect(&server);
+    std::fs::write(&path, "user bob on +nope\n").unwrap();
+    let refused = admin.ask("ACL LOAD");
+    assert!(refused.contains("users.acl:1: +nope: Unknown command"), "{refused}");
+    assert_eq!(ours.ask("GET a"), "'1'");
+    std::fs::write(&path, "# nobody else\nuser ann on nopass\n\n").unwrap();
+    assert_eq!(admin.ask("ACL LOAD"), "OK");
+    assert!(ours.reply().is_none(), "the user is gone");
+    assert_eq!(admin.ask("ACL USERS"), "['ann' 'default']");
+    server.stop();
+    std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -57,8 +57,8 @@ pub(crate) fn info(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 fn shown_flags(command: &Command) -> impl Iterator<Item = &'static str> + Clone {
-    // `long` is for the server alone: where the request runs.
-    command.flags.split_ascii_whitespace().filter(|flag| *flag != "long")
+    let hidden = ["long", "blind", "looks", "dangerous", "keyspace", "connection"];
+    command.flags.split_ascii_whitespace().filter(move |flag| !hidden.contains(flag))
 }
 
 fn describe(command: &Command, reply: &mut Reply<'_>) {
@@ -72,14 +72,9 @@ fn describe(command: &Command, reply: &mut Reply<'_>) {
     for n in [first, last, step] {
         reply.integer(i64::from(n));
     }
-    let category = match command.flags {
-        flags if flags.contains("readonly") => Some("@read"),
-        flags if flags.contains("write") => Some("@write"),
-        _ => None,
-    };
-    reply.set(1 + usize::from(category.is_some()));
-    category.into_iter().for_each(|category| reply.simple(category));
-    reply.simple(&format!("@{}", command.group));
+    let categories = command.categories();
+    reply.set(categories.len());
+    categories.iter().for_each(|category| reply.simple(&format!("@{category}")));
     reply.array(0);
     reply.array(0);
     reply.array(command.subs.len());

@@ -1,5 +1,6 @@
 //! What the commands do. The table says which function runs for which command and where.
 
+pub(crate) mod acl;
 pub(crate) mod bitfield;
 pub(crate) mod bits;
 pub(crate) mod client;

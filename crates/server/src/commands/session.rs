@@ -1,9 +1,9 @@
 //! Commands about the connection itself.
 
 use super::{Cx, NOT_INTEGER, SYNTAX, wrong_number};
+use crate::acl::DEFAULT;
 use crate::burst::Args;
 use crate::commands::client::set_name;
-use crate::password;
 use crate::session::Session;
 use silica_proto::{Version, append_u64, parse_i64};
 
@@ -35,7 +35,7 @@ pub(crate) fn quit(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn reset(cx: &mut Cx<'_>, _: Args<'_>) {
-    *cx.session = Session::new(cx.shared.config.password.is_none());
+    *cx.session = Session::new(cx.shared.acl.lets_in());
     cx.shared.topics.remove_all(cx.client);
     cx.shared.tracking.remove(cx.client.id);
     cx.client.names().name.clear();
@@ -73,27 +73,31 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) {
     cx.shared.request_stop();
 }
 
-/// Lets the client in where user and password are right; else says why not.
+/// Lets the client in where user and password are right.
 fn let_in(cx: &mut Cx<'_>, user: &[u8], given: &[u8]) -> bool {
-    let right = match &cx.shared.config.password {
-        Some(password) => password::same(given, password),
-        // As Redis has it, the default user without password takes any.
-        None => true,
-    };
-    let fine = right && user == b"default";
-    cx.session.let_in |= fine;
-    fine
+    match cx.shared.acl.authenticate(user, given) {
+        Some(user) => {
+            cx.session.enter(user);
+            true
+        }
+        None => false,
+    }
+}
+
+/// True where the user who everybody is at first takes any password, whether or not it is enabled.
+fn is_open(cx: &Cx<'_>) -> bool {
+    cx.shared.acl.get(DEFAULT).is_some_and(|user| user.no_password)
 }
 
 pub(crate) fn auth(cx: &mut Cx<'_>, args: Args<'_>) {
     let (user, given) = match args.len() {
-        2 if cx.shared.config.password.is_none() => {
+        2 if is_open(cx) => {
             return cx.reply.error(
                 "ERR AUTH <password> called without any password configured for the default \
                  user. Are you sure your configuration is correct?",
             );
         }
-        2 => (&b"default"[..], args.get(1)),
+        2 => (DEFAULT.as_bytes(), args.get(1)),
         3 => (args.get(1), args.get(2)),
         _ => return cx.reply.error(SYNTAX),
     };

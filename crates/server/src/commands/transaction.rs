@@ -2,12 +2,14 @@
 
 use super::Cx;
 use crate::burst::Args;
+use crate::transaction::Queue;
 
 pub(crate) fn multi(cx: &mut Cx<'_>, _: Args<'_>) {
     if cx.session.queue.is_some() {
         return cx.reply.error("ERR MULTI calls can not be nested");
     }
-    cx.session.queue = Some(Box::default());
+    let acl_version = cx.session.acl_version;
+    cx.session.queue = Some(Box::new(Queue::new(acl_version)));
     cx.reply.ok();
 }
 

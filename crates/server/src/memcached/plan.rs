@@ -1,19 +1,19 @@
 //! Turns the bytes of a connection that speaks memcached into planned requests.
 
-use super::{COMPATIBLE_VERSION, binary, flush, meta, stats, text};
-use crate::burst::{Input, Request};
+use super::{COMPATIBLE_VERSION, binary, flush, meta, refuse, stats, text};
+use crate::acl::{Denied, User};
+use crate::burst::{Args, Input, Request};
 use crate::conn::Conn;
-use crate::password;
 use crate::plan::{READY_BYTES_MAX, REQUESTS_MAX, hand_over, is_heavy, note};
 use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
-use crate::table::Run;
+use crate::table::{Run, find};
 use silica_proto::memcached::{
     BinaryParser, Command, Limits, Mode, Packet, Parser, Protocol, Request as Head, Response,
     Status, Verb, end, fault, respond,
 };
-use silica_proto::{Span, Version};
+use silica_proto::{Reply, Span, Version};
 use std::sync::Arc;
 
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
@@ -123,10 +123,37 @@ pub(crate) fn name(head: Head) -> &'static str {
     }
 }
 
-/// True where name and password are those of the server.
-fn is_right(user: &[u8], given: &[u8], password: &[u8]) -> bool {
-    let right = password::same(given, password);
-    right && user == b"default"
+/// The command of RESP that users need for the same.
+fn needed(head: &Head, run: &Run) -> Option<&'static str> {
+    let store = |mode: Mode| if mode == Mode::Set { "set" } else { "getset" };
+    Some(match (head, run) {
+        (_, Run::Read(_)) => "get",
+        (Head::Store { mode, .. }, _) => store(*mode),
+        (Head::TooLarge, _) => "del",
+        (Head::GetAndTouch { .. }, _) => "getex",
+        (Head::Touch { .. }, _) => "expire",
+        (Head::Arithmetic { .. }, _) => "incrby",
+        (Head::Delete, _) => "del",
+        (Head::FlushAll { .. }, _) => "flushall",
+        (Head::Stats, _) => "info",
+        (Head::Meta(meta), _) => match meta.verb {
+            Verb::Set => "getset",
+            Verb::Delete => "getdel",
+            Verb::Arithmetic => "incrby",
+            _ => "getex",
+        },
+        (Head::Binary(packet), _) => match packet.command {
+            Command::Set => "set",
+            Command::Touch => "expire",
+            Command::Increment | Command::Decrement => "incrby",
+            Command::Delete => "del",
+            Command::Flush => "flushall",
+            Command::Stat => "info",
+            Command::GetAndTouch { .. } => "getex",
+            _ => "getset",
+        },
+        _ => return None,
+    })
 }
 
 struct Planner<'a> {
@@ -176,9 +203,47 @@ impl Planner<'_> {
             Head::FlushAll { .. } => Run::Whole(flush::flush_all),
             Head::Stats => Run::Whole(stats::stats),
         };
+        if let Some(text) = self.denied(&head, &run, spans, bytes) {
+            Stats::add(&self.shared.stats.total_error_replies, 1);
+            let write =
+                |out: &mut Vec<u8>| refuse(&head, &text, &mut Reply::new(out, Version::Resp2));
+            return self.ready(false, write);
+        }
         let long = matches!(head, Head::FlushAll { .. })
             || matches!(head, Head::Binary(packet) if packet.command == Command::Flush);
         self.push(run, head, spans, base, quiet, long);
+    }
+
+    /// Why the user may not do this, where that is so.
+    fn denied(&mut self, head: &Head, run: &Run, spans: &[Span], bytes: &[u8]) -> Option<String> {
+        let user = self.session.user(&self.shared.acl);
+        if user.is_some_and(User::is_unlimited) {
+            return None;
+        }
+        let command = find(needed(head, run)?.as_bytes())?;
+        let Some(user) = user else { return Some(Denied::Command(command.name).text()) };
+        let keys = match (command.keys.0, head) {
+            (0, _) => 0,
+            (_, Head::Get { .. } | Head::GetAndTouch { .. }) => spans.len(),
+            _ => 1,
+        };
+        let access = command.access(0, Args::new(&[], &[]));
+        let mut keys = spans.iter().take(keys).map(|span| span.of(bytes));
+        let denied = user
+            .permits_command(command)
+            .and_then(|()| keys.try_for_each(|key| user.permits_key(key, access)));
+        denied.err().map(|denied| denied.text())
+    }
+
+    /// Lets the client in where name and password are right.
+    fn let_in(&mut self, user: &[u8], given: &[u8]) -> bool {
+        match self.shared.acl.authenticate(user, given) {
+            Some(user) => {
+                self.session.enter(user);
+                true
+            }
+            None => false,
+        }
     }
 
     /// Adds a request that an engine answers. Its first argument stands for the command.
@@ -226,15 +291,14 @@ impl Planner<'_> {
             Stats::add(&self.shared.stats.total_error_replies, u64::from(wrong));
             return self.ready(false, |out| binary::ready(out, packet));
         }
-        let answer = match (&self.shared.config.password, packet.command) {
-            (None, _) => Err(Status::Unknown),
-            (Some(_), Command::SaslList) => Ok(&b"PLAIN"[..]),
-            (Some(password), Command::SaslAuth) if spans[0].of(bytes) == b"PLAIN" => {
+        let answer = match (self.shared.acl.has_passwords(), packet.command) {
+            (false, _) => Err(Status::Unknown),
+            (true, Command::SaslList) => Ok(&b"PLAIN"[..]),
+            (true, Command::SaslAuth) if spans[0].of(bytes) == b"PLAIN" => {
                 // Whom to act for, name, password.
                 let mut parts = spans[1].of(bytes).splitn(3, |byte| *byte == 0).skip(1);
                 match (parts.next(), parts.next()) {
-                    (Some(user), Some(given)) if is_right(user, given, password) => {
-                        self.session.let_in = true;
+                    (Some(user), Some(given)) if self.let_in(user, given) => {
                         Ok(&b"Authenticated"[..])
                     }
                     _ => Err(Status::Auth),
@@ -251,12 +315,9 @@ impl Planner<'_> {
     /// Lets the client in where name and password are right.
     fn auth(&mut self, given: &[u8]) {
         let mut words = given.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
-        let answer: &[u8] = match (words.next(), words.next(), &self.shared.config.password) {
-            (Some(user), Some(given), Some(password)) => match is_right(user, given, password) {
-                true => {
-                    self.session.let_in = true;
-                    b"STORED\r\n"
-                }
+        let answer: &[u8] = match (words.next(), words.next()) {
+            (Some(user), Some(given)) => match self.let_in(user, given) {
+                true => b"STORED\r\n",
                 false => b"CLIENT_ERROR authentication failure\r\n",
             },
             _ => b"CLIENT_ERROR bad authentication token format\r\n",

@@ -90,7 +90,7 @@ fn settings(keys: &Keyspace<'_>, out: &mut Vec<u8>) {
     stat(out, "item_size_max", silica_proto::memcached::Limits::OPEN.value_bytes_max);
     stat(out, "cas_enabled", "yes");
     stat(out, "flush_enabled", "yes");
-    stat(out, "auth_enabled_ascii", if config.password.is_some() { "yes" } else { "no" });
+    stat(out, "auth_enabled_ascii", if keys.shared.acl.lets_in() { "no" } else { "yes" });
 }
 
 fn conns(keys: &Keyspace<'_>, out: &mut Vec<u8>) {

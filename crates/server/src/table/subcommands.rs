@@ -3,7 +3,34 @@
 use super::Run::{Read, Session, Whole};
 use super::{Command, NO, SECOND};
 use crate::commands::{
-    client, clients, config, introspect, memory, object, slowlog, topics, tracking,
+    acl, client, clients, config, introspect, memory, object, slowlog, topics, tracking,
+};
+
+pub(super) static ACL: &[Command] = table! {
+    "acl|cat" -2 "noscript loading stale" NO "server" "6.0.0"
+        Session(acl::cat), "Lists categories, or the commands of one.";
+    "acl|deluser" -3 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::deluser), "Removes users and closes their connections.";
+    "acl|dryrun" -4 "admin noscript loading stale" NO "server" "7.0.0"
+        Session(acl::dryrun), "Says whether a user may run a command.";
+    "acl|genpass" -2 "noscript loading stale" NO "server" "6.0.0"
+        Session(acl::genpass), "Returns a random password.";
+    "acl|getuser" 3 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::getuser), "Describes a user.";
+    "acl|help" 2 "loading stale" NO "server" "6.0.0"
+        Session(acl::help), "Lists the subcommands.";
+    "acl|list" 2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::list), "Describes all users, as the file of users does.";
+    "acl|load" 2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::load), "Takes the users of the file.";
+    "acl|save" 2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::save), "Writes all users to the file.";
+    "acl|setuser" -3 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::setuser), "Makes or changes a user.";
+    "acl|users" 2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::users), "Lists the names of all users.";
+    "acl|whoami" 2 "noscript loading stale" NO "server" "6.0.0"
+        Session(acl::whoami), "Returns the name of the connection's user.";
 };
 
 pub(super) static CLIENT: &[Command] = table! {
@@ -46,17 +73,19 @@ pub(super) static CLIENT: &[Command] = table! {
 };
 
 pub(super) static COMMAND: &[Command] = table! {
-    "command|count" 2 "loading stale" NO "server" "2.8.13" Session(introspect::count),
+    "command|count" 2 "loading stale connection" NO "server" "2.8.13" Session(introspect::count),
         "Counts the commands.";
-    "command|docs" -2 "loading stale" NO "server" "7.0.0" Session(introspect::docs),
+    "command|docs" -2 "loading stale connection" NO "server" "7.0.0" Session(introspect::docs),
         "Returns the docs of commands.";
-    "command|getkeys" -3 "loading stale" NO "server" "2.8.13" Session(introspect::getkeys),
+    "command|getkeys" -3 "loading stale connection" NO "server" "2.8.13"
+        Session(introspect::getkeys),
         "Returns the keys of a command line.";
-    "command|help" 2 "loading stale" NO "server" "5.0.0" Session(introspect::command_help),
+    "command|help" 2 "loading stale connection" NO "server" "5.0.0"
+        Session(introspect::command_help),
         "Lists the subcommands.";
-    "command|info" -2 "loading stale" NO "server" "2.8.13" Session(introspect::info),
+    "command|info" -2 "loading stale connection" NO "server" "2.8.13" Session(introspect::info),
         "Describes some commands.";
-    "command|list" -2 "loading stale" NO "server" "7.0.0" Session(introspect::list),
+    "command|list" -2 "loading stale connection" NO "server" "7.0.0" Session(introspect::list),
         "Returns the names of all commands.";
 };
 
@@ -91,20 +120,20 @@ pub(super) static MEMORY: &[Command] = table! {
         "Lists the subcommands.";
     "memory|stats" 2 "" NO "server" "4.0.0" Whole(memory::stats),
         "Returns how memory is used.";
-    "memory|usage" -3 "readonly" SECOND "server" "4.0.0" Read(&memory::USAGE),
+    "memory|usage" -3 "readonly looks" SECOND "server" "4.0.0" Read(&memory::USAGE),
         "Returns about how many bytes an entry takes.";
 };
 
 pub(super) static OBJECT: &[Command] = table! {
-    "object|encoding" 3 "readonly" SECOND "generic" "2.2.3" Read(&object::OBJECT),
+    "object|encoding" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
         "Returns how a value is kept.";
-    "object|freq" 3 "readonly" SECOND "generic" "4.0.0" Read(&object::OBJECT),
+    "object|freq" 3 "readonly looks" SECOND "generic" "4.0.0" Read(&object::OBJECT),
         "Refused: how often a key is used is not counted.";
     "object|help" 2 "loading stale" NO "generic" "6.2.0" Session(object::help),
         "Lists the subcommands.";
-    "object|idletime" 3 "readonly" SECOND "generic" "2.2.3" Read(&object::OBJECT),
+    "object|idletime" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
         "Refused: the time of the last access is not kept.";
-    "object|refcount" 3 "readonly" SECOND "generic" "2.2.3" Read(&object::OBJECT),
+    "object|refcount" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
         "Returns how many keys share a value: one.";
 };
 

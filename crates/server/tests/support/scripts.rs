@@ -368,3 +368,110 @@ LATENCY RESET -> :0
 LATENCY LATEST -> []
 LATENCY HISTORY command -> []
 ";
+
+/// Users and what they may do.
+pub(crate) const USERS: &str = "
+ACL WHOAMI -> 'default'
+ACL LIST -> ['user default on nopass ~* &* +@all']
+ACL USERS -> ['default']
+ACL SETUSER bob +foo -> -ERR Error in ACL SETUSER modifier '+foo': Unknown command or category \
+    name in ACL
+ACL SETUSER bob foo -> -ERR Error in ACL SETUSER modifier 'foo': Syntax error
+ACL SETUSER bob +@foo -> -ERR Error in ACL SETUSER modifier '+@foo': Unknown command or category \
+    name in ACL
+ACL SETUSER bob +client|nope -> -ERR Error in ACL SETUSER modifier '+client|nope': Unknown \
+    command or category name in ACL
+ACL SETUSER bob %X~a -> -ERR Error in ACL SETUSER modifier '%X~a': Syntax error
+ACL SETUSER bob #abc -> -ERR Error in ACL SETUSER modifier '#abc': The password hash must be \
+    exactly 64 characters and contain only lowercase hexadecimal characters
+ACL SETUSER bob !abc -> -ERR Error in ACL SETUSER modifier '!abc': The password hash must be \
+    exactly 64 characters and contain only lowercase hexadecimal characters
+ACL SETUSER bob <nopw -> -ERR Error in ACL SETUSER modifier '<nopw': The password you are trying \
+    to remove from the user does not exist
+ACL SETUSER bob allkeys ~x -> -ERR Error in ACL SETUSER modifier '~x': Adding a pattern after the \
+    * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' \
+    to start with an empty list of patterns
+ACL SETUSER bob allchannels &x -> -ERR Error in ACL SETUSER modifier '&x': Adding a pattern after \
+    the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try \
+    'resetchannels' to start with an empty list of channels
+ACL GETUSER bob -> nil
+ACL SETUSER bob on >pw ~a* %R~r* %W~w* &news* +get -> OK
+ACL GETUSER bob -> ['flags' ['on'] 'passwords' \
+    ['30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4'] 'commands' '-@all +get' \
+    'keys' '~a* %R~r* %W~w*' 'channels' '&news*' 'selectors' []]
+ACL SETUSER bob +set +append +getset +copy +bitop +rename +del +exists +ttl +bitfield -> OK
+ACL SETUSER bob +publish +subscribe +psubscribe +client|id +object +multi +exec -> OK
+ACL DRYRUN nope get a -> -ERR User 'nope' not found
+ACL DRYRUN bob foo -> -ERR Command 'foo' not found
+ACL DRYRUN bob get -> -ERR wrong number of arguments for 'get' command
+ACL DRYRUN default get a -> OK
+ACL DRYRUN bob get a1 -> OK
+ACL DRYRUN bob get b -> 'This user has no permissions to access the \\'b\\' key'
+ACL DRYRUN bob mget a1 -> 'This user has no permissions to run the \\'mget\\' command'
+ACL DRYRUN bob get r1 -> OK
+ACL DRYRUN bob get w1 -> 'This user has no permissions to access the \\'w1\\' key'
+ACL DRYRUN bob set r1 1 -> 'This user has no permissions to access the \\'r1\\' key'
+ACL DRYRUN bob set w1 1 -> OK
+ACL DRYRUN bob set w1 1 GET -> 'This user has no permissions to access the \\'w1\\' key'
+ACL DRYRUN bob append w1 1 -> OK
+ACL DRYRUN bob getset w1 1 -> 'This user has no permissions to access the \\'w1\\' key'
+ACL DRYRUN bob copy r1 w1 -> OK
+ACL DRYRUN bob copy w1 r1 -> 'This user has no permissions to access the \\'w1\\' key'
+ACL DRYRUN bob copy r1 r2 -> 'This user has no permissions to access the \\'r2\\' key'
+ACL DRYRUN bob bitop AND w1 r1 r2 -> OK
+ACL DRYRUN bob bitop AND r1 w1 -> 'This user has no permissions to access the \\'r1\\' key'
+ACL DRYRUN bob rename a1 w1 -> OK
+ACL DRYRUN bob rename w1 a1 -> 'This user has no permissions to access the \\'w1\\' key'
+ACL DRYRUN bob del w1 -> OK
+ACL DRYRUN bob del w1 r1 -> 'This user has no permissions to access the \\'r1\\' key'
+ACL DRYRUN bob exists w1 r1 a1 -> OK
+ACL DRYRUN bob exists b -> 'This user has no permissions to access the \\'b\\' key'
+ACL DRYRUN bob ttl w1 -> 'This user has no permissions to access the \\'w1\\' key'
+ACL DRYRUN bob bitfield r1 GET u8 0 -> OK
+ACL DRYRUN bob bitfield r1 SET u8 0 1 -> 'This user has no permissions to access the \\'r1\\' key'
+ACL DRYRUN bob object encoding w1 -> OK
+ACL DRYRUN bob publish news1 x -> OK
+ACL DRYRUN bob publish x y -> 'This user has no permissions to access the \\'x\\' channel'
+ACL DRYRUN bob subscribe news1 news2 -> OK
+ACL DRYRUN bob psubscribe news* -> OK
+ACL DRYRUN bob psubscribe news1 -> 'This user has no permissions to access the \\'news1\\' channel'
+ACL DRYRUN bob client id -> OK
+ACL DRYRUN bob client list -> 'This user has no permissions to run the \\'client|list\\' command'
+ACL DRYRUN bob ping -> 'This user has no permissions to run the \\'ping\\' command'
+ACL DRYRUN bob auth x -> OK
+ACL CAT foo -> -ERR Unknown category 'foo'
+ACL GENPASS 0 -> -ERR ACL GENPASS argument must be the number of bits for the output password, \
+    a positive number up to 4096
+ACL GENPASS x -> -ERR value is not an integer or out of range
+ACL DELUSER default -> -ERR The 'default' user cannot be removed
+ACL SETUSER idle -> OK
+ACL DELUSER idle nope -> :1
+ACL USERS -> ['bob' 'default']
+AUTH bob wrong -> -WRONGPASS invalid username-password pair or user is disabled.
+AUTH nope pw -> -WRONGPASS invalid username-password pair or user is disabled.
+AUTH bob pw -> OK
+GET a -> nil
+SET a1 1 -> OK
+GET b -> -NOPERM this user has no permissions to access one of the keys used as arguments
+MGET a -> -NOPERM this user has no permissions to run the 'mget' command
+PUBLISH x y -> -NOPERM this user has no permissions to access one of the channels used as arguments
+ACL WHOAMI -> -NOPERM this user has no permissions to run the 'acl|whoami' command
+CLIENT LIST -> -NOPERM this user has no permissions to run the 'client|list' command
+MULTI -> OK
+GET a1 -> QUEUED
+GET b -> -NOPERM this user has no permissions to access one of the keys used as arguments
+EXEC -> -EXECABORT Transaction discarded because of previous errors.
+MULTI -> OK
+GET a1 -> QUEUED
+EXEC -> ['1']
+NOPE -> -ERR unknown command 'NOPE', with args beginning with:\x20
+GET -> -ERR wrong number of arguments for 'get' command
+AUTH default any -> OK
+ACL SETUSER bob off -> OK
+AUTH bob pw -> -WRONGPASS invalid username-password pair or user is disabled.
+ACL SETUSER bob on nopass -> OK
+AUTH bob any -> OK
+RESET -> RESET
+ACL WHOAMI -> 'default'
+ACL DELUSER bob -> :1
+";

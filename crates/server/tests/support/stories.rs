@@ -190,3 +190,52 @@ pub(crate) fn redirected_tracking(connect: Connect<'_>) {
     assert_eq!(answer, format!(">['tracking-redir-broken' :{ear_id}]"));
     assert!(reader.text_after_pushes("CLIENT INFO").contains(" flags=tRB "));
 }
+
+/// What becomes of connections when their users change.
+pub(crate) fn changing_users(connect: Connect<'_>) {
+    let (mut admin, mut user, mut other) = (connect(), connect(), connect());
+    assert_eq!(admin.ask("ACL SETUSER eve on >pw ~k* +get +set +multi +exec +ping"), "OK");
+    assert_eq!(user.ask("AUTH eve pw"), "OK");
+    assert_eq!(user.ask("SET k 1"), "OK");
+    let listed = admin.text("CLIENT LIST");
+    assert_eq!(listed.matches(" user=eve ").count(), 1, "{listed}");
+    // What it may do changes at once, also between MULTI and EXEC.
+    assert_eq!(user.ask("MULTI"), "OK");
+    assert_eq!(user.ask("GET k"), "QUEUED");
+    assert_eq!(admin.ask("ACL SETUSER eve -set resetkeys ~j*"), "OK");
+    let answer = user.ask("EXEC");
+    assert!(answer.contains("NOPERM") || answer.contains("EXECABORT"), "{answer}");
+    let denied = "-NOPERM this user has no permissions to access one of the keys used as arguments";
+    assert_eq!(user.ask("GET k"), denied);
+    assert_eq!(
+        user.ask("SET j 1"),
+        "-NOPERM this user has no permissions to run the 'set' command"
+    );
+    // A user that is off is not let in; who is in stays.
+    assert_eq!(admin.ask("ACL SETUSER eve off"), "OK");
+    assert_eq!(user.ask("PING"), "PONG");
+    assert!(other.ask("AUTH eve pw").starts_with("-WRONGPASS"));
+    // Whose user is gone is closed.
+    assert_eq!(admin.ask("ACL DELUSER eve"), ":1");
+    assert!(user.reply().is_none());
+    // A password for everybody is asked of new connections only.
+    assert_eq!(admin.ask("ACL SETUSER default resetpass >secret"), "OK");
+    assert_eq!(other.ask("PING"), "PONG");
+    let mut late = connect();
+    assert_eq!(late.ask("PING"), "-NOAUTH Authentication required.");
+    assert_eq!(
+        late.ask("AUTH wrong"),
+        "-WRONGPASS invalid username-password pair or user is disabled."
+    );
+    assert_eq!(late.ask("AUTH secret"), "OK");
+    assert_eq!(late.ask("PING"), "PONG");
+    // Everybody may be shut out of all but what is named.
+    assert_eq!(admin.ask("ACL SETUSER safe on nopass +@all ~*"), "OK");
+    assert_eq!(admin.ask("AUTH safe x"), "OK");
+    assert_eq!(admin.ask("ACL SETUSER default off"), "OK");
+    let mut late = connect();
+    assert_eq!(late.ask("PING"), "-NOAUTH Authentication required.");
+    assert!(late.ask("AUTH secret").starts_with("-WRONGPASS"));
+    assert_eq!(late.ask("AUTH safe x"), "OK");
+    assert_eq!(admin.ask("ACL SETUSER default on nopass"), "OK");
+}

@@ -1,0 +1,111 @@
+//! Whether a user may run a request: the one place that decides.
+
+use super::User;
+use crate::burst::Args;
+use crate::glob;
+use crate::table::Command;
+
+/// What a user may not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Denied {
+    Command(&'static str),
+    Key(Vec<u8>),
+    Channel(Vec<u8>),
+}
+
+impl Denied {
+    /// The error that answers the request.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Denied::Command(name) => {
+                format!("NOPERM this user has no permissions to run the '{name}' command")
+            }
+            Denied::Key(_) => "NOPERM this user has no permissions to access one of the keys used \
+                               as arguments"
+                .into(),
+            Denied::Channel(_) => "NOPERM this user has no permissions to access one of the \
+                                   channels used as arguments"
+                .into(),
+        }
+    }
+
+    /// What ACL DRYRUN says.
+    pub(crate) fn explanation(&self) -> String {
+        let text = String::from_utf8_lossy;
+        match self {
+            Denied::Command(name) => {
+                format!("This user has no permissions to run the '{name}' command")
+            }
+            Denied::Key(key) => {
+                format!("This user has no permissions to access the '{}' key", text(key))
+            }
+            Denied::Channel(name) => {
+                format!("This user has no permissions to access the '{}' channel", text(name))
+            }
+        }
+    }
+}
+
+/// What a command does to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// It tells what the key holds.
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+impl User {
+    /// Whether it may run `command` with `args`.
+    pub(crate) fn permits(&self, command: &Command, args: Args<'_>) -> Result<(), Denied> {
+        if self.is_unlimited() || command.open_to_all() {
+            return Ok(());
+        }
+        self.permits_command(command)?;
+        for (nth, key) in command.keys(args).enumerate() {
+            self.permits_key(key, command.access(nth, args))?;
+        }
+        self.permits_channels(command, args)
+    }
+
+    pub(crate) fn permits_command(&self, command: &Command) -> Result<(), Denied> {
+        match self.all_commands || self.commands.contains(command.name) {
+            true => Ok(()),
+            false => Err(Denied::Command(command.name)),
+        }
+    }
+
+    pub(crate) fn permits_key(&self, key: &[u8], access: Access) -> Result<(), Denied> {
+        let gives = |pattern: &super::KeyPattern| {
+            (pattern.read || !access.read)
+                && (pattern.write || !access.write)
+                && glob::matches(&pattern.pattern, key)
+        };
+        match self.all_keys || self.keys.iter().any(gives) {
+            true => Ok(()),
+            false => Err(Denied::Key(key.to_vec())),
+        }
+    }
+
+    fn permits_channels(&self, command: &Command, args: Args<'_>) -> Result<(), Denied> {
+        if self.all_channels {
+            return Ok(());
+        }
+        let (channels, is_pattern) = match command.name {
+            "publish" => (1, false),
+            "subscribe" => (usize::MAX, false),
+            "psubscribe" => (usize::MAX, true),
+            _ => return Ok(()),
+        };
+        for channel in args.from(1).take(channels) {
+            // Who listens to a pattern must have been given this very pattern.
+            let given = self.channels.iter().any(|pattern| match is_pattern {
+                true => pattern == channel,
+                false => glob::matches(pattern, channel),
+            });
+            if !given {
+                return Err(Denied::Channel(channel.to_vec()));
+            }
+        }
+        Ok(())
+    }
+}

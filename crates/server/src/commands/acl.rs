@@ -1,0 +1,189 @@
+//! ACL.
+
+use super::{Cx, NOT_INTEGER, introspect, wrong_number};
+use crate::acl::DEFAULT;
+use crate::burst::{Args, Owner};
+use crate::server::{Message, Shared};
+use crate::table::{CATEGORIES, COMMANDS, find_called};
+use silica_proto::parse_i64;
+use std::io::Read;
+
+pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
+    introspect::help(cx, "acl");
+}
+
+pub(crate) fn whoami(cx: &mut Cx<'_>, _: Args<'_>) {
+    let name = cx.session.user.as_ref().map_or(DEFAULT, |user| &user.name).to_string();
+    cx.reply.bulk(name.as_bytes());
+}
+
+pub(crate) fn users(cx: &mut Cx<'_>, _: Args<'_>) {
+    let all = cx.shared.acl.all();
+    cx.reply.array(all.len());
+    all.iter().for_each(|user| cx.reply.bulk(user.name.as_bytes()));
+}
+
+pub(crate) fn list(cx: &mut Cx<'_>, _: Args<'_>) {
+    let all = cx.shared.acl.all();
+    cx.reply.array(all.len());
+    all.iter().for_each(|user| cx.reply.bulk(&user.line()));
+}
+
+pub(crate) fn getuser(cx: &mut Cx<'_>, args: Args<'_>) {
+    let user = std::str::from_utf8(args.get(2)).ok().and_then(|name| cx.shared.acl.get(name));
+    let Some(user) = user else { return cx.reply.null_array() };
+    let reply = &mut cx.reply;
+    let flags = [(user.enabled, "on"), (!user.enabled, "off"), (user.no_password, "nopass")];
+    let flags: Vec<&str> = flags.into_iter().filter(|(on, _)| *on).map(|(_, flag)| flag).collect();
+    reply.map(6);
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
+    reply.bulk(b"passwords");
+    let hashes = user.hashes_shown();
+    reply.array(hashes.len());
+    hashes.iter().for_each(|hash| reply.bulk(hash.as_bytes()));
+    for (name, shown) in [
+        ("commands", user.commands_shown().into_bytes()),
+        ("keys", user.keys_shown()),
+        ("channels", user.channels_shown()),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(&shown);
+    }
+    reply.bulk(b"selectors");
+    reply.array(0);
+}
+
+/// The name in `bytes`, or why it is none.
+fn name(bytes: &[u8]) -> Result<&str, &'static str> {
+    if bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
+        return Err("ERR Usernames can't contain spaces or null characters");
+    }
+    std::str::from_utf8(bytes).map_err(|_| "ERR Usernames must be UTF-8")
+}
+
+pub(crate) fn setuser(cx: &mut Cx<'_>, args: Args<'_>) {
+    let name = match name(args.get(2)) {
+        Ok(name) => name,
+        Err(text) => return cx.reply.error(text),
+    };
+    match cx.shared.acl.set(name, args.from(3)) {
+        Ok(()) => cx.reply.ok(),
+        Err(text) => cx.reply.error(&text),
+    }
+}
+
+/// Closes the connections of users that are gone; a connection of one's own gets its answer yet.
+fn close_those_of(cx: &mut Cx<'_>, names: &[String]) {
+    for client in cx.shared.clients.all() {
+        if !names.contains(&client.user_name()) {
+            continue;
+        }
+        if client.id == cx.client.id {
+            cx.session.quit = true;
+        } else {
+            let owner = Owner { slot: client.slot, client: client.id };
+            cx.shared.loops[client.loop_index].send(Message::Close(owner));
+        }
+    }
+}
+
+pub(crate) fn deluser(cx: &mut Cx<'_>, args: Args<'_>) {
+    let names: Vec<String> =
+        args.from(2).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    if names.iter().any(|name| name == DEFAULT) {
+        return cx.reply.error("ERR The 'default' user cannot be removed");
+    }
+    let removed = cx.shared.acl.remove(&names);
+    close_those_of(cx, &removed);
+    cx.reply.integer(removed.len() as i64);
+}
+
+pub(crate) fn load(cx: &mut Cx<'_>, _: Args<'_>) {
+    match cx.shared.acl.load() {
+        Ok(gone) => {
+            close_those_of(cx, &gone);
+            cx.reply.ok();
+        }
+        Err(text) => cx.reply.error(&text),
+    }
+}
+
+pub(crate) fn save(cx: &mut Cx<'_>, _: Args<'_>) {
+    match cx.shared.acl.save() {
+        Ok(()) => cx.reply.ok(),
+        Err(text) => cx.reply.error(&text),
+    }
+}
+
+pub(crate) fn cat(cx: &mut Cx<'_>, args: Args<'_>) {
+    if args.len() == 2 {
+        cx.reply.array(CATEGORIES.len());
+        return CATEGORIES.iter().for_each(|category| cx.reply.bulk(category.as_bytes()));
+    }
+    let wanted = String::from_utf8_lossy(args.get(2)).to_ascii_lowercase();
+    if args.len() > 3 || !CATEGORIES.contains(&wanted.as_str()) {
+        let shown = String::from_utf8_lossy(args.get(2));
+        return cx.reply.error(&format!("ERR Unknown category '{shown}'"));
+    }
+    let all = COMMANDS.iter().flat_map(|command| std::iter::once(command).chain(command.subs));
+    let names: Vec<&str> = all
+        .filter(|command| command.categories().contains(&wanted.as_str()))
+        .map(|command| command.name)
+        .collect();
+    cx.reply.array(names.len());
+    names.iter().for_each(|name| cx.reply.bulk(name.as_bytes()));
+}
+
+/// Bytes that nobody can guess.
+fn secret<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+pub(crate) fn genpass(cx: &mut Cx<'_>, args: Args<'_>) {
+    let bits = match args.len() {
+        2 => 256,
+        _ => match parse_i64(args.get(2)) {
+            None => return cx.reply.error(NOT_INTEGER),
+            Some(bits @ 1..=4096) => bits as usize,
+            Some(_) => {
+                return cx.reply.error(
+                    "ERR ACL GENPASS argument must be the number of bits for the output password, \
+                     a positive number up to 4096",
+                );
+            }
+        },
+    };
+    match secret::<512>() {
+        Ok(bytes) => {
+            let mut digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            digits.truncate(bits.div_ceil(4));
+            cx.reply.bulk(digits.as_bytes());
+        }
+        Err(error) => cx.reply.error(&format!("ERR no random numbers: {error}")),
+    }
+}
+
+/// Whether `user` might run the request after its name.
+fn try_out(shared: &Shared, user: &[u8], args: Args<'_>) -> Result<Option<String>, String> {
+    let found = std::str::from_utf8(user).ok().and_then(|name| shared.acl.get(name));
+    let user =
+        found.ok_or_else(|| format!("ERR User '{}' not found", String::from_utf8_lossy(user)))?;
+    let name = String::from_utf8_lossy(args.get(0));
+    let command = find_called(args).ok_or_else(|| format!("ERR Command '{name}' not found"))?;
+    if !command.takes(args.len()) {
+        return Err(wrong_number(command.name));
+    }
+    Ok(user.permits(command, args).err().map(|denied| denied.explanation()))
+}
+
+pub(crate) fn dryrun(cx: &mut Cx<'_>, args: Args<'_>) {
+    match try_out(cx.shared, args.get(2), args.skip(3)) {
+        Ok(None) => cx.reply.ok(),
+        Ok(Some(denied)) => cx.reply.bulk(denied.as_bytes()),
+        Err(text) => cx.reply.error(&text),
+    }
+}
