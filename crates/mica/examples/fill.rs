@@ -12,7 +12,7 @@ use silica_mica::{Mica, OPTIONS};
 use std::time::Instant;
 
 const BURST: usize = 32;
-/// Gets, and puts, that are measured.
+/// Gets, and puts, that are measured where there are so many entries.
 const OPERATIONS: u64 = 10_000_000;
 
 struct Hits(u64);
@@ -78,28 +78,29 @@ fn main() {
         println!("{name:24} {:7.2}", metrics.get(name) / entries as f64);
     }
     println!("{:24} {:7.2}", "fragmentation", metrics.get("fragmentation"));
+    let operations = OPERATIONS.min(4 * entries) / BURST as u64 * BURST as u64;
     let mut prng = Prng::new(1);
     let mut hits = Hits(0);
     let begin = Instant::now();
-    for _ in 0..OPERATIONS / BURST as u64 {
+    for _ in 0..operations / BURST as u64 {
         let keys: [[u8; 8]; BURST] = std::array::from_fn(|_| prng.below(entries).to_le_bytes());
         let keys: [&[u8]; BURST] = std::array::from_fn(|i| &keys[i][..]);
         store.get_many(&keys, &mut hits).expect("gets");
     }
     report("gets", hits.0, begin);
     let begin = Instant::now();
-    for round in 0..OPERATIONS / BURST as u64 {
+    for round in 0..operations / BURST as u64 {
         let keys: [u64; BURST] = std::array::from_fn(|_| prng.below(entries));
         assert!(put(&store, &keys, round), "what fits where it was fits");
     }
-    report("puts in place", OPERATIONS / BURST as u64 * BURST as u64, begin);
+    report("puts in place", operations, begin);
     // New keys do not fall where the old ones were deleted; some room makes up for that.
     let room = entries / 20;
     (0..room).for_each(|key| {
         let key = key.to_le_bytes();
         store.write(WriteBatch::new().delete(&key), Durability::Buffered).expect("a delete");
     });
-    let (begin, rounds) = (Instant::now(), (entries - room).min(OPERATIONS) / BURST as u64);
+    let (begin, rounds) = (Instant::now(), (entries - room).min(operations) / BURST as u64);
     for round in 0..rounds {
         let old: [[u8; 8]; BURST] =
             std::array::from_fn(|i| (room + round * BURST as u64 + i as u64).to_le_bytes());

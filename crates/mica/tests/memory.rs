@@ -1,10 +1,10 @@
-//! The memory number against what the system says, for a cache that has been full for long. Alone
-//! in its process, because it looks at the whole process.
+//! The memory number against what the system says, for a cache that has been full for long and for
+//! a full store. Alone in its process, because it looks at the whole process.
 #![cfg(target_os = "linux")]
 
 use silica_base::HashSeed;
 use silica_engine::{Durability, Engine, EngineExt, Environment, OptionValues, WriteBatch};
-use silica_mica::Mica;
+use silica_mica::{Mica, OPTIONS};
 
 const MIB: u64 = 1 << 20;
 
@@ -16,8 +16,29 @@ fn resident_bytes() -> u64 {
     1024 * kib.parse::<u64>().expect("a number")
 }
 
+/// Entries of 8 + 8 bytes until the store is full: what docs/engines/mica.md says of them.
+fn fill_a_store() {
+    let (before, memory) = (resident_bytes(), 48 * MIB);
+    let mut options = OptionValues::parse(OPTIONS, [("eviction", "none")]).expect("valid");
+    options.set("memory_bytes", memory).set("entry_bytes_mean", 16);
+    let store = Mica::open(&options, &Environment::new(HashSeed([5; 16]))).expect("a store");
+    let opened = resident_bytes() - before;
+    assert!(opened < memory / 4, "memory is held once it is used: {opened}");
+    let put = |n: u64| store.put(&n.to_le_bytes(), &n.to_le_bytes(), Durability::Buffered);
+    let entries = (0..).find(|n| put(*n).is_err()).expect("full one day");
+    let full = resident_bytes() - before;
+    assert!(full <= memory + 2 * MIB, "{full} of {memory} bytes");
+    let each = memory as f64 / entries as f64;
+    assert!(each <= 36.0, "{each} bytes of all memory for each entry");
+}
+
 #[test]
-fn a_full_cache_holds_what_it_was_given_and_no_more() {
+fn full_engines_hold_what_they_were_given_and_no_more() {
+    fill_a_store();
+    fill_caches();
+}
+
+fn fill_caches() {
     for (memory, value_bytes) in [(96 * MIB, 8), (64 * MIB, 1000)] {
         let before = resident_bytes();
         let mut options = OptionValues::default();
