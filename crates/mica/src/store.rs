@@ -203,10 +203,12 @@ impl Partition {
         block.iter().zip(copy).for_each(|(word, copy)| word.store(*copy, Relaxed));
     }
 
-    /// Gives back the spare buckets that a chain no longer needs. Readers of the bucket have been
-    /// turned away.
+    /// Gives back the spare buckets that a chain no longer needs. Readers of the bucket stay turned
+    /// away.
     pub(crate) fn tidy_chain(&self, probe: &Probe) {
         if self.index().has_spare(probe.bucket as usize) {
+            // A batch that was refused may not have come so far.
+            self.begin(probe.bucket);
             self.index().compact(probe.bucket as usize);
         }
     }
