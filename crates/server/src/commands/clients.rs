@@ -1,6 +1,7 @@
 //! CLIENT LIST and CLIENT KILL: connections by what they are.
 
 use super::{Cx, Keyspace, SYNTAX};
+use crate::acl::Acl;
 use crate::burst::{Args, Owner};
 use crate::clients::Client;
 use crate::server::Message;
@@ -84,7 +85,7 @@ pub(crate) fn list(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// The filter of a CLIENT KILL, and whether it spares its own connection.
-fn kill_filter(args: Args<'_>) -> Result<(Filter, bool), String> {
+fn kill_filter(acl: &Acl, args: Args<'_>) -> Result<(Filter, bool), String> {
     let (mut filter, mut spare) = (Filter::default(), true);
     if args.len() == 3 {
         filter.peer = Some(args.get(2).to_vec());
@@ -101,7 +102,11 @@ fn kill_filter(args: Args<'_>) -> Result<(Filter, bool), String> {
             b"type" => filter.set_kind(value)?,
             b"addr" => filter.peer = Some(value.to_vec()),
             b"laddr" => filter.local = Some(value.to_vec()),
-            b"user" => filter.user = Some(value.to_vec()),
+            b"user" => {
+                let name = String::from_utf8_lossy(value);
+                acl.get(&name).ok_or_else(|| format!("ERR No such user '{name}'"))?;
+                filter.user = Some(value.to_vec());
+            }
             b"maxage" => filter.age_min = id(value).ok_or(SYNTAX)?,
             b"skipme" if value.eq_ignore_ascii_case(b"yes") => spare = true,
             b"skipme" if value.eq_ignore_ascii_case(b"no") => spare = false,
@@ -112,7 +117,7 @@ fn kill_filter(args: Args<'_>) -> Result<(Filter, bool), String> {
 }
 
 pub(crate) fn kill(cx: &mut Cx<'_>, args: Args<'_>) {
-    let (filter, spare) = match kill_filter(args) {
+    let (filter, spare) = match kill_filter(&cx.shared.acl, args) {
         Ok(chosen) => chosen,
         Err(text) => return cx.reply.error(&text),
     };

@@ -82,6 +82,27 @@ for protocol_name, options in [("bytes", {}), ("text", {"decode_responses": True
     assert r.config_set("slowlog-log-slower-than", 0) and r.get("t")
     assert any(e["command"] == b"GET t" for e in r.slowlog_get(5)), r.slowlog_get(5)
     assert r.config_set("slowlog-log-slower-than", 10000) and r.slowlog_reset()
+    # Users, and connections of theirs.
+    assert r.acl_setuser(
+        "worker", enabled=True, passwords=["+pw"], commands=["+get", "+@hash"], keys=["k*"]
+    )
+    described = r.acl_getuser("worker")
+    assert described["enabled"] and described["flags"] == ["on"], described
+    worker = redis.Redis(port=port, username="worker", password="pw", socket_timeout=20)
+    assert worker.get("k21") == b"42"
+    for refused in (lambda: worker.get("other"), lambda: worker.set("k21", 1), worker.ping):
+        try:
+            refused()
+            raise AssertionError("a worker may not do this")
+        except redis.exceptions.NoPermissionError:
+            pass
+    assert [c["user"] for c in r.client_list()].count("worker") == 1
+    assert r.client_kill_filter(user="worker") == 1
+    assert r.acl_deluser("worker") == 1 and r.acl_users() == ["default"], r.acl_users()
+    assert len(r.acl_genpass()) == 64 and r.acl_whoami() == "default"
+    assert r.client_pause(10, all=False) and r.client_unpause()
+    assert r.client_tracking_on(bcast=True, prefix=["k"]) and r.client_tracking_off()
+
     assert r.client_setname("worker") and r.client_getname() in ("worker", b"worker")
     assert r.config_get("save") == {"save": ""} if options else True
     r.close()

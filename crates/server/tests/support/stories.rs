@@ -20,6 +20,7 @@ CLIENT KILL 1.2.3.4:5 -> -ERR No such client
 CLIENT KILL ID x -> -ERR client-id should be greater than 0
 CLIENT KILL ID 99999 -> :0
 CLIENT KILL TYPE foo -> -ERR Unknown client type 'foo'
+CLIENT KILL USER nope -> -ERR No such user 'nope'
 CLIENT KILL SKIPME maybe -> -ERR syntax error
 CLIENT KILL FOO bar -> -ERR syntax error
 CLIENT KILL ID 9 ADDR -> -ERR syntax error
