@@ -120,6 +120,10 @@ impl Latency {
         !std::mem::take(&mut *self.peaks()).0.is_empty()
     }
 
+    fn is_on(&self) -> bool {
+        self.millis_min.load(Relaxed) > 0
+    }
+
     fn note(&self, millis: u64, unix_s: u64) {
         let min = self.millis_min.load(Relaxed);
         if min == 0 || millis < min {
@@ -166,11 +170,16 @@ impl Watch {
             shared.tracking.tell(shared, burst, from);
         }
         let micros = (shared.monotonic_ns() - self.began_ns) / 1000;
-        let unix_s = shared.unix_ms() / 1000;
-        shared.latency.note(micros / 1000, unix_s);
-        let Some((index, place)) = self.first.filter(|_| shared.slowlog.is_slow(micros)) else {
+        // Mostly nothing is to be noted, and what the time is need not be asked.
+        let is_slow = shared.slowlog.is_slow(micros);
+        let Some((index, place)) = self.first.filter(|_| is_slow || shared.latency.is_on()) else {
             return;
         };
+        let unix_s = shared.unix_ms() / 1000;
+        shared.latency.note(micros / 1000, unix_s);
+        if !is_slow {
+            return;
+        }
         let input = &burst.inputs[index];
         let client = shared.clients.get(burst.owners[index].client);
         let request = input.args(&input.requests[place]);

@@ -5,6 +5,15 @@ mod support;
 use std::time::Duration;
 use support::{Client, Probe, config, request, start, start_with};
 
+/// Runs lines while whatever takes `micros` is logged, and nothing before or after.
+fn logged(client: &mut Client, micros: u64, lines: &[&str]) {
+    client.ask(&format!("CONFIG SET slowlog-log-slower-than {micros}"));
+    for line in lines {
+        client.ask(line);
+    }
+    client.ask("CONFIG SET slowlog-log-slower-than -1");
+}
+
 #[test]
 fn slow_requests_are_logged() {
     for may_wait in [false, true] {
@@ -12,38 +21,55 @@ fn slow_requests_are_logged() {
         let (server, _) = start_with(config(), probe);
         let mut client = Client::connect(&server);
         client.ask("CLIENT SETNAME me");
-        client.ask("GET quick");
+        logged(&mut client, 1 << 60, &["GET quick"]);
         assert_eq!(client.ask("SLOWLOG LEN"), ":0");
-        client.ask("CONFIG SET slowlog-log-slower-than 2500 latency-monitor-threshold 2");
-        client.ask("GET slow");
-        client.ask("TIME");
+        logged(&mut client, 2500, &["GET slow", "TIME"]);
         assert_eq!(client.ask("SLOWLOG LEN"), ":1");
         let entry = client.ask("SLOWLOG GET");
         let peer = client.socket.local_addr().unwrap();
         assert!(entry.contains(&format!("['GET' 'slow'] '{peer}' 'me']")), "{entry}");
-        assert!(client.ask("LATENCY LATEST").starts_with("[['command' :"));
-        assert!(client.ask("LATENCY HISTORY command").starts_with("[[:"));
-        assert_eq!(client.ask("LATENCY HISTORY other"), "[]");
-        assert_eq!(client.ask("LATENCY RESET other"), ":0");
-        assert_eq!(client.ask("LATENCY RESET"), ":1");
         // The newest are kept, and only so many.
         client.ask("CONFIG SET slowlog-max-len 2");
-        for line in ["GET a", "GET b", "GET c"] {
-            client.ask(line);
-        }
+        logged(&mut client, 0, &["GET a", "GET b", "GET c"]);
         assert_eq!(client.ask("SLOWLOG LEN"), ":2");
         let newest = client.ask("SLOWLOG GET 1");
         assert!(newest.contains("['GET' 'c']") && newest.starts_with("[[:3 :"), "{newest}");
-        client.send(&[request(&[b"GET", b"x"]), request(&[b"GET", b"y"])].concat());
-        client.replies(2);
-        let newest = client.ask("SLOWLOG GET 1");
-        assert!(newest.contains("['GET' 'x' '... (1 more requests in the burst)']"), "{newest}");
         client.ask("SLOWLOG RESET");
-        client.ask("CONFIG SET slowlog-log-slower-than -1");
-        client.ask("GET slow");
         assert_eq!(client.ask("SLOWLOG LEN"), ":0");
         server.stop();
     }
+}
+
+#[test]
+fn the_log_tells_how_many_ran_together() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    client.ask("CONFIG SET slowlog-log-slower-than 0");
+    client.send(&[request(&[b"GET", b"x"]), request(&[b"GET", b"y"])].concat());
+    client.replies(2);
+    client.ask("CONFIG SET slowlog-log-slower-than -1");
+    let newest = client.ask("SLOWLOG GET 1");
+    assert!(newest.contains("['GET' 'x' '... (1 more requests in the burst)']"), "{newest}");
+    server.stop();
+}
+
+#[test]
+fn peaks_of_latency_are_told() {
+    let probe = Probe { delay: Duration::from_millis(3), ..Probe::new(false) };
+    let (server, _) = start_with(config(), probe);
+    let mut client = Client::connect(&server);
+    client.ask("GET slow");
+    assert_eq!(client.ask("LATENCY LATEST"), "[]", "it is off");
+    client.ask("CONFIG SET latency-monitor-threshold 2");
+    client.ask("GET slow");
+    client.ask("CONFIG SET latency-monitor-threshold 0");
+    assert!(client.ask("LATENCY LATEST").starts_with("[['command' :"));
+    assert!(client.ask("LATENCY HISTORY command").starts_with("[[:"));
+    assert_eq!(client.ask("LATENCY HISTORY other"), "[]");
+    assert_eq!(client.ask("LATENCY RESET other"), ":0");
+    assert_eq!(client.ask("LATENCY RESET"), ":1");
+    assert_eq!(client.ask("LATENCY LATEST"), "[]");
+    server.stop();
 }
 
 #[test]
