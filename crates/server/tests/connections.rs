@@ -4,6 +4,7 @@
 mod stories;
 mod support;
 
+use silica_server::{Config, Server};
 use support::{Client, Probe, config, script, start_with};
 
 /// On the loop itself, and through the workers.
@@ -116,4 +117,33 @@ fn users_of_memcached_are_checked_too() {
     assert_eq!(ask("stats\r\n"), command("info"));
     assert_eq!(admin.ask("GET k"), "'1'");
     server.stop();
+}
+
+#[test]
+fn strangers_are_kept_out_whatever_the_file_of_users_says() {
+    let path = std::env::temp_dir().join(format!("silica-open-{}.acl", std::process::id()));
+    let config = Config {
+        listen: vec![std::net::SocketAddr::from(([0, 0, 0, 0], 0))],
+        acl_file: Some(path.clone()),
+        ..config()
+    };
+    let start = || {
+        let source = support::Source(std::sync::Arc::new(Probe::new(false)));
+        Server::start(config.clone(), std::sync::Arc::new(source))
+    };
+    std::fs::write(&path, "user ann on >pw ~* +@all\n").unwrap();
+    let refused = start().unwrap_err().to_string();
+    assert!(refused.contains("without a password would let anyone in"), "{refused}");
+    std::fs::write(&path, "user default off\nuser ann on >pw ~* &* +@all\n").unwrap();
+    let server = start().unwrap();
+    let mut client =
+        Client::connect_to(([127, 0, 0, 1], server.local_addr().port()).into()).unwrap();
+    assert_eq!(client.ask("PING"), "-NOAUTH Authentication required.");
+    assert_eq!(client.ask("AUTH ann pw"), "OK");
+    assert_eq!(client.ask("PING"), "PONG");
+    server.stop();
+    std::fs::write(&path, "user default on nopass +nope\n").unwrap();
+    let refused = start().unwrap_err().to_string();
+    assert!(refused.contains(":1: +nope: Unknown command"), "{refused}");
+    std::fs::remove_file(&path).unwrap();
 }

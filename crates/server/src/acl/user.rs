@@ -63,6 +63,12 @@ pub(super) fn all_commands() -> impl Iterator<Item = &'static Command> {
     COMMANDS.iter().flat_map(|command| std::iter::once(command).chain(command.subs))
 }
 
+/// A pattern that a line can hold.
+fn pattern(bytes: &[u8]) -> Result<&[u8], &'static str> {
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || [0, 0x0B].contains(byte);
+    if bytes.iter().any(is_space) { Err(SYNTAX) } else { Ok(bytes) }
+}
+
 fn hash(password: &[u8]) -> Hash {
     Sha256::digest(password).into()
 }
@@ -158,9 +164,9 @@ impl User {
             b'#' => self.add_hash(parse_hash(rest).ok_or(BAD_HASH)?),
             b'<' => return self.remove_hash(hash(rest)),
             b'!' => return self.remove_hash(parse_hash(rest).ok_or(BAD_HASH)?),
-            b'~' => return self.add_keys(rest, true, true),
-            b'%' => return self.add_some_keys(rest),
-            b'&' => return self.add_channels(rest),
+            b'~' => return self.add_keys(pattern(rest)?, true, true),
+            b'%' => return self.add_some_keys(pattern(rest)?),
+            b'&' => return self.add_channels(pattern(rest)?),
             b'+' => return self.give(rest, true),
             b'-' => return self.give(rest, false),
             _ => return Err(SYNTAX),
@@ -255,9 +261,9 @@ impl User {
                 self.commands.insert(name);
             } else {
                 self.commands.remove(name);
-                self.all_commands = false;
             }
         }
+        self.all_commands = self.commands.len() == all_commands().count();
         // A rule for the same, or for a subcommand of it, has no effect any more.
         self.rules.retain(|rule| {
             let rest = rule[1..].strip_prefix(word.as_str());
@@ -344,6 +350,78 @@ mod tests {
             assert_eq!(second.line(), first.line());
             assert_eq!(second.commands, first.commands, "{words}");
             assert_eq!(second.keys, first.keys);
+        }
+    }
+
+    /// Words of all kinds, right and wrong, in any order: whoever comes out of them comes out of
+    /// its line again.
+    #[test]
+    fn no_words_make_a_user_that_a_line_cannot_hold() {
+        let words: &[&[u8]] = &[
+            b"on",
+            b"off",
+            b"nopass",
+            b"resetpass",
+            b"allkeys",
+            b"resetkeys",
+            b"allchannels",
+            b"resetchannels",
+            b"allcommands",
+            b"nocommands",
+            b">a",
+            b"<a",
+            b">b",
+            b"#ab",
+            b"~a*",
+            b"~a b",
+            b"~x\nuser evil on",
+            b"%R~r",
+            b"%W~r",
+            b"%RW~*",
+            b"%~x",
+            b"~*",
+            b"&c",
+            b"&*",
+            b"&c\0",
+            b"+get",
+            b"-get",
+            b"+@read",
+            b"-@all",
+            b"+@all",
+            b"-@write",
+            b"+client",
+            b"-client|id",
+            b"+client|id",
+            b"-client",
+            b"",
+            b"%",
+            b"+",
+            b"@",
+            b"~",
+            b"&",
+            b"+@",
+        ];
+        let mut random = silica_base::Prng::new(5);
+        for _ in 0..silica_base::test_size(3000, 20_000, 10_000_000) {
+            let mut first = User::new("u");
+            for _ in 0..random.below(12) {
+                // Some are refused; those change nothing.
+                let before = first.line();
+                let word = words[random.below(words.len() as u64) as usize];
+                if first.apply(word).is_err() {
+                    assert_eq!(first.line(), before);
+                }
+            }
+            let mut second = User::new("u");
+            for word in first.line().split(|byte| *byte == b' ').skip(2) {
+                second.apply(word).unwrap();
+            }
+            assert_eq!(second.line(), first.line());
+            assert_eq!(second.commands, first.commands, "{}", first.line().escape_ascii());
+            assert_eq!(
+                (second.all_commands, second.all_keys),
+                (first.all_commands, first.all_keys)
+            );
         }
     }
 
