@@ -14,6 +14,10 @@ use silica_engine::{EntryRef, OptionValues};
 /// entry of 1 MiB then takes an eighth of its log.
 const PARTITION_BYTES_MIN: u64 = 10 << 20;
 const PARTITIONS_DEFAULT: u64 = 16;
+const PARTITIONS_MAX: u64 = 64;
+/// A store's partition has hardly more than this where the number is chosen here, nor twice this,
+/// which is more than it can have.
+const STORE_PARTITION_BYTES: u64 = 15 << 30;
 
 /// How an index is divided.
 struct Shape {
@@ -49,13 +53,16 @@ impl Layout {
     pub(crate) fn new(options: &OptionValues) -> Result<Self> {
         let value = |name| options.value(OPTIONS, name);
         let memory = value("memory_bytes");
+        let is_store = Eviction::new(value("eviction")) == Eviction::None;
         let partitions = match value("partitions") {
+            0 if is_store && memory / PARTITIONS_DEFAULT > STORE_PARTITION_BYTES => {
+                (memory / STORE_PARTITION_BYTES).min(PARTITIONS_MAX)
+            }
             0 => (memory / PARTITION_BYTES_MIN).clamp(1, PARTITIONS_DEFAULT),
             n => n,
         };
         // A power of two, so that bits of the hash choose.
         let partitions = 1 << partitions.ilog2();
-        let is_store = Eviction::new(value("eviction")) == Eviction::None;
         let shape = if is_store { STORE } else { CACHE };
         let store = if is_store { size_of::<Store>() as u64 } else { 0 };
         let fixed = size_of::<Partition>() as u64 + store + 2 * GRAIN_BYTES;
@@ -134,6 +141,20 @@ mod tests {
                 assert!(8 * 3 + key + value <= layout.log_words);
             }
         }
+    }
+
+    #[test]
+    fn large_stores_have_partitions_that_they_can_have() {
+        for gib in [1, 200, 256, 300, 600, 900] {
+            let mut options = OptionValues::default();
+            options.set("eviction", 3).set("memory_bytes", gib << 30);
+            let layout = Layout::new(&options).expect("as many partitions as it needs");
+            assert!(layout.log_words <= SPACE_WORDS_MAX && layout.partitions <= 64);
+        }
+        let mut options = OptionValues::default();
+        let options = options.set("eviction", 3).set("memory_bytes", 1 << 40).set("partitions", 8);
+        let error = Layout::new(options).expect_err("128 GiB each");
+        assert!(error.to_string().contains("more partitions"), "{error}");
     }
 
     #[test]

@@ -226,6 +226,30 @@ impl Partition {
         }
     }
 
+    /// For everybody: the same where no slot of the main bucket has the tag, but a spare one goes
+    /// on with it, which has arrived by now.
+    #[inline(always)]
+    pub(crate) fn prefetch_chained(&self, sought: &mut Sought<'_>) {
+        if sought.word != 0 {
+            return;
+        }
+        let Some(spare) = self.index.next(sought.seen) else { return };
+        let mut slots = spare[1..].iter().map(|slot| slot.load(Relaxed));
+        // A chain that is being changed may lead anywhere; the version tells.
+        if let Some(word) = slots.find(|word| tag_of(*word) == sought.tag) {
+            sought.word = word;
+            prefetch(self.log.words(), self.log.place(offset_of(word)));
+            prefetch(self.log.words(), self.log.place(offset_of(word)) + 2);
+        }
+    }
+
+    /// Asks for the entry of a key whose main bucket has arrived, in a chain.
+    pub(crate) fn prefetch_chain(&self, probe: &Probe) {
+        let bucket = self.index.bucket(probe.bucket as usize);
+        let (seen, word) = (bucket[0].load(Relaxed), first_of(bucket, probe.tag));
+        self.prefetch_chained(&mut Sought { bucket, tag: probe.tag, seen, word });
+    }
+
     /// The value of the entry of `key`, if it has at most 8 bytes, no meta, and is where the hint
     /// says; also how many bytes it has.
     ///

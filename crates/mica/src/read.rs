@@ -60,6 +60,12 @@ impl Mica {
             for (partition, sought) in &mut aims[..keys.len()] {
                 partition.prefetch_item(sought);
             }
+            // A store's chains are longer than a cache's.
+            if self.is_store {
+                for (partition, sought) in &mut aims[..keys.len()] {
+                    partition.prefetch_chained(sought);
+                }
+            }
             for (at, (key, (partition, sought))) in keys.iter().zip(&aims).enumerate() {
                 answers.answer(number * TOGETHER + at, key, partition, sought);
             }

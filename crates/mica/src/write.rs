@@ -92,6 +92,9 @@ impl Mica {
                 partition.begin(probe.bucket);
                 partition.prefetch_item(&mut partition.sought(probe));
             }
+            if self.is_store {
+                window.iter().for_each(|probe| self.partition(probe).prefetch_chain(probe));
+            }
             let after = (number + 1) * WINDOW;
             let next = probes.get(after..).unwrap_or_default().iter().take(WINDOW);
             next.for_each(|p| self.partition(p).prefetch_bucket(p));

@@ -90,7 +90,9 @@ fn conformance() {
     testkit::concurrent_readers(&mut StoreHarness::tiny(1), seed(1), 2, operations as u64 / 4);
     let increments = test_size(1_000, 20_000, 1_000_000);
     testkit::concurrent_updates(&mut StoreHarness::tiny(1), seed(1), 3, increments);
-    testkit::linearizable(&mut StoreHarness::tiny(2), seed(1), test_size(300, 10_000, 100_000));
+    // Each history has keys of its own.
+    let histories = test_size(300, 10_000, 100_000);
+    testkit::linearizable(&mut StoreHarness::new(64 * MIB, 2), seed(1), histories);
 }
 
 #[test]
@@ -214,7 +216,7 @@ fn check_same(mica: &Mica, model: &Model) {
 /// checked to have changed nothing.
 #[test]
 fn a_full_store_refuses_whole_batches_and_loses_nothing() {
-    let operations = test_size(20_000, 300_000, 30_000_000);
+    let operations = test_size(20_000, 100_000, 30_000_000);
     // Space runs out first, or the index.
     for (number, (partitions, mean)) in (1..).zip([(1, 64), (2, 64), (1, 3000)]) {
         let (mica, _) = open(partitions * (64 << 10), partitions, mean);
