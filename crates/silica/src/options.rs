@@ -185,7 +185,8 @@ impl OpenOptions {
 
     /// Opens a cache that is in memory only and has no directory: the engine `mica` with all of
     /// the memory, whatever engine keyspaces are created with. A full cache drops entries, and
-    /// nothing outlives the process.
+    /// nothing outlives the process. With the option `eviction` set to `none` it is a store: what
+    /// does not fit is refused with `Full`.
     ///
     /// ```
     /// use silica::{Durability, EngineExt, OpenOptions};
