@@ -107,8 +107,9 @@ fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let both = server.local_addrs().iter().map(ToString::to_string);
     let memcached = server.memcached_addrs().iter().map(|a| format!("{a} (memcached)"));
     let udp = server.udp_addrs().iter().map(|a| format!("{a} (memcached, UDP)"));
+    let datagrams = server.datagram_addrs().first().map(|a| format!("{a} (datagrams)"));
     let unix = server.unix_path().map(|path| path.display().to_string());
-    let addresses: Vec<_> = both.chain(memcached).chain(udp).chain(unix).collect();
+    let addresses: Vec<_> = both.chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
 }
 
@@ -163,6 +164,10 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
         udp: match &args.udp {
             Some(address) => addresses("--udp", address)?,
             None => Vec::new(),
+        },
+        datagrams: match &args.datagrams {
+            Some(address) => addresses("--datagrams", address)?.into_iter().next(),
+            None => None,
         },
         admin: match &args.admin {
             Some(address) => addresses("--admin", address)?.into_iter().next(),

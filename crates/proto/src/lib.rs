@@ -3,7 +3,7 @@
 //! [`Parser`] turns a connection's bytes into requests (arrays of bulk strings and inline
 //! commands) whose arguments are [`Span`]s of the caller's buffer. [`Reply`] writes replies of
 //! either protocol version. [`decode`] reads replies back, for clients and tests. memcached's
-//! protocols are in [`memcached`].
+//! protocols are in [`memcached`], the one of datagrams in [`datagram`].
 //!
 //! Invariant: this crate opens no socket, reads no clock and allocates no more than a small
 //! multiple of the bytes that were really received.
@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod datagram;
 mod decode;
 mod inline;
 pub mod memcached;

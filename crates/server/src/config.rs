@@ -20,6 +20,8 @@ pub struct Config {
     pub memcached: Vec<SocketAddr>,
     /// Loopback addresses to listen on for datagrams of memcached's protocols.
     pub udp: Vec<SocketAddr>,
+    /// A loopback address for the datagram protocol; each loop has a port, this and the following.
+    pub datagrams: Option<SocketAddr>,
     /// A loopback address for metrics over HTTP.
     pub admin: Option<SocketAddr>,
     /// Event loops; one per core is right.
@@ -60,6 +62,7 @@ impl Default for Config {
             unix: None,
             memcached: Vec::new(),
             udp: Vec::new(),
+            datagrams: None,
             admin: None,
             loops: cores,
             io_workers: (2 * cores).max(4),
@@ -85,6 +88,7 @@ impl std::fmt::Debug for Config {
             .field("listen", &self.listen)
             .field("memcached", &self.memcached)
             .field("udp", &self.udp)
+            .field("datagrams", &self.datagrams)
             .field("loops", &self.loops)
             .field("io_workers", &self.io_workers)
             .field("password", &self.password.as_ref().map(|_| "***"))
@@ -137,11 +141,12 @@ impl Config {
 }
 
 impl Config {
-    /// Datagrams of memcached's protocols carry no password, and their senders' addresses may be
-    /// lies: replies, which are larger than requests, would go to whoever a liar names.
+    /// No datagram carries a password, and their senders' addresses may be lies: memcached's
+    /// replies, which are larger than requests, would go to whoever a liar names.
     fn check_udp(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if let Some(address) = self.udp.iter().find(|address| !address.ip().is_loopback()) {
+        let mut all = self.udp.iter().chain(&self.datagrams);
+        if let Some(address) = all.clone().find(|address| !address.ip().is_loopback()) {
             return refuse(format!(
                 "datagrams on {address} would let anyone in, and anyone's replies be sent to \
                  others; listen for them on 127.0.0.1:{}",
@@ -149,10 +154,10 @@ impl Config {
             ));
         }
         let asks = self.password.is_some() || self.acl_file.is_some();
-        match (self.udp.first(), asks) {
+        match (all.next(), asks) {
             (Some(address), true) => refuse(format!(
-                "datagrams of memcached's protocols on {address} carry no password, so the one \
-                 that is set would keep nobody out; leave out one of both"
+                "datagrams on {address} carry no password, so the one that is set would keep \
+                 nobody out; leave out one of both"
             )),
             _ => Ok(()),
         }
@@ -216,6 +221,8 @@ mod tests {
             Config { udp, password, ..Config::default() }.check().map_err(|e| e.to_string())
         };
         assert_eq!(of("127.0.0.1:11211", None), Ok(()));
+        let datagrams = Some("10.0.0.1:6380".parse().unwrap());
+        assert!(Config { datagrams, ..Config::default() }.check().is_err());
         let stranger = of("0.0.0.0:11211", Some(b"x")).unwrap_err();
         assert!(stranger.contains("listen for them on 127.0.0.1:11211"), "{stranger}");
         let open = of("127.0.0.1:11211", Some(b"x")).unwrap_err();

@@ -18,9 +18,11 @@ use crate::workers::{self, Pool};
 use crate::{Config, Databases};
 use mio::{Poll, Waker};
 use silica::engine::{Error, ErrorKind, Result};
-use silica_base::{Clock, Prng, SystemClock};
+use silica_base::{Clock, HashSeed, Prng, SystemClock};
+use silica_device::net::join_segments;
 use silica_proto::memcached::Protocol;
-use std::net::SocketAddr;
+use std::io::Read;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -93,6 +95,7 @@ pub(crate) struct Shared {
     /// The ports for memcached's protocol alone.
     memcached_addresses: Vec<SocketAddr>,
     udp_addresses: Vec<SocketAddr>,
+    datagram_addresses: Vec<SocketAddr>,
     /// When memcached's clients want everything removed.
     pub(crate) flush: Flush,
     pub(crate) marks: Arc<Marks>,
@@ -240,6 +243,9 @@ impl Server {
         let unix: Vec<Door> = unix.collect::<Result<_>>()?;
         let sockets = config.udp.iter().map(|address| udp::bind_all(*address, config.loops));
         let sockets = sockets.collect::<Result<Vec<_>>>()?;
+        let directed = config.datagrams.map(|address| udp::bind_each(address, config.loops));
+        let directed: Vec<_> =
+            directed.transpose()?.into_iter().flatten().map(|s| vec![s]).collect();
         let addresses = |doors: &[Door]| {
             let all = doors.iter().map(|door| door.listener.ip());
             all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
@@ -271,6 +277,7 @@ impl Server {
             addresses: addresses(&both)?,
             memcached_addresses: addresses(&memcached)?,
             udp_addresses: udp::addresses(&sockets)?,
+            datagram_addresses: udp::addresses(&directed)?,
             flush: Flush::default(),
             marks: Arc::default(),
             random: Mutex::new(Prng::new(clock.unix_ms())),
@@ -288,6 +295,7 @@ impl Server {
             let thread = udp::spawn(&server.shared, name, socket, udp::Frames::new)?;
             server.datagrams.push(thread);
         }
+        server.spawn_directed(directed.into_iter().flatten().collect())?;
         server.spawn(polls, both.into_iter().chain(memcached).chain(unix).collect())?;
         Ok(server)
     }
@@ -311,6 +319,24 @@ impl Server {
         Ok(())
     }
 
+    /// Starts a thread for each socket of the datagram protocol.
+    fn spawn_directed(&mut self, sockets: Vec<UdpSocket>) -> Result<()> {
+        let shared = &self.shared;
+        let ports = shared.datagram_addresses.iter().map(SocketAddr::port).collect();
+        let mut secret = [0; 16];
+        let random =
+            std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut secret));
+        random.map_err(io("read random bytes for tokens"))?;
+        let known = udp::Known { secret: HashSeed(secret), ports };
+        for (n, socket) in sockets.into_iter().enumerate() {
+            let (known, segments) = (known.clone(), join_segments(&socket).is_ok());
+            let make = move |shared| udp::Directed::new(shared, known, segments);
+            let thread = udp::spawn(shared, format!("silica-dgram-{n}"), socket, make)?;
+            self.datagrams.push(thread);
+        }
+        Ok(())
+    }
+
     /// The first address that is listened on, with its real port.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.addresses[0]
@@ -329,6 +355,11 @@ impl Server {
     /// Every address that takes memcached's protocols in datagrams.
     pub fn udp_addrs(&self) -> &[SocketAddr] {
         &self.shared.udp_addresses
+    }
+
+    /// Every address that takes the datagram protocol; clients need to know the first.
+    pub fn datagram_addrs(&self) -> &[SocketAddr] {
+        &self.shared.datagram_addresses
     }
 
     /// The address of the admin port, with its real port.

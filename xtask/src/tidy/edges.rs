@@ -30,7 +30,8 @@ const SERVER: &[&str] =
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.
 const BENCH: &[&str] =
     &["silica-base", "silica-device", "silica-parts", "silica-engine", "silica-silt", "silica"];
-const COMPARE: &[&str] = &["silica-base", "silica", "silica-bench"];
+const CLIENT: &[&str] = &["silica-base", "silica-device", "silica-proto"];
+const COMPARE: &[&str] = &["silica-base", "silica", "silica-bench", "silica-client"];
 const ANY: &[&str] = &["*"];
 
 const fn passive(name: &'static str, dir: &'static str, uses: &'static [&'static str]) -> Place {
@@ -58,6 +59,7 @@ const HOUSE: &[Place] = &[
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
     active("silica-server", "crates/server", SERVER),
+    active("silica-client", "crates/client", CLIENT),
     active("silica-bench", "crates/bench", BENCH),
     // C libraries are called through their C interfaces.
     Place {

@@ -81,7 +81,7 @@ impl Acl {
 
     /// True where a new connection needs no password.
     pub(crate) fn lets_in(&self) -> bool {
-        self.get(DEFAULT).is_some_and(|user| user.enabled && user.no_password)
+        self.get(DEFAULT).is_some_and(|user| user.lets_in())
     }
 
     /// True where any password would be right for somebody.

@@ -8,6 +8,7 @@
 //! Reads of a batch run before its other requests: datagrams have no order.
 
 use super::socket::{BATCH, STRIDE, Serve, send};
+use crate::acl::User;
 use crate::burst::{Burst, Input, Lane, Output, Owner};
 use crate::exec::Executor;
 use crate::memcached::{NoRequest, Parsers, plan_next, stores};
@@ -222,6 +223,10 @@ impl Serve for Frames {
     }
 
     fn serve(&mut self, socket: &UdpSocket, incoming: &Incoming, count: usize) {
+        if !self.session.user(&self.shared.acl).is_some_and(User::lets_in) {
+            // A password was set since the start; datagrams carry none.
+            return;
+        }
         self.asked.clear();
         self.input.spans.clear();
         self.input.requests.clear();

@@ -53,6 +53,23 @@ pub(crate) fn bind_all(address: SocketAddr, count: usize) -> Result<Vec<UdpSocke
     Ok(sockets)
 }
 
+/// Makes `count` sockets with ports of their own: that of `address` and those that follow it, or
+/// free ones where it is 0.
+pub(crate) fn bind_each(address: SocketAddr, count: usize) -> Result<Vec<UdpSocket>> {
+    let next = |n: usize| match address.port() {
+        0 => Some(0),
+        first => u16::try_from(usize::from(first) + n).ok(),
+    };
+    let sockets = (0..count).map(|n| {
+        let Some(port) = next(n) else {
+            let message = format!("there are no {count} ports from {} on", address.port());
+            return Err(Error::new(silica::engine::ErrorKind::Config, message));
+        };
+        Ok(bind_all(SocketAddr::new(address.ip(), port), 1)?.remove(0))
+    });
+    sockets.collect()
+}
+
 /// The address of each group of sockets.
 pub(crate) fn addresses(groups: &[Vec<UdpSocket>]) -> Result<Vec<SocketAddr>> {
     let first = groups.iter().filter_map(|sockets| sockets.first());

@@ -1,0 +1,221 @@
+//! The client: directory, packing, windows, patience.
+
+use crate::lane::Lane;
+use silica_base::{Error, ErrorKind, Result};
+use silica_proto::datagram::{
+    DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, Reply, Request, direction,
+};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// How a client sends and waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How long replies are waited for before what they answer is sent again.
+    pub patience: Duration,
+    /// Times that datagrams are sent before it is an error.
+    pub attempts_max: usize,
+    /// Datagrams under way to one port. More than the server's socket has room for get lost.
+    pub window: usize,
+    /// Requests of a datagram at most.
+    pub requests_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let patience = Duration::from_millis(20);
+        Options { patience, attempts_max: 250, window: 64, requests_max: 256 }
+    }
+}
+
+/// A client of one server.
+#[derive(Debug)]
+pub struct Client {
+    lanes: Vec<Lane>,
+    options: Options,
+    token_word: Vec<u64>,
+    sent_again: u64,
+}
+
+fn failed(what: &str) -> impl FnOnce(io::Error) -> Error {
+    let what = what.to_string();
+    move |error| Error::io(what, error)
+}
+
+/// True where nothing has come in time.
+pub(crate) fn is_over(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+}
+
+impl Client {
+    /// A client of the server at `address`, the first of its ports.
+    pub fn connect(address: SocketAddr) -> Result<Self> {
+        Self::connect_with(address, Options::default())
+    }
+
+    /// The same with other options.
+    pub fn connect_with(address: SocketAddr, options: Options) -> Result<Self> {
+        let first = open(address, &options)?;
+        let (directory, token) = ask(&first, &options)?;
+        let (mut lanes, mut tokens) = (Vec::new(), Vec::new());
+        let mut first = Some((first, token));
+        for port in directory.ports {
+            let known = first.take_if(|_| port == address.port());
+            let (socket, token) = match known {
+                Some(known) => known,
+                // The token belongs to the socket that asks.
+                None => {
+                    let socket = open(SocketAddr::new(address.ip(), port), &options)?;
+                    let (_, token) = ask(&socket, &options)?;
+                    (socket, token)
+                }
+            };
+            lanes.push(Lane::new(socket, &options));
+            tokens.push(token);
+        }
+        Ok(Client { lanes, options, token_word: tokens, sent_again: 0 })
+    }
+
+    /// Datagrams that were sent more than once so far.
+    pub fn sent_again(&self) -> u64 {
+        self.sent_again
+    }
+
+    /// Sends `requests` and gives each reply to `take`, with the number of its request. Returns
+    /// when all are answered. Requests of one call have no order among themselves; where there
+    /// are two writes of a key, either may win.
+    pub fn exchange(
+        &mut self,
+        requests: &[Request<'_>],
+        mut take: impl FnMut(usize, Reply<'_>),
+    ) -> Result<()> {
+        self.pack(requests)?;
+        loop {
+            let mut waiting = false;
+            for lane in &mut self.lanes {
+                lane.send(self.options.window).map_err(failed("sending datagrams"))?;
+                waiting |= lane.is_waiting();
+            }
+            if !waiting {
+                return Ok(());
+            }
+            for lane in self.lanes.iter_mut().filter(|lane| lane.is_waiting()) {
+                match lane.receive(&mut take) {
+                    Ok(()) => {}
+                    Err(error) if is_over(&error) => {
+                        let again = lane.send_again(self.options.attempts_max);
+                        self.sent_again += again.map_err(failed("waiting for replies"))?;
+                    }
+                    Err(error) => {
+                        return Err(Error::io("receiving datagrams", error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts requests into datagrams.
+    fn pack(&mut self, requests: &[Request<'_>]) -> Result<()> {
+        self.lanes.iter_mut().for_each(Lane::clear);
+        let count = self.lanes.len();
+        for (number, request) in requests.iter().enumerate() {
+            let Some(size) = request.size() else {
+                let key = request.key().len();
+                let message = format!("a request with a key of {key} bytes is over its limits");
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            };
+            let port = direction(request.key(), count);
+            let (lane, token) = (&mut self.lanes[port], self.token_word[port]);
+            debug_assert!(HEADER_BYTES + size <= DATAGRAM_BYTES_MAX);
+            lane.pack(number as u32, request, size, token, self.options.requests_max);
+        }
+        self.lanes.iter_mut().for_each(Lane::end);
+        Ok(())
+    }
+
+    /// The value of `key`.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut found = Err(nothing());
+        self.exchange(&[Request::Get(key)], |_, reply| {
+            found = match reply {
+                Reply::Done(value) => Ok(Some(value.to_vec())),
+                Reply::Missing => Ok(None),
+                Reply::TooLarge => Err(too_large()),
+                Reply::Failed => Err(nothing()),
+            };
+        })?;
+        found
+    }
+
+    /// Maps `key` to `value` until `expires_unix_ms`, or for ever where that is 0.
+    pub fn put(&mut self, key: &[u8], value: &[u8], expires_unix_ms: u64) -> Result<()> {
+        self.write(Request::Put { key, value, expires_unix_ms })
+    }
+
+    /// Removes `key`, if it is there.
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.write(Request::Delete(key))
+    }
+
+    fn write(&mut self, request: Request<'_>) -> Result<()> {
+        let mut done = Err(nothing());
+        self.exchange(&[request], |_, reply| {
+            done = match reply {
+                Reply::Done(_) => Ok(()),
+                Reply::TooLarge => Err(too_large()),
+                Reply::Missing | Reply::Failed => Err(nothing()),
+            };
+        })?;
+        done
+    }
+}
+
+fn nothing() -> Error {
+    Error::new(ErrorKind::Io, "the server's engine failed; its log says why")
+}
+
+fn too_large() -> Error {
+    Error::new(ErrorKind::TooLarge, "the value is too large for a datagram, or for the server")
+}
+
+/// A socket for the server at `address`.
+fn open(address: SocketAddr, options: &Options) -> Result<UdpSocket> {
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any).and_then(|socket| {
+        socket.connect(address)?;
+        socket.set_read_timeout(Some(options.patience))?;
+        Ok(socket)
+    });
+    socket.map_err(failed(&format!("opening a socket for {address}")))
+}
+
+/// Asks for the directory and a token.
+fn ask(socket: &UdpSocket, options: &Options) -> Result<(Directory, u64)> {
+    let header = Header { kind: Kind::Ask, count: 0, sequence: 0, word: 0 };
+    // The server answers with no more than it was sent.
+    let mut question = header.bytes().to_vec();
+    question.resize(DATAGRAM_BYTES_MAX, 0);
+    let mut answer = [0; DATAGRAM_BYTES_MAX];
+    for _ in 0..options.attempts_max {
+        socket.send(&question).map_err(failed("asking for the directory"))?;
+        match socket.recv(&mut answer) {
+            Ok(len) => match Header::read(&answer[..len]) {
+                Ok((header, rest)) if header.kind == Kind::Directory => {
+                    if let Ok(directory) = Directory::read(rest, header.count) {
+                        return Ok((directory, header.word));
+                    }
+                }
+                _ => {}
+            },
+            Err(error) if is_over(&error) => {}
+            Err(error) => return Err(Error::io("asking for the directory", error)),
+        }
+    }
+    let message = format!("nobody answers {} times", options.attempts_max);
+    Err(Error::io("asking for the directory", io::Error::new(io::ErrorKind::TimedOut, message)))
+}
