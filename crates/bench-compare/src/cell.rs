@@ -229,10 +229,11 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 fn prepare(cell: &Cell, peer: &dyn Peer, setup: &Setup, outcome: &mut Outcome) -> Result<()> {
-    let target = peer.open(setup)?;
+    let target = peer.open_to_fill(setup)?;
     let started = Instant::now();
     fill(&setup.plan, &*target, &mut |_, _| {})?;
     target.settle()?;
+    target.sync()?;
     outcome.push("prepare_seconds", "s", started.elapsed().as_secs_f64());
     drop(target);
     outcome.push("space_bytes", "bytes", usage::space_bytes(&cell.directory) as f64);

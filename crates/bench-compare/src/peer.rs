@@ -100,4 +100,9 @@ pub trait Peer: Sync {
     }
     /// Opens the store; it is closed when the target is dropped.
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>>;
+    /// Opens an empty store that is filled, settled, synced and closed before anything is measured,
+    /// and that no crash need survive.
+    fn open_to_fill(&self, setup: &Setup) -> Result<Box<dyn Target>> {
+        self.open(setup)
+    }
 }

@@ -21,6 +21,9 @@ const PAGE_BYTES_MAX: u64 = 16384;
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS entries(
     key BLOB NOT NULL PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID";
 
+/// A gigabyte of the smallest pages.
+const WAL_PAGES_TO_FILL: u64 = 1 << 18;
+
 /// SQLite.
 pub(crate) struct Sqlite;
 
@@ -35,6 +38,9 @@ struct Knobs {
     /// Of each connection.
     cache_bytes: u64,
     wal_pages: u64,
+    /// Of the file, so much is read through a mapping.
+    mapped_bytes: u64,
+    is_filling: bool,
 }
 
 impl Knobs {
@@ -52,6 +58,8 @@ impl Knobs {
             page_bytes,
             cache_bytes: setup.memory_bytes / 4 / (setup.plan.threads as u64 + 1),
             wal_pages: (setup.memory_bytes / 8 / page_bytes).clamp(1000, 65536),
+            mapped_bytes: if fits_memory(setup) { MMAP_BYTES } else { 0 },
+            is_filling: false,
         }
     }
 
@@ -81,8 +89,9 @@ impl Knobs {
             ),
             row(
                 "mmap_size",
-                MMAP_BYTES.to_string(),
-                "reads without a copy from the page cache, which all connections share",
+                self.mapped_bytes.to_string(),
+                "data that fit into the memory are read without a copy; of larger data a mapping \
+                 would read what lies around each page, too",
             ),
             row(
                 "cache_size",
@@ -113,22 +122,38 @@ impl Peer for Sqlite {
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {
-        let api = Api::get()?;
-        let file = c_path(&setup.directory.join("entries.sqlite"))?;
-        let knobs = Knobs::new(setup);
-        let own = connect(api, &file, &knobs, Durability::Synced)?;
-        own.run(TABLE)?;
-        Ok(Box::new(Store {
-            api,
-            file,
-            knobs,
-            own: Mutex::new(own),
-            writer: Mutex::new(()),
-            directory: setup.directory.clone(),
-            puts: AtomicU64::new(0),
-            deletes: AtomicU64::new(0),
-        }))
+        open(setup, Knobs::new(setup))
     }
+
+    /// Pages go to the file once, in the end, and nothing waits for the device before.
+    fn open_to_fill(&self, setup: &Setup) -> Result<Box<dyn Target>> {
+        open(setup, Knobs { wal_pages: WAL_PAGES_TO_FILL, is_filling: true, ..Knobs::new(setup) })
+    }
+}
+
+fn open(setup: &Setup, knobs: Knobs) -> Result<Box<dyn Target>> {
+    let api = Api::get()?;
+    let file = c_path(&setup.directory.join("entries.sqlite"))?;
+    let own = connect(api, &file, &knobs, Durability::Synced)?;
+    own.run(TABLE)?;
+    Ok(Box::new(Store {
+        api,
+        file,
+        knobs,
+        own: Mutex::new(own),
+        writer: Mutex::new(()),
+        directory: setup.directory.clone(),
+        puts: AtomicU64::new(0),
+        deletes: AtomicU64::new(0),
+    }))
+}
+
+/// True where the data are smaller than half of the memory: pages of a tree are not full.
+fn fits_memory(setup: &Setup) -> bool {
+    let plan = &setup.plan;
+    let value = plan.workload.sizes.mean_bytes(plan.shape.value_bytes);
+    let live = plan.keys as f64 * (plan.shape.key_bytes as f64 + value);
+    2.0 * live < setup.memory_bytes as f64
 }
 
 /// A new connection, set up.
@@ -140,16 +165,17 @@ fn connect(
 ) -> Result<Connection> {
     let connection = Connection::open(api, file)?;
     let synchronous = match durability {
+        _ if knobs.is_filling => "OFF",
         Durability::Synced => "FULL",
         Durability::Buffered => "NORMAL",
     };
-    let Knobs { page_bytes, cache_bytes, wal_pages } = knobs;
+    let Knobs { page_bytes, cache_bytes, wal_pages, mapped_bytes, .. } = knobs;
     connection.run(&format!(
         "PRAGMA page_size = {page_bytes};
         PRAGMA journal_mode = WAL;
         PRAGMA synchronous = {synchronous};
         PRAGMA wal_autocheckpoint = {wal_pages};
-        PRAGMA mmap_size = {MMAP_BYTES};
+        PRAGMA mmap_size = {mapped_bytes};
         PRAGMA cache_size = -{};
         PRAGMA secure_delete = OFF",
         cache_bytes / 1024
