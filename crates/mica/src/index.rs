@@ -199,17 +199,13 @@ impl Index {
     /// the bucket's readers away.
     pub(crate) fn place(&self, log: &Log, main: usize) -> Place<'_> {
         let head = log.head();
-        let (mut oldest, mut last) = (None, &self.bucket(main)[..]);
+        let mut last = &self.bucket(main)[..];
         for bucket in self.chain(main) {
             last = bucket;
             for slot in &bucket[1..] {
                 let word = slot.load(Relaxed);
                 if word == 0 || !log.is_after(head, offset_of(word)) {
                     return Place::Free(slot);
-                }
-                let distance = log.distance(head, offset_of(word));
-                if oldest.is_none_or(|(least, _)| distance < least) {
-                    oldest = Some((distance, slot));
                 }
             }
         }
@@ -218,7 +214,14 @@ impl Index {
                 Self::link(last, link);
                 Place::Free(&self.spare(link)[1])
             }
-            None => Place::Oldest(oldest.expect("a bucket has slots").1),
+            None => {
+                let age = |slot: &&AtomicU64| {
+                    let offset = offset_of(slot.load(Relaxed));
+                    // Those that were marked as used come last.
+                    (log.is_used(offset), log.distance(head, offset))
+                };
+                Place::Oldest(self.slots(main).min_by_key(age).expect("a bucket has slots"))
+            }
         }
     }
 

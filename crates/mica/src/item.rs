@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const DEAD: u64 = 1 << 55;
 const EXPIRES: u64 = 1 << 56;
 const USER_BITS: u64 = 1 << 57;
+/// Used since it was appended: it gets a second chance.
+const USED: u64 = 1 << 63;
 /// No entry: what was left at the log's end.
 const PAD: u64 = 1 << 58;
 /// No entry but a free block of store mode.
@@ -93,6 +95,15 @@ impl Header {
 
     pub(crate) fn is_live(self) -> bool {
         self.0 & DEAD == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_used(self) -> bool {
+        self.0 & USED != 0
+    }
+
+    pub(crate) fn marked(self) -> Self {
+        Header(self.0 | USED)
     }
 
     #[cfg(test)]
@@ -184,7 +195,7 @@ pub(crate) fn word_value(log: &[AtomicU64], at: usize, key: &[u8]) -> Option<(u6
     // What is left of the right header is the value's length.
     let usual = 8 << KEY_SHIFT;
     let value_bytes =
-        (header.load(Relaxed) & !(DEAD | AFTER_FREE | WORDS_MASK << WORDS_SHIFT)) ^ usual;
+        (header.load(Relaxed) & !(USED | DEAD | AFTER_FREE | WORDS_MASK << WORDS_SHIFT)) ^ usual;
     let is_it = value_bytes <= 8 && entry_key.load(Relaxed) == u64::from_le_bytes(*key);
     is_it.then(|| (value.load(Relaxed), value_bytes as usize))
 }

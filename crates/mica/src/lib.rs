@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod admin;
+mod again;
 mod atomic;
 mod fits;
 mod index;

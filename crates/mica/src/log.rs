@@ -132,6 +132,18 @@ impl Log {
         Item::at(&self.words, self.place(offset))
     }
 
+    /// True where the entry at `offset` was used since it was appended; a hint to readers.
+    #[inline(always)]
+    pub(crate) fn is_used(&self, offset: u64) -> bool {
+        Header::load(&self.words[self.place(offset)]).is_used()
+    }
+
+    /// Marks the entry at `offset` as used. Only for the holder of the lock.
+    pub(crate) fn mark_used(&self, offset: u64) {
+        let word = &self.words[self.place(offset)];
+        Header::load(word).marked().store(word);
+    }
+
     /// Marks the entry at `offset` as one that nobody finds; returns the words of its place.
     pub(crate) fn kill(&self, offset: u64) -> usize {
         let word = &self.words[self.place(offset)];

@@ -118,7 +118,7 @@ impl Mica {
 
     #[inline(always)]
     pub(crate) fn rules(&self) -> Rules<'_> {
-        Rules { move_rule: self.move_rule, clock: &*self.clock }
+        Rules { move_rule: self.move_rule, clock: &*self.clock, seed: &self.seed }
     }
 
     /// True where an entry has expired. `now` is asked for at most once a burst.

@@ -41,12 +41,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     spec(
         "eviction",
-        Choice(&["fifo", "lru", "approximate-lru", "none"]),
-        2,
+        Choice(&["fifo", "lru", "approximate-lru", "none", "second-chance"]),
+        4,
         true,
-        "which entries give way: the oldest, the least recently used, or nearly those (an entry is \
-         moved when it is read or written in the older half of a log that is full or nearly so). \
-         none makes the keyspace a store: nothing gives way, and what does not fit is refused",
+        "which entries give way: the oldest; the least recently used; nearly those (an entry is \
+         moved when it is used in the older half of a log that is full or nearly so); or the \
+         oldest that were not used since they were written or last given a second chance. none \
+         makes the keyspace a store: nothing gives way, and what does not fit is refused",
     ),
 ];
 
@@ -58,6 +59,8 @@ pub(crate) enum Eviction {
     ApproximateLru,
     /// Nothing gives way: a store.
     None,
+    /// The oldest that was not used since it was appended.
+    SecondChance,
 }
 
 impl Eviction {
@@ -67,33 +70,50 @@ impl Eviction {
             0 => Eviction::Fifo,
             1 => Eviction::Lru,
             3 => Eviction::None,
-            _ => Eviction::ApproximateLru,
+            2 => Eviction::ApproximateLru,
+            _ => Eviction::SecondChance,
         }
     }
 
     /// When using an entry moves it in a log of `log_words`.
     pub(crate) fn rule(self, log_words: usize) -> MoveRule {
+        let len = log_words as u64;
         let (age, once_filled) = match self {
             Eviction::Fifo | Eviction::None => (u64::MAX, true),
             Eviction::Lru => (0, false),
-            Eviction::ApproximateLru => (log_words as u64 / 2, true),
+            Eviction::ApproximateLru => (len / 2, true),
+            Eviction::SecondChance => (len / 8, true),
         };
-        MoveRule { age, once_filled }
+        MoveRule { age, once_filled, marks: self == Eviction::SecondChance }
     }
 }
 
-/// When using an entry moves it to the log's tail.
+/// When using an entry moves it to the log's tail, or marks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MoveRule {
     /// More words than this were written since.
     age: u64,
     /// And the log is nearly full, or was.
     once_filled: bool,
+    /// Using an entry marks it; it is moved when it would be evicted.
+    pub(crate) marks: bool,
 }
 
 impl MoveRule {
+    /// True where writing the entry at `offset` moves it.
     #[inline(always)]
     pub(crate) fn moves(self, log: &Log, offset: u64) -> bool {
+        !self.marks && self.is_old(log, offset)
+    }
+
+    #[inline(always)]
+    fn is_old(self, log: &Log, offset: u64) -> bool {
         log.is_older(offset, self.age) && (!self.once_filled || log.is_filled())
+    }
+
+    /// True where reading the entry at `offset` has to be noted, by moving or by marking it.
+    #[inline(always)]
+    pub(crate) fn is_due(self, log: &Log, offset: u64) -> bool {
+        self.is_old(log, offset) && !(self.marks && log.is_used(offset))
     }
 }

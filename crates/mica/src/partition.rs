@@ -1,5 +1,6 @@
 //! A partition: one index, one log, one writer at a time.
 
+use crate::again::{Again, Spared};
 use crate::index::{Bucket, Index, Place, first_of, offset_of, slot, tag_of};
 use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
@@ -8,7 +9,7 @@ use crate::options::MoveRule;
 use crate::protocol::{Lock, begin_read, begin_write, end_read, end_write};
 use crate::store::Store;
 use crate::sync::Backoff;
-use silica_base::{Clock, Error, KeyHash, Result, prefetch};
+use silica_base::{Clock, Error, HashSeed, KeyHash, Result, prefetch};
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -47,6 +48,7 @@ impl Sought<'_> {
 pub(crate) struct Rules<'c> {
     pub(crate) move_rule: MoveRule,
     pub(crate) clock: &'c dyn Clock,
+    pub(crate) seed: &'c HashSeed,
 }
 
 /// A number that only the holder of the lock changes, and that everybody may read.
@@ -423,6 +425,9 @@ impl Partition {
                 let place = self.log.place(found.offset);
                 item::store(&self.log.words()[place..place + room], key, entry);
                 counts.updates_in_place.add(1);
+                if rules.move_rule.marks {
+                    self.log.mark_used(found.offset);
+                }
                 return;
             }
         }
@@ -434,7 +439,8 @@ impl Partition {
             // Before it can be evicted, which would count it.
             counts.live_words.sub(self.log.kill(found.offset) as u64);
         }
-        let offset = self.append(needed, rules);
+        let mut again = Again::default();
+        let offset = self.append(needed, rules, &mut again);
         let place = self.log.place(offset);
         item::store(&self.log.words()[place..place + needed], key, entry);
         let target = match old {
@@ -442,6 +448,30 @@ impl Partition {
             None => self.new_slot(bucket, rules),
         };
         target.store(slot(probe.tag, offset), Relaxed);
+        if !again.is_empty() {
+            self.put_again(again, rules);
+        }
+    }
+
+    /// Puts entries that were used once more. Their slots dangle meanwhile, and readers of their
+    /// buckets were turned away before.
+    #[cold]
+    fn put_again(&self, mut again: Again, rules: &Rules<'_>) {
+        while let Some(Spared { probe, key, value, copied, began }) = again.pop() {
+            let Copied { expires_unix_ms, user_bits, .. } = copied;
+            let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
+            let needed = item::words_needed(&key, &entry);
+            self.clean_some(needed as u64);
+            let offset = self.append(needed, rules, &mut again);
+            let place = self.log.place(offset);
+            item::store(&self.log.words()[place..place + needed], &key, &entry);
+            let target = self.new_slot(probe.bucket as usize, rules);
+            target.store(slot(probe.tag, offset), Relaxed);
+            if began {
+                self.end(probe.bucket);
+            }
+            self.counts.moved.add(1);
+        }
     }
 
     /// A slot of a chain for a key that has none.
@@ -460,13 +490,38 @@ impl Partition {
     }
 
     /// Place in the log for a live entry.
-    fn append(&self, words: usize, rules: &Rules<'_>) -> u64 {
+    fn append(&self, words: usize, rules: &Rules<'_>, again: &mut Again) -> u64 {
         let counts = &self.counts;
         counts.live_words.add(words as u64);
         counts.words_appended.add(words as u64);
         self.log.append(words, &mut |item: Item<'_>| {
-            self.count_evicted(&item, &counts.evicted_from_log, rules);
+            if rules.move_rule.marks && item.header.is_used() && self.spare(&item, rules, again) {
+                counts.entries.sub(1);
+                counts.live_words.sub(item.header.words() as u64);
+            } else {
+                self.count_evicted(&item, &counts.evicted_from_log, rules);
+            }
         })
+    }
+
+    /// Keeps an entry that was used and would be evicted, to put it again; false where it has
+    /// expired, or enough were kept.
+    #[cold]
+    fn spare(&self, item: &Item<'_>, rules: &Rules<'_>, again: &mut Again) -> bool {
+        let expires = item.expires_unix_ms();
+        if again.is_exhausted() || expires != 0 && expires <= rules.clock.unix_ms() {
+            return false;
+        }
+        let (mut key, mut scratch) = (Vec::new(), Scratch::new());
+        item.push_key(&mut key);
+        let copied = item.copy(&mut scratch);
+        let value = scratch.entry(copied).value.to_vec();
+        // Whose number the partition has does not matter here.
+        let probe = self.probe(0, rules.seed.hash(&key));
+        // Before the head moves past it: nobody may miss it in between.
+        let began = self.begin(probe.bucket);
+        again.push(Spared { probe, key, value, copied, began });
+        true
     }
 
     /// Counts a live entry that is about to go, under its cause.
@@ -526,12 +581,15 @@ impl Partition {
         self.clean_some(self.log.item(offset).map_or(0, |item| item.header.words() as u64));
         let found = self.index.find(&self.log, bucket, probe.tag, key);
         let Some(found) = found.filter(|found| found.offset == offset) else { return };
+        if rules.move_rule.marks {
+            return self.log.mark_used(offset);
+        }
         let copied = found.item.copy(scratch);
         let entry = scratch.entry(copied);
         self.begin(probe.bucket);
         self.counts.live_words.sub(self.log.kill(offset) as u64);
         let words = item::words_needed(key, &entry);
-        let new = self.append(words, rules);
+        let new = self.append(words, rules, &mut Again::default());
         let place = self.log.place(new);
         item::store(&self.log.words()[place..place + words], key, &entry);
         found.slot.store(slot(probe.tag, new), Relaxed);

@@ -104,7 +104,7 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
         };
         self.sink.found(index, EntryRef::new(&value.to_le_bytes()[..len]));
         self.hits += 1;
-        if self.mica.move_rule.moves(partition.log(), sought.offset()) {
+        if self.mica.move_rule.is_due(partition.log(), sought.offset()) {
             self.renew(key, sought.offset());
         }
     }
@@ -125,13 +125,13 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
         }
         self.sink.found(index, self.scratch.entry(copied));
         self.hits += 1;
-        if self.mica.move_rule.moves(partition.log(), offset) {
+        if self.mica.move_rule.is_due(partition.log(), offset) {
             self.renew(key, offset);
         }
     }
 
-    /// Moves an entry that was used to the tail. Where somebody writes its partition just now,
-    /// this use does not count.
+    /// Moves an entry that was used to the tail, or marks it. Where somebody writes its partition
+    /// just now, this use does not count.
     #[cold]
     fn renew(&mut self, key: &[u8], offset: u64) {
         let probe = self.mica.probe(key);

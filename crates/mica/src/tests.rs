@@ -29,7 +29,7 @@ fn metrics(mica: &Mica) -> MetricsMap {
 /// bytes of another entry, or none.
 #[test]
 fn dangling_slots_are_gone_before_offsets_begin_anew() {
-    for eviction in ["fifo", "lru", "approximate-lru"] {
+    for eviction in ["fifo", "lru", "approximate-lru", "second-chance"] {
         let memory = [("memory_bytes", "64KiB"), ("partitions", "1"), ("eviction", eviction)];
         let (mica, _) = open(&memory, 16);
         let (mut model, mut prng) = (BTreeMap::new(), Prng::new(5));
@@ -120,6 +120,7 @@ fn policies_keep_what_is_used() {
     };
     for by_reads in [false, true] {
         assert!(kept("lru", by_reads) && kept("approximate-lru", by_reads));
+        assert!(kept("second-chance", by_reads));
     }
     assert!(!kept("fifo", true), "reading does not help");
     let moved = |eviction| {
@@ -128,15 +129,15 @@ fn policies_keep_what_is_used() {
         (0..100).for_each(|_| assert!(mica.get(b"used").expect("a get").is_some()));
         metrics(&mica).get("entries_moved")
     };
-    let all = ["fifo", "lru", "approximate-lru"].map(moved);
-    assert_eq!(all, [0.0, 100.0, 0.0], "young entries are not moved without need");
+    let all = ["fifo", "lru", "approximate-lru", "second-chance"].map(moved);
+    assert_eq!(all, [0.0, 100.0, 0.0, 0.0], "young entries are not moved without need");
 }
 
 /// Reads of what fits move nothing, however old it is; once something has to give way they do.
 #[test]
 fn what_fits_is_not_moved() {
     let memory = [("memory_bytes", "256KiB"), ("partitions", "1"), ("entry_bytes_mean", "24")];
-    let (mica, _) = open(&memory, 48);
+    let (mica, _) = open(&[&memory[..], &[("eviction", "approximate-lru")]].concat(), 48);
     // An entry takes 32 bytes of the log.
     let places = metrics(&mica).get("log_bytes") as u32 / 32;
     let put = |n: u32| mica.put(&n.to_le_bytes(), &[0; 16], NOW).expect("a put");
@@ -155,6 +156,34 @@ fn what_fits_is_not_moved() {
     assert_eq!(metrics(&mica).get("updates_in_place"), 2.0 * f64::from(fits));
     (0..places + 10).for_each(put);
     assert!(read_all(places) < places && moved() > f64::from(places / 4), "{} moved", moved());
+}
+
+/// An entry that is used is never missed, not even while it is on its way to the tail.
+#[test]
+fn what_gets_a_second_chance_is_always_there() {
+    let memory = [("memory_bytes", "256KiB"), ("partitions", "1"), ("entry_bytes_mean", "12")];
+    let (mica, _) = open(&[&memory[..], &[("eviction", "second-chance")]].concat(), 48);
+    mica.put(b"used", b"value", NOW).expect("a put");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let is_there = || mica.get(b"used").expect("a get").is_some();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                assert!(is_there(), "missed by a reader");
+            }
+        });
+        for n in 0..test_size(200_000, 2_000_000, 100_000_000) {
+            mica.put(&n.to_le_bytes(), b"v", NOW).expect("a put");
+            if n % 100 == 0 && !is_there() {
+                break;
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(is_there());
+    let metrics = metrics(&mica);
+    assert!(metrics.get("entries_moved") >= 20.0, "{} moves", metrics.get("entries_moved"));
+    mica.verify().expect("every invariant");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn tiny(partitions: u64, eviction: &str) -> MicaHarness {
     })
 }
 
-const POLICIES: [&str; 3] = ["fifo", "lru", "approximate-lru"];
+const POLICIES: [&str; 4] = ["fifo", "lru", "approximate-lru", "second-chance"];
 
 #[test]
 fn basics() {

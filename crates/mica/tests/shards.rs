@@ -154,7 +154,9 @@ fn harness(memory_bytes: u64, eviction: &'static str, owners_read: bool) -> Owne
 #[test]
 fn conformance() {
     for owners_read in [true, false] {
-        for (seed, eviction) in (1..).zip(["fifo", "lru", "approximate-lru", "none"]) {
+        for (seed, eviction) in
+            (1..).zip(["fifo", "lru", "approximate-lru", "second-chance", "none"])
+        {
             testkit::basics(&mut harness(64 * MIB, eviction, owners_read));
             let operations = test_size(2_000, 50_000, 50_000);
             testkit::differential(&mut harness(64 * MIB, eviction, owners_read), seed, operations);
@@ -212,7 +214,12 @@ fn an_owner_keeps_other_writers_out_and_lets_readers_in() {
 /// Owners write and read their partitions while others read everything.
 #[test]
 fn owners_and_readers_at_the_same_time() {
-    let mica = cache(MIB / 4, 2, "approximate-lru");
+    owners_and_readers_of("approximate-lru");
+    owners_and_readers_of("second-chance");
+}
+
+fn owners_and_readers_of(eviction: &str) {
+    let mica = cache(MIB / 4, 2, eviction);
     let rounds = test_size(10_000, 200_000, 20_000_000);
     let keys: Vec<[u8; 8]> = (0..800_u64).map(u64::to_le_bytes).collect();
     let check = |key: &[u8], value: &[u8]| {

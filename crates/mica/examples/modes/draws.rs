@@ -31,15 +31,23 @@ impl Draws {
     /// A key, and a number below 256.
     pub(crate) fn next(&mut self) -> (u64, u64) {
         let chance = self.prng.below(256);
-        let Some(zipf) = &self.zipf else { return (self.prng.below(self.keys), chance) };
+        if self.zipf.is_none() {
+            return (self.prng.below(self.keys), chance);
+        }
+        // The popular keys are scattered: the fill wrote them in order.
+        let scattered = self.rank().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16;
+        (scattered % self.keys, chance)
+    }
+
+    /// How many keys are more popular than the one that is drawn.
+    pub(crate) fn rank(&mut self) -> u64 {
+        let Some(zipf) = &self.zipf else { return self.prng.below(self.keys) };
         let unit = self.prng.unit();
         let rank = match unit * zipf.zeta {
             share if share < 1.0 => 0.0,
             share if share < 1.0 + 0.5_f64.powf(zipf.exponent) => 1.0,
             _ => self.keys as f64 * (zipf.eta * unit - zipf.eta + 1.0).powf(zipf.alpha),
         };
-        // The popular keys are scattered: the fill wrote them in order.
-        let scattered = (rank as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16;
-        (scattered % self.keys, chance)
+        rank as u64
     }
 }

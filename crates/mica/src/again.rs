@@ -1,0 +1,45 @@
+//! Entries that were used and would be evicted: they are put again.
+
+use crate::item::Copied;
+use crate::partition::Probe;
+use std::collections::VecDeque;
+
+/// A put spares at most so many entries, so that the time that it takes is bounded.
+const SPARED_MAX: u32 = 64;
+
+/// An entry on its way from the log's head to its tail.
+pub(crate) struct Spared {
+    pub(crate) probe: Probe,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+    pub(crate) copied: Copied,
+    /// Readers of its bucket were turned away for it.
+    pub(crate) began: bool,
+}
+
+/// The entries that a put has to put again, the oldest first.
+#[derive(Default)]
+pub(crate) struct Again {
+    entries: VecDeque<Spared>,
+    spared: u32,
+}
+
+impl Again {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.spared == SPARED_MAX
+    }
+
+    pub(crate) fn push(&mut self, entry: Spared) {
+        self.spared += 1;
+        self.entries.push_back(entry);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Spared> {
+        self.entries.pop_front()
+    }
+}
