@@ -57,6 +57,7 @@ const fn kind(
 /// Every server.
 pub(crate) const PEERS: &[Kind] = &[
     kind("silica:tcp", "Silica's server over TCP", Program::Silica, Transport::Tcp),
+    kind("silica:udp", "Silica's cache over memcached's UDP", Program::Silica, Transport::Udp),
     kind("memcached:tcp", "memcached over TCP", Program::Memcached, Transport::Tcp),
     kind("memcached:unix", "memcached over a unix socket", Program::Memcached, Transport::Unix),
     kind("memcached:udp", "memcached over UDP", Program::Memcached, Transport::Udp),
@@ -107,19 +108,25 @@ impl Peer for Kind {
         let (process, address) = match self.program {
             Program::Memcached => memcached::start(setup, self.transport, pinning)?,
             Program::Redis => redis::start(setup, self.transport, pinning)?,
+            Program::Silica if self.transport == Transport::Udp => {
+                silica::start_cache(setup, pinning)?
+            }
             Program::Silica => silica::start(setup, pinning)?,
         };
         let lossy = match self.program {
             Program::Memcached => true,
             Program::Redis => models_cache(setup),
-            Program::Silica => false,
+            // A cache, beside memcached over the same protocol.
+            Program::Silica => self.transport == Transport::Udp,
         };
         Ok(Box::new(Store {
             process,
             address,
             program: self.program,
             pinning,
-            synced: synced && self.program != Program::Memcached,
+            synced: synced
+                && self.transport != Transport::Udp
+                && self.program != Program::Memcached,
             lossy,
             value_bytes: setup.plan.shape.value_bytes,
             directory: setup.directory.clone(),
@@ -173,7 +180,7 @@ impl Target for Store {
         let pinned = self.pinning.pin_client();
         let counters = &self.counters;
         Ok(match (self.program, &self.address) {
-            (Program::Memcached, Address::Udp { udp, .. }) => {
+            (_, Address::Udp { udp, .. }) => {
                 let dialect = text::TextDialect::new();
                 let beside = Client::new(self.wire()?, dialect, counters, None);
                 Box::new(udp::Client::new(*udp, beside, counters, self.value_bytes, pinned)?)

@@ -28,6 +28,7 @@ pub(super) fn of(kind: &Kind, setup: &Setup) -> Vec<Setting> {
     match kind.program {
         Program::Memcached => of_memcached(kind, setup, &mut rows),
         Program::Redis => of_redis(setup, &mut rows),
+        Program::Silica if kind.transport == Transport::Udp => of_cache(setup, &mut rows),
         Program::Silica => of_silica(setup, &mut rows),
     }
     rows
@@ -89,6 +90,15 @@ fn of_redis(setup: &Setup, rows: &mut Vec<Setting>) {
             "GET, MGET for a burst, pipelined SET, DEL of a burst",
             "one write and one wait for a burst",
         ),
+    ]);
+}
+
+fn of_cache(setup: &Setup, rows: &mut Vec<Setting>) {
+    rows.extend([
+        row("--cache", setup.memory_bytes.to_string(), "the one number, its clients' included"),
+        row("--loops", "1", "the server has one core"),
+        row("requests", "those that memcached gets over UDP", "the same client, the same bytes"),
+        row("durability", "none", "a cache in memory; synced writes are refused"),
     ]);
 }
 

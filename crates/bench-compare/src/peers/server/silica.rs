@@ -2,7 +2,8 @@
 
 use super::pin::Pinning;
 use super::process::{Address, Process, ask_version};
-use super::redis;
+use super::wire::Wire;
+use super::{redis, text};
 use crate::peer::Setup;
 use ::silica::{Durability, Error, ErrorKind, Result};
 use std::ffi::OsString;
@@ -75,6 +76,29 @@ pub(super) fn start(setup: &Setup, pinning: Pinning) -> Result<(Process, Address
     Ok((process, address))
 }
 
+/// A cache that takes memcached's protocol in datagrams.
+pub(super) fn start_cache(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+    let mut command = Command::new(program()?);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--udp", "127.0.0.1:0", "--loops", "1"]);
+    command.args(["--cache", &setup.memory_bytes.to_string()]);
+    let process = Process::start(NAME, command, &setup.directory, pinning)?;
+    let address = process.wait_for(|| {
+        let said = process.said();
+        let both = address(&said).zip(datagrams(&said));
+        let (tcp, udp) = both.ok_or_else(|| Error::new(ErrorKind::Io, "it tells no addresses"))?;
+        let address = Address::Udp { udp, tcp };
+        text::greet(&mut Wire::connect(NAME, &address)?)?;
+        Ok(address)
+    })?;
+    Ok((process, address))
+}
+
+/// The address for datagrams in the line that tells it.
+fn datagrams(said: &str) -> Option<SocketAddr> {
+    let (before, _) = said.split_once(" (memcached, UDP)")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
 /// The address in the line that tells it.
 fn address(said: &str) -> Option<SocketAddr> {
     let line = said.lines().find(|line| line.starts_with("silica: serving "))?;
@@ -91,6 +115,10 @@ mod tests {
         let line = "silica: serving /a on b/store on 127.0.0.1:4711 (engine silt, synced writes)\n";
         assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
         assert_eq!(address("silica: something"), None);
+        let line = "silica: serving a cache of 64 MiB on 127.0.0.1:4711, 127.0.0.1:815 (memcached, \
+                    UDP) (engine mica, nothing outlives the process)\n";
+        assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
+        assert_eq!(datagrams(line), Some(SocketAddr::from(([127, 0, 0, 1], 815))));
     }
 
     #[test]
