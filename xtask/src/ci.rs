@@ -44,6 +44,14 @@ pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
     steps.command("build", &mut cargo(&build), 15 * MINUTE);
     let run = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
     steps.tests("tests", cargo(&run).env("SILICA_TESTS", size), limit);
+    // By default event loops use io_uring where the kernel has it, so the others have their turn.
+    let mut epoll = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    let of_loops = ["bursts", "commands", "connections", "hostile", "memcached", "topics", "unix"];
+    for test in of_loops {
+        epoll.args(["--test", test]);
+    }
+    epoll.env("SILICA_TESTS", size).env("SILICA_TEST_EVENT_LOOP", "epoll");
+    steps.tests("tests of event loops over epoll", &mut epoll, limit);
     let doc = ["test", "--workspace", "--doc", "--no-fail-fast"];
     steps.tests("doc tests", &mut cargo(&doc), 10 * MINUTE);
 }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use silica::Durability;
+use silica_server::EventLoopKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -206,10 +207,34 @@ pub(crate) struct ServeArgs {
     /// Event loops; 0 means one for each core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) loops: usize,
+    /// How event loops wait for sockets and move their bytes.
+    #[arg(long, value_enum, default_value_t = EventLoopArg::Auto)]
+    pub(crate) event_loop: EventLoopArg,
     /// Part of --memory for requests and replies of all clients; a value must fit twice. An
     /// eighth where it is not given, at least 16 MiB or half.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) client_memory: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub(crate) enum EventLoopArg {
+    /// By io_uring where the kernel has all that it takes (Linux 6.1 has), else by epoll.
+    Auto,
+    /// By epoll and a system call for each read and write.
+    Epoll,
+    /// By io_uring, or an error where that is refused.
+    #[value(name = "io_uring")]
+    IoUring,
+}
+
+impl From<EventLoopArg> for EventLoopKind {
+    fn from(arg: EventLoopArg) -> Self {
+        match arg {
+            EventLoopArg::Auto => EventLoopKind::Auto,
+            EventLoopArg::Epoll => EventLoopKind::Epoll,
+            EventLoopArg::IoUring => EventLoopKind::IoUring,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]

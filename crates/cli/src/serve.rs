@@ -174,6 +174,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
             None => None,
         },
         loops: if args.loops == 0 { default.loops } else { args.loops },
+        event_loop: args.event_loop.into(),
         password: password(args)?,
         acl_file: args.acl_file.clone(),
         durability: args.durability.into(),

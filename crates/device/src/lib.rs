@@ -10,6 +10,8 @@
 //!   a pool of threads where that is refused; logs are mapped files.
 //! - [`sim::SimDevice`]: its simulated twin, in memory, with power cuts and faults.
 //!
+//! Sockets of many clients move their bytes through a [`SocketRing`], where the kernel has it.
+//!
 //! Obligations of every device, which the conformance suite and the crash tests check:
 //!
 //! 1. After [`DeviceFile::sync`] or [`LogFile::sync`] returns `Ok`, the bytes written before the
@@ -46,8 +48,10 @@ mod names;
 pub mod net;
 mod publish;
 pub mod sim;
+mod socket_ring;
 mod sync;
 
 pub use counters::{CounterSnapshot, Counters};
 pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue};
 pub use file::{DeviceOptions, FileDevice, FileReads, IoChoice, MappedLog, PlainFile};
+pub use socket_ring::{SocketEvent, SocketRing};

@@ -8,6 +8,18 @@ use std::sync::Arc;
 /// Databases that `SELECT` may reach at most.
 pub const DATABASES_MAX: u32 = 16;
 
+/// How event loops wait for sockets and move their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EventLoopKind {
+    /// By io_uring where the kernel has all that it takes (Linux 6.1 has), else by epoll.
+    #[default]
+    Auto,
+    /// By epoll and a system call for each read and write.
+    Epoll,
+    /// By io_uring, or an error where that is refused.
+    IoUring,
+}
+
 /// Settings of a [`crate::Server`].
 #[derive(Clone)]
 pub struct Config {
@@ -26,6 +38,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Event loops; one per core is right.
     pub loops: usize,
+    /// How they wait.
+    pub event_loop: EventLoopKind,
     /// Threads that call engines which may wait for a device; at least 2.
     pub io_workers: usize,
     /// What clients must give before anything else.
@@ -65,6 +79,7 @@ impl Default for Config {
             datagrams: None,
             admin: None,
             loops: cores,
+            event_loop: EventLoopKind::default(),
             io_workers: (2 * cores).max(4),
             password: None,
             acl_file: None,

@@ -19,6 +19,8 @@ pub(crate) struct OutQueue {
     chunks: VecDeque<Vec<u8>>,
     /// Bytes of the first chunk that are sent.
     sent: usize,
+    /// The first chunk is lent to whoever sends it.
+    lent: bool,
     bytes: usize,
 }
 
@@ -47,6 +49,38 @@ impl OutQueue {
                 None
             }
         }
+    }
+
+    /// The first chunk and how much of it was sent, until [`OutQueue::take_back`]; nothing where
+    /// there is none or it is lent already.
+    pub(crate) fn lend(&mut self) -> Option<(Vec<u8>, usize)> {
+        if self.lent {
+            return None;
+        }
+        let chunk = self.chunks.pop_front()?;
+        self.lent = true;
+        Some((chunk, self.sent))
+    }
+
+    /// True while a chunk is lent.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// Takes the chunk that was lent, of which `more` bytes were sent; its allocation where all
+    /// of it was.
+    pub(crate) fn take_back(&mut self, mut chunk: Vec<u8>, more: usize) -> Option<Vec<u8>> {
+        self.lent = false;
+        self.sent += more;
+        self.bytes -= more;
+        if self.sent < chunk.len() {
+            self.chunks.push_front(chunk);
+            self.trim();
+            return None;
+        }
+        self.sent = 0;
+        chunk.clear();
+        Some(chunk)
     }
 
     /// Gives back what a large chunk holds although most of it is sent.
@@ -126,6 +160,11 @@ pub(crate) struct Conn {
     pub(crate) work: Option<Work>,
     /// Its requests are queued or running, in a burst of this many bytes.
     pub(crate) in_flight: Option<usize>,
+    /// Over io_uring: whatever comes is told, and it was asked to be told no more.
+    pub(crate) receiving: bool,
+    pub(crate) pausing: bool,
+    /// The loop's turn in which a chunk was lent last.
+    pub(crate) lent_in: u64,
     /// The socket may have something to read; take something to write.
     pub(crate) readable: bool,
     pub(crate) writable: bool,
@@ -168,6 +207,9 @@ impl Conn {
             messages: Vec::new(),
             work: None,
             in_flight: None,
+            receiving: false,
+            pausing: false,
+            lent_in: 0,
             readable: false,
             writable: true,
             hung_up: false,
@@ -222,7 +264,8 @@ impl Conn {
         self.parser.needed_bytes().max(memcached)
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    /// Keeps what came until it is planned.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) {
         let len = self.input.len() + bytes.len();
         let needed = self.needed_bytes();
         if len > self.input.capacity() && needed > len {
@@ -296,6 +339,30 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn replies_that_are_lent_leave_in_order_however_slowly() {
+        let mut queue = OutQueue::default();
+        let (mut want, mut got) = (Vec::new(), Vec::new());
+        let mut at_once = [1, 70_000, 3, 1 << 20].into_iter().cycle();
+        for byte in 0..100u8 {
+            let chunk = vec![byte; usize::from(byte) * 3000];
+            want.extend_from_slice(&chunk);
+            queue.push(chunk);
+            let Some((chunk, from)) = queue.lend() else { continue };
+            assert!(queue.is_lent() && queue.lend().is_none());
+            let to = chunk.len().min(from + at_once.next().unwrap());
+            got.extend_from_slice(&chunk[from..to]);
+            queue.take_back(chunk, to - from);
+            assert_eq!(queue.len(), want.len() - got.len());
+        }
+        while let Some((chunk, from)) = queue.lend() {
+            got.extend_from_slice(&chunk[from..]);
+            let sent = chunk.len() - from;
+            assert!(queue.take_back(chunk, sent).unwrap().is_empty());
+        }
+        assert!(got == want && queue.len() == 0 && queue.held_bytes() == 0);
     }
 
     #[test]

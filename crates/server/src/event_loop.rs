@@ -1,5 +1,8 @@
 //! One event loop: sockets in, bursts out, replies back.
 
+mod ring;
+
+use self::ring::Ring;
 use crate::burst::{Burst, Input, Lane, Output};
 use crate::conn::{Conn, Work};
 use crate::exec::Executor;
@@ -51,6 +54,8 @@ pub(crate) struct EventLoop {
     index: usize,
     shared: Arc<Shared>,
     poll: Poll,
+    /// Moves the bytes of connections where it is there; else the poll tells which are ready.
+    ring: Option<Ring>,
     doors: Vec<Door>,
     conns: Vec<Option<Box<Conn>>>,
     free: Vec<usize>,
@@ -90,7 +95,9 @@ impl EventLoop {
             poll.registry().register(&mut door.listener, token, Interest::READABLE)?;
         }
         let now_ms = shared.monotonic_ms();
+        ring::check(shared.config.event_loop)?;
         Ok(EventLoop {
+            ring: None,
             index,
             executor: Executor::new(Arc::clone(&shared)),
             shared,
@@ -121,6 +128,13 @@ impl EventLoop {
     /// The life of a loop's thread.
     pub(crate) fn run(&mut self) {
         let mut events = Events::with_capacity(1024);
+        match ring::choose(self.shared.config.event_loop) {
+            Ok(ring) => self.ring = ring,
+            Err(e) => {
+                log::error!("event loop {}: {e}", self.index);
+                return self.shared.request_stop();
+            }
+        }
         loop {
             let wait_ms = match (self.ready.is_empty(), self.stopping_since_ms) {
                 (false, _) => 0,
@@ -131,15 +145,10 @@ impl EventLoop {
                 }
                 (true, None) => TICK_MS,
             };
-            match self.poll.poll(&mut events, Some(Duration::from_millis(wait_ms))) {
-                Err(e) if e.kind() != ErrorKind::Interrupted => {
-                    log::error!("event loop {}: {e}", self.index);
-                    return self.shared.request_stop();
-                }
-                _ => {}
+            if let Err(e) = self.wait(&mut events, Duration::from_millis(wait_ms)) {
+                log::error!("event loop {}: {e}", self.index);
+                return self.shared.request_stop();
             }
-            self.now_ms = self.shared.monotonic_ms();
-            events.iter().for_each(|event| self.note(event));
             self.accept_when_due();
             self.read_inbox();
             if !self.held.is_empty() && self.shared.pause.left_ms(self.now_ms) == 0 {
@@ -156,6 +165,26 @@ impl EventLoop {
                 return;
             }
         }
+    }
+
+    /// Waits until there is something to do, or for `time`.
+    fn wait(&mut self, events: &mut Events, time: Duration) -> io::Result<()> {
+        if self.ring.is_some() {
+            return self.wait_for_ring(events, time);
+        }
+        self.look(events, time)?;
+        self.now_ms = self.shared.monotonic_ms();
+        Ok(())
+    }
+
+    /// Asks the poll what is ready, waiting for `time` at most.
+    fn look(&mut self, events: &mut Events, time: Duration) -> io::Result<()> {
+        match self.poll.poll(events, Some(time)) {
+            Err(e) if e.kind() != ErrorKind::Interrupted => return Err(e),
+            _ => {}
+        }
+        events.iter().for_each(|event| self.note(event));
+        Ok(())
     }
 
     fn note(&mut self, event: &Event) {
@@ -294,7 +323,11 @@ impl EventLoop {
         });
         socket.send_at_once();
         let both = Interest::READABLE | Interest::WRITABLE;
-        if self.poll.registry().register(&mut socket, Token(slot), both).is_err() {
+        let registered = match self.ring {
+            Some(_) => socket.let_wait(),
+            None => self.poll.registry().register(&mut socket, Token(slot), both),
+        };
+        if registered.is_err() {
             self.free.push(slot);
             return;
         }
@@ -302,6 +335,7 @@ impl EventLoop {
         let let_in = self.shared.acl.lets_in();
         let conn = Conn::new(socket, slot, client, protocol, let_in, self.now_ms);
         self.conns[slot] = Some(Box::new(conn));
+        self.receive(slot);
     }
 
     /// Goes on with a connection: sends, reads, plans, and queues what it wants done.
@@ -322,17 +356,20 @@ impl EventLoop {
                 self.queue(slot);
             }
         }
+        self.receive(slot);
         self.count_bytes(slot);
     }
 
     fn send(&mut self, slot: usize) -> io::Result<()> {
+        if self.ring.is_some() {
+            return self.lend(slot);
+        }
         let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
         conn.take_messages();
         let sent = conn.flush(&mut self.spare_bytes, self.now_ms)?;
         if sent > 0 {
             Stats::add(&self.shared.stats.total_net_output_bytes, sent as u64);
-            self.spare_bytes.retain(|bytes| bytes.capacity() <= SPARE_BYTES_MAX);
-            self.spare_bytes.truncate(SPARES_MAX);
+            trim(&mut self.spare_bytes);
         }
         if !conn.session.let_in && conn.out.len() > STRANGER_OUT_BYTES_MAX {
             return Err(ErrorKind::PermissionDenied.into());
@@ -349,7 +386,7 @@ impl EventLoop {
         {
             return Ok(());
         }
-        if !conn.unplanned && !conn.closing {
+        if self.ring.is_none() && !conn.unplanned && !conn.closing {
             let mut reads = 0;
             while conn.readable && reads < READS_MAX {
                 if conn.input.capacity() == 0 {
@@ -543,13 +580,16 @@ impl EventLoop {
 
     fn close(&mut self, slot: usize) {
         if let Some(mut conn) = self.conns[slot].take() {
-            // A socket that cannot be deregistered is closed by the drop all the same.
-            let _ = self.poll.registry().deregister(&mut conn.socket);
             self.shared.topics.remove_all(&conn.client);
             self.shared.tracking.remove(conn.owner.client);
             self.shared.clients.remove(conn.owner.client);
             self.shared.held_bytes.fetch_sub(conn.counted_bytes, Relaxed);
             self.free.push(slot);
+            match &mut self.ring {
+                Some(ring) => ring.close(conn.socket),
+                // A socket that cannot be deregistered is closed by the drop all the same.
+                None => drop(self.poll.registry().deregister(&mut conn.socket)),
+            }
         }
     }
 
@@ -626,4 +666,10 @@ impl EventLoop {
         }
         self.conns.iter().all(Option::is_none)
     }
+}
+
+/// Forgets allocations that are too large or too many to be kept.
+fn trim(spare_bytes: &mut Vec<Vec<u8>>) {
+    spare_bytes.retain(|bytes| bytes.capacity() <= SPARE_BYTES_MAX);
+    spare_bytes.truncate(SPARES_MAX);
 }

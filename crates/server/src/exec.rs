@@ -21,6 +21,8 @@ use std::sync::Arc;
 const KEYS_MAX: usize = 1024;
 /// Bytes of values that a wave of reads collects.
 const ARENA_BYTES_MAX: usize = 4 << 20;
+/// Of them, those that are kept for the next burst.
+const ARENA_BYTES_KEPT: usize = 512 << 10;
 /// Reply bytes of one connection after which its burst goes on later.
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// Reply bytes of all its connections after which it does.
@@ -79,6 +81,8 @@ pub(crate) struct Executor {
     slots: Vec<Slot>,
     wants: Vec<Wants>,
     taken: Vec<usize>,
+    /// Always empty: room for the keys of a wave of reads.
+    keys: Vec<&'static [u8]>,
     /// Bytes of values that one request may fetch.
     reply_bytes_max: usize,
 }
@@ -87,7 +91,7 @@ impl Executor {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let reply_bytes_max = REPLY_BYTES_MAX;
         let (arena, slots, wants, taken) = (vec![], vec![], vec![], vec![]);
-        Executor { shared, arena, slots, wants, taken, reply_bytes_max }
+        Executor { shared, arena, slots, wants, taken, keys: vec![], reply_bytes_max }
     }
 
     /// One whose requests fetch no more than `reply_bytes_max` bytes of values each.
@@ -118,7 +122,7 @@ impl Executor {
         }
         outputs.iter_mut().for_each(|output| output.acknowledgements.clear());
         self.arena.clear();
-        self.arena.shrink_to(64 << 10);
+        self.arena.shrink_to(ARENA_BYTES_KEPT);
         let done: usize = outputs.iter().map(|output| output.next).sum();
         shared.stats.count_burst(burst.lane, done - done_before);
         watch.end(&shared, burst, done - done_before);
@@ -134,7 +138,7 @@ impl Executor {
 
     /// The reads that come next on every connection, as one `get_many`.
     fn reads(&mut self, wave: &mut Wave<'_, '_>) {
-        let mut keys: Vec<&[u8]> = Vec::new();
+        let mut keys: Vec<&[u8]> = std::mem::take(&mut self.keys);
         self.wants.clear();
         self.taken.clear();
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
@@ -160,6 +164,9 @@ impl Executor {
             self.read_alone(wave);
         }
         self.shared.stats.count_reads(&self.slots);
+        keys.clear();
+        // Nothing is left of them, and so the room may be called anybody's.
+        self.keys = keys.into_iter().map(|_| &[][..]).collect();
     }
 
     fn fetch(&mut self, engine: &dyn Engine, keys: &[&[u8]], room: usize) -> Result<()> {

@@ -47,5 +47,5 @@ mod udp;
 mod unsupported;
 mod workers;
 
-pub use config::{Config, DATABASES_MAX, Databases};
+pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind};
 pub use server::{Server, StopHandle};

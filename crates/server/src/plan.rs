@@ -60,6 +60,7 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
 
 fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let mut last = None;
+    let mut is_listening = None;
     let mut planned = 0;
     let mut base = 0;
     while base < conn.input.len() {
@@ -80,6 +81,7 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
                         session: &mut conn.session,
                         input,
                         bytes: &conn.input,
+                        is_listening: &mut is_listening,
                     };
                     last = planner.add(first).or(last);
                     planned += 1;
@@ -149,6 +151,8 @@ struct Planner<'a> {
     session: &'a mut Session,
     input: &'a mut Input,
     bytes: &'a [u8],
+    /// Whether it listens to channels, once that was looked up.
+    is_listening: &'a mut Option<bool>,
 }
 
 impl Planner<'_> {
@@ -205,9 +209,12 @@ impl Planner<'_> {
             Some(user) => user.permits(command, args).map_err(|denied| denied.text())?,
             None => return Err(Denied::Command(command.name).text()),
         }
-        let is_listening =
-            self.session.version == Version::Resp2 && self.client.subscriptions().count() > 0;
-        if is_listening && !WHILE_LISTENING.contains(&command.name) {
+        let look = || self.client.subscriptions().count() > 0;
+        let is_listening = *self.is_listening.get_or_insert_with(look);
+        if is_listening
+            && self.session.version == Version::Resp2
+            && !WHILE_LISTENING.contains(&command.name)
+        {
             return Err(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
                  RESET are allowed in this context",
@@ -340,13 +347,14 @@ impl Planner<'_> {
                 reply: Reply::new(&mut self.input.ready, version),
             };
             answer(&mut cx, args);
+            *self.is_listening = None;
             // Only CLIENT REPLY changes it, and its answer follows what it has set.
             let now = self.session.replies;
             let silent = if now == before { silent } else { now != Replies::On };
             return self.input.push_ready(start, silent);
         }
         let bytes = || args.from(1).map(<[u8]>::len).sum();
-        let long = command.is_long() || is_heavy(&run, args.len(), bytes);
+        let long = command.is_long || is_heavy(&run, args.len(), bytes);
         let skip = container_args(command, &run);
         self.input.requests.push(Request {
             run,

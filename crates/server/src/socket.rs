@@ -6,7 +6,8 @@ use mio::{Interest, Registry, Token};
 use silica::engine::{Error, ErrorKind, Result};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +75,24 @@ impl Write for Socket {
     }
 }
 
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        either!(Socket, self, socket => socket.as_fd())
+    }
+}
+
 impl Socket {
+    /// Makes whoever reads or writes wait, as io_uring wants it: it waits in its place.
+    pub(crate) fn let_wait(&self) -> io::Result<()> {
+        Ok(rustix::io::ioctl_fionbio(self, false)?)
+    }
+
+    /// Ends whatever is under way on it.
+    pub(crate) fn end(&self) {
+        // Where the other side is gone already there is nothing to end.
+        let _ = either!(Socket, self, socket => socket.shutdown(Shutdown::Both));
+    }
+
     /// Sends at once whatever is written, since replies are written whole.
     pub(crate) fn send_at_once(&self) {
         if let Socket::Tcp(socket) = self {

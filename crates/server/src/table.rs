@@ -7,6 +7,7 @@ use crate::memcached::{self, Outcome};
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::Reply;
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 pub(crate) use list::COMMANDS;
 
@@ -226,6 +227,8 @@ pub(crate) struct Command {
     /// One line for the docs.
     pub(crate) summary: &'static str,
     pub(crate) run: Run,
+    /// It goes over the whole store; one of the flags, which are too long to be read each time.
+    pub(crate) is_long: bool,
     /// Subcommands; a command with some is never run itself unless it came alone.
     pub(crate) subs: &'static [Command],
 }
@@ -302,11 +305,6 @@ impl Command {
         };
         CATEGORIES.iter().filter(is_in).copied().collect()
     }
-
-    /// True where it goes over the whole store.
-    pub(crate) fn is_long(&self) -> bool {
-        self.flags.contains("long")
-    }
 }
 
 /// Categories of commands, as ACL CAT lists them; those of types that we do not have are empty.
@@ -334,14 +332,82 @@ pub(crate) const CATEGORIES: &[&str] = &[
     "scripting",
 ];
 
+/// True where `word` stands in `text`.
+pub(crate) const fn has_word(text: &str, word: &str) -> bool {
+    let (text, word) = (text.as_bytes(), word.as_bytes());
+    let mut start = 0;
+    while start + word.len() <= text.len() {
+        let mut len = 0;
+        while len < word.len() && text[start + len] == word[len] {
+            len += 1;
+        }
+        if len == word.len() {
+            return true;
+        }
+        start += 1;
+    }
+    false
+}
+
+/// Names are no longer than this.
+const NAME_BYTES_MAX: usize = 16;
+
+/// `name` as a number, in lower case; nothing where it is longer than any command's.
+#[inline]
+fn number_of(name: &[u8]) -> Option<u128> {
+    let mut bytes = [0; NAME_BYTES_MAX];
+    bytes.get_mut(..name.len())?.copy_from_slice(name);
+    bytes.make_ascii_lowercase();
+    Some(u128::from_le_bytes(bytes))
+}
+
+/// Where commands are found by the numbers of their names.
+struct Index {
+    /// Number and command, each at the first free place from its own on.
+    places: [Option<(u128, &'static Command)>; Index::PLACES],
+}
+
+impl Index {
+    /// Several times the commands that there are, so that most lie at their own place.
+    const PLACES: usize = 1024;
+
+    fn new() -> Self {
+        let mut index = Index { places: [None; Index::PLACES] };
+        for command in COMMANDS {
+            let number = number_of(command.name.as_bytes());
+            let number = number.expect("a test looks every command up");
+            let mut place = Index::place(number);
+            while index.places[place].is_some() {
+                place = (place + 1) % Index::PLACES;
+            }
+            index.places[place] = Some((number, command));
+        }
+        index
+    }
+
+    #[inline]
+    fn place(number: u128) -> usize {
+        // The golden ratio's bits spread names that differ little.
+        let folded = (number as u64 ^ (number >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (folded >> 54) as usize
+    }
+}
+
+static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
+
 /// The command called `name`, in whatever case.
+#[inline]
 pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
-    let mut buf = [0u8; 16];
-    let lower = buf.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    let lower = &*lower;
-    COMMANDS.binary_search_by(|c| c.name.as_bytes().cmp(lower)).ok().map(|i| &COMMANDS[i])
+    let number = number_of(name)?;
+    let mut place = Index::place(number);
+    while let Some((other, command)) = INDEX.places[place] {
+        // Zeros behind a name do not change its number.
+        if other == number && command.name.len() == name.len() {
+            return Some(command);
+        }
+        place = (place + 1) % Index::PLACES;
+    }
+    None
 }
 
 /// The command or subcommand that `args` call.
@@ -371,6 +437,7 @@ macro_rules! table {
             since: $since,
             summary: $summary,
             run: $run,
+            is_long: $crate::table::has_word($flags, "long"),
             subs: table!(@subs $($subs)?),
         }),*]
     };
@@ -411,7 +478,8 @@ mod tests {
     fn names_are_found_in_any_case() {
         assert_eq!(find(b"GeT").unwrap().name, "get");
         assert_eq!(find(b"incrbyfloat").unwrap().name, "incrbyfloat");
-        assert!(find(b"nope").is_none());
+        assert!(COMMANDS.iter().all(|c| find(c.name.as_bytes()).unwrap().name == c.name));
+        assert!(find(b"nope").is_none() && find(b"get\0").is_none());
         assert!(find(b"").is_none());
         assert!(find(&[b'x'; 400]).is_none());
         assert_eq!(find_sub(find(b"client").unwrap(), b"SETNAME").unwrap().name, "client|setname");

@@ -25,6 +25,7 @@ const FACADE: &[&str] = &[
     "silica-silt",
     "silica-mica",
 ];
+/// The server moves the bytes of its sockets by what the device wraps.
 const SERVER: &[&str] =
     &["silica-base", "silica-device", "silica-engine", "silica", "silica-proto"];
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.

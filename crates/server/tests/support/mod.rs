@@ -10,7 +10,7 @@ use silica_engine::{
     ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Update, WriteBatch,
 };
 use silica_proto::{Value, decode};
-use silica_server::{Config, Databases, Server};
+use silica_server::{Config, Databases, EventLoopKind, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -159,8 +159,21 @@ impl Databases for Source {
     }
 }
 
+/// Chooses the event loops of all tests: `epoll` or `io_uring`.
+const EVENT_LOOP: &str = "SILICA_TEST_EVENT_LOOP";
+
+fn event_loop() -> EventLoopKind {
+    match std::env::var(EVENT_LOOP).as_deref() {
+        Err(_) | Ok("auto") => EventLoopKind::Auto,
+        Ok("epoll") => EventLoopKind::Epoll,
+        Ok("io_uring") => EventLoopKind::IoUring,
+        Ok(other) => panic!("{EVENT_LOOP} is {other}"),
+    }
+}
+
 pub(crate) fn config() -> Config {
     Config {
+        event_loop: event_loop(),
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
         loops: 2,
         io_workers: 4,
