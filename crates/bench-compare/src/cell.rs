@@ -1,6 +1,8 @@
 //! One measurement: one store, one workload, one repetition. It happens in the process that calls
 //! [`measure`], which the runner makes a fresh one, so that memory and I/O counters are its own.
 
+mod loaded;
+
 use crate::budget::WARM_UP;
 use crate::cgroup;
 use crate::foreseen;
@@ -146,6 +148,7 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
     }
     match cell.job {
         Job::Prepare => prepare(cell, peer, &setup, &mut outcome)?,
+        _ if cell.work.load.is_some() => loaded::perform(cell, &setup, port, &mut outcome)?,
         _ => perform(cell, peer, &setup, port, &mut outcome)?,
     }
     Ok(outcome)

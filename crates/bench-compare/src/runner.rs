@@ -119,7 +119,10 @@ fn info(group: &Group, task: &Task) -> WorkloadInfo {
     WorkloadInfo {
         suite: group.suite.name.to_string(),
         name: line.name.to_string(),
-        doc: workload.map_or("", |w| w.doc).to_string(),
+        doc: match &work.load {
+            Some(load) => load.text(),
+            None => workload.map_or("", |w| w.doc).to_string(),
+        },
         paper: workload.map_or("", |w| w.source).to_string(),
         keys: work.keys,
         operations: work.operations,
@@ -405,5 +408,6 @@ fn idle_work() -> Work {
         batch: 1,
         rate: 0,
         seed: 1,
+        load: None,
     }
 }

@@ -1,6 +1,7 @@
 //! Suites: which workloads at which sizes, by which kinds of stores, beside which limits.
 
 use crate::limits;
+use crate::load::{Load, Speech};
 use crate::peer::Class;
 use crate::work::Work;
 use silica::{Error, ErrorKind, Result};
@@ -57,6 +58,8 @@ pub struct Line {
     pub quick: bool,
     /// In a quick run of all suites, too.
     pub brief: bool,
+    /// Many connections of one client instead of the workload, which is then only its like.
+    pub load: Option<Load>,
     /// Limits beside it, each with the metric that bounds the throughput.
     pub limits: &'static [(&'static str, &'static str)],
 }
@@ -84,6 +87,7 @@ const LINE: Line = Line {
     cold: false,
     quick: false,
     brief: false,
+    load: None,
     limits: &[],
 };
 /// Entries of about 1 KiB, as in YCSB and in SILT's evaluation.
@@ -174,7 +178,23 @@ const MEMORY: &[Line] = &[
 /// What memcached and Redis are measured with most often.
 const SMALL: Line = Line { shape: Some((16, 64)), ..LINE };
 
+/// 32 connections, with so many requests of each under way.
+const fn load(name: &'static str, speech: Speech, depth: usize) -> Line {
+    let load = Some(Load { speech, connections: 32, depth });
+    Line { name, workload: "mica-small-95", load, quick: true, ..SMALL }
+}
+
+/// Beside requests of one key each, the echo at that depth.
+const TRAINS_1: Beside = &[("echo-tcp-uring-32", "echoes_depth_1")];
+const TRAINS_16: Beside = &[("echo-tcp-uring-32", "echoes_depth_16")];
+const TRAINS_64: Beside = &[("echo-tcp-uring-32", "echoes_depth_64")];
+
 const SERVER: &[Line] = &[
+    Line { limits: TRAINS_1, ..load("resp-95-5-depth-1", Speech::Resp, 1) },
+    Line { limits: TRAINS_16, ..load("resp-95-5-depth-16", Speech::Resp, 16) },
+    Line { limits: TRAINS_64, ..load("resp-95-5-depth-64", Speech::Resp, 64) },
+    Line { limits: TRAINS_16, ..load("text-95-5-depth-16", Speech::Text, 16) },
+    load("text-multiget-100", Speech::TextMultiget(100), 1),
     Line { name: "get", workload: "read", quick: true, brief: true, limits: ECHO, ..SMALL },
     Line { name: "get-missing", workload: "read-missing", ..SMALL },
     Line {
@@ -326,10 +346,14 @@ impl Line {
             value_bytes,
             threads: self.threads,
             synced: self.synced,
-            distribution: plan.distribution.name().to_string(),
+            distribution: match self.load {
+                Some(_) => "uniform".to_string(),
+                None => plan.distribution.name().to_string(),
+            },
             batch: self.batch,
             rate: plan.rate,
             seed: 1,
+            load: self.load,
         })
     }
 

@@ -1,5 +1,6 @@
 //! A plan as data: what a cell does with a store, in a form that crosses to another process.
 
+use crate::load::Load;
 use serde::{Deserialize, Serialize};
 use silica::{Durability, Error, ErrorKind, Result};
 use silica_bench::{Distribution, Plan, Shape, Sizes, Workload};
@@ -29,6 +30,9 @@ pub struct Work {
     pub rate: u64,
     /// Where every random choice comes from.
     pub seed: u64,
+    /// Many connections of one client instead of the workload.
+    #[serde(default)]
+    pub load: Option<Load>,
 }
 
 impl Work {

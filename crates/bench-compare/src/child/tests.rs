@@ -20,6 +20,7 @@ fn cell() -> Cell {
             batch: 1,
             rate: 0,
             seed: 1,
+            load: None,
         },
         memory_bytes: 64 << 20,
         cold: false,

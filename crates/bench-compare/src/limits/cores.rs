@@ -23,7 +23,7 @@ pub(super) fn cores() -> Vec<usize> {
 
 /// Keeps the calling thread on the core `cores[place]`, counted round. Where that is refused the
 /// kernel places it.
-fn pin(cores: &[usize], place: usize) {
+pub(super) fn pin(cores: &[usize], place: usize) {
     let Some(core) = cores.get(place % cores.len().max(1)) else { return };
     // SAFETY: a CPU set is plain bits, for which all zero is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

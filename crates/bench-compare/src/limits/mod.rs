@@ -99,6 +99,7 @@ pub fn all() -> Vec<&'static dyn Limit> {
         &echo::UDP_GSO,
         &echo::TCP,
         &echo::TCP_URING,
+        &echo::TCP_URING_32,
         &echo::UNIX,
     ]
 }

@@ -15,6 +15,7 @@ mod server;
 mod sqlite;
 
 use crate::peer::Peer;
+pub(crate) use server::Loaded;
 use silica::{Error, ErrorKind, Result};
 
 /// All peers; a new one gets a row here.

@@ -1,6 +1,7 @@
 //! Servers in processes of their own, over sockets.
 
 mod client;
+mod loaded;
 mod memcached;
 mod pin;
 mod process;
@@ -15,6 +16,7 @@ use super::directory;
 use crate::peer::{About, Peer, Setting, Setup};
 use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use client::Client;
+pub(crate) use loaded::Loaded;
 use pin::Pinning;
 use process::{Address, Process};
 use silica_bench::{Abilities, Session, Target, memory};
@@ -28,6 +30,8 @@ enum Program {
     Memcached,
     Redis,
     Silica,
+    /// The same program, as a cache in memory.
+    SilicaCache,
 }
 
 /// How clients reach it.
@@ -58,6 +62,7 @@ const fn kind(
 pub(crate) const PEERS: &[Kind] = &[
     kind("silica:tcp", "Silica's server over TCP", Program::Silica, Transport::Tcp),
     kind("silica:udp", "Silica's cache over memcached's UDP", Program::Silica, Transport::Udp),
+    kind("silica:cache", "Silica's cache over TCP", Program::SilicaCache, Transport::Tcp),
     kind("memcached:tcp", "memcached over TCP", Program::Memcached, Transport::Tcp),
     kind("memcached:unix", "memcached over a unix socket", Program::Memcached, Transport::Unix),
     kind("memcached:udp", "memcached over UDP", Program::Memcached, Transport::Udp),
@@ -72,7 +77,12 @@ impl Program {
             Program::Memcached => "memcached",
             Program::Redis => "redis-server",
             Program::Silica => "silica serve",
+            Program::SilicaCache => "silica serve --cache",
         }
+    }
+
+    fn is_ours(self) -> bool {
+        matches!(self, Program::Silica | Program::SilicaCache)
     }
 }
 
@@ -87,14 +97,14 @@ impl Peer for Kind {
     }
 
     fn is_ours(&self) -> bool {
-        self.program == Program::Silica
+        self.program.is_ours()
     }
 
     fn version(&self) -> Result<String> {
         match self.program {
             Program::Memcached => memcached::version(),
             Program::Redis => redis::version(),
-            Program::Silica => silica::version(),
+            Program::Silica | Program::SilicaCache => silica::version(),
         }
     }
 
@@ -105,33 +115,39 @@ impl Peer for Kind {
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {
         let pinning = Pinning::of_machine();
         let synced = setup.plan.durability == Durability::Synced;
-        let (process, address) = match self.program {
-            Program::Memcached => memcached::start(setup, self.transport, pinning)?,
-            Program::Redis => redis::start(setup, self.transport, pinning)?,
-            Program::Silica if self.transport == Transport::Udp => {
-                silica::start_cache(setup, pinning)?
-            }
-            Program::Silica => silica::start(setup, pinning)?,
-        };
+        let (process, address) = self.start(setup, pinning)?;
         let lossy = match self.program {
-            Program::Memcached => true,
+            Program::Memcached | Program::SilicaCache => true,
             Program::Redis => models_cache(setup),
             // A cache, beside memcached over the same protocol.
             Program::Silica => self.transport == Transport::Udp,
         };
+        let only_memory = matches!(self.program, Program::Memcached | Program::SilicaCache);
         Ok(Box::new(Store {
             process,
             address,
             program: self.program,
             pinning,
-            synced: synced
-                && self.transport != Transport::Udp
-                && self.program != Program::Memcached,
+            synced: synced && !only_memory && self.transport != Transport::Udp,
             lossy,
             value_bytes: setup.plan.shape.value_bytes,
             directory: setup.directory.clone(),
             counters: Counters::default(),
         }))
+    }
+}
+
+impl Kind {
+    fn start(&self, setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+        match self.program {
+            Program::Memcached => memcached::start(setup, self.transport, pinning),
+            Program::Redis => redis::start(setup, self.transport, pinning),
+            Program::Silica if self.transport == Transport::Udp => {
+                silica::start_cache(setup, pinning)
+            }
+            Program::Silica => silica::start(setup, pinning),
+            Program::SilicaCache => silica::start_tcp_cache(setup, pinning),
+        }
     }
 }
 
@@ -172,7 +188,9 @@ impl Target for Store {
         if durability == Durability::Synced && !self.synced {
             let name = self.program.name();
             let message = match self.program {
-                Program::Memcached => format!("{name} has no synced writes; compare buffered ones"),
+                Program::Memcached | Program::SilicaCache => {
+                    format!("{name} has no synced writes; compare buffered ones")
+                }
                 _ => format!("{name} was started for buffered writes; start it for synced ones"),
             };
             return Err(Error::new(ErrorKind::Unsupported, message));

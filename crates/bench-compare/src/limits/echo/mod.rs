@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a message: a small key, or a small value, with its frame.
 const MESSAGE_BYTES: usize = 64;
+/// Connections of trains.
+const CONNECTIONS: usize = 32;
 /// How soon a server that waits sees that it is over.
 const NAP: Duration = Duration::from_millis(50);
 /// Loopback loses nothing that fits into its buffers; what did not come back after this will not.
@@ -67,6 +69,13 @@ pub(super) static TCP_URING: Echo = Echo::new(
     &[1, 16],
 );
 
+pub(super) static TCP_URING_32: Echo = Echo::new(
+    "echo-tcp-uring-32",
+    "64-byte messages there and back over 32 TCP connections by io_uring, so many of each at once",
+    Way::TcpUringTrains,
+    &[1, 16, 64],
+);
+
 pub(super) static UNIX: Echo = Echo::new(
     "echo-unix",
     "64-byte messages there and back over one unix socket by read and write",
@@ -82,6 +91,7 @@ enum Way {
     UdpGso,
     Tcp,
     TcpUring,
+    TcpUringTrains,
     Unix,
 }
 
@@ -104,7 +114,7 @@ impl Limit for Echo {
     fn version(&self) -> Result<String> {
         match self.way {
             Way::UdpGso => datagrams::probe_segments()?,
-            Way::TcpUring => uring::probe()?,
+            Way::TcpUring | Way::TcpUringTrains => uring::probe()?,
             _ => {}
         }
         Ok(format!("own probe on {}", kernel()))
@@ -133,7 +143,10 @@ impl Limit for Echo {
         let (depth, idle) = self.find(metric).ok_or_else(|| {
             Error::new(ErrorKind::Config, format!("limit {} has no figure {metric}", self.name))
         })?;
-        Ok(Box::new(InSlices { echo: self, depth, idle }))
+        Ok(match self.way {
+            Way::TcpUringTrains => Box::new(uring::Trains::new(CONNECTIONS, depth)?),
+            _ => Box::new(InSlices { echo: self, depth, idle }),
+        })
     }
 }
 
@@ -167,7 +180,8 @@ impl Echo {
 
     fn idles(&self) -> &'static [Idle] {
         // A ring is waited for; and on one core nobody has a core for himself.
-        let spins = self.way != Way::TcpUring && cores().len() > 1;
+        let waits = matches!(self.way, Way::TcpUring | Way::TcpUringTrains);
+        let spins = !waits && cores().len() > 1;
         if spins { &[Idle::Wait, Idle::Spin] } else { &[Idle::Wait] }
     }
 
@@ -185,6 +199,8 @@ impl Echo {
             Way::Tcp => streams::rate_tcp(depth, idle, seconds),
             Way::Unix => streams::rate_unix(depth, idle, seconds),
             Way::TcpUring => uring::rate(depth, seconds),
+            Way::TcpUringTrains => uring::Trains::new(CONNECTIONS, depth)
+                .and_then(|mut trains| trains.slice(Duration::from_secs_f64(seconds))),
         };
         rate.map_err(|e| e.within(self.name))
     }

@@ -1,14 +1,17 @@
-//! TCP by io_uring: many connections, each with one message under way, served by one system call
-//! for all that is ready.
+//! TCP by io_uring: many connections, each with one message or one train of them under way, served
+//! by one system call for all that is ready.
 
-use super::super::cores::with_server;
+use super::super::Probe as Slices;
+use super::super::cores::{cores, pin, with_server};
 use super::streams::connect;
 use super::{MESSAGE_BYTES, absent, failed};
+use crate::load::{Client, Script};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use silica::Result;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Twice the connections at most, since an echo is two entries.
@@ -38,13 +41,57 @@ pub(super) fn rate(depth: usize, seconds: f64) -> Result<f64> {
     let (client, server) = ends.into_iter().unzip();
     with_server(
         |_| exchange(client, seconds).map_err(|e| failed("exchange messages by io_uring", e)),
-        |_| serve(server).map_err(|e| failed("serve echoes by io_uring", e)),
+        |_| serve(server, MESSAGE_BYTES).map_err(|e| failed("serve echoes by io_uring", e)),
     )
+}
+
+/// Messages that come back over `connections` connections with `depth` of each under way, which
+/// leave together: the load of the servers that are measured beside it.
+pub(super) struct Trains {
+    client: Client,
+    _server: Server,
+}
+
+/// Ends when the client closes its connections, which goes before it.
+struct Server(Option<JoinHandle<()>>);
+
+impl Trains {
+    pub(super) fn new(connections: usize, depth: usize) -> Result<Self> {
+        let ends: io::Result<Vec<_>> = (0..connections).map(|_| connect()).collect();
+        let ends = ends.map_err(|e| failed("connect over TCP", e))?;
+        let (client, server): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+        let serve = move || {
+            pin(&cores(), 1);
+            // The client tells what went wrong: nobody answers it any more.
+            let _ = serve(server, depth * MESSAGE_BYTES);
+        };
+        let thread = std::thread::Builder::new().name("echo".to_string()).spawn(serve);
+        let thread = thread.map_err(|e| failed("start a thread", e))?;
+        pin(&cores(), 0);
+        let scripts = Script::of_echo(connections, depth, MESSAGE_BYTES);
+        let client = Client::new("the echo", client, scripts)?;
+        Ok(Trains { client, _server: Server(Some(thread)) })
+    }
+}
+
+impl Slices for Trains {
+    fn slice(&mut self, time: Duration) -> Result<f64> {
+        let done = self.client.slice(time)?;
+        Ok(done.operations as f64 / done.seconds)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 fn exchange(ends: Vec<TcpStream>, seconds: f64) -> io::Result<f64> {
     let period = Duration::from_secs_f64(seconds);
-    let mut lanes = Lanes::new(ends)?;
+    let mut lanes = Lanes::new(ends, MESSAGE_BYTES)?;
     let started = Instant::now();
     (0..lanes.ends.len()).for_each(|lane| lanes.send_and_receive(lane));
     let mut done = 0;
@@ -63,8 +110,8 @@ fn exchange(ends: Vec<TcpStream>, seconds: f64) -> io::Result<f64> {
     }
 }
 
-fn serve(ends: Vec<TcpStream>) -> io::Result<()> {
-    let mut lanes = Lanes::new(ends)?;
+fn serve(ends: Vec<TcpStream>, message_bytes: usize) -> io::Result<()> {
+    let mut lanes = Lanes::new(ends, message_bytes)?;
     (0..lanes.ends.len()).for_each(|lane| lanes.receive(lane));
     while lanes.under_way > 0 {
         lanes.turn()?;
@@ -80,7 +127,8 @@ fn serve(ends: Vec<TcpStream>) -> io::Result<()> {
 struct Lanes {
     ring: IoUring,
     ends: Vec<TcpStream>,
-    bytes: Vec<*mut [u8; MESSAGE_BYTES]>,
+    bytes: Vec<*mut [u8]>,
+    message_bytes: usize,
     /// Lanes that a message came on since the last look.
     ready: Vec<usize>,
     /// Entries whose completion was not seen.
@@ -90,18 +138,20 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn new(ends: Vec<TcpStream>) -> io::Result<Self> {
+    fn new(ends: Vec<TcpStream>, message_bytes: usize) -> io::Result<Self> {
         assert!(2 * ends.len() <= ENTRIES as usize, "the entries of all lanes fit");
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_coop_taskrun().setup_defer_taskrun();
         let ring = builder.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))?;
-        let bytes = ends.iter().map(|_| Box::into_raw(Box::new([7; MESSAGE_BYTES]))).collect();
-        Ok(Lanes { ring, ends, bytes, ready: Vec::new(), under_way: 0, closed: false })
+        let message = || Box::into_raw(vec![7; message_bytes].into_boxed_slice());
+        let bytes = ends.iter().map(|_| message()).collect();
+        let (ready, under_way, closed) = (Vec::new(), 0, false);
+        Ok(Lanes { ring, ends, bytes, message_bytes, ready, under_way, closed })
     }
 
     fn receive(&mut self, lane: usize) {
         let fd = types::Fd(self.ends[lane].as_raw_fd());
-        let entry = opcode::Recv::new(fd, self.bytes[lane].cast(), MESSAGE_BYTES as u32)
+        let entry = opcode::Recv::new(fd, self.bytes[lane].cast(), self.message_bytes as u32)
             .flags(libc::MSG_WAITALL)
             .build()
             .user_data(lane as u64);
@@ -111,8 +161,8 @@ impl Lanes {
     /// Sends what lies in the lane, and then receives the next message.
     fn send_and_receive(&mut self, lane: usize) {
         let fd = types::Fd(self.ends[lane].as_raw_fd());
-        let entry = opcode::Send::new(fd, self.bytes[lane].cast(), MESSAGE_BYTES as u32)
-            .flags(libc::MSG_NOSIGNAL)
+        let entry = opcode::Send::new(fd, self.bytes[lane].cast(), self.message_bytes as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()
             .flags(squeue::Flags::IO_LINK)
             .user_data(u64::MAX);
@@ -139,7 +189,7 @@ impl Lanes {
         let before = self.ready.len();
         for completion in self.ring.completion() {
             self.under_way -= 1;
-            let whole = completion.result() == MESSAGE_BYTES as i32;
+            let whole = completion.result() == self.message_bytes as i32;
             self.closed |= !whole;
             if whole && completion.user_data() != u64::MAX {
                 self.ready.push(completion.user_data() as usize);

@@ -30,6 +30,7 @@ pub(super) fn of(kind: &Kind, setup: &Setup) -> Vec<Setting> {
         Program::Redis => of_redis(setup, &mut rows),
         Program::Silica if kind.transport == Transport::Udp => of_cache(setup, &mut rows),
         Program::Silica => of_silica(setup, &mut rows),
+        Program::SilicaCache => of_silica_cache(setup, &mut rows),
     }
     rows
 }
@@ -106,6 +107,18 @@ fn of_silica(setup: &Setup, rows: &mut Vec<Setting>) {
     rows.extend([
         row("--memory", setup.memory_bytes.to_string(), "the one number, its clients' included"),
         row("--durability", silica::durability(setup), "as the workload asks"),
+        row("--loops", "1", "the server has one core"),
+        row(
+            "requests",
+            "GET, MGET for a burst, pipelined SET, DEL of a burst",
+            "those that Redis gets",
+        ),
+    ]);
+}
+
+fn of_silica_cache(setup: &Setup, rows: &mut Vec<Setting>) {
+    rows.extend([
+        row("--cache", setup.memory_bytes.to_string(), "the one number, its clients' included"),
         row("--loops", "1", "the server has one core"),
         row(
             "requests",

@@ -65,6 +65,18 @@ pub(super) fn start(setup: &Setup, pinning: Pinning) -> Result<(Process, Address
     command.args(["serve", STORE, "--listen", "127.0.0.1:0", "--loops", "1"]);
     command.args(["--durability", durability(setup)]);
     command.args(["--memory", &setup.memory_bytes.to_string()]);
+    start_with(command, setup, pinning)
+}
+
+/// As a cache in memory, over TCP.
+pub(super) fn start_tcp_cache(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+    let mut command = Command::new(program()?);
+    command.args(["serve", "--cache", &setup.memory_bytes.to_string()]);
+    command.args(["--listen", "127.0.0.1:0", "--loops", "1"]);
+    start_with(command, setup, pinning)
+}
+
+fn start_with(command: Command, setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
     let process = Process::start(NAME, command, &setup.directory, pinning)?;
     let address = process.wait_for(|| {
         let address = address(&process.said());

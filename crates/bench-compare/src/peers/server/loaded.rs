@@ -1,0 +1,75 @@
+//! A server with the client of a load.
+
+use super::pin::{Pinned, Pinning};
+use super::process::{Address, Process};
+use super::{Kind, PEERS, Program, Transport};
+use crate::load::{Client, Done, Load, Script, Speech};
+use crate::peer::Setup;
+use ::silica::{Error, ErrorKind, Result};
+use silica_bench::memory;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A running server that holds every key, and its client. The client goes first.
+pub(crate) struct Loaded {
+    client: Client,
+    process: Process,
+    _pinned: Pinned,
+}
+
+impl Loaded {
+    /// Starts the server `name`, fills it and connects.
+    pub(crate) fn open(name: &str, setup: &Setup, load: &Load) -> Result<Self> {
+        let kind = PEERS.iter().find(|kind| kind.about.name == name);
+        let kind = kind.filter(|kind| kind.speaks(load.speech)).ok_or_else(|| {
+            let message = format!("{name} is not sent this load: {}", load.text());
+            Error::new(ErrorKind::Unsupported, message)
+        })?;
+        let pinning = Pinning::of_machine();
+        let (process, address) = kind.start(setup, pinning)?;
+        let Address::Tcp(address) = address else {
+            return Err(Error::new(ErrorKind::Unsupported, "a load goes over TCP"));
+        };
+        let pinned = pinning.pin_client();
+        let (keys, shape) = (setup.plan.keys, setup.plan.shape);
+        let shape = (shape.key_bytes, shape.value_bytes);
+        let program = kind.program.name();
+        let connected = |scripts: Vec<Script>| {
+            Client::new(program, connect(program, address, scripts.len())?, scripts)
+        };
+        connected(Script::of_fill(load, keys, shape))?.once()?;
+        let client = connected(Script::of_load(load, keys, shape))?;
+        Ok(Loaded { client, process, _pinned: pinned })
+    }
+
+    /// Goes on for `time`; what was done.
+    pub(crate) fn slice(&mut self, time: Duration) -> Result<Done> {
+        let done = self.client.slice(time);
+        self.process.check().and(done)
+    }
+
+    /// The server's process.
+    pub(crate) fn process(&self) -> memory::Process {
+        memory::Process::Other(self.process.pid())
+    }
+}
+
+impl Kind {
+    fn speaks(&self, speech: Speech) -> bool {
+        let knows = match speech {
+            Speech::Resp => self.program != Program::Memcached,
+            Speech::Text | Speech::TextMultiget(_) => self.program != Program::Redis,
+        };
+        knows && self.transport == Transport::Tcp
+    }
+}
+
+fn connect(name: &str, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
+    let ends = (0..count).map(|_| {
+        let end = TcpStream::connect(address)?;
+        end.set_nodelay(true)?;
+        Ok(end)
+    });
+    let ends: std::io::Result<Vec<TcpStream>> = ends.collect();
+    ends.map_err(|e| Error::io(format!("connecting to {name}"), e))
+}
