@@ -301,6 +301,7 @@ fn open_filled(
     outcome: &mut Outcome,
 ) -> Result<Option<Box<dyn Target>>> {
     let empty = is_empty(&cell.directory);
+    let before = Process::This.resident_bytes();
     let mut target = peer.open(setup)?;
     if let Err(e) = setup.plan.workload.check_abilities(target.abilities()) {
         outcome.lacks = Some(e.to_string());
@@ -309,6 +310,11 @@ fn open_filled(
     if empty && !setup.plan.workload.is_fill() {
         fill(&setup.plan, &*target, &mut |_, _| {})?;
         target.settle()?;
+        if peer.class() == Class::Memory {
+            let taken = Process::This.resident_bytes().saturating_sub(before);
+            let each = taken as f64 / setup.plan.keys as f64;
+            outcome.push("memory_bytes_per_key", "bytes/key", each);
+        }
         if cell.cold && peer.class() == Class::Embedded {
             drop(target);
             usage::make_cold(&cell.directory)?;

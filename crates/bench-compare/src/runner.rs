@@ -54,7 +54,9 @@ pub fn compare(
             .map_err(|e| Error::io(format!("creating {}", path.display()), e))
     };
     create(&run.out)?;
-    let root = run.stores.as_ref().unwrap_or(&run.out);
+    // Servers have a working directory of their own.
+    let root = std::path::absolute(run.stores.as_ref().unwrap_or(&run.out))
+        .map_err(|e| Error::io("finding the working directory", e))?;
     let scratch = Scratch(root.join(format!("compare-stores-{}", std::process::id())));
     create(&scratch.0)?;
     schedule.check_room(&run.request, &scratch.0)?;

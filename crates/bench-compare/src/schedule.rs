@@ -327,8 +327,6 @@ fn groups_of(
 ) -> Result<Vec<Group>> {
     let is_all = request.suite == "all";
     let wanted = |line: &&Line| match request.workloads.is_empty() {
-        // A load measures nothing with a few keys.
-        true if request.size == Size::Toy => line.load.is_none(),
         true if request.size != Size::Quick => true,
         true => line.quick && (line.brief || !is_all),
         false => request.workloads.iter().any(|name| name == line.name),

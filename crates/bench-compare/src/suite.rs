@@ -166,6 +166,15 @@ const MEMORY: &[Line] = &[
     Line { name: "mica-small-50-2-threads", threads: 2, quick: true, ..line("mica-small-50") },
     Line { name: "mica-small-95-2-threads", threads: 2, quick: true, ..line("mica-small-95") },
     Line { name: "mica-small-95-batch-32", batch: 32, limits: LINES_32, ..line("mica-small-95") },
+    Line {
+        name: "read-tiny-batch-32",
+        workload: "read",
+        shape: Some((8, 8)),
+        batch: 32,
+        quick: true,
+        limits: LINES_32,
+        ..LINE
+    },
     line("mica-large-50"),
     line("mica-large-95"),
     Line { quick: true, ..line("turbohash-insert") },

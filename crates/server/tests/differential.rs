@@ -153,8 +153,19 @@ fn own(word: &str) -> String {
     let number = |word: &str| word.get(1..).and_then(|n| n.parse::<u64>().ok());
     match (word.as_bytes().first(), number(word)) {
         (Some(b'c'), Some(_)) => "c<unique>".into(),
-        (Some(b't'), Some(n)) => format!("t{}", (n + 5) / 10 * 10),
+        (Some(b't'), Some(n)) => format!("t{}", given(n)),
         _ => word.into(),
+    }
+}
+
+/// The expiry that a request gave, of which `left` seconds are left: the two servers are not asked
+/// in the same second.
+fn given(left: u64) -> u64 {
+    match left {
+        41..=100 => 100,
+        2941..=3000 => 3000,
+        1_000_000.. => 1_000_000,
+        other => other,
     }
 }
 

@@ -57,7 +57,6 @@ pub(super) fn perform(
 fn tell(all: &Done, busy_seconds: f64, outcome: &mut Outcome) {
     let us = |quantile| all.latencies.quantile(quantile) as f64 / 1000.0;
     let operations = all.operations as f64;
-    outcome.push("sustained_ops", "ops/s", operations / all.seconds);
     outcome.push("operations", "ops", operations);
     outcome.push("seconds", "s", all.seconds);
     for (metric, quantile) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {

@@ -8,6 +8,8 @@ use silica_bench::{Abilities, Session, Target};
 pub(crate) struct Ours {
     about: About,
     engine: &'static str,
+    /// Options beside the memory, with the reason.
+    options: &'static [(&'static str, &'static str, &'static str)],
 }
 
 /// Every engine of ours.
@@ -15,8 +17,18 @@ pub(crate) const PEERS: &[Ours] = &[
     Ours {
         about: About::embedded("silica:silt", "Silica, its store for small items on flash"),
         engine: "silt",
+        options: &[],
     },
-    Ours { about: About::memory("silica:mica", "Silica, its cache in memory"), engine: "mica" },
+    Ours {
+        about: About::memory("silica:mica", "Silica, its cache in memory"),
+        engine: "mica",
+        options: &[],
+    },
+    Ours {
+        about: About::memory("silica:mica-store", "Silica, its store in memory"),
+        engine: "mica",
+        options: &[("eviction", "none", "it keeps all it is given, as tables do")],
+    },
 ];
 
 impl Peer for Ours {
@@ -45,6 +57,9 @@ impl Peer for Ours {
                 why: "key and value of this workload, which divides the memory",
             });
         }
+        let option =
+            |&(name, value, why): &(_, &str, _)| Setting { name, value: value.into(), why };
+        settings.extend(self.options.iter().map(option));
         settings
     }
 
@@ -52,6 +67,9 @@ impl Peer for Ours {
         let mut options = OpenOptions::new().engine(self.engine).memory_bytes(setup.memory_bytes);
         if self.class() == Class::Memory {
             options = options.set("entry_bytes_mean", entry_bytes(setup).to_string());
+        }
+        for (name, value, _) in self.options {
+            options = options.set(*name, *value);
         }
         let store = options.open(&setup.directory)?;
         let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
