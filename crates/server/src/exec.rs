@@ -342,7 +342,8 @@ impl Executor {
             }
             self.taken.push(cursor);
         }
-        let (answers, failed) = change(wave.engine, &changes, self.shared.unix_ms());
+        let (answers, failed) =
+            change(wave.engine, &changes, self.shared.unix_ms(), self.reply_bytes_max);
         self.answer_updates(wave, &answers, failed.as_deref());
         !changes.is_empty()
     }
@@ -488,11 +489,13 @@ fn change(
     engine: &dyn Engine,
     changes: &[Change<'_>],
     now_ms: u64,
+    reply_bytes_max: usize,
 ) -> (Vec<Answer>, Option<String>) {
     let mut answers = vec![Answer::Null; changes.len()];
     let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
     let value_bytes_max = engine.descriptor().limits.value_bytes_max;
     let (mut done, mut held_bytes, mut failed) = (0, 0, None);
+    let mut of_request = 0;
     // A request that has begun is finished.
     while done < keys.len() && (held_bytes < BURST_OUT_BYTES_MAX || changes[done].nth > 0) {
         let result = atomic(engine).and_then(|atomic| {
@@ -503,6 +506,11 @@ fn change(
                 if let Update::Put { value, .. } = &update
                     && let Some(text) = too_large("value", value, value_bytes_max)
                 {
+                    (update, answer) = (Update::Keep, Answer::Error(text.into()));
+                }
+                of_request = answer.held_bytes() + if change.nth == 0 { 0 } else { of_request };
+                if of_request > reply_bytes_max {
+                    let text = reply_too_large(reply_bytes_max);
                     (update, answer) = (Update::Keep, Answer::Error(text.into()));
                 }
                 answers[done + index] = answer;

@@ -45,11 +45,18 @@ pub(crate) fn refuse(head: &Request, text: &str, reply: &mut Reply<'_>) {
 
 /// Answers a request with those of its keys.
 pub(crate) fn write_all(answers: &[Answer], args: Args<'_>, reply: &mut Reply<'_>) {
+    // The error of one key is the answer of all.
+    let error = answers.iter().find_map(|answer| match answer {
+        Answer::Error(text) => Some(text),
+        _ => None,
+    });
+    if let Some(text) = error {
+        return refuse(&args.head(), text, reply);
+    }
     for answer in answers {
         match answer {
             Answer::Raw(bytes) => reply.raw().extend_from_slice(bytes),
             Answer::Meta(outcome) => meta::write(outcome, args, reply),
-            Answer::Error(text) => return refuse(&args.head(), text, reply),
             _ => {}
         }
     }

@@ -17,9 +17,7 @@ use crate::session::Session;
 use crate::stats::Stats;
 use crate::table::Run;
 use silica_device::net::{Incoming, Message, Outgoing};
-use silica_proto::memcached::{
-    BinaryParser, FRAME_BYTES, Fault, Frame, Parser, Request as Head, fault,
-};
+use silica_proto::memcached::{BinaryParser, FRAME_BYTES, Frame, Parser};
 use std::net::UdpSocket;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,8 +27,6 @@ use std::sync::Arc;
 const DATAGRAM_BYTES_MAX: usize = 1400;
 /// Bytes of values that one request may fetch. So a reply has far less than 65,536 datagrams.
 const REPLY_BYTES_MAX: usize = 4 << 20;
-/// Keys of one `gat`, which copies what it touches.
-const TOUCHED_KEYS_MAX: usize = 16;
 /// Requests of a datagram; what is behind them is not read.
 const REQUESTS_MAX: usize = 256;
 
@@ -99,7 +95,6 @@ impl Frames {
                 Ok(Some((used, head))) => {
                     base += used;
                     stored += u64::from(stores(&head));
-                    self.limit(&head, before);
                 }
                 Ok(None) | Err(NoRequest) => {
                     whole = false;
@@ -125,17 +120,6 @@ impl Frames {
         self.asked[first..].iter_mut().for_each(|asked| asked.reads = all);
         if stored > 0 {
             Stats::add(&self.shared.stats.memcached_stores, stored);
-        }
-    }
-
-    /// Refuses the request at `place` where its reply could be larger than replies may be.
-    fn limit(&mut self, head: &Head, place: usize) {
-        let Some(request) = self.input.requests.get_mut(place) else { return };
-        if matches!(head, Head::GetAndTouch { .. }) && request.len as usize > TOUCHED_KEYS_MAX + 1 {
-            self.input.requests.truncate(place);
-            let start = self.input.ready.len();
-            fault(&mut self.input.ready, Fault::TooLarge);
-            self.input.push_ready(start, false);
         }
     }
 
