@@ -41,6 +41,9 @@ impl Compression {
     }
 }
 
+/// One part in so many of the memory is for compactions and iterators.
+const WORK_SHARE: u64 = 4;
+
 /// What differs from RocksDB's defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Knobs {
@@ -59,7 +62,8 @@ impl Knobs {
         let memory = setup.memory_bytes;
         let write_buffer_bytes =
             (memory / (4 * WRITE_BUFFERS)).clamp(64 << 10, WRITE_BUFFER_BYTES_MAX);
-        let block_cache_bytes = memory.saturating_sub(WRITE_BUFFERS * write_buffer_bytes);
+        let beside = WRITE_BUFFERS * write_buffer_bytes + memory / WORK_SHARE;
+        let block_cache_bytes = memory.saturating_sub(beside);
         let shape = setup.plan.shape;
         let entry_bytes = (shape.key_bytes + shape.value_bytes) as u64;
         let filters = setup.plan.keys as f64 * FILTER_BITS_PER_KEY / 8.0;
@@ -96,7 +100,8 @@ impl Knobs {
             row(
                 "block_cache",
                 format!("LRU, {}", self.block_cache_bytes),
-                "the rest of the memory, index and filter blocks included",
+                "half of the memory, index and filter blocks included; compactions and iterators \
+                 take the rest, which no option bounds",
             ),
         ]
     }
