@@ -39,6 +39,13 @@ impl Again {
         self.entries.push_back(entry);
     }
 
+    /// True where another entry of `bucket` waits: that one lets readers in again, since nobody may
+    /// look for it before.
+    pub(crate) fn takes_over(&mut self, bucket: u32) -> bool {
+        let next = self.entries.iter_mut().find(|entry| entry.probe.bucket == bucket);
+        next.map(|entry| entry.began = true).is_some()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Spared> {
         self.entries.pop_front()
     }

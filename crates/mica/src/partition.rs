@@ -467,7 +467,7 @@ impl Partition {
             item::store(&self.log.words()[place..place + needed], &key, &entry);
             let target = self.new_slot(probe.bucket as usize, rules);
             target.store(slot(probe.tag, offset), Relaxed);
-            if began {
+            if began && !again.takes_over(probe.bucket) {
                 self.end(probe.bucket);
             }
             self.counts.moved.add(1);

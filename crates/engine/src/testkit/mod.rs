@@ -17,6 +17,7 @@ mod faults;
 mod forgetting;
 mod full_disk;
 mod harness;
+pub mod histories;
 mod history;
 mod iteration;
 mod linearizable;

@@ -222,7 +222,22 @@ fn concurrency_catches() {
     must_catch(Bug::TearsUpdates, "lost updates", |h| concurrent_updates(h, 1, 3, 5_000));
     must_catch(Bug::ForgetsRepeats, "lost updates", |h| concurrent_updates(h, 1, 3, 5_000));
     must_catch(Bug::SplitsUpdates, "in halves", |h| concurrent_updates(h, 1, 3, 5_000));
-    must_catch(Bug::ReadsStale, "has no order", |h| linearizable(h, 1, 2_000));
-    must_catch(Bug::TearsUpdates, "has no order", |h| linearizable(h, 1, 2_000));
-    must_catch(Bug::DropsWrites, "has no order", |h| linearizable(h, 1, 2_000));
+}
+
+#[test]
+fn linearizable_catches() {
+    for bug in [
+        Bug::ReadsStale,
+        Bug::TearsUpdates,
+        Bug::DropsWrites,
+        Bug::SwapsValues,
+        Bug::TearsValues,
+        Bug::RepeatsPuts,
+        Bug::AnswersEarly,
+        Bug::SplitsBatches,
+    ] {
+        must_catch(bug, "no order of these calls", |h| linearizable(h, 1, 2_000));
+    }
+    linearizable(&mut BrokenHarness::new(Bug::Evicts), 1, 2_000);
+    must_catch(Bug::EvictsInSilence, "-> nothing", |h| linearizable(h, 1, 2_000));
 }

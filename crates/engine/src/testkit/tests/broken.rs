@@ -3,7 +3,8 @@
 use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceHarness, Workload};
 use crate::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryRef,
-    Error, ErrorKind, GetSink, MetricVisitor, OpKind, Progress, Result, Scan, Update, WriteBatch,
+    Error, ErrorKind, GetSink, MetricVisitor, Op, OpKind, Progress, Result, Scan, Update,
+    WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,12 @@ pub(super) enum Bug {
     InventsInScans,
     /// Now and then reports what was there before the last write.
     ReadsStale,
+    /// Now and then acknowledges a write and does it before the next one.
+    AnswersEarly,
+    /// Now and then does the put before a delete once more after it.
+    RepeatsPuts,
+    /// Now and then reports the beginning of a value and the rest of the one before it.
+    TearsValues,
     /// Reads and writes in an update as two steps.
     TearsUpdates,
     /// Shows a burst's repeated keys as they were before the burst.
@@ -80,6 +87,7 @@ pub(super) struct Broken {
     calls: AtomicU64,
     former: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     last: Mutex<Vec<u8>>,
+    late: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     descriptor: Descriptor,
     evictions: AtomicU64,
 }
@@ -102,12 +110,13 @@ impl Harness for BrokenHarness {
             inner.delete(b"", Durability::Synced)?;
         }
         let (former, last, bug) = (Mutex::default(), Mutex::default(), self.bug);
+        let late = Mutex::default();
         let mut descriptor = *inner.descriptor();
         if matches!(bug, Bug::Evicts | Bug::EvictsInSilence | Bug::Resurrects) {
             descriptor.capabilities.may_evict = true;
         }
         let evictions = AtomicU64::new(0);
-        Ok(Broken { inner, bug, calls, former, last, descriptor, evictions })
+        Ok(Broken { inner, bug, calls, former, last, late, descriptor, evictions })
     }
 
     fn wipe(&mut self) {
@@ -187,6 +196,37 @@ impl Broken {
         Ok(())
     }
 
+    /// Does the put that waits, and lets one of many puts wait.
+    fn write_late(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        let mut late = self.late.lock().unwrap();
+        if let Some((key, value)) = late.take() {
+            self.inner.put(&key, &value, durability)?;
+        }
+        match batch.ops() {
+            [Op { key, kind: OpKind::Put(entry) }] if self.every(20) => {
+                *late = Some((key.to_vec(), entry.value.to_vec()));
+                Ok(())
+            }
+            _ => self.inner.write(batch, durability),
+        }
+    }
+
+    fn write_again(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.inner.write(batch, durability)?;
+        let mut former = self.former.lock().unwrap();
+        for op in batch.ops() {
+            match op.kind {
+                OpKind::Put(entry) => drop(former.insert(op.key.to_vec(), entry.value.to_vec())),
+                OpKind::Delete if self.every(10) => {
+                    let Some(value) = former.get(op.key) else { continue };
+                    self.inner.put(op.key, value, durability)?;
+                }
+                OpKind::Delete => {}
+            }
+        }
+        Ok(())
+    }
+
     fn write_in_pieces(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         let half = batch.len().div_ceil(2);
         let without_meta = |entry: EntryRef<'_>| entry.expires_unix_ms == 0 && entry.user_bits == 0;
@@ -203,6 +243,7 @@ impl Broken {
         }
         self.inner.write(&pieces[0], durability)?;
         if self.bug != Bug::HalvesBatches {
+            std::thread::yield_now();
             self.inner.write(&pieces[1], durability)?;
         }
         Ok(())
@@ -235,6 +276,24 @@ impl GetSink for Sink<'_> {
     }
 }
 
+struct TornSink<'a> {
+    broken: &'a Broken,
+    keys: &'a [&'a [u8]],
+    sink: &'a mut dyn GetSink,
+}
+
+impl GetSink for TornSink<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        let former = self.broken.former.lock().unwrap();
+        let rest = former.get(self.keys[index]).map_or(&b""[..], |former| {
+            let torn = entry.value.len() / 2;
+            &former[torn.min(former.len())..]
+        });
+        let value = [&entry.value[..entry.value.len() / 2], rest].concat();
+        self.sink.found(index, EntryRef { value: &value, ..entry });
+    }
+}
+
 impl Engine for Broken {
     fn descriptor(&self) -> &Descriptor {
         &self.descriptor
@@ -243,6 +302,9 @@ impl Engine for Broken {
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         match self.bug {
             Bug::SwapsValues => self.inner.get_many(keys, &mut Sink { broken: self, sink }),
+            Bug::TearsValues if self.every(10) => {
+                self.inner.get_many(keys, &mut TornSink { broken: self, keys, sink })
+            }
             Bug::ReadsStale if self.every(10) => {
                 let former = self.former.lock().unwrap();
                 for (index, key) in keys.iter().enumerate() {
@@ -273,10 +335,12 @@ impl Engine for Broken {
             Bug::IgnoresPoison => hide(self.inner.write(batch, durability), ErrorKind::Poisoned),
             Bug::HidesFull => hide(self.inner.write(batch, durability), ErrorKind::Full),
             Bug::BlursErrors => blur(self.inner.write(batch, durability)),
-            Bug::ReadsStale => {
+            Bug::ReadsStale | Bug::TearsValues => {
                 self.remember_former(batch)?;
                 self.inner.write(batch, durability)
             }
+            Bug::AnswersEarly => self.write_late(batch, durability),
+            Bug::RepeatsPuts => self.write_again(batch, durability),
             _ => self.inner.write(batch, durability),
         }
     }
