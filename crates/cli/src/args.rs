@@ -50,7 +50,7 @@ pub(crate) struct Global {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Serve the store over RESP (redis-cli and any Redis client) and memcached's protocol.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Load a file of records; an interrupted load goes on where it was.
     Load(LoadArgs),
     /// Measure: workloads, index structures, the device.
@@ -192,7 +192,20 @@ pub(crate) struct ServeArgs {
     /// Loopback address for metrics over HTTP (GET /metrics, the text format of Prometheus).
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) admin: Option<String>,
-    /// Password that clients must give with AUTH; needed beyond loopback.
+    /// Certificate of the server (PEM, those between it and its authority behind it): --listen and
+    /// --memcached speak TLS, unless --tls-listen says where. SIGHUP reads it again.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Authorities (PEM) of which clients must have a certificate; without it they need none.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Address for TLS of its own, for all protocols; the others stay plain.
+    #[arg(long, value_name = "HOST:PORT", requires = "tls_cert")]
+    pub(crate) tls_listen: Option<String>,
+    /// Password that clients must give with AUTH; beyond loopback it is needed, or TLS.
     #[arg(long, value_name = "WORD", conflicts_with = "password_file")]
     pub(crate) password: Option<String>,
     /// File whose first line is the password, which keeps it out of the process list.

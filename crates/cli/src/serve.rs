@@ -2,10 +2,10 @@
 
 use crate::args::{Global, ServeArgs};
 use log::{info, warn};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use silica::{DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Engine, Error, ErrorKind, Result};
-use silica_server::{Config, Databases, Server, StopHandle};
+use silica_server::{Config, Databases, Server, StopHandle, TlsFiles};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -27,8 +27,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let memory = Memory::divide("--memory", memory, args.client_memory)?;
     let config = config(args, &memory)?;
     // Before anything else, so that a signal during the start is not lost.
-    let signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|e| Error::io("installing the signal handlers", e))?;
+    let signals = signals(&config)?;
     let options = global.open_options().durability(args.durability.into());
     let options = options.memory_bytes(memory.stores);
     let store = Arc::new(options.open(&path)?);
@@ -73,8 +72,7 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     let memory = Memory::divide("--cache", bytes, args.client_memory.or(Some(clients)))?;
     let durability = silica::Durability::Buffered;
     let config = Config { databases: 1, durability, ..config(args, &memory)? };
-    let signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|e| Error::io("installing the signal handlers", e))?;
+    let signals = signals(&config)?;
     let cache = global.open_options().memory_bytes(memory.stores).open_cache()?;
     let engine = cache.descriptor().name;
     let server = Server::start(config, Arc::new(Cache(cache)))?;
@@ -86,11 +84,26 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Stops gracefully on the first signal, at once on the second.
+/// The signals that a server with `config` understands.
+fn signals(config: &Config) -> Result<Signals> {
+    let again = config.tls.as_ref().map(|_| SIGHUP);
+    Signals::new([SIGINT, SIGTERM].into_iter().chain(again))
+        .map_err(|e| Error::io("installing the signal handlers", e))
+}
+
+/// Stops gracefully on the first signal, at once on the second; SIGHUP reads certificates again.
 fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
     let listen = move || {
-        for (count, signal) in signals.forever().enumerate() {
-            if count > 0 {
+        let mut stopping = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                match server.read_certificates() {
+                    Ok(()) => info!("read the certificate for TLS again"),
+                    Err(error) => warn!("the certificate for TLS stays as it was: {error}"),
+                }
+                continue;
+            }
+            if std::mem::replace(&mut stopping, true) {
                 warn!("a second signal: leaving at once; what was acknowledged is in the log");
                 std::process::exit(128 + signal);
             }
@@ -105,11 +118,13 @@ fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
 /// The line that scripts wait for.
 fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let both = server.local_addrs().iter().map(ToString::to_string);
+    let tls = server.tls_addrs().iter().map(|a| format!("{a} (TLS)"));
     let memcached = server.memcached_addrs().iter().map(|a| format!("{a} (memcached)"));
     let udp = server.udp_addrs().iter().map(|a| format!("{a} (memcached, UDP)"));
     let datagrams = server.datagram_addrs().first().map(|a| format!("{a} (datagrams)"));
     let unix = server.unix_path().map(|path| path.display().to_string());
-    let addresses: Vec<_> = both.chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
+    let addresses: Vec<_> =
+        both.chain(tls).chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
 }
 
@@ -156,6 +171,15 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
     let clients_bytes_max = usize::try_from(memory.clients).unwrap_or(usize::MAX);
     Ok(Config {
         listen: addresses("--listen", &args.listen)?,
+        tls: args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(cert, key)| TlsFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+            ca: args.tls_ca.clone(),
+        }),
+        tls_listen: match &args.tls_listen {
+            Some(address) => addresses("--tls-listen", address)?,
+            None => Vec::new(),
+        },
         unix: args.unix.clone(),
         memcached: match &args.memcached {
             Some(address) => addresses("--memcached", address)?,

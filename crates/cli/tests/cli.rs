@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// A directory that goes when the test ends.
 struct Temp(PathBuf);
@@ -367,6 +368,49 @@ fn a_server_stops_gracefully_and_locks_its_store() {
     assert_eq!(served.signal("-TERM"), Some(0));
     assert_eq!(text(&temp.run(&["get", "key"]).stdout), "value\n");
     assert_eq!(text(&temp.run(&["get", "other", "--keyspace", "db3"]).stdout), "1\n");
+}
+
+#[test]
+fn a_server_speaks_tls_and_reads_its_certificate_again() {
+    let temp = Temp::new();
+    let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/certificates");
+    let file = |name: &str| certificates.join(name).to_str().unwrap().to_string();
+    let [cert, key] = ["server.pem", "server.key"].map(file);
+    let with = |more: &[&str]| command(&[&["serve", "--cache", "64MiB"], more].concat());
+    let other = with(&["--tls-cert", &cert, "--tls-key", &file("client.key")]).output().unwrap();
+    refused(&other, 2, &["its key is not the one", "client.key"]);
+    let alone = with(&["--tls-cert", &cert]).output().unwrap();
+    refused(&alone, 2, &["--tls-key"]);
+    let copies = [temp.join("cert"), temp.join("key")];
+    std::fs::copy(&cert, &copies[0]).unwrap();
+    std::fs::copy(&key, &copies[1]).unwrap();
+    let [cert, key] = copies.each_ref().map(|path| path.to_str().unwrap());
+    let mut served = Served::start_as(with(&["--tls-cert", cert, "--tls-key", key]), "mica");
+    let mut plain = TcpStream::connect(&served.address).unwrap();
+    plain.write_all(b"PING\r\n").unwrap();
+    assert_ne!(BufReader::new(plain).fill_buf().unwrap_or_default().first(), Some(&b'+'));
+    let port = served.address.rsplit(':').next().unwrap().to_string();
+    let ask = |authority: &str| {
+        let args = ["--tls", "--cacert", &file(authority), "-h", "localhost", "-p", &port, "PING"];
+        let output = Command::new("redis-cli").args(args).output();
+        output.map(|output| text(&output.stdout).to_string()).ok()
+    };
+    let Some(said) = ask("authority.pem") else {
+        println!("skipped: redis-cli is not installed (Debian: apt-get install redis-tools)");
+        return;
+    };
+    assert_eq!(said, "PONG\n");
+    std::fs::copy(certificates.join("client.pem"), cert).unwrap();
+    std::fs::copy(certificates.join("client.key"), key).unwrap();
+    let pid = served.child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    let begun = Instant::now();
+    // A certificate for clients is none for a server.
+    while ask("authority.pem").as_deref() == Some("PONG\n") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the old certificate is still shown");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(served.signal("-TERM"), Some(0));
 }
 
 #[test]

@@ -20,12 +20,28 @@ pub enum EventLoopKind {
     IoUring,
 }
 
+/// The files of a server's side of TLS, all of them PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, and those between it and its authority.
+    pub cert: PathBuf,
+    /// The certificate's private key.
+    pub key: PathBuf,
+    /// Authorities of which clients must have a certificate; clients need none where this is none.
+    pub ca: Option<PathBuf>,
+}
+
 /// Settings of a [`crate::Server`].
 #[derive(Clone)]
 pub struct Config {
     /// Addresses to listen on for RESP and memcached's protocols, which the first bytes of a
     /// connection tell apart; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// What connections are encrypted with: those to [`Config::tls_listen`], or where that is empty
+    /// those to all other TCP addresses.
+    pub tls: Option<TlsFiles>,
+    /// Addresses to listen on for the same protocols over TLS, beside plain ones.
+    pub tls_listen: Vec<SocketAddr>,
     /// A socket in the file system for the same protocols, which only this user may connect to.
     pub unix: Option<PathBuf>,
     /// Addresses to listen on for memcached's protocols alone.
@@ -73,6 +89,8 @@ impl Default for Config {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            tls: None,
+            tls_listen: Vec::new(),
             unix: None,
             memcached: Vec::new(),
             udp: Vec::new(),
@@ -101,6 +119,8 @@ impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config")
             .field("listen", &self.listen)
+            .field("tls", &self.tls)
+            .field("tls_listen", &self.tls_listen)
             .field("memcached", &self.memcached)
             .field("udp", &self.udp)
             .field("datagrams", &self.datagrams)
@@ -116,6 +136,9 @@ impl Config {
     /// Refuses to let strangers in: `lets_in` where a connection needs no password.
     pub(crate) fn refuse_strangers(&self, lets_in: bool) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
+        if self.encrypts_all() {
+            return Ok(());
+        }
         let mut all = self.listen.iter().chain(&self.memcached);
         let open = all.find(|a| !a.ip().is_loopback());
         if let (Some(address), true) = (open, lets_in) {
@@ -128,6 +151,27 @@ impl Config {
         Ok(())
     }
 
+    /// Says so where TLS keeps nobody out beyond loopback: `lets_in` where a connection needs no
+    /// password.
+    pub(crate) fn warn_of_strangers(&self, lets_in: bool) {
+        let asks = self.tls.as_ref().is_some_and(|tls| tls.ca.is_some());
+        let mut all = self.listen.iter().chain(&self.memcached).chain(&self.tls_listen);
+        if lets_in
+            && !asks
+            && let Some(open) = all.find(|a| !a.ip().is_loopback())
+        {
+            log::warn!(
+                "{open} is encrypted, but whoever reaches it is let in: set a password, or ask \
+                 clients for certificates"
+            );
+        }
+    }
+
+    /// True where every TCP address speaks TLS.
+    pub(crate) fn encrypts_all(&self) -> bool {
+        self.tls.is_some() && self.tls_listen.is_empty()
+    }
+
     /// Refuses settings that cannot work or that would let strangers in.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
@@ -135,6 +179,9 @@ impl Config {
             return refuse("no address to listen on; give one such as 127.0.0.1:6379".into());
         }
         self.refuse_strangers(self.password.is_none() && self.acl_file.is_none())?;
+        if self.tls.is_none() && !self.tls_listen.is_empty() {
+            return refuse("an address for TLS needs a certificate and a key".into());
+        }
         self.check_udp()?;
         if self.password.as_ref().is_some_and(Vec::is_empty) {
             return refuse("the password is empty; give at least one character".into());
@@ -222,8 +269,14 @@ mod tests {
         assert_eq!(refused.kind(), ErrorKind::Config);
         assert!(refused.to_string().contains("set a password or listen on 127.0.0.1:6379"));
         assert!(Config { password: Some(b"x".to_vec()), ..open.clone() }.check().is_ok());
-        assert!(Config { password: Some(Vec::new()), ..open }.check().is_err());
+        assert!(Config { password: Some(Vec::new()), ..open.clone() }.check().is_err());
         assert!(Config::default().check().is_ok());
+        let files = TlsFiles { cert: "c".into(), key: "k".into(), ca: None };
+        let beside = vec!["0.0.0.0:6380".parse().unwrap()];
+        let tls = Config { tls: Some(files), ..open.clone() };
+        assert!(tls.check().is_ok(), "TLS is asked for there");
+        assert!(Config { tls_listen: beside.clone(), ..tls.clone() }.check().is_err(), "plain");
+        assert!(Config { tls_listen: beside, ..Config::default() }.check().is_err(), "no files");
         let v6 = Config { listen: vec!["[::1]:0".parse().unwrap()], ..Config::default() };
         assert!(v6.check().is_ok());
     }

@@ -4,6 +4,7 @@ use crate::burst::{Input, Owner, Request};
 use crate::clients::Client;
 use crate::session::Session;
 use crate::socket::Socket;
+use crate::tls;
 use silica_proto::Parser;
 use silica_proto::memcached::{self, Protocol};
 use std::collections::VecDeque;
@@ -140,6 +141,8 @@ impl Work {
 /// A connection.
 pub(crate) struct Conn {
     pub(crate) socket: Socket,
+    /// What comes and what leaves passes it, where it is there.
+    pub(crate) tls: Option<Box<tls::Session>>,
     pub(crate) owner: Owner,
     pub(crate) client: Arc<Client>,
     pub(crate) session: Session,
@@ -194,6 +197,7 @@ impl Conn {
     ) -> Self {
         Conn {
             socket,
+            tls: None,
             owner: Owner { slot, client: client.id },
             client,
             session: Session::new(let_in),
@@ -229,6 +233,7 @@ impl Conn {
             + self.messages.capacity()
             + self.work.as_ref().map_or(0, |work| work.input.held_bytes())
             + self.in_flight.unwrap_or(0)
+            + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
             + self.session.queue.as_ref().map_or(0, |queue| queue.held_bytes())
     }
 
@@ -264,8 +269,37 @@ impl Conn {
         self.parser.needed_bytes().max(memcached)
     }
 
-    /// Keeps what came until it is planned.
+    /// Takes what came from the socket.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
+        let Some(mut tls) = self.tls.take() else { return self.keep_plain(bytes) };
+        let more = tls.open(bytes, |plain| self.keep_plain(plain));
+        self.closing |= !more;
+        self.tls = Some(tls);
+        if self.tls.as_ref().is_some_and(|tls| tls.has_to_send()) {
+            self.push(Vec::new());
+        }
+    }
+
+    /// Queues what is to be sent; returns the allocation where it is not kept.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let Some(tls) = &mut self.tls else { return self.out.push(bytes) };
+        if let Some(unused) = self.out.push(tls.seal(&bytes)) {
+            tls.reuse(unused);
+        }
+        Some(bytes)
+    }
+
+    /// Queues what ends a connection that has nothing else to send; false where nothing does.
+    pub(crate) fn say_farewell(&mut self) -> bool {
+        let says = self.tls.as_mut().is_some_and(|tls| tls.say_farewell());
+        if says {
+            self.push(Vec::new());
+        }
+        says
+    }
+
+    /// Keeps what was asked until it is planned.
+    fn keep_plain(&mut self, bytes: &[u8]) {
         let len = self.input.len() + bytes.len();
         let needed = self.needed_bytes();
         if len > self.input.capacity() && needed > len {
@@ -280,7 +314,8 @@ impl Conn {
     /// Moves the messages of channels behind the replies, where none is under way.
     pub(crate) fn take_messages(&mut self) {
         if !self.messages.is_empty() && self.in_flight.is_none() && self.work.is_none() {
-            let _ = self.out.push(std::mem::take(&mut self.messages));
+            let messages = std::mem::take(&mut self.messages);
+            self.push(messages);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::conn::{Conn, Work};
 use crate::exec::Executor;
 use crate::memcached;
 use crate::plan::plan;
-use crate::server::{Door, Message, Shared};
+use crate::server::{Door, Message, Shared, Terms};
 use crate::socket::{Address, Socket};
 use crate::stats::Stats;
 use crate::topics::{Delivery, Published};
@@ -219,7 +219,7 @@ impl EventLoop {
         self.shared.loops[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Connection(socket, ends, protocol) => self.add(socket, ends, protocol),
+                Message::Connection(socket, ends, terms) => self.add(socket, ends, terms),
                 Message::Done(burst) => {
                     match burst.lane {
                         Lane::Read => self.reads_in_flight -= 1,
@@ -273,10 +273,10 @@ impl EventLoop {
         }
         self.accept_waiting = false;
         for n in 0..self.doors.len() {
-            let protocol = self.doors[n].protocol;
+            let terms = self.doors[n].terms;
             loop {
                 match self.doors[n].listener.accept() {
-                    Ok((socket, peer, local)) => self.admit(socket, (peer, local), protocol),
+                    Ok((socket, peer, local)) => self.admit(socket, (peer, local), terms),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     Err(e) if e.kind() == ErrorKind::Interrupted => {}
                     Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
@@ -292,11 +292,12 @@ impl EventLoop {
     }
 
     /// Hands a new connection to the loop whose turn it is.
-    fn admit(&mut self, mut socket: Socket, ends: (Address, Address), protocol: Option<Protocol>) {
+    fn admit(&mut self, mut socket: Socket, ends: (Address, Address), terms: Terms) {
         if self.shared.clients.count() >= self.shared.clients_max.load(Relaxed) {
             Stats::add(&self.shared.stats.rejected_connections, 1);
             // Its socket's buffer is empty, so this fits or the client is gone.
-            let _ = socket.write(match protocol {
+            let _ = socket.write(match terms.protocol {
+                _ if terms.tls => b"",
                 Some(Protocol::MemcachedText) => b"ERROR Too many open connections\r\n",
                 _ => b"-ERR max number of clients reached\r\n",
             });
@@ -306,17 +307,18 @@ impl EventLoop {
         let target = self.next_loop;
         self.next_loop = (target + 1) % self.shared.loops.len();
         if target == self.index {
-            self.add(socket, ends, protocol);
+            self.add(socket, ends, terms);
         } else {
-            let message = Message::Connection(socket, ends, protocol);
+            let message = Message::Connection(socket, ends, terms);
             self.shared.loops[target].send(message);
         }
     }
 
-    fn add(&mut self, mut socket: Socket, ends: (Address, Address), protocol: Option<Protocol>) {
+    fn add(&mut self, mut socket: Socket, ends: (Address, Address), terms: Terms) {
         if self.stopping_since_ms.is_some() {
             return;
         }
+        let Ok(tls) = self.shared.tls_session(terms) else { return };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.conns.push(None);
             self.conns.len() - 1
@@ -333,7 +335,8 @@ impl EventLoop {
         }
         let client = self.shared.clients.add((self.index, slot), ends, self.shared.unix_ms());
         let let_in = self.shared.acl.lets_in();
-        let conn = Conn::new(socket, slot, client, protocol, let_in, self.now_ms);
+        let mut conn = Conn::new(socket, slot, client, terms.protocol, let_in, self.now_ms);
+        conn.tls = tls;
         self.conns[slot] = Some(Box::new(conn));
         self.receive(slot);
     }
@@ -347,6 +350,9 @@ impl EventLoop {
         }
         let Some(conn) = &mut self.conns[slot] else { return };
         if conn.is_finished() {
+            if conn.say_farewell() {
+                return self.queue(slot);
+            }
             return self.close(slot);
         }
         if conn.out.len() < self.shared.config.client_output_bytes_max && conn.in_flight.is_none() {
@@ -401,6 +407,10 @@ impl EventLoop {
                 }
             }
         }
+        if conn.tls.is_some() && conn.out.len() > 0 {
+            self.send(slot)?;
+        }
+        let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
         if conn.unplanned {
             let mut input = self.spare_inputs.pop().unwrap_or_default();
             plan(&self.shared, conn, &mut input);
@@ -432,7 +442,7 @@ impl EventLoop {
         }
         if !input.ready.is_empty() {
             let ready = std::mem::take(&mut input.ready);
-            if let Some(unused) = conn.out.push(ready) {
+            if let Some(unused) = conn.push(ready) {
                 input.ready = unused;
                 input.ready.clear();
             }
@@ -560,7 +570,7 @@ impl EventLoop {
                 self.close(slot);
                 continue;
             }
-            let unused = conn.out.push(output.out);
+            let unused = conn.push(output.out);
             if output.next < input.requests.len() {
                 conn.work = Some(Work { input, next: output.next });
             } else {
@@ -580,6 +590,9 @@ impl EventLoop {
 
     fn close(&mut self, slot: usize) {
         if let Some(mut conn) = self.conns[slot].take() {
+            if conn.tls.as_ref().is_some_and(|tls| tls.has_failed()) {
+                Stats::add(&self.shared.stats.tls_failures, 1);
+            }
             self.shared.topics.remove_all(&conn.client);
             self.shared.tracking.remove(conn.owner.client);
             self.shared.clients.remove(conn.owner.client);
@@ -645,7 +658,9 @@ impl EventLoop {
         for conn in self.conns.iter().flatten() {
             let stalled = conn.out.len() >= config.client_output_bytes_max
                 && self.now_ms - conn.progress_ms > config.stalled_ms_max;
-            let stranger = !conn.session.let_in && self.now_ms - conn.born_ms > config.auth_ms_max;
+            let unknown = conn.tls.as_ref().is_some_and(|tls| tls.is_shaking_hands());
+            let stranger = (!conn.session.let_in || unknown)
+                && self.now_ms - conn.born_ms > config.auth_ms_max;
             if stalled {
                 Stats::add(&self.shared.stats.stalled_clients_dropped, 1);
             } else if stranger {

@@ -10,6 +10,7 @@
 //! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run;
 //! * `acl`: users, and the one place that says whether a request is permitted;
 //! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
+//! * `tls`: between a connection's socket and its buffers, through rustls;
 //! * `udp`: datagrams, in batches, on threads of their own;
 //! * `admin`: metrics over HTTP, through tiny_http (small, without a runtime, used widely).
 //!
@@ -40,6 +41,7 @@ mod slowlog;
 mod socket;
 mod stats;
 mod table;
+mod tls;
 mod topics;
 mod tracking;
 mod transaction;
@@ -47,5 +49,5 @@ mod udp;
 mod unsupported;
 mod workers;
 
-pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind};
+pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind, TlsFiles};
 pub use server::{Server, StopHandle};

@@ -11,6 +11,7 @@ use crate::pause::Pause;
 use crate::slowlog::{Latency, SlowLog};
 use crate::socket::{Address, Listener, Socket, bind, bind_unix};
 use crate::stats::Stats;
+use crate::tls::{self, Tls};
 use crate::topics::{Delivery, Published, Topics};
 use crate::tracking::Tracking;
 use crate::udp;
@@ -30,7 +31,7 @@ use std::thread::{self, JoinHandle};
 /// What loops are told.
 pub(crate) enum Message {
     /// Serve this connection.
-    Connection(Socket, (Address, Address), Option<Protocol>),
+    Connection(Socket, (Address, Address), Terms),
     /// A burst of yours is done.
     Done(Burst),
     /// Give this message to these connections of yours.
@@ -92,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) started_ms: u64,
     /// Bytes that all clients make the server hold.
     pub(crate) held_bytes: AtomicUsize,
+    tls: Option<Tls>,
+    tls_addresses: Vec<SocketAddr>,
     /// The ports for memcached's protocol alone.
     memcached_addresses: Vec<SocketAddr>,
     udp_addresses: Vec<SocketAddr>,
@@ -120,6 +123,12 @@ impl Shared {
     /// Nanoseconds of the same clock.
     pub(crate) fn monotonic_ns(&self) -> u64 {
         self.clock.monotonic_ns()
+    }
+
+    /// A TLS session for a connection taken on `terms`, where they say so.
+    pub(crate) fn tls_session(&self, terms: Terms) -> std::io::Result<Option<Box<tls::Session>>> {
+        let tls = self.tls.as_ref().filter(|_| terms.tls);
+        tls.map(|tls| tls.session().map(Box::new)).transpose()
     }
 
     /// What becomes of entries when memory is full, as Redis calls it.
@@ -206,6 +215,13 @@ impl StopHandle {
     pub fn stop(&self) {
         self.0.request_stop();
     }
+
+    /// Reads the certificate and key of TLS again, for connections to come; what is wrong with
+    /// them leaves those that were read before.
+    pub fn read_certificates(&self) -> Result<()> {
+        let tls = self.0.tls.as_ref();
+        tls.map_or(Ok(()), |tls| tls.read_again(self.0.unix_ms()))
+    }
 }
 
 impl std::fmt::Debug for StopHandle {
@@ -219,14 +235,49 @@ fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
     move |error| Error::io(what, error)
 }
 
-/// A port or socket, and the protocol of those who connect to it, where it has only one.
-pub(crate) struct Door {
-    pub(crate) listener: Listener,
+/// How connections are taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    /// What they speak, where that is known before they do.
     pub(crate) protocol: Option<Protocol>,
+    pub(crate) tls: bool,
 }
 
-fn open_doors(addresses: &[SocketAddr], protocol: Option<Protocol>) -> Result<Vec<Door>> {
-    addresses.iter().map(|address| Ok(Door { listener: bind(*address)?, protocol })).collect()
+/// A port or socket, and the terms of those who connect to it.
+pub(crate) struct Door {
+    pub(crate) listener: Listener,
+    pub(crate) terms: Terms,
+}
+
+/// Everything that is listened on, by what it is for.
+struct Doors {
+    any: Vec<Door>,
+    memcached: Vec<Door>,
+    tls: Vec<Door>,
+    unix: Vec<Door>,
+}
+
+impl Doors {
+    fn open(config: &Config) -> Result<Self> {
+        let doors = |addresses: &[SocketAddr], terms| -> Result<Vec<Door>> {
+            addresses.iter().map(|address| Ok(Door { listener: bind(*address)?, terms })).collect()
+        };
+        let any = Terms { protocol: None, tls: config.encrypts_all() };
+        let text = Terms { protocol: Some(Protocol::MemcachedText), ..any };
+        let plain = Terms { tls: false, ..any };
+        let unix =
+            config.unix.iter().map(|path| Ok(Door { listener: bind_unix(path)?, terms: plain }));
+        Ok(Doors {
+            any: doors(&config.listen, any)?,
+            memcached: doors(&config.memcached, text)?,
+            tls: doors(&config.tls_listen, Terms { tls: true, ..any })?,
+            unix: unix.collect::<Result<_>>()?,
+        })
+    }
+
+    fn all(self) -> Vec<Door> {
+        [self.any, self.memcached, self.tls, self.unix].into_iter().flatten().collect()
+    }
 }
 
 impl Server {
@@ -236,11 +287,10 @@ impl Server {
         let acl = Acl::new(&config)?;
         let store = Store::new(databases, config.databases);
         store.engine(0)?;
-        let both = open_doors(&config.listen, None)?;
-        let memcached = open_doors(&config.memcached, Some(Protocol::MemcachedText))?;
-        let unix =
-            config.unix.iter().map(|path| Ok(Door { listener: bind_unix(path)?, protocol: None }));
-        let unix: Vec<Door> = unix.collect::<Result<_>>()?;
+        let clock = SystemClock::default();
+        let tls = config.tls.as_ref().map(|files| Tls::new(files, clock.unix_ms())).transpose()?;
+        config.warn_of_strangers(acl.lets_in());
+        let doors = Doors::open(&config)?;
         let sockets = config.udp.iter().map(|address| udp::bind_all(*address, config.loops));
         let sockets = sockets.collect::<Result<Vec<_>>>()?;
         let directed = config.datagrams.map(|address| udp::bind_each(address, config.loops));
@@ -258,8 +308,9 @@ impl Server {
             polls.push(poll);
             inboxes.push(Inbox::new(waker));
         }
-        let clock = SystemClock::default();
         let shared = Arc::new(Shared {
+            tls,
+            tls_addresses: addresses(&doors.tls)?,
             store,
             clients: Clients::default(),
             acl,
@@ -274,8 +325,8 @@ impl Server {
             loops: inboxes,
             started_ms: clock.unix_ms(),
             held_bytes: AtomicUsize::new(0),
-            addresses: addresses(&both)?,
-            memcached_addresses: addresses(&memcached)?,
+            addresses: addresses(&doors.any)?,
+            memcached_addresses: addresses(&doors.memcached)?,
             udp_addresses: udp::addresses(&sockets)?,
             datagram_addresses: udp::addresses(&directed)?,
             flush: Flush::default(),
@@ -296,7 +347,7 @@ impl Server {
             server.datagrams.push(thread);
         }
         server.spawn_directed(directed.into_iter().flatten().collect())?;
-        server.spawn(polls, both.into_iter().chain(memcached).chain(unix).collect())?;
+        server.spawn(polls, doors.all())?;
         Ok(server)
     }
 
@@ -345,6 +396,11 @@ impl Server {
     /// Every address that is listened on.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.shared.addresses
+    }
+
+    /// Every address that is for TLS beside plain ones.
+    pub fn tls_addrs(&self) -> &[SocketAddr] {
+        &self.shared.tls_addresses
     }
 
     /// Every address that takes memcached's protocol alone.
