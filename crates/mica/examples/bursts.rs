@@ -3,10 +3,11 @@
 //! burst before the first is read.
 //!
 //! `cargo run --release -p silica-mica --example bursts -- [--entries N] [--operations N]
-//! [--burst N] [--rounds N] [--partitions N]`
+//! [--burst N] [--rounds N] [--partitions N] [--only NAME]`
 //!
 //! What is measured takes turns, and the best round of each counts. `--partitions 1` also measures
-//! gets through the shard of the only partition.
+//! gets through the shard of the only partition. `--only gets` measures nothing else: two runs of
+//! different length under callgrind give the instructions of a get.
 #![allow(clippy::disallowed_methods)] // A benchmark reads the clock.
 
 use silica_base::{HashSeed, HugeVec, Prng};
@@ -34,6 +35,8 @@ struct Arguments {
     burst: usize,
     rounds: u32,
     partitions: u64,
+    /// What is measured; all where it is empty.
+    only: String,
 }
 
 impl Arguments {
@@ -44,10 +47,16 @@ impl Arguments {
             burst: 32,
             rounds: 9,
             partitions: 0,
+            only: String::new(),
         };
         let mut words = std::env::args().skip(1);
         while let Some(name) = words.next() {
-            let number = words.next().and_then(|word| word.parse().ok());
+            let word = words.next().unwrap_or_default();
+            if name == "--only" {
+                all.only = word;
+                continue;
+            }
+            let number = word.parse().ok();
             let number: u64 = number.unwrap_or_else(|| panic!("{name} takes a number"));
             match &name[..] {
                 "--entries" => all.entries = number,
@@ -166,6 +175,8 @@ fn main() {
     }
     let shares = [("  5 % puts", 5), (" 50 % puts", 50), ("100 % puts", 100)];
     works.extend(shares.map(|(name, share)| (name, Work::Puts(share))));
+    works.retain(|(name, _)| arguments.only.is_empty() || name.trim() == arguments.only);
+    assert!(!works.is_empty(), "'{}' is nothing that is measured", arguments.only);
     let mut best = vec![0.0_f64; works.len()];
     let mut draws = Draws { prng: Prng::new(1), entries, keys: vec![0; arguments.burst] };
     for _ in 0..arguments.rounds {
@@ -179,7 +190,7 @@ fn main() {
         }
     }
     for ((name, _), rate) in works.iter().zip(&best) {
-        print(name, *rate, Some(best[0]));
+        print(name, *rate, matches!(works[0].1, Work::Limit).then_some(best[0]));
     }
 }
 

@@ -77,7 +77,7 @@ impl Mica {
         let probes = &probes[..keys.len()];
         for probe in probes {
             let partition = self.partition(probe);
-            partition.prefetch_item(&mut partition.sought(probe));
+            partition.prefetch_tagged(probe.bucket as usize, probe.tag);
         }
         let mut scratch = Scratch::new();
         let mut updates: Vec<Update> = Vec::with_capacity(keys.len());

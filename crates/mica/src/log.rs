@@ -32,8 +32,10 @@ pub(crate) struct Log {
     head: AtomicU64,
     /// Where the next entry goes. Readers take it for a hint.
     tail: AtomicU64,
-    /// Where the head was when the log was empty. A hint to readers, too.
+    /// Where the head was when the log was empty.
     start: AtomicU64,
+    /// 1 once the log is nearly full, until it is cleared. A hint to readers, too.
+    filled: AtomicU64,
 }
 
 impl Log {
@@ -49,6 +51,7 @@ impl Log {
             head: AtomicU64::new(0),
             tail: AtomicU64::new(0),
             start: AtomicU64::new(0),
+            filled: AtomicU64::new(0),
         }
     }
 
@@ -62,6 +65,7 @@ impl Log {
             head: AtomicU64::new(0),
             tail: AtomicU64::new(0),
             start: AtomicU64::new(0),
+            filled: AtomicU64::new(0),
         }
     }
 
@@ -116,7 +120,12 @@ impl Log {
     }
 
     /// True once the log is nearly full and something will have to give way, until it is cleared.
+    #[inline(always)]
     pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Relaxed) != 0
+    }
+
+    fn is_nearly_full(&self) -> bool {
         let (start, tail) = (self.start.load(Relaxed), self.tail.load(Relaxed));
         let len = self.words.len() as u64;
         // Offsets of a lap that are no places do not count.
@@ -166,6 +175,9 @@ impl Log {
         }
         self.make_room(tail, words, evict);
         self.tail.store(self.after(tail, words), Relaxed);
+        if !self.is_filled() && self.is_nearly_full() {
+            self.filled.store(1, Relaxed);
+        }
         tail
     }
 
@@ -195,6 +207,7 @@ impl Log {
     pub(crate) fn clear(&self) {
         let tail = self.tail.load(Relaxed);
         self.start.store(tail, Relaxed);
+        self.filled.store(0, Relaxed);
         retire(&self.head, tail);
     }
 

@@ -7,7 +7,7 @@ use crate::metrics::Gets;
 use crate::options::{Eviction, MoveRule, OPTIONS};
 use crate::partition::{Partition, Probe, Rules};
 use crate::shard::is_owned;
-use silica_base::{Clock, Error, ErrorKind, HashSeed, KeyHash, Result};
+use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
     Limits, MetricVisitor, OptionValues, Progress, Scan, Sharded, WriteBatch,
@@ -88,7 +88,7 @@ impl Mica {
 
     /// Where a key with this hash belongs, which must be in partition `number`.
     #[inline(always)]
-    pub(crate) fn probe_in(&self, number: usize, hash: KeyHash) -> Result<Probe> {
+    pub(crate) fn probe_in(&self, number: usize, hash: u64) -> Result<Probe> {
         let partition = self.partition_of(hash);
         if partition != number {
             return Err(strange(partition, number));
@@ -99,16 +99,16 @@ impl Mica {
     /// Where `key` belongs.
     #[inline(always)]
     pub(crate) fn probe(&self, key: &[u8]) -> Probe {
-        let hash = self.seed.hash(key);
+        let hash = self.seed.low(key);
         let number = self.partition_of(hash);
         self.partitions[number].probe(number as u32, hash)
     }
 
     /// The partition where a key with this hash belongs.
     #[inline(always)]
-    pub(crate) fn partition_of(&self, hash: KeyHash) -> usize {
+    pub(crate) fn partition_of(&self, hash: u64) -> usize {
         // Rotated, because shifting by 64 bits is not allowed where there is one partition.
-        hash.high().rotate_left(self.partition_bits) as usize & (self.partitions.len() - 1)
+        hash.rotate_left(self.partition_bits) as usize & (self.partitions.len() - 1)
     }
 
     #[inline(always)]

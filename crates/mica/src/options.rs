@@ -108,7 +108,7 @@ impl MoveRule {
 
     #[inline(always)]
     fn is_old(self, log: &Log, offset: u64) -> bool {
-        log.is_older(offset, self.age) && (!self.once_filled || log.is_filled())
+        (!self.once_filled || log.is_filled()) && log.is_older(offset, self.age)
     }
 
     /// True where reading the entry at `offset` has to be noted, by moving or by marking it.

@@ -9,7 +9,7 @@ use crate::options::MoveRule;
 use crate::protocol::{Lock, begin_read, begin_write, end_read, end_write};
 use crate::store::Store;
 use crate::sync::Backoff;
-use silica_base::{Clock, Error, HashSeed, KeyHash, Result, prefetch};
+use silica_base::{Clock, Error, HashSeed, Result, prefetch};
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -23,23 +23,26 @@ pub(crate) struct Probe {
     pub(crate) tag: u64,
 }
 
-/// A key that a reader looks for.
-#[derive(Clone, Copy)]
-pub(crate) struct Sought<'p> {
-    /// Where its chain begins.
+/// A key that a reader looks for in a whole chain.
+struct Sought<'p> {
+    /// Where the chain begins.
     bucket: &'p Bucket,
     tag: u64,
-    /// The first word of the bucket when it was looked at; odd where a writer was at work, or
-    /// where nobody has looked yet.
+}
+
+/// What a reader saw of a key's main bucket.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hint {
+    /// Its first word; odd where a writer was at work.
     seen: u64,
-    /// What was in the first slot of the bucket that had the tag then; 0 where none had.
+    /// The first slot that had the tag; 0 where none had.
     word: u64,
 }
 
-impl Sought<'_> {
-    /// Where in the log the hint points.
+impl Hint {
+    /// Where in the log the slot points.
     #[inline(always)]
-    pub(crate) fn offset(&self) -> u64 {
+    pub(crate) fn offset(self) -> u64 {
         offset_of(self.word)
     }
 }
@@ -105,6 +108,8 @@ pub(crate) struct Partition {
     lock: Lock,
     /// What store mode has besides.
     store: Option<Box<Store>>,
+    /// Upper bits of a hash that say which partition this is.
+    skipped_bits: u32,
     pub(crate) counts: Counts,
 }
 
@@ -122,18 +127,27 @@ impl Partition {
             log,
             lock: Lock::default(),
             store,
+            skipped_bits: layout.partitions.ilog2(),
             counts: Counts::default(),
         }
     }
 
-    /// Where in this partition a key with this hash belongs. The hash's other half says in which.
+    /// Where in this partition a key belongs with this lower half of its hash, whose upper bits say
+    /// in which partition.
     #[inline(always)]
-    pub(crate) fn probe(&self, partition: u32, hash: KeyHash) -> Probe {
-        let low = hash.low();
-        let bucket = (u128::from(low) * self.index.main() as u128) >> 64;
-        // The low bits of `low` decide little about the bucket.
-        let tag = (low & 0xFFFF).max(1);
-        Probe { partition, bucket: bucket as u32, tag }
+    pub(crate) fn probe(&self, partition: u32, hash: u64) -> Probe {
+        Probe { partition, bucket: self.main_of(hash) as u32, tag: Self::tag_of(hash) }
+    }
+
+    #[inline(always)]
+    fn main_of(&self, hash: u64) -> usize {
+        ((u128::from(hash << self.skipped_bits) * self.index.main() as u128) >> 64) as usize
+    }
+
+    /// The lowest bits, which decide little about the bucket.
+    #[inline(always)]
+    fn tag_of(hash: u64) -> u64 {
+        (hash & 0xFFFF).max(1)
     }
 
     pub(crate) fn index(&self) -> &Index {
@@ -204,44 +218,52 @@ impl Partition {
         self.index.prefetch(probe.bucket as usize);
     }
 
-    /// For everybody: a key to look for, whose bucket is asked for.
+    /// For everybody: the same for the key with this hash.
     #[inline(always)]
-    pub(crate) fn sought(&self, probe: &Probe) -> Sought<'_> {
-        let bucket = self.index.bucket(probe.bucket as usize);
-        prefetch(bucket, 0);
-        Sought { bucket, tag: probe.tag, seen: 1, word: 0 }
+    pub(crate) fn prefetch_main(&self, hash: u64) {
+        self.index.prefetch(self.main_of(hash));
     }
 
     /// For everybody: asks for the entry of a key, whose bucket has arrived by now.
     #[inline(always)]
-    pub(crate) fn prefetch_item(&self, sought: &mut Sought<'_>) {
-        let bucket = sought.bucket;
-        sought.seen = bucket[0].load(Acquire);
-        sought.word = first_of(bucket, sought.tag);
-        if sought.word != 0 {
-            let place = self.log.place(offset_of(sought.word));
-            prefetch(self.log.words(), place);
-            // A small entry may end in the next line.
-            prefetch(self.log.words(), place + 2);
-        } else if let Some(next) = self.index.next(sought.seen) {
+    pub(crate) fn prefetch_item(&self, hash: u64) -> Hint {
+        self.prefetch_tagged(self.main_of(hash), Self::tag_of(hash))
+    }
+
+    /// For everybody: the same by bucket and tag.
+    #[inline(always)]
+    pub(crate) fn prefetch_tagged(&self, main: usize, tag: u64) -> Hint {
+        let bucket = self.index.bucket(main);
+        let hint = Hint { seen: bucket[0].load(Acquire), word: first_of(bucket, tag) };
+        if hint.word != 0 {
+            self.prefetch_offset(hint.offset());
+        } else if let Some(next) = self.index.next(hint.seen) {
             prefetch(next, 0);
         }
+        hint
+    }
+
+    #[inline(always)]
+    fn prefetch_offset(&self, offset: u64) {
+        let place = self.log.place(offset);
+        prefetch(self.log.words(), place);
+        // A small entry may end in the next line.
+        prefetch(self.log.words(), place + 2);
     }
 
     /// For everybody: the same where no slot of the main bucket has the tag, but a spare one goes
     /// on with it, which has arrived by now.
     #[inline(always)]
-    pub(crate) fn prefetch_chained(&self, sought: &mut Sought<'_>) {
-        if sought.word != 0 {
+    pub(crate) fn prefetch_chained(&self, hash: u64, hint: &mut Hint) {
+        if hint.word != 0 {
             return;
         }
-        let Some(spare) = self.index.next(sought.seen) else { return };
+        let Some(spare) = self.index.next(hint.seen) else { return };
         let mut slots = spare[1..].iter().map(|slot| slot.load(Relaxed));
         // A chain that is being changed may lead anywhere; the version tells.
-        if let Some(word) = slots.find(|word| tag_of(*word) == sought.tag) {
-            sought.word = word;
-            prefetch(self.log.words(), self.log.place(offset_of(word)));
-            prefetch(self.log.words(), self.log.place(offset_of(word)) + 2);
+        if let Some(word) = slots.find(|word| tag_of(*word) == Self::tag_of(hash)) {
+            hint.word = word;
+            self.prefetch_offset(offset_of(word));
         }
     }
 
@@ -249,7 +271,7 @@ impl Partition {
     pub(crate) fn prefetch_chain(&self, probe: &Probe) {
         let bucket = self.index.bucket(probe.bucket as usize);
         let (seen, word) = (bucket[0].load(Relaxed), first_of(bucket, probe.tag));
-        self.prefetch_chained(&mut Sought { bucket, tag: probe.tag, seen, word });
+        self.prefetch_chained(probe.tag, &mut Hint { seen, word });
     }
 
     /// The value of the entry of `key`, if it has at most 8 bytes, no meta, and is where the hint
@@ -261,39 +283,43 @@ impl Partition {
     #[inline(always)]
     pub(crate) fn get_word<const OWNED: bool>(
         &self,
-        sought: &Sought<'_>,
+        hash: u64,
+        hint: Hint,
         key: &[u8],
     ) -> Option<(u64, usize)> {
-        let word = item::word_value(self.log.words(), self.log.place(sought.offset()), key)?;
-        self.is_certain::<OWNED>(sought).then_some(word)
+        let word = item::word_value(self.log.words(), self.log.place(hint.offset()), key)?;
+        self.is_certain::<OWNED>(self.index.bucket(self.main_of(hash)), hint).then_some(word)
     }
 
     /// Copies the entry of `key` into `scratch`; also returns its offset. For whom is the same.
     #[inline(always)]
     pub(crate) fn get<const OWNED: bool>(
         &self,
-        sought: &Sought<'_>,
+        hash: u64,
+        hint: Hint,
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Option<(Copied, u64)> {
-        let item = self.log.item(sought.offset()).filter(|item| item.has_key(key));
+        let bucket = self.index.bucket(self.main_of(hash));
+        let item = self.log.item(hint.offset()).filter(|item| item.has_key(key));
         if let Some(copied) = item.map(|item| item.copy(scratch))
-            && self.is_certain::<OWNED>(sought)
+            && self.is_certain::<OWNED>(bucket, hint)
         {
-            return Some((copied, sought.offset()));
+            return Some((copied, hint.offset()));
         }
+        let sought = Sought { bucket, tag: Self::tag_of(hash) };
         if OWNED {
-            return self.search(sought.bucket[0].load(Relaxed), sought, key, scratch);
+            return self.search(bucket[0].load(Relaxed), &sought, key, scratch);
         }
-        self.get_again(sought, key, scratch)
+        self.get_again(&sought, key, scratch)
     }
 
     /// True where what was read just now at the hint's place is the entry that the hint names.
     #[inline(always)]
-    fn is_certain<const OWNED: bool>(&self, sought: &Sought<'_>) -> bool {
+    fn is_certain<const OWNED: bool>(&self, bucket: &Bucket, hint: Hint) -> bool {
         // After the fence of `end_read`: what is still there now was whole.
-        let is_whole = OWNED || sought.seen & 1 == 0 && end_read(&sought.bucket[0], sought.seen);
-        is_whole && sought.word != 0 && self.log.is_after(self.log.head(), sought.offset())
+        let is_whole = OWNED || hint.seen & 1 == 0 && end_read(&bucket[0], hint.seen);
+        is_whole && hint.word != 0 && self.log.is_after(self.log.head(), hint.offset())
     }
 
     /// The same where the first slot that had the tag is not the key's, or not any more.
@@ -517,7 +543,7 @@ impl Partition {
         let copied = item.copy(&mut scratch);
         let value = scratch.entry(copied).value.to_vec();
         // Whose number the partition has does not matter here.
-        let probe = self.probe(0, rules.seed.hash(&key));
+        let probe = self.probe(0, rules.seed.low(&key));
         // Before the head moves past it: nobody may miss it in between.
         let began = self.begin(probe.bucket);
         again.push(Spared { probe, key, value, copied, began });

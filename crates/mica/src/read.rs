@@ -9,12 +9,14 @@
 
 use crate::item::Scratch;
 use crate::mica::Mica;
-use crate::partition::{Partition, Probe, Sought};
-use silica_base::{KeyHash, Result};
+use crate::partition::{Hint, Partition};
+use silica_base::Result;
 use silica_engine::{EntryRef, GetSink};
 
 /// Keys that go through a stage together.
 const TOGETHER: usize = 32;
+/// Keys that are hashed together.
+const HASHED: usize = 8;
 
 impl Mica {
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) {
@@ -43,34 +45,40 @@ impl Mica {
         &self,
         keys: &[&[u8]],
         sink: &mut dyn GetSink,
-        partition_of: impl Fn(KeyHash) -> Result<usize>,
+        partition_of: impl Fn(u64) -> Result<usize>,
     ) -> Result<u64> {
-        let first = &self.partitions[0];
-        let mut aims = [(first, first.sought(&Probe::default())); TOGETHER];
-        let mut hashes = [KeyHash(0); TOGETHER];
-        let mut answers =
-            Answers::<OWNED> { mica: self, sink, scratch: Scratch::new(), hits: 0, now: None };
+        let mut answers = Answers::<OWNED> { mica: self, sink, scratch: None, hits: 0, now: None };
         for (number, keys) in keys.chunks(TOGETHER).enumerate() {
-            self.seed.hash_many(keys, &mut hashes);
-            for (hash, (partition, sought)) in hashes[..keys.len()].iter().zip(&mut aims) {
-                let number = partition_of(*hash)?;
-                *partition = &self.partitions[number];
-                *sought = partition.sought(&partition.probe(number as u32, *hash));
+            let mut hashes = [0; TOGETHER];
+            // Buckets are asked for while later keys are hashed.
+            for (keys, hashes) in keys.chunks(HASHED).zip(hashes.chunks_mut(HASHED)) {
+                self.seed.low_many(keys, hashes);
+                for hash in &hashes[..keys.len()] {
+                    self.partitions[partition_of(*hash)?].prefetch_main(*hash);
+                }
             }
-            for (partition, sought) in &mut aims[..keys.len()] {
-                partition.prefetch_item(sought);
+            let mut hints = [Hint::default(); TOGETHER];
+            for (hash, hint) in hashes[..keys.len()].iter().zip(&mut hints) {
+                *hint = self.home(*hash).prefetch_item(*hash);
             }
             // A store's chains are longer than a cache's.
             if self.is_store {
-                for (partition, sought) in &mut aims[..keys.len()] {
-                    partition.prefetch_chained(sought);
+                for (hash, hint) in hashes[..keys.len()].iter().zip(&mut hints) {
+                    self.home(*hash).prefetch_chained(*hash, hint);
                 }
             }
-            for (at, (key, (partition, sought))) in keys.iter().zip(&aims).enumerate() {
-                answers.answer(number * TOGETHER + at, key, partition, sought);
+            for (at, (key, (hash, hint))) in keys.iter().zip(hashes.iter().zip(&hints)).enumerate()
+            {
+                answers.answer(number * TOGETHER + at, key, *hash, *hint);
             }
         }
         Ok(answers.hits)
+    }
+
+    /// The partition where a key with this hash belongs.
+    #[inline(always)]
+    fn home(&self, hash: u64) -> &Partition {
+        &self.partitions[self.partition_of(hash)]
     }
 
     /// Removes an expired entry of a store, unless somebody writes its partition just now.
@@ -89,7 +97,8 @@ impl Mica {
 struct Answers<'a, const OWNED: bool> {
     mica: &'a Mica,
     sink: &'a mut dyn GetSink,
-    scratch: Scratch,
+    /// For entries that are not small and plain.
+    scratch: Option<Scratch>,
     hits: u64,
     /// The time, once it was asked for.
     now: Option<u64>,
@@ -97,22 +106,25 @@ struct Answers<'a, const OWNED: bool> {
 
 impl<const OWNED: bool> Answers<'_, OWNED> {
     #[inline(always)]
-    fn answer(&mut self, index: usize, key: &[u8], partition: &Partition, sought: &Sought<'_>) {
+    fn answer(&mut self, index: usize, key: &[u8], hash: u64, hint: Hint) {
+        let partition = self.mica.home(hash);
         // The usual small entry never leaves the registers.
-        let Some((value, len)) = partition.get_word::<OWNED>(sought, key) else {
-            return self.answer_any(index, key, partition, sought);
+        let Some((value, len)) = partition.get_word::<OWNED>(hash, hint, key) else {
+            return self.answer_any(index, key, hash, hint);
         };
         self.sink.found(index, EntryRef::new(&value.to_le_bytes()[..len]));
         self.hits += 1;
-        if self.mica.move_rule.is_due(partition.log(), sought.offset()) {
-            self.renew(key, sought.offset());
+        if self.mica.move_rule.is_due(partition.log(), hint.offset()) {
+            self.renew(key, hint.offset());
         }
     }
 
     /// The same for entries of any kind.
     #[inline(never)]
-    fn answer_any(&mut self, index: usize, key: &[u8], partition: &Partition, sought: &Sought<'_>) {
-        let Some((copied, offset)) = partition.get::<OWNED>(sought, key, &mut self.scratch) else {
+    fn answer_any(&mut self, index: usize, key: &[u8], hash: u64, hint: Hint) {
+        let partition = self.mica.home(hash);
+        let scratch = self.scratch.get_or_insert_with(Scratch::new);
+        let Some((copied, offset)) = partition.get::<OWNED>(hash, hint, key, scratch) else {
             return;
         };
         if self.mica.has_expired(&copied, &mut self.now) {
@@ -123,7 +135,7 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
             }
             return;
         }
-        self.sink.found(index, self.scratch.entry(copied));
+        self.sink.found(index, scratch.entry(copied));
         self.hits += 1;
         if self.mica.move_rule.is_due(partition.log(), offset) {
             self.renew(key, offset);
@@ -137,7 +149,13 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
         let probe = self.mica.probe(key);
         let partition = self.mica.partition(&probe);
         if OWNED || partition.try_lock() {
-            partition.renew(&probe, key, offset, &mut self.scratch, &self.mica.rules());
+            partition.renew(
+                &probe,
+                key,
+                offset,
+                self.scratch.get_or_insert_with(Scratch::new),
+                &self.mica.rules(),
+            );
             if !OWNED {
                 partition.unlock();
             }

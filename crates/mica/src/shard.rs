@@ -53,7 +53,7 @@ impl MicaShard {
     }
 
     fn probes<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<Probe>> {
-        keys.map(|key| self.mica.probe_in(self.number, self.mica.seed.hash(key))).collect()
+        keys.map(|key| self.mica.probe_in(self.number, self.mica.seed.low(key))).collect()
     }
 }
 

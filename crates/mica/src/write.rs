@@ -10,7 +10,7 @@ use crate::mica::{Mica, at_most, bits};
 use crate::partition::{Partition, Probe};
 use crate::store::Shortage;
 use crate::undo::Undo;
-use silica_base::{Error, ErrorKind, KeyHash, Result};
+use silica_base::{Error, ErrorKind, Result};
 use silica_engine::{Op, OpKind};
 use std::convert::Infallible;
 
@@ -49,9 +49,9 @@ impl Mica {
 
     /// Where the keys of up to [`WINDOW`] operations belong.
     fn probe_many(&self, ops: &[Op<'_>], probes: &mut [Probe]) {
-        let (mut keys, mut hashes): ([&[u8]; WINDOW], _) = ([&[]; WINDOW], [KeyHash(0); WINDOW]);
+        let (mut keys, mut hashes): ([&[u8]; WINDOW], _) = ([&[]; WINDOW], [0; WINDOW]);
         keys.iter_mut().zip(ops).for_each(|(key, op)| *key = op.key);
-        self.seed.hash_many(&keys[..ops.len()], &mut hashes);
+        self.seed.low_many(&keys[..ops.len()], &mut hashes);
         for (probe, hash) in probes.iter_mut().zip(hashes) {
             let number = self.partition_of(hash);
             *probe = self.partitions[number].probe(number as u32, hash);
@@ -90,7 +90,7 @@ impl Mica {
             for probe in window {
                 let partition = self.partition(probe);
                 partition.begin(probe.bucket);
-                partition.prefetch_item(&mut partition.sought(probe));
+                partition.prefetch_tagged(probe.bucket as usize, probe.tag);
             }
             if self.is_store {
                 window.iter().for_each(|probe| self.partition(probe).prefetch_chain(probe));

@@ -15,9 +15,34 @@ const BLOCKS_MAX: usize = SHORT_BYTES_MAX / 8 + 1;
 /// A block of each key.
 type Blocks = [u64; LANES];
 
+/// What is wanted of a hash.
+pub(super) trait Digest: Sized {
+    /// False where the upper half is not asked for.
+    const IS_WHOLE: bool;
+    fn new(low: u64, high: u64) -> Self;
+}
+
+impl Digest for KeyHash {
+    const IS_WHOLE: bool = true;
+
+    #[inline(always)]
+    fn new(low: u64, high: u64) -> Self {
+        KeyHash(u128::from(high) << 64 | u128::from(low))
+    }
+}
+
+impl Digest for u64 {
+    const IS_WHOLE: bool = false;
+
+    #[inline(always)]
+    fn new(low: u64, _high: u64) -> Self {
+        low
+    }
+}
+
 /// Hashes `keys` with the widest instructions that there are.
 #[inline]
-pub(super) fn hash_many(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [KeyHash]) {
+pub(super) fn hash_many<D: Digest>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [D]) {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") {
@@ -32,9 +57,10 @@ pub(super) fn hash_many(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [KeyHash])
     one_by_one(seed, keys, hashes);
 }
 
-fn one_by_one(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [KeyHash]) {
+fn one_by_one<D: Digest>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [D]) {
     for (key, hash) in keys.iter().zip(hashes) {
-        *hash = seed.hash(key);
+        let whole = seed.hash(key);
+        *hash = D::new(whole.low(), whole.high());
     }
 }
 
@@ -188,22 +214,22 @@ mod x86 {
     ///
     /// The processor has AVX-512F.
     #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn with_avx512(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [KeyHash]) {
+    pub(super) unsafe fn with_avx512<D: Digest>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [D]) {
         // SAFETY: the caller knows that the processor has what `Avx512` needs.
-        unsafe { in_groups::<Avx512>(seed, keys, hashes) }
+        unsafe { in_groups::<Avx512, D>(seed, keys, hashes) }
     }
 
     /// # Safety
     ///
     /// The processor has AVX2.
     #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn with_avx2(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [KeyHash]) {
+    pub(super) unsafe fn with_avx2<D: Digest>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [D]) {
         // SAFETY: the caller knows that the processor has what `Avx2` needs.
-        unsafe { in_groups::<Avx2>(seed, keys, hashes) }
+        unsafe { in_groups::<Avx2, D>(seed, keys, hashes) }
     }
 
     #[inline(always)]
-    unsafe fn in_groups<V: Vector>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [KeyHash]) {
+    unsafe fn in_groups<V: Vector, D: Digest>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [D]) {
         let mut blocks = [[0; LANES]; BLOCKS_MAX];
         for (keys, hashes) in keys.chunks(LANES).zip(hashes.chunks_mut(LANES)) {
             let together = match keys.first_chunk() {
@@ -221,16 +247,16 @@ mod x86 {
                 continue;
             };
             // SAFETY: the caller knows that the processor has what `V` needs.
-            let [low, high] = unsafe { hash_group::<V>(seed, &blocks[..count]) };
+            let [low, high] = unsafe { hash_group::<V, D>(seed, &blocks[..count]) };
             for (lane, hash) in hashes.iter_mut().enumerate().take(LANES) {
-                *hash = KeyHash(u128::from(high[lane]) << 64 | u128::from(low[lane]));
+                *hash = D::new(low[lane], high[lane]);
             }
         }
     }
 
     /// What `HashSeed::hash_short` does, in every lane.
     #[inline(always)]
-    unsafe fn hash_group<V: Vector>(seed: &HashSeed, blocks: &[Blocks]) -> [Blocks; 2] {
+    unsafe fn hash_group<V: Vector, D: Digest>(seed: &HashSeed, blocks: &[Blocks]) -> [Blocks; 2] {
         // SAFETY: the caller knows that the processor has what `V` needs.
         unsafe {
             let mut v = seed.start().map(|word| V::splat(word));
@@ -245,6 +271,9 @@ mod x86 {
                 round(&mut v);
             }
             let low = v[0].xor(v[1]).xor(v[2].xor(v[3]));
+            if !D::IS_WHOLE {
+                return [low.store(), [0; LANES]];
+            }
             v[1] = v[1].xor(V::splat(0xDD));
             for _ in 0..3 {
                 round(&mut v);
@@ -275,11 +304,11 @@ mod tests {
     use super::*;
     use crate::Prng;
 
-    type Way = fn(&HashSeed, &[&[u8]], &mut [KeyHash]);
+    type Way<D> = fn(&HashSeed, &[&[u8]], &mut [D]);
 
     /// Every way to hash many keys that this processor has.
-    fn ways() -> Vec<Way> {
-        let mut ways: Vec<Way> = vec![one_by_one, hash_many];
+    fn ways<D: Digest>() -> Vec<Way<D>> {
+        let mut ways: Vec<Way<D>> = vec![one_by_one, hash_many];
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx512f") {
@@ -314,6 +343,12 @@ mod tests {
                 let mut hashes = vec![KeyHash(0); keys.len()];
                 hash(&seed, &keys, &mut hashes);
                 assert_eq!(hashes, expected, "way {way}, {len} bytes and {spread}");
+            }
+            let expected: Vec<u64> = expected.iter().map(|hash| hash.low()).collect();
+            for (way, hash) in ways().iter().enumerate() {
+                let mut lows = vec![0; keys.len()];
+                hash(&seed, &keys, &mut lows);
+                assert_eq!(lows, expected, "way {way}, {len} bytes and {spread}");
             }
         }
     }
