@@ -166,10 +166,14 @@ pub(crate) struct ServeArgs {
     /// Directory of the store; it is created where it is missing.
     pub(crate) directory: Option<PathBuf>,
     /// Serve a cache in memory instead of a store: memory in all. The oldest entries give way, and
-    /// nothing outlives the process.
+    /// nothing outlives the process but what --image keeps.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     #[arg(conflicts_with_all = ["directory", "path", "memory", "keyspace_memory"])]
     pub(crate) cache: Option<u64>,
+    /// Directory for the cache's memory image: what the cache holds is written there at a clean
+    /// stop (not by SHUTDOWN NOSAVE) and taken back, once, at the next start.
+    #[arg(long, value_name = "DIR", requires = "cache")]
+    pub(crate) image: Option<PathBuf>,
     /// Address to listen on.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
     pub(crate) listen: String,

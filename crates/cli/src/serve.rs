@@ -73,15 +73,38 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     let durability = silica::Durability::Buffered;
     let config = Config { databases: 1, durability, ..config(args, &memory)? };
     let signals = signals(&config)?;
-    let cache = global.open_options().memory_bytes(memory.stores).open_cache()?;
+    let mut options = global.open_options().memory_bytes(memory.stores);
+    if let Some(directory) = &args.image {
+        options = options.image(directory);
+    }
+    let cache = options.open_cache()?;
     let engine = cache.descriptor().name;
-    let server = Server::start(config, Arc::new(Cache(cache)))?;
+    let server = Server::start(config, Arc::new(Cache(Arc::clone(&cache))))?;
     let what = format!("a cache of {} MiB on", bytes >> 20);
-    announce(&what, &server, engine, "nothing outlives the process");
+    let how = match args.image {
+        Some(_) => "a clean stop leaves an image",
+        None => "nothing outlives the process",
+    };
+    announce(&what, &server, engine, how);
     stop_on_signal(signals, server.stop_handle())?;
-    server.wait();
+    let is_kept = server.wait();
+    if is_kept && args.image.is_some() {
+        leave_image(&*cache)?;
+    }
     info!("stopped");
     Ok(())
+}
+
+/// Writes the image of a cache that nobody uses any more.
+fn leave_image(cache: &dyn Engine) -> Result<()> {
+    let mut tenths = 0;
+    let mut progress = |done: u64, whole: u64| {
+        if 10 * done / whole.max(1) > tenths {
+            tenths = 10 * done / whole;
+            info!("leaving the memory image: {} %", 10 * tenths);
+        }
+    };
+    cache.as_admin().map_or(Ok(()), |admin| admin.close(&mut progress))
 }
 
 /// The signals that a server with `config` understands.

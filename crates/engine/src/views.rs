@@ -133,6 +133,12 @@ pub trait Admin: Send + Sync {
     /// Changes the memory number of the open engine (its option `memory_bytes`); later `maintain`
     /// calls bring it there. An engine whose memory is fixed does nothing.
     fn set_memory_bytes(&self, _bytes: u64) {}
+    /// Before the engine is dropped for good: leaves what it can for its next opening. Where it
+    /// has something to leave, writes are refused from then on; after an error they go on where
+    /// that does no harm. `progress` is told of bytes done and of all of them.
+    fn close(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        Ok(())
+    }
     /// A description of files and structures for people, as lines of `name: value`.
     fn inspect(&self) -> Result<String>;
 }

@@ -28,6 +28,24 @@ impl Admin for Mica {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
+    fn close(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let Some(home) = &self.home else { return Ok(()) };
+        let locked = self.lock_all()?;
+        match home.leave(self, progress) {
+            Ok(bytes) => {
+                locked.close();
+                log::info!("left a memory image of {bytes} bytes");
+                Ok(())
+            }
+            Err((error, is_named)) => {
+                if is_named {
+                    locked.close();
+                }
+                Err(error.within("leaving the memory image"))
+            }
+        }
+    }
+
     fn inspect(&self) -> Result<String> {
         let sum = |of: fn(&crate::partition::Partition) -> u64| -> u64 {
             self.partitions.iter().map(of).sum()

@@ -87,6 +87,23 @@ impl Fits {
         fits
     }
 
+    /// What there is besides the space's words, for an image.
+    pub(crate) fn state(&self) -> impl Iterator<Item = u64> {
+        let heads = self.heads.iter().map(|head| u64::from(head.load(Relaxed)));
+        heads.chain(self.filled.iter().map(|bits| bits.load(Relaxed)))
+    }
+
+    /// Takes over what [`Fits::state`] said; false where that was something else.
+    pub(crate) fn set_state(&self, state: &[u64]) -> bool {
+        if state.len() != CLASSES + self.filled.len() {
+            return false;
+        }
+        let (heads, filled) = state.split_at(CLASSES);
+        self.heads.iter().zip(heads).for_each(|(to, from)| to.store(*from as u32, Relaxed));
+        self.filled.iter().zip(filled).for_each(|(to, from)| to.store(*from, Relaxed));
+        true
+    }
+
     /// Frees everything.
     pub(crate) fn clear(&self, space: &[AtomicU64]) {
         self.heads.iter().for_each(|head| head.store(0, Relaxed));

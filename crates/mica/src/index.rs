@@ -99,6 +99,15 @@ impl Index {
         self.words.bytes()
     }
 
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        &self.words
+    }
+
+    /// What there is besides the words, for an image.
+    pub(crate) fn state(&self) -> [&AtomicU64; 3] {
+        [&self.free, &self.fresh, &self.spares_used]
+    }
+
     /// Main buckets.
     pub(crate) fn main(&self) -> usize {
         self.main

@@ -100,6 +100,16 @@ impl Layout {
         Ok(layout)
     }
 
+    /// False of numbers that [`Layout::new`] never gives.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let words_max = if self.is_store { SPACE_WORDS_MAX } else { 1 << 41 };
+        self.partitions.is_power_of_two()
+            && self.partitions <= PARTITIONS_MAX as usize
+            && (1..=u32::MAX as usize).contains(&self.main_buckets)
+            && self.spare_buckets <= u32::MAX as usize
+            && (8..=words_max).contains(&self.log_words)
+    }
+
     fn entry_words_max(&self) -> usize {
         self.log_words / LOG_PER_ENTRY
     }

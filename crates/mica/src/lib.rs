@@ -17,6 +17,7 @@ mod admin;
 mod again;
 mod atomic;
 mod fits;
+mod image;
 mod index;
 mod item;
 mod layout;

@@ -77,6 +77,11 @@ impl Log {
         self.words.bytes()
     }
 
+    /// What there is besides the words, for an image.
+    pub(crate) fn state(&self) -> [&AtomicU64; 3] {
+        [&self.head, &self.tail, &self.start]
+    }
+
     /// Where in [`Log::words`] an offset is.
     #[inline(always)]
     pub(crate) fn place(&self, offset: u64) -> usize {

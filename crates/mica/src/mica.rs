@@ -1,13 +1,15 @@
 //! The engine: partitions, and who may write them.
 
+use crate::image::{self, Home};
 use crate::index::OFFSET_BITS;
 use crate::item::Copied;
 use crate::layout::Layout;
 use crate::metrics::Gets;
 use crate::options::{Eviction, MoveRule, OPTIONS};
 use crate::partition::{Partition, Probe, Rules};
-use crate::shard::is_owned;
+use crate::shard::refused;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
+use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
     Limits, MetricVisitor, OptionValues, Progress, Scan, Sharded, WriteBatch,
@@ -39,12 +41,45 @@ pub struct Mica {
     pub(crate) move_rule: MoveRule,
     pub(crate) memory_bytes: u64,
     pub(crate) gets: Arc<Gets>,
+    pub(crate) layout: Layout,
+    /// Bits of a slot's offset.
+    pub(crate) offset_bits: u32,
+    /// Where an image is left at a clean stop.
+    pub(crate) home: Option<Arc<dyn Home>>,
 }
 
 impl Mica {
     /// An empty cache, or store.
     pub fn open(options: &OptionValues, environment: &Environment) -> Result<Self> {
         Self::open_with(options, environment, OFFSET_BITS)
+    }
+
+    /// The same on a device. With the option `warm_restart` it takes back what
+    /// [`Admin::close`] has left there, and its own will leave what it holds.
+    ///
+    /// # Errors
+    /// Those of [`Mica::open`]; `Io` where an image cannot be taken away from the device; `Full`
+    /// where a store has too little memory for the image, which stays. An image that is damaged or
+    /// of another version is no error: the keyspace is empty, and the log says why.
+    pub fn open_on<D: Device>(
+        device: D,
+        options: &OptionValues,
+        environment: &Environment,
+    ) -> Result<Self> {
+        Self::open_on_with(device, options, environment, OFFSET_BITS)
+    }
+
+    pub(crate) fn open_on_with<D: Device>(
+        device: D,
+        options: &OptionValues,
+        environment: &Environment,
+        offset_bits: u32,
+    ) -> Result<Self> {
+        let mut mica = Self::open_with(options, environment, offset_bits)?;
+        let is_warm = options.value(OPTIONS, "warm_restart") != 0;
+        image::take(&device, &mut mica, is_warm)?;
+        mica.home = is_warm.then(|| Arc::new(device) as Arc<dyn Home>);
+        Ok(mica)
     }
 
     /// The same with offsets that begin anew earlier.
@@ -56,19 +91,26 @@ impl Mica {
         let layout = Layout::new(options)?;
         let value = |name| options.value(OPTIONS, name);
         let eviction = Eviction::new(value("eviction"));
-        let partition = |_| Partition::new(&layout, offset_bits);
-        let partitions: Arc<[Partition]> = (0..layout.partitions).map(partition).collect();
         Ok(Mica {
             is_store: layout.is_store,
             descriptor: descriptor(&layout),
-            partitions,
+            partitions: new_partitions(&layout, offset_bits),
             partition_bits: layout.partitions.ilog2(),
             seed: environment.seed,
             clock: Arc::clone(&environment.clock),
             move_rule: eviction.rule(layout.log_words),
             memory_bytes: value("memory_bytes"),
             gets: Arc::default(),
+            layout,
+            offset_bits,
+            home: None,
         })
+    }
+
+    /// Forgets everything; of an engine that nobody else has yet.
+    pub(crate) fn begin_anew(&mut self, seed: HashSeed) {
+        self.seed = seed;
+        self.partitions = new_partitions(&self.layout, self.offset_bits);
     }
 
     /// Another handle to the same cache.
@@ -83,6 +125,9 @@ impl Mica {
             move_rule: self.move_rule,
             memory_bytes: self.memory_bytes,
             gets: Arc::clone(&self.gets),
+            layout: self.layout,
+            offset_bits: self.offset_bits,
+            home: self.home.clone(),
         }
     }
 
@@ -134,9 +179,7 @@ impl Mica {
         let mut locked = Locked { mica: self, mask: 0 };
         // In their order, so that two writers never wait for each other.
         for number in bits(mask) {
-            if !self.partitions[number].lock() {
-                return Err(is_owned(number));
-            }
+            self.partitions[number].lock().map_err(|why| refused(number, why))?;
             locked.mask |= 1 << number;
         }
         Ok(locked)
@@ -173,6 +216,10 @@ impl Mica {
         at_most(key, limits.key_bytes_max, "key")?;
         at_most(value, limits.value_bytes_max, "value")
     }
+}
+
+fn new_partitions(layout: &Layout, offset_bits: u32) -> Arc<[Partition]> {
+    (0..layout.partitions).map(|_| Partition::new(layout, offset_bits)).collect()
 }
 
 fn descriptor(layout: &Layout) -> Descriptor {
@@ -223,6 +270,14 @@ pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
 pub(crate) struct Locked<'m> {
     mica: &'m Mica,
     pub(crate) mask: u64,
+}
+
+impl Locked<'_> {
+    /// Nobody writes the partitions any more.
+    pub(crate) fn close(self) {
+        bits(self.mask).for_each(|number| self.mica.partitions[number].close());
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Locked<'_> {

@@ -49,6 +49,14 @@ pub const OPTIONS: &[OptionSpec] = &[
          oldest that were not used since they were written or last given a second chance. none \
          makes the keyspace a store: nothing gives way, and what does not fit is refused",
     ),
+    spec(
+        "warm_restart",
+        Choice(&["off", "on"]),
+        0,
+        false,
+        "leave the memory's contents in the keyspace's directory at a clean stop, and take them \
+         back at the next start; after a crash the keyspace is empty",
+    ),
 ];
 
 /// Which entries give way.

@@ -6,7 +6,7 @@ use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
 use crate::log::Log;
 use crate::options::MoveRule;
-use crate::protocol::{Lock, begin_read, begin_write, end_read, end_write};
+use crate::protocol::{Lock, Refusal, begin_read, begin_write, end_read, end_write};
 use crate::store::Store;
 use crate::sync::Backoff;
 use silica_base::{Clock, Error, HashSeed, Result, prefetch};
@@ -96,8 +96,28 @@ pub(crate) struct Counts {
     /// Entries that had expired when they were evicted.
     pub(crate) expired: Tally,
     /// The chain to clean next, and the words that may still be appended before.
-    clean_next: Tally,
-    clean_due: Tally,
+    pub(crate) clean_next: Tally,
+    pub(crate) clean_due: Tally,
+}
+
+impl Counts {
+    /// Forgets what happened, not what there is.
+    pub(crate) fn forget(&self) {
+        let happened = [
+            &self.puts,
+            &self.deletes,
+            &self.user_bytes,
+            &self.words_appended,
+            &self.updates_in_place,
+            &self.gets_owned,
+            &self.hits_owned,
+            &self.moved,
+            &self.evicted_from_log,
+            &self.evicted_from_index,
+            &self.expired,
+        ];
+        happened.into_iter().for_each(|tally| tally.set(0));
+    }
 }
 
 /// Aligned so that partitions share no cache lines.
@@ -158,36 +178,42 @@ impl Partition {
         &self.log
     }
 
+    pub(crate) fn is_store(&self) -> bool {
+        self.store.is_some()
+    }
+
     /// What store mode has besides; only in store mode.
     #[inline(always)]
     pub(crate) fn store(&self) -> &Store {
         self.store.as_deref().expect("the engine is in store mode")
     }
 
-    /// Waits until the caller is the only writer; false where a shard owns the partition.
+    /// Waits until the caller is the only writer, or says why that is in vain.
     #[inline]
-    pub(crate) fn lock(&self) -> bool {
-        let mut backoff = Backoff::default();
-        while !self.lock.try_lock() {
-            if self.lock.is_owned() {
-                return false;
-            }
-            backoff.pause();
-        }
-        true
+    pub(crate) fn lock(&self) -> Result<(), Refusal> {
+        self.wait_for(Lock::try_lock)
     }
 
-    /// Waits until the caller is the only writer, and stays it; false where another one owns the
-    /// partition.
-    pub(crate) fn own(&self) -> bool {
+    /// The same for a caller who stays it.
+    pub(crate) fn own(&self) -> Result<(), Refusal> {
+        self.wait_for(Lock::try_own)
+    }
+
+    #[inline(always)]
+    fn wait_for(&self, has_got: impl Fn(&Lock) -> bool) -> Result<(), Refusal> {
         let mut backoff = Backoff::default();
-        while !self.lock.try_own() {
-            if self.lock.is_owned() {
-                return false;
+        while !has_got(&self.lock) {
+            if let Some(refusal) = self.lock.refusal() {
+                return Err(refusal);
             }
             backoff.pause();
         }
-        true
+        Ok(())
+    }
+
+    /// Nobody writes any more.
+    pub(crate) fn close(&self) {
+        self.lock.close();
     }
 
     #[inline]
@@ -636,6 +662,28 @@ impl Partition {
         self.counts.live_words.set(0);
     }
 
+    /// Visits every place, from the oldest on; the error says what is wrong where.
+    fn walk(&self, visit: impl FnMut(u64, Item<'_>)) -> Result<(), (u64, &'static str)> {
+        match &self.store {
+            None => self.log.walk(visit),
+            Some(store) => store.walk(self.log.words(), visit),
+        }
+    }
+
+    /// Visits every entry, from the oldest on, expired ones included.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&[u8], EntryRef<'_>)) -> Result<()> {
+        let (mut key, mut scratch) = (Vec::new(), Scratch::new());
+        let walked = self.walk(|_, item| {
+            if item.header.is_live() {
+                key.clear();
+                item.push_key(&mut key);
+                let copied = item.copy(&mut scratch);
+                visit(&key, scratch.entry(copied));
+            }
+        });
+        walked.map_err(|(at, detail)| Error::corruption("a partition", 8 * at, detail))
+    }
+
     /// Checks every invariant. `probe` says where a key belongs.
     pub(crate) fn verify(&self, number: usize, probe: impl Fn(&[u8]) -> Probe) -> Result<()> {
         let what = format!("partition {number}");
@@ -655,11 +703,7 @@ impl Partition {
                 }
             }
         };
-        let walked = match &self.store {
-            None => self.log.walk(visit),
-            Some(store) => store.walk(self.log.words(), visit),
-        };
-        if let Err((at, detail)) = walked {
+        if let Err((at, detail)) = self.walk(visit) {
             return wrong(8 * at, detail);
         }
         if let Some(offset) = misplaced {

@@ -79,6 +79,15 @@ const FREE: u64 = 0;
 const HELD: u64 = 1;
 /// Held for long: whoever waits would wait in vain.
 const OWNED: u64 = 2;
+/// Held for ever: nothing is written any more.
+const CLOSED: u64 = 3;
+
+/// Why nobody should wait for a [`Lock`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Owned,
+    Closed,
+}
 
 impl Lock {
     /// True where the caller holds the lock from now on.
@@ -94,9 +103,18 @@ impl Lock {
         swapped.is_ok()
     }
 
-    /// True where somebody owned the lock a moment ago.
-    pub(crate) fn is_owned(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == OWNED
+    /// Why it was in vain to wait for the lock a moment ago.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        match self.0.load(Ordering::Relaxed) {
+            OWNED => Some(Refusal::Owned),
+            CLOSED => Some(Refusal::Closed),
+            _ => None,
+        }
+    }
+
+    /// Keeps everybody out for ever. Only for the holder.
+    pub(crate) fn close(&self) {
+        self.0.store(CLOSED, Ordering::Relaxed);
     }
 
     /// Only for the holder or the owner.

@@ -7,6 +7,7 @@
 
 use crate::mica::{Mica, at_most};
 use crate::partition::{Partition, Probe};
+use crate::protocol::Refusal;
 use crate::write::value_bytes;
 use silica_base::{Error, ErrorKind, Result};
 use silica_engine::{Durability, EntryRef, GetSink, Shard, Sharded, Update, WriteBatch};
@@ -32,19 +33,26 @@ impl Sharded for Mica {
             let message = format!("there is no partition {number}; there are {count}");
             return Err(Error::new(ErrorKind::Config, message));
         };
-        if !partition.own() {
-            return Err(is_owned(number));
-        }
+        partition.own().map_err(|why| refused(number, why))?;
         Ok(Box::new(MicaShard { mica: self.share(), number }))
     }
 }
 
 #[cold]
-pub(crate) fn is_owned(number: usize) -> Error {
-    let message = format!(
-        "partition {number} belongs to a shard, which alone writes it; send the write to its owner"
-    );
-    Error::new(ErrorKind::Locked, message)
+pub(crate) fn refused(number: usize, why: Refusal) -> Error {
+    match why {
+        Refusal::Owned => {
+            let message = format!(
+                "partition {number} belongs to a shard, which alone writes it; send the write to \
+                 its owner"
+            );
+            Error::new(ErrorKind::Locked, message)
+        }
+        Refusal::Closed => {
+            let message = "the keyspace in memory was closed; open it again to write";
+            Error::new(ErrorKind::Closed, message)
+        }
+    }
 }
 
 impl MicaShard {

@@ -49,6 +49,23 @@ impl Store {
         }
     }
 
+    /// What there is besides the space's words, for an image.
+    pub(crate) fn state(&self) -> Vec<u64> {
+        let own = [&self.soonest_ms, &self.not_before_ms, &self.next];
+        own.into_iter().map(|word| word.load(Relaxed)).chain(self.fits.state()).collect()
+    }
+
+    /// Takes over what [`Store::state`] said; false where that was something else.
+    pub(crate) fn set_state(&self, state: &[u64]) -> bool {
+        let Some(([soonest, not_before, next], fits)) = state.split_first_chunk() else {
+            return false;
+        };
+        self.soonest_ms.store(*soonest, Relaxed);
+        self.not_before_ms.store(*not_before, Relaxed);
+        self.next.store(*next, Relaxed);
+        self.fits.set_state(fits)
+    }
+
     /// For everybody: words of the largest free block, or of one that has nearly as many.
     pub(crate) fn largest_free(&self, space: &[AtomicU64]) -> usize {
         self.fits.largest_known(space)

@@ -12,7 +12,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use protocol::{Lock, begin_read, begin_write, end_read, end_write, retire};
+use protocol::{Lock, Refusal, begin_read, begin_write, end_read, end_write, retire};
 
 /// A bucket with one slot, and a log of one place of two words; offsets grow by one an entry.
 struct Shrunk {
@@ -136,7 +136,7 @@ fn an_owner_is_the_only_writer() {
         let owner = shrunk.clone();
         let owner = thread::spawn(move || {
             if owner.lock.try_own() {
-                assert!(!owner.lock.try_lock() && owner.lock.is_owned());
+                assert!(!owner.lock.try_lock() && owner.lock.refusal() == Some(Refusal::Owned));
                 owner.append(0, 7);
                 owner.lock.unlock();
             }
@@ -294,5 +294,28 @@ fn what_a_batch_takes_back_was_never_there() {
         reused.buckets.iter().for_each(end_write);
         reader.join().unwrap();
         assert_eq!(reused.get(0), Ok(Some(7)));
+    });
+}
+
+#[test]
+fn a_closed_lock_lets_nobody_in() {
+    loom::model(|| {
+        let shrunk = Shrunk::new();
+        let closer = shrunk.clone();
+        let closer = thread::spawn(move || {
+            if closer.lock.try_lock() {
+                closer.append(0, 7);
+                closer.lock.close();
+            }
+        });
+        if shrunk.lock.try_own() {
+            assert_eq!(shrunk.get(), Ok(None), "nobody has written, and nobody does");
+            shrunk.lock.unlock();
+        }
+        closer.join().unwrap();
+        if shrunk.lock.refusal() == Some(Refusal::Closed) {
+            assert!(!shrunk.lock.try_lock() && !shrunk.lock.try_own());
+            assert_eq!(shrunk.get(), Ok(Some(7)), "readers go on");
+        }
     });
 }

@@ -106,6 +106,8 @@ pub(crate) struct Shared {
     clock: SystemClock,
     random: Mutex<Prng>,
     stopping: AtomicBool,
+    /// Whoever asked for the stop wants nothing to be kept beyond what is kept anyway.
+    pub(crate) keeps_nothing: AtomicBool,
     stop_asked: (Mutex<bool>, Condvar),
 }
 
@@ -334,6 +336,7 @@ impl Server {
             random: Mutex::new(Prng::new(clock.unix_ms())),
             clock,
             stopping: AtomicBool::new(false),
+            keeps_nothing: AtomicBool::new(false),
             stop_asked: (Mutex::new(false), Condvar::new()),
             config,
         });
@@ -439,10 +442,12 @@ impl Server {
         self.end();
     }
 
-    /// Serves until a handle or SHUTDOWN asks for the stop, then stops like [`Server::stop`].
-    pub fn wait(mut self) {
+    /// Serves until a handle or SHUTDOWN asks for the stop, then stops like [`Server::stop`]; false
+    /// after SHUTDOWN NOSAVE, when a cache is not to be kept.
+    pub fn wait(mut self) -> bool {
         self.shared.wait_for_stop();
         self.end();
+        !self.shared.keeps_nothing.load(Ordering::Acquire)
     }
 
     fn end(&mut self) {

@@ -2,9 +2,9 @@
 
 use crate::{Registry, Silica};
 use silica_base::HashSeed;
-use silica_device::DeviceOptions;
+use silica_device::{DeviceOptions, FileDevice};
 use silica_engine::{Durability, Engine, Environment, Error, ErrorKind, OptionValues, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The engine of keyspaces that are created without naming one.
@@ -46,6 +46,7 @@ pub struct OpenOptions {
     pub(crate) registry: Registry,
     pub(crate) seed: Option<[u8; 16]>,
     pub(crate) device: DeviceOptions,
+    pub(crate) image: Option<PathBuf>,
 }
 
 impl Default for OpenOptions {
@@ -62,6 +63,7 @@ impl Default for OpenOptions {
             registry: Registry::builtin(),
             seed: None,
             device: DeviceOptions::default(),
+            image: None,
         }
     }
 }
@@ -171,6 +173,15 @@ impl OpenOptions {
         self
     }
 
+    /// Directory for the memory image of [`OpenOptions::open_cache`], which is created where it is
+    /// missing: [`close`](silica_engine::Admin::close) leaves there what the cache holds, and the
+    /// next opening takes it back, once. A process that dies leaves nothing.
+    #[must_use]
+    pub fn image(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.image = Some(directory.into());
+        self
+    }
+
     /// The seed given, or a random one.
     pub(crate) fn new_seed(&self) -> Result<[u8; 16]> {
         if let Some(seed) = self.seed {
@@ -185,8 +196,8 @@ impl OpenOptions {
 
     /// Opens a cache that is in memory only and has no directory: the engine `mica` with all of
     /// the memory, whatever engine keyspaces are created with. A full cache drops entries, and
-    /// nothing outlives the process. With the option `eviction` set to `none` it is a store: what
-    /// does not fit is refused with `Full`.
+    /// nothing outlives the process but an [image](OpenOptions::image). With the option `eviction`
+    /// set to `none` it is a store: what does not fit is refused with `Full`.
     ///
     /// ```
     /// use silica::{Durability, EngineExt, OpenOptions};
@@ -198,7 +209,10 @@ impl OpenOptions {
     /// ```
     ///
     /// # Errors
-    /// `Config` for an unknown option, or memory that the engine cannot have.
+    /// `Config` for an unknown option, or memory that the engine cannot have; of an image, `Locked`
+    /// where another process has its directory, `Io` where the image cannot be taken away from it,
+    /// and `Full` where it does not fit a store. An image that is damaged is no error: the cache is
+    /// empty, and the log says why.
     pub fn open_cache(self) -> Result<Arc<dyn Engine>> {
         let pairs = self.set.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let mut values = OptionValues::parse(silica_mica::OPTIONS, pairs)?;
@@ -206,7 +220,15 @@ impl OpenOptions {
             values.set("memory_bytes", self.memory_bytes);
         }
         let environment = Environment::new(HashSeed(self.new_seed()?));
-        Ok(Arc::new(silica_mica::Mica::open(&values, &environment)?))
+        let mica = match &self.image {
+            Some(directory) => {
+                values.set("warm_restart", 1);
+                let device = FileDevice::open(directory, self.device)?;
+                silica_mica::Mica::open_on(device, &values, &environment)?
+            }
+            None => silica_mica::Mica::open(&values, &environment)?,
+        };
+        Ok(Arc::new(mica))
     }
 
     /// Opens the store in the directory `path`.

@@ -46,8 +46,8 @@ impl Registry {
                 name: "mica",
                 doc: "A cache in memory, at two cache lines a get; empty after a restart",
                 options: silica_mica::OPTIONS,
-                build: |_, options, environment| {
-                    Ok(Arc::new(silica_mica::Mica::open(options, environment)?))
+                build: |device, options, environment| {
+                    Ok(Arc::new(silica_mica::Mica::open_on(device, options, environment)?))
                 },
             })
     }

@@ -219,7 +219,9 @@ impl Silica {
         for keyspace in state.open.drain(..) {
             let synced = keyspace.engine().sync();
             keyspace.shut();
-            first = first.and(synced);
+            let admin = keyspace.engine().as_admin();
+            let closed = admin.map_or(Ok(()), |admin| admin.close(&mut |_, _| {}));
+            first = first.and(synced).and(closed);
         }
         first
     }

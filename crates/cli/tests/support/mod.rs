@@ -54,20 +54,38 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port of the loopback device, without waiting for it.
     pub fn spawn(path: &Path, extra: &[&str]) -> Server {
+        Self::spawn_on(path, &[&[arg(path)], extra].concat())
+    }
+
+    /// The same of a cache; `path` only names its log.
+    pub fn spawn_cache(path: &Path, size: &str, extra: &[&str]) -> Server {
+        Self::spawn_on(path, &[&["--cache", size], extra].concat())
+    }
+
+    fn spawn_on(path: &Path, args: &[&str]) -> Server {
         let free = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
         let port = free.local_addr().expect("a bound socket has an address").port();
         drop(free);
         let listen = format!("127.0.0.1:{port}");
         let log = std::fs::File::create(path.with_extension("log")).expect("the log can be made");
-        let mut command = silica(&["serve", arg(path), "--listen", &listen]);
-        command.args(extra).stdout(Stdio::null()).stderr(log);
+        let mut command = silica(&["serve", "--listen", &listen]);
+        command.args(args).stdout(Stdio::null()).stderr(log);
         Server { child: command.spawn().expect("the binary starts"), port }
     }
 
     /// Starts a server and waits until it answers.
     pub fn start(path: &Path, extra: &[&str]) -> Server {
+        Self::start_by(path, || Server::spawn(path, extra))
+    }
+
+    /// Starts a cache and waits until it answers; `path` only names its log.
+    pub fn start_cache(path: &Path, size: &str, extra: &[&str]) -> Server {
+        Self::start_by(path, || Server::spawn_cache(path, size, extra))
+    }
+
+    fn start_by(path: &Path, spawn: impl Fn() -> Server) -> Server {
         for _ in 0..5 {
-            let mut server = Server::spawn(path, extra);
+            let mut server = spawn();
             if server.wait_until_ready() {
                 return server;
             }
@@ -109,16 +127,21 @@ impl Server {
     }
 
     /// SIGTERM; the exit must be a good one.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
         let pid = self.pid().to_string();
         let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
         assert!(sent.success(), "the server died before it was told to stop");
+        self.wait();
+    }
+
+    /// Waits for the end of a server that was told to stop; the exit must be a good one.
+    pub fn wait(mut self) {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("own child") {
                 break status;
             }
-            assert!(start.elapsed() < START_LIMIT, "the server ignores SIGTERM");
+            assert!(start.elapsed() < START_LIMIT, "the server does not stop");
             std::thread::sleep(Duration::from_millis(2));
         };
         assert!(status.success(), "a graceful stop ended with {status}");

@@ -6,6 +6,7 @@ use crate::burst::Args;
 use crate::commands::client::set_name;
 use crate::session::Session;
 use silica_proto::{Version, append_u64, parse_i64};
+use std::sync::atomic::Ordering;
 
 /// Version of Redis whose behaviour the commands have; some clients choose features by it.
 pub(crate) const COMPATIBLE_VERSION: &str = "7.2.0";
@@ -69,6 +70,9 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) {
         return cx.reply.error(SYNTAX);
     }
     log::info!("client {} asked for the server to stop", cx.client.peer);
+    if (1..args.len()).any(|i| args.is(i, "nosave")) {
+        cx.shared.keeps_nothing.store(true, Ordering::Release);
+    }
     cx.session.quit = true;
     cx.shared.request_stop();
 }

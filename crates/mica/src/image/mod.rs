@@ -1,0 +1,285 @@
+//! The memory image: what a clean stop leaves, so that the next start has it back in seconds.
+//!
+//! Its bytes are in `format.rs` and `docs/formats/mica-image.md`.
+//!
+//! 1. What has the name [`IMAGE`] is whole: it was written under another name and synced before.
+//! 2. It is what the keyspace held when it was closed: no write is acknowledged after the first
+//!    byte was written. Where writing fails before the image may have its name, writes go on.
+//! 3. An image is read once: its name is taken away, durably, before that, and before the keyspace
+//!    that takes it accepts a write. So a process that dies leaves none.
+//! 4. Nothing of an image is believed before its checksum has held. What is wrong with it leaves
+//!    the keyspace empty, never half filled.
+
+mod format;
+mod state;
+
+use crate::mica::Mica;
+use crate::partition::Partition;
+use format::{Header, Kind, Reader, Record, Writer};
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::{Device, DeviceFile, Mode};
+use silica_engine::{EntryRef, Op, OpKind};
+
+/// An image that a clean stop has left.
+const IMAGE: &str = "image";
+/// One that is being written.
+const NEW: &str = "image.new";
+/// One that is being read.
+const TAKEN: &str = "image.taken";
+/// Entries that are put at a time where the memory is divided in another way.
+const TOGETHER: usize = 32;
+
+/// Where an image is left.
+pub(crate) trait Home: Send + Sync {
+    /// Leaves the image of a keyspace that nobody writes any more. False where it surely does not
+    /// have its name.
+    fn leave(
+        &self,
+        mica: &Mica,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> std::result::Result<u64, (Error, bool)>;
+}
+
+impl<D: Device> Home for D {
+    fn leave(
+        &self,
+        mica: &Mica,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> std::result::Result<u64, (Error, bool)> {
+        let bytes = write(self, mica, progress).map_err(|error| {
+            let _ = self.remove(NEW);
+            (error, false)
+        })?;
+        let named = self.rename(NEW, IMAGE).and_then(|()| self.sync_dir());
+        named.map_err(|error| (error, true))?;
+        Ok(bytes)
+    }
+}
+
+fn write<D: Device>(device: &D, mica: &Mica, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+    if device.list()?.iter().any(|name| name == NEW) {
+        device.remove(NEW)?;
+    }
+    let bytes = |p: &Partition| (p.index().bytes() + p.log().bytes()) as u64;
+    let whole = mica.partitions.iter().map(bytes).sum();
+    let mut done = 0;
+    let mut more = |bytes| {
+        done += bytes;
+        progress(done, whole);
+    };
+    let file = device.create(NEW, Mode::Direct)?;
+    let mut writer = Writer::new(&file, &header(mica))?;
+    for (number, partition) in mica.partitions.iter().enumerate() {
+        writer.few(Kind::State, number, &state::of(partition))?;
+        writer.words(Kind::Index, number, partition.index().words(), &mut more)?;
+        writer.words(Kind::Log, number, partition.log().words(), &mut more)?;
+    }
+    writer.end()
+}
+
+fn header(mica: &Mica) -> Header {
+    Header {
+        file: mica.clock.unix_ms(),
+        seed: mica.seed,
+        layout: mica.layout,
+        offset_bits: mica.offset_bits,
+    }
+}
+
+/// Takes the image on `device` into `mica`, which is empty and nobody else's; where it is not
+/// wanted, removes it.
+pub(crate) fn take<D: Device>(device: &D, mica: &mut Mica, is_wanted: bool) -> Result<()> {
+    let names = device.list()?;
+    let has = |name: &str| names.iter().any(|other| other == name);
+    for name in [NEW, TAKEN].into_iter().filter(|name| has(name)) {
+        device.remove(name)?;
+    }
+    if !has(IMAGE) {
+        return Ok(());
+    }
+    device.rename(IMAGE, TAKEN)?;
+    device.sync_dir()?;
+    let seed = mica.seed;
+    if is_wanted {
+        match read(device, mica) {
+            Ok(taken) => taken.report(),
+            Err(error) if error.kind() == ErrorKind::Full => {
+                // Nothing was written since: it may still be believed.
+                device.rename(TAKEN, IMAGE)?;
+                device.sync_dir()?;
+                return Err(error);
+            }
+            Err(error) => {
+                log::warn!("starting empty, because the memory image is refused: {error}");
+                mica.begin_anew(seed);
+            }
+        }
+    }
+    if let Err(error) = device.remove(TAKEN) {
+        log::warn!("removing the memory image that was taken: {error}");
+    }
+    Ok(())
+}
+
+/// What came of an image.
+struct Taken {
+    entries: u64,
+    /// Entries that the new keyspace cannot have.
+    too_large: u64,
+    /// Milliseconds since it was written.
+    age_ms: u64,
+}
+
+impl Taken {
+    fn report(&self) {
+        let Taken { entries, too_large, age_ms } = self;
+        log::info!("took back {entries} entries of {} s ago", age_ms / 1000);
+        if *too_large > 0 {
+            log::warn!("{too_large} entries are too large for memory_bytes, and are left out");
+        }
+    }
+}
+
+fn read<D: Device>(device: &D, mica: &mut Mica) -> Result<Taken> {
+    let file = device.open(TAKEN, Mode::Direct)?;
+    let (mut reader, header) = Reader::new(&file)?;
+    mica.seed = header.seed;
+    let is_same = header.layout == mica.layout && header.offset_bits == mica.offset_bits;
+    let too_large = if is_same {
+        let count = mica.partitions.len();
+        each_partition(&mut reader, count, &mut |number, record| {
+            record.map_or(Ok(()), |record| enter(record, &mica.partitions[number]))
+        })?;
+        0
+    } else {
+        header.check()?;
+        read_entries(&mut reader, &header, mica)?
+    };
+    let entries = mica.partitions.iter().map(|p| p.counts.entries.get()).sum();
+    Ok(Taken { entries, too_large, age_ms: mica.clock.unix_ms().saturating_sub(header.file) })
+}
+
+/// Reads to the end and calls `see` with each record of each partition, of which there must be
+/// `count`, and with `None` after its last.
+fn each_partition<F: DeviceFile>(
+    reader: &mut Reader<'_, F>,
+    count: usize,
+    see: &mut dyn FnMut(usize, Option<&Record<'_>>) -> Result<()>,
+) -> Result<()> {
+    let mut begun = 0;
+    loop {
+        let record = reader.next()?;
+        let is_next = record.kind == Kind::State && record.partition == begun && begun < count;
+        let is_end = record.kind == Kind::End;
+        if begun > 0 && (is_next || is_end) {
+            see(begun - 1, None)?;
+        }
+        if is_end {
+            return if begun == count { Ok(()) } else { Err(missing(begun)) };
+        }
+        begun += usize::from(is_next);
+        if record.partition + 1 != begun {
+            return Err(record.wrong("it is out of its turn"));
+        }
+        see(begun - 1, Some(&record))?;
+    }
+}
+
+fn missing(partition: usize) -> Error {
+    Error::corruption("the memory image", 0, format_args!("partition {partition} is missing"))
+}
+
+/// Stores what a record has of a partition of its layout.
+fn enter(record: &Record<'_>, partition: &Partition) -> Result<()> {
+    match record.kind {
+        Kind::State => {
+            let state: Vec<u64> = record.words().collect();
+            let is_one = state::take_over(partition, &state);
+            if is_one { Ok(()) } else { Err(record.wrong("it is no state of a partition")) }
+        }
+        Kind::Index => record.store(partition.index().words()),
+        Kind::Log => record.store(partition.log().words()),
+        Kind::End => Ok(()),
+    }
+}
+
+/// Puts the entries of another layout, a partition at a time; returns how many were too large.
+fn read_entries<F: DeviceFile>(
+    reader: &mut Reader<'_, F>,
+    header: &Header,
+    mica: &Mica,
+) -> Result<u64> {
+    let (mut current, mut too_large) = (None, 0);
+    each_partition(reader, header.layout.partitions, &mut |_, record| {
+        match record {
+            Some(record) => {
+                let new = || Partition::new(&header.layout, header.offset_bits);
+                enter(record, current.get_or_insert_with(new))?;
+            }
+            None => too_large += current.take().map_or(Ok(0), |from| put_all(&from, mica))?,
+        }
+        Ok(())
+    })?;
+    mica.partitions.iter().for_each(|partition| partition.counts.forget());
+    Ok(too_large)
+}
+
+/// Puts the entries of a partition into `mica`, the oldest first; returns how many it cannot have.
+fn put_all(from: &Partition, mica: &Mica) -> Result<u64> {
+    let now_ms = mica.clock.unix_ms();
+    let mut entries: Vec<Entry> = Vec::new();
+    let (mut too_large, mut result) = (0, Ok(()));
+    let put = |entries: &mut Vec<Entry>| {
+        let ops: Vec<Op<'_>> = entries.iter().map(Entry::op).collect();
+        let put = mica.apply(&ops, usize::MAX);
+        entries.clear();
+        put
+    };
+    from.visit(&mut |key, entry: EntryRef<'_>| {
+        let has_expired = entry.expires_unix_ms != 0 && entry.expires_unix_ms <= now_ms;
+        if result.is_err() || has_expired {
+            return;
+        }
+        if mica.check(key.len(), entry.value.len()).is_err() {
+            too_large += 1;
+            return;
+        }
+        entries.push(Entry::new(key, &entry));
+        if entries.len() == TOGETHER {
+            result = put(&mut entries);
+        }
+    })?;
+    result.and_then(|()| put(&mut entries))?;
+    match too_large {
+        1.. if mica.is_store => Err(Error::new(
+            ErrorKind::Full,
+            format!(
+                "{too_large} entries of the memory image are too large for memory_bytes {}; give \
+                 more memory, or remove the image to start empty",
+                mica.memory_bytes
+            ),
+        )),
+        _ => Ok(too_large),
+    }
+}
+
+/// An entry that was copied.
+struct Entry {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    expires_unix_ms: u64,
+    user_bits: u32,
+}
+
+impl Entry {
+    fn new(key: &[u8], entry: &EntryRef<'_>) -> Self {
+        let EntryRef { value, expires_unix_ms, user_bits } = *entry;
+        Entry { key: key.to_vec(), value: value.to_vec(), expires_unix_ms, user_bits }
+    }
+
+    fn op(&self) -> Op<'_> {
+        let Entry { key, value, expires_unix_ms, user_bits } = self;
+        let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
+        Op { key, kind: OpKind::Put(EntryRef { value, expires_unix_ms, user_bits }) }
+    }
+}

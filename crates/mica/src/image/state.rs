@@ -1,0 +1,40 @@
+//! What a partition consists of besides the words of its index and its log.
+
+use crate::partition::{Counts, Partition, Tally};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Counts {
+    /// Those that say what there is, not what happened.
+    fn kept(&self) -> [&Tally; 4] {
+        [&self.entries, &self.live_words, &self.clean_next, &self.clean_due]
+    }
+}
+
+/// The words of index and log that an image has.
+fn words(partition: &Partition) -> impl Iterator<Item = &AtomicU64> {
+    partition.index().state().into_iter().chain(partition.log().state())
+}
+
+/// Everything besides the words of index and log, of a partition that nobody writes.
+pub(super) fn of(partition: &Partition) -> Vec<u64> {
+    let counts = partition.counts.kept().map(Tally::get);
+    let mut state = counts.to_vec();
+    state.extend(words(partition).map(|word| word.load(Relaxed)));
+    if partition.is_store() {
+        state.extend(partition.store().state());
+    }
+    state
+}
+
+/// Takes over what [`of`] said of a partition of the same layout; false where that was something
+/// else.
+pub(super) fn take_over(partition: &Partition, state: &[u64]) -> bool {
+    let Some((counts, state)) = state.split_first_chunk() else { return false };
+    let kept: [&Tally; 4] = partition.counts.kept();
+    let counts: &[u64; 4] = counts;
+    kept.iter().zip(counts).for_each(|(to, from)| to.set(*from));
+    let Some((own, state)) = state.split_at_checked(words(partition).count()) else { return false };
+    words(partition).zip(own).for_each(|(to, from)| to.store(*from, Relaxed));
+    if partition.is_store() { partition.store().set_state(state) } else { state.is_empty() }
+}
