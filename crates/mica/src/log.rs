@@ -78,8 +78,8 @@ impl Log {
     }
 
     /// What there is besides the words, for an image.
-    pub(crate) fn state(&self) -> [&AtomicU64; 3] {
-        [&self.head, &self.tail, &self.start]
+    pub(crate) fn state(&self) -> [&AtomicU64; 4] {
+        [&self.head, &self.tail, &self.start, &self.filled]
     }
 
     /// Where in [`Log::words`] an offset is.
