@@ -34,7 +34,7 @@ fn lints(steps: &mut Steps) {
         let args = ["check", "--workspace", "--lib", "--target", OTHER_TARGET];
         steps.command(&name, &mut cargo(&args), 10 * MINUTE);
     } else {
-        steps.skip(&name, "rustup cannot add this target here");
+        steps.skip(&name, "the target or its C compiler cannot be installed here");
     }
 }
 

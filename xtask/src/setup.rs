@@ -106,9 +106,18 @@ fn has_library(start: &str) -> bool {
     all.any(|entry| entry.file_name().to_string_lossy().starts_with(start))
 }
 
-/// True where the target's standard library is installed or could be.
+/// A C compiler for another target (the ciphers of TLS are assembled even for a type check), the
+/// Debian packages that have it, and a program of theirs.
+const CROSS_COMPILER: (&[&str], &str) =
+    (&["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"], "aarch64-linux-gnu-gcc");
+
+/// True where `target`, the other one that CI knows, can be compiled for, now or before.
 pub fn add_target(target: &str) -> bool {
-    succeeds("rustup", &["target", "add", target])
+    let (packages, compiler) = CROSS_COMPILER;
+    if !is_there(compiler) {
+        install(packages);
+    }
+    succeeds("rustup", &["target", "add", target]) && is_there(compiler)
 }
 
 /// True where `program` is on the path.
