@@ -1,6 +1,7 @@
 //! Counting, clearing, describing.
 
 use crate::mica::Mica;
+use crate::partition::Partition;
 use silica_base::{Error, ErrorKind, Result};
 use silica_engine::{Admin, Checkpoint, Count, Scan};
 
@@ -17,8 +18,8 @@ impl Admin for Mica {
     }
 
     fn clear(&self) -> Result<()> {
-        let _locked = self.lock_all()?;
-        self.partitions.iter().for_each(|partition| partition.clear());
+        let _locked = self.lock_all_to_clear()?;
+        self.partitions.iter().for_each(Partition::clear);
         Ok(())
     }
 

@@ -314,20 +314,23 @@ impl Index {
         self.give_back(rest);
     }
 
-    /// Empties every slot, bucket by bucket. Only for the holder of the lock.
+    /// Empties every bucket, whatever is in it; chains may be damaged. Only for the holder of the
+    /// lock.
     pub(crate) fn clear(&self) {
         for main in 0..self.main {
-            let first = &self.bucket(main)[0];
-            if self.slots(main).all(|slot| slot.load(Relaxed) == 0) {
+            let [first, slots @ ..] = self.bucket(main);
+            let word = first.load(Relaxed);
+            let is_empty = word >> LINK_SHIFT == 0 && slots.iter().all(|s| s.load(Relaxed) == 0);
+            if word & 1 == 0 && is_empty {
                 continue;
             }
-            let began = begin_write(first);
-            self.slots(main).for_each(|slot| slot.store(0, Relaxed));
-            self.compact(main);
-            if began {
-                end_write(first);
-            }
+            begin_write(first);
+            slots.iter().for_each(|slot| slot.store(0, Relaxed));
+            Self::link(self.bucket(main), 0);
+            end_write(first);
         }
+        // Those who still read a spare find its main bucket changed.
+        self.state().into_iter().for_each(|word| word.store(0, Relaxed));
     }
 
     /// Checks invariant 2; the error says what is wrong. Only for the holder of the lock.

@@ -7,6 +7,7 @@ use crate::layout::Layout;
 use crate::metrics::Gets;
 use crate::options::{Eviction, MoveRule, OPTIONS};
 use crate::partition::{Partition, Probe, Rules};
+use crate::protocol::Refusal;
 use crate::shard::refused;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
@@ -176,17 +177,43 @@ impl Mica {
     /// Waits until the caller is the only writer of the partitions in `mask`; fails where a shard
     /// owns one.
     pub(crate) fn lock(&self, mask: u64) -> Result<Locked<'_>> {
+        self.lock_by(mask, Partition::lock)
+    }
+
+    #[inline(always)]
+    fn lock_by(
+        &self,
+        mask: u64,
+        lock: impl Fn(&Partition) -> std::result::Result<(), Refusal>,
+    ) -> Result<Locked<'_>> {
         let mut locked = Locked { mica: self, mask: 0 };
         // In their order, so that two writers never wait for each other.
         for number in bits(mask) {
-            self.partitions[number].lock().map_err(|why| refused(number, why))?;
+            lock(&self.partitions[number]).map_err(|why| refused(number, why))?;
             locked.mask |= 1 << number;
         }
         Ok(locked)
     }
 
+    fn all(&self) -> u64 {
+        u64::MAX >> (64 - self.partitions.len())
+    }
+
     pub(crate) fn lock_all(&self) -> Result<Locked<'_>> {
-        self.lock(u64::MAX >> (64 - self.partitions.len()))
+        self.lock(self.all())
+    }
+
+    /// The same with partitions whose last writer stopped half way.
+    pub(crate) fn lock_all_to_clear(&self) -> Result<Locked<'_>> {
+        self.lock_by(self.all(), Partition::lock_to_clear)
+    }
+
+    /// Says so where something may not have been found because a writer stopped half way.
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        match self.partitions.iter().position(Partition::is_poisoned) {
+            Some(number) => Err(refused(number, Refusal::Poisoned)),
+            None => Ok(()),
+        }
     }
 
     /// Goes on with removing what has expired from a store.
@@ -200,9 +227,8 @@ impl Mica {
                 break;
             }
             // Whoever has it sees to it, or does not expire anything just now.
-            if partition.try_lock() {
-                progress.more |= partition.sweep(chains, now_ms);
-                partition.unlock();
+            if let Some(more) = partition.try_write(|p| p.sweep(chains, now_ms)) {
+                progress.more |= more;
                 progress.bytes += CHAIN_BYTES * chains as u64;
             }
         }
@@ -293,8 +319,8 @@ impl Engine for Mica {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.read_burst(keys, sink);
-        Ok(())
+        let hits = self.read_burst(keys, sink);
+        if self.is_store && hits < keys.len() as u64 { self.check_poison() } else { Ok(()) }
     }
 
     fn write(&self, batch: &WriteBatch<'_>, _durability: Durability) -> Result<()> {

@@ -133,6 +133,18 @@ pub(crate) struct Partition {
     pub(crate) counts: Counts,
 }
 
+/// Of a partition that is being written; dropped where that panics.
+struct Guard<'p>(&'p Partition);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.stop_half_way();
+        if self.0.lock.refusal() != Some(Refusal::Owned) {
+            self.0.unlock();
+        }
+    }
+}
+
 /// Chains are cleaned in turn, each once while the log is written so many times.
 const LAPS_PER_CLEANING: u64 = 2;
 
@@ -216,9 +228,47 @@ impl Partition {
         self.lock.close();
     }
 
-    #[inline]
-    pub(crate) fn try_lock(&self) -> bool {
-        self.lock.try_lock()
+    /// The same for a partition whose last writer stopped half way, too.
+    pub(crate) fn lock_to_clear(&self) -> Result<(), Refusal> {
+        self.lock().or_else(|why| if self.lock.try_mend() { Ok(()) } else { Err(why) })
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.lock.refusal() == Some(Refusal::Poisoned)
+    }
+
+    /// Calls `write` as the only writer, unless there is another one.
+    pub(crate) fn try_write<T>(&self, write: impl FnOnce(&Self) -> T) -> Option<T> {
+        if !self.lock.try_lock() {
+            return None;
+        }
+        let written = self.guarded(write);
+        self.unlock();
+        Some(written)
+    }
+
+    /// Calls `write`; where it panics, the partition is in a safe state afterwards. Only for the
+    /// holder of the lock, which is given back then unless a shard owns it.
+    pub(crate) fn guarded<T>(&self, write: impl FnOnce(&Self) -> T) -> T {
+        let guard = Guard(self);
+        let written = write(self);
+        std::mem::forget(guard);
+        written
+    }
+
+    /// After a panic in the middle of a write: a cache forgets the partition's entries, a store
+    /// refuses to go on.
+    #[cold]
+    pub(crate) fn stop_half_way(&self) {
+        if self.is_store() {
+            log::error!("a write panicked: its partition of the store takes no more");
+            return self.lock.poison();
+        }
+        log::error!("a write panicked: its partition of the cache is emptied");
+        self.index.clear();
+        self.log.clear();
+        self.counts.entries.set(0);
+        self.counts.live_words.set(0);
     }
 
     /// Only for the holder of the lock, as are all methods below that say nothing else.
@@ -367,6 +417,10 @@ impl Partition {
                     return found.filter(|(_, offset)| self.log.is_after(head, *offset));
                 }
             }
+            // Whoever asked looks why it has found too little.
+            if self.is_poisoned() {
+                return None;
+            }
             backoff.pause();
         }
     }
@@ -432,6 +486,9 @@ impl Partition {
                 if end_read(&first[0], seen) {
                     return;
                 }
+            }
+            if self.is_poisoned() {
+                return out.clear();
             }
             backoff.pause();
         }

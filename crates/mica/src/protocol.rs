@@ -81,12 +81,15 @@ const HELD: u64 = 1;
 const OWNED: u64 = 2;
 /// Held for ever: nothing is written any more.
 const CLOSED: u64 = 3;
+/// Whoever held it has left things half done.
+const POISONED: u64 = 4;
 
 /// Why nobody should wait for a [`Lock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Owned,
     Closed,
+    Poisoned,
 }
 
 impl Lock {
@@ -108,6 +111,7 @@ impl Lock {
         match self.0.load(Ordering::Relaxed) {
             OWNED => Some(Refusal::Owned),
             CLOSED => Some(Refusal::Closed),
+            POISONED => Some(Refusal::Poisoned),
             _ => None,
         }
     }
@@ -117,9 +121,23 @@ impl Lock {
         self.0.store(CLOSED, Ordering::Relaxed);
     }
 
-    /// Only for the holder or the owner.
+    /// Only for the holder or the owner: what the lock guards is half done, and nobody comes in
+    /// until somebody has mended it.
+    pub(crate) fn poison(&self) {
+        self.0.store(POISONED, Ordering::Release);
+    }
+
+    /// True where the caller holds the lock from now on, to mend what it guards.
+    pub(crate) fn try_mend(&self) -> bool {
+        let swapped = self.0.compare_exchange(POISONED, HELD, Ordering::Acquire, Ordering::Relaxed);
+        swapped.is_ok()
+    }
+
+    /// Only for the holder or the owner; a lock that was poisoned stays so.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        self.0.store(FREE, Ordering::Release);
+        if self.0.load(Ordering::Relaxed) != POISONED {
+            self.0.store(FREE, Ordering::Release);
+        }
     }
 }

@@ -19,9 +19,12 @@ const TOGETHER: usize = 32;
 const HASHED: usize = 8;
 
 impl Mica {
-    pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) {
+    /// Reports the entries of `keys`; returns how many there are.
+    pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> u64 {
         let hits = self.read::<false>(keys, sink, |hash| Ok(self.partition_of(hash)));
-        self.gets.count(keys.len() as u64, hits.unwrap_or_default());
+        let hits = hits.unwrap_or_default();
+        self.gets.count(keys.len() as u64, hits);
+        hits
     }
 
     /// The same for the owner of partition `number`, to which all keys must belong.
@@ -85,11 +88,7 @@ impl Mica {
     #[cold]
     fn reclaim(&self, key: &[u8], now_ms: u64) {
         let probe = self.probe(key);
-        let partition = self.partition(&probe);
-        if partition.try_lock() {
-            partition.reclaim(&probe, key, now_ms);
-            partition.unlock();
-        }
+        self.partition(&probe).try_write(|partition| partition.reclaim(&probe, key, now_ms));
     }
 }
 
@@ -148,17 +147,13 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
     fn renew(&mut self, key: &[u8], offset: u64) {
         let probe = self.mica.probe(key);
         let partition = self.mica.partition(&probe);
-        if OWNED || partition.try_lock() {
-            partition.renew(
-                &probe,
-                key,
-                offset,
-                self.scratch.get_or_insert_with(Scratch::new),
-                &self.mica.rules(),
-            );
-            if !OWNED {
-                partition.unlock();
-            }
+        let scratch = self.scratch.get_or_insert_with(Scratch::new);
+        let rules = self.mica.rules();
+        let mut renew = |p: &Partition| p.renew(&probe, key, offset, scratch, &rules);
+        if OWNED {
+            partition.guarded(renew);
+        } else {
+            partition.try_write(&mut renew);
         }
     }
 }

@@ -35,6 +35,7 @@ impl Scan for Mica {
                 }
             }
         }
+        self.check_poison()?;
         Ok(None)
     }
 }

@@ -48,6 +48,13 @@ pub(crate) fn refused(number: usize, why: Refusal) -> Error {
             );
             Error::new(ErrorKind::Locked, message)
         }
+        Refusal::Poisoned => {
+            let message = format!(
+                "a write to partition {number} stopped half way; remove everything (clear, \
+                 FLUSHALL) to go on"
+            );
+            Error::new(ErrorKind::Poisoned, message)
+        }
         Refusal::Closed => {
             let message = "the keyspace in memory was closed; open it again to write";
             Error::new(ErrorKind::Closed, message)
@@ -58,6 +65,13 @@ pub(crate) fn refused(number: usize, why: Refusal) -> Error {
 impl MicaShard {
     fn partition(&self) -> &Partition {
         &self.mica.partitions[self.number]
+    }
+
+    /// Refuses to go on where an earlier call stopped half way.
+    #[inline]
+    fn check(&self) -> Result<()> {
+        let is_poisoned = self.partition().is_poisoned();
+        if is_poisoned { Err(refused(self.number, Refusal::Poisoned)) } else { Ok(()) }
     }
 
     fn probes<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<Probe>> {
@@ -77,10 +91,12 @@ impl Shard for MicaShard {
     }
 
     fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.check()?;
         self.mica.read_owned(self.number, keys, sink)
     }
 
     fn write(&mut self, batch: &WriteBatch<'_>, _durability: Durability) -> Result<()> {
+        self.check()?;
         let mut bytes = 0;
         for op in batch.ops() {
             self.mica.check(op.key.len(), value_bytes(op))?;
@@ -98,6 +114,7 @@ impl Shard for MicaShard {
         _durability: Durability,
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
     ) -> Result<usize> {
+        self.check()?;
         let probes = self.probes(keys.iter().copied())?;
         self.mica.update_locked(keys, &probes, decide)
     }

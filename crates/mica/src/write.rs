@@ -61,6 +61,14 @@ impl Mica {
     /// Applies operations to partitions that the caller has locked or owns: all, or none where
     /// they do not fit in a store.
     pub(crate) fn apply_locked(&self, ops: &[Op<'_>], probes: &[Probe]) -> Result<()> {
+        let guard = Guard { mica: self, probes };
+        let result = self.apply_unguarded(ops, probes);
+        std::mem::forget(guard);
+        result
+    }
+
+    #[inline(always)]
+    fn apply_unguarded(&self, ops: &[Op<'_>], probes: &[Probe]) -> Result<()> {
         if self.is_store {
             return self.store_locked(ops, probes);
         }
@@ -189,6 +197,19 @@ impl Mica {
             ),
         };
         Error::new(ErrorKind::Full, message)
+    }
+}
+
+/// Of partitions that are being written; dropped where that panics.
+struct Guard<'m> {
+    mica: &'m Mica,
+    probes: &'m [Probe],
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let mask = self.probes.iter().fold(0, |mask, p| mask | 1 << p.partition);
+        bits(mask).for_each(|number| self.mica.partitions[number].stop_half_way());
     }
 }
 

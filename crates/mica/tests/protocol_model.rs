@@ -298,6 +298,32 @@ fn what_a_batch_takes_back_was_never_there() {
 }
 
 #[test]
+fn a_poisoned_lock_lets_in_who_mends() {
+    loom::model(|| {
+        let shrunk = Shrunk::new();
+        let writer = shrunk.clone();
+        let writer = thread::spawn(move || {
+            if writer.lock.try_lock() {
+                begin_write(&writer.bucket);
+                writer.store(7);
+                writer.lock.poison();
+                writer.lock.unlock();
+            }
+        });
+        if shrunk.lock.refusal() == Some(Refusal::Poisoned) {
+            assert!(!shrunk.lock.try_lock() && !shrunk.lock.try_own());
+        }
+        if shrunk.lock.try_mend() {
+            assert_eq!(shrunk.place[0].load(Relaxed), 7, "who mends sees what was done");
+            end_write(&shrunk.bucket);
+            shrunk.lock.unlock();
+        }
+        writer.join().unwrap();
+        assert!(shrunk.lock.try_lock() || shrunk.lock.try_mend());
+    });
+}
+
+#[test]
 fn a_closed_lock_lets_nobody_in() {
     loom::model(|| {
         let shrunk = Shrunk::new();
