@@ -33,7 +33,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashSeed, KeyHash};
 pub use histogram::Histogram;
 pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};
-pub use huge::{HugeVec, Zeroable};
+pub use huge::{HUGE_PAGE_BYTES, HugeVec, Zeroable};
 pub use prefetch::prefetch;
 pub use prng::Prng;
 pub use tags::{TAG_GROUP, match_tags};

@@ -25,6 +25,8 @@
 //! recognised by the version of the bucket that led them there (`protocol.rs`).
 
 use crate::item::{Header, Item};
+use crate::pages::Pages;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -48,6 +50,7 @@ pub(crate) struct Fits {
     heads: [AtomicU32; CLASSES],
     /// A bit for each class that has blocks.
     filled: [AtomicU64; CLASSES.div_ceil(64)],
+    pages: Pages,
 }
 
 /// The class of blocks of so many words.
@@ -82,6 +85,7 @@ impl Fits {
         let fits = Fits {
             heads: [const { AtomicU32::new(0) }; CLASSES],
             filled: [const { AtomicU64::new(0) }; CLASSES.div_ceil(64)],
+            pages: Pages::new(space.len()),
         };
         fits.clear(space);
         fits
@@ -101,6 +105,7 @@ impl Fits {
         let (heads, filled) = state.split_at(CLASSES);
         self.heads.iter().zip(heads).for_each(|(to, from)| to.store(*from as u32, Relaxed));
         self.filled.iter().zip(filled).for_each(|(to, from)| to.store(*from, Relaxed));
+        self.pages.forget();
         true
     }
 
@@ -117,6 +122,7 @@ impl Fits {
         let words = words.max(BLOCK_WORDS_MIN);
         let block = self.find(space, words)?;
         let all = self.unlink(space, block);
+        self.pages.touch(block, words);
         let rest = all - words;
         if rest >= BLOCK_WORDS_MIN {
             self.make_free(space, block + words, rest);
@@ -169,6 +175,7 @@ impl Fits {
     pub(crate) fn give_back(&self, space: &[AtomicU64], at: usize) -> usize {
         let header = Header::load(&space[at]);
         let (mut start, mut words) = (at, header.words());
+        self.pages.add_freed(words);
         if let Some(word) = space.get(at + words)
             && Header::load(word).is_free()
         {
@@ -187,6 +194,7 @@ impl Fits {
     pub(crate) fn take_at(&self, space: &[AtomicU64], start: usize, at: usize, words: usize) {
         let end = start + self.unlink(space, start);
         debug_assert!(start <= at && at + words <= end, "the block is a part of a free one");
+        self.pages.touch(at, words);
         if start < at {
             self.make_free(space, start, at - start);
         }
@@ -199,6 +207,7 @@ impl Fits {
 
     /// Enters a block, of which no neighbour is free.
     fn make_free(&self, space: &[AtomicU64], block: usize, words: usize) {
+        self.pages.touch(block, 2);
         Header::free(words).store(&space[block]);
         let class = class_of(words);
         let head = self.heads[class].load(Relaxed);
@@ -210,6 +219,7 @@ impl Fits {
         let filled = &self.filled[class / 64];
         filled.store(filled.load(Relaxed) | 1 << (class % 64), Relaxed);
         if block + words < space.len() {
+            self.pages.touch(block + words - 1, 1);
             space[block + words - 1].store(words as u64, Relaxed);
             self.tell_next(space, block + words, true);
         }
@@ -263,6 +273,26 @@ impl Fits {
         // Whoever has no lock may see any word there.
         let known = header.map_or(least, Header::free_words);
         known.clamp(least, least + least / 8)
+    }
+
+    /// For everybody.
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// Gives back up to `most` pages that lie in free blocks; true where there may be more.
+    pub(crate) fn give_back_pages(
+        &self,
+        space: &[AtomicU64],
+        most: usize,
+        give_back: impl Fn(Range<usize>) -> bool,
+    ) -> bool {
+        let heads = self.heads[EXACT_CLASSES..].iter().map(|head| head.load(Relaxed));
+        let blocks = heads.flat_map(|head| self.list(space, head));
+        // But for the words that make it a free block.
+        let free =
+            blocks.map(|block| block + 2..block + Header::load(&space[block]).free_words() - 1);
+        self.pages.give_back(free, most, give_back)
     }
 
     /// Visits every block in use; the error says what is wrong where.

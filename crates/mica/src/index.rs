@@ -331,6 +331,8 @@ impl Index {
         }
         // Those who still read a spare find its main bucket changed.
         self.state().into_iter().for_each(|word| word.store(0, Relaxed));
+        // Main buckets keep their memory: a version that began anew could be one that a reader saw.
+        self.words.give_back(self.main * BUCKET_WORDS..self.words.len());
     }
 
     /// Checks invariant 2; the error says what is wrong. Only for the holder of the lock.

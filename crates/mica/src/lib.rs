@@ -25,6 +25,7 @@ mod log;
 mod metrics;
 mod mica;
 mod options;
+mod pages;
 mod partition;
 mod protocol;
 mod read;

@@ -16,6 +16,7 @@
 use crate::item::{Header, Item};
 use crate::protocol::retire;
 use crate::words::Words;
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -75,6 +76,17 @@ impl Log {
 
     pub(crate) fn bytes(&self) -> usize {
         self.words.bytes()
+    }
+
+    /// Gives pages among the words of `range` back to the system; false where it does not take
+    /// them. Nothing that is read there is believed any more.
+    pub(crate) fn give_back(&self, range: Range<usize>) -> bool {
+        self.words.give_back(range)
+    }
+
+    /// For everybody: words from head to tail.
+    pub(crate) fn used_words(&self) -> u64 {
+        self.age(self.head())
     }
 
     /// What there is besides the words, for an image.
@@ -214,6 +226,8 @@ impl Log {
         self.start.store(tail, Relaxed);
         self.filled.store(0, Relaxed);
         retire(&self.head, tail);
+        // Readers who are late find that what they read is before the head.
+        self.give_back(0..self.words.len());
     }
 
     /// Visits every place from head to tail; the error says what is wrong where. Only for the

@@ -2,6 +2,7 @@
 
 use crate::mica::Mica;
 use crate::partition::{Counts, Partition, Tally};
+use crate::store::Store;
 use silica_engine::MetricVisitor;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,6 +70,10 @@ impl Mica {
         let index: u64 = self.partitions.iter().map(|p| p.index().bytes() as u64).sum();
         let log: u64 = self.partitions.iter().map(|p| p.log().bytes() as u64).sum();
         let entries = sum(|c| &c.entries);
+        let live = 8 * sum(|c| &c.live_words).min(log / 8);
+        let used_words = |p: &Partition| if self.is_store { 0 } else { p.log().used_words() };
+        let used = 8 * self.partitions.iter().map(used_words).sum::<u64>();
+        let used = used.clamp(live, log);
         for (name, value) in [
             ("gets", gets),
             ("get_hits", hits),
@@ -86,25 +91,35 @@ impl Mica {
             ("partitions", self.partitions.len() as u64),
             ("index_bytes", index),
             ("log_bytes", log),
-            ("live_bytes", 8 * sum(|c| &c.live_words)),
+            ("live_bytes", live),
+            ("free_bytes", log - used),
+            ("dead_bytes", used - live),
+            ("management_bytes", self.management_bytes()),
             ("memory_budget_bytes", self.memory_bytes),
         ] {
             visitor.metric(name, value as f64);
         }
         if self.is_store {
-            self.report_space(log / 8, sum(|c| &c.live_words), visitor);
+            self.report_space(log - live, visitor);
         }
         visitor.metric("index_bytes_per_key", index as f64 / entries.max(1) as f64);
         visitor.metric("hit_ratio", hits as f64 / gets.max(1) as f64);
     }
 
+    /// Memory that is neither index nor log.
+    fn management_bytes(&self) -> u64 {
+        let store = if self.is_store { size_of::<Store>() } else { 0 };
+        (self.partitions.len() * (size_of::<Partition>() + store)) as u64
+    }
+
     /// How the space of a store is used.
-    fn report_space(&self, words: u64, live_words: u64, visitor: &mut dyn MetricVisitor) {
-        let free = words.saturating_sub(live_words);
+    fn report_space(&self, free_bytes: u64, visitor: &mut dyn MetricVisitor) {
+        let free = free_bytes / 8;
         let largest = |p: &Partition| p.store().largest_free(p.log().words()) as u64;
         let sum: u64 = self.partitions.iter().map(largest).sum();
         let most = self.partitions.iter().map(largest).max().unwrap_or(0);
-        visitor.metric("free_bytes", 8.0 * free as f64);
+        let returned: u64 = self.partitions.iter().map(|p| p.store().pages().away_bytes()).sum();
+        visitor.metric("returned_bytes", returned as f64);
         visitor.metric("largest_free_bytes", 8.0 * most as f64);
         visitor.metric("fragmentation", 1.0 - (sum as f64 / free.max(1) as f64).min(1.0));
     }

@@ -26,6 +26,8 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 const BATCH_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a chain and what is looked at of its entries, roughly.
 const CHAIN_BYTES: u64 = 512;
+/// Pages that are given back while writers wait.
+const PAGES_AT_ONCE: usize = 16;
 /// Chains that are searched for expired entries while writers wait.
 const CHAINS_AT_ONCE: u64 = 1024;
 
@@ -216,6 +218,16 @@ impl Mica {
         }
     }
 
+    /// Removes what has expired from a store, and gives free memory back to the system.
+    fn tidy(&self, budget: Budget) -> Progress {
+        let mut progress = self.sweep(budget);
+        for partition in self.partitions.iter().filter(|p| p.store().pages().is_due(true)) {
+            let more = partition.try_write(|p| p.give_back_pages(PAGES_AT_ONCE));
+            progress.more |= more == Some(true);
+        }
+        progress
+    }
+
     /// Goes on with removing what has expired from a store.
     fn sweep(&self, budget: Budget) -> Progress {
         let now_ms = self.clock.unix_ms();
@@ -333,7 +345,7 @@ impl Engine for Mica {
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
         // A cache's writers clean the index as they go.
-        Ok(if self.is_store { self.sweep(budget) } else { Progress::default() })
+        Ok(if self.is_store { self.tidy(budget) } else { Progress::default() })
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {

@@ -713,6 +713,7 @@ impl Partition {
             Some(store) => {
                 self.index.clear();
                 store.clear(self.log.words());
+                self.give_back_pages(usize::MAX);
             }
         }
         self.counts.entries.set(0);

@@ -8,6 +8,7 @@
 use crate::fits::{BLOCK_WORDS_MIN, Fits};
 use crate::index::{Place, offset_of, slot};
 use crate::item::{self, Header, Item};
+use crate::pages::Pages;
 use crate::partition::{Partition, Probe};
 use crate::protocol::{begin_write, end_write};
 use crate::undo::Undo;
@@ -69,6 +70,10 @@ impl Store {
     /// For everybody: words of the largest free block, or of one that has nearly as many.
     pub(crate) fn largest_free(&self, space: &[AtomicU64]) -> usize {
         self.fits.largest_known(space)
+    }
+
+    pub(crate) fn pages(&self) -> &Pages {
+        self.fits.pages()
     }
 
     pub(crate) fn clear(&self, space: &[AtomicU64]) {
@@ -228,6 +233,12 @@ impl Partition {
             self.begin(probe.bucket);
             self.index().compact(probe.bucket as usize);
         }
+    }
+
+    /// Gives up to `most` free pages back to the system; true where there may be more.
+    pub(crate) fn give_back_pages(&self, most: usize) -> bool {
+        let give_back = |range| self.log().give_back(range);
+        self.store().fits.give_back_pages(self.log().words(), most, give_back)
     }
 
     /// Removes the entry of `key` if it has expired.

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use silica_base::HugeVec;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -15,7 +15,7 @@ pub(crate) struct Words {
     start: NonNull<AtomicU64>,
     len: usize,
     /// Owns what `start` points to; never dereferenced again.
-    _memory: HugeVec<u64>,
+    memory: HugeVec<u64>,
 }
 
 // SAFETY: the memory is owned, and all access to it goes through `AtomicU64`, which is `Send`.
@@ -27,7 +27,14 @@ impl Words {
     pub(crate) fn zeroed(len: usize) -> Self {
         let mut memory = HugeVec::<u64>::zeroed(len);
         let start = NonNull::from(&mut memory[..]).cast();
-        Words { start, len, _memory: memory }
+        Words { start, len, memory }
+    }
+
+    /// Gives whole huge pages among the words of `range` back to the system: they read as zeroes
+    /// and are held again once written. False where it does not take them: they stay as they are.
+    pub(crate) fn give_back(&self, range: Range<usize>) -> bool {
+        // SAFETY: the words are referred to as atomics only (see `deref`).
+        unsafe { self.memory.give_back(range) }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -41,9 +48,9 @@ impl Deref for Words {
     #[inline(always)]
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: `start` comes from an exclusive borrow of the `len` initialised words that
-        // `_memory` owns as long as `self` lives; `AtomicU64` has the size, the alignment (the
+        // `memory` owns as long as `self` lives; `AtomicU64` has the size, the alignment (the
         // memory starts at a cache line) and the bit validity of `u64`. Nobody looks at the words
-        // as `u64` any more: `zeroed` kept no reference, and `_memory` is not used until dropped.
+        // as `u64` any more: `zeroed` kept no reference, and `memory` is not used until dropped.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

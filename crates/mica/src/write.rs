@@ -16,6 +16,8 @@ use std::convert::Infallible;
 
 /// Operations whose buckets and entries are on their way at the same time.
 const WINDOW: usize = 32;
+/// Pages that a batch gives back to the system at most.
+const PAGES_IN_PASSING: usize = 8;
 /// Chains that are searched for expired entries before a batch is refused.
 const CHAINS_WHEN_FULL: usize = 4096;
 
@@ -138,6 +140,10 @@ impl Mica {
         probes.iter().for_each(|p| self.partition(p).end(p.bucket));
         if result.is_ok() {
             self.sweep_some(mask, 2 * ops.len());
+            let partitions = bits(mask).map(|number| &self.partitions[number]);
+            for partition in partitions.filter(|p| p.store().pages().is_due(false)) {
+                partition.give_back_pages(PAGES_IN_PASSING);
+            }
         }
         result.map_err(|shortage| self.full(shortage))
     }

@@ -3,7 +3,9 @@
 #![cfg(target_os = "linux")]
 
 use silica_base::HashSeed;
-use silica_engine::{Durability, Engine, EngineExt, Environment, OptionValues, WriteBatch};
+use silica_engine::{
+    Admin, Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues, WriteBatch,
+};
 use silica_mica::{Mica, OPTIONS};
 
 const MIB: u64 = 1 << 20;
@@ -36,6 +38,54 @@ fn fill_a_store() {
 fn full_engines_hold_what_they_were_given_and_no_more() {
     fill_a_store();
     fill_caches();
+    for eviction in ["none", "fifo"] {
+        memory_comes_back(eviction);
+    }
+}
+
+/// What was freed, by deletes or by clearing, is the system's again.
+fn memory_comes_back(eviction: &str) {
+    let (before, memory) = (resident_bytes(), 96 * MIB);
+    let mut options = OptionValues::parse(OPTIONS, [("eviction", eviction)]).expect("valid");
+    options.set("memory_bytes", memory).set("entry_bytes_mean", 1000).set("partitions", 2);
+    let mica = Mica::open(&options, &Environment::new(HashSeed([5; 16]))).expect("it opens");
+    let held = || resident_bytes().saturating_sub(before);
+    let put = |n: u64| mica.put(&n.to_le_bytes(), &[1; 1000], Durability::Buffered);
+    let entries = 120_000;
+    let fill = || (0..entries).take_while(|n| put(*n).is_ok()).count() as u64;
+    let returned = || metric(&mica, "returned_bytes");
+    for round in 0..3 {
+        let count = fill();
+        assert!(held() > memory / 10 * 8, "{} of {memory} bytes are in use", held());
+        if eviction == "none" && round != 1 {
+            assert!(count < entries && returned() < (4 * MIB) as f64, "{count} {}", returned());
+            // Half of them, every second one: no page is free.
+            let delete = |n| mica.delete(&u64::to_le_bytes(n), Durability::Buffered);
+            (0..count).step_by(2).for_each(|n| delete(n).expect("a delete"));
+            let half = (held(), returned());
+            assert!(half.0 > memory / 10 * 8, "{half:?}");
+            (1..count).step_by(2).for_each(|n| delete(n).expect("a delete"));
+            assert!(held() < memory / 6, "{} bytes are still held", held());
+            assert!(returned() > (memory / 6 * 5) as f64, "{} bytes are returned", returned());
+            while mica.maintain(Budget { bytes: MIB }).expect("it works").more {}
+            assert!(held() < memory / 7, "{} bytes are still held", held());
+        } else {
+            mica.clear().expect("a clear");
+            assert!(held() < memory / 7, "{} bytes are still held", held());
+        }
+        mica.verify().expect("every invariant");
+        let parts = ["live_bytes", "dead_bytes", "free_bytes"].map(|name| metric(&mica, name));
+        assert_eq!(parts.iter().sum::<f64>(), metric(&mica, "log_bytes"), "{parts:?}");
+        let parts = ["log_bytes", "index_bytes", "management_bytes"].map(|n| metric(&mica, n));
+        let sum: f64 = parts.iter().sum();
+        assert!(sum <= memory as f64 && sum > (memory - MIB) as f64, "{parts:?}");
+    }
+}
+
+fn metric(mica: &Mica, name: &str) -> f64 {
+    let mut metrics = MetricsMap::default();
+    mica.metrics(&mut metrics);
+    metrics.get(name)
 }
 
 fn fill_caches() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Bytes of a huge page.
-pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The largest plain page that a kernel may have; parts of a mapping that are discarded are made
 /// of whole ones.
 pub(super) const PLAIN_PAGE_BYTES_MAX: usize = 64 << 10;
@@ -57,11 +57,22 @@ impl Mapping {
     pub(super) unsafe fn discard(&self, range: Range<usize>) {
         // SAFETY: the caller's promise is that of `discard_pages` and of `clear`.
         unsafe {
-            let skipped = self.start.as_ptr() as usize - self.memory.as_mut_ptr() as usize;
-            if !discard_pages(&self.memory, skipped + range.start, range.len()) {
+            if !self.try_discard(range.clone()) {
                 self.clear(range);
             }
         }
+    }
+
+    /// The same, except that bytes stay where the kernel refuses: false.
+    ///
+    /// # Safety
+    ///
+    /// `range` lies in the mapping, its borders are multiples of [`PLAIN_PAGE_BYTES_MAX`], and
+    /// whoever refers to its bytes may find them zero.
+    pub(super) unsafe fn try_discard(&self, range: Range<usize>) -> bool {
+        let skipped = self.start.as_ptr() as usize - self.memory.as_mut_ptr() as usize;
+        // SAFETY: the caller's promise is that of `discard_pages`.
+        unsafe { discard_pages(&self.memory, skipped + range.start, range.len()) }
     }
 
     /// Writes zeroes.
@@ -90,7 +101,8 @@ fn advise_huge(_memory: &MmapRaw, _offset: usize, _bytes: usize) {}
 ///
 /// # Safety
 ///
-/// The range lies in `memory`, consists of whole pages, and nothing refers to its bytes.
+/// The range lies in `memory`, consists of whole pages, and whoever refers to its bytes may find
+/// them zero.
 #[cfg(target_os = "linux")]
 unsafe fn discard_pages(memory: &MmapRaw, offset: usize, bytes: usize) -> bool {
     // SAFETY: the pages read as zeroes from now on, which the caller allows.

@@ -21,10 +21,11 @@
 mod mapping;
 mod pool;
 
-use mapping::{HUGE_PAGE_BYTES, Mapping};
+pub use mapping::HUGE_PAGE_BYTES;
+use mapping::Mapping;
 use pool::Pool;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
@@ -74,7 +75,7 @@ enum Home {
     Heap,
     Pool,
     /// Unmapped when dropped.
-    Own(#[expect(dead_code, reason = "held for its drop")] Mapping),
+    Own(Mapping),
 }
 
 // SAFETY: the vector owns its memory exclusively, like a Vec<T>.
@@ -109,6 +110,23 @@ impl<T: Zeroable> HugeVec<T> {
             }
         };
         HugeVec { start: start.cast(), len, home }
+    }
+
+    /// Gives the whole huge pages in `range`, in elements, back to the system, where they lie in a
+    /// mapping of their own; false where the system does not take them. They read as zeroes then,
+    /// and are held again once something is written to them.
+    ///
+    /// # Safety
+    ///
+    /// Nobody has a reference to an element in `range`, except to an atomic: those who read it
+    /// meanwhile see what was there, or zero.
+    pub unsafe fn give_back(&self, range: Range<usize>) -> bool {
+        assert!(range.start <= range.end && range.end <= self.len, "a range of elements");
+        let Home::Own(mapping) = &self.home else { return true };
+        let start = (range.start * size_of::<T>()).next_multiple_of(HUGE_PAGE_BYTES);
+        let end = range.end * size_of::<T>() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        // SAFETY: whole pages of the mapping, and the caller's promise.
+        start >= end || unsafe { mapping.try_discard(start..end) }
     }
 
     /// Bytes of memory.
