@@ -45,13 +45,22 @@ pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
     let run = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
     steps.tests("tests", cargo(&run).env("SILICA_TESTS", size), limit);
     // By default event loops use io_uring where the kernel has it, so the others have their turn.
-    let mut epoll = cargo(&["test", "--workspace", "--no-fail-fast"]);
     let of_loops = ["bursts", "commands", "connections", "hostile", "memcached", "topics", "unix"];
-    for test in of_loops {
-        epoll.args(["--test", test]);
-    }
-    epoll.env("SILICA_TESTS", size).env("SILICA_TEST_EVENT_LOOP", "epoll");
+    let of_loops = |variable, value| {
+        let mut run = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        for test in of_loops {
+            run.args(["--test", test]);
+        }
+        run.env("SILICA_TESTS", size).env(variable, value);
+        run
+    };
+    let mut epoll = of_loops("SILICA_TEST_EVENT_LOOP", "epoll");
     steps.tests("tests of event loops over epoll", &mut epoll, limit);
+    for mode in ["erew", "crew"] {
+        let mut owned = of_loops("SILICA_TEST_MODE", mode);
+        owned.args(["--test", "udp", "--test", "differential"]);
+        steps.tests(&format!("tests of event loops in mode {mode}"), &mut owned, limit);
+    }
     let doc = ["test", "--workspace", "--doc", "--no-fail-fast"];
     steps.tests("doc tests", &mut cargo(&doc), 10 * MINUTE);
 }

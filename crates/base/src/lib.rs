@@ -1,6 +1,6 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
-//! randomness, clocks, histograms, aligned buffers, memory in huge pages, tag groups and the
-//! shared error type.
+//! randomness, clocks, histograms, aligned buffers, memory in huge pages, tag groups, rings between
+//! threads and the shared error type.
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
@@ -21,6 +21,8 @@ mod hostile;
 mod huge;
 mod prefetch;
 mod prng;
+mod ring;
+mod sync;
 mod tags;
 mod testing;
 mod varint;
@@ -36,6 +38,7 @@ pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};
 pub use huge::{HUGE_PAGE_BYTES, HugeVec, Zeroable};
 pub use prefetch::prefetch;
 pub use prng::Prng;
+pub use ring::{RingReceiver, RingSender, ring};
 pub use tags::{TAG_GROUP, match_tags};
 pub use testing::test_size;
 pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};

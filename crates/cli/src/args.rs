@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use silica::Durability;
-use silica_server::EventLoopKind;
+use silica_server::{EventLoopKind, Mode};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -221,9 +221,12 @@ pub(crate) struct ServeArgs {
     /// What acknowledged writes survive.
     #[arg(long, default_value = "synced")]
     pub(crate) durability: DurabilityArg,
-    /// Event loops; 0 means one for each core.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Event loops, each a thread; 0 means one for each core.
+    #[arg(long, visible_alias = "threads", value_name = "N", default_value_t = 0)]
     pub(crate) loops: usize,
+    /// Who reads and writes an engine's partitions; for a cache.
+    #[arg(long, value_enum, default_value_t = ModeArg::Crcw)]
+    pub(crate) mode: ModeArg,
     /// How event loops wait for sockets and move their bytes.
     #[arg(long, value_enum, default_value_t = EventLoopArg::Auto)]
     pub(crate) event_loop: EventLoopArg,
@@ -250,6 +253,26 @@ impl From<EventLoopArg> for EventLoopKind {
             EventLoopArg::Auto => EventLoopKind::Auto,
             EventLoopArg::Epoll => EventLoopKind::Epoll,
             EventLoopArg::IoUring => EventLoopKind::IoUring,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub(crate) enum ModeArg {
+    /// One event loop each, which alone reads and writes them; others hand their requests to it.
+    Erew,
+    /// One event loop each writes them, and all read.
+    Crew,
+    /// All; writers of one take turns.
+    Crcw,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(arg: ModeArg) -> Self {
+        match arg {
+            ModeArg::Erew => Mode::Erew,
+            ModeArg::Crew => Mode::Crew,
+            ModeArg::Crcw => Mode::Crcw,
         }
     }
 }

@@ -5,7 +5,7 @@ use log::{info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use silica::{DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Engine, Error, ErrorKind, Result};
-use silica_server::{Config, Databases, Server, StopHandle, TlsFiles};
+use silica_server::{Config, Databases, Mode, Server, StopHandle, TlsFiles};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -76,6 +76,10 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     let mut options = global.open_options().memory_bytes(memory.stores);
     if let Some(directory) = &args.image {
         options = options.image(directory);
+    }
+    if config.mode != Mode::Crcw && !global.set.iter().any(|(name, _)| name == "partitions") {
+        // As many as there are loops to own them, or the next power of two.
+        options = options.set("partitions", config.loops.next_power_of_two().min(64).to_string());
     }
     let cache = options.open_cache()?;
     let engine = cache.descriptor().name;
@@ -222,6 +226,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
         },
         loops: if args.loops == 0 { default.loops } else { args.loops },
         event_loop: args.event_loop.into(),
+        mode: args.mode.into(),
         password: password(args)?,
         acl_file: args.acl_file.clone(),
         durability: args.durability.into(),

@@ -89,6 +89,13 @@ pub trait Engine: Send + Sync {
     /// the engine refuses further writes with `Poisoned`.
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()>;
 
+    /// Applies the operations of `batch` as [`Engine::write`] does, but each by itself: others may
+    /// see some of them before the rest, and where it fails some may have happened. Those of one
+    /// key keep their order.
+    fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.write(batch, durability)
+    }
+
     /// Makes every write that returned before the call survive a power cut.
     fn sync(&self) -> Result<()>;
 

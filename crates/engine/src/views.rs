@@ -1,7 +1,7 @@
 //! Capability views.
 
 use crate::{Durability, EntryRef, GetSink, OpKind, WriteBatch};
-use silica_base::Result;
+use silica_base::{HashSeed, Result};
 
 /// Iteration over all entries in the engine's own order.
 pub trait Scan: Send + Sync {
@@ -150,6 +150,17 @@ pub trait Sharded: Send + Sync {
 
     /// The partition that `key` belongs to.
     fn shard_of(&self, key: &[u8]) -> usize;
+
+    /// Calls `each` with the place and the partition of every one of `keys`, in their order.
+    fn shards_of(&self, keys: &[&[u8]], each: &mut dyn FnMut(usize, usize)) {
+        keys.iter().enumerate().for_each(|(place, key)| each(place, self.shard_of(key)));
+    }
+
+    /// Where partitions are the highest bits of the lower half of a key's hash under a seed, that
+    /// seed: with it others know where a key belongs, and can make keys that collide.
+    fn seed(&self) -> Option<HashSeed> {
+        None
+    }
 
     /// Hands out partition `number`. Until the shard is dropped it alone writes the partition:
     /// writes and updates of its keys through the engine fail with [`silica_base::ErrorKind`]

@@ -93,9 +93,13 @@ pub(crate) enum Refusal {
 }
 
 impl Lock {
-    /// True where the caller holds the lock from now on.
+    /// True where the caller holds the lock from now on. Where somebody else has it, nothing is
+    /// written: readers who try do not take the owner's line away.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> bool {
+        if self.0.load(Ordering::Relaxed) != FREE {
+            return false;
+        }
         let swapped = self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
         swapped.is_ok()
     }

@@ -9,8 +9,11 @@ use crate::mica::{Mica, at_most};
 use crate::partition::{Partition, Probe};
 use crate::protocol::Refusal;
 use crate::write::value_bytes;
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{Error, ErrorKind, HashSeed, Result};
 use silica_engine::{Durability, EntryRef, GetSink, Shard, Sharded, Update, WriteBatch};
+
+/// Keys that are hashed together.
+const TOGETHER: usize = 32;
 
 /// The only writer of a partition.
 struct MicaShard {
@@ -25,6 +28,20 @@ impl Sharded for Mica {
 
     fn shard_of(&self, key: &[u8]) -> usize {
         self.probe(key).partition as usize
+    }
+
+    fn shards_of(&self, keys: &[&[u8]], each: &mut dyn FnMut(usize, usize)) {
+        let mut hashes = [0; TOGETHER];
+        for (chunk, keys) in keys.chunks(TOGETHER).enumerate() {
+            self.seed.low_many(keys, &mut hashes);
+            for (at, hash) in hashes[..keys.len()].iter().enumerate() {
+                each(chunk * TOGETHER + at, self.partition_of(*hash));
+            }
+        }
+    }
+
+    fn seed(&self) -> Option<HashSeed> {
+        Some(self.seed)
     }
 
     fn take(&self, number: usize) -> Result<Box<dyn Shard>> {

@@ -31,6 +31,29 @@ pub struct TlsFiles {
     pub ca: Option<PathBuf>,
 }
 
+/// Who reads and writes an engine's partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// One event loop each, which alone reads and writes them: others send it their requests.
+    Erew,
+    /// One event loop each writes them, and all read.
+    Crew,
+    /// All; writers of one take turns.
+    #[default]
+    Crcw,
+}
+
+impl Mode {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Erew => "erew",
+            Mode::Crew => "crew",
+            Mode::Crcw => "crcw",
+        }
+    }
+}
+
 /// Settings of a [`crate::Server`].
 #[derive(Clone)]
 pub struct Config {
@@ -56,6 +79,9 @@ pub struct Config {
     pub loops: usize,
     /// How they wait.
     pub event_loop: EventLoopKind,
+    /// Who reads and writes partitions. Where it is not [`Mode::Crcw`], database 0 must have an
+    /// engine whose partitions threads can own.
+    pub mode: Mode,
     /// Threads that call engines which may wait for a device; at least 2.
     pub io_workers: usize,
     /// What clients must give before anything else.
@@ -98,6 +124,7 @@ impl Default for Config {
             admin: None,
             loops: cores,
             event_loop: EventLoopKind::default(),
+            mode: Mode::default(),
             io_workers: (2 * cores).max(4),
             password: None,
             acl_file: None,
@@ -125,6 +152,7 @@ impl std::fmt::Debug for Config {
             .field("udp", &self.udp)
             .field("datagrams", &self.datagrams)
             .field("loops", &self.loops)
+            .field("mode", &self.mode)
             .field("io_workers", &self.io_workers)
             .field("password", &self.password.as_ref().map(|_| "***"))
             .field("durability", &self.durability)

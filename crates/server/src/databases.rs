@@ -1,6 +1,7 @@
 //! The numbered databases, opened when they are first used.
 
 use crate::Databases;
+use crate::direct::{Direct, Hub};
 use silica::engine::{Engine, Result};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -8,14 +9,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) struct Store {
     source: Arc<dyn Databases>,
     slots: Vec<OnceLock<Arc<dyn Engine>>>,
+    /// Where partitions belong to loops, what these know of each other.
+    hub: Option<Arc<Hub>>,
     /// Held while one is opened, so that none is opened twice.
     opening: Mutex<()>,
 }
 
 impl Store {
-    pub(crate) fn new(source: Arc<dyn Databases>, count: u32) -> Self {
+    pub(crate) fn new(source: Arc<dyn Databases>, count: u32, hub: Option<Arc<Hub>>) -> Self {
         let slots = (0..count).map(|_| OnceLock::new()).collect();
-        Store { source, slots, opening: Mutex::new(()) }
+        Store { source, slots, hub, opening: Mutex::new(()) }
     }
 
     /// Number of databases, opened or not.
@@ -36,6 +39,10 @@ impl Store {
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.opened(index).is_none() {
             let engine = self.source.open(index as u32)?;
+            let engine = match &self.hub {
+                Some(hub) => Direct::wrap(hub, index, engine),
+                None => engine,
+            };
             // Nobody else fills the slot while the lock is held.
             let _ = self.slots[index].set(engine);
         }

@@ -5,6 +5,7 @@ mod ring;
 use self::ring::Ring;
 use crate::burst::{Burst, Input, Lane, Output};
 use crate::conn::{Conn, Work};
+use crate::direct;
 use crate::exec::Executor;
 use crate::memcached;
 use crate::plan::plan;
@@ -167,8 +168,14 @@ impl EventLoop {
         }
     }
 
-    /// Waits until there is something to do, or for `time`.
+    /// Waits until there is something to do, or for `time`, and does what other loops ask.
     fn wait(&mut self, events: &mut Events, time: Duration) -> io::Result<()> {
+        let waited = self.wait_for_sockets(events, direct::doze(time));
+        direct::serve();
+        waited
+    }
+
+    fn wait_for_sockets(&mut self, events: &mut Events, time: Duration) -> io::Result<()> {
         if self.ring.is_some() {
             return self.wait_for_ring(events, time);
         }

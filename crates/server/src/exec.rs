@@ -254,6 +254,7 @@ impl Executor {
         let mut wrote = false;
         let mut batch = WriteBatch::new();
         loop {
+            let mut together = false;
             batch.clear();
             self.taken.clear();
             let mut bytes = 0;
@@ -272,7 +273,9 @@ impl Executor {
                     }
                     if write.check(args, &limits).is_none() {
                         bytes += size.max(1);
+                        let before = batch.len();
                         (write.apply)(args, now_ms, &mut batch);
+                        together |= batch.len() > before + 1;
                     }
                     cursor += 1;
                 }
@@ -282,20 +285,23 @@ impl Executor {
             if taken.map(|(t, o)| t.saturating_sub(o.next)).sum::<usize>() == 0 {
                 return wrote;
             }
-            wrote |= self.commit(wave, &batch, &limits);
+            wrote |= self.commit(wave, &batch, &limits, together);
         }
     }
 
-    /// Writes `batch` and answers the requests it was made of.
+    /// Writes `batch` and answers the requests it was made of. Where a request has several keys
+    /// (`together`), all that it changes is seen together.
     fn commit(
         &mut self,
         wave: &mut Wave<'_, '_>,
         batch: &WriteBatch<'_>,
         limits: &silica::engine::Limits,
+        together: bool,
     ) -> bool {
-        let result = match batch.is_empty() {
-            true => Ok(()),
-            false => wave.engine.write(batch, Durability::Buffered),
+        let result = match (batch.is_empty(), together) {
+            (true, _) => Ok(()),
+            (false, true) => wave.engine.write(batch, Durability::Buffered),
+            (false, false) => wave.engine.write_each(batch, Durability::Buffered),
         };
         let failed = result.err().map(|e| error_text(&e));
         for (index, input) in wave.inputs.iter().enumerate() {

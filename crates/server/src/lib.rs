@@ -8,6 +8,7 @@
 //! * `memcached`: the same for memcached's protocols;
 //! * `table`, `commands`: every command once, with its arity, flags, keys and function;
 //! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run;
+//! * `direct`: partitions that belong to loops, and requests that are handed to their owners;
 //! * `acl`: users, and the one place that says whether a request is permitted;
 //! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
 //! * `tls`: between a connection's socket and its buffers, through rustls;
@@ -26,6 +27,7 @@ mod commands;
 mod config;
 mod conn;
 mod databases;
+mod direct;
 mod event_loop;
 mod exec;
 mod glob;
@@ -49,5 +51,5 @@ mod udp;
 mod unsupported;
 mod workers;
 
-pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind, TlsFiles};
+pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind, Mode, TlsFiles};
 pub use server::{Server, StopHandle};

@@ -5,6 +5,7 @@ use crate::admin::Admin;
 use crate::burst::{Burst, Owner};
 use crate::clients::Clients;
 use crate::databases::Store;
+use crate::direct::{self, Hub, Seat};
 use crate::event_loop::{EventLoop, WAKER};
 use crate::memcached::{Flush, Marks};
 use crate::pause::Pause;
@@ -16,9 +17,9 @@ use crate::topics::{Delivery, Published, Topics};
 use crate::tracking::Tracking;
 use crate::udp;
 use crate::workers::{self, Pool};
-use crate::{Config, Databases};
+use crate::{Config, Databases, Mode};
 use mio::{Poll, Waker};
-use silica::engine::{Error, ErrorKind, Result};
+use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica_base::{Clock, HashSeed, Prng, SystemClock};
 use silica_device::net::join_segments;
 use silica_proto::memcached::Protocol;
@@ -49,11 +50,11 @@ pub(crate) struct Inbox {
     messages: Mutex<Vec<Message>>,
     /// The waker was used since the loop last looked.
     woken: AtomicBool,
-    waker: Waker,
+    waker: Arc<Waker>,
 }
 
 impl Inbox {
-    fn new(waker: Waker) -> Self {
+    fn new(waker: Arc<Waker>) -> Self {
         Inbox { messages: Mutex::default(), woken: AtomicBool::new(false), waker }
     }
 
@@ -282,13 +283,41 @@ impl Doors {
     }
 }
 
+/// An event queue for each loop, and what wakes it.
+fn event_queues(loops: usize) -> Result<(Vec<Poll>, Vec<Arc<Waker>>)> {
+    let (mut polls, mut wakers) = (Vec::new(), Vec::new());
+    for _ in 0..loops {
+        let poll = Poll::new().map_err(io("create an event queue"))?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(io("create a waker"))?;
+        polls.push(poll);
+        wakers.push(Arc::new(waker));
+    }
+    Ok((polls, wakers))
+}
+
+/// An error where loops are to own partitions and there are none.
+fn refuse_mode(config: &Config, engine: &dyn Engine) -> Result<()> {
+    if config.mode == Mode::Crcw || engine.as_sharded().is_some() {
+        return Ok(());
+    }
+    let (mode, name) = (config.mode.name(), engine.descriptor().name);
+    let message = format!(
+        "mode {mode} needs an engine whose partitions threads can own, which {name} is not; \
+         serve a cache, or use mode crcw"
+    );
+    Err(Error::new(ErrorKind::Config, message))
+}
+
 impl Server {
     /// Checks `config`, opens database 0, listens and serves.
     pub fn start(config: Config, databases: Arc<dyn Databases>) -> Result<Server> {
         config.check()?;
         let acl = Acl::new(&config)?;
-        let store = Store::new(databases, config.databases);
-        store.engine(0)?;
+        let (polls, wakers) = event_queues(config.loops)?;
+        let hub = || Arc::new(Hub::new(config.mode, &wakers, config.databases));
+        let hub = (config.mode != Mode::Crcw).then(hub);
+        let store = Store::new(databases, config.databases, hub.clone());
+        refuse_mode(&config, store.engine(0)?)?;
         let clock = SystemClock::default();
         let tls = config.tls.as_ref().map(|files| Tls::new(files, clock.unix_ms())).transpose()?;
         config.warn_of_strangers(acl.lets_in());
@@ -302,14 +331,6 @@ impl Server {
             let all = doors.iter().map(|door| door.listener.ip());
             all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
         };
-        let mut polls = Vec::new();
-        let mut inboxes = Vec::new();
-        for _ in 0..config.loops {
-            let poll = Poll::new().map_err(io("create an event queue"))?;
-            let waker = Waker::new(poll.registry(), WAKER).map_err(io("create a waker"))?;
-            polls.push(poll);
-            inboxes.push(Inbox::new(waker));
-        }
         let shared = Arc::new(Shared {
             tls,
             tls_addresses: addresses(&doors.tls)?,
@@ -324,7 +345,7 @@ impl Server {
             pause: Pause::default(),
             clients_max: AtomicUsize::new(config.clients_max),
             pool: Pool::new(config.io_workers),
-            loops: inboxes,
+            loops: wakers.into_iter().map(Inbox::new).collect(),
             started_ms: clock.unix_ms(),
             held_bytes: AtomicUsize::new(0),
             addresses: addresses(&doors.any)?,
@@ -350,24 +371,26 @@ impl Server {
             server.datagrams.push(thread);
         }
         server.spawn_directed(directed.into_iter().flatten().collect())?;
-        server.spawn(polls, doors.all())?;
+        let seats = hub.as_ref().map(direct::seats).unwrap_or_default();
+        server.spawn(polls, seats, doors.all())?;
         Ok(server)
     }
 
-    fn spawn(&mut self, polls: Vec<Poll>, doors: Vec<Door>) -> Result<()> {
+    fn spawn(&mut self, polls: Vec<Poll>, seats: Vec<Seat>, doors: Vec<Door>) -> Result<()> {
         for index in 0..self.shared.config.io_workers {
             let shared = Arc::clone(&self.shared);
             let thread = thread::Builder::new().name(format!("silica-io-{index}"));
             let handle = thread.spawn(move || workers::work(shared));
             self.workers.push(handle.map_err(io("start an I/O worker"))?);
         }
-        let mut doors = Some(doors);
+        let (mut doors, mut seats) = (Some(doors), seats.into_iter());
         for (index, poll) in polls.into_iter().enumerate() {
             let mine = doors.take().unwrap_or_default();
             let mut event_loop = EventLoop::new(index, Arc::clone(&self.shared), poll, mine)
                 .map_err(io("register the listening socket"))?;
             let thread = thread::Builder::new().name(format!("silica-loop-{index}"));
-            let handle = thread.spawn(move || event_loop.run());
+            let seat = seats.next();
+            let handle = thread.spawn(move || direct::sit(seat, || event_loop.run()));
             self.loops.push(handle.map_err(io("start an event loop"))?);
         }
         Ok(())

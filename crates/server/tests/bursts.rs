@@ -7,7 +7,7 @@ use silica_proto::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use support::{Client, Probe, config, request, start_with};
+use support::{Client, Probe, config, request, shared, start_with};
 
 fn bulk(text: &str) -> Value {
     Value::Bulk(text.as_bytes().to_vec())
@@ -124,7 +124,7 @@ fn a_pipeline_is_few_engine_calls() {
 #[test]
 fn updates_are_few_engine_calls_and_keep_their_order() {
     for may_wait in [false, true] {
-        let (server, probe) = start_with(config(), Probe::new(may_wait));
+        let (server, probe) = start_with(shared(), Probe::new(may_wait));
         let mut client = Client::connect(&server);
         client.send(&request(&[b"INCR", b"n"]).repeat(640));
         assert_eq!(client.replies(640), (1..=640).map(Value::Integer).collect::<Vec<_>>());

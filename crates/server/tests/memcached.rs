@@ -5,7 +5,7 @@ mod support;
 use silica_server::{Config, Server};
 use std::net::SocketAddr;
 use support::memcached::Raw;
-use support::{Client, Probe, config, start_with};
+use support::{Client, Probe, config, shared, start_with};
 
 /// Servers whose engine is called by the loops, and by the workers.
 fn servers() -> [Server; 2] {
@@ -158,7 +158,7 @@ fn a_pipeline_in_whatever_pieces_is_answered_in_order() {
 
 #[test]
 fn the_keys_of_a_pipeline_are_one_burst() {
-    let (server, probe) = start_with(config(), Probe::new(false));
+    let (server, probe) = start_with(shared(), Probe::new(false));
     let mut client = Raw::connect(server.local_addr());
     let gets = (0..100).map(|n| format!("get a{n} b{n}\r\n")).collect::<String>();
     client.until(format!("{gets}nonsense\r\n").as_bytes(), b"ERROR\r\n");

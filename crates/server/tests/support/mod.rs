@@ -3,14 +3,16 @@
 
 pub(crate) mod cases;
 pub(crate) mod memcached;
+mod sharded;
 
 use silica_engine::testkit::Reference;
 use silica_engine::{
-    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, EntryRef, Error,
-    ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Update, WriteBatch,
+    Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
+    EntryRef, Error, ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Sharded, Update,
+    WriteBatch,
 };
 use silica_proto::{Value, decode};
-use silica_server::{Config, Databases, EventLoopKind, Server};
+use silica_server::{Config, Databases, EventLoopKind, Mode, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -20,32 +22,34 @@ use std::time::Duration;
 /// Wraps the reference engine: it may claim to wait for a device, really wait, fail its syncs,
 /// and it counts its calls.
 pub(crate) struct Probe {
-    pub(crate) inner: Reference,
+    pub(crate) inner: Arc<Reference>,
+    pub(crate) owned: Arc<sharded::Owned>,
     pub(crate) descriptor: Descriptor,
     pub(crate) delay: Duration,
     pub(crate) count_delay: Duration,
     pub(crate) fail_sync: AtomicBool,
-    pub(crate) get_calls: AtomicU64,
-    pub(crate) write_calls: AtomicU64,
+    pub(crate) get_calls: Arc<AtomicU64>,
+    pub(crate) write_calls: Arc<AtomicU64>,
     pub(crate) sync_calls: AtomicU64,
-    pub(crate) update_calls: AtomicU64,
+    pub(crate) update_calls: Arc<AtomicU64>,
 }
 
 impl Probe {
     pub(crate) fn new(may_wait: bool) -> Self {
-        let inner = Reference::new();
+        let inner = Arc::new(Reference::new());
         let known = *inner.descriptor();
         let capabilities = Capabilities { may_wait, durable: may_wait, ..known.capabilities };
         Probe {
             inner,
+            owned: Arc::default(),
             descriptor: Descriptor { capabilities, ..known },
             delay: Duration::ZERO,
             count_delay: Duration::ZERO,
             fail_sync: AtomicBool::new(false),
-            get_calls: AtomicU64::new(0),
-            write_calls: AtomicU64::new(0),
+            get_calls: Arc::default(),
+            write_calls: Arc::default(),
             sync_calls: AtomicU64::new(0),
-            update_calls: AtomicU64::new(0),
+            update_calls: Arc::default(),
         }
     }
 
@@ -69,6 +73,7 @@ impl Engine for Probe {
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         self.write_calls.fetch_add(1, Ordering::Relaxed);
+        self.owned.refuse(batch.ops().iter().map(|op| op.key))?;
         self.inner.write(batch, durability)
     }
 
@@ -90,6 +95,7 @@ impl Engine for Probe {
     }
 
     fn verify(&self) -> Result<()> {
+        self.owned.refuse_all()?;
         self.inner.verify()
     }
 
@@ -101,9 +107,40 @@ impl Engine for Probe {
         Some(self)
     }
 
+    fn as_sharded(&self) -> Option<&dyn Sharded> {
+        Some(self)
+    }
+
     fn as_admin(&self) -> Option<&dyn Admin> {
         std::thread::sleep(self.count_delay);
-        self.inner.as_admin()
+        Some(self)
+    }
+}
+
+impl Admin for Probe {
+    fn count(&self, exact: bool) -> Result<Count> {
+        self.inner.count(exact)
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.owned.refuse_all()?;
+        self.inner.clear()
+    }
+
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
+        self.inner.checkpoint(target)
+    }
+
+    fn inspect(&self) -> Result<String> {
+        self.inner.inspect()
+    }
+}
+
+/// No key may be called `on fire`.
+fn refuse_fire(keys: &[&[u8]]) -> Result<()> {
+    match keys.contains(&&b"on fire"[..]) {
+        true => Err(Error::new(ErrorKind::Io, "the key is on fire")),
+        false => Ok(()),
     }
 }
 
@@ -115,6 +152,7 @@ impl Atomic for Probe {
         decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
     ) -> Result<()> {
         self.update_calls.fetch_add(1, Ordering::Relaxed);
+        self.owned.refuse([key])?;
         self.inner.update(key, durability, decide)
     }
 
@@ -125,9 +163,8 @@ impl Atomic for Probe {
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
     ) -> Result<usize> {
         self.update_calls.fetch_add(1, Ordering::Relaxed);
-        if keys.contains(&&b"on fire"[..]) {
-            return Err(Error::new(ErrorKind::Io, "the key is on fire"));
-        }
+        refuse_fire(keys)?;
+        self.owned.refuse(keys.iter().copied())?;
         self.inner.update_many(keys, durability, decide)
     }
 
@@ -138,6 +175,7 @@ impl Atomic for Probe {
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
         self.update_calls.fetch_add(1, Ordering::Relaxed);
+        self.owned.refuse(keys.iter().copied())?;
         self.inner.update_all(keys, durability, decide)
     }
 }
@@ -171,14 +209,32 @@ fn event_loop() -> EventLoopKind {
     }
 }
 
+/// Chooses the mode of all tests: `crcw`, `crew` or `erew`.
+const MODE: &str = "SILICA_TEST_MODE";
+
+fn mode() -> Mode {
+    match std::env::var(MODE).as_deref() {
+        Err(_) | Ok("crcw") => Mode::Crcw,
+        Ok("crew") => Mode::Crew,
+        Ok("erew") => Mode::Erew,
+        Ok(other) => panic!("{MODE} is {other}"),
+    }
+}
+
 pub(crate) fn config() -> Config {
     Config {
+        mode: mode(),
         event_loop: event_loop(),
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
         loops: 2,
         io_workers: 4,
         ..Config::default()
     }
+}
+
+/// Partitions belong to nobody, whatever the mode of the tests: a burst is one call of the engine.
+pub(crate) fn shared() -> Config {
+    Config { mode: Mode::Crcw, ..config() }
 }
 
 pub(crate) fn start_with(config: Config, probe: Probe) -> (Server, Arc<Probe>) {

@@ -1,0 +1,20 @@
+//! What threads share; a model checker's twins take their place in its tests.
+
+pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A place that two threads use in turns.
+#[derive(Debug)]
+pub(crate) struct Place<T>(std::cell::UnsafeCell<T>);
+
+impl<T> Place<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Place(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Calls `use_it` with a pointer to what is there.
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {
+        use_it(self.0.get())
+    }
+}

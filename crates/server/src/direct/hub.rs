@@ -1,0 +1,251 @@
+//! What all loops of a server know of each other, and how one works alone.
+//!
+//! What concerns partitions of several owners at once (a transaction, FLUSHALL, MSET) is done by
+//! one thread while the owners of these partitions hold still: each gives its shards up, says so,
+//! and waits until it may go on. Then the engine itself is called, which locks as it does without
+//! owners. One thread at a time works like this; who waits for its turn, or for owners to hold
+//! still, goes on with the letters that it gets, so nobody waits in a circle.
+
+use super::bell::{AWAKE, Bell, PARKED};
+use super::seat::Seat;
+use crate::config::Mode;
+use mio::Waker;
+use silica::engine::{Engine, Error, ErrorKind, Result, Shard};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// How long a thread sleeps that nobody has to wake.
+const NAP: Duration = Duration::from_micros(20);
+/// Turns of waiting that stay on the processor.
+const TURNS: u32 = 200;
+
+/// An owner works.
+const AT_WORK: u32 = 0;
+/// It was asked to hold still.
+const ASKED: u32 = 1;
+/// It holds still, and has no shards.
+const STILL: u32 = 2;
+/// It has ended, and has no shards.
+const GONE: u32 = 3;
+
+/// Where a loop is reached.
+struct Post {
+    bell: Bell,
+    hold: AtomicU32,
+    waker: Arc<Waker>,
+    thread: OnceLock<Thread>,
+}
+
+/// All loops of a server, and the engines whose partitions they own.
+pub(crate) struct Hub {
+    pub(super) mode: Mode,
+    posts: Box<[Post]>,
+    /// The engine of each database, once it is open.
+    engines: Box<[OnceLock<Arc<dyn Engine>>]>,
+    alone: Mutex<()>,
+    /// Loops that may still send letters.
+    pub(super) at_work: AtomicUsize,
+}
+
+impl Hub {
+    /// For loops that `wakers` wake and so many databases.
+    pub(crate) fn new(mode: Mode, wakers: &[Arc<Waker>], databases: u32) -> Self {
+        let post = |waker: &Arc<Waker>| Post {
+            bell: Bell::new(),
+            hold: AtomicU32::new(AT_WORK),
+            waker: Arc::clone(waker),
+            thread: OnceLock::new(),
+        };
+        Hub {
+            mode,
+            posts: wakers.iter().map(post).collect(),
+            engines: (0..databases).map(|_| OnceLock::new()).collect(),
+            alone: Mutex::default(),
+            at_work: AtomicUsize::new(wakers.len()),
+        }
+    }
+
+    /// The number of loops.
+    pub(super) fn loops(&self) -> usize {
+        self.posts.len()
+    }
+
+    /// The loop that owns a partition.
+    pub(super) fn owner_of(&self, partition: usize) -> usize {
+        partition % self.posts.len()
+    }
+
+    pub(super) fn bell(&self, number: usize) -> &Bell {
+        &self.posts[number].bell
+    }
+
+    /// The calling thread is that of loop `number`.
+    pub(super) fn is_mine(&self, number: usize) {
+        // It says so once.
+        let _ = self.posts[number].thread.set(std::thread::current());
+    }
+
+    /// Keeps the engine of a database for its owners.
+    pub(super) fn keep(&self, db: usize, engine: &Arc<dyn Engine>) {
+        // A database is opened once.
+        let _ = self.engines[db].set(Arc::clone(engine));
+    }
+
+    /// Wakes loop `number` where it sleeps, after a letter to it was put in.
+    pub(super) fn ring(&self, number: usize) {
+        let post = &self.posts[number];
+        match post.bell.ring() {
+            AWAKE => {}
+            PARKED => self.unpark(number),
+            _ => {
+                if let Err(error) = post.waker.wake() {
+                    // The loop looks again at its next tick, at the latest after a second.
+                    log::warn!("waking an event loop: {error}");
+                }
+            }
+        }
+    }
+
+    fn unpark(&self, number: usize) {
+        if let Some(thread) = self.posts[number].thread.get() {
+            thread.unpark();
+        }
+    }
+
+    pub(super) fn is_gone(&self, number: usize) -> bool {
+        self.posts[number].hold.load(Ordering::Acquire) == GONE
+    }
+
+    /// True where loop `number` is to hold still.
+    pub(super) fn is_asked(&self, number: usize) -> bool {
+        self.posts[number].hold.load(Ordering::Acquire) == ASKED
+    }
+
+    /// Holds still until the thread that asked for it lets go. The caller has given its shards up.
+    pub(super) fn hold_still(&self, number: usize) {
+        let hold = &self.posts[number].hold;
+        hold.store(STILL, Ordering::Release);
+        let mut turns = 0;
+        while hold.load(Ordering::Acquire) == STILL {
+            rest(&mut turns);
+        }
+    }
+
+    /// Loop `number` has ended and has no shards.
+    pub(super) fn leave(&self, number: usize) {
+        self.posts[number].hold.swap(GONE, Ordering::AcqRel);
+    }
+
+    /// Waits until the loops in `owners` hold still; they do until what is returned is dropped.
+    /// `seat` is that of the calling loop, which gives up its own shards.
+    pub(super) fn hold<'h>(&'h self, owners: &[bool], seat: &mut Option<&mut Seat>) -> Held<'h> {
+        let mut turns = 0;
+        let alone = loop {
+            match self.alone.try_lock() {
+                Ok(alone) => break alone,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => serve_or_rest(seat, &mut turns),
+            }
+        };
+        let own = seat.as_ref().map(|seat| seat.number);
+        let others = (0..self.loops()).filter(|n| owners[*n] && Some(*n) != own);
+        let ask = |n: &usize| {
+            let hold = &self.posts[*n].hold;
+            hold.compare_exchange(AT_WORK, ASKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        };
+        let held = Held { hub: self, owners: others.filter(ask).collect(), _alone: alone };
+        held.owners.iter().for_each(|n| self.ring(*n));
+        for owner in &held.owners {
+            let mut turns = 0;
+            while self.is_asked(*owner) {
+                serve_or_rest(seat, &mut turns);
+            }
+        }
+        if let Some(seat) = seat {
+            seat.shards.give_up();
+        }
+        held
+    }
+}
+
+/// Serves letters, or rests where there are none.
+fn serve_or_rest(seat: &mut Option<&mut Seat>, turns: &mut u32) {
+    let served = seat.as_mut().is_some_and(|seat| seat.serve());
+    if served { *turns = 0 } else { rest(turns) }
+}
+
+/// A turn of waiting for another thread.
+pub(super) fn rest(turns: &mut u32) {
+    *turns += 1;
+    if *turns < TURNS {
+        std::hint::spin_loop();
+    } else {
+        std::thread::park_timeout(NAP);
+    }
+}
+
+/// Owners that hold still until this is dropped.
+pub(super) struct Held<'h> {
+    hub: &'h Hub,
+    owners: Vec<usize>,
+    _alone: MutexGuard<'h, ()>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        for owner in &self.owners {
+            let hold = &self.hub.posts[*owner].hold;
+            // Nothing happens where it has ended meanwhile.
+            let _ = hold.compare_exchange(STILL, AT_WORK, Ordering::AcqRel, Ordering::Acquire);
+            self.hub.unpark(*owner);
+        }
+    }
+}
+
+/// The shards of a loop, taken when they are first used.
+pub(super) struct Shards {
+    hub: Arc<Hub>,
+    /// By database and partition.
+    taken: Vec<Vec<Option<Box<dyn Shard>>>>,
+}
+
+impl Shards {
+    pub(super) fn new(hub: &Arc<Hub>) -> Self {
+        Shards { hub: Arc::clone(hub), taken: Vec::new() }
+    }
+
+    /// Partition `partition` of database `db`, which must be the loop's own.
+    pub(super) fn get(&mut self, db: usize, partition: usize) -> Result<&mut dyn Shard> {
+        let is_there =
+            matches!(self.taken.get(db).map(|all| all.get(partition)), Some(Some(Some(_))));
+        if !is_there {
+            self.take(db, partition)?;
+        }
+        match &mut self.taken[db][partition] {
+            Some(shard) => Ok(&mut **shard),
+            None => Err(Error::new(ErrorKind::Locked, "the partition was not taken")),
+        }
+    }
+
+    #[cold]
+    fn take(&mut self, db: usize, partition: usize) -> Result<()> {
+        let engine = self.hub.engines.get(db).and_then(OnceLock::get);
+        let Some(sharded) = engine.and_then(|engine| engine.as_sharded()) else {
+            let message = format!("database {db} has no partitions that a loop could own");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        if self.taken.len() <= db {
+            self.taken.resize_with(db + 1, Vec::new);
+        }
+        self.taken[db].resize_with(sharded.shards(), || None);
+        self.taken[db][partition] = Some(sharded.take(partition)?);
+        Ok(())
+    }
+
+    /// Lets others have them; what is used again is taken again.
+    pub(super) fn give_up(&mut self) {
+        self.taken.clear();
+    }
+}

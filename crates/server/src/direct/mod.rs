@@ -1,0 +1,270 @@
+//! Partitions that belong to loops: the modes EREW and CREW.
+//!
+//! In these modes every partition of an engine has one event loop as its owner, which alone writes
+//! it (CREW), or reads and writes it (EREW), through the engine's shards: without a lock or an
+//! atomic read-modify-write. [`Direct`] stands before the engine and is an [`Engine`] like it, so
+//! bursts run as they always do. It splits a burst by owner: the calling loop's own keys it asks
+//! its shards for, the others it sends to their owners and waits for the answers; in CREW it reads
+//! them itself. A loop that waits does what others ask of it meanwhile, so nobody waits in a
+//! circle.
+//!
+//! * `seat`: a loop's shards and its rings to and from the others, and how a burst is split;
+//! * `job`: what is sent;
+//! * `bell`: whether who gets a letter has to be woken;
+//! * `hub`: what all loops know of each other, and how one works alone where partitions of several
+//!   owners change together.
+//!
+//! Threads that are no loops read as everybody may, and write as what concerns several owners is
+//! written. Walks over the whole store (SCAN, KEYS, DBSIZE) read beside the owners, too: they would
+//! hold them up.
+
+mod bell;
+mod hub;
+mod job;
+mod seat;
+mod sync;
+
+pub(crate) use hub::Hub;
+pub(crate) use seat::{Seat, seats};
+
+use silica::engine::{
+    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
+    ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Sharded, Update, WriteBatch,
+};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+thread_local! {
+    /// The seat of the loop that this thread runs.
+    static SEAT: RefCell<Option<Seat>> = const { RefCell::new(None) };
+}
+
+/// Runs `work` as the loop that `seat` belongs to.
+pub(crate) fn sit(seat: Option<Seat>, work: impl FnOnce()) {
+    let Some(seat) = seat else { return work() };
+    seat.hub.is_mine(seat.number);
+    SEAT.with(|mine| *mine.borrow_mut() = Some(seat));
+    work();
+    SEAT.with(|mine| {
+        if let Some(mut seat) = mine.borrow_mut().take() {
+            seat.leave();
+        }
+    });
+}
+
+/// Before a loop waits for its sockets: how long it may, of `time`.
+pub(crate) fn doze(time: Duration) -> Duration {
+    let may = SEAT.with(|seat| seat.borrow_mut().as_mut().is_none_or(Seat::doze));
+    if may { time } else { Duration::ZERO }
+}
+
+/// After a loop has waited: does what others ask of it.
+pub(crate) fn serve() {
+    SEAT.with(|seat| {
+        if let Some(seat) = &mut *seat.borrow_mut() {
+            seat.rise();
+            seat.serve();
+        }
+    });
+}
+
+/// An engine whose partitions belong to loops.
+pub(crate) struct Direct {
+    db: usize,
+    hub: Arc<Hub>,
+    engine: Arc<dyn Engine>,
+}
+
+impl Direct {
+    /// The engine of database `db`; as it is where it has no partitions that threads can own.
+    pub(crate) fn wrap(hub: &Arc<Hub>, db: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+        if engine.as_sharded().is_none() {
+            return engine;
+        }
+        hub.keep(db, &engine);
+        Arc::new(Direct { db, hub: Arc::clone(hub), engine })
+    }
+
+    /// Calls `work` with the seat of the calling thread, where it is one of these loops.
+    fn with_seat<T>(&self, work: impl FnOnce(Option<&mut Seat>) -> T) -> T {
+        SEAT.with(|seat| {
+            let mut seat = seat.borrow_mut();
+            work(seat.as_mut().filter(|seat| Arc::ptr_eq(&seat.hub, &self.hub)))
+        })
+    }
+
+    fn sharded(&self) -> Result<&dyn Sharded> {
+        let none = || Error::new(ErrorKind::Unsupported, "the engine has no partitions");
+        self.engine.as_sharded().ok_or_else(none)
+    }
+
+    /// Calls the engine itself while the owners of `keys` hold still.
+    fn alone<'k, T>(
+        &self,
+        seat: &mut Option<&mut Seat>,
+        keys: impl Iterator<Item = &'k [u8]>,
+        work: impl FnOnce(&dyn Engine) -> Result<T>,
+    ) -> Result<T> {
+        let mut owners = vec![false; self.hub.loops()];
+        let sharded = self.sharded()?;
+        keys.for_each(|key| owners[self.hub.owner_of(sharded.shard_of(key))] = true);
+        let _held = self.hub.hold(&owners, seat);
+        work(&*self.engine)
+    }
+
+    /// The same while all owners hold still.
+    fn all_alone<T>(&self, work: impl FnOnce(&dyn Engine) -> Result<T>) -> Result<T> {
+        self.with_seat(|mut seat| {
+            let _held = self.hub.hold(&vec![true; self.hub.loops()], &mut seat);
+            work(&*self.engine)
+        })
+    }
+
+    fn admin(&self) -> Result<&dyn Admin> {
+        let none = || Error::new(ErrorKind::Unsupported, "the engine cannot count or clear");
+        self.engine.as_admin().ok_or_else(none)
+    }
+}
+
+fn atomic(engine: &dyn Engine) -> Result<&dyn Atomic> {
+    let none = || Error::new(ErrorKind::Unsupported, "the engine cannot update atomically");
+    engine.as_atomic().ok_or_else(none)
+}
+
+impl Engine for Direct {
+    fn descriptor(&self) -> &Descriptor {
+        self.engine.descriptor()
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.with_seat(|seat| match seat {
+            Some(seat) => seat.get_many(self.db, &*self.engine, keys, sink),
+            None => self.engine.get_many(keys, sink),
+        })
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        let keys = batch.ops().iter().map(|op| op.key);
+        self.with_seat(|mut seat| match &mut seat {
+            // The owner of a partition writes all of it as one step.
+            Some(seat) if Seat::only(self.sharded()?, keys.clone()).is_some() => {
+                seat.write_each(self.db, &*self.engine, batch, durability)
+            }
+            _ => self.alone(&mut seat, keys, |engine| engine.write(batch, durability)),
+        })
+    }
+
+    fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.with_seat(|mut seat| match &mut seat {
+            Some(seat) => seat.write_each(self.db, &*self.engine, batch, durability),
+            None => {
+                let keys = batch.ops().iter().map(|op| op.key);
+                self.alone(&mut seat, keys, |engine| engine.write(batch, durability))
+            }
+        })
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.engine.sync()
+    }
+
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        self.engine.maintain(budget)
+    }
+
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        self.engine.metrics(visitor);
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.all_alone(|engine| engine.verify())
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        self.engine.as_scan()
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        self.engine.as_atomic().map(|_| self as &dyn Atomic)
+    }
+
+    fn as_sharded(&self) -> Option<&dyn Sharded> {
+        self.engine.as_sharded()
+    }
+
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        self.engine.as_admin().map(|_| self as &dyn Admin)
+    }
+}
+
+impl Atomic for Direct {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        self.update_many(&[key], durability, &mut |_, current| decide(current)).map(|_| ())
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        self.with_seat(|mut seat| {
+            if let Some(seat) = &mut seat
+                && let Some((partition, count)) = seat.own_run(self.sharded()?, keys)
+            {
+                let shard = seat.shards.get(self.db, partition)?;
+                return shard.update_many(&keys[..count], durability, decide);
+            }
+            self.alone(&mut seat, keys.iter().copied(), |engine| {
+                atomic(engine)?.update_many(keys, durability, decide)
+            })
+        })
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        self.with_seat(|mut seat| {
+            self.alone(&mut seat, keys.iter().copied(), |engine| {
+                atomic(engine)?.update_all(keys, durability, decide)
+            })
+        })
+    }
+}
+
+impl Admin for Direct {
+    fn count(&self, exact: bool) -> Result<Count> {
+        self.admin()?.count(exact)
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.all_alone(|_| self.admin()?.clear())
+    }
+
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
+        self.admin()?.checkpoint(target)
+    }
+
+    fn set_memory_bytes(&self, bytes: u64) {
+        if let Some(admin) = self.engine.as_admin() {
+            admin.set_memory_bytes(bytes);
+        }
+    }
+
+    fn close(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.all_alone(|_| self.admin()?.close(progress))
+    }
+
+    fn inspect(&self) -> Result<String> {
+        self.admin()?.inspect()
+    }
+}

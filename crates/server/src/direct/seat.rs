@@ -1,0 +1,405 @@
+//! The place of a loop among the owners: its shards, and its rings to and from every other loop.
+
+use super::bell::{ASLEEP, PARKED};
+use super::hub::{Hub, Shards, rest};
+use super::job::{Job, Want};
+use crate::config::Mode;
+use silica::engine::{
+    Durability, Engine, EntryRef, Error, ErrorKind, GetSink, Result, Sharded, WriteBatch,
+};
+use silica_base::{RingReceiver, RingSender, ring};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Letters on their way from one loop to another: a job and an answer, since a loop waits for the
+/// answers of a round before it begins the next. The others are for rounds that a panic has ended.
+const LETTERS: usize = 16;
+/// Turns of waiting that stay on the processor.
+const TURNS: u32 = 2000;
+/// How soon a loop that waits sees that an owner has ended.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// What loops send each other.
+pub(super) enum Letter {
+    /// Do this and send it back.
+    Job(Job),
+    /// Done.
+    Answer(Job),
+}
+
+/// The place of a loop.
+pub(crate) struct Seat {
+    pub(super) hub: Arc<Hub>,
+    pub(super) number: usize,
+    pub(super) shards: Shards,
+    /// Of every loop but itself.
+    from: Vec<Option<RingReceiver<Letter>>>,
+    to: Vec<Option<RingSender<Letter>>>,
+    /// Places of a burst's keys by partition; empty between bursts.
+    parts: Vec<Vec<u32>>,
+    round: u64,
+    /// Jobs of this round that are not back.
+    away: Vec<usize>,
+    back: Vec<Job>,
+    spare: Vec<Job>,
+    has_left: bool,
+}
+
+/// The seats of all loops of `hub`.
+pub(crate) fn seats(hub: &Arc<Hub>) -> Vec<Seat> {
+    let seat = |number| Seat {
+        hub: Arc::clone(hub),
+        number,
+        shards: Shards::new(hub),
+        from: Vec::new(),
+        to: Vec::new(),
+        parts: Vec::new(),
+        round: 0,
+        away: Vec::new(),
+        back: Vec::new(),
+        spare: Vec::new(),
+        has_left: false,
+    };
+    let mut seats: Vec<Seat> = (0..hub.loops()).map(seat).collect();
+    for from in 0..seats.len() {
+        for to in 0..seats.len() {
+            let ends = (from != to).then(|| ring(LETTERS)).unzip();
+            // In the order of `to` for each `from`, and of `from` for each `to`.
+            seats[from].to.push(ends.0);
+            seats[to].from.push(ends.1);
+        }
+    }
+    seats
+}
+
+/// Reports what is found at other places.
+struct Placed<'a> {
+    places: &'a [u32],
+    sink: &'a mut dyn GetSink,
+}
+
+impl GetSink for Placed<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.sink.found(self.places[index] as usize, entry);
+    }
+}
+
+impl Seat {
+    /// Does what others have asked for; true where there was anything.
+    pub(super) fn serve(&mut self) -> bool {
+        let mut any = false;
+        for number in 0..self.from.len() {
+            while let Some(letter) = self.from[number].as_mut().and_then(RingReceiver::pop) {
+                any = true;
+                self.take(letter);
+            }
+        }
+        if self.hub.is_asked(self.number) {
+            any = true;
+            self.shards.give_up();
+            self.hub.hold_still(self.number);
+        }
+        any
+    }
+
+    fn take(&mut self, letter: Letter) {
+        match letter {
+            Letter::Job(mut job) => {
+                job.run(&mut self.shards);
+                self.post(job.from, Letter::Answer(job));
+            }
+            Letter::Answer(job) if job.round == self.round => {
+                self.away.retain(|owner| *owner != job.owner);
+                self.back.push(job);
+            }
+            Letter::Answer(job) => self.keep(job),
+        }
+    }
+
+    fn post(&mut self, to: usize, letter: Letter) {
+        let Some(sender) = &mut self.to[to] else { return };
+        let (mut letter, mut turns) = (letter, 0);
+        while let Some(back) = sender.push(letter) {
+            letter = back;
+            self.hub.ring(to);
+            rest(&mut turns);
+        }
+        self.hub.ring(to);
+    }
+
+    fn keep(&mut self, mut job: Job) {
+        job.clear();
+        self.spare.push(job);
+    }
+
+    /// A job for `owner` in this round.
+    fn job(&mut self, db: usize, owner: usize, want: Want) -> Job {
+        let mut job = self.spare.pop().unwrap_or_else(Job::new);
+        (job.from, job.round, job.owner, job.db, job.want) =
+            (self.number, self.round, owner, db, want);
+        job
+    }
+
+    fn send(&mut self, job: Job) {
+        let owner = job.owner;
+        self.away.push(owner);
+        self.post(owner, Letter::Job(job));
+    }
+
+    /// Begins a round; answers to earlier ones are left out.
+    fn begin(&mut self) {
+        self.round += 1;
+        self.away.clear();
+        while let Some(job) = self.back.pop() {
+            self.keep(job);
+        }
+    }
+
+    /// Waits until all jobs of the round are back, and serves others meanwhile.
+    fn wait(&mut self) -> Result<()> {
+        let mut turns = 0;
+        while !self.away.is_empty() {
+            if self.serve() {
+                turns = 0;
+                continue;
+            }
+            turns += 1;
+            if turns < TURNS {
+                std::hint::spin_loop();
+                continue;
+            }
+            if self.away.iter().any(|owner| self.hub.is_gone(*owner)) {
+                let message = "the event loop that owns the key has ended";
+                return Err(Error::new(ErrorKind::Closed, message));
+            }
+            self.hub.bell(self.number).doze(PARKED);
+            if !self.has_letters() {
+                std::thread::park_timeout(PATIENCE);
+            }
+            self.hub.bell(self.number).rise();
+        }
+        Ok(())
+    }
+
+    fn has_letters(&self) -> bool {
+        self.from.iter().flatten().any(|from| !from.is_empty()) || self.hub.is_asked(self.number)
+    }
+
+    /// Says that the loop waits for its sockets from now on; false where letters wait.
+    pub(super) fn doze(&mut self) -> bool {
+        self.hub.bell(self.number).doze(ASLEEP);
+        !self.has_letters()
+    }
+
+    pub(super) fn rise(&mut self) {
+        self.hub.bell(self.number).rise();
+    }
+
+    /// Serves the others until no loop sends letters any more.
+    pub(super) fn leave(&mut self) {
+        self.has_left = true;
+        self.hub.at_work.fetch_sub(1, Ordering::AcqRel);
+        let mut turns = 0;
+        while self.hub.at_work.load(Ordering::Acquire) > 0 {
+            if !self.serve() {
+                rest(&mut turns);
+            }
+        }
+    }
+
+    /// True where the loop owns `partition`.
+    fn owns(&self, partition: usize) -> bool {
+        self.hub.owner_of(partition) == self.number
+    }
+
+    /// The only partition of `keys`, where they have one.
+    pub(super) fn only<'k>(
+        sharded: &dyn Sharded,
+        mut keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Option<usize> {
+        let first = sharded.shard_of(keys.next()?);
+        (sharded.shards() == 1 || keys.all(|key| sharded.shard_of(key) == first)).then_some(first)
+    }
+
+    /// Sorts the places of `keys` by partition.
+    fn sort(&mut self, sharded: &dyn Sharded, keys: &[&[u8]]) -> Vec<Vec<u32>> {
+        let mut parts = std::mem::take(&mut self.parts);
+        // A burst that panicked has left them as they were.
+        parts.iter_mut().for_each(Vec::clear);
+        parts.resize_with(sharded.shards(), Vec::new);
+        sharded.shards_of(keys, &mut |place, partition| parts[partition].push(place as u32));
+        parts
+    }
+
+    /// As [`Engine::get_many`].
+    pub(super) fn get_many(
+        &mut self,
+        db: usize,
+        engine: &dyn Engine,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+    ) -> Result<()> {
+        let Some(sharded) = engine.as_sharded() else { return engine.get_many(keys, sink) };
+        if sharded.shards() == 1 && self.owns(0) {
+            return self.shards.get(db, 0)?.get_many(keys, sink);
+        }
+        let parts = self.sort(sharded, keys);
+        self.begin();
+        let mut result = match self.hub.mode {
+            Mode::Erew => {
+                self.ask_others(db, Want::Get, &parts, |job, place, partition| {
+                    job.add_key(place, partition, keys[place as usize]);
+                });
+                Ok(())
+            }
+            _ => self.look_myself(engine, keys, &parts, sink),
+        };
+        for (partition, places) in parts.iter().enumerate() {
+            if !places.is_empty() && self.owns(partition) {
+                let shard = self.shards.get(db, partition);
+                let got = shard.and_then(|shard| {
+                    if places.len() == keys.len() {
+                        return shard.get_many(keys, sink);
+                    }
+                    let own: Vec<&[u8]> = places.iter().map(|p| keys[*p as usize]).collect();
+                    shard.get_many(&own, &mut Placed { places, sink })
+                });
+                result = result.and(got);
+            }
+        }
+        self.parts = parts;
+        result.and(self.collect(db, keys, sharded, sink))
+    }
+
+    /// Sends each other owner what `add` makes of the places of its partitions.
+    fn ask_others(
+        &mut self,
+        db: usize,
+        want: Want,
+        parts: &[Vec<u32>],
+        mut add: impl FnMut(&mut Job, u32, usize),
+    ) {
+        for owner in 0..self.hub.loops() {
+            if owner == self.number {
+                continue;
+            }
+            let mut job = self.job(db, owner, want);
+            for partition in (owner..parts.len()).step_by(self.hub.loops()) {
+                parts[partition].iter().for_each(|place| add(&mut job, *place, partition));
+            }
+            if job.is_empty() { self.keep(job) } else { self.send(job) }
+        }
+    }
+
+    /// Reads the keys of other owners as everybody may.
+    fn look_myself(
+        &self,
+        engine: &dyn Engine,
+        keys: &[&[u8]],
+        parts: &[Vec<u32>],
+        sink: &mut dyn GetSink,
+    ) -> Result<()> {
+        let others = parts.iter().enumerate().filter(|(partition, _)| !self.owns(*partition));
+        let places: Vec<u32> = others.flat_map(|(_, places)| places.iter().copied()).collect();
+        if places.len() == keys.len() {
+            return engine.get_many(keys, sink);
+        }
+        let theirs: Vec<&[u8]> = places.iter().map(|place| keys[*place as usize]).collect();
+        engine.get_many(&theirs, &mut Placed { places: &places, sink })
+    }
+
+    /// Waits for the answers and reports them; asks again for those that had no room.
+    fn collect(
+        &mut self,
+        db: usize,
+        keys: &[&[u8]],
+        sharded: &dyn Sharded,
+        sink: &mut dyn GetSink,
+    ) -> Result<()> {
+        let mut result = Ok(());
+        loop {
+            self.wait()?;
+            let Some(mut job) = self.back.pop() else { return result };
+            job.report(sink);
+            result = result.and(std::mem::replace(&mut job.result, Ok(())));
+            let missed = std::mem::take(&mut job.missed);
+            let owner = job.owner;
+            self.keep(job);
+            if missed.is_empty() {
+                continue;
+            }
+            let mut rest = self.job(db, owner, Want::Get);
+            for place in missed {
+                let key = keys[place as usize];
+                rest.add_key(place, sharded.shard_of(key), key);
+            }
+            self.send(rest);
+        }
+    }
+
+    /// As [`Engine::write_each`].
+    pub(super) fn write_each(
+        &mut self,
+        db: usize,
+        engine: &dyn Engine,
+        batch: &WriteBatch<'_>,
+        durability: Durability,
+    ) -> Result<()> {
+        let Some(sharded) = engine.as_sharded() else { return engine.write(batch, durability) };
+        if sharded.shards() == 1 && self.owns(0) {
+            return self.shards.get(db, 0)?.write(batch, durability);
+        }
+        let ops = batch.ops();
+        let keys: Vec<&[u8]> = ops.iter().map(|op| op.key).collect();
+        let parts = self.sort(sharded, &keys);
+        self.begin();
+        self.ask_others(db, Want::Write(durability), &parts, |job, place, partition| {
+            job.add_op(place, partition, &ops[place as usize]);
+        });
+        let mut result = Ok(());
+        for (partition, places) in parts.iter().enumerate() {
+            if !places.is_empty() && self.owns(partition) {
+                let shard = self.shards.get(db, partition);
+                let wrote = shard.and_then(|shard| {
+                    if places.len() == ops.len() {
+                        return shard.write(batch, durability);
+                    }
+                    let mut own = WriteBatch::new();
+                    for place in places {
+                        own.push(ops[*place as usize]);
+                    }
+                    shard.write(&own, durability)
+                });
+                result = result.and(wrote);
+            }
+        }
+        self.parts = parts;
+        self.wait()?;
+        while let Some(mut job) = self.back.pop() {
+            result = result.and(std::mem::replace(&mut job.result, Ok(())));
+            self.keep(job);
+        }
+        result
+    }
+
+    /// How many of `keys`, from the first on, are of one partition of this loop, and that
+    /// partition.
+    pub(super) fn own_run(&self, sharded: &dyn Sharded, keys: &[&[u8]]) -> Option<(usize, usize)> {
+        let first = sharded.shard_of(keys.first()?);
+        let all = sharded.shards() == 1;
+        let is_here = |key: &&&[u8]| all || sharded.shard_of(key) == first;
+        let count = if all { keys.len() } else { keys.iter().take_while(is_here).count() };
+        self.owns(first).then_some((first, count))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shards.give_up();
+        if !self.has_left {
+            self.hub.at_work.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.hub.leave(self.number);
+    }
+}

@@ -1,0 +1,3 @@
+//! The atomics of the bell; a model checker's twins take their place in its tests.
+
+pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
