@@ -24,7 +24,7 @@
 //! Readers never look at a list. What they may see of a block that is given back and used again is
 //! recognised by the version of the bucket that led them there (`protocol.rs`).
 
-use crate::item::{Header, Item};
+use crate::item::{Header, Item, PLACE_WORDS_MAX};
 use crate::pages::Pages;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -130,6 +130,27 @@ impl Fits {
         }
         self.tell_next(space, block + all, false);
         Some((block, all))
+    }
+
+    /// Takes about `words` words of the end of one of the largest free blocks, for what is no
+    /// entry; `None` where it has less. Returns where they are, without the first.
+    pub(crate) fn take_end(&self, space: &[AtomicU64], words: usize) -> Option<Range<usize>> {
+        let class = class_of(self.largest().max(BLOCK_WORDS_MIN));
+        let block = (self.heads[class].load(Relaxed) as usize).checked_sub(1)?;
+        let all = Header::load(&space[block]).free_words();
+        let words = if all < words + BLOCK_WORDS_MIN { all } else { words };
+        if all < words || words > PLACE_WORDS_MAX {
+            return None;
+        }
+        self.unlink(space, block);
+        let at = block + all - words;
+        self.pages.touch(at, words);
+        Header::pad(words).store(&space[at]);
+        if at > block {
+            self.make_free(space, block, at - block);
+        }
+        self.tell_next(space, block + all, false);
+        Some(at + 1..block + all)
     }
 
     fn find(&self, space: &[AtomicU64], words: usize) -> Option<usize> {

@@ -2,9 +2,10 @@
 //!
 //! A **slot** is a tag (16 bits of the key's hash, never zero) and an offset in the log (48 bits);
 //! zero is an empty one. A bucket's first word has its version (`protocol.rs`) and a link to a
-//! **spare bucket** of half a line, three slots, which continues it where it overflows. Where no
-//! spare is left, the oldest entry of the full chain gives way in a cache, and the new one is
-//! refused by a store.
+//! **spare bucket** of half a line, three slots, which continues it where it overflows. A cache has
+//! a fixed number of these; a store makes them out of its space (`store.rs`). Where no spare is
+//! left, the oldest entry of the full chain gives way in a cache, and the new one is refused by a
+//! store.
 //!
 //! 1. A key's slot is in the chain of the bucket that its hash names, at most once among the slots
 //!    that do not dangle.
@@ -18,6 +19,8 @@ use crate::log::Log;
 use crate::protocol::{begin_write, end_write};
 use crate::words::Words;
 use silica_base::{TAG_GROUP, match_tags};
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,8 +37,15 @@ pub(crate) type Bucket = [AtomicU64; BUCKET_WORDS];
 type Spare = [AtomicU64; SPARE_WORDS];
 
 pub(crate) struct Index {
+    /// Main buckets, and spare ones that are there from the beginning.
     words: Words,
     main: usize,
+    /// Where links count spares from: link 1 is the one at `spares_from`, in spare buckets.
+    shared: Words,
+    spares_from: usize,
+    /// Spares that are there from the beginning, and those that there are.
+    first_spares: usize,
+    spares: AtomicU64,
     /// Link to the first spare that was given back.
     free: AtomicU64,
     /// Spares that were never used start here.
@@ -86,9 +96,26 @@ pub(crate) fn first_of(bucket: &Bucket, tag: u64) -> u64 {
 
 impl Index {
     pub(crate) fn new(main: usize, spares: usize) -> Self {
+        let words = Words::zeroed(main * BUCKET_WORDS + spares * SPARE_WORDS);
+        let shared = words.part(0..words.len());
+        Index { first_spares: spares, ..Self::of(words, main, shared, main * 2) }.with_first()
+    }
+
+    /// An index whose spare buckets come out of `shared`, in which its main ones are, too, from
+    /// word `from` on.
+    pub(crate) fn sharing(shared: &Words, from: usize, main: usize) -> Self {
+        let words = shared.part(from..from + main * BUCKET_WORDS);
+        Self::of(words, main, shared.part(0..shared.len()), 0)
+    }
+
+    fn of(words: Words, main: usize, shared: Words, spares_from: usize) -> Self {
         Index {
-            words: Words::zeroed(main * BUCKET_WORDS + spares * SPARE_WORDS),
+            words,
             main,
+            shared,
+            spares_from,
+            first_spares: 0,
+            spares: AtomicU64::new(0),
             free: AtomicU64::new(0),
             fresh: AtomicU64::new(0),
             spares_used: AtomicU64::new(0),
@@ -103,9 +130,38 @@ impl Index {
         &self.words
     }
 
+    fn with_first(self) -> Self {
+        self.spares.store(self.first_spares as u64, Relaxed);
+        self
+    }
+
     /// What there is besides the words, for an image.
-    pub(crate) fn state(&self) -> [&AtomicU64; 3] {
-        [&self.free, &self.fresh, &self.spares_used]
+    pub(crate) fn state(&self) -> [&AtomicU64; 4] {
+        [&self.free, &self.fresh, &self.spares_used, &self.spares]
+    }
+
+    /// Forgets all spares but the first, of which none is in a chain.
+    pub(crate) fn reset_spares(&self) {
+        self.state().into_iter().for_each(|word| word.store(0, Relaxed));
+        self.spares.store(self.first_spares as u64, Relaxed);
+    }
+
+    /// Makes spare buckets of the words of `range`, as far as they are whole ones. Only for the
+    /// holder of the lock.
+    pub(crate) fn add_spares(&self, range: Range<usize>) {
+        let spares = range.start.div_ceil(SPARE_WORDS)..range.end / SPARE_WORDS;
+        for at in spares.clone() {
+            let link = (at - self.spares_from) as u64 + 1;
+            let Some(spare) = self.spare(link) else { continue };
+            spare[0].store(self.free.load(Relaxed) << LINK_SHIFT, Relaxed);
+            self.free.store(link, Relaxed);
+        }
+        self.spares.store(self.spares.load(Relaxed) + spares.len() as u64, Relaxed);
+    }
+
+    /// True where a spare bucket is in a chain.
+    pub(crate) fn uses_spares(&self) -> bool {
+        self.spares_used.load(Relaxed) != 0
     }
 
     /// Main buckets.
@@ -113,13 +169,9 @@ impl Index {
         self.main
     }
 
-    fn spares(&self) -> usize {
-        (self.words.len() - self.main * BUCKET_WORDS) / SPARE_WORDS
-    }
-
     /// Spare buckets that are in no chain.
     pub(crate) fn spares_left(&self) -> usize {
-        self.spares() - self.spares_used.load(Relaxed) as usize
+        (self.spares.load(Relaxed) - self.spares_used.load(Relaxed)) as usize
     }
 
     #[inline(always)]
@@ -132,17 +184,22 @@ impl Index {
         silica_base::prefetch(&self.words, at * BUCKET_WORDS);
     }
 
-    /// The spare bucket of a link that is not zero.
+    /// The spare bucket of a link; `None` of 0, and of what readers see who are late.
     #[inline(always)]
-    fn spare(&self, link: u64) -> &Spare {
-        &self.words.as_chunks().0[self.main * (BUCKET_WORDS / SPARE_WORDS) + link as usize - 1]
+    fn spare(&self, link: u64) -> Option<&Spare> {
+        let at = (link as usize).checked_sub(1)?;
+        self.shared.as_chunks().0.get(self.spares_from + at)
+    }
+
+    /// The same of a link that is right.
+    fn certain(&self, link: u64) -> &Spare {
+        self.spare(link).expect("links lead to spares")
     }
 
     /// The spare bucket that continues the one with this first word.
     #[inline(always)]
     pub(crate) fn next(&self, word: u64) -> Option<&Spare> {
-        let link = word >> LINK_SHIFT;
-        (link != 0).then(|| self.spare(link))
+        self.spare(word >> LINK_SHIFT)
     }
 
     fn link(bucket: &[AtomicU64], link: u64) {
@@ -221,7 +278,7 @@ impl Index {
         match self.take_spare() {
             Some(link) => {
                 Self::link(last, link);
-                Place::Free(&self.spare(link)[1])
+                Place::Free(&self.certain(link)[1])
             }
             None => {
                 let age = |slot: &&AtomicU64| {
@@ -239,27 +296,27 @@ impl Index {
         let link = match self.free.load(Relaxed) {
             0 => {
                 let fresh = self.fresh.load(Relaxed);
-                if fresh == self.spares() as u64 {
+                if fresh == self.first_spares as u64 {
                     return None;
                 }
                 self.fresh.store(fresh + 1, Relaxed);
                 fresh + 1
             }
             link => {
-                let word = self.spare(link)[0].load(Relaxed);
+                let word = self.certain(link)[0].load(Relaxed);
                 self.free.store(word >> LINK_SHIFT, Relaxed);
                 link
             }
         };
         self.spares_used.store(self.spares_used.load(Relaxed) + 1, Relaxed);
-        self.spare(link).iter().for_each(|word| word.store(0, Relaxed));
+        self.certain(link).iter().for_each(|word| word.store(0, Relaxed));
         Some(link)
     }
 
     /// Gives back the spares from `link` on.
     fn give_back(&self, mut link: u64) {
         while link != 0 {
-            let bucket = self.spare(link);
+            let bucket = self.certain(link);
             let next = bucket[0].load(Relaxed) >> LINK_SHIFT;
             Self::link(bucket, self.free.load(Relaxed));
             self.free.store(link, Relaxed);
@@ -330,21 +387,18 @@ impl Index {
             end_write(first);
         }
         // Those who still read a spare find its main bucket changed.
-        self.state().into_iter().for_each(|word| word.store(0, Relaxed));
+        self.reset_spares();
         // Main buckets keep their memory: a version that began anew could be one that a reader saw.
         self.words.give_back(self.main * BUCKET_WORDS..self.words.len());
     }
 
     /// Checks invariant 2; the error says what is wrong. Only for the holder of the lock.
     pub(crate) fn verify_spares(&self) -> Result<(), String> {
-        let mut seen = vec![false; self.spares()];
+        let mut seen = BTreeSet::new();
         let mut free = self.free.load(Relaxed);
-        let mut enter = |link: u64| match seen.get_mut(link as usize - 1) {
-            Some(seen) if !*seen => {
-                *seen = true;
-                Ok(())
-            }
-            _ => Err(format!("spare bucket {link} is used twice or does not exist")),
+        let mut enter = |link: u64| match self.spare(link).is_some() && seen.insert(link) {
+            true => Ok(()),
+            false => Err(format!("spare bucket {link} is used twice or does not exist")),
         };
         let mut chained = 0;
         for main in 0..self.main {
@@ -352,15 +406,15 @@ impl Index {
             while word >> LINK_SHIFT != 0 {
                 enter(word >> LINK_SHIFT)?;
                 chained += 1;
-                word = self.spare(word >> LINK_SHIFT)[0].load(Relaxed);
+                word = self.certain(word >> LINK_SHIFT)[0].load(Relaxed);
             }
         }
         while free != 0 {
             enter(free)?;
-            free = self.spare(free)[0].load(Relaxed) >> LINK_SHIFT;
+            free = self.certain(free)[0].load(Relaxed) >> LINK_SHIFT;
         }
-        let fresh = self.fresh.load(Relaxed) as usize;
-        let known = seen.iter().filter(|seen| **seen).count();
+        let added = self.spares.load(Relaxed) as usize - self.first_spares;
+        let (fresh, known) = (self.fresh.load(Relaxed) as usize + added, seen.len());
         if chained != self.spares_used.load(Relaxed) || known != fresh {
             return Err(format!("{chained} spares are chained, {known} of {fresh} are known"));
         }

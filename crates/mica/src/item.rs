@@ -31,6 +31,8 @@ const WORDS_SHIFT: u32 = 37;
 const VALUE_MASK: u64 = (1 << KEY_SHIFT) - 1;
 const KEY_MASK: u64 = (1 << (WORDS_SHIFT - KEY_SHIFT)) - 1;
 const WORDS_MASK: u64 = (1 << 18) - 1;
+/// Words of the largest place.
+pub(crate) const PLACE_WORDS_MAX: usize = WORDS_MASK as usize;
 
 /// The first word of a place in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -73,9 +73,11 @@ impl Layout {
         let with_spares = bucket + (spare * shape.spares).div_ceil(shape.mains);
         let of_bucket = with_spares * 8 + entry * shape.bucket_eighths;
         let main_buckets = (bytes * 8 / of_bucket).max(1);
-        let spare_buckets = (main_buckets * shape.spares).div_ceil(shape.mains);
+        // A store's come out of its space.
+        let spare_buckets =
+            if is_store { 0 } else { (main_buckets * shape.spares).div_ceil(shape.mains) };
         let index = bucket * main_buckets + spare * spare_buckets;
-        let log_words = (bytes.saturating_sub(index) / 8) as usize;
+        let log_words = (bytes.saturating_sub(index) / 64 * 8) as usize;
         let layout = Layout {
             partitions: partitions as usize,
             main_buckets: main_buckets as usize,

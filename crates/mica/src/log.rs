@@ -58,9 +58,9 @@ impl Log {
 
     /// Words for the blocks of store mode (`fits.rs`): nothing is appended to them, no offset ever
     /// dangles, and offsets are places.
-    pub(crate) fn of_blocks(words: usize) -> Self {
+    pub(crate) fn of_blocks(words: Words) -> Self {
         Log {
-            words: Words::zeroed(words),
+            words,
             lap_mask: u64::MAX,
             offset_mask: u64::MAX,
             head: AtomicU64::new(0),

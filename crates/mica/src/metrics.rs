@@ -69,6 +69,10 @@ impl Mica {
         let (from_log, from_index) = (sum(|c| &c.evicted_from_log), sum(|c| &c.evicted_from_index));
         let index: u64 = self.partitions.iter().map(|p| p.index().bytes() as u64).sum();
         let log: u64 = self.partitions.iter().map(|p| p.log().bytes() as u64).sum();
+        // Spare buckets that came out of a store's space.
+        let spare_words = |p: &Partition| if self.is_store { p.store().spare_words() } else { 0 };
+        let spares: u64 = 8 * self.partitions.iter().map(spare_words).sum::<u64>();
+        let (index, log) = (index + spares, log - spares);
         let entries = sum(|c| &c.entries);
         let live = 8 * sum(|c| &c.live_words).min(log / 8);
         let used_words = |p: &Partition| if self.is_store { 0 } else { p.log().used_words() };

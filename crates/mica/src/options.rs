@@ -37,7 +37,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         64,
         true,
         "bytes of key and value of the usual entry, by which memory is divided between the index \
-         and the log",
+         and the log; a store's index takes more where it needs it",
     ),
     spec(
         "eviction",

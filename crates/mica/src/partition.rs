@@ -1,7 +1,7 @@
 //! A partition: one index, one log, one writer at a time.
 
 use crate::again::{Again, Spared};
-use crate::index::{Bucket, Index, Place, first_of, offset_of, slot, tag_of};
+use crate::index::{BUCKET_WORDS, Bucket, Index, Place, first_of, offset_of, slot, tag_of};
 use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
 use crate::log::Log;
@@ -9,6 +9,7 @@ use crate::options::MoveRule;
 use crate::protocol::{Lock, Refusal, begin_read, begin_write, end_read, end_write};
 use crate::store::Store;
 use crate::sync::Backoff;
+use crate::words::Words;
 use silica_base::{Clock, Error, HashSeed, Result, prefetch};
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
@@ -151,11 +152,18 @@ const LAPS_PER_CLEANING: u64 = 2;
 impl Partition {
     pub(crate) fn new(layout: &Layout, offset_bits: u32) -> Self {
         let words = layout.log_words;
-        let log =
-            if layout.is_store { Log::of_blocks(words) } else { Log::new(words, offset_bits) };
+        let (index, log) = if layout.is_store {
+            // Together, because spare buckets come out of the space.
+            let all = Words::zeroed(words + layout.main_buckets * BUCKET_WORDS);
+            let index = Index::sharing(&all, words, layout.main_buckets);
+            (index, Log::of_blocks(all.part(0..words)))
+        } else {
+            let index = Index::new(layout.main_buckets, layout.spare_buckets);
+            (index, Log::new(words, offset_bits))
+        };
         let store = layout.is_store.then(|| Box::new(Store::new(log.words())));
         Partition {
-            index: Index::new(layout.main_buckets, layout.spare_buckets),
+            index,
             log,
             lock: Lock::default(),
             store,

@@ -29,7 +29,14 @@ pub(crate) struct Store {
     not_before_ms: AtomicU64,
     /// The main bucket with which a pass goes on; 0 between passes.
     next: AtomicU64,
+    /// Words of the space that have become spare buckets.
+    spare_words: AtomicU64,
 }
+
+/// Words that become spare buckets at a time.
+const SPARES_WORDS: usize = 8192;
+/// The fewest in which there is one, wherever they begin.
+const SPARES_WORDS_MIN: usize = 8;
 
 /// What there was too little of for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,23 +54,25 @@ impl Store {
             soonest_ms: AtomicU64::new(u64::MAX),
             not_before_ms: AtomicU64::new(0),
             next: AtomicU64::new(0),
+            spare_words: AtomicU64::new(0),
         }
     }
 
     /// What there is besides the space's words, for an image.
     pub(crate) fn state(&self) -> Vec<u64> {
-        let own = [&self.soonest_ms, &self.not_before_ms, &self.next];
+        let own = [&self.soonest_ms, &self.not_before_ms, &self.next, &self.spare_words];
         own.into_iter().map(|word| word.load(Relaxed)).chain(self.fits.state()).collect()
     }
 
     /// Takes over what [`Store::state`] said; false where that was something else.
     pub(crate) fn set_state(&self, state: &[u64]) -> bool {
-        let Some(([soonest, not_before, next], fits)) = state.split_first_chunk() else {
+        let Some(([soonest, not_before, next, spares], fits)) = state.split_first_chunk() else {
             return false;
         };
         self.soonest_ms.store(*soonest, Relaxed);
         self.not_before_ms.store(*not_before, Relaxed);
         self.next.store(*next, Relaxed);
+        self.spare_words.store(*spares, Relaxed);
         self.fits.set_state(fits)
     }
 
@@ -80,6 +89,12 @@ impl Store {
         self.fits.clear(space);
         self.soonest_ms.store(u64::MAX, Relaxed);
         self.next.store(0, Relaxed);
+        self.spare_words.store(0, Relaxed);
+    }
+
+    /// For everybody: words of the space that are spare buckets.
+    pub(crate) fn spare_words(&self) -> u64 {
+        self.spare_words.load(Relaxed)
     }
 
     pub(crate) fn walk(
@@ -112,7 +127,36 @@ impl Partition {
     /// True where entries of `words` words in all, with as much as a block may have in excess for
     /// each, fit whatever else happens, and `entries` new ones get slots.
     pub(crate) fn has_room(&self, entries: usize, words: usize) -> bool {
-        self.store().fits.largest() >= words && self.index().spares_left() >= entries
+        // What is taken for spares at a time has one in eight words at least.
+        let spares = match entries.saturating_sub(self.index().spares_left()) {
+            0 => 0,
+            missing => SPARES_WORDS_MIN * missing + 2 * SPARES_WORDS,
+        };
+        self.store().fits.largest() >= words + spares
+    }
+
+    /// Makes spare buckets out of some of the space; false where it has no room.
+    pub(crate) fn add_spares(&self) -> bool {
+        let (store, space) = (self.store(), self.log().words());
+        // A little of the whole, and of what is left.
+        let most = (space.len() / 64).min(store.fits.largest() / 16);
+        let words = most.clamp(SPARES_WORDS_MIN, SPARES_WORDS);
+        let Some(place) = store.fits.take_end(space, words) else { return false };
+        store.spare_words.store(store.spare_words() + place.len() as u64 + 1, Relaxed);
+        self.index().add_spares(place);
+        true
+    }
+
+    /// Gives the spare buckets' words back to the space, where it is empty.
+    pub(crate) fn drop_spares(&self) {
+        let store = self.store();
+        let is_empty = self.counts.entries.get() == 0 && !self.index().uses_spares();
+        if is_empty && store.spare_words() > 0 {
+            self.index().reset_spares();
+            store.fits.clear(self.log().words());
+            store.spare_words.store(0, Relaxed);
+            store.fits.pages().add_freed(self.log().words().len());
+        }
     }
 
     /// Maps `key` to `entry`. Readers of the bucket have been turned away. What was changed before
@@ -128,7 +172,7 @@ impl Partition {
         self.store().expires(entry.expires_unix_ms);
         let bucket = probe.bucket as usize;
         let Some(found) = self.index().find(self.log(), bucket, probe.tag, key) else {
-            let Place::Free(free) = self.index().place(self.log(), bucket) else {
+            let Some(free) = self.free_slot(bucket, !undo.is_on()) else {
                 return Err(Shortage::Slots);
             };
             let at = self.take(needed, undo).ok_or(Shortage::Words(needed))?;
@@ -177,6 +221,19 @@ impl Partition {
     fn block(&self, at: usize) -> &[AtomicU64] {
         let words = self.log().words();
         &words[at..at + Header::load(&words[at]).words()]
+    }
+
+    /// An empty slot for a key that has none; for want of a spare bucket some are added, if they
+    /// may be.
+    fn free_slot(&self, bucket: usize, may_add: bool) -> Option<&AtomicU64> {
+        loop {
+            if let Place::Free(free) = self.index().place(self.log(), bucket) {
+                return Some(free);
+            }
+            if !may_add || !self.add_spares() {
+                return None;
+            }
+        }
     }
 
     /// Takes a block.
@@ -304,6 +361,7 @@ impl Partition {
             return true;
         }
         store.next.store(0, Relaxed);
+        self.drop_spares();
         store.not_before_ms.store(now_ms.saturating_add(PASS_MS_MIN), Relaxed);
         false
     }

@@ -37,6 +37,11 @@ impl<'p> Undo<'p> {
         Undo { is_on, steps: Vec::new(), words: Vec::new() }
     }
 
+    /// True where what is changed is noted.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     fn copy(&mut self, place: &[AtomicU64]) -> Range<usize> {
         let start = self.words.len();
         self.words.extend(place.iter().map(|word| word.load(Relaxed)));

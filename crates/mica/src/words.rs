@@ -7,6 +7,7 @@
 use silica_base::HugeVec;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// A fixed number of atomic words, all zero at first; dereferences to a slice of them, which
@@ -14,8 +15,10 @@ use std::sync::atomic::AtomicU64;
 pub(crate) struct Words {
     start: NonNull<AtomicU64>,
     len: usize,
+    /// Words of the memory before the first.
+    before: usize,
     /// Owns what `start` points to; never dereferenced again.
-    memory: HugeVec<u64>,
+    memory: Arc<HugeVec<u64>>,
 }
 
 // SAFETY: the memory is owned, and all access to it goes through `AtomicU64`, which is `Send`.
@@ -27,14 +30,25 @@ impl Words {
     pub(crate) fn zeroed(len: usize) -> Self {
         let mut memory = HugeVec::<u64>::zeroed(len);
         let start = NonNull::from(&mut memory[..]).cast();
-        Words { start, len, memory }
+        Words { start, len, before: 0, memory: Arc::new(memory) }
+    }
+
+    /// Those of `range`, with the same memory.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        let start = NonNull::from(&self[range.clone()]).cast();
+        Words {
+            start,
+            len: range.len(),
+            before: self.before + range.start,
+            memory: Arc::clone(&self.memory),
+        }
     }
 
     /// Gives whole huge pages among the words of `range` back to the system: they read as zeroes
     /// and are held again once written. False where it does not take them: they stay as they are.
     pub(crate) fn give_back(&self, range: Range<usize>) -> bool {
         // SAFETY: the words are referred to as atomics only (see `deref`).
-        unsafe { self.memory.give_back(range) }
+        unsafe { self.memory.give_back(self.before + range.start..self.before + range.end) }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -47,10 +61,11 @@ impl Deref for Words {
 
     #[inline(always)]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `start` comes from an exclusive borrow of the `len` initialised words that
-        // `memory` owns as long as `self` lives; `AtomicU64` has the size, the alignment (the
-        // memory starts at a cache line) and the bit validity of `u64`. Nobody looks at the words
-        // as `u64` any more: `zeroed` kept no reference, and `memory` is not used until dropped.
+        // SAFETY: `start` comes from an exclusive borrow of initialised words, `len` of them from
+        // there on, that `memory` owns as long as `self` lives; `AtomicU64` has the size, the
+        // alignment (the memory starts at a cache line) and the bit validity of `u64`. Nobody looks
+        // at the words as `u64` any more: `zeroed` kept no reference, and `memory` is not
+        // dereferenced until dropped.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -118,10 +118,10 @@ impl Mica {
     /// The same in store mode.
     fn store_locked(&self, ops: &[Op<'_>], probes: &[Probe]) -> Result<()> {
         let mask = probes.iter().fold(0, |mask, p| mask | 1 << p.partition);
-        let mut result = self.try_to_store(ops, probes, mask);
+        let mut result = self.try_with_spares(ops, probes, mask);
         // What has expired may be in the way.
         if result.is_err() && self.sweep_some(mask, CHAINS_WHEN_FULL) {
-            result = self.try_to_store(ops, probes, mask);
+            result = self.try_with_spares(ops, probes, mask);
         }
         for (op, probe) in ops.iter().zip(probes) {
             let partition = self.partition(probe);
@@ -140,6 +140,7 @@ impl Mica {
         probes.iter().for_each(|p| self.partition(p).end(p.bucket));
         if result.is_ok() {
             self.sweep_some(mask, 2 * ops.len());
+            bits(mask).for_each(|number| self.partitions[number].drop_spares());
             let partitions = bits(mask).map(|number| &self.partitions[number]);
             for partition in partitions.filter(|p| p.store().pages().is_due(false)) {
                 partition.give_back_pages(PAGES_IN_PASSING);
@@ -161,6 +162,22 @@ impl Mica {
             }
         }
         has_swept
+    }
+
+    /// Applies the operations, or nothing, with as many spare buckets as there is room for.
+    fn try_with_spares(&self, ops: &[Op<'_>], probes: &[Probe], mask: u64) -> Result<(), Shortage> {
+        loop {
+            let result = self.try_to_store(ops, probes, mask);
+            if result != Err(Shortage::Slots) {
+                return result;
+            }
+            // Not before everything is taken back: what comes out of the space would be in the way.
+            let partitions = bits(mask).map(|number| &self.partitions[number]);
+            let empty = partitions.filter(|p| p.index().spares_left() == 0);
+            if empty.filter(|p| p.add_spares()).count() == 0 {
+                return result;
+            }
+        }
     }
 
     /// Applies the operations, or nothing.
@@ -198,8 +215,8 @@ impl Mica {
                 8 * words
             ),
             Shortage::Slots => format!(
-                "the store's index is full: its entries are smaller than entry_bytes_mean says; \
-                 set memory_bytes to more than {memory}, or a smaller entry_bytes_mean"
+                "the store is full: its index has no room for another entry; set memory_bytes to \
+                 more than {memory}, or delete entries"
             ),
         };
         Error::new(ErrorKind::Full, message)

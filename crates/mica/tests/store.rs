@@ -461,3 +461,53 @@ fn readers_see_whole_entries_where_blocks_are_used_again() {
     });
     mica.verify().expect("every invariant");
 }
+
+/// Puts entries until one is refused; how many fit.
+fn fill_with(mica: &Mica, value_bytes: usize) -> u64 {
+    let value = vec![7; value_bytes];
+    let put = |n: u64| mica.put(&n.to_le_bytes(), &value, NOW);
+    (0..).find(|n| put(*n).is_err()).expect("full one day")
+}
+
+#[test]
+fn the_index_takes_what_the_entries_need() {
+    let memory = 12 * MIB;
+    let open = || {
+        let mut options = OptionValues::parse(OPTIONS, [("eviction", "none")]).expect("valid");
+        options.set("memory_bytes", memory);
+        Mica::open(&options, &Environment::new(HashSeed([7; 16]))).expect("a store")
+    };
+    let empty = open();
+    let (tiny, large) = (fill_with(&empty, 8), fill_with(&open(), 1000));
+    let each = memory as f64 / tiny as f64;
+    assert!(each <= 36.0, "{each} bytes for each entry of 8 + 8");
+    let used = 1008.0 * large as f64 / memory as f64;
+    assert!(used > 0.86, "entries of 8 + 1000 bytes are {used} of all memory");
+    empty.verify().expect("every invariant");
+    // Spare buckets are entries' room again once there are none.
+    for _ in 0..2 {
+        (0..tiny).for_each(|n| empty.delete(&n.to_le_bytes(), NOW).expect("a delete"));
+        empty.verify().expect("every invariant");
+        assert_eq!(fill_with(&empty, 1000), large);
+        (0..large).for_each(|n| empty.delete(&n.to_le_bytes(), NOW).expect("a delete"));
+        assert_eq!(fill_with(&empty, 8), tiny);
+    }
+    let parts = ["index_bytes", "log_bytes", "management_bytes"].map(|name| metric(&empty, name));
+    let sum: f64 = parts.iter().sum();
+    assert!(sum <= memory as f64 && sum > (memory - MIB) as f64, "{parts:?}");
+    // What does not fit leaves no trace, whatever became of the index meanwhile.
+    let (before, count) = (metric(&empty, "live_bytes"), empty.count(true).expect("a count"));
+    let keys: Vec<[u8; 9]> = (0..3000_u64)
+        .map(|n| [&n.to_le_bytes()[..], b"x"].concat().try_into().expect("nine"))
+        .collect();
+    let mut batch = WriteBatch::new();
+    keys.iter().for_each(|key| {
+        batch.put(key, b"value");
+    });
+    assert_eq!(empty.write(&batch, NOW).expect_err("full").kind(), ErrorKind::Full);
+    assert_eq!(
+        (metric(&empty, "live_bytes"), empty.count(true).expect("a count")),
+        (before, count)
+    );
+    empty.verify().expect("every invariant");
+}
