@@ -29,7 +29,21 @@ pub fn run(root: &Path, minutes: Option<u64>) -> bool {
         Some(minutes) => tests_within(&mut steps, root, Duration::from_secs(60 * minutes)),
         None => ci::tests(&mut steps, "soak", 48 * HOUR),
     }
+    interpreted(&mut steps);
     steps.close()
+}
+
+/// The unsafe code of the memory engine in an interpreter that finds undefined behaviour, where the
+/// nightly toolchain has it.
+fn interpreted(steps: &mut Steps) {
+    let name = "silica-mica under Miri";
+    let there = cargo(&["+nightly", "miri", "--version"]).output();
+    if there.is_ok_and(|output| output.status.success()) {
+        let test = ["+nightly", "miri", "test", "-p", "silica-mica", "--lib", "words::"];
+        steps.command(name, &mut cargo(&test), HOUR);
+    } else {
+        steps.skip(name, "rustup component add --toolchain nightly miri rust-src");
+    }
 }
 
 fn licences(steps: &mut Steps) {
