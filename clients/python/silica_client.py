@@ -1,6 +1,6 @@
 """A client of Silica's datagram protocol (docs/protocols/datagram.md); standard library only.
 
-    client = Client("127.0.0.1", 6380)
+    client = Client("127.0.0.1", 6380)      # or log_in("127.0.0.1", 6379, "password")
     client.put(b"key", b"value")
     client.get(b"key")                      # b"value"
     client.get_many([b"key", b"other"])     # [b"value", None]
@@ -17,7 +17,12 @@ MAGIC, VERSION = b"SiD", 1
 ASK, DIRECTORY, REQUESTS, REPLIES, REFUSAL = 1, 2, 3, 4, 5
 GET, PUT, DELETE = 1, 2, 3
 DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX = 1400, 255, 1024
-REASONS = {1: "the server was started anew: connect again", 2: "another version", 3: "malformed"}
+REASONS = {
+    1: "the server was started anew, or its users changed: connect again",
+    2: "another version",
+    3: "malformed",
+    4: "the server wants a password: log in",
+}
 
 
 class SilicaError(Exception):
@@ -30,6 +35,49 @@ def direction(key, ports):
     for byte in key:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     return ((value ^ value >> 32) & 0xFFFFFFFF) % ports
+
+
+def hash_of(seed, key):
+    """The lower half of SipHash-1-3 with 128 bits."""
+    mask, (k0, k1) = 2**64 - 1, struct.unpack("<QQ", seed)
+    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE]
+    v += [k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+
+    def mix(a, b, bits, half):
+        v[a] = v[a] + v[b] & mask
+        v[b] = (v[b] << bits | v[b] >> 64 - bits) & mask ^ v[a]
+        if half:
+            v[a] = (v[a] << 32 | v[a] >> 32) & mask
+
+    def rounds(count):
+        for _ in range(count):
+            for step in ((0, 1, 13, 1), (2, 3, 16, 0), (0, 3, 21, 0), (2, 1, 17, 1)):
+                mix(*step)
+
+    data = key + b"\0" * (7 - len(key) % 8) + bytes([len(key) & 255])
+    for (word,) in struct.iter_unpack("<Q", data):
+        v[3] ^= word
+        rounds(1)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    rounds(3)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def log_in(host, port, password=None, user="default", **options):
+    """A client with a pass, which a user is given over a connection to the server's port."""
+    words = [["AUTH", user, password]] if password is not None else []
+    with socket.create_connection((host, port), 10) as connection:
+        answers = connection.makefile("rb")
+        for request in words + [["DATAGRAMS"]]:
+            parts = "".join("$%d\r\n%s\r\n" % (len(word), word) for word in request)
+            connection.sendall(("*%d\r\n%s" % (len(request), parts)).encode())
+            line = answers.readline()
+            if line[:1] not in b"+*":
+                raise SilicaError(line.decode().strip())
+        first = int(answers.readline()[1:])
+        answers.readline()
+        return Client(host, first, given=bytes.fromhex(answers.readline().decode()), **options)
 
 
 def header(kind, count, sequence, word):
@@ -47,19 +95,19 @@ def read_header(datagram):
 class Lane:
     """One port of the server."""
 
-    def __init__(self, address, patience, attempts):
+    def __init__(self, address, patience, attempts, password=b""):
         self.socket = socket.socket(
             socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_DGRAM
         )
         self.socket.connect(address)
         self.socket.settimeout(patience)
         self.attempts, self.sequence = attempts, 0
-        self.ports, self.token = self.ask()
+        self.ports, self.token, self.partitions, self.seed = self.ask(password)
 
-    def ask(self):
-        """The server's ports, and the token of this socket."""
+    def ask(self, password):
+        """The server's ports, the token of this socket, and which partitions there are."""
         # The server answers with no more than it was sent.
-        question = header(ASK, 0, 0, 0).ljust(DATAGRAM_BYTES_MAX, b"\0")
+        question = (header(ASK, 0, 0, 0) + password).ljust(DATAGRAM_BYTES_MAX, b"\0")
         for _ in range(self.attempts):
             self.socket.send(question)
             try:
@@ -67,8 +115,12 @@ class Lane:
             except socket.timeout:
                 continue
             head = read_header(answer)
+            if head and head[0] == REFUSAL:
+                raise SilicaError(REASONS.get(head[3], "refused"))
             if head and head[0] == DIRECTORY:
-                return struct.unpack_from("<%dH" % head[1], answer, HEADER.size + 8), head[3]
+                numbers = struct.unpack_from("<%dH" % (4 + head[1]), answer, HEADER.size)
+                start = HEADER.size + 2 * len(numbers)
+                return numbers[4:], head[3], numbers[3], answer[start : start + 16]
         raise SilicaError("nobody answers %d times" % self.attempts)
 
     def exchange(self, requests):
@@ -108,16 +160,23 @@ class Lane:
 class Client:
     """A client of one server, by its first port."""
 
-    def __init__(self, host, port, patience=0.02, attempts=250):
-        first = Lane((host, port), patience, attempts)
-        others = [Lane((host, other), patience, attempts) for other in first.ports[1:]]
+    def __init__(self, host, port, patience=0.02, attempts=250, given=b""):
+        first = Lane((host, port), patience, attempts, given)
+        others = [Lane((host, other), patience, attempts, given) for other in first.ports[1:]]
         self.lanes = [first] + others
+
+    def direction(self, key):
+        """The number of the lane that a key belongs to."""
+        partitions = self.lanes[0].partitions
+        if not partitions:
+            return direction(key, len(self.lanes))
+        return (hash_of(self.lanes[0].seed, key) * partitions >> 64) % len(self.lanes)
 
     def _exchange(self, requests):
         """Replies to pairs of a key and the bytes that ask for it."""
         replies, waiting = [None] * len(requests), [[] for _ in self.lanes]
         for number, (key, data) in enumerate(requests):
-            waiting[direction(key, len(self.lanes))].append((number, data))
+            waiting[self.direction(key)].append((number, data))
         for lane, own in zip(self.lanes, waiting):
             for part in packed(own):
                 answers = lane.exchange([data for _, data in part])

@@ -1,11 +1,12 @@
-"""Real work on a server: test_silica_client.py HOST PORT."""
+"""Real work on a server: test_silica_client.py HOST PORT PORTS [PASSWORD]."""
 
 import sys
 
-from silica_client import Client, SilicaError, direction
+from silica_client import Client, SilicaError, direction, log_in
 
 host, port = sys.argv[1], int(sys.argv[2])
-client = Client(host, port)
+client = log_in(host, port, sys.argv[4]) if len(sys.argv) > 4 else Client(host, port)
+assert bool(client.lanes[0].partitions) == (len(sys.argv) > 4)
 assert len(client.lanes) == int(sys.argv[3]), len(client.lanes)
 assert direction(b"a", 1000) == (0xAF63DC4C ^ 0x8601EC8C) % 1000
 

@@ -189,8 +189,8 @@ pub(crate) struct ServeArgs {
     /// password, so there must not be one.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) udp: Option<String>,
-    /// Loopback address for the datagram protocol (UDP, many requests in a datagram); each loop has
-    /// a port, this and the following. There must not be a password.
+    /// Address for the datagram protocol (UDP, many requests in a datagram); each loop has a port,
+    /// this and the following. Loopback, unless there is a password.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) datagrams: Option<String>,
     /// Loopback address for metrics over HTTP (GET /metrics, the text format of Prometheus).

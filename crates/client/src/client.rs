@@ -3,11 +3,14 @@
 use crate::lane::Lane;
 use silica_base::{Error, ErrorKind, Result};
 use silica_proto::datagram::{
-    DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, Reply, Request, direction,
+    DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, PASS_BYTES, Reply, Request,
 };
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
+
+/// No pass is asked with.
+const NO_PASS: [u8; PASS_BYTES] = [0; PASS_BYTES];
 
 /// How a client sends and waits.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +35,8 @@ impl Default for Options {
 /// A client of one server.
 #[derive(Debug)]
 pub struct Client {
+    /// Which lane a key belongs to.
+    directory: Directory,
     lanes: Vec<Lane>,
     options: Options,
     token_word: Vec<u64>,
@@ -57,25 +62,46 @@ impl Client {
 
     /// The same with other options.
     pub fn connect_with(address: SocketAddr, options: Options) -> Result<Self> {
+        Self::connect_by(address, &NO_PASS, options)
+    }
+
+    /// A client with a pass, which it is given over a connection to the server at `address`: as
+    /// `login`, a user's name and password, where the server asks for one. It knows which port
+    /// owns a key, where keys have owners.
+    pub fn log_in(
+        address: SocketAddr,
+        login: Option<(&str, &str)>,
+        options: Options,
+    ) -> Result<Self> {
+        let (port, pass) = crate::login::pass(address, login)?;
+        Self::connect_by(SocketAddr::new(address.ip(), port), &pass, options)
+    }
+
+    fn connect_by(address: SocketAddr, pass: &[u8; PASS_BYTES], options: Options) -> Result<Self> {
         let first = open(address, &options)?;
-        let (directory, token) = ask(&first, &options)?;
+        let (directory, token) = ask(&first, pass, &options)?;
         let (mut lanes, mut tokens) = (Vec::new(), Vec::new());
         let mut first = Some((first, token));
-        for port in directory.ports {
+        for port in directory.ports.iter().copied() {
             let known = first.take_if(|_| port == address.port());
             let (socket, token) = match known {
                 Some(known) => known,
                 // The token belongs to the socket that asks.
                 None => {
                     let socket = open(SocketAddr::new(address.ip(), port), &options)?;
-                    let (_, token) = ask(&socket, &options)?;
+                    let (_, token) = ask(&socket, pass, &options)?;
                     (socket, token)
                 }
             };
             lanes.push(Lane::new(socket, &options));
             tokens.push(token);
         }
-        Ok(Client { lanes, options, token_word: tokens, sent_again: 0 })
+        Ok(Client { directory, lanes, options, token_word: tokens, sent_again: 0 })
+    }
+
+    /// What the server has told: its limits and ports, and where keys have owners these.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     /// Datagrams that were sent more than once so far.
@@ -119,14 +145,13 @@ impl Client {
     /// Puts requests into datagrams.
     fn pack(&mut self, requests: &[Request<'_>]) -> Result<()> {
         self.lanes.iter_mut().for_each(Lane::clear);
-        let count = self.lanes.len();
         for (number, request) in requests.iter().enumerate() {
             let Some(size) = request.size() else {
                 let key = request.key().len();
                 let message = format!("a request with a key of {key} bytes is over its limits");
                 return Err(Error::new(ErrorKind::TooLarge, message));
             };
-            let port = direction(request.key(), count);
+            let port = self.directory.port_of(request.key());
             let (lane, token) = (&mut self.lanes[port], self.token_word[port]);
             debug_assert!(HEADER_BYTES + size <= DATAGRAM_BYTES_MAX);
             lane.pack(number as u32, request, size, token, self.options.requests_max);
@@ -195,10 +220,10 @@ fn open(address: SocketAddr, options: &Options) -> Result<UdpSocket> {
 }
 
 /// Asks for the directory and a token.
-fn ask(socket: &UdpSocket, options: &Options) -> Result<(Directory, u64)> {
+fn ask(socket: &UdpSocket, pass: &[u8; PASS_BYTES], options: &Options) -> Result<(Directory, u64)> {
     let header = Header { kind: Kind::Ask, count: 0, sequence: 0, word: 0 };
     // The server answers with no more than it was sent.
-    let mut question = header.bytes().to_vec();
+    let mut question = [&header.bytes()[..], pass].concat();
     question.resize(DATAGRAM_BYTES_MAX, 0);
     let mut answer = [0; DATAGRAM_BYTES_MAX];
     for _ in 0..options.attempts_max {
@@ -209,6 +234,11 @@ fn ask(socket: &UdpSocket, options: &Options) -> Result<(Directory, u64)> {
                     if let Ok(directory) = Directory::read(rest, header.count) {
                         return Ok((directory, header.word));
                     }
+                }
+                Ok((header, _)) if header.kind == Kind::Refusal => {
+                    let refused = "the server wants a password: log in";
+                    let refused = io::Error::new(io::ErrorKind::PermissionDenied, refused);
+                    return Err(Error::io("asking for the directory", refused));
                 }
                 _ => {}
             },

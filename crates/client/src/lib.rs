@@ -1,6 +1,7 @@
 //! A client of the datagram protocol (docs/protocols/datagram.md).
 //!
-//! [`Client::connect`] asks for the directory. [`Client::exchange`] sends any number of requests,
+//! [`Client::connect`] asks for the directory; [`Client::log_in`] does so with a pass that a user
+//! is given over a connection. [`Client::exchange`] sends any number of requests,
 //! many in a datagram, each to the port that its key belongs to; it keeps a window of datagrams
 //! under way, sends again what is lost, and returns when all are answered. [`Client::get`],
 //! [`Client::put`] and [`Client::delete`] do the same for one.
@@ -17,6 +18,7 @@
 
 mod client;
 mod lane;
+mod login;
 
 pub use client::{Client, Options};
-pub use silica_proto::datagram::{Reply, Request};
+pub use silica_proto::datagram::{Directory, Reply, Request};

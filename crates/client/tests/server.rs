@@ -4,7 +4,7 @@ use silica_client::{Client, Options, Reply, Request};
 use silica_engine::testkit::Reference;
 use silica_engine::{Engine, EngineExt, Result};
 use silica_proto::datagram::{Header, Kind, Reason};
-use silica_server::{Config, Databases, Server};
+use silica_server::{Config, Databases, Mode, Server};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -262,18 +262,132 @@ fn a_password_that_is_set_later_keeps_datagrams_out() {
     server.stop();
 }
 
+struct Cache(Arc<dyn Engine>);
+
+impl Databases for Cache {
+    fn open(&self, _: u32) -> Result<Arc<dyn Engine>> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+/// A cache in mode `mode`, whose partitions three loops share, with a password where one is given.
+fn start_cache(mode: Mode, password: Option<&str>) -> (Server, Arc<dyn Engine>) {
+    let options = silica::OpenOptions::new().memory_bytes(64 << 20).set("partitions", "8");
+    let cache = options.open_cache().unwrap();
+    let password = password.map(|word| word.as_bytes().to_vec());
+    let loops = 3;
+    let (listen, datagrams) = (vec![ANY], Some(ANY));
+    let config = Config { listen, datagrams, loops, mode, password, ..Config::default() };
+    (Server::start(config, Arc::new(Cache(Arc::clone(&cache)))).unwrap(), cache)
+}
+
+/// Puts, gets and deletes many keys, some of them over a connection.
+fn work(client: &mut Client, server: &Server) {
+    let keys: Vec<String> = (0..2000).map(|n| format!("key {n}")).collect();
+    let entry = |key: &String| (key.clone(), format!("of {key}"));
+    let entries: Vec<(String, String)> = keys.iter().map(entry).collect();
+    let puts = entries.iter().map(|(key, value)| Request::Put {
+        key: key.as_bytes(),
+        value: value.as_bytes(),
+        expires_unix_ms: 0,
+    });
+    all(client, &puts.collect::<Vec<_>>());
+    let gets: Vec<_> = keys.iter().map(|key| Request::Get(key.as_bytes())).collect();
+    let found = all(client, &gets);
+    let want = entries.iter().map(|(_, value)| Some(value.clone().into_bytes()));
+    assert_eq!(found, want.collect::<Vec<_>>());
+    let mut redis = std::net::TcpStream::connect(server.local_addr()).unwrap();
+    redis.write_all(b"AUTH secret\r\nDEL \"key 7\"\r\nGET \"key 8\"\r\n").unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"of key 8\r\n") {
+        let mut piece = [0; 100];
+        let len = redis.read(&mut piece).unwrap();
+        assert!(len > 0, "{}", seen.escape_ascii());
+        seen.extend_from_slice(&piece[..len]);
+    }
+    assert_eq!(client.get(b"key 7").unwrap(), None);
+    client.delete(b"key 8").unwrap();
+    assert_eq!(client.get(b"key 8").unwrap(), None);
+}
+
+#[test]
+fn who_logs_in_knows_the_owners_of_keys() {
+    for mode in [Mode::Erew, Mode::Crew, Mode::Crcw] {
+        let (server, cache) = start_cache(mode, Some("secret"));
+        let refused = Client::connect(server.datagram_addrs()[0]).unwrap_err();
+        assert!(refused.to_string().contains("log in"), "{refused}");
+        let log_in = |login| Client::log_in(server.local_addr(), login, Options::default());
+        for login in [None, Some(("default", "wrong")), Some(("nobody", "secret"))] {
+            assert!(log_in(login).is_err(), "{login:?}");
+        }
+        let mut client = log_in(Some(("default", "secret"))).unwrap();
+        let partitions = client.directory().partitions;
+        assert_eq!(partitions.is_some(), mode != Mode::Crcw);
+        for n in 0..1000 {
+            let key = format!("{n} is hashed as the cache hashes it");
+            let owned = partitions.map(|partitions| partitions.of(key.as_bytes()));
+            let want = cache.as_sharded().unwrap().shard_of(key.as_bytes());
+            assert_eq!(owned.unwrap_or(want), want);
+        }
+        work(&mut client, &server);
+        server.stop();
+    }
+}
+
+#[test]
+fn without_a_password_nobody_is_told_the_seed_who_does_not_log_in() {
+    let (server, _) = start_cache(Mode::Erew, None);
+    let mut stranger = connect(&server);
+    assert_eq!(stranger.directory().partitions, None);
+    work(&mut stranger, &server);
+    let known = Client::log_in(server.local_addr(), None, Options::default()).unwrap();
+    assert!(known.directory().partitions.is_some());
+    server.stop();
+}
+
+#[test]
+fn a_change_of_users_ends_passes() {
+    let (server, _) = start_cache(Mode::Erew, Some("secret"));
+    let login = Some(("default", "secret"));
+    let log_in = || Client::log_in(server.local_addr(), login, Options::default());
+    let mut client = log_in().unwrap();
+    client.put(b"a", b"1", 0).unwrap();
+    let mut redis = std::net::TcpStream::connect(server.local_addr()).unwrap();
+    let mut lines = [0; 10];
+    redis.write_all(b"AUTH secret\r\nACL SETUSER bob on >bob +@all ~key\r\n").unwrap();
+    redis.read_exact(&mut lines).unwrap();
+    assert_eq!(&lines, b"+OK\r\n+OK\r\n");
+    assert!(client.get(b"a").is_err(), "its pass has ended");
+    assert_eq!(log_in().unwrap().get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    let bob = Client::log_in(server.local_addr(), Some(("bob", "bob")), Options::default());
+    assert!(bob.unwrap_err().to_string().contains("without limits"));
+    server.stop();
+}
+
+#[test]
+fn the_python_client_logs_in() {
+    let (server, _) = start_cache(Mode::Erew, Some("secret"));
+    let port = server.local_addr().port().to_string();
+    python(&["127.0.0.1", &port, "3", "secret"]);
+    server.stop();
+}
+
 #[test]
 fn the_python_client() {
     let (server, _) = start();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python/test_silica_client.py");
     let port = server.datagram_addrs()[0].port().to_string();
+    python(&["127.0.0.1", &port, "3"]);
+    server.stop();
+}
+
+fn python(args: &[&str]) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python/test_silica_client.py");
     let mut python = std::process::Command::new("python3");
     python.env("PYTHONDONTWRITEBYTECODE", "1");
-    let Ok(output) = python.args([script, "127.0.0.1", &port, "3"]).output() else {
+    let Ok(output) = python.arg(script).args(args).output() else {
         println!("skipped: python3 is not installed");
         return;
     };
     let shown = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success() && shown.contains("content"), "{shown}");
-    server.stop();
 }

@@ -20,7 +20,7 @@ fn corpus() -> Vec<Vec<u8>> {
     Reply::Done(b"value").write(&mut replies);
     Reply::Missing.write(&mut replies);
     let mut directory = header(Kind::Directory, 2);
-    Directory::new(&[1, 2]).write(&mut directory);
+    Directory::new(&[1, 2], None).write(&mut directory);
     let frame = [&Frame { id: 1, number: 0, count: 1 }.bytes()[..], b"get a\r\n"].concat();
     vec![header(Kind::Ask, 0), requests, replies, directory, header(Kind::Refusal, 0), frame]
 }

@@ -71,7 +71,8 @@ pub struct Config {
     pub memcached: Vec<SocketAddr>,
     /// Loopback addresses to listen on for datagrams of memcached's protocols.
     pub udp: Vec<SocketAddr>,
-    /// A loopback address for the datagram protocol; each loop has a port, this and the following.
+    /// An address for the datagram protocol, on loopback unless a password is set; each loop has a
+    /// port, this and the following.
     pub datagrams: Option<SocketAddr>,
     /// A loopback address for metrics over HTTP.
     pub admin: Option<SocketAddr>,
@@ -231,20 +232,22 @@ impl Config {
 }
 
 impl Config {
-    /// No datagram carries a password, and their senders' addresses may be lies: memcached's
-    /// replies, which are larger than requests, would go to whoever a liar names.
+    /// No datagram of memcached's carries a password, and their senders' addresses may be lies:
+    /// replies, which are larger than requests, would go to whoever a liar names. In the datagram
+    /// protocol senders show that they receive what is sent to them, and a pass where a password is
+    /// set.
     fn check_udp(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
-        let mut all = self.udp.iter().chain(&self.datagrams);
-        if let Some(address) = all.clone().find(|address| !address.ip().is_loopback()) {
+        let asks = self.password.is_some() || self.acl_file.is_some();
+        let mut all = self.udp.iter().chain(self.datagrams.iter().filter(|_| !asks));
+        if let Some(address) = all.find(|address| !address.ip().is_loopback()) {
             return refuse(format!(
                 "datagrams on {address} would let anyone in, and anyone's replies be sent to \
                  others; listen for them on 127.0.0.1:{}",
                 address.port()
             ));
         }
-        let asks = self.password.is_some() || self.acl_file.is_some();
-        match (all.next(), asks) {
+        match (self.udp.first(), asks) {
             (Some(address), true) => refuse(format!(
                 "datagrams on {address} carry no password, so the one that is set would keep \
                  nobody out; leave out one of both"
@@ -319,6 +322,8 @@ mod tests {
         assert_eq!(of("127.0.0.1:11211", None), Ok(()));
         let datagrams = Some("10.0.0.1:6380".parse().unwrap());
         assert!(Config { datagrams, ..Config::default() }.check().is_err());
+        let password = Some(b"x".to_vec());
+        assert!(Config { datagrams, password, ..Config::default() }.check().is_ok());
         let stranger = of("0.0.0.0:11211", Some(b"x")).unwrap_err();
         assert!(stranger.contains("listen for them on 127.0.0.1:11211"), "{stranger}");
         let open = of("127.0.0.1:11211", Some(b"x")).unwrap_err();

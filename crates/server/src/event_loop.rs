@@ -13,6 +13,7 @@ use crate::server::{Door, Message, Shared, Terms};
 use crate::socket::{Address, Socket};
 use crate::stats::Stats;
 use crate::topics::{Delivery, Published};
+use crate::udp;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use silica_proto::memcached::Protocol;
@@ -27,6 +28,8 @@ use std::time::Duration;
 pub(crate) const WAKER: Token = Token(usize::MAX);
 /// Listeners at most.
 const LISTENERS_MAX: usize = 64;
+/// Sockets for datagrams at most; their tokens come below those of listeners.
+const DATAGRAMS_MAX: usize = 64;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 /// Reads in one turn of a connection that is in the middle of a large request.
@@ -58,6 +61,8 @@ pub(crate) struct EventLoop {
     /// Moves the bytes of connections where it is there; else the poll tells which are ready.
     ring: Option<Ring>,
     doors: Vec<Door>,
+    /// Sockets for datagrams, where this loop owns partitions.
+    datagrams: Vec<udp::Door>,
     conns: Vec<Option<Box<Conn>>>,
     free: Vec<usize>,
     /// Connections to serve in this turn.
@@ -89,11 +94,17 @@ impl EventLoop {
         shared: Arc<Shared>,
         poll: Poll,
         mut doors: Vec<Door>,
+        mut datagrams: Vec<udp::Door>,
     ) -> io::Result<Self> {
         doors.truncate(LISTENERS_MAX);
         for (n, door) in doors.iter_mut().enumerate() {
             let token = Token(WAKER.0 - 1 - n);
             poll.registry().register(&mut door.listener, token, Interest::READABLE)?;
+        }
+        datagrams.truncate(DATAGRAMS_MAX);
+        for (n, door) in datagrams.iter().enumerate() {
+            let token = Token(WAKER.0 - 1 - LISTENERS_MAX - n);
+            door.register(poll.registry(), token)?;
         }
         let now_ms = shared.monotonic_ms();
         ring::check(shared.config.event_loop)?;
@@ -104,6 +115,7 @@ impl EventLoop {
             shared,
             poll,
             doors,
+            datagrams,
             conns: Vec::new(),
             free: Vec::new(),
             ready: Vec::new(),
@@ -137,7 +149,8 @@ impl EventLoop {
             }
         }
         loop {
-            let wait_ms = match (self.ready.is_empty(), self.stopping_since_ms) {
+            let idle = self.ready.is_empty() && !self.datagrams.iter().any(|door| door.ready);
+            let wait_ms = match (idle, self.stopping_since_ms) {
                 (false, _) => 0,
                 (true, Some(_)) => 20,
                 (true, None) if self.accept_waiting => ACCEPT_PAUSE_MS,
@@ -152,6 +165,10 @@ impl EventLoop {
             }
             self.accept_when_due();
             self.read_inbox();
+            if let Err(e) = self.serve_datagrams() {
+                log::error!("event loop {}: receiving datagrams: {e}", self.index);
+                return self.shared.request_stop();
+            }
             if !self.held.is_empty() && self.shared.pause.left_ms(self.now_ms) == 0 {
                 std::mem::take(&mut self.held).into_iter().for_each(|slot| self.queue(slot));
             }
@@ -203,12 +220,22 @@ impl EventLoop {
             self.accept_waiting = true;
             return;
         }
+        if token.0 >= WAKER.0 - LISTENERS_MAX - DATAGRAMS_MAX {
+            let number = WAKER.0 - 1 - LISTENERS_MAX - token.0;
+            self.datagrams[number].ready = true;
+            return;
+        }
         if let Some(Some(conn)) = self.conns.get_mut(token.0) {
             conn.hung_up |= event.is_read_closed();
             conn.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
             conn.writable |= event.is_writable() || event.is_error();
             self.queue(token.0);
         }
+    }
+
+    /// Answers a batch of the datagrams that came on each socket.
+    fn serve_datagrams(&mut self) -> io::Result<()> {
+        self.datagrams.iter_mut().filter(|door| door.ready).try_for_each(udp::Door::serve)
     }
 
     /// Serves connection `slot` in the next turn.

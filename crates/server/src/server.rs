@@ -20,10 +20,10 @@ use crate::workers::{self, Pool};
 use crate::{Config, Databases, Mode};
 use mio::{Poll, Waker};
 use silica::engine::{Engine, Error, ErrorKind, Result};
-use silica_base::{Clock, HashSeed, Prng, SystemClock};
+use silica_base::{Clock, Prng, SystemClock};
 use silica_device::net::join_segments;
+use silica_proto::datagram::Partitions;
 use silica_proto::memcached::Protocol;
-use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -100,6 +100,8 @@ pub(crate) struct Shared {
     memcached_addresses: Vec<SocketAddr>,
     udp_addresses: Vec<SocketAddr>,
     datagram_addresses: Vec<SocketAddr>,
+    /// What lets senders of datagrams in.
+    pub(crate) passes: udp::Passes,
     /// When memcached's clients want everything removed.
     pub(crate) flush: Flush,
     pub(crate) marks: Arc<Marks>,
@@ -159,6 +161,26 @@ impl Shared {
     /// The first port that is listened on.
     pub(crate) fn port(&self) -> u16 {
         self.addresses[0].port()
+    }
+
+    /// The ports of the datagram protocol; none where it is not served.
+    pub(crate) fn datagram_ports(&self) -> Vec<u16> {
+        self.datagram_addresses.iter().map(SocketAddr::port).collect()
+    }
+
+    /// True where the loops that own partitions serve datagrams themselves.
+    fn loops_take_datagrams(&self) -> bool {
+        let engine = self.store.opened(0);
+        let waits = engine.is_none_or(|engine| engine.descriptor().capabilities.may_wait);
+        self.config.mode != Mode::Crcw && !waits
+    }
+
+    /// How others find out which loop owns a key of database 0, where one does.
+    pub(crate) fn partitions(&self) -> Option<Partitions> {
+        let sharded = self.store.opened(0)?.as_sharded()?;
+        let count = u16::try_from(sharded.shards()).ok().filter(|_| self.loops_take_datagrams())?;
+        // The owner of a partition is its remainder, in the directory as here.
+        sharded.seed().map(|seed| Partitions { count, seed })
     }
 
     /// Asks every loop to finish.
@@ -283,6 +305,9 @@ impl Doors {
     }
 }
 
+/// The sockets for datagrams of each loop.
+type Of = Vec<Vec<udp::Door>>;
+
 /// An event queue for each loop, and what wakes it.
 fn event_queues(loops: usize) -> Result<(Vec<Poll>, Vec<Arc<Waker>>)> {
     let (mut polls, mut wakers) = (Vec::new(), Vec::new());
@@ -352,6 +377,7 @@ impl Server {
             memcached_addresses: addresses(&doors.memcached)?,
             udp_addresses: udp::addresses(&sockets)?,
             datagram_addresses: udp::addresses(&directed)?,
+            passes: udp::Passes::new()?,
             flush: Flush::default(),
             marks: Arc::default(),
             random: Mutex::new(Prng::new(clock.unix_ms())),
@@ -365,18 +391,20 @@ impl Server {
         let admin = admin.transpose()?;
         let (loops, workers, datagrams) = (Vec::new(), Vec::new(), Vec::new());
         let mut server = Server { shared, loops, workers, datagrams, admin };
-        for (n, socket) in sockets.into_iter().flatten().enumerate() {
-            let name = format!("silica-udp-{n}");
-            let thread = udp::spawn(&server.shared, name, socket, udp::Frames::new)?;
-            server.datagrams.push(thread);
-        }
-        server.spawn_directed(directed.into_iter().flatten().collect())?;
+        let (frames, directed) = (sockets.into_iter().flatten(), directed.into_iter().flatten());
+        let datagrams = server.serve_datagrams(frames.collect(), directed.collect())?;
         let seats = hub.as_ref().map(direct::seats).unwrap_or_default();
-        server.spawn(polls, seats, doors.all())?;
+        let parts = polls.into_iter().zip(datagrams).collect();
+        server.spawn(parts, seats, doors.all())?;
         Ok(server)
     }
 
-    fn spawn(&mut self, polls: Vec<Poll>, seats: Vec<Seat>, doors: Vec<Door>) -> Result<()> {
+    fn spawn(
+        &mut self,
+        parts: Vec<(Poll, Vec<udp::Door>)>,
+        seats: Vec<Seat>,
+        doors: Vec<Door>,
+    ) -> Result<()> {
         for index in 0..self.shared.config.io_workers {
             let shared = Arc::clone(&self.shared);
             let thread = thread::Builder::new().name(format!("silica-io-{index}"));
@@ -384,9 +412,10 @@ impl Server {
             self.workers.push(handle.map_err(io("start an I/O worker"))?);
         }
         let (mut doors, mut seats) = (Some(doors), seats.into_iter());
-        for (index, poll) in polls.into_iter().enumerate() {
+        for (index, (poll, datagrams)) in parts.into_iter().enumerate() {
             let mine = doors.take().unwrap_or_default();
-            let mut event_loop = EventLoop::new(index, Arc::clone(&self.shared), poll, mine)
+            let shared = Arc::clone(&self.shared);
+            let mut event_loop = EventLoop::new(index, shared, poll, mine, datagrams)
                 .map_err(io("register the listening socket"))?;
             let thread = thread::Builder::new().name(format!("silica-loop-{index}"));
             let seat = seats.next();
@@ -396,22 +425,31 @@ impl Server {
         Ok(())
     }
 
-    /// Starts a thread for each socket of the datagram protocol.
-    fn spawn_directed(&mut self, sockets: Vec<UdpSocket>) -> Result<()> {
+    /// Starts a thread for each socket for datagrams; where loops own partitions, these get them.
+    fn serve_datagrams(&mut self, frames: Vec<UdpSocket>, directed: Vec<UdpSocket>) -> Result<Of> {
         let shared = &self.shared;
-        let ports = shared.datagram_addresses.iter().map(SocketAddr::port).collect();
-        let mut secret = [0; 16];
-        let random =
-            std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut secret));
-        random.map_err(io("read random bytes for tokens"))?;
-        let known = udp::Known { secret: HashSeed(secret), ports };
-        for (n, socket) in sockets.into_iter().enumerate() {
-            let (known, segments) = (known.clone(), join_segments(&socket).is_ok());
-            let make = move |shared| udp::Directed::new(shared, known, segments);
-            let thread = udp::spawn(shared, format!("silica-dgram-{n}"), socket, make)?;
-            self.datagrams.push(thread);
+        let failed = || io("prepare a socket for datagrams");
+        let mut doors: Of = self.shared.loops.iter().map(|_| Vec::new()).collect();
+        for (n, socket) in frames.into_iter().enumerate() {
+            if shared.loops_take_datagrams() {
+                let server = Box::new(udp::Frames::new(Arc::clone(shared)));
+                doors[n].push(udp::Door::new(socket, server).map_err(failed())?);
+                continue;
+            }
+            let name = format!("silica-udp-{n}");
+            self.datagrams.push(udp::spawn(shared, name, socket, udp::Frames::new)?);
         }
-        Ok(())
+        for (n, socket) in directed.into_iter().enumerate() {
+            let segments = join_segments(&socket).is_ok();
+            if shared.loops_take_datagrams() {
+                let server = Box::new(udp::Directed::new(Arc::clone(shared), segments));
+                doors[n].push(udp::Door::new(socket, server).map_err(failed())?);
+                continue;
+            }
+            let make = move |shared| udp::Directed::new(shared, segments);
+            self.datagrams.push(udp::spawn(shared, format!("silica-dgram-{n}"), socket, make)?);
+        }
+        Ok(doors)
     }
 
     /// The first address that is listened on, with its real port.

@@ -29,6 +29,10 @@ pub struct Arrival<'a> {
     pub truncated: bool,
 }
 
+// SAFETY: the pointers in headers and parts are made anew by each call of `receive`, and used by
+// nobody after it.
+unsafe impl Send for Incoming {}
+
 impl std::fmt::Debug for Incoming {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Incoming").field("count", &self.count).finish_non_exhaustive()

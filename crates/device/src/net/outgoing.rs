@@ -25,6 +25,10 @@ pub struct Outgoing {
     controls: Vec<Control>,
 }
 
+// SAFETY: the pointers in headers and parts are made anew by each call of `send`, and used by
+// nobody after it.
+unsafe impl Send for Outgoing {}
+
 impl std::fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Outgoing").field("most", &self.headers.len()).finish_non_exhaustive()

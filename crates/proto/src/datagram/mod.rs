@@ -7,11 +7,13 @@
 mod directory;
 mod entries;
 
-pub use directory::{DIRECTORY_BYTES, Directory, direction};
+pub use directory::{DIRECTORY_BYTES, Directory, Partitions, SEED_BYTES, direction};
 pub use entries::{EXPIRY_BYTES, REPLY_BYTES, REQUEST_BYTES, Replies, Reply, Request, Requests};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 24;
+/// Bytes of a pass behind the header of an ask; zeroes are none.
+pub const PASS_BYTES: usize = 16;
 /// The version that is spoken here.
 pub const VERSION: u8 = 1;
 /// Bytes of a datagram at most, so that it fits into one packet of an Ethernet.
@@ -53,6 +55,8 @@ pub enum Reason {
     Version = 2,
     /// The bytes are not what the protocol says.
     Malformed = 3,
+    /// A pass is needed, or was another.
+    Pass = 4,
 }
 
 /// The beginning of a datagram.

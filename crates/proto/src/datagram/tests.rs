@@ -74,7 +74,7 @@ fn headers_of_others_are_told_apart() {
 
 #[test]
 fn directories_come_back_as_they_were() {
-    let directory = Directory::new(&[1, 65_535]);
+    let directory = Directory::new(&[1, 65_535], None);
     let mut bytes = Vec::new();
     directory.write(&mut bytes);
     assert_eq!(Directory::read(&bytes, 2), Ok(directory));
@@ -91,4 +91,25 @@ fn keys_are_directed_evenly_and_as_the_page_says() {
         counts[direction(format!("key:{n}").as_bytes(), 4)] += 1;
     }
     assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn a_directory_is_read_as_it_was_written() {
+    let seed = silica_base::HashSeed([7; 16]);
+    for partitions in [None, Some(Partitions { count: 8, seed })] {
+        let directory = Directory::new(&[5, 6, 7], partitions);
+        let mut bytes = Vec::new();
+        directory.write(&mut bytes);
+        assert_eq!(bytes.len(), DIRECTORY_BYTES + 6 + if partitions.is_some() { 16 } else { 0 });
+        assert_eq!(Directory::read(&bytes, 3), Ok(directory.clone()));
+        bytes.pop();
+        assert_eq!(Directory::read(&bytes, 3), Err(Malformed));
+        let ports: std::collections::BTreeSet<usize> =
+            (0..100u8).map(|n| directory.port_of(&[n])).collect();
+        assert_eq!(ports, (0..3).collect());
+    }
+    let mut three = Vec::new();
+    Directory::new(&[5], Some(Partitions { count: 8, seed })).write(&mut three);
+    three[6] = 3;
+    assert_eq!(Directory::read(&three, 1), Err(Malformed), "no power of two");
 }

@@ -1,7 +1,7 @@
 //! Commands about the connection itself.
 
 use super::{Cx, NOT_INTEGER, SYNTAX, wrong_number};
-use crate::acl::DEFAULT;
+use crate::acl::{DEFAULT, User};
 use crate::burst::Args;
 use crate::commands::client::set_name;
 use crate::session::Session;
@@ -51,6 +51,21 @@ pub(crate) fn time(cx: &mut Cx<'_>, _: Args<'_>) {
         append_u64(&mut digits, part);
         cx.reply.bulk(&digits);
     }
+}
+
+/// The first port of the datagram protocol, and a pass for it.
+pub(crate) fn datagrams(cx: &mut Cx<'_>, _: Args<'_>) {
+    let Some(port) = cx.shared.datagram_ports().first().copied() else {
+        return cx.reply.error("ERR datagrams are not served; start with --datagrams HOST:PORT");
+    };
+    let version = cx.shared.acl.version();
+    if !cx.session.user(&cx.shared.acl).is_some_and(User::is_unlimited) {
+        return cx.reply.error("NOPERM datagrams are for users without limits");
+    }
+    let pass = cx.shared.passes.pass(version);
+    cx.reply.array(2);
+    cx.reply.integer(i64::from(port));
+    cx.reply.bulk(pass.map(|byte| format!("{byte:02x}")).concat().as_bytes());
 }
 
 pub(crate) fn select(cx: &mut Cx<'_>, args: Args<'_>) {

@@ -34,6 +34,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Commands about settings.", CONFIG;
     "copy" -3 "write denyoom" TWO "generic" "6.2.0" UpdateAll(moving::copy),
         "Copies a key's value and expiry to another key.";
+    "datagrams" 1 "admin" NO "connection" "7.2.0" Session(session::datagrams),
+        "Returns the first port for datagrams and a pass for it.";
     "dbsize" 1 "readonly long keyspace" NO "server" "1.0.0" Whole(whole::dbsize),
         "Counts the keys of the database, exactly.";
     "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECR),

@@ -5,15 +5,15 @@
 
 use super::socket::{BATCH, STRIDE, Serve, send};
 use crate::burst::Lane;
+use crate::password::same;
 use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
 use silica::engine::{Engine, EntryRef, GetSink, WriteBatch};
-use silica_base::HashSeed;
 use silica_device::net::{Incoming, Message, Outgoing, Peer};
 use silica_proto::datagram::{
-    DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, Reason, Reply, Request, Requests,
-    Unknown, VALUE_BYTES_MAX,
+    DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, PASS_BYTES, Reason, Reply, Request,
+    Requests, Unknown, VALUE_BYTES_MAX,
 };
 use std::net::UdpSocket;
 use std::ops::Range;
@@ -25,22 +25,6 @@ const TOGETHER: usize = 1024;
 /// Datagrams that the kernel cuts out of one message, and their bytes.
 const TRAIN_DATAGRAMS: usize = 64;
 const TRAIN_BYTES: usize = 60_000;
-
-/// What all threads of the protocol know.
-#[derive(Debug, Clone)]
-pub(crate) struct Known {
-    /// Makes tokens of addresses.
-    pub(crate) secret: HashSeed,
-    /// Everybody's ports.
-    pub(crate) ports: Arc<[u16]>,
-}
-
-impl Known {
-    /// What shows that a sender receives what is sent to his address.
-    fn token(&self, peer: &Peer) -> u64 {
-        self.secret.hash(&peer.bytes()).low()
-    }
-}
 
 /// A datagram of requests.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +80,8 @@ struct Replies {
 /// Serves the protocol on one socket.
 pub(crate) struct Directed {
     shared: Arc<Shared>,
-    known: Known,
+    /// Who has no pass is let in.
+    open: bool,
     session: Session,
     bytes: Vec<u8>,
     groups: Vec<Group>,
@@ -107,10 +92,10 @@ pub(crate) struct Directed {
 }
 
 impl Directed {
-    pub(crate) fn new(shared: Arc<Shared>, known: Known, segments: bool) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, segments: bool) -> Self {
         Directed {
             shared,
-            known,
+            open: false,
             session: Session::new(true),
             bytes: vec![0; BATCH * STRIDE],
             groups: Vec::new(),
@@ -156,11 +141,8 @@ impl Directed {
         };
         let sequence = header.sequence;
         match header.kind {
-            Kind::Ask => {
-                let word = self.known.token(peer);
-                self.replies.directory(arrival, sequence, word, &self.known.ports, datagram.len());
-            }
-            Kind::Requests if header.word != self.known.token(peer) => {
+            Kind::Ask => self.ask(arrival, peer, sequence, rest, datagram.len()),
+            Kind::Requests if !self.lets_in(peer, header.word) => {
                 self.replies.refuse(arrival, sequence, Reason::Token);
             }
             Kind::Requests => {
@@ -177,6 +159,30 @@ impl Directed {
             // What servers send is not answered, or two of them could go on for ever.
             Kind::Directory | Kind::Replies | Kind::Refusal => {}
         }
+    }
+
+    /// True where `token` is that of a sender who may ask for entries.
+    fn lets_in(&self, peer: &Peer, token: u64) -> bool {
+        let passes = &self.shared.passes;
+        token == passes.token(peer, Some(self.shared.acl.version()))
+            || self.open && token == passes.token(peer, None)
+    }
+
+    /// Answers an ask of `asked` bytes with the directory. Partitions are told to those who have a
+    /// pass.
+    fn ask(&mut self, arrival: usize, peer: &Peer, sequence: u64, rest: &[u8], asked: usize) {
+        let shared = &*self.shared;
+        let version = shared.acl.version();
+        let given = rest.first_chunk::<PASS_BYTES>().filter(|pass| **pass != [0; PASS_BYTES]);
+        let (token, partitions) = match given {
+            Some(pass) if same(pass, &shared.passes.pass(version)) => {
+                (shared.passes.token(peer, Some(version)), shared.partitions())
+            }
+            None if self.open => (shared.passes.token(peer, None), None),
+            _ => return self.replies.refuse(arrival, sequence, Reason::Pass),
+        };
+        let directory = Directory::new(&shared.datagram_ports(), partitions);
+        self.replies.directory(arrival, sequence, token, &directory, asked);
     }
 
     /// Sends what was written.
@@ -229,12 +235,19 @@ impl Replies {
     }
 
     /// Answers with the directory, unless that is longer than `asked`.
-    fn directory(&mut self, arrival: usize, sequence: u64, word: u64, ports: &[u16], asked: usize) {
+    fn directory(
+        &mut self,
+        arrival: usize,
+        sequence: u64,
+        word: u64,
+        directory: &Directory,
+        asked: usize,
+    ) {
         let start = self.out.len();
-        let count = ports.len() as u16;
+        let count = directory.ports.len() as u16;
         let header = Header { kind: Kind::Directory, count, sequence, word };
         self.out.extend_from_slice(&header.bytes());
-        Directory::new(ports).write(&mut self.out);
+        directory.write(&mut self.out);
         if self.out.len() - start > asked {
             return self.out.truncate(start);
         }
@@ -348,7 +361,7 @@ fn write(engine: &dyn Engine, shared: &Shared, requests: &[Request<'_>]) -> Opti
     if batch.is_empty() {
         return None;
     }
-    let written = engine.write(&batch, shared.config.durability);
+    let written = engine.write_each(&batch, shared.config.durability);
     Some(written.inspect_err(|error| log::error!("writing for datagrams: {error}")).is_ok())
 }
 
@@ -358,11 +371,9 @@ impl Serve for Directed {
     }
 
     fn serve(&mut self, socket: &UdpSocket, incoming: &Incoming, count: usize) {
+        // Without a pass nobody says who it is.
         let user = self.session.user(&self.shared.acl);
-        if !user.is_some_and(|user| user.lets_in() && user.is_unlimited()) {
-            // A password or a limit was set since the start; datagrams carry no name.
-            return;
-        }
+        self.open = user.is_some_and(|user| user.lets_in() && user.is_unlimited());
         let bytes = std::mem::take(&mut self.bytes);
         let mut requests = Vec::with_capacity(TOGETHER);
         let (mut received, mut datagrams) = (0, 0);

@@ -1,16 +1,24 @@
 //! Datagrams: threads of their own, each with a socket, that receive and send them in batches.
+//! Where partitions belong to event loops these serve the sockets, so that who gets a datagram
+//! owns what it is about.
 //!
 //! * `socket`: sockets and the threads that serve them;
+//! * `passes`: what lets a sender in;
 //! * `memcached`: memcached's protocols in frames;
+//! * `door`: a socket that an event loop serves;
 //! * `directed`: the datagram protocol, whose clients choose the thread.
 //!
 //! Each batch is one burst for the engine. A thread waits in the kernel for the next one, and where
 //! an engine waits for a device the thread waits with it: nobody else's requests are behind it.
 
 mod directed;
+mod door;
 mod memcached;
+mod passes;
 mod socket;
 
-pub(crate) use directed::{Directed, Known};
+pub(crate) use directed::Directed;
+pub(crate) use door::Door;
 pub(crate) use memcached::Frames;
+pub(crate) use passes::Passes;
 pub(crate) use socket::{Thread, addresses, bind_all, bind_each, spawn};
