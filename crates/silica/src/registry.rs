@@ -44,7 +44,7 @@ impl Registry {
             })
             .with(Registration {
                 name: "mica",
-                doc: "A cache in memory, at two cache lines a get; empty after a restart",
+                doc: "A cache in memory, at two cache lines a get; empty after a crash",
                 options: silica_mica::OPTIONS,
                 build: |device, options, environment| {
                     Ok(Arc::new(silica_mica::Mica::open_on(device, options, environment)?))
