@@ -1,7 +1,7 @@
 //! Every check that main must pass.
 
 use crate::step::{Steps, cargo};
-use crate::{bench, compare, docs, setup, tidy};
+use crate::{bench, compare, docs, serving, setup, tidy};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +18,11 @@ pub fn run(root: &Path) -> bool {
     steps.inside("tidy", || tidy::run(root));
     lints(&mut steps);
     tests(&mut steps, "ci", 15 * MINUTE);
+    // Built with the tests.
+    let binary = serving::binary(steps.target(), "debug");
+    let out = steps.target().join("xtask");
+    let run = serving::Run { binary, durable: false, seconds: 10, out };
+    steps.inside("a cache under mixed load for 10 s", || run.run());
     steps.inside("generated docs", || docs::run(root, true));
     bench::run(&mut steps);
     compare::run(&mut steps);

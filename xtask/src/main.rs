@@ -6,6 +6,7 @@ mod bench;
 mod ci;
 mod compare;
 mod docs;
+mod serving;
 mod setup;
 mod soak;
 mod step;
@@ -22,7 +23,9 @@ cargo xtask TASK
   docs          writes docs/config.md and docs/metrics.md from the code
   docs --check  fails where they are not current
   soak          the long tests (hours), licences and advisories
-  soak --minutes N  the same; the tests of each crate get an equal share of the time";
+  soak --minutes N  the same; the tests of each crate get an equal share of the time
+  soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
+                a server under mixed load: memory, descriptors, latency as soak.csv and soak.svg";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +41,9 @@ fn main() -> ExitCode {
             Ok(minutes) => soak::run(&root, Some(minutes)),
             Err(_) => report(Err(format!("{minutes} is no number of minutes"))),
         },
+        ["soak-server", "--seconds", seconds, ref rest @ ..] => {
+            report(soak::server(&root, seconds, rest))
+        }
         _ => {
             eprintln!("{USAGE}");
             false

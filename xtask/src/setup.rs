@@ -8,6 +8,19 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("redis-benchmark", "redis-tools", "the real-client tests"),
     ("memccapable", "libmemcached-tools", "the real-client tests"),
     ("memcslap", "libmemcached-tools", "the real-client tests"),
+    ("go", "golang-go", "the real-client tests"),
+    ("javac", "default-jdk-headless", "the real-client tests"),
+    ("prometheus-redis-exporter", "prometheus-redis-exporter", "the real-client tests"),
+];
+
+/// Libraries that clients in Go and Java are made with, and the packages that have them.
+const CLIENT_LIBRARIES: &[(&str, &str)] = &[
+    ("/usr/share/gocode/src/github.com/gomodule/redigo", "golang-github-gomodule-redigo-dev"),
+    (
+        "/usr/share/gocode/src/github.com/bradfitz/gomemcache",
+        "golang-github-bradfitz-gomemcache-dev",
+    ),
+    ("/usr/share/java/spymemcached.jar", "libspymemcached-java"),
 ];
 
 /// A module of Debian's Python, and the package that has it: clients that the tests use.
@@ -65,6 +78,12 @@ pub fn run() -> Result<(), String> {
             complaints.push(format!("Python module {module}: install the package {package}"));
         }
     }
+    for (path, package) in CLIENT_LIBRARIES.iter().filter(|wanted| !is_file(wanted.0)) {
+        install(&[package]);
+        if !is_file(path) {
+            complaints.push(format!("{path} (the real-client tests): install {package}"));
+        }
+    }
     install_peers();
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
 }
@@ -92,6 +111,10 @@ fn install_each(wanted: &[(&str, &str)], is_there: fn(&str) -> bool) {
     for (_, package) in missing.into_iter().filter(|wanted| !is_there(wanted.0)) {
         println!("{package} is not there: its store takes no part in comparisons");
     }
+}
+
+fn is_file(path: &str) -> bool {
+    std::path::Path::new(path).exists()
 }
 
 /// True where Debian's Python has the module.

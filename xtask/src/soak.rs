@@ -1,12 +1,16 @@
 //! The long run: the same tests at the sizes of the long run, licences and advisories.
 
+use crate::serving::{Run, binary};
 use crate::step::{Steps, cargo};
-use crate::{ci, setup};
+use crate::{ci, setup, step};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// How long a server is under load.
+const SERVER_SECONDS: u64 = 600;
 
 /// Runs all long steps; true where none failed. With `minutes` the tests of each crate get an equal
 /// share of so much time, and what has not ended by then is stopped.
@@ -24,6 +28,10 @@ pub fn run(root: &Path, minutes: Option<u64>) -> bool {
         (false, Some(_)) => {
             steps.skip("licences, sources, advisories", "cargo install cargo-deny --locked");
         }
+    }
+    let out = steps.target().join("xtask");
+    for durable in [false, true] {
+        server_for(&mut steps, SERVER_SECONDS, durable, &out);
     }
     match minutes {
         Some(minutes) => tests_within(&mut steps, root, Duration::from_secs(60 * minutes)),
@@ -44,6 +52,38 @@ fn interpreted(steps: &mut Steps) {
     } else {
         steps.skip(name, "rustup component add --toolchain nightly miri rust-src");
     }
+}
+
+/// A server under mixed load, in the release build.
+fn server_for(steps: &mut Steps, seconds: u64, durable: bool, out: &Path) {
+    let build = ["build", "--release", "-p", "silica-cli"];
+    if steps.command("build of the server", &mut cargo(&build), HOUR) {
+        let binary = binary(steps.target(), "release");
+        let run = Run { binary, durable, seconds, out: out.to_path_buf() };
+        let kind = if durable { "store" } else { "cache" };
+        steps.inside(&format!("a {kind} under mixed load for {seconds} s"), || run.run());
+    }
+}
+
+/// The same alone, with the words of the command line.
+pub fn server(root: &Path, seconds: &str, rest: &[&str]) -> Result<(), String> {
+    let seconds = seconds.parse().map_err(|_| format!("{seconds} is no number of seconds"))?;
+    let after = |word: &str| {
+        let at = rest.iter().position(|other| *other == word)?;
+        rest.get(at + 1).map(PathBuf::from)
+    };
+    let target = step::target(root);
+    let given = after("--binary");
+    if given.is_none() {
+        let mut build = cargo(&["build", "--release", "-p", "silica-cli"]);
+        let built = build.current_dir(root).status().map_err(|e| e.to_string())?;
+        if !built.success() {
+            return Err("the server does not build".into());
+        }
+    }
+    let binary = given.unwrap_or_else(|| binary(&target, "release"));
+    let out = after("--out").unwrap_or_else(|| target.join("xtask"));
+    Run { binary, durable: rest.contains(&"--durable"), seconds, out }.run()
 }
 
 fn licences(steps: &mut Steps) {

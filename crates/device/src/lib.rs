@@ -41,6 +41,7 @@
 //!
 //! Invariant: this crate knows no engine, no format and no key.
 
+mod allocator;
 mod counters;
 mod device;
 mod file;
@@ -51,6 +52,7 @@ pub mod sim;
 mod socket_ring;
 mod sync;
 
+pub use allocator::return_large_buffers;
 pub use counters::{CounterSnapshot, Counters};
 pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue};
 pub use file::{DeviceOptions, FileDevice, FileReads, IoChoice, MappedLog, PlainFile};

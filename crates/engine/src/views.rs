@@ -11,8 +11,8 @@ pub trait Scan: Send + Sync {
     /// A key that is there from the first call of a whole iteration to its last is visited at
     /// least once (twice only where it was rewritten or shares a cursor position with another);
     /// keys that come or go meanwhile may be visited or not. A cursor stays valid for ever,
-    /// restarts included. More than `limit` entries are visited only where they share one cursor
-    /// position.
+    /// restarts included, and is below 2^63: clients keep it in signed numbers. More than `limit`
+    /// entries are visited only where they share one cursor position.
     fn scan(
         &self,
         cursor: u64,

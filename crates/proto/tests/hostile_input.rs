@@ -3,8 +3,11 @@
 mod support;
 
 use proptest::prelude::*;
-use silica_base::{Prng, test_size};
+use silica_base::{CountingAllocator, Prng, peak_allocated, test_size};
 use silica_proto::{Limits, Parser, decode};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Requests and replies of every form, valid and not; what every mutation starts from.
 const CORPUS: &[&[u8]] = &[
@@ -111,6 +114,42 @@ fn every_input_of_the_corpus_splits_at_every_byte() {
             let mut pieces = [cut, usize::MAX].into_iter();
             let split = parse(input, &Limits::OPEN, || pieces.next().unwrap_or(1));
             assert_eq!(split, whole, "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn what_is_only_announced_takes_no_memory() {
+    let mut random = Prng::new(0xA110C);
+    let mutations = (0..test_size(5_000, 50_000, 50_000_000)).map(|_| mutate(&mut random));
+    for input in CORPUS.iter().map(|input| input.to_vec()).chain(mutations) {
+        let mut buf = input.clone();
+        let (_, peak) = peak_allocated(|| drop(Parser::new().parse(&mut buf, &Limits::OPEN)));
+        let bound = 1024 + 24 * input.len();
+        assert!(peak <= bound, "a request: {peak} bytes for {}", input.escape_ascii());
+        let (_, peak) = peak_allocated(|| drop(decode(&input)));
+        let bound = 1024 + 128 * input.len();
+        assert!(peak <= bound, "a reply: {peak} bytes for {}", input.escape_ascii());
+    }
+}
+
+/// A client sees the same reply however its bytes are cut.
+#[test]
+fn replies_wait_for_their_last_byte() {
+    let mut random = Prng::new(0xCC);
+    for _ in 0..test_size(5_000, 50_000, 50_000_000) {
+        let input = mutate(&mut random);
+        let whole = decode(&input);
+        for cut in 0..input.len() {
+            match (decode(&input[..cut]), &whole) {
+                (Ok(None), _) => {}
+                (Ok(Some(early)), Ok(Some(late))) => assert_eq!(&early, late, "cut at {cut}"),
+                // What is wrong may be seen before all of it is there.
+                (Err(_), Err(_)) => {}
+                (early, _) => {
+                    panic!("{}: {early:?} of {cut} bytes, {whole:?}", input.escape_ascii())
+                }
+            }
         }
     }
 }

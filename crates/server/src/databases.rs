@@ -2,7 +2,7 @@
 
 use crate::Databases;
 use crate::direct::{Direct, Hub};
-use silica::engine::{Engine, Result};
+use silica::engine::{Engine, MetricVisitor, Result};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// All databases of a server.
@@ -49,8 +49,29 @@ impl Store {
         Ok(self.opened(index).expect("the slot was just filled"))
     }
 
+    /// The sum of a metric of the engines that have it; `None` where none has.
+    pub(crate) fn total(&self, metric: &'static str) -> Option<u64> {
+        let opened = (0..self.count()).filter_map(|index| self.opened(index));
+        opened.filter_map(|engine| metric_of(engine, metric)).reduce(|a, b| a + b)
+    }
+
     /// True where database `index` may hold entries.
     pub(crate) fn may_hold(&self, index: usize) -> bool {
         self.opened(index).is_some() || self.source.exists(index as u32)
     }
+}
+
+/// A metric of `engine`, where it has that.
+pub(crate) fn metric_of(engine: &dyn Engine, metric: &'static str) -> Option<u64> {
+    struct Find(&'static str, Option<u64>);
+    impl MetricVisitor for Find {
+        fn metric(&mut self, name: &'static str, value: f64) {
+            if name == self.0 {
+                self.1 = Some(value as u64);
+            }
+        }
+    }
+    let mut find = Find(metric, None);
+    engine.metrics(&mut find);
+    find.1
 }

@@ -36,6 +36,7 @@ mod overlay;
 mod password;
 mod pause;
 mod plan;
+mod process;
 mod rdb;
 mod server;
 mod session;

@@ -9,6 +9,7 @@ use crate::direct::{self, Hub, Seat};
 use crate::event_loop::{EventLoop, WAKER};
 use crate::memcached::{Flush, Marks};
 use crate::pause::Pause;
+use crate::process;
 use crate::slowlog::{Latency, SlowLog};
 use crate::socket::{Address, Listener, Socket, bind, bind_unix};
 use crate::stats::Stats;
@@ -147,10 +148,7 @@ impl Shared {
 
     /// Resident memory of the process; 0 where the system does not tell.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|text| text.trim().trim_end_matches("kB").trim().parse().ok());
-        kib.map_or(0, |kib: u64| kib * 1024)
+        process::resident_bytes().0
     }
 
     /// A random number, for RANDOMKEY.
@@ -337,6 +335,8 @@ impl Server {
     /// Checks `config`, opens database 0, listens and serves.
     pub fn start(config: Config, databases: Arc<dyn Databases>) -> Result<Server> {
         config.check()?;
+        process::allow_many_descriptors();
+        silica_device::return_large_buffers();
         let acl = Acl::new(&config)?;
         let (polls, wakers) = event_queues(config.loops)?;
         let hub = || Arc::new(Hub::new(config.mode, &wakers, config.databases));

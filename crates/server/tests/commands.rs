@@ -388,6 +388,13 @@ fn the_server_describes_itself() {
     for want in ["# Server\r\n", "keyspace_hits:1\r\n", "db0:keys=1,", "db0_puts:1\r\n"] {
         assert!(info.contains(want), "{want} in {info}");
     }
+    // Programs that read this know these three fields.
+    assert!(info.contains("\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"), "{info}");
+    for name in ["used_memory_peak", "used_cpu_user", "open_descriptors", "pubsub_channels"] {
+        let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+        let value: f64 = line.expect(name).parse().expect("a number");
+        assert!(value > 0.0 || name.contains("cpu") || name.contains("pubsub"), "{name}: {value}");
+    }
     let clients = client.text("INFO clients");
     assert!(clients.contains("connected_clients:1") && !clients.contains("# Server"));
     assert!(info.contains("\r\nburst_requests:3\r\n"), "{info}");

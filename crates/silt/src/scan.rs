@@ -143,7 +143,7 @@ impl<D: Device> Silt<D> {
 
     /// Visits the newest frame of every key with `from <= hash.high()`, tombstones and expired
     /// ones included, in hash order until `visit` says no. Goes on block by block; the next
-    /// position, or `None` at the end.
+    /// position, which is even, or `None` at the end.
     pub(crate) fn walk(
         &self,
         from: u64,
@@ -189,11 +189,12 @@ impl<D: Device> Silt<D> {
                 break;
             }
             // Entries that share a cursor position are visited together.
-            if stopped && last_visited != Some(hash.high()) {
-                return Ok(Some(hash.high()));
+            let position = hash.high() & !1;
+            if stopped && last_visited != Some(position) {
+                return Ok(Some(position));
             }
             stopped |= !visit(hash, &merged.frame())?;
-            last_visited = Some(hash.high());
+            last_visited = Some(position);
         }
         Ok((stopped && *range.end() < u64::MAX).then(|| *range.end() + 1))
     }
@@ -216,12 +217,15 @@ impl<D: Device> Scan for Silt<D> {
         let mut visited = 0;
         // A short scan reads little; a long one reads as far ahead as pays.
         let read_ahead = (limit.saturating_mul(256)).clamp(CHUNK_BYTES, READ_AHEAD_BYTES);
-        self.walk(cursor, read_ahead, &mut |_, frame| {
+        // Positions are even, so that half of one is a cursor.
+        let Some(from) = cursor.checked_mul(2) else { return Ok(None) };
+        let next = self.walk(from, read_ahead, &mut |_, frame| {
             if !frame.is_tombstone() && !self.is_expired(frame) {
                 let there = self.with_value(frame, &mut |entry| visit(frame.key, entry))?;
                 visited += usize::from(there);
             }
             Ok(visited < limit)
-        })
+        })?;
+        Ok(next.map(|position| position / 2))
     }
 }

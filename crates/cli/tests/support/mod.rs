@@ -63,13 +63,22 @@ impl Server {
     }
 
     fn spawn_on(path: &Path, args: &[&str]) -> Server {
+        Self::spawn_as(path, |listen| {
+            let mut command = silica(&["serve", "--listen", listen]);
+            command.args(args);
+            command
+        })
+    }
+
+    /// Starts what `command` makes of the address to listen on.
+    fn spawn_as(path: &Path, command: impl Fn(&str) -> Command) -> Server {
         let free = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
         let port = free.local_addr().expect("a bound socket has an address").port();
         drop(free);
         let listen = format!("127.0.0.1:{port}");
         let log = std::fs::File::create(path.with_extension("log")).expect("the log can be made");
-        let mut command = silica(&["serve", "--listen", &listen]);
-        command.args(args).stdout(Stdio::null()).stderr(log);
+        let mut command = command(&listen);
+        command.stdout(Stdio::null()).stderr(log);
         Server { child: command.spawn().expect("the binary starts"), port }
     }
 
@@ -81,6 +90,18 @@ impl Server {
     /// Starts a cache and waits until it answers; `path` only names its log.
     pub fn start_cache(path: &Path, size: &str, extra: &[&str]) -> Server {
         Self::start_by(path, || Server::spawn_cache(path, size, extra))
+    }
+
+    /// The same by a shell that allows so many descriptors, and more to who asks for it.
+    pub fn start_cache_within(path: &Path, size: &str, descriptors: u32) -> Server {
+        let limit = format!("ulimit -S -n {descriptors} && exec \"$@\"");
+        let command = |listen: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &limit, "sh", env!("CARGO_BIN_EXE_silica")]);
+            command.args(["serve", "--listen", listen, "--cache", size]).stdin(Stdio::null());
+            command
+        };
+        Self::start_by(path, || Server::spawn_as(path, command))
     }
 
     fn start_by(path: &Path, spawn: impl Fn() -> Server) -> Server {

@@ -73,6 +73,7 @@ fn check_call_sizes(engine: &impl Engine, entries: u64) {
     let (mut cursor, mut calls, mut visited) = (Some(0), 0, 0);
     while let Some(from) = cursor {
         cursor = scan.scan(from, 10, &mut |_, _| visited += 1).expect("scan of a sound store");
+        assert!(cursor.is_none_or(|cursor| cursor <= i64::MAX as u64), "a cursor of {cursor:?}");
         calls += 1;
     }
     assert!(visited <= entries + entries / 10, "{visited} visits to {entries} entries");

@@ -206,7 +206,7 @@ fn position(key: &[u8]) -> u64 {
     let mixed = key.iter().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
     });
-    u64::from(checksum(key)) << 32 ^ mixed
+    (u64::from(checksum(key)) << 32 ^ mixed) >> 1
 }
 
 impl State {

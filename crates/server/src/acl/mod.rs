@@ -186,6 +186,11 @@ fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
 /// The users in the file at `path`: a line `user NAME WORD...` each.
 fn read(path: &Path) -> std::result::Result<Users, String> {
     let text = std::fs::read(path).map_err(|e| format!("{}: {e}.", path.display()))?;
+    parse(&text, path)
+}
+
+/// The users in such a text, which is that of the file at `path`.
+fn parse(text: &[u8], path: &Path) -> std::result::Result<Users, String> {
     let mut users = Users::new();
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let wrong = |why: &str| Err(format!("{}:{}: {why}.", path.display(), index + 1));
@@ -211,4 +216,43 @@ fn read(path: &Path) -> std::result::Result<Users, String> {
         }
     }
     Ok(users)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use silica_base::{Prng, mutated, test_size};
+
+    fn saved(users: &Users) -> Vec<u8> {
+        let lines: Vec<Vec<u8>> = users.values().map(|user| user.line()).collect();
+        lines.join(&b'\n')
+    }
+
+    /// Files that nobody meant well are refused with the place of the fault, or hold users who are
+    /// the same when they are saved and read again.
+    #[test]
+    fn hostile_files_are_refused_or_come_back() {
+        let corpus: Vec<Vec<u8>> = [
+            &b"user default on nopass ~* &* +@all\n"[..],
+            b"# two\nuser ann on >pw ~a* %R~b* &c -@all +get +client|kill\r\nuser bob off\n",
+            b"user eve on #ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad +@read",
+            b"user x reset -@dangerous +info allkeys resetchannels \t +@string -set\n\n",
+        ]
+        .map(<[u8]>::to_vec)
+        .to_vec();
+        let (mut prng, path) = (Prng::new(11), Path::new("users.acl"));
+        let mut accepted = 0;
+        for _ in 0..test_size(5_000, 50_000, 50_000_000) {
+            match parse(&mutated(&mut prng, &corpus), path) {
+                Ok(users) => {
+                    accepted += 1;
+                    let text = saved(&users);
+                    let again = parse(&text, path).expect("what was saved can be read");
+                    assert_eq!(saved(&again), text, "{}", text.escape_ascii());
+                }
+                Err(why) => assert!(why.starts_with("users.acl:"), "{why}"),
+            }
+        }
+        assert!(accepted > 100, "{accepted} files were accepted");
+    }
 }

@@ -3,6 +3,7 @@
 use super::Keyspace;
 use super::session::COMPATIBLE_VERSION;
 use crate::burst::Args;
+use crate::process;
 use silica::engine::{MetricVisitor, Result};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,6 +17,8 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Persistence", persistence),
     ("Stats", stats),
     ("Replication", replication),
+    ("CPU", cpu),
+    ("Cluster", cluster),
     ("Keyspace", keyspace),
     ("Silica", silica),
 ];
@@ -74,16 +77,19 @@ fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "connected_clients": keys.shared.clients.count(),
         "maxclients": keys.shared.clients_max.load(Relaxed),
         "blocked_clients": 0,
+        "open_descriptors": process::open_descriptors(),
     );
     Ok(())
 }
 
 fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    let resident = keys.shared.resident_bytes();
+    let (resident, peak) = process::resident_bytes();
     let config = &keys.shared.config;
     lines!(out,
         "used_memory": resident,
         "used_memory_rss": resident,
+        "used_memory_peak": peak,
+        "mem_clients_normal": keys.shared.held_bytes.load(Relaxed),
         "clients_bytes": keys.shared.held_bytes.load(Relaxed),
         "clients_bytes_max": config.clients_bytes_max,
         "stores_bytes_max": config.memory_bytes.saturating_sub(config.clients_bytes_max as u64),
@@ -108,6 +114,26 @@ fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     for (name, value) in keys.shared.stats.list() {
         line(out, format_args!("{name}:{value}"));
     }
+    for (name, metric) in [("evicted_keys", "evictions"), ("expired_keys", "expirations")] {
+        if let Some(value) = keys.shared.store.total(metric) {
+            line(out, format_args!("{name}:{value}"));
+        }
+    }
+    lines!(out,
+        "pubsub_channels": keys.shared.topics.channels(None).len(),
+        "pubsub_patterns": keys.shared.topics.patterns(),
+    );
+    Ok(())
+}
+
+fn cpu(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    let (user, system) = process::cpu_seconds();
+    lines!(out, "used_cpu_sys": system, "used_cpu_user": user,);
+    Ok(())
+}
+
+fn cluster(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    lines!(out, "cluster_enabled": 0,);
     Ok(())
 }
 
@@ -122,13 +148,9 @@ fn keyspace(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         let Some(admin) = admin else { continue };
         let count = admin.count(false)?;
         if count.high > 0 {
-            line(
-                out,
-                format_args!(
-                    "db{db}:keys={},expires=0,avg_ttl=0,keys_low={},keys_high={}",
-                    count.estimate, count.low, count.high
-                ),
-            );
+            // Programs that read this know these three fields and no others. How many keys expire
+            // is not counted; the bounds of the estimate are in the last section.
+            line(out, format_args!("db{db}:keys={},expires=0,avg_ttl=0", count.estimate));
         }
     }
     Ok(())
@@ -149,6 +171,11 @@ fn silica(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     for db in 0..keys.shared.store.count() {
         if let Some(engine) = keys.shared.store.opened(db) {
             line(out, format_args!("db{db}_engine:{}", engine.descriptor().name));
+            if let Some(admin) = engine.as_admin() {
+                let count = admin.count(false)?;
+                line(out, format_args!("db{db}_keys_low:{}", count.low));
+                line(out, format_args!("db{db}_keys_high:{}", count.high));
+            }
             engine.metrics(&mut Lines { out, db });
         }
     }

@@ -154,7 +154,7 @@ pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
     let engine = keys.scan()?;
     let mut found = Keys::default();
     // From a random place to the end, and where nothing is there from the start.
-    for start in [keys.shared.random(), 0] {
+    for start in [keys.shared.random() >> 1, 0] {
         let mut next = Some(start);
         while let Some(cursor) = next
             && found.ranges.is_empty()

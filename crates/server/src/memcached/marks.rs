@@ -5,6 +5,7 @@
 //! to the value it was set on: whoever writes another value, over whatever protocol, has
 //! removed the mark. Where there is no room for a stale mark the entry is removed instead.
 
+use super::unique::UNIQUE_MAX;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -74,7 +75,8 @@ impl Marks {
         let mark = self.with(|inner| inner.marks.get(key).copied());
         mark.filter(|mark| mark.base == base).map_or(base, |mark| {
             // Multiplying by an odd number keeps different generations different.
-            (base ^ mark.generation.wrapping_mul(0x9E37_79B9_7F4A_7C15)).max(1)
+            let mixed = base ^ mark.generation.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (mixed & UNIQUE_MAX).max(1)
         })
     }
 

@@ -3,6 +3,8 @@
 use super::COMPATIBLE_VERSION;
 use crate::burst::Args;
 use crate::commands::Keyspace;
+use crate::databases::metric_of;
+use crate::process;
 use silica::engine::Result;
 use silica_proto::Reply;
 use silica_proto::memcached::{Fault, fault};
@@ -77,6 +79,16 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     stat(out, "threads", shared.loops.len());
     if let Some(admin) = keys.engine.as_admin() {
         stat(out, "curr_items", admin.count(false)?.estimate);
+    }
+    let (user, system) = process::cpu_seconds();
+    stat(out, "rusage_user", format_args!("{user:.6}"));
+    stat(out, "rusage_system", format_args!("{system:.6}"));
+    for (name, metric) in
+        [("bytes", "live_bytes"), ("evictions", "evictions"), ("reclaimed", "expirations")]
+    {
+        if let Some(value) = metric_of(keys.engine, metric) {
+            stat(out, name, value);
+        }
     }
     Ok(())
 }

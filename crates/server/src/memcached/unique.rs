@@ -1,6 +1,6 @@
 //! What cas compares.
 //!
-//! Entries keep no version, so an entry's unique is a 64-bit hash of its value and flags. Where
+//! Entries keep no version, so an entry's unique is a 63-bit hash of its value and flags. Where
 //! either has changed, the unique has too; where both are as before (a value that was changed
 //! and changed back), it is as before, which memcached's counter would tell. The hash has a secret
 //! of its own in each process, so that nobody can prepare values whose uniques are equal; uniques
@@ -21,15 +21,18 @@ static SEED: LazyLock<HashSeed> = LazyLock::new(|| {
     HashSeed(seed)
 });
 
+/// Some clients keep uniques in signed numbers.
+pub(super) const UNIQUE_MAX: u64 = i64::MAX as u64;
+
 /// The unique of `entry` as long as nothing marks it as stale; never 0, which means none in the
-/// binary protocol.
+/// binary protocol, nor more than [`UNIQUE_MAX`].
 pub(super) fn base_of(entry: &EntryRef<'_>) -> u64 {
     let value = SEED.hash(entry.value).0;
     // The flags take part by another round, so that no flags undo what the value has done.
     let mut both = [0; 20];
     both[..16].copy_from_slice(&value.to_le_bytes());
     both[16..].copy_from_slice(&entry.user_bits.to_le_bytes());
-    SEED.hash(&both).low().max(1)
+    (SEED.hash(&both).low() & UNIQUE_MAX).max(1)
 }
 
 impl Args<'_> {
@@ -64,6 +67,9 @@ mod tests {
     fn whatever_changes_changes_the_unique() {
         let entry = EntryRef { value: b"value", expires_unix_ms: 5, user_bits: 7 };
         let same = EntryRef { expires_unix_ms: 9, ..entry };
+        let values = (0..100_u8).map(|n| [n]);
+        let mut uniques = values.map(|value| base_of(&EntryRef { value: &value, ..entry }));
+        assert!(uniques.all(|unique| (1..=UNIQUE_MAX).contains(&unique)), "clients read them");
         assert_eq!(base_of(&entry), base_of(&same), "a touch keeps the unique, as in memcached");
         assert_ne!(base_of(&entry), base_of(&EntryRef { user_bits: 8, ..entry }));
         assert_ne!(base_of(&entry), base_of(&EntryRef { value: b"value ", ..entry }));

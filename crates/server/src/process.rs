@@ -1,0 +1,69 @@
+//! What the process uses, as the system tells it.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the limit of open descriptors as far as this user may: each connection takes one, and
+/// many systems start programs with a limit of 1024.
+pub(crate) fn allow_many_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => log::debug!("descriptors: {current:?} were allowed, now {maximum:?}"),
+        Err(error) => log::warn!("no more than {current:?} descriptors are allowed: {error}"),
+    }
+}
+
+/// Open descriptors; 0 where the system does not tell.
+pub(crate) fn open_descriptors() -> usize {
+    // The listing itself has one open.
+    std::fs::read_dir("/proc/self/fd").map_or(0, |list| list.count().saturating_sub(1))
+}
+
+/// Resident memory in bytes, now and at its peak; 0 where the system does not tell.
+pub(crate) fn resident_bytes() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bytes = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|text| text.trim().trim_end_matches("kB").trim().parse().ok());
+        kib.map_or(0, |kib: u64| kib * 1024)
+    };
+    (bytes("VmRSS:"), bytes("VmHWM:"))
+}
+
+/// Seconds of the processors that the process took for itself and in the kernel; 0 where the
+/// system does not tell.
+pub(crate) fn cpu_seconds() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name before the last parenthesis may have spaces; user and system time are the 14th and
+    // the 15th field.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let mut ticks = after.split_ascii_whitespace().skip(11).map(|field| field.parse().ok());
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    let mut seconds = || ticks.next().flatten().map_or(0.0, |ticks: f64| ticks / per_second);
+    (seconds(), seconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells() {
+        allow_many_descriptors();
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        assert_eq!(current, maximum);
+        let before = open_descriptors();
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        // Other tests open and close some, too.
+        assert!((3..100_000).contains(&before) && open_descriptors() > 3, "{file:?}");
+        let (now, peak) = resident_bytes();
+        assert!(0 < now && now <= peak + (1 << 20), "{now} {peak}");
+        let (mut sum, start) = (0_u64, cpu_seconds().0);
+        while cpu_seconds().0 - start < 0.05 {
+            sum = (0..100_000).fold(sum, |sum: u64, n| sum.wrapping_mul(31) ^ n);
+        }
+        assert_ne!(sum, 1);
+    }
+}
