@@ -18,19 +18,22 @@ const COLOURS: [RGBColor; 5] = [
 ];
 
 /// A named line.
-pub(crate) struct Series {
+#[derive(Debug)]
+pub struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
 impl Series {
-    pub(crate) fn new(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+    /// A line through these points.
+    pub fn new(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Series { name: name.to_string(), points: points.into_iter().collect() }
     }
 }
 
 /// One chart: axes and lines.
-pub(crate) struct Panel {
+#[derive(Debug)]
+pub struct Panel {
     pub(crate) title: String,
     pub(crate) x: &'static str,
     pub(crate) y: &'static str,
@@ -40,12 +43,8 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    pub(crate) fn lines(
-        title: &str,
-        x: &'static str,
-        y: &'static str,
-        series: Vec<Series>,
-    ) -> Self {
+    /// A chart of lines.
+    pub fn lines(title: &str, x: &'static str, y: &'static str, series: Vec<Series>) -> Self {
         Panel { title: title.to_string(), x, y, bars: false, series }
     }
 
@@ -112,7 +111,7 @@ fn number(value: f64) -> String {
 type DrawError = DrawingAreaErrorKind<std::io::Error>;
 
 /// Draws `panels` one below the other into an SVG file.
-pub(crate) fn draw(panels: &[Panel], file: &Path) -> Result<()> {
+pub fn draw(panels: &[Panel], file: &Path) -> Result<()> {
     let failed = |e: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Io, format!("drawing {}: {e}", file.display()))
     };

@@ -13,6 +13,10 @@ pub(crate) struct Spared {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     pub(crate) copied: Copied,
+    /// What its slot was.
+    pub(crate) word: u64,
+    /// So many of its uses still count.
+    pub(crate) uses: u64,
     /// Readers of its bucket were turned away for it.
     pub(crate) began: bool,
 }

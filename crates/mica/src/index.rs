@@ -12,7 +12,9 @@
 //! 2. A spare bucket is in one chain or free. Its version is not used: the main bucket's covers
 //!    the chain.
 //! 3. Slots dangle where their entry was evicted from the log. They are used again by inserts, and
-//!    [`Index::clean`] empties them long before offsets begin anew.
+//!    [`Index::clean`] empties them long before offsets begin anew. Until then those that were in
+//!    the small log are its **ghosts**: they tell that an entry which is put was there not long
+//!    ago, and take no memory of their own.
 
 use crate::item::Item;
 use crate::log::Log;
@@ -231,11 +233,10 @@ impl Index {
         tag: u64,
         key: &[u8],
     ) -> Option<Found<'p>> {
-        let head = log.head();
         let look = |slot: &'p AtomicU64| {
             let word = slot.load(Relaxed);
             let offset = offset_of(word);
-            if tag_of(word) != tag || !log.is_after(head, offset) {
+            if tag_of(word) != tag || !log.is_there(offset) {
                 return None;
             }
             let item = log.item(offset).filter(|item| item.has_key(key))?;
@@ -264,15 +265,26 @@ impl Index {
     /// Where the slot of a key that has none goes. Only for the holder of the lock, who has turned
     /// the bucket's readers away.
     pub(crate) fn place(&self, log: &Log, main: usize) -> Place<'_> {
-        let head = log.head();
         let mut last = &self.bucket(main)[..];
         for bucket in self.chain(main) {
             last = bucket;
+            let mut ghost: Option<(u64, &AtomicU64)> = None;
             for slot in &bucket[1..] {
                 let word = slot.load(Relaxed);
-                if word == 0 || !log.is_after(head, offset_of(word)) {
+                let offset = offset_of(word);
+                if word != 0 && log.is_there(offset) {
+                    continue;
+                }
+                if word == 0 || !log.is_ghost(offset) {
                     return Place::Free(slot);
                 }
+                let age = log.behind(offset);
+                if ghost.is_none_or(|(oldest, _)| age > oldest) {
+                    ghost = Some((age, slot));
+                }
+            }
+            if let Some((_, slot)) = ghost {
+                return Place::Free(slot);
             }
         }
         match self.take_spare() {
@@ -283,12 +295,22 @@ impl Index {
             None => {
                 let age = |slot: &&AtomicU64| {
                     let offset = offset_of(slot.load(Relaxed));
-                    // Those that were marked as used come last.
-                    (log.is_used(offset), log.distance(head, offset))
+                    // Those that were used come last.
+                    (log.uses(offset), log.ahead(offset))
                 };
                 Place::Oldest(self.slots(main).min_by_key(age).expect("a bucket has slots"))
             }
         }
+    }
+
+    /// Removes the ghost with `tag`; false where there is none. Only for the holder of the lock.
+    pub(crate) fn take_ghost(&self, log: &Log, main: usize, tag: u64) -> bool {
+        let ghost = self.slots(main).find(|slot| {
+            let word = slot.load(Relaxed);
+            tag_of(word) == tag && log.is_ghost(offset_of(word))
+        });
+        // Readers see a dangling slot and an empty one as the same, so no version changes.
+        ghost.map(|slot| slot.store(0, Relaxed)).is_some()
     }
 
     /// A link to a spare bucket, which is empty.
@@ -328,15 +350,16 @@ impl Index {
     /// Empties the dangling slots of a chain and gives back the spares that it no longer needs.
     /// Only for the holder of the lock.
     pub(crate) fn clean(&self, log: &Log, main: usize) {
-        let head = log.head();
+        let has_spare = self.has_spare(main);
         let dangles = |slot: &AtomicU64| {
-            let word = slot.load(Relaxed);
-            word != 0 && !log.is_after(head, offset_of(word))
+            let (word, offset) = (slot.load(Relaxed), offset_of(slot.load(Relaxed)));
+            // Ghosts cost nothing where they take no spares.
+            word != 0 && !log.is_there(offset) && (has_spare || !log.is_ghost(offset))
         };
         // Readers see a dangling slot and an empty one as the same, so no version changes.
         self.slots(main).filter(|slot| dangles(slot)).for_each(|slot| slot.store(0, Relaxed));
         let first = &self.bucket(main)[0];
-        if self.has_spare(main) {
+        if has_spare {
             let began = begin_write(first);
             self.compact(main);
             if began {

@@ -17,8 +17,11 @@ use std::sync::atomic::Ordering::Relaxed;
 const DEAD: u64 = 1 << 55;
 const EXPIRES: u64 = 1 << 56;
 const USER_BITS: u64 = 1 << 57;
-/// Used since it was appended: it gets a second chance.
-const USED: u64 = 1 << 63;
+/// How often it was used since it was appended, as far as that is counted.
+const USES: u64 = USES_MAX << USES_SHIFT;
+const USES_SHIFT: u32 = 62;
+/// Uses are counted so far.
+pub(crate) const USES_MAX: u64 = 3;
 /// No entry: what was left at the log's end.
 const PAD: u64 = 1 << 58;
 /// No entry but a free block of store mode.
@@ -100,12 +103,13 @@ impl Header {
     }
 
     #[inline(always)]
-    pub(crate) fn is_used(self) -> bool {
-        self.0 & USED != 0
+    pub(crate) fn uses(self) -> u64 {
+        self.0 >> USES_SHIFT
     }
 
-    pub(crate) fn marked(self) -> Self {
-        Header(self.0 | USED)
+    pub(crate) fn with_uses(self, uses: u64) -> Self {
+        debug_assert!(uses <= USES_MAX);
+        Header(self.0 & !USES | uses << USES_SHIFT)
     }
 
     #[cfg(test)]
@@ -197,7 +201,7 @@ pub(crate) fn word_value(log: &[AtomicU64], at: usize, key: &[u8]) -> Option<(u6
     // What is left of the right header is the value's length.
     let usual = 8 << KEY_SHIFT;
     let value_bytes =
-        (header.load(Relaxed) & !(USED | DEAD | AFTER_FREE | WORDS_MASK << WORDS_SHIFT)) ^ usual;
+        (header.load(Relaxed) & !(USES | DEAD | AFTER_FREE | WORDS_MASK << WORDS_SHIFT)) ^ usual;
     let is_it = value_bytes <= 8 && entry_key.load(Relaxed) == u64::from_le_bytes(*key);
     is_it.then(|| (value.load(Relaxed), value_bytes as usize))
 }

@@ -6,6 +6,7 @@ use crate::item::{self, words_of};
 use crate::mica::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::options::{Eviction, OPTIONS};
 use crate::partition::Partition;
+use crate::policy::AnyPolicy;
 use crate::store::Store;
 use silica_base::{Error, ErrorKind, Result};
 use silica_engine::{EntryRef, OptionValues};
@@ -45,6 +46,8 @@ pub(crate) struct Layout {
     pub(crate) main_buckets: usize,
     pub(crate) spare_buckets: usize,
     pub(crate) log_words: usize,
+    /// Of these, words of the small log.
+    pub(crate) small_words: usize,
     /// Nothing is evicted: the log's words are blocks.
     pub(crate) is_store: bool,
 }
@@ -53,7 +56,8 @@ impl Layout {
     pub(crate) fn new(options: &OptionValues) -> Result<Self> {
         let value = |name| options.value(OPTIONS, name);
         let memory = value("memory_bytes");
-        let is_store = Eviction::new(value("eviction")) == Eviction::None;
+        let eviction = Eviction::new(value("eviction"));
+        let is_store = eviction == Eviction::None;
         let partitions = match value("partitions") {
             0 if is_store && memory / PARTITIONS_DEFAULT > STORE_PARTITION_BYTES => {
                 (memory / STORE_PARTITION_BYTES).min(PARTITIONS_MAX)
@@ -83,6 +87,7 @@ impl Layout {
             main_buckets: main_buckets as usize,
             spare_buckets: spare_buckets as usize,
             log_words,
+            small_words: AnyPolicy::small_words(eviction, log_words),
             is_store,
         };
         if is_store && log_words > SPACE_WORDS_MAX {
@@ -110,6 +115,7 @@ impl Layout {
             && (1..=u32::MAX as usize).contains(&self.main_buckets)
             && self.spare_buckets <= u32::MAX as usize
             && (8..=words_max).contains(&self.log_words)
+            && self.small_words < self.log_words
     }
 
     fn entry_words_max(&self) -> usize {

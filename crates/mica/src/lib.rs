@@ -16,6 +16,7 @@
 mod admin;
 mod again;
 mod atomic;
+mod cache;
 mod fits;
 mod image;
 mod index;
@@ -27,6 +28,7 @@ mod mica;
 mod options;
 mod pages;
 mod partition;
+mod policy;
 mod protocol;
 mod read;
 mod scan;

@@ -1,13 +1,16 @@
-//! A partition's circular log.
+//! A partition's circular logs: the **main** one, and before it a **small** one where the policy
+//! wants new entries to prove themselves first.
 //!
 //! Entries are appended at the **tail**; where the next one would overwrite the oldest, the
-//! **head** moves over it first. Offsets count words and are 48 bits wide, far wider than the
-//! log: an offset from before the head is recognised as dangling, not followed.
+//! **head** moves over it first. Offsets count words and are 47 bits wide, far wider than a
+//! log: an offset from before the head is recognised as dangling, not followed. One more bit says
+//! which log it is.
 //!
-//! No entry crosses the log's end: what is left there becomes a pad. (Mapping the memory twice
+//! No entry crosses a log's end: what is left there becomes a pad. (Mapping the memory twice
 //! would avoid the pad, but shared mappings have no transparent huge pages as kernels are usually
-//! set, and those are worth more.) The log may have any length, so a lap takes the next power of
-//! two of offsets, and the low bits of an offset are the place in memory: no division.
+//! set, and those are worth more.) A log may have any length, so a lap takes the next power of
+//! two of offsets, and the low bits of an offset are the place in memory, whichever log it is in:
+//! no division, no question.
 //!
 //! 1. `head <= tail <= head + lap`, and `tail` is a place in the log.
 //! 2. From head to tail lies one place after the other; each starts with a [`Header`].
@@ -22,52 +25,89 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A log of which less than this part is left is nearly full.
 const NEARLY: u64 = 8;
+/// Offsets begin anew after so many laps at least where there is a small log: chains are cleaned
+/// every twenty of its laps, of what is no ghost.
+const LAPS_MIN_OF_SMALL: u64 = 60;
+/// What went from the small log is remembered for so many laps of it: while about as much was
+/// written as the main log has.
+const GHOST_LAPS: u64 = 9;
+
+/// Which log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Main = 0,
+    Small = 1,
+}
 
 pub(crate) struct Log {
     words: Words,
+    rings: [Ring; 2],
     /// Offsets of a lap, a power of two, minus 1.
     lap_mask: u64,
-    /// All bits that an offset has.
+    /// The bit of an offset that says which log.
+    which_shift: u32,
+    /// All other bits that an offset has.
     offset_mask: u64,
+}
+
+/// One of the logs.
+#[repr(align(64))]
+struct Ring {
+    /// Places of its first word, and behind its last one.
+    start: u64,
+    end: u64,
     /// Offset of the oldest entry. Readers load it.
     head: AtomicU64,
     /// Where the next entry goes. Readers take it for a hint.
     tail: AtomicU64,
     /// Where the head was when the log was empty.
-    start: AtomicU64,
+    empty: AtomicU64,
     /// 1 once the log is nearly full, until it is cleared. A hint to readers, too.
     filled: AtomicU64,
 }
 
+impl Ring {
+    fn new(places: Range<usize>, which: u64) -> Self {
+        let (start, end) = (places.start as u64, places.end as u64);
+        let first = || AtomicU64::new(which | start);
+        let (head, tail, empty) = (first(), first(), first());
+        Ring { start, end, head, tail, empty, filled: AtomicU64::new(0) }
+    }
+
+    fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    fn state(&self) -> [&AtomicU64; 4] {
+        [&self.head, &self.tail, &self.empty, &self.filled]
+    }
+}
+
 impl Log {
-    /// An empty log of `words` words with offsets of `offset_bits` bits.
-    pub(crate) fn new(words: usize, offset_bits: u32) -> Self {
-        let lap = (words as u64).next_power_of_two();
-        let offset_mask = (1 << offset_bits) - 1;
-        assert!(lap < offset_mask / 4, "offsets are wider than the log");
-        Log {
-            words: Words::zeroed(words),
-            lap_mask: lap - 1,
-            offset_mask,
-            head: AtomicU64::new(0),
-            tail: AtomicU64::new(0),
-            start: AtomicU64::new(0),
-            filled: AtomicU64::new(0),
-        }
+    /// Empty logs of `words` words in all, `small` of them for the small one, with offsets of
+    /// `offset_bits` bits.
+    pub(crate) fn new(words: usize, small: usize, offset_bits: u32) -> Self {
+        let which_shift = offset_bits - 1;
+        let offset_mask = (1 << which_shift) - 1;
+        assert!(Self::is_wide(words, small, offset_bits), "offsets are wider than the log");
+        let lap_mask = (words as u64).next_power_of_two() - 1;
+        let rings = [Ring::new(small..words, 0), Ring::new(0..small, 1 << which_shift)];
+        Log { words: Words::zeroed(words), rings, lap_mask, which_shift, offset_mask }
+    }
+
+    /// True where offsets of so many bits are wide enough for a log.
+    pub(crate) fn is_wide(words: usize, small: usize, offset_bits: u32) -> bool {
+        // A lap of the small log takes as many offsets as one of the main log.
+        let laps = if small > 0 { LAPS_MIN_OF_SMALL } else { 4 };
+        (words as u64).next_power_of_two() < (1 << (offset_bits - 1)) / laps
     }
 
     /// Words for the blocks of store mode (`fits.rs`): nothing is appended to them, no offset ever
     /// dangles, and offsets are places.
     pub(crate) fn of_blocks(words: Words) -> Self {
-        Log {
-            words,
-            lap_mask: u64::MAX,
-            offset_mask: u64::MAX,
-            head: AtomicU64::new(0),
-            tail: AtomicU64::new(0),
-            start: AtomicU64::new(0),
-            filled: AtomicU64::new(0),
-        }
+        let (which_shift, mask) = (u64::BITS - 1, u64::MAX >> 1);
+        let rings = [Ring::new(0..words.len(), 0), Ring::new(0..0, 1 << which_shift)];
+        Log { words, rings, lap_mask: mask, which_shift, offset_mask: mask }
     }
 
     pub(crate) fn words(&self) -> &[AtomicU64] {
@@ -84,14 +124,32 @@ impl Log {
         self.words.give_back(range)
     }
 
-    /// For everybody: words from head to tail.
+    /// For everybody: words from heads to tails.
     pub(crate) fn used_words(&self) -> u64 {
-        self.age(self.head())
+        self.rings.iter().map(|ring| self.age(ring.head.load(Relaxed))).sum()
     }
 
-    /// What there is besides the words, for an image.
-    pub(crate) fn state(&self) -> [&AtomicU64; 4] {
-        [&self.head, &self.tail, &self.start, &self.filled]
+    /// What there is besides the words, for an image: of the main log, then of the small one.
+    pub(crate) fn state(&self) -> [&AtomicU64; 8] {
+        let [main, small] = self.rings.each_ref().map(Ring::state);
+        let [[a, b, c, d], [e, f, g, h]] = [main, small];
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// Which log an offset belongs to.
+    #[inline(always)]
+    pub(crate) fn which(&self, offset: u64) -> Which {
+        if offset >> self.which_shift & 1 == 0 { Which::Main } else { Which::Small }
+    }
+
+    #[inline(always)]
+    fn ring(&self, offset: u64) -> &Ring {
+        &self.rings[(offset >> self.which_shift & 1) as usize]
+    }
+
+    /// Words of a log.
+    pub(crate) fn len(&self, which: Which) -> u64 {
+        self.rings[which as usize].len()
     }
 
     /// Where in [`Log::words`] an offset is.
@@ -100,56 +158,79 @@ impl Log {
         (offset & self.lap_mask) as usize
     }
 
-    /// The head as a reader sees it; to be loaded after the fence of `end_read` where it decides
-    /// whether bytes were whole.
+    /// True where `offset` is not dangling. A reader asks after the fence of `end_read` where it
+    /// decides whether bytes were whole.
     #[inline(always)]
-    pub(crate) fn head(&self) -> u64 {
-        self.head.load(Relaxed)
+    pub(crate) fn is_there(&self, offset: u64) -> bool {
+        let ring = self.ring(offset);
+        self.distance(ring.head.load(Relaxed), offset) <= self.lap_mask
     }
 
-    /// True where `offset` is not dangling, as of `head`.
+    /// Offsets from `from` to `to`, of the same log.
     #[inline(always)]
-    pub(crate) fn is_after(&self, head: u64, offset: u64) -> bool {
-        self.distance(head, offset) <= self.lap_mask
-    }
-
-    /// Offsets from `from` to `to`.
-    #[inline(always)]
-    pub(crate) fn distance(&self, from: u64, to: u64) -> u64 {
+    fn distance(&self, from: u64, to: u64) -> u64 {
         to.wrapping_sub(from) & self.offset_mask
+    }
+
+    /// Offsets that the head has to go until the entry at `offset` is the oldest.
+    pub(crate) fn ahead(&self, offset: u64) -> u64 {
+        self.distance(self.ring(offset).head.load(Relaxed), offset)
+    }
+
+    /// Offsets from the entry at `offset`, dangling or not, to the tail.
+    pub(crate) fn behind(&self, offset: u64) -> u64 {
+        self.distance(offset, self.ring(offset).tail.load(Relaxed))
+    }
+
+    /// True where an entry was in the small log, and went not long ago.
+    pub(crate) fn is_ghost(&self, offset: u64) -> bool {
+        self.which(offset) == Which::Small
+            && !self.is_there(offset)
+            && self.behind(offset) <= GHOST_LAPS * (self.lap_mask + 1)
     }
 
     /// Words written since the entry at `offset`, itself included; no more than a hint to readers.
     #[inline(always)]
     pub(crate) fn age(&self, offset: u64) -> u64 {
-        let tail = self.tail.load(Relaxed);
+        let ring = self.ring(offset);
+        let tail = ring.tail.load(Relaxed);
         let age = self.distance(offset, tail);
         // Offsets of a lap that are no places do not count.
-        let skipped = self.lap_mask + 1 - self.words.len() as u64;
-        if age > tail & self.lap_mask { age.saturating_sub(skipped) } else { age }
+        let skipped = self.lap_mask + 1 - ring.len();
+        let is_of_this_lap = age <= (tail & self.lap_mask) - ring.start;
+        if is_of_this_lap { age } else { age.saturating_sub(skipped) }
     }
 
     /// True where the entry at `offset` has an age of more than `age`.
     #[inline(always)]
     pub(crate) fn is_older(&self, offset: u64, age: u64) -> bool {
         // Offsets that are no places make an entry seem older than it is.
-        self.distance(offset, self.tail.load(Relaxed)) > age && self.age(offset) > age
+        self.distance(offset, self.ring(offset).tail.load(Relaxed)) > age && self.age(offset) > age
     }
 
-    /// True once the log is nearly full and something will have to give way, until it is cleared.
+    /// True once the main log is nearly full and something will have to give way, until it is
+    /// cleared.
     #[inline(always)]
     pub(crate) fn is_filled(&self) -> bool {
-        self.filled.load(Relaxed) != 0
+        self.rings[0].filled.load(Relaxed) != 0
     }
 
-    fn is_nearly_full(&self) -> bool {
-        let (start, tail) = (self.start.load(Relaxed), self.tail.load(Relaxed));
-        let len = self.words.len() as u64;
+    /// True where another `words` words push something out of the main log, or have done so.
+    pub(crate) fn is_full(&self, words: usize) -> bool {
+        let ring = &self.rings[0];
+        ring.filled.load(Relaxed) != 0 && self.written(ring) + words as u64 > ring.len()
+    }
+
+    /// Words written since the log was empty, or more than it has.
+    fn written(&self, ring: &Ring) -> u64 {
+        let (empty, tail) = (ring.empty.load(Relaxed), ring.tail.load(Relaxed));
+        if ring.head.load(Relaxed) != empty {
+            return u64::MAX / 2;
+        }
         // Offsets of a lap that are no places do not count.
-        let skipped =
-            if self.place(tail) < self.place(start) { self.lap_mask + 1 - len } else { 0 };
-        let written = self.distance(start, tail).saturating_sub(skipped);
-        self.head.load(Relaxed) != start || written > len - len / NEARLY
+        let has_skipped = self.place(tail) < self.place(empty);
+        let skipped = if has_skipped { self.lap_mask + 1 - ring.len() } else { 0 };
+        self.distance(empty, tail).saturating_sub(skipped)
     }
 
     /// The entry at an offset that is not dangling; `None` only to readers who are late.
@@ -158,16 +239,17 @@ impl Log {
         Item::at(&self.words, self.place(offset))
     }
 
-    /// True where the entry at `offset` was used since it was appended; a hint to readers.
+    /// How often the entry at `offset` was used since it was appended, as far as that was noted;
+    /// a hint to readers.
     #[inline(always)]
-    pub(crate) fn is_used(&self, offset: u64) -> bool {
-        Header::load(&self.words[self.place(offset)]).is_used()
+    pub(crate) fn uses(&self, offset: u64) -> u64 {
+        Header::load(&self.words[self.place(offset)]).uses()
     }
 
-    /// Marks the entry at `offset` as used. Only for the holder of the lock.
-    pub(crate) fn mark_used(&self, offset: u64) {
+    /// Notes how often the entry at `offset` was used. Only for the holder of the lock.
+    pub(crate) fn set_uses(&self, offset: u64, uses: u64) {
         let word = &self.words[self.place(offset)];
-        Header::load(word).marked().store(word);
+        Header::load(word).with_uses(uses).store(word);
     }
 
     /// Marks the entry at `offset` as one that nobody finds; returns the words of its place.
@@ -180,63 +262,89 @@ impl Log {
     }
 
     /// Makes place for `words` words and returns its offset; `evict` gets the live entries that
-    /// have to go. Only for the holder of the lock.
-    pub(crate) fn append(&self, words: usize, evict: &mut impl FnMut(Item<'_>)) -> u64 {
-        debug_assert!((1..=self.words.len()).contains(&words));
-        let mut tail = self.tail.load(Relaxed);
-        let rest = self.words.len() - self.place(tail);
+    /// have to go, and where they are. Only for the holder of the lock.
+    pub(crate) fn append(
+        &self,
+        which: Which,
+        words: usize,
+        evict: &mut impl FnMut(u64, Item<'_>),
+    ) -> u64 {
+        let ring = &self.rings[which as usize];
+        debug_assert!((1..=ring.len() as usize).contains(&words));
+        let mut tail = ring.tail.load(Relaxed);
+        let rest = ring.end as usize - self.place(tail);
         if words > rest {
-            self.make_room(tail, rest, evict);
+            self.make_room(ring, tail, rest, evict);
             Header::pad(rest).store(&self.words[self.place(tail)]);
-            tail = self.after(tail, rest);
+            tail = self.after(ring, tail, rest);
         }
-        self.make_room(tail, words, evict);
-        self.tail.store(self.after(tail, words), Relaxed);
-        if !self.is_filled() && self.is_nearly_full() {
-            self.filled.store(1, Relaxed);
+        self.make_room(ring, tail, words, evict);
+        ring.tail.store(self.after(ring, tail, words), Relaxed);
+        if ring.filled.load(Relaxed) == 0 && self.written(ring) > ring.len() - ring.len() / NEARLY {
+            ring.filled.store(1, Relaxed);
         }
         tail
     }
 
     /// The offset of the place after one of `words` words.
-    fn after(&self, offset: u64, words: usize) -> u64 {
-        let next = offset + words as u64;
-        let is_at_end = next & self.lap_mask == self.words.len() as u64;
-        (if is_at_end { (next | self.lap_mask) + 1 } else { next }) & self.offset_mask
+    fn after(&self, ring: &Ring, offset: u64, words: usize) -> u64 {
+        let is_at_end = (self.place(offset) + words) as u64 == ring.end;
+        let next = if is_at_end {
+            (offset | self.lap_mask) + 1 + ring.start
+        } else {
+            offset + words as u64
+        };
+        offset & !self.offset_mask | next & self.offset_mask
     }
 
-    fn make_room(&self, tail: u64, words: usize, evict: &mut impl FnMut(Item<'_>)) {
-        let first = self.head.load(Relaxed);
+    fn make_room(
+        &self,
+        ring: &Ring,
+        tail: u64,
+        words: usize,
+        evict: &mut impl FnMut(u64, Item<'_>),
+    ) {
+        let first = ring.head.load(Relaxed);
         let mut head = first;
         while self.distance(head, tail + words as u64) > self.lap_mask + 1 {
             let header = Header::load(&self.words[self.place(head)]);
             if header.is_live() {
-                evict(self.item(head).expect("invariant 2"));
+                evict(head, self.item(head).expect("invariant 2"));
             }
-            head = self.after(head, header.words());
+            head = self.after(ring, head, header.words());
         }
         if head != first {
-            retire(&self.head, head);
+            retire(&ring.head, head);
         }
     }
 
     /// Forgets every entry.
     pub(crate) fn clear(&self) {
-        let tail = self.tail.load(Relaxed);
-        self.start.store(tail, Relaxed);
-        self.filled.store(0, Relaxed);
-        retire(&self.head, tail);
+        for ring in &self.rings {
+            let tail = ring.tail.load(Relaxed);
+            ring.empty.store(tail, Relaxed);
+            ring.filled.store(0, Relaxed);
+            retire(&ring.head, tail);
+        }
         // Readers who are late find that what they read is before the head.
         self.give_back(0..self.words.len());
     }
 
-    /// Visits every place from head to tail; the error says what is wrong where. Only for the
-    /// holder of the lock.
+    /// Visits every place from head to tail of both logs; the error says what is wrong where. Only
+    /// for the holder of the lock.
     pub(crate) fn walk(
         &self,
         mut visit: impl FnMut(u64, Item<'_>),
     ) -> std::result::Result<(), (u64, &'static str)> {
-        let (mut at, tail) = (self.head(), self.tail.load(Relaxed));
+        self.rings.iter().try_for_each(|ring| self.walk_ring(ring, &mut visit))
+    }
+
+    fn walk_ring(
+        &self,
+        ring: &Ring,
+        visit: &mut impl FnMut(u64, Item<'_>),
+    ) -> std::result::Result<(), (u64, &'static str)> {
+        let (mut at, tail) = (ring.head.load(Relaxed), ring.tail.load(Relaxed));
         while at != tail {
             let wrong = |what| (self.place(at) as u64, what);
             if self.distance(at, tail) > self.lap_mask + 1 {
@@ -244,24 +352,27 @@ impl Log {
             }
             let item = self.item(at).ok_or(wrong("an entry is longer than the log"))?;
             let words = item.header.words();
-            if words == 0 || self.place(at) + words > self.words.len() {
+            if words == 0 || self.place(at) + words > ring.end as usize {
                 return Err(wrong("a place is empty or crosses the end"));
             }
             if item.header.used_words() > words {
                 return Err(wrong("an entry is longer than its place"));
             }
             visit(at, item);
-            at = self.after(at, words);
+            at = self.after(ring, at, words);
         }
         Ok(())
     }
 
-    /// Pretends that the log was written until shortly before offsets begin anew; of an empty log.
+    /// Pretends that the logs were written until shortly before offsets begin anew; of empty logs.
     #[cfg(test)]
     pub(crate) fn start_at(&self, offset: u64) {
-        let offset = offset & self.offset_mask & !self.lap_mask;
-        for word in [&self.head, &self.tail, &self.start] {
-            word.store(offset, Relaxed);
+        for (ring, which) in self.rings.iter().zip(0..) {
+            let lap = offset & self.offset_mask & !self.lap_mask;
+            let offset = lap | which << self.which_shift | ring.start;
+            for word in [&ring.head, &ring.tail, &ring.empty] {
+                word.store(offset, Relaxed);
+            }
         }
     }
 }
@@ -274,20 +385,31 @@ mod tests {
     use silica_engine::EntryRef;
     use std::collections::VecDeque;
 
+    const BOTH: [Which; 2] = [Which::Main, Which::Small];
+
     /// Appends and evictions against a queue, with offsets that begin anew again and again.
     #[test]
     fn the_log_holds_the_newest_entries_in_order() {
-        for (words, seed) in [(64, 1), (100, 2), (127, 3), (37, 4), (65, 5)] {
-            let log = Log::new(words, 12);
+        let kinds = [(64, 1), (100, 2), (127, 3), (37, 4), (65, 5)];
+        for ((words, seed), which) in kinds.into_iter().flat_map(|k| BOTH.map(|which| (k, which))) {
+            let other = [50, 80][seed as usize % 2];
+            let small = if which == Which::Small { words } else { other };
+            let log = Log::new(words + other, small, 16);
+            assert_eq!(log.len(which), words as u64);
             log.start_at(u64::MAX);
+            // What happens in the other log changes nothing in this one.
+            let others = BOTH[1 - which as usize];
             let (mut prng, mut queue) =
                 (Prng::new(seed), VecDeque::<(u64, [u8; 8], Vec<u8>)>::new());
             for number in 0..20_000_u64 {
                 let value = vec![number as u8; prng.below(8 * (words as u64 / 4)) as usize];
                 let (key, entry) = (number.to_le_bytes(), EntryRef::new(&value));
                 let needed = item::words_needed(&key, &entry);
-                let offset = log.append(needed, &mut |evicted| {
-                    let (_, key, _) = queue.pop_front().expect("only what is there is evicted");
+                let noise = log.append(others, 2, &mut |_, _| ());
+                item::store(&log.words()[log.place(noise)..][..2], &[7; 8], &EntryRef::new(b""));
+                let offset = log.append(which, needed, &mut |at, evicted| {
+                    let (offset, key, _) = queue.pop_front().expect("only what is there goes");
+                    assert_eq!(at, offset);
                     assert!(evicted.has_key(&key), "the oldest goes first");
                 });
                 item::store(&log.words()[log.place(offset)..][..needed], &key, &entry);
@@ -295,7 +417,8 @@ mod tests {
                 if prng.one_in(16) {
                     let mut seen = Vec::new();
                     let walked = log.walk(|at, item| {
-                        seen.extend((!item.header.is_pad()).then_some(at));
+                        let is_of_it = log.which(at) == which && !item.header.is_pad();
+                        seen.extend(is_of_it.then_some(at));
                     });
                     walked.expect("a sound log");
                     assert!(seen.iter().eq(queue.iter().map(|(at, _, _)| at)), "every entry");
@@ -303,13 +426,14 @@ mod tests {
                 let held: usize = queue.iter().map(|(_, _, v)| 2 + v.len().div_ceil(8)).sum();
                 assert!(held <= words && held + words / 2 + 8 > words.min(number as usize));
                 for (at, key, _) in &queue {
-                    let item = log.item(*at).filter(|_| log.is_after(log.head(), *at));
+                    let item = log.item(*at).filter(|_| log.is_there(*at));
                     assert!(item.is_some_and(|item| item.has_key(key)));
                 }
                 let (oldest, newest) = (queue[0].0, queue[queue.len() - 1].0);
-                let head = log.head();
-                assert!(log.is_after(head, oldest) && log.is_after(head, newest));
-                assert!(!log.is_after(head, head.wrapping_sub(1) & log.offset_mask), "dangling");
+                assert!(log.is_there(oldest) && log.is_there(newest));
+                let head = log.ring(oldest).head.load(Relaxed);
+                let before = oldest & !log.offset_mask | head.wrapping_sub(1) & log.offset_mask;
+                assert!(!log.is_there(before), "dangling");
                 assert_eq!(log.age(newest), needed as u64);
                 assert!(log.age(oldest) <= words as u64);
             }

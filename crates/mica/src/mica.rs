@@ -5,8 +5,9 @@ use crate::index::OFFSET_BITS;
 use crate::item::Copied;
 use crate::layout::Layout;
 use crate::metrics::Gets;
-use crate::options::{Eviction, MoveRule, OPTIONS};
+use crate::options::{Eviction, OPTIONS};
 use crate::partition::{Partition, Probe, Rules};
+use crate::policy::{AnyPolicy, Policy};
 use crate::protocol::Refusal;
 use crate::shard::refused;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
@@ -41,7 +42,7 @@ pub struct Mica {
     partition_bits: u32,
     pub(crate) seed: HashSeed,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) move_rule: MoveRule,
+    pub(crate) policy: AnyPolicy,
     pub(crate) memory_bytes: u64,
     pub(crate) gets: Arc<Gets>,
     pub(crate) layout: Layout,
@@ -101,7 +102,7 @@ impl Mica {
             partition_bits: layout.partitions.ilog2(),
             seed: environment.seed,
             clock: Arc::clone(&environment.clock),
-            move_rule: eviction.rule(layout.log_words),
+            policy: AnyPolicy::new(eviction, layout.log_words),
             memory_bytes: value("memory_bytes"),
             gets: Arc::default(),
             layout,
@@ -125,7 +126,7 @@ impl Mica {
             partition_bits: self.partition_bits,
             seed: self.seed,
             clock: Arc::clone(&self.clock),
-            move_rule: self.move_rule,
+            policy: self.policy,
             memory_bytes: self.memory_bytes,
             gets: Arc::clone(&self.gets),
             layout: self.layout,
@@ -165,8 +166,8 @@ impl Mica {
     }
 
     #[inline(always)]
-    pub(crate) fn rules(&self) -> Rules<'_> {
-        Rules { move_rule: self.move_rule, clock: &*self.clock, seed: &self.seed }
+    pub(crate) fn rules<P: Policy>(&self, policy: P) -> Rules<'_, P> {
+        Rules { policy, clock: &*self.clock, seed: &self.seed }
     }
 
     /// True where an entry has expired. `now` is asked for at most once a burst.

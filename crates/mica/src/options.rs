@@ -1,6 +1,5 @@
 //! The engine's options table.
 
-use crate::log::Log;
 use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionKind, OptionSpec};
 
@@ -41,13 +40,15 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     spec(
         "eviction",
-        Choice(&["fifo", "lru", "approximate-lru", "none", "second-chance"]),
-        4,
+        Choice(&["fifo", "lru", "approximate-lru", "none", "second-chance", "s3-fifo"]),
+        5,
         true,
         "which entries give way: the oldest; the least recently used; nearly those (an entry is \
-         moved when it is used in the older half of a log that is full or nearly so); or the \
-         oldest that were not used since they were written or last given a second chance. none \
-         makes the keyspace a store: nothing gives way, and what does not fit is refused",
+         moved when it is used in the older half of a log that is full or nearly so); the oldest \
+         that were not used since they were written or last given a second chance; or by \
+         S3-FIFO, where new entries go through a small log and only those stay that were used \
+         there more than once. none makes the keyspace a store: nothing gives way, and what does \
+         not fit is refused",
     ),
     spec(
         "warm_restart",
@@ -69,6 +70,8 @@ pub(crate) enum Eviction {
     None,
     /// The oldest that was not used since it was appended.
     SecondChance,
+    /// The same for what has proved itself in a small log.
+    S3Fifo,
 }
 
 impl Eviction {
@@ -79,49 +82,8 @@ impl Eviction {
             1 => Eviction::Lru,
             3 => Eviction::None,
             2 => Eviction::ApproximateLru,
-            _ => Eviction::SecondChance,
+            4 => Eviction::SecondChance,
+            _ => Eviction::S3Fifo,
         }
-    }
-
-    /// When using an entry moves it in a log of `log_words`.
-    pub(crate) fn rule(self, log_words: usize) -> MoveRule {
-        let len = log_words as u64;
-        let (age, once_filled) = match self {
-            Eviction::Fifo | Eviction::None => (u64::MAX, true),
-            Eviction::Lru => (0, false),
-            Eviction::ApproximateLru => (len / 2, true),
-            Eviction::SecondChance => (len / 8, true),
-        };
-        MoveRule { age, once_filled, marks: self == Eviction::SecondChance }
-    }
-}
-
-/// When using an entry moves it to the log's tail, or marks it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MoveRule {
-    /// More words than this were written since.
-    age: u64,
-    /// And the log is nearly full, or was.
-    once_filled: bool,
-    /// Using an entry marks it; it is moved when it would be evicted.
-    pub(crate) marks: bool,
-}
-
-impl MoveRule {
-    /// True where writing the entry at `offset` moves it.
-    #[inline(always)]
-    pub(crate) fn moves(self, log: &Log, offset: u64) -> bool {
-        !self.marks && self.is_old(log, offset)
-    }
-
-    #[inline(always)]
-    fn is_old(self, log: &Log, offset: u64) -> bool {
-        (!self.once_filled || log.is_filled()) && log.is_older(offset, self.age)
-    }
-
-    /// True where reading the entry at `offset` has to be noted, by moving or by marking it.
-    #[inline(always)]
-    pub(crate) fn is_due(self, log: &Log, offset: u64) -> bool {
-        self.is_old(log, offset) && !(self.marks && log.is_used(offset))
     }
 }

@@ -1,11 +1,9 @@
 //! A partition: one index, one log, one writer at a time.
 
-use crate::again::{Again, Spared};
-use crate::index::{BUCKET_WORDS, Bucket, Index, Place, first_of, offset_of, slot, tag_of};
+use crate::index::{BUCKET_WORDS, Bucket, Index, first_of, offset_of, tag_of};
 use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
 use crate::log::Log;
-use crate::options::MoveRule;
 use crate::protocol::{Lock, Refusal, begin_read, begin_write, end_read, end_write};
 use crate::store::Store;
 use crate::sync::Backoff;
@@ -49,8 +47,8 @@ impl Hint {
 }
 
 /// What a writer needs to know besides the entry.
-pub(crate) struct Rules<'c> {
-    pub(crate) move_rule: MoveRule,
+pub(crate) struct Rules<'c, P> {
+    pub(crate) policy: P,
     pub(crate) clock: &'c dyn Clock,
     pub(crate) seed: &'c HashSeed,
 }
@@ -146,9 +144,6 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Chains are cleaned in turn, each once while the log is written so many times.
-const LAPS_PER_CLEANING: u64 = 2;
-
 impl Partition {
     pub(crate) fn new(layout: &Layout, offset_bits: u32) -> Self {
         let words = layout.log_words;
@@ -159,7 +154,7 @@ impl Partition {
             (index, Log::of_blocks(all.part(0..words)))
         } else {
             let index = Index::new(layout.main_buckets, layout.spare_buckets);
-            (index, Log::new(words, offset_bits))
+            (index, Log::new(words, layout.small_words, offset_bits))
         };
         let store = layout.is_store.then(|| Box::new(Store::new(log.words())));
         Partition {
@@ -403,7 +398,7 @@ impl Partition {
     fn is_certain<const OWNED: bool>(&self, bucket: &Bucket, hint: Hint) -> bool {
         // After the fence of `end_read`: what is still there now was whole.
         let is_whole = OWNED || hint.seen & 1 == 0 && end_read(&bucket[0], hint.seen);
-        is_whole && hint.word != 0 && self.log.is_after(self.log.head(), hint.offset())
+        is_whole && hint.word != 0 && self.log.is_there(hint.offset())
     }
 
     /// The same where the first slot that had the tag is not the key's, or not any more.
@@ -420,9 +415,11 @@ impl Partition {
             if let Some(seen) = begin_read(word) {
                 let found = self.search(seen, sought, key, scratch);
                 if end_read(word, seen) {
-                    // After the fence of `end_read`: what is still there now was whole.
-                    let head = self.log.head();
-                    return found.filter(|(_, offset)| self.log.is_after(head, *offset));
+                    // After the fence of `end_read`: what is still there now was whole. What is
+                    // not may have moved since, so it is looked for again.
+                    if found.is_none_or(|(_, offset)| self.log.is_there(offset)) {
+                        return found;
+                    }
                 }
             }
             // Whoever asked looks why it has found too little.
@@ -441,14 +438,13 @@ impl Partition {
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Option<(Copied, u64)> {
-        let head = self.log.head();
         let first = sought.bucket;
         let (mut bucket, mut word) = (&first[..], seen);
         loop {
             for slot in &bucket[1..] {
                 let (tag, offset) = (tag_of(slot.load(Relaxed)), offset_of(slot.load(Relaxed)));
                 if tag == sought.tag
-                    && self.log.is_after(head, offset)
+                    && self.log.is_there(offset)
                     && let Some(item) = self.log.item(offset)
                     && item.has_key(key)
                 {
@@ -508,7 +504,7 @@ impl Partition {
         out: &mut Vec<(Vec<u8>, Vec<u8>, Copied)>,
         scratch: &mut Scratch,
     ) {
-        if !self.log.is_after(self.log.head(), offset) {
+        if !self.log.is_there(offset) {
             return;
         }
         let Some(item) = self.log.item(offset) else { return };
@@ -517,7 +513,7 @@ impl Partition {
         let copied = item.copy(scratch);
         let value = scratch.entry(copied).value.to_vec();
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-        if self.log.is_after(self.log.head(), offset) {
+        if self.log.is_there(offset) {
             out.push((key, value, copied));
         }
     }
@@ -526,192 +522,6 @@ impl Partition {
     pub(crate) fn read(&self, probe: &Probe, key: &[u8], scratch: &mut Scratch) -> Option<Copied> {
         let found = self.index.find(&self.log, probe.bucket as usize, probe.tag, key)?;
         Some(found.item.copy(scratch))
-    }
-
-    /// Maps `key` to `entry`. Readers of the bucket have been turned away.
-    pub(crate) fn put(&self, probe: &Probe, key: &[u8], entry: &EntryRef<'_>, rules: &Rules<'_>) {
-        let counts = &self.counts;
-        counts.puts.add(1);
-        counts.user_bytes.add((key.len() + entry.value.len()) as u64);
-        let needed = item::words_needed(key, entry);
-        let bucket = probe.bucket as usize;
-        let mut old = self.index.find(&self.log, bucket, probe.tag, key);
-        if let Some(found) = &old {
-            let room = found.item.header.words();
-            if needed <= room && !rules.move_rule.moves(&self.log, found.offset) {
-                let place = self.log.place(found.offset);
-                item::store(&self.log.words()[place..place + room], key, entry);
-                counts.updates_in_place.add(1);
-                if rules.move_rule.marks {
-                    self.log.mark_used(found.offset);
-                }
-                return;
-            }
-        }
-        if self.clean_some(needed as u64) && old.is_some() {
-            // Cleaning moves slots.
-            old = self.index.find(&self.log, bucket, probe.tag, key);
-        }
-        if let Some(found) = &old {
-            // Before it can be evicted, which would count it.
-            counts.live_words.sub(self.log.kill(found.offset) as u64);
-        }
-        let mut again = Again::default();
-        let offset = self.append(needed, rules, &mut again);
-        let place = self.log.place(offset);
-        item::store(&self.log.words()[place..place + needed], key, entry);
-        let target = match old {
-            Some(found) => found.slot,
-            None => self.new_slot(bucket, rules),
-        };
-        target.store(slot(probe.tag, offset), Relaxed);
-        if !again.is_empty() {
-            self.put_again(again, rules);
-        }
-    }
-
-    /// Puts entries that were used once more. Their slots dangle meanwhile, and readers of their
-    /// buckets were turned away before.
-    #[cold]
-    fn put_again(&self, mut again: Again, rules: &Rules<'_>) {
-        while let Some(Spared { probe, key, value, copied, began }) = again.pop() {
-            let Copied { expires_unix_ms, user_bits, .. } = copied;
-            let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
-            let needed = item::words_needed(&key, &entry);
-            self.clean_some(needed as u64);
-            let offset = self.append(needed, rules, &mut again);
-            let place = self.log.place(offset);
-            item::store(&self.log.words()[place..place + needed], &key, &entry);
-            let target = self.new_slot(probe.bucket as usize, rules);
-            target.store(slot(probe.tag, offset), Relaxed);
-            if began && !again.takes_over(probe.bucket) {
-                self.end(probe.bucket);
-            }
-            self.counts.moved.add(1);
-        }
-    }
-
-    /// A slot of a chain for a key that has none.
-    fn new_slot(&self, bucket: usize, rules: &Rules<'_>) -> &AtomicU64 {
-        self.counts.entries.add(1);
-        match self.index.place(&self.log, bucket) {
-            Place::Free(slot) => slot,
-            Place::Oldest(slot) => {
-                let offset = offset_of(slot.load(Relaxed));
-                let item = self.log.item(offset).expect("the slot does not dangle");
-                self.count_evicted(&item, &self.counts.evicted_from_index, rules);
-                self.log.kill(offset);
-                slot
-            }
-        }
-    }
-
-    /// Place in the log for a live entry.
-    fn append(&self, words: usize, rules: &Rules<'_>, again: &mut Again) -> u64 {
-        let counts = &self.counts;
-        counts.live_words.add(words as u64);
-        counts.words_appended.add(words as u64);
-        self.log.append(words, &mut |item: Item<'_>| {
-            if rules.move_rule.marks && item.header.is_used() && self.spare(&item, rules, again) {
-                counts.entries.sub(1);
-                counts.live_words.sub(item.header.words() as u64);
-            } else {
-                self.count_evicted(&item, &counts.evicted_from_log, rules);
-            }
-        })
-    }
-
-    /// Keeps an entry that was used and would be evicted, to put it again; false where it has
-    /// expired, or enough were kept.
-    #[cold]
-    fn spare(&self, item: &Item<'_>, rules: &Rules<'_>, again: &mut Again) -> bool {
-        let expires = item.expires_unix_ms();
-        if again.is_exhausted() || expires != 0 && expires <= rules.clock.unix_ms() {
-            return false;
-        }
-        let (mut key, mut scratch) = (Vec::new(), Scratch::new());
-        item.push_key(&mut key);
-        let copied = item.copy(&mut scratch);
-        let value = scratch.entry(copied).value.to_vec();
-        // Whose number the partition has does not matter here.
-        let probe = self.probe(0, rules.seed.low(&key));
-        // Before the head moves past it: nobody may miss it in between.
-        let began = self.begin(probe.bucket);
-        again.push(Spared { probe, key, value, copied, began });
-        true
-    }
-
-    /// Counts a live entry that is about to go, under its cause.
-    fn count_evicted(&self, item: &Item<'_>, cause: &Tally, rules: &Rules<'_>) {
-        let counts = &self.counts;
-        counts.entries.sub(1);
-        counts.live_words.sub(item.header.words() as u64);
-        let expires = item.expires_unix_ms();
-        let has_expired = expires != 0 && expires <= rules.clock.unix_ms();
-        (if has_expired { &counts.expired } else { cause }).add(1);
-    }
-
-    /// Cleans chains in turn, in proportion to what is appended; false where none is due.
-    fn clean_some(&self, words: u64) -> bool {
-        let counts = &self.counts;
-        let laps = LAPS_PER_CLEANING * self.log.words().len() as u64;
-        let mut due = counts.clean_due.get() + words * self.index.main() as u64;
-        let is_due = due >= laps;
-        while due >= laps {
-            due -= laps;
-            self.clean_next();
-        }
-        counts.clean_due.set(due);
-        is_due
-    }
-
-    /// Cleans one chain.
-    fn clean_next(&self) {
-        let next = self.counts.clean_next.get() as usize % self.index.main();
-        self.index.clean(&self.log, next);
-        self.counts.clean_next.set(next as u64 + 1);
-    }
-
-    /// Removes `key`. Readers of the bucket have been turned away.
-    pub(crate) fn delete(&self, probe: &Probe, key: &[u8]) {
-        self.counts.deletes.add(1);
-        let found = self.index.find(&self.log, probe.bucket as usize, probe.tag, key);
-        if let Some(found) = found {
-            found.slot.store(0, Relaxed);
-            self.counts.live_words.sub(self.log.kill(found.offset) as u64);
-            self.counts.entries.sub(1);
-        }
-    }
-
-    /// Moves the entry of `key` to the tail, if it still stands at `offset`.
-    #[cold]
-    pub(crate) fn renew(
-        &self,
-        probe: &Probe,
-        key: &[u8],
-        offset: u64,
-        scratch: &mut Scratch,
-        rules: &Rules<'_>,
-    ) {
-        let bucket = probe.bucket as usize;
-        // Before the slot is looked up: cleaning moves slots.
-        self.clean_some(self.log.item(offset).map_or(0, |item| item.header.words() as u64));
-        let found = self.index.find(&self.log, bucket, probe.tag, key);
-        let Some(found) = found.filter(|found| found.offset == offset) else { return };
-        if rules.move_rule.marks {
-            return self.log.mark_used(offset);
-        }
-        let copied = found.item.copy(scratch);
-        let entry = scratch.entry(copied);
-        self.begin(probe.bucket);
-        self.counts.live_words.sub(self.log.kill(offset) as u64);
-        let words = item::words_needed(key, &entry);
-        let new = self.append(words, rules, &mut Again::default());
-        let place = self.log.place(new);
-        item::store(&self.log.words()[place..place + words], key, &entry);
-        found.slot.store(slot(probe.tag, new), Relaxed);
-        self.end(probe.bucket);
-        self.counts.moved.add(1);
     }
 
     /// Removes every entry.
@@ -775,11 +585,10 @@ impl Partition {
         if let Some(offset) = misplaced {
             return wrong(8 * self.log.place(offset) as u64, "a live entry is not in the index");
         }
-        let head = self.log.head();
         let mut slots = 0;
         for main in 0..self.index.main() {
             let words = self.index.slots(main).map(|slot| slot.load(Relaxed));
-            let used = words.filter(|w| *w != 0 && self.log.is_after(head, offset_of(*w)));
+            let used = words.filter(|w| *w != 0 && self.log.is_there(offset_of(*w)));
             slots += used.count() as u64;
         }
         let counts = [self.counts.entries.get(), self.counts.live_words.get(), slots];

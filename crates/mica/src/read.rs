@@ -10,6 +10,7 @@
 use crate::item::Scratch;
 use crate::mica::Mica;
 use crate::partition::{Hint, Partition};
+use crate::policy::{Policy, with_policy};
 use silica_base::Result;
 use silica_engine::{EntryRef, GetSink};
 
@@ -21,7 +22,10 @@ const HASHED: usize = 8;
 impl Mica {
     /// Reports the entries of `keys`; returns how many there are.
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> u64 {
-        let hits = self.read::<false>(keys, sink, |hash| Ok(self.partition_of(hash)));
+        let partition_of = |hash| Ok(self.partition_of(hash));
+        let hits = with_policy!(self.policy, policy => {
+            self.read::<_, false>(policy, keys, sink, partition_of)
+        });
         let hits = hits.unwrap_or_default();
         self.gets.count(keys.len() as u64, hits);
         hits
@@ -35,7 +39,9 @@ impl Mica {
         sink: &mut dyn GetSink,
     ) -> Result<()> {
         let is_here = |hash| self.probe_in(number, hash).map(|_| number);
-        let hits = self.read::<true>(keys, sink, is_here)?;
+        let hits = with_policy!(self.policy, policy => {
+            self.read::<_, true>(policy, keys, sink, is_here)
+        })?;
         let counts = &self.partitions[number].counts;
         counts.gets_owned.add(keys.len() as u64);
         counts.hits_owned.add(hits);
@@ -44,13 +50,15 @@ impl Mica {
 
     /// Reports the entries of `keys`; returns how many there are.
     #[inline(always)]
-    fn read<const OWNED: bool>(
+    fn read<P: Policy, const OWNED: bool>(
         &self,
+        policy: P,
         keys: &[&[u8]],
         sink: &mut dyn GetSink,
         partition_of: impl Fn(u64) -> Result<usize>,
     ) -> Result<u64> {
-        let mut answers = Answers::<OWNED> { mica: self, sink, scratch: None, hits: 0, now: None };
+        let mut answers =
+            Answers::<P, OWNED> { mica: self, policy, sink, scratch: None, hits: 0, now: None };
         for (number, keys) in keys.chunks(TOGETHER).enumerate() {
             let mut hashes = [0; TOGETHER];
             // Buckets are asked for while later keys are hashed.
@@ -93,8 +101,9 @@ impl Mica {
 }
 
 /// The last stage of a burst.
-struct Answers<'a, const OWNED: bool> {
+struct Answers<'a, P, const OWNED: bool> {
     mica: &'a Mica,
+    policy: P,
     sink: &'a mut dyn GetSink,
     /// For entries that are not small and plain.
     scratch: Option<Scratch>,
@@ -103,7 +112,7 @@ struct Answers<'a, const OWNED: bool> {
     now: Option<u64>,
 }
 
-impl<const OWNED: bool> Answers<'_, OWNED> {
+impl<P: Policy, const OWNED: bool> Answers<'_, P, OWNED> {
     #[inline(always)]
     fn answer(&mut self, index: usize, key: &[u8], hash: u64, hint: Hint) {
         let partition = self.mica.home(hash);
@@ -113,7 +122,7 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
         };
         self.sink.found(index, EntryRef::new(&value.to_le_bytes()[..len]));
         self.hits += 1;
-        if self.mica.move_rule.is_due(partition.log(), hint.offset()) {
+        if self.policy.is_due(partition.log(), hint.offset()) {
             self.renew(key, hint.offset());
         }
     }
@@ -136,7 +145,7 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
         }
         self.sink.found(index, scratch.entry(copied));
         self.hits += 1;
-        if self.mica.move_rule.is_due(partition.log(), offset) {
+        if self.policy.is_due(partition.log(), offset) {
             self.renew(key, offset);
         }
     }
@@ -148,7 +157,7 @@ impl<const OWNED: bool> Answers<'_, OWNED> {
         let probe = self.mica.probe(key);
         let partition = self.mica.partition(&probe);
         let scratch = self.scratch.get_or_insert_with(Scratch::new);
-        let rules = self.mica.rules();
+        let rules = self.mica.rules(self.policy);
         let mut renew = |p: &Partition| p.renew(&probe, key, offset, scratch, &rules);
         if OWNED {
             partition.guarded(renew);

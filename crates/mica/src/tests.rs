@@ -29,9 +29,9 @@ fn metrics(mica: &Mica) -> MetricsMap {
 /// bytes of another entry, or none.
 #[test]
 fn dangling_slots_are_gone_before_offsets_begin_anew() {
-    for eviction in ["fifo", "lru", "approximate-lru", "second-chance"] {
+    for eviction in ["fifo", "lru", "approximate-lru", "second-chance", "s3-fifo"] {
         let memory = [("memory_bytes", "64KiB"), ("partitions", "1"), ("eviction", eviction)];
-        let (mica, _) = open(&memory, 16);
+        let (mica, _) = open(&memory, if eviction == "s3-fifo" { 20 } else { 17 });
         let (mut model, mut prng) = (BTreeMap::new(), Prng::new(5));
         for round in 0..test_size(60_000, 600_000, 60_000_000) {
             let key = prng.below(3000).to_le_bytes();
@@ -48,7 +48,7 @@ fn dangling_slots_are_gone_before_offsets_begin_anew() {
         }
         let metrics = metrics(&mica);
         let laps = metrics.get("log_bytes_written") / metrics.get("log_bytes");
-        assert!(laps > 40.0, "{laps} laps, offsets begin anew every eight");
+        assert!(laps > 40.0, "{laps} laps, offsets begin anew every six or eight");
     }
 }
 
@@ -63,7 +63,8 @@ impl GetSink for Meta {
 
 #[test]
 fn expiry_is_exact_whatever_looks_at_it() {
-    let (mica, clock) = open(&[("memory_bytes", "1MiB")], 48);
+    // A policy that reaches every entry some time, whatever is asked for.
+    let (mica, clock) = open(&[("memory_bytes", "1MiB"), ("eviction", "second-chance")], 48);
     let entry = EntryRef { value: b"v", expires_unix_ms: 10, user_bits: 9 };
     mica.write(WriteBatch::new().put_entry(b"k", entry).put(b"l", b""), NOW).expect("a write");
     let seen = |mica: &Mica| {
@@ -158,11 +159,81 @@ fn what_fits_is_not_moved() {
     assert!(read_all(places) < places && moved() > f64::from(places / 4), "{} moved", moved());
 }
 
+/// A cache by S3-FIFO that is full of keys from 0 on, none of them used, but one that is: `used`.
+fn full_by_s3_fifo() -> (Mica, u64) {
+    let memory = [("memory_bytes", "256KiB"), ("partitions", "1"), ("entry_bytes_mean", "16")];
+    let (mica, _) = open(&[&memory[..], &[("eviction", "s3-fifo")]].concat(), 48);
+    mica.put(b"used", b"value", NOW).expect("a put");
+    let mut keys = 0;
+    while metrics(&mica).get("evictions") == 0.0 {
+        put(&mica, keys);
+        keys += 1;
+    }
+    assert!(mica.get(b"used").expect("a get").is_some());
+    (mica, keys)
+}
+
+fn put(mica: &Mica, key: u64) {
+    mica.put(&key.to_le_bytes(), b"v", NOW).expect("a put");
+}
+
+fn has(mica: &Mica, key: u64) -> bool {
+    mica.get(&key.to_le_bytes()).expect("a get").is_some()
+}
+
+#[test]
+fn what_is_asked_for_once_pushes_out_little() {
+    let (mica, keys) = full_by_s3_fifo();
+    let held = |mica: &Mica| (0..keys).filter(|key| has(mica, *key)).count() as u64;
+    (0..10 * keys).for_each(|n| put(&mica, 1 << 40 | n));
+    let held = held(&mica);
+    assert!(held > keys * 85 / 100 && held < keys * 92 / 100, "{held} of {keys} are still there");
+    mica.verify().expect("every invariant");
+}
+
+#[test]
+fn what_is_used_twice_or_put_again_stays() {
+    let (mica, keys) = full_by_s3_fifo();
+    // All of these are in the small log at once.
+    let fresh = |n: u64| 1 << 40 | n;
+    (0..4).for_each(|n| put(&mica, fresh(n)));
+    assert!(has(&mica, fresh(1)), "used once");
+    assert!(has(&mica, fresh(2)) && has(&mica, fresh(2)), "used twice");
+    let flood = |from: u64, to: u64| (from..to).for_each(|n| put(&mica, 1 << 50 | n));
+    let small = keys / 8;
+    flood(0, small);
+    put(&mica, fresh(3));
+    flood(small, 20 * small);
+    let there = [0, 1, 2, 3].map(|n| has(&mica, fresh(n)));
+    assert_eq!(there, [false, false, true, true], "not used, once, twice, put again");
+    mica.verify().expect("every invariant");
+}
+
+#[test]
+fn the_main_log_gives_up_what_is_not_used_any_more() {
+    let (mica, keys) = full_by_s3_fifo();
+    // Twice as many as fit, each put again while it is remembered: they take the place of the old.
+    for round in 0..40 {
+        for n in 0..keys / 4 {
+            put(&mica, (1 << 40) + round / 4 * keys + n);
+        }
+    }
+    let held = (0..keys).filter(|key| has(&mica, *key)).count() as u64;
+    assert!(held < keys / 10, "{held} of {keys} are still there");
+    mica.verify().expect("every invariant");
+}
+
 /// An entry that is used is never missed, not even while it is on its way to the tail.
 #[test]
 fn what_gets_a_second_chance_is_always_there() {
+    for eviction in ["second-chance", "s3-fifo"] {
+        is_always_there(eviction);
+    }
+}
+
+fn is_always_there(eviction: &str) {
     let memory = [("memory_bytes", "256KiB"), ("partitions", "1"), ("entry_bytes_mean", "12")];
-    let (mica, _) = open(&[&memory[..], &[("eviction", "second-chance")]].concat(), 48);
+    let (mica, _) = open(&[&memory[..], &[("eviction", eviction)]].concat(), 48);
     mica.put(b"used", b"value", NOW).expect("a put");
     let done = std::sync::atomic::AtomicBool::new(false);
     let is_there = || mica.get(b"used").expect("a get").is_some();
@@ -173,7 +244,9 @@ fn what_gets_a_second_chance_is_always_there() {
             }
         });
         for n in 0..test_size(200_000, 2_000_000, 100_000_000) {
-            mica.put(&n.to_le_bytes(), b"v", NOW).expect("a put");
+            // Keys come back while they are remembered, so that entries enter the main log.
+            let key = n - n / 4000 * 3000;
+            mica.put(&key.to_le_bytes(), b"v", NOW).expect("a put");
             if n % 100 == 0 && !is_there() {
                 break;
             }

@@ -8,6 +8,7 @@ use crate::fits::BLOCK_WORDS_MIN;
 use crate::item::words_needed;
 use crate::mica::{Mica, at_most, bits};
 use crate::partition::{Partition, Probe};
+use crate::policy::{Policy, with_policy};
 use crate::store::Shortage;
 use crate::undo::Undo;
 use silica_base::{Error, ErrorKind, Result};
@@ -74,7 +75,13 @@ impl Mica {
         if self.is_store {
             return self.store_locked(ops, probes);
         }
-        let rules = self.rules();
+        with_policy!(self.policy, policy => self.cache_locked(ops, probes, policy));
+        Ok(())
+    }
+
+    /// The same in cache mode.
+    fn cache_locked<P: Policy>(&self, ops: &[Op<'_>], probes: &[Probe], policy: P) {
+        let rules = self.rules(policy);
         let apply = |partition: &Partition, op: &Op<'_>, probe: &Probe| {
             match &op.kind {
                 OpKind::Put(entry) => partition.put(probe, op.key, entry, &rules),
@@ -84,7 +91,6 @@ impl Mica {
         };
         let Ok(()) = self.in_windows(ops, probes, apply);
         probes.iter().for_each(|p| self.partition(p).end(p.bucket));
-        Ok(())
     }
 
     /// Turns readers of the buckets away and applies the operations, some of whose lines are always

@@ -61,7 +61,7 @@ fn tiny(partitions: u64, eviction: &str) -> MicaHarness {
     })
 }
 
-const POLICIES: [&str; 4] = ["fifo", "lru", "approximate-lru", "second-chance"];
+const POLICIES: [&str; 5] = ["fifo", "lru", "approximate-lru", "second-chance", "s3-fifo"];
 
 #[test]
 fn basics() {

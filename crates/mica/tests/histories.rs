@@ -223,13 +223,14 @@ fn seed(usual: u64) -> u64 {
 /// Memory of two logs of some 50 KiB, which a few dozen values fill.
 const LITTLE: u64 = 128 << 10;
 
+const POLICIES: [&str; 5] = ["fifo", "lru", "approximate-lru", "second-chance", "s3-fifo"];
 const MODES: [Mode; 4] = [Mode::Erew, Mode::Crew, Mode::Crcw, Mode::Changing];
 
 #[test]
 fn caches_have_an_order_in_every_mode() {
     let histories = test_size(1, 2, 2_000);
     for mode in MODES {
-        for (usual, eviction) in (1..).zip(["fifo", "lru", "approximate-lru", "second-chance"]) {
+        for (usual, eviction) in (1..).zip(POLICIES) {
             let mut evictions = 0.0;
             for threads in [2, 3, 8] {
                 let few = load(threads);
@@ -237,7 +238,7 @@ fn caches_have_an_order_in_every_mode() {
                 let (written, log) = (sum.counted("log_bytes_written"), sum.counted("log_bytes"));
                 assert!(written > log, "{mode:?} {eviction}: no log wraps around: {sum:?}");
                 // Of so many some are not written for as long as it takes to go round.
-                let many = Load { keys: 60, ..few };
+                let many = Load { keys: 160, ..few };
                 let sum = check(mode, &open(LITTLE, eviction), many, seed(usual), histories);
                 evictions += sum.counted("evictions_from_log");
             }
@@ -264,7 +265,7 @@ fn stores_have_an_order_in_every_mode() {
     for mode in MODES {
         for threads in [2, 3, 8] {
             let mica = open(LITTLE, "none");
-            let sum = check(mode, &mica, load(threads), seed(1), histories);
+            let sum = check(mode, &mica, Load { keys: 40, ..load(threads) }, seed(1), histories);
             assert!(mode == Mode::Changing || sum.refused < sum.calls / 2, "{mode:?}: {sum:?}");
             let in_place = sum.counted("updates_in_place");
             seen.insert((sum.refused > 0, in_place > 0.0 && in_place < sum.counted("puts")));

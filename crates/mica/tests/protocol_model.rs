@@ -24,6 +24,9 @@ struct Shrunk {
     place: [AtomicU64; 2],
 }
 
+/// A slot whose entry is in the other log.
+const IN_MAIN: u64 = 1 << 40;
+
 impl Shrunk {
     fn new() -> Arc<Shrunk> {
         let zero = || AtomicU64::new(0);
@@ -61,6 +64,27 @@ impl Shrunk {
         self.store(value);
         end_write(&self.bucket);
         end_write(&self.bucket);
+    }
+
+    /// The same where the entry may be in another log, whose head stays where it is.
+    fn get_from(&self, main: &[AtomicU64; 2]) -> Result<Option<u64>, ()> {
+        let seen = begin_read(&self.bucket).ok_or(())?;
+        let slot = self.slot.load(Relaxed);
+        let is_there = || slot == IN_MAIN || self.head.load(Relaxed) < slot;
+        let found = is_there().then(|| {
+            let place = if slot == IN_MAIN { main } else { &self.place };
+            [place[0].load(Relaxed), place[1].load(Relaxed)]
+        });
+        if !end_read(&self.bucket, seen) {
+            return Err(());
+        }
+        let Some([first, second]) = found else { return Ok(None) };
+        // It may have begun to move since, and is elsewhere then: no reason to miss it.
+        if !is_there() {
+            return Err(());
+        }
+        assert_eq!(first, second, "an entry is whole");
+        Ok(Some(first))
     }
 
     /// The bucket's entry; `Err` where a reader would try again.
@@ -111,6 +135,31 @@ fn an_entry_that_the_log_overwrites_is_missing_or_whole() {
         shrunk.append_elsewhere(1, 8);
         reader.join().unwrap();
         assert_eq!(shrunk.get(), Ok(None));
+    });
+}
+
+/// An entry goes from the end of one log to another one, and its old place is written anew: nobody
+/// misses it.
+#[test]
+fn an_entry_that_moves_to_another_log_is_always_there() {
+    loom::model(|| {
+        let shrunk = Shrunk::new();
+        shrunk.append(0, 7);
+        let main = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let (reader, other) = (shrunk.clone(), main.clone());
+        let reader = thread::spawn(move || {
+            if let Ok(found) = reader.get_from(&other) {
+                assert_eq!(found, Some(7), "it is somewhere all the time");
+            }
+        });
+        // Readers are turned away before the head moves.
+        assert!(begin_write(&shrunk.bucket), "writers take turns");
+        retire(&shrunk.head, 1);
+        shrunk.store(8);
+        main.iter().for_each(|word| word.store(7, Relaxed));
+        shrunk.slot.store(IN_MAIN, Relaxed);
+        end_write(&shrunk.bucket);
+        reader.join().unwrap();
     });
 }
 

@@ -2,6 +2,7 @@
 
 use crate::index::OFFSET_BITS;
 use crate::layout::Layout;
+use crate::log::Log;
 use silica_base::{AlignedBuf, Checksum, Error, ErrorKind, HashSeed, Result};
 use silica_device::DeviceFile;
 use std::sync::atomic::AtomicU64;
@@ -63,7 +64,8 @@ fn damaged(at: u64, detail: &str) -> Error {
 
 impl Header {
     fn encode(&self, chunk: &mut [u8]) {
-        let Layout { partitions, main_buckets, spare_buckets, log_words, is_store } = self.layout;
+        let Layout { partitions, main_buckets, spare_buckets, log_words, small_words, is_store } =
+            self.layout;
         chunk.fill(0);
         chunk[..4].copy_from_slice(&MAGIC);
         chunk[4..8].copy_from_slice(&VERSION.to_le_bytes());
@@ -76,6 +78,7 @@ impl Header {
             log_words as u64,
             u64::from(self.offset_bits),
             u64::from(is_store),
+            small_words as u64,
         ];
         for (place, number) in chunk[32..].as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
             *place = number.to_le_bytes();
@@ -105,6 +108,7 @@ impl Header {
             main_buckets: number(1),
             spare_buckets: number(2),
             log_words: number(3),
+            small_words: number(6),
             is_store: number(5) != 0,
         };
         let seed = HashSeed(chunk[16..32].try_into().expect("sixteen bytes"));
@@ -116,7 +120,8 @@ impl Header {
     /// Refuses what no partition can have.
     pub(super) fn check(&self) -> Result<()> {
         let is_one = self.layout.is_plausible() && (1..=OFFSET_BITS).contains(&self.offset_bits);
-        if is_one && self.layout.log_words.next_power_of_two() < (1 << self.offset_bits) / 4 {
+        let Layout { log_words, small_words, .. } = self.layout;
+        if is_one && Log::is_wide(log_words, small_words, self.offset_bits) {
             return Ok(());
         }
         Err(damaged(0, "no keyspace is divided like this"))

@@ -1,0 +1,252 @@
+//! Writes in cache mode: what is appended makes the oldest entries give way, as far as the policy
+//! does not keep them.
+
+use crate::again::{Again, Spared};
+use crate::index::{Place, offset_of, slot};
+use crate::item::{self, Copied, Item, Scratch};
+use crate::log::Which;
+use crate::partition::{Partition, Probe, Rules, Tally};
+use crate::policy::Policy;
+use silica_engine::EntryRef;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Chains are cleaned in turn, each once while the log is written so many times.
+const LAPS_PER_CLEANING: u64 = 2;
+
+/// Cache mode. Only for the holder of the lock.
+impl Partition {
+    /// Maps `key` to `entry`. Readers of the bucket have been turned away.
+    pub(crate) fn put<P: Policy>(
+        &self,
+        probe: &Probe,
+        key: &[u8],
+        entry: &EntryRef<'_>,
+        rules: &Rules<'_, P>,
+    ) {
+        let counts = &self.counts;
+        counts.puts.add(1);
+        counts.user_bytes.add((key.len() + entry.value.len()) as u64);
+        let needed = item::words_needed(key, entry);
+        let bucket = probe.bucket as usize;
+        let mut old = self.index().find(self.log(), bucket, probe.tag, key);
+        if let Some(found) = &old {
+            let (room, uses) = (found.item.header.words(), found.item.header.uses());
+            let moves = P::USES_MAX == 0 && rules.policy.is_due(self.log(), found.offset);
+            if needed <= room && !moves {
+                self.store_at(found.offset, room, key, entry);
+                counts.updates_in_place.add(1);
+                if P::USES_MAX > 0 {
+                    self.log().set_uses(found.offset, P::USES_MAX.min(uses + 1));
+                }
+                return;
+            }
+        }
+        if self.clean_some(needed as u64) && old.is_some() {
+            // Cleaning moves slots.
+            old = self.index().find(self.log(), bucket, probe.tag, key);
+        }
+        // What was used once in the small log has its place there by it.
+        let (mut which, mut uses) = (Which::Main, 0);
+        let is_ghost = || match &old {
+            Some(found) => self.log().which(found.offset) == Which::Main,
+            None => self.index().take_ghost(self.log(), bucket, probe.tag),
+        };
+        if P::HAS_SMALL {
+            which = rules.policy.log_for(self.log(), needed, is_ghost);
+        }
+        if let Some(found) = &old {
+            if which == Which::Small {
+                uses = P::USES_MAX.min(found.item.header.uses() + 1);
+            }
+            // Before it can be evicted, which would count it.
+            counts.live_words.sub(self.log().kill(found.offset) as u64);
+        }
+        let mut again = Again::default();
+        let offset = self.append(which, needed, rules, &mut again);
+        self.store_at(offset, needed, key, entry);
+        if uses > 0 {
+            self.log().set_uses(offset, uses);
+        }
+        let target = match old {
+            Some(found) => found.slot,
+            None => self.new_slot(bucket, rules),
+        };
+        target.store(slot(probe.tag, offset), Relaxed);
+        if !again.is_empty() {
+            self.put_again(again, rules);
+        }
+    }
+
+    /// Stores an entry in the place of `words` words at `offset`.
+    #[inline(always)]
+    fn store_at(&self, offset: u64, words: usize, key: &[u8], entry: &EntryRef<'_>) {
+        let place = self.log().place(offset);
+        item::store(&self.log().words()[place..place + words], key, entry);
+    }
+
+    /// Puts entries that stay once more. Their slots dangle meanwhile, and readers of their
+    /// buckets were turned away before.
+    #[cold]
+    fn put_again<P: Policy>(&self, mut again: Again, rules: &Rules<'_, P>) {
+        while let Some(Spared { probe, key, value, copied, word, uses, began }) = again.pop() {
+            let Copied { expires_unix_ms, user_bits, .. } = copied;
+            let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
+            let needed = item::words_needed(&key, &entry);
+            self.clean_some(needed as u64);
+            let offset = self.append(Which::Main, needed, rules, &mut again);
+            self.store_at(offset, needed, &key, &entry);
+            self.log().set_uses(offset, uses);
+            let bucket = probe.bucket as usize;
+            // Its own slot, if that is still there: what dangles may be used by others.
+            let target = match self.index().slots(bucket).find(|slot| slot.load(Relaxed) == word) {
+                Some(slot) => {
+                    self.counts.entries.add(1);
+                    slot
+                }
+                None => self.new_slot(bucket, rules),
+            };
+            target.store(slot(probe.tag, offset), Relaxed);
+            if began && !again.takes_over(probe.bucket) {
+                self.end(probe.bucket);
+            }
+            self.counts.moved.add(1);
+        }
+    }
+
+    /// A slot of a chain for a key that has none.
+    fn new_slot<P>(&self, bucket: usize, rules: &Rules<'_, P>) -> &AtomicU64 {
+        self.counts.entries.add(1);
+        match self.index().place(self.log(), bucket) {
+            Place::Free(slot) => slot,
+            Place::Oldest(slot) => {
+                let offset = offset_of(slot.load(Relaxed));
+                let item = self.log().item(offset).expect("the slot does not dangle");
+                self.count_evicted(&item, &self.counts.evicted_from_index, rules);
+                self.log().kill(offset);
+                slot
+            }
+        }
+    }
+
+    /// Place in a log for a live entry.
+    fn append<P: Policy>(
+        &self,
+        which: Which,
+        words: usize,
+        rules: &Rules<'_, P>,
+        again: &mut Again,
+    ) -> u64 {
+        let counts = &self.counts;
+        counts.live_words.add(words as u64);
+        counts.words_appended.add(words as u64);
+        self.log().append(which, words, &mut |offset, item: Item<'_>| {
+            let kept = rules.policy.keeps(which, item.header.uses());
+            if kept.is_some_and(|uses| self.spare((offset, uses), &item, rules, again)) {
+                counts.entries.sub(1);
+                counts.live_words.sub(item.header.words() as u64);
+            } else {
+                self.count_evicted(&item, &counts.evicted_from_log, rules);
+            }
+        })
+    }
+
+    /// Keeps the entry at an offset, with so many of its uses, to put it again; false where it has
+    /// expired, or enough were kept.
+    #[cold]
+    fn spare<P>(
+        &self,
+        (offset, uses): (u64, u64),
+        item: &Item<'_>,
+        rules: &Rules<'_, P>,
+        again: &mut Again,
+    ) -> bool {
+        let expires = item.expires_unix_ms();
+        if again.is_exhausted() || expires != 0 && expires <= rules.clock.unix_ms() {
+            return false;
+        }
+        let (mut key, mut scratch) = (Vec::new(), Scratch::new());
+        item.push_key(&mut key);
+        let copied = item.copy(&mut scratch);
+        let value = scratch.entry(copied).value.to_vec();
+        // Whose number the partition has does not matter here.
+        let probe = self.probe(0, rules.seed.low(&key));
+        // Before the head moves past it: nobody may miss it in between.
+        let began = self.begin(probe.bucket);
+        let word = slot(probe.tag, offset);
+        again.push(Spared { probe, key, value, copied, word, uses, began });
+        true
+    }
+
+    /// Counts a live entry that is about to go, under its cause.
+    fn count_evicted<P>(&self, item: &Item<'_>, cause: &Tally, rules: &Rules<'_, P>) {
+        let counts = &self.counts;
+        counts.entries.sub(1);
+        counts.live_words.sub(item.header.words() as u64);
+        let expires = item.expires_unix_ms();
+        let has_expired = expires != 0 && expires <= rules.clock.unix_ms();
+        (if has_expired { &counts.expired } else { cause }).add(1);
+    }
+
+    /// Cleans chains in turn, in proportion to what is appended; false where none is due.
+    fn clean_some(&self, words: u64) -> bool {
+        let counts = &self.counts;
+        let laps = LAPS_PER_CLEANING * self.log().words().len() as u64;
+        let mut due = counts.clean_due.get() + words * self.index().main() as u64;
+        let is_due = due >= laps;
+        while due >= laps {
+            due -= laps;
+            self.clean_next();
+        }
+        counts.clean_due.set(due);
+        is_due
+    }
+
+    /// Cleans one chain.
+    fn clean_next(&self) {
+        let next = self.counts.clean_next.get() as usize % self.index().main();
+        self.index().clean(self.log(), next);
+        self.counts.clean_next.set(next as u64 + 1);
+    }
+
+    /// Removes `key`. Readers of the bucket have been turned away.
+    pub(crate) fn delete(&self, probe: &Probe, key: &[u8]) {
+        self.counts.deletes.add(1);
+        let found = self.index().find(self.log(), probe.bucket as usize, probe.tag, key);
+        if let Some(found) = found {
+            found.slot.store(0, Relaxed);
+            self.counts.live_words.sub(self.log().kill(found.offset) as u64);
+            self.counts.entries.sub(1);
+        }
+    }
+
+    /// Moves the entry of `key` to the tail, if it still stands at `offset`.
+    #[cold]
+    pub(crate) fn renew<P: Policy>(
+        &self,
+        probe: &Probe,
+        key: &[u8],
+        offset: u64,
+        scratch: &mut Scratch,
+        rules: &Rules<'_, P>,
+    ) {
+        let bucket = probe.bucket as usize;
+        // Before the slot is looked up: cleaning moves slots.
+        self.clean_some(self.log().item(offset).map_or(0, |item| item.header.words() as u64));
+        let found = self.index().find(self.log(), bucket, probe.tag, key);
+        let Some(found) = found.filter(|found| found.offset == offset) else { return };
+        if P::USES_MAX > 0 {
+            return self.log().set_uses(offset, P::USES_MAX.min(found.item.header.uses() + 1));
+        }
+        let copied = found.item.copy(scratch);
+        let entry = scratch.entry(copied);
+        self.begin(probe.bucket);
+        self.counts.live_words.sub(self.log().kill(offset) as u64);
+        let words = item::words_needed(key, &entry);
+        let new = self.append(Which::Main, words, rules, &mut Again::default());
+        self.store_at(new, words, key, &entry);
+        found.slot.store(slot(probe.tag, new), Relaxed);
+        self.end(probe.bucket);
+        self.counts.moved.add(1);
+    }
+}
