@@ -57,6 +57,9 @@ pub(crate) enum Command {
     Bench(Box<BenchArgs>),
     /// Index any number of keys with an entropy-coded trie, in bounded memory.
     BuildTable(BuildTableArgs),
+    /// Create, drop and list keyspaces.
+    #[command(subcommand)]
+    Keyspace(KeyspaceCommand),
     /// Copy a backup into a new store directory and check it.
     Restore {
         /// Directory that `silica backup` wrote.
@@ -64,6 +67,22 @@ pub(crate) enum Command {
     },
     #[command(flatten)]
     Verb(Verb),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum KeyspaceCommand {
+    /// Create a keyspace, with the engine of --engine and the options of --set.
+    Create {
+        /// Its name; the server's database N is the keyspace dbN, and 0 is default.
+        name: String,
+    },
+    /// Remove a keyspace and everything in it.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+    /// List the keyspaces, their engines and options.
+    List,
 }
 
 /// What both the command line and the prompt understand.
@@ -174,6 +193,10 @@ pub(crate) struct ServeArgs {
     /// stop (not by SHUTDOWN NOSAVE) and taken back, once, at the next start.
     #[arg(long, value_name = "DIR", requires = "cache")]
     pub(crate) image: Option<PathBuf>,
+    /// Engine and options of database N (SELECT N), such as 1=mica,memory_bytes=64MiB; it is
+    /// created where it is missing, and stays so without the option (may be repeated).
+    #[arg(long, value_name = "N=ENGINE[,OPTION=VALUE...]", value_parser = database)]
+    pub(crate) database: Vec<DatabaseArg>,
     /// Address to listen on.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
     pub(crate) listen: String,
@@ -513,6 +536,24 @@ fn size(text: &str) -> Result<u64, String> {
 fn memory_part(text: &str) -> Result<(String, u64), String> {
     let (name, bytes) = text.rsplit_once('=').ok_or("use NAME=SIZE, such as users=64MiB")?;
     Ok((name.to_string(), size(bytes)?))
+}
+
+/// What a database is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct DatabaseArg {
+    pub(crate) index: u32,
+    pub(crate) engine: String,
+    pub(crate) options: Vec<(String, String)>,
+}
+
+fn database(text: &str) -> Result<DatabaseArg, String> {
+    let wrong = || "use N=ENGINE or N=ENGINE,OPTION=VALUE, such as 1=mica,memory_bytes=64MiB";
+    let (index, rest) = text.split_once('=').ok_or_else(wrong)?;
+    let index = index.parse().ok().filter(|index| *index < silica_server::DATABASES_MAX);
+    let index = index.ok_or(format!("databases are 0 to {}", silica_server::DATABASES_MAX - 1))?;
+    let mut parts = rest.split(',');
+    let engine = parts.next().filter(|engine| !engine.is_empty()).ok_or_else(wrong)?.to_string();
+    Ok(DatabaseArg { index, engine, options: parts.map(pair).collect::<Result<_, _>>()? })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -6,6 +6,8 @@ mod bench;
 mod build_table;
 #[cfg(feature = "compare")]
 mod compare;
+mod databases;
+mod keyspace;
 mod load;
 mod output;
 mod prompt;
@@ -44,6 +46,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Load(args)) => load::run(global, &args, output),
         Some(Command::Bench(args)) => bench::run(global, *args, output),
         Some(Command::BuildTable(args)) => build_table::run(global, &args, output),
+        Some(Command::Keyspace(command)) => keyspace::run(global, &command, output),
         Some(Command::Restore { backup }) => {
             let report = silica::restore(backup, global.directory(), global.open_options())?;
             verbs::show_copy("restored", &report, output)

@@ -1,11 +1,12 @@
 //! `silica serve`.
 
 use crate::args::{Global, ServeArgs};
+use crate::databases::{self, InMemory};
 use log::{info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use silica::{DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Engine, Error, ErrorKind, Result};
-use silica_server::{Config, Databases, Mode, Server, StopHandle, TlsFiles};
+use silica_server::{Config, Databases, Server, StopHandle, TlsFiles};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -29,6 +30,13 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     // Before anything else, so that a signal during the start is not lost.
     let signals = signals(&config)?;
     let options = global.open_options().durability(args.durability.into());
+    let options = args.database.iter().fold(options, |options, database| {
+        options.declare(
+            silica_server::keyspace_name(database.index),
+            &database.engine,
+            &database.pairs(),
+        )
+    });
     let options = options.memory_bytes(memory.stores);
     let store = Arc::new(options.open(&path)?);
     // Opened now, so that what is wrong with it is told at the start.
@@ -36,10 +44,17 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     global.check_engine(&keyspace)?;
     let engine = keyspace.engine().descriptor().name;
     drop(keyspace);
+    databases::prepare(&store, &args.database, memory.stores)?;
     let databases = Arc::clone(&store) as Arc<dyn Databases>;
+    let all: Vec<_> = databases
+        .listed()
+        .into_iter()
+        .filter_map(|index| Some((index, databases.open(index).ok()?)))
+        .collect();
     let server = Server::start(config, databases)?;
     let what = format!("{} on", path.display());
-    announce(&what, &server, engine, durability_words(args));
+    let others = databases::words(all.into_iter())?;
+    announce(&what, &server, engine, &format!("{}{others}", durability_words(args)));
     stop_on_signal(signals, server.stop_handle())?;
     server.wait();
     match Arc::try_unwrap(store) {
@@ -50,16 +65,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// The only database of a server that is a cache.
-struct Cache(Arc<dyn Engine>);
-
-impl Databases for Cache {
-    fn open(&self, _: u32) -> Result<Arc<dyn Engine>> {
-        Ok(Arc::clone(&self.0))
-    }
-}
-
-/// Serves a cache in memory until SIGINT or SIGTERM.
+/// Serves a cache, or a store, in memory until SIGINT or SIGTERM.
 fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     if let Some(engine) = global.engine.as_ref().filter(|engine| *engine != "mica") {
         let message = format!(
@@ -71,29 +77,26 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     let clients = (bytes / 8).clamp(CLIENTS_BYTES_USUAL, CACHE_CLIENTS_BYTES_MAX).min(bytes / 2);
     let memory = Memory::divide("--cache", bytes, args.client_memory.or(Some(clients)))?;
     let durability = silica::Durability::Buffered;
-    let config = Config { databases: 1, durability, ..config(args, &memory)? };
+    let config = Config { durability, ..config(args, &memory)? };
     let signals = signals(&config)?;
-    let mut options = global.open_options().memory_bytes(memory.stores);
-    if let Some(directory) = &args.image {
-        options = options.image(directory);
-    }
-    if config.mode != Mode::Crcw && !global.set.iter().any(|(name, _)| name == "partitions") {
-        // As many as there are loops to own them, or the next power of two.
-        options = options.set("partitions", config.loops.next_power_of_two().min(64).to_string());
-    }
-    let cache = options.open_cache()?;
-    let engine = cache.descriptor().name;
-    let server = Server::start(config, Arc::new(Cache(Arc::clone(&cache))))?;
-    let what = format!("a cache of {} MiB on", bytes >> 20);
+    let all = Arc::new(InMemory::open(global, args, &config, memory.stores)?);
+    let descriptor = *all.open(0)?.descriptor();
+    let others = databases::words(all.all())?;
+    let config = Config { databases: all.all().count() as u32, ..config };
+    let server = Server::start(config, Arc::clone(&all) as Arc<dyn Databases>)?;
+    let kind = if descriptor.capabilities.may_evict { "cache" } else { "store in memory" };
+    let what = format!("a {kind} of {} MiB on", bytes >> 20);
     let how = match args.image {
         Some(_) => "a clean stop leaves an image",
         None => "nothing outlives the process",
     };
-    announce(&what, &server, engine, how);
+    announce(&what, &server, descriptor.name, &format!("{how}{others}"));
     stop_on_signal(signals, server.stop_handle())?;
     let is_kept = server.wait();
     if is_kept && args.image.is_some() {
-        leave_image(&*cache)?;
+        for (_, engine) in all.all() {
+            leave_image(&*engine)?;
+        }
     }
     info!("stopped");
     Ok(())

@@ -263,6 +263,11 @@ pub trait Databases: Send + Sync {
     /// each index, on a thread that may wait.
     fn open(&self, index: u32) -> Result<Arc<dyn Engine>>;
 
+    /// Databases that are there already; they are opened at the start.
+    fn listed(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// True where database `index` may hold something already; `FLUSHALL` opens no others.
     fn exists(&self, index: u32) -> bool {
         let _ = index;
@@ -276,13 +281,21 @@ impl Databases for silica::Silica {
         Ok(Arc::clone(self.keyspace(&keyspace_name(index))?.engine()))
     }
 
+    fn listed(&self) -> Vec<u32> {
+        // Where the catalog cannot be asked, the first use of a database says why.
+        let names = self.keyspaces().unwrap_or_default();
+        let is_there = |index: &u32| names.iter().any(|info| info.name == keyspace_name(*index));
+        (0..DATABASES_MAX).filter(is_there).collect()
+    }
+
     fn exists(&self, index: u32) -> bool {
         // Where the catalog cannot be asked, opening it says why.
         self.existing(&keyspace_name(index)).map_or(true, |keyspace| keyspace.is_some())
     }
 }
 
-fn keyspace_name(index: u32) -> String {
+/// The name of the keyspace that is database `index` of a store.
+pub fn keyspace_name(index: u32) -> String {
     match index {
         0 => silica::DEFAULT_KEYSPACE.into(),
         _ => format!("db{index}"),

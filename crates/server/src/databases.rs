@@ -21,6 +21,19 @@ impl Store {
         Store { source, slots, hub, opening: Mutex::new(()) }
     }
 
+    /// Opens the databases that are there already, so that their figures are shown from the start.
+    /// One that cannot be opened is told about, and again by its first use.
+    pub(crate) fn open_listed(&self) {
+        for index in self.source.listed() {
+            let index = index as usize;
+            if index < self.count()
+                && let Err(error) = self.engine(index)
+            {
+                log::error!("database {index} is not there: {error}");
+            }
+        }
+    }
+
     /// Number of databases, opened or not.
     pub(crate) fn count(&self) -> usize {
         self.slots.len()

@@ -52,5 +52,5 @@ mod udp;
 mod unsupported;
 mod workers;
 
-pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind, Mode, TlsFiles};
+pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind, Mode, TlsFiles, keyspace_name};
 pub use server::{Server, StopHandle};

@@ -3,7 +3,7 @@
 //! What depends on the session alone (AUTH, SELECT, CLIENT, COMMAND, wrong commands, …) is
 //! answered here, so that every later request already knows its database and dialect.
 
-use crate::acl::Denied;
+use crate::acl::{Denied, Refusal};
 use crate::burst::{Args, Input, Request};
 use crate::clients::Client;
 use crate::commands::{Cx, topics, wrong_number};
@@ -205,8 +205,13 @@ impl Planner<'_> {
         if !self.session.let_in && !command.open_to_all() {
             return Err("NOAUTH Authentication required.".into());
         }
+        let in_transaction = self.session.queue.is_some();
         match self.session.user(&self.shared.acl) {
-            Some(user) => user.permits(command, args).map_err(|denied| denied.text())?,
+            Some(user) => user.permits(command, args).map_err(|denied| {
+                let refusal = Refusal::of(&denied, &user.name, in_transaction);
+                self.shared.note_refusal(refusal, Some(self.client));
+                denied.text()
+            })?,
             None => return Err(Denied::Command(command.name).text()),
         }
         let look = || self.client.subscriptions().count() > 0;

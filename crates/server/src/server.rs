@@ -1,9 +1,9 @@
 //! Starting and stopping.
 
-use crate::acl::Acl;
+use crate::acl::{Acl, Refusal};
 use crate::admin::Admin;
 use crate::burst::{Burst, Owner};
-use crate::clients::Clients;
+use crate::clients::{Client, Clients};
 use crate::databases::Store;
 use crate::direct::{self, Hub, Seat};
 use crate::event_loop::{EventLoop, WAKER};
@@ -27,7 +27,7 @@ use silica_proto::datagram::Partitions;
 use silica_proto::memcached::Protocol;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
 /// What loops are told.
@@ -137,6 +137,13 @@ impl Shared {
         tls.map(|tls| tls.session().map(Box::new)).transpose()
     }
 
+    /// Notes that something was refused to `client`, where it is known.
+    pub(crate) fn note_refusal(&self, refusal: Refusal, client: Option<&Client>) {
+        let now_ms = self.unix_ms();
+        let line = client.map(|client| client.line(self.tracking.of(client.id).as_ref(), now_ms));
+        self.acl.log.add(refusal, line.unwrap_or_default(), now_ms);
+    }
+
     /// What becomes of entries when memory is full, as Redis calls it.
     pub(crate) fn eviction_policy(&self) -> &'static str {
         let engine = self.store.opened(0);
@@ -229,21 +236,24 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Stops a server from elsewhere, such as a signal handler's thread.
+/// Stops a server from elsewhere, such as a signal handler's thread. It keeps nothing of a server
+/// that has ended.
 #[derive(Clone)]
-pub struct StopHandle(Arc<Shared>);
+pub struct StopHandle(Weak<Shared>);
 
 impl StopHandle {
     /// Asks the server to stop gracefully; returns at once.
     pub fn stop(&self) {
-        self.0.request_stop();
+        if let Some(shared) = self.0.upgrade() {
+            shared.request_stop();
+        }
     }
 
     /// Reads the certificate and key of TLS again, for connections to come; what is wrong with
     /// them leaves those that were read before.
     pub fn read_certificates(&self) -> Result<()> {
-        let tls = self.0.tls.as_ref();
-        tls.map_or(Ok(()), |tls| tls.read_again(self.0.unix_ms()))
+        let Some(shared) = self.0.upgrade() else { return Ok(()) };
+        shared.tls.as_ref().map_or(Ok(()), |tls| tls.read_again(shared.unix_ms()))
     }
 }
 
@@ -343,6 +353,7 @@ impl Server {
         let hub = (config.mode != Mode::Crcw).then(hub);
         let store = Store::new(databases, config.databases, hub.clone());
         refuse_mode(&config, store.engine(0)?)?;
+        store.open_listed();
         let clock = SystemClock::default();
         let tls = config.tls.as_ref().map(|files| Tls::new(files, clock.unix_ms())).transpose()?;
         config.warn_of_strangers(acl.lets_in());
@@ -494,7 +505,7 @@ impl Server {
 
     /// A handle that stops this server.
     pub fn stop_handle(&self) -> StopHandle {
-        StopHandle(Arc::clone(&self.shared))
+        StopHandle(Arc::downgrade(&self.shared))
     }
 
     /// Finishes the requests in hand, sends their replies, closes all connections and returns

@@ -16,6 +16,8 @@ const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 /// Seconds of which LATENCY keeps the peaks.
 const PEAKS_MAX: usize = 160;
+/// Powers of two of microseconds that are told apart; the last is over a day.
+const POWERS: usize = 32;
 /// Entries of the log, whatever is set.
 const LEN_MAX: usize = 100_000;
 
@@ -97,6 +99,8 @@ pub(crate) struct Latency {
     pub(crate) millis_min: AtomicU64,
     /// Peaks, oldest first, and the highest ever.
     peaks: Mutex<(VecDeque<Peak>, u64)>,
+    /// Bursts that took up to 1, 2, 4, … microseconds.
+    histogram: [AtomicU64; POWERS],
 }
 
 impl Latency {
@@ -118,6 +122,26 @@ impl Latency {
     /// Forgets everything; true where there was something.
     pub(crate) fn clear(&self) -> bool {
         !std::mem::take(&mut *self.peaks()).0.is_empty()
+    }
+
+    fn count(&self, micros: u64) {
+        let power = micros.max(1).next_power_of_two().trailing_zeros() as usize;
+        self.histogram[power.min(POWERS - 1)].fetch_add(1, Relaxed);
+    }
+
+    /// The powers of two of microseconds that bursts took at most, from the first to the last that
+    /// there were, and how many it were.
+    pub(crate) fn histogram(&self) -> Vec<(u64, u64)> {
+        let counts: Vec<u64> = self.histogram.iter().map(|count| count.load(Relaxed)).collect();
+        let is_some = |count: &u64| *count > 0;
+        let Some(first) = counts.iter().position(is_some) else { return Vec::new() };
+        let last = counts.iter().rposition(is_some).unwrap_or(first);
+        (first..=last).map(|power| (1 << power, counts[power])).collect()
+    }
+
+    /// Forgets how long bursts took.
+    pub(crate) fn reset_histogram(&self) {
+        self.histogram.iter().for_each(|count| count.store(0, Relaxed));
     }
 
     fn is_on(&self) -> bool {
@@ -170,6 +194,7 @@ impl Watch {
             shared.tracking.tell(shared, burst, from);
         }
         let micros = (shared.monotonic_ns() - self.began_ns) / 1000;
+        shared.latency.count(micros);
         // Mostly nothing is to be noted, and what the time is need not be asked.
         let is_slow = shared.slowlog.is_slow(micros);
         let Some((index, place)) = self.first.filter(|_| is_slow || shared.latency.is_on()) else {
@@ -234,6 +259,18 @@ mod tests {
         assert_eq!(&list[1][120..], b"xxxxxxxx... (72 more bytes)");
         assert_eq!(list[31], b"... (9 more arguments)");
         assert_eq!(list[32], b"... (7 more requests in the burst)");
+    }
+
+    #[test]
+    fn times_are_counted_by_powers_of_two() {
+        let latency = Latency::default();
+        assert_eq!(latency.histogram(), []);
+        [3, 4, 5, 16, 4].into_iter().for_each(|micros| latency.count(micros));
+        assert_eq!(latency.histogram(), [(4, 3), (8, 1), (16, 1)]);
+        latency.reset_histogram();
+        [0, u64::MAX >> 1].into_iter().for_each(|micros| latency.count(micros));
+        let all = latency.histogram();
+        assert_eq!((all.len(), all[0], all[31]), (32, (1, 1), (1 << 31, 1)));
     }
 
     #[test]

@@ -486,15 +486,6 @@ mod tests {
     }
 
     #[test]
-    fn the_docs_name_every_command() {
-        let docs = include_str!("../../../docs/server.md");
-        for command in COMMANDS {
-            let name = format!("`{}`", command.name.to_ascii_uppercase());
-            assert!(docs.contains(&name), "docs/server.md lacks {name}");
-        }
-    }
-
-    #[test]
     fn arity_may_be_a_minimum() {
         let get = find(b"get").unwrap();
         assert!(get.takes(2) && !get.takes(1) && !get.takes(3));

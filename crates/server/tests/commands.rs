@@ -126,14 +126,18 @@ fn objects() {
     on_both(scripts::OBJECTS);
     on_both(
         "SET a 1234567 -> OK
-         OBJECT ENCODING a -> 'raw'
          OBJECT IDLETIME a -> -ERR idle time not tracked: no entry keeps the time of its last access
          MEMORY USAGE a -> :24
          MEMORY USAGE a SAMPLES 0 -> :24
          MULTI -> OK
          OBJECT ENCODING a -> QUEUED
-         EXEC -> ['raw']",
+         EXEC -> ['int']",
     );
+}
+
+#[test]
+fn what_commands_tell() {
+    on_both(scripts::TOLD);
 }
 
 #[test]

@@ -137,3 +137,69 @@ fn messages_of_a_transaction_are_sent_when_it_is_done() {
         server.stop();
     }
 }
+
+#[test]
+fn how_long_bursts_took_is_counted() {
+    let probe = Probe { delay: Duration::from_millis(3), ..Probe::new(false) };
+    let (server, _) = start_with(config(), probe);
+    let mut client = Client::connect(&server);
+    client.ask("CONFIG RESETSTAT");
+    for _ in 0..3 {
+        client.ask("GET a");
+    }
+    for line in ["LATENCY HISTOGRAM", "LATENCY HISTOGRAM nope COMMAND"] {
+        let told = client.ask(line);
+        assert!(told.starts_with("['command' ['calls' :"), "{told}");
+        // At least the three took 2 to 4 milliseconds, and the last sum is that of all.
+        let calls = told.split([':', ' ']).nth(3).expect("a number");
+        assert!(calls.parse::<u64>().unwrap() >= 3, "{told}");
+        assert!(told.ends_with(&format!(" :{calls}]]]")), "{told}");
+        assert!(told.contains(":4096 :") || told.contains(":8192 :"), "{told}");
+    }
+    client.ask("CONFIG RESETSTAT");
+    assert!(!client.ask("LATENCY HISTOGRAM").contains("4096"));
+    server.stop();
+}
+
+#[test]
+fn what_was_refused_is_logged() {
+    let server = start();
+    let mut admin = Client::connect(&server);
+    admin.ask("ACL SETUSER ann on >word ~own* &own* +get +set +multi +publish");
+    let mut ann = Client::connect(&server);
+    assert!(ann.ask("AUTH ann wrong").starts_with("-WRONGPASS"));
+    ann.ask("AUTH ann word");
+    ann.ask("CLIENT ID");
+    ann.ask("GET other");
+    ann.ask("GET other");
+    ann.ask("PUBLISH news x");
+    ann.ask("MULTI");
+    ann.ask("DEL own1");
+    let told = admin.ask("ACL LOG");
+    let peer = ann.socket.local_addr().unwrap();
+    let want = [
+        (1, "command", "multi", "del", "ann"),
+        (1, "channel", "toplevel", "news", "ann"),
+        (2, "key", "toplevel", "other", "ann"),
+        (1, "command", "toplevel", "client|id", "ann"),
+        (1, "auth", "toplevel", "AUTH", "ann"),
+    ];
+    let shown = |(count, reason, context, object, user): &(u32, _, _, _, _)| {
+        format!(
+            "'count' :{count} 'reason' '{reason}' 'context' '{context}' 'object' '{object}' \
+             'username' '{user}' 'age-seconds'"
+        )
+    };
+    let mut rest = &told[..];
+    for entry in &want {
+        let shown = shown(entry);
+        let at = rest.find(&shown).unwrap_or_else(|| panic!("{shown} in {rest}"));
+        rest = &rest[at..];
+    }
+    assert_eq!(told.matches("'count'").count(), want.len());
+    assert!(rest.contains(&format!("addr={peer}")), "{rest}");
+    assert_eq!(admin.ask("ACL LOG 1").matches("'count'").count(), 1);
+    assert_eq!(admin.ask("ACL LOG RESET"), "OK");
+    assert_eq!(admin.ask("ACL LOG"), "[]");
+    server.stop();
+}

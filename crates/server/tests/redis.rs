@@ -75,6 +75,7 @@ fn redis_answers_as_we_say() {
         scripts::TRANSACTIONS,
         scripts::SUBSEQUENCES,
         scripts::OBJECTS,
+        scripts::TOLD,
         scripts::RESTORING,
         scripts::SETTINGS,
         stories::CLIENT_TEXTS,

@@ -75,7 +75,8 @@ impl Silica {
     /// and writes go on. Everything acknowledged before the call is in it; files that do not
     /// change any more are hard-linked where `target` is on the same file system.
     ///
-    /// Each keyspace is one consistent moment; the keyspaces follow one another.
+    /// Each keyspace is one consistent moment; the keyspaces follow one another. Those in memory
+    /// are in the backup, and empty.
     ///
     /// ```
     /// # let path = std::env::temp_dir().join(format!("silica-doc-backup-{}", std::process::id()));
@@ -98,7 +99,12 @@ impl Silica {
         for info in self.keyspaces()? {
             let keyspace = self.keyspace(&info.name)?;
             let within = |e: Error| e.within(format_args!("backup of keyspace '{}'", info.name));
-            self.backup_keyspace(&keyspace, &target, &mut report).map_err(within)?;
+            if keyspace.engine().descriptor().capabilities.durable {
+                self.backup_keyspace(&keyspace, &target, &mut report).map_err(within)?;
+            } else {
+                log::info!("keyspace '{}' is in memory: empty in the backup", info.name);
+                report.keyspaces += 1;
+            }
             catalog.add(self.record(&info.name)?);
         }
         target.sync_dir()?;

@@ -77,6 +77,14 @@ impl Catalog {
         self.keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
+    /// Keeps an option of the keyspace `name`.
+    pub(crate) fn set_option(&mut self, name: &str, option: &str, value: String) {
+        if let Some(record) = self.keyspaces.iter_mut().find(|record| record.name == name) {
+            record.options.retain(|(other, _)| other != option);
+            record.options.push((option.into(), value));
+        }
+    }
+
     pub(crate) fn remove(&mut self, name: &str) {
         self.keyspaces.retain(|r| r.name != name);
     }

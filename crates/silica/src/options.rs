@@ -1,5 +1,6 @@
 //! How to open a store.
 
+use crate::store::MEMORY_OPTION;
 use crate::{Registry, Silica};
 use silica_base::HashSeed;
 use silica_device::{DeviceOptions, FileDevice};
@@ -12,6 +13,27 @@ pub const DEFAULT_ENGINE: &str = "silt";
 
 /// Memory of a store where no number is given.
 pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
+
+/// What a keyspace is to be, whether it exists or is created.
+#[derive(Clone)]
+pub(crate) struct Declared {
+    pub(crate) name: String,
+    pub(crate) engine: String,
+    pub(crate) options: Vec<(String, String)>,
+}
+
+impl Declared {
+    /// The options as pairs.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.options.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The keyspace's own part of the memory, where it has one.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        let given = self.pairs().filter(|(name, _)| *name == MEMORY_OPTION).last();
+        given.and_then(|(_, value)| silica_engine::parse_size(value))
+    }
+}
 
 /// Settings for opening a store.
 ///
@@ -38,6 +60,7 @@ pub struct OpenOptions {
     pub(crate) create: bool,
     pub(crate) memory_bytes: u64,
     pub(crate) keyspace_memory: Vec<(String, u64)>,
+    pub(crate) declared: Vec<Declared>,
     pub(crate) engine: String,
     pub(crate) background_threads: usize,
     pub(crate) background_bytes_per_second: u64,
@@ -55,6 +78,7 @@ impl Default for OpenOptions {
             create: true,
             memory_bytes: DEFAULT_MEMORY_BYTES,
             keyspace_memory: Vec::new(),
+            declared: Vec::new(),
             engine: DEFAULT_ENGINE.to_string(),
             background_threads: 1,
             background_bytes_per_second: 0,
@@ -99,9 +123,54 @@ impl OpenOptions {
         self
     }
 
+    /// Says what the keyspace `name` is to be: where it is missing it is created with this engine
+    /// and these options when it is first used; where it exists it must have this engine, and the
+    /// options that are not fixed hold while the store is open. What is set for all keyspaces
+    /// ([`OpenOptions::set`]) holds for it where its engine is theirs.
+    ///
+    /// ```
+    /// # let name = format!("silica-doc-declare-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// let cache = [("memory_bytes", "16MiB")];
+    /// let store = silica::OpenOptions::new().declare("hot", "mica", &cache).open(&path)?;
+    /// assert_eq!(store.keyspace("hot")?.engine().descriptor().name, "mica");
+    /// assert_eq!(store.keyspace("all")?.engine().descriptor().name, "silt");
+    /// # drop(store);
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    #[must_use]
+    pub fn declare(
+        mut self,
+        name: impl Into<String>,
+        engine: impl Into<String>,
+        options: &[(&str, &str)],
+    ) -> Self {
+        let (name, engine) = (name.into(), engine.into());
+        self.declared.retain(|other| other.name != name);
+        let options = options.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        self.declared.push(Declared { name, engine, options: options.collect() });
+        self
+    }
+
+    /// What the keyspace `name` is to be, where that was said.
+    pub(crate) fn declared(&self, name: &str) -> Option<&Declared> {
+        self.declared.iter().find(|declared| declared.name == name)
+    }
+
+    /// The part of the memory that was given to the keyspace `name`.
+    pub(crate) fn memory_of(&self, name: &str) -> Option<u64> {
+        let part = self.keyspace_memory.iter().find(|(other, _)| other == name);
+        part.map(|(_, bytes)| *bytes)
+            .or_else(|| self.declared(name).and_then(Declared::memory_bytes))
+    }
+
     /// Refuses parts of the memory that are more than the whole.
     pub(crate) fn check_memory(&self) -> Result<()> {
-        let parts = self.keyspace_memory.iter().map(|(_, bytes)| *bytes);
+        let parts = self.keyspace_memory.iter().map(|(name, _)| name);
+        let declared = self.declared.iter().map(|declared| &declared.name);
+        let names: std::collections::BTreeSet<&String> = parts.chain(declared).collect();
+        let parts = names.into_iter().filter_map(|name| self.memory_of(name));
         let sum = parts.fold(0, u64::saturating_add);
         if sum <= self.memory_bytes {
             return Ok(());

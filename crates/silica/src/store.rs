@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const DEFAULT_KEYSPACE: &str = "default";
 
 const NAME_BYTES_MAX: usize = 255;
-const MEMORY_OPTION: &str = "memory_bytes";
+pub(crate) const MEMORY_OPTION: &str = "memory_bytes";
 
 /// Opens the store in the directory `path`, creating it where there is none.
 ///
@@ -64,7 +64,13 @@ impl Silica {
     pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         // Before anything is created for a name that is mistyped.
         let registration = options.registry.find(&options.engine)?;
-        OptionValues::parse(registration.options, set_pairs(&options))?;
+        OptionValues::parse(registration.options, set_pairs(&options, &options.engine))?;
+        for declared in &options.declared {
+            check_name(&declared.name)?;
+            let registration = options.registry.find(&declared.engine)?;
+            OptionValues::parse(registration.options, declared.pairs())
+                .map_err(|e| e.within(format_args!("keyspace '{}'", declared.name)))?;
+        }
         options.check_memory()?;
         let device = open_device(path, &options)?;
         let file = path.join(catalog::FILE).display().to_string();
@@ -116,7 +122,13 @@ impl Silica {
         if state.catalog.find(name).is_some() {
             return self.open_listed(&mut state, name);
         }
-        self.create_locked(&mut state, name, &self.options.engine, &[])
+        match self.options.declared(name) {
+            None => self.create_locked(&mut state, name, &self.options.engine, &[]),
+            Some(declared) => {
+                let pairs: Vec<_> = declared.pairs().collect();
+                self.create_locked(&mut state, name, &declared.engine, &pairs)
+            }
+        }
     }
 
     /// Opens the keyspace `name`, or `None` where there is none.
@@ -154,6 +166,13 @@ impl Silica {
             directory: r.directory(),
         };
         Ok(state.catalog.keyspaces.iter().map(info).collect())
+    }
+
+    /// Bytes of the memory that keyspaces have of their own; the others share the rest.
+    pub fn memory_reserved(&self) -> Result<u64> {
+        let state = self.lock()?;
+        let own = state.catalog.keyspaces.iter().filter_map(|record| self.own_memory(record));
+        Ok(own.fold(0, u64::saturating_add))
     }
 
     /// Removes the keyspace `name` and everything in it. Handles to it fail from then on.
@@ -235,7 +254,7 @@ impl Silica {
     ) -> Result<Keyspace> {
         check_name(name)?;
         let registration = self.options.registry.find(engine)?;
-        let values = OptionValues::parse(registration.options, self.new_options(options))?;
+        let values = OptionValues::parse(registration.options, self.new_options(engine, options))?;
         let id = state.catalog.next_id;
         let record = Record {
             id,
@@ -246,8 +265,21 @@ impl Silica {
         let mut catalog = state.catalog.clone();
         catalog.add(record.clone());
         let share = self.memory_share(&catalog);
+        if share == 0 && self.own_memory(&record).is_none() {
+            let message = format!(
+                "the parts of the memory that other keyspaces have of their own leave nothing for \
+                 '{name}'; give more memory, or '{name}' a part of it"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         let keyspace = self.build(registration, &record, values, share)?;
         keyspace.engine().sync()?;
+        let is_special = engine != self.options.engine && self.own_memory(&record).is_none();
+        if is_special && is_in_memory(&keyspace) {
+            // What it takes it keeps, so the others must know.
+            let bytes = clamp_memory(registration, share).unwrap_or(share);
+            catalog.set_option(name, MEMORY_OPTION, bytes.to_string());
+        }
         self.device.sync_dir()?;
         catalog.save(&self.device)?;
         state.catalog = catalog;
@@ -258,9 +290,10 @@ impl Silica {
     /// Options of a new keyspace: those of the store, then those given for it.
     fn new_options<'a>(
         &'a self,
+        engine: &'a str,
         options: &'a [(&'a str, &'a str)],
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        set_pairs(&self.options).chain(options.iter().copied())
+        set_pairs(&self.options, engine).chain(options.iter().copied())
     }
 
     fn open_listed(&self, state: &mut State, name: &str) -> Result<Keyspace> {
@@ -282,7 +315,17 @@ impl Silica {
     ) -> Result<OptionValues> {
         let kept = record.options.iter().map(|(n, v)| (n.as_str(), v.as_str()));
         let mut values = OptionValues::parse(registration.options, kept)?;
-        let given = OptionValues::parse(registration.options, set_pairs(&self.options))?;
+        let declared = self.options.declared(&record.name);
+        if let Some(other) = declared.filter(|declared| declared.engine != record.engine) {
+            let message = format!(
+                "keyspace '{}' has engine {}, not {}; drop it first, or choose another keyspace",
+                record.name, record.engine, other.engine
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let given = set_pairs(&self.options, &record.engine);
+        let given = given.chain(declared.into_iter().flat_map(|declared| declared.pairs()));
+        let given = OptionValues::parse(registration.options, given)?;
         for (name, value) in given.iter() {
             let spec = registration.options.iter().find(|s| s.name == name);
             let spec = spec.expect("parsed options are in their table");
@@ -335,8 +378,7 @@ impl Silica {
 
     /// The memory number of a keyspace that has its own: given for this opening, or for ever.
     fn own_memory(&self, record: &Record) -> Option<u64> {
-        let given = self.options.keyspace_memory.iter().find(|(name, _)| *name == record.name);
-        given.map(|(_, bytes)| *bytes).or_else(|| {
+        self.options.memory_of(&record.name).or_else(|| {
             let kept = record.options.iter().find(|(name, _)| name == MEMORY_OPTION);
             kept.and_then(|(_, value)| silica_engine::parse_size(value))
         })
@@ -373,8 +415,18 @@ impl Drop for Silica {
     }
 }
 
-fn set_pairs(options: &OpenOptions) -> impl Iterator<Item = (&str, &str)> {
-    options.set.iter().map(|(n, v)| (n.as_str(), v.as_str()))
+/// What was set for all keyspaces of `engine`.
+fn set_pairs<'a>(
+    options: &'a OpenOptions,
+    engine: &'a str,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let these = options.set.iter().filter(move |_| engine == options.engine);
+    these.map(|(n, v)| (n.as_str(), v.as_str()))
+}
+
+/// True where nothing of a keyspace is on the device.
+fn is_in_memory(keyspace: &Keyspace) -> bool {
+    !keyspace.engine().descriptor().capabilities.durable
 }
 
 /// `share` within the range of the engine's memory option, where it has one.

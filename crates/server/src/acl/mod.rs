@@ -5,9 +5,11 @@
 //! notice with their next request.
 
 mod check;
+mod log;
 mod user;
 
 pub(crate) use check::{Access, Denied};
+pub(crate) use log::{Refusal, RefusalLog};
 pub(crate) use user::{KeyPattern, User};
 
 use crate::Config;
@@ -27,6 +29,8 @@ pub(crate) struct Acl {
     /// Counts changes; connections look whether theirs is the last.
     version: AtomicU64,
     pub(crate) file: Option<PathBuf>,
+    /// What was refused.
+    pub(crate) log: RefusalLog,
 }
 
 /// The name of the user who everybody is at first.
@@ -44,6 +48,7 @@ impl Acl {
             users: RwLock::new(users),
             version: AtomicU64::new(1),
             file: config.acl_file.clone(),
+            log: RefusalLog::default(),
         };
         config.refuse_strangers(acl.lets_in())?;
         Ok(acl)
@@ -155,7 +160,7 @@ impl Acl {
             text.push(b'\n');
         }
         replace(path, &text).map_err(|error| {
-            log::warn!("writing the users to {}: {error}", path.display());
+            ::log::warn!("writing the users to {}: {error}", path.display());
             "ERR There was an error trying to save the ACLs. Please check the server logs for more \
              information"
                 .to_string()

@@ -23,6 +23,49 @@ pub(crate) fn users(cx: &mut Cx<'_>, _: Args<'_>) {
     all.iter().for_each(|user| cx.reply.bulk(user.name.as_bytes()));
 }
 
+/// ACL LOG [count | RESET].
+pub(crate) fn log(cx: &mut Cx<'_>, args: Args<'_>) {
+    if args.len() > 3 {
+        return cx
+            .reply
+            .error("ERR unknown subcommand or wrong number of arguments for 'LOG'. Try ACL HELP.");
+    }
+    if args.len() == 3 && args.is(2, "reset") {
+        cx.shared.acl.log.clear();
+        return cx.reply.ok();
+    }
+    let count = if args.len() == 3 { parse_i64(args.get(2)) } else { Some(10) };
+    let Some(count) = count else { return cx.reply.error(NOT_INTEGER) };
+    let now_ms = cx.shared.unix_ms();
+    let list = cx.shared.acl.log.newest(usize::try_from(count).unwrap_or(0));
+    let reply = &mut cx.reply;
+    reply.array(list.len());
+    for refusal in list {
+        reply.map(10);
+        let number = |reply: &mut silica_proto::Reply<'_>, name: &str, n: u64| {
+            reply.bulk(name.as_bytes());
+            reply.integer(n as i64);
+        };
+        number(reply, "count", refusal.count);
+        for (name, text) in [
+            ("reason", refusal.reason.as_bytes()),
+            ("context", refusal.context.as_bytes()),
+            ("object", &refusal.object),
+            ("username", refusal.user.as_bytes()),
+        ] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(text);
+        }
+        reply.bulk(b"age-seconds");
+        reply.double(now_ms.saturating_sub(refusal.last_ms) as f64 / 1000.0);
+        reply.bulk(b"client-info");
+        reply.bulk(refusal.client.as_bytes());
+        number(reply, "entry-id", refusal.id);
+        number(reply, "timestamp-created", refusal.first_ms);
+        number(reply, "timestamp-last-updated", refusal.last_ms);
+    }
+}
+
 pub(crate) fn list(cx: &mut Cx<'_>, _: Args<'_>) {
     let all = cx.shared.acl.all();
     cx.reply.array(all.len());

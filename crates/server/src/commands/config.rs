@@ -32,6 +32,8 @@ macro_rules! settings {
 }
 
 static SETTINGS: &[Setting] = settings! {
+    "acllog-max-len": |shared| shared.acl.log.len_max.load(Relaxed).to_string(),
+        0..=100_000 => |shared, n| shared.acl.log.len_max.store(n as usize, Relaxed);
     "appendfsync": |shared| synced(shared, "always", "everysec");
     "appendonly": |_| "yes".into();
     "bind": |shared| {
@@ -146,6 +148,7 @@ pub(crate) fn set(cx: &mut Cx<'_>, args: Args<'_>) {
 
 pub(crate) fn resetstat(cx: &mut Cx<'_>, _: Args<'_>) {
     cx.shared.stats.reset();
+    cx.shared.latency.reset_histogram();
     cx.reply.ok();
 }
 

@@ -170,7 +170,10 @@ impl MetricVisitor for Lines<'_> {
 fn silica(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     for db in 0..keys.shared.store.count() {
         if let Some(engine) = keys.shared.store.opened(db) {
-            line(out, format_args!("db{db}_engine:{}", engine.descriptor().name));
+            let descriptor = engine.descriptor();
+            line(out, format_args!("db{db}_engine:{}", descriptor.name));
+            let in_memory = u8::from(!descriptor.capabilities.durable);
+            line(out, format_args!("db{db}_in_memory:{in_memory}"));
             if let Some(admin) = engine.as_admin() {
                 let count = admin.count(false)?;
                 line(out, format_args!("db{db}_keys_low:{}", count.low));

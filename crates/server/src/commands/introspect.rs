@@ -1,8 +1,9 @@
 //! COMMAND.
 
-use super::Cx;
+use super::{Cx, SYNTAX};
 use crate::burst::Args;
-use crate::table::{COMMANDS, Command, find, find_sub};
+use crate::glob;
+use crate::table::{COMMANDS, Command, find, find_called, find_sub};
 use silica_proto::Reply;
 
 /// Lists the subcommands of `container`.
@@ -30,9 +31,28 @@ pub(crate) fn count(cx: &mut Cx<'_>, _: Args<'_>) {
     cx.reply.integer(COMMANDS.len() as i64);
 }
 
-pub(crate) fn list(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.reply.array(COMMANDS.len());
-    COMMANDS.iter().for_each(|command| cx.reply.bulk(command.name.as_bytes()));
+pub(crate) fn list(cx: &mut Cx<'_>, args: Args<'_>) {
+    let is_wanted: Box<dyn Fn(&Command) -> bool> = match args.len() {
+        2 => Box::new(|_| true),
+        5 if !args.is(2, "filterby") => return cx.reply.error(SYNTAX),
+        // There are no modules.
+        5 if args.is(3, "module") => Box::new(|_| false),
+        5 if args.is(3, "pattern") => {
+            let pattern = args.get(4).to_ascii_lowercase();
+            Box::new(move |command| glob::matches(&pattern, command.name.as_bytes()))
+        }
+        5 if args.is(3, "aclcat") => {
+            let category = String::from_utf8_lossy(args.get(4)).to_ascii_lowercase();
+            Box::new(move |command| command.categories().contains(&category.as_str()))
+        }
+        _ => return cx.reply.error(SYNTAX),
+    };
+    let all = COMMANDS.iter().flat_map(|command| std::iter::once(command).chain(command.subs));
+    // Subcommands are listed where they are asked for.
+    let all = all.filter(|command| args.len() > 2 || !command.name.contains('|'));
+    let chosen: Vec<&Command> = all.filter(|command| is_wanted(command)).collect();
+    cx.reply.array(chosen.len());
+    chosen.iter().for_each(|command| cx.reply.bulk(command.name.as_bytes()));
 }
 
 /// The command or subcommand (`client|id`) called `name`.
@@ -108,20 +128,17 @@ fn documents(commands: &[&Command], reply: &mut Reply<'_>) {
 }
 
 pub(crate) fn getkeys(cx: &mut Cx<'_>, args: Args<'_>) {
-    let line = args.len() - 2;
-    let Some(command) = find(args.get(2)) else {
+    let line = args.skip(2);
+    let Some(command) = find_called(line) else {
         return cx.reply.error("ERR Invalid command specified");
     };
-    if !command.takes(line) {
-        return cx.reply.error("ERR Invalid number of arguments specified for command");
-    }
-    let (first, last, step) = command.keys;
-    if first == 0 {
+    if command.keys.0 == 0 {
         return cx.reply.error("ERR The command has no key arguments");
     }
-    let last = if last < 0 { line as i32 + last } else { last };
-    let keys: Vec<&[u8]> =
-        (first..=last).step_by(step as usize).map(|i| args.get(2 + i as usize)).collect();
+    if !command.takes(line.len()) {
+        return cx.reply.error("ERR Invalid number of arguments specified for command");
+    }
+    let keys: Vec<&[u8]> = command.keys(line).collect();
     cx.reply.array(keys.len());
     keys.iter().for_each(|key| cx.reply.bulk(key));
 }

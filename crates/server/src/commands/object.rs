@@ -3,9 +3,25 @@
 use super::{Cx, Values, introspect};
 use crate::burst::Args;
 use crate::table::{Read, Wants};
-use silica_proto::Reply;
+use silica_proto::{Reply, parse_i64};
 
 pub(crate) static OBJECT: Read = Read { keys_max: 1, wants: Wants::Length, reply: object };
+
+pub(crate) static ENCODING: Read = Read { keys_max: 1, wants: Wants::Value, reply: encoding };
+
+/// The longest text that Redis keeps beside its object.
+const SHORT_BYTES_MAX: usize = 44;
+
+/// What Redis would call it: here every value is kept as its bytes.
+fn encoding(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    let Some(value) = values.get(0) else { return reply.null() };
+    let is_number = parse_i64(value).is_some_and(|n| n.to_string().as_bytes() == value);
+    reply.bulk(match value.len() {
+        _ if is_number => b"int",
+        0..=SHORT_BYTES_MAX => b"embstr",
+        _ => b"raw",
+    });
+}
 
 pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "object");
@@ -15,9 +31,6 @@ pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
 fn object(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
     if values.len_of(0).is_none() {
         reply.null();
-    } else if args.is(0, "encoding") {
-        // Whatever a value holds, it is kept as its bytes.
-        reply.bulk(b"raw");
     } else if args.is(0, "refcount") {
         reply.integer(1);
     } else if args.is(0, "freq") {

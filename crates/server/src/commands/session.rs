@@ -1,7 +1,7 @@
 //! Commands about the connection itself.
 
 use super::{Cx, NOT_INTEGER, SYNTAX, wrong_number};
-use crate::acl::{DEFAULT, User};
+use crate::acl::{DEFAULT, Refusal, User};
 use crate::burst::Args;
 use crate::commands::client::set_name;
 use crate::session::Session;
@@ -93,13 +93,16 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 /// Lets the client in where user and password are right.
-fn let_in(cx: &mut Cx<'_>, user: &[u8], given: &[u8]) -> bool {
+fn let_in(cx: &mut Cx<'_>, command: &[u8], user: &[u8], given: &[u8]) -> bool {
     match cx.shared.acl.authenticate(user, given) {
         Some(user) => {
             cx.session.enter(user);
             true
         }
-        None => false,
+        None => {
+            cx.shared.note_refusal(Refusal::of_password(command, user), Some(cx.client));
+            false
+        }
     }
 }
 
@@ -120,7 +123,7 @@ pub(crate) fn auth(cx: &mut Cx<'_>, args: Args<'_>) {
         3 => (args.get(1), args.get(2)),
         _ => return cx.reply.error(SYNTAX),
     };
-    match let_in(cx, user, given) {
+    match let_in(cx, args.get(0), user, given) {
         true => cx.reply.ok(),
         false => cx.reply.error(WRONG_PASSWORD),
     }
@@ -169,7 +172,7 @@ pub(crate) fn hello(cx: &mut Cx<'_>, args: Args<'_>) {
         Err(text) => return cx.reply.error(&text),
     };
     if let Some((user, password)) = hello.auth
-        && !let_in(cx, user, password)
+        && !let_in(cx, args.get(0), user, password)
     {
         return cx.reply.error(WRONG_PASSWORD);
     }

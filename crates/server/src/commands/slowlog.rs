@@ -51,6 +51,32 @@ pub(crate) fn reset(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
+/// How many bursts took up to how many microseconds; as in Redis the counts are sums of all up to
+/// then.
+pub(crate) fn histogram(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let counts = keys.shared.latency.histogram();
+    let calls: u64 = counts.iter().map(|(_, count)| count).sum();
+    let wanted = args.len() == 2 || (2..args.len()).any(|index| args.is(index, EVENT));
+    if !wanted || calls == 0 {
+        reply.map(0);
+        return Ok(());
+    }
+    reply.map(1);
+    reply.bulk(EVENT.as_bytes());
+    reply.map(2);
+    reply.bulk(b"calls");
+    reply.integer(calls as i64);
+    reply.bulk(b"histogram_usec");
+    reply.map(counts.len());
+    let mut sum = 0;
+    for (micros_max, count) in counts {
+        sum += count;
+        reply.integer(micros_max as i64);
+        reply.integer(sum as i64);
+    }
+    Ok(())
+}
+
 pub(crate) fn history(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let peaks = if args.is(2, EVENT) { keys.shared.latency.history() } else { Vec::new() };
     reply.array(peaks.len());

@@ -1,7 +1,7 @@
 //! Turns the bytes of a connection that speaks memcached into planned requests.
 
 use super::{COMPATIBLE_VERSION, binary, flush, meta, refuse, stats, text};
-use crate::acl::{Denied, User};
+use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
 use crate::conn::Conn;
 use crate::plan::{READY_BYTES_MAX, REQUESTS_MAX, hand_over, is_heavy, note};
@@ -232,7 +232,9 @@ impl Planner<'_> {
         let denied = user
             .permits_command(command)
             .and_then(|()| keys.try_for_each(|key| user.permits_key(key, access)));
-        denied.err().map(|denied| denied.text())
+        let denied = denied.err()?;
+        self.shared.note_refusal(Refusal::of(&denied, &user.name, false), None);
+        Some(denied.text())
     }
 
     /// Lets the client in where name and password are right.
@@ -242,7 +244,10 @@ impl Planner<'_> {
                 self.session.enter(user);
                 true
             }
-            None => false,
+            None => {
+                self.shared.note_refusal(Refusal::of_password(b"auth", user), None);
+                false
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use crate::burst::Args;
 use crate::commands::Keyspace;
 use crate::databases::metric_of;
 use crate::process;
-use silica::engine::Result;
+use silica::engine::{MetricVisitor, Result};
 use silica_proto::Reply;
 use silica_proto::memcached::{Fault, fault};
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,6 +24,10 @@ pub(super) fn write(keys: &Keyspace<'_>, word: &[u8], out: &mut Vec<u8>) -> Resu
         }
         b"settings" => {
             settings(keys, out);
+            b"END\r\n"
+        }
+        b"databases" => {
+            databases(keys, out)?;
             b"END\r\n"
         }
         b"conns" => {
@@ -89,6 +93,25 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
         if let Some(value) = metric_of(keys.engine, metric) {
             stat(out, name, value);
         }
+    }
+    Ok(())
+}
+
+/// The engine and the figures of every database that is open.
+fn databases(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
+    struct Metrics<'o>(&'o mut Vec<u8>, usize);
+    impl MetricVisitor for Metrics<'_> {
+        fn metric(&mut self, name: &'static str, value: f64) {
+            stat(self.0, &format!("{}:{name}", self.1), value);
+        }
+    }
+    for db in 0..keys.shared.store.count() {
+        let Some(engine) = keys.shared.store.opened(db) else { continue };
+        stat(out, &format!("{db}:engine"), engine.descriptor().name);
+        if let Some(admin) = engine.as_admin() {
+            stat(out, &format!("{db}:curr_items"), admin.count(false)?.estimate);
+        }
+        engine.metrics(&mut Metrics(out, db));
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ pub(super) static ACL: &[Command] = table! {
         Session(acl::list), "Describes all users, as the file of users does.";
     "acl|load" 2 "admin noscript loading stale" NO "server" "6.0.0"
         Session(acl::load), "Takes the users of the file.";
+    "acl|log" -2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::log), "Returns, or forgets, what was refused to whom.";
     "acl|save" 2 "admin noscript loading stale" NO "server" "6.0.0"
         Session(acl::save), "Writes all users to the file.";
     "acl|setuser" -3 "admin noscript loading stale" NO "server" "6.0.0"
@@ -105,6 +107,8 @@ pub(super) static CONFIG: &[Command] = table! {
 pub(super) static LATENCY: &[Command] = table! {
     "latency|help" 2 "loading stale" NO "server" "2.8.13" Session(slowlog::latency_help),
         "Lists the subcommands.";
+    "latency|histogram" -2 "admin noscript loading stale" NO "server" "7.0.0"
+        Whole(slowlog::histogram), "Returns how many bursts took how long.";
     "latency|history" 3 "admin noscript loading stale" NO "server" "2.8.13"
         Whole(slowlog::history), "Returns the seconds in which an event took long.";
     "latency|latest" 2 "admin noscript loading stale" NO "server" "2.8.13"
@@ -125,7 +129,7 @@ pub(super) static MEMORY: &[Command] = table! {
 };
 
 pub(super) static OBJECT: &[Command] = table! {
-    "object|encoding" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
+    "object|encoding" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::ENCODING),
         "Returns how a value is kept.";
     "object|freq" 3 "readonly looks" SECOND "generic" "4.0.0" Read(&object::OBJECT),
         "Refused: how often a key is used is not counted.";

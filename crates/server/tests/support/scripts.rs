@@ -304,6 +304,17 @@ LCS a -> -ERR wrong number of arguments for 'lcs' command
 pub(crate) const OBJECTS: &str = "
 SET a hello -> OK
 OBJECT REFCOUNT a -> :1
+OBJECT ENCODING a -> 'embstr'
+SET n -12 -> OK
+OBJECT ENCODING n -> 'int'
+SET n 012 -> OK
+OBJECT ENCODING n -> 'embstr'
+SET n 9223372036854775808 -> OK
+OBJECT ENCODING n -> 'embstr'
+SET n 01234567890123456789012345678901234567890123 -> OK
+OBJECT ENCODING n -> 'embstr'
+SET n 012345678901234567890123456789012345678901234 -> OK
+OBJECT ENCODING n -> 'raw'
 OBJECT ENCODING none -> nil
 OBJECT FREQ none -> nil
 OBJECT IDLETIME none -> nil
@@ -317,6 +328,28 @@ MEMORY USAGE a FOO 1 -> -ERR syntax error
 MEMORY USAGE a SAMPLES -> -ERR syntax error
 MEMORY USAGE a SAMPLES x -> -ERR value is not an integer or out of range
 MEMORY USAGE a SAMPLES -1 -> -ERR syntax error
+";
+
+/// What commands tell about commands, and about what was refused.
+pub(crate) const TOLD: &str = "
+COMMAND GETKEYS OBJECT ENCODING a -> ['a']
+COMMAND GETKEYS MEMORY USAGE k -> ['k']
+COMMAND GETKEYS BITOP AND a b c -> ['a' 'b' 'c']
+COMMAND GETKEYS MSET a 1 b 2 -> ['a' 'b']
+COMMAND GETKEYS PING a b c -> -ERR The command has no key arguments
+COMMAND GETKEYS nope x -> -ERR Invalid command specified
+COMMAND GETKEYS GET a b -> -ERR Invalid number of arguments specified for command
+COMMAND LIST FILTERBY FOO x -> -ERR syntax error
+COMMAND LIST FILTERBY MODULE x -> []
+COMMAND LIST FILTERBY ACLCAT nope -> []
+COMMAND LIST FILTERBY PATTERN GETD* -> ['getdel']
+COMMAND LIST FILTERBY PATTERN memory|us* -> ['memory|usage']
+COMMAND LIST FOO -> -ERR syntax error
+ACL LOG x -> -ERR value is not an integer or out of range
+ACL LOG -1 -> []
+ACL LOG RESET -> OK
+ACL LOG 1 2 -> -ERR unknown subcommand or wrong number of arguments for 'LOG'. Try ACL HELP.
+LATENCY HISTOGRAM nope -> []
 ";
 
 /// RESTORE, as far as it has no payload that is right.

@@ -1,0 +1,41 @@
+//! `silica keyspace`.
+
+use crate::args::{Global, KeyspaceCommand};
+use crate::output::Output;
+use serde_json::json;
+use silica::{DEFAULT_ENGINE, Result};
+use std::collections::BTreeMap;
+
+/// Creates, drops or lists keyspaces.
+pub(crate) fn run(global: &Global, command: &KeyspaceCommand, output: &mut Output) -> Result<()> {
+    let creates = matches!(command, KeyspaceCommand::Create { .. });
+    let store = global.open_options().create(creates).open(global.directory())?;
+    match command {
+        KeyspaceCommand::Create { name } => {
+            let engine = global.engine.as_deref().unwrap_or(DEFAULT_ENGINE);
+            store.create_keyspace(name, engine, &[])?;
+            output.line(format!("created keyspace '{name}' with engine {engine}"))?;
+            output.object().insert("created".into(), name.as_str().into());
+        }
+        KeyspaceCommand::Drop { name } => {
+            store.drop_keyspace(name)?;
+            output.line(format!("dropped keyspace '{name}' and what was in it"))?;
+            output.object().insert("dropped".into(), name.as_str().into());
+        }
+        KeyspaceCommand::List => {
+            let mut keyspaces = Vec::new();
+            for info in store.keyspaces()? {
+                let options = info.options.iter().map(|(name, value)| format!("{name}={value}"));
+                let options = options.collect::<Vec<_>>().join(",");
+                output.line(format!("{}\t{}\t{options}", info.name, info.engine))?;
+                keyspaces.push(json!({
+                    "name": info.name,
+                    "engine": info.engine,
+                    "options": info.options.into_iter().collect::<BTreeMap<_, _>>(),
+                }));
+            }
+            output.object().insert("keyspaces".into(), keyspaces.into());
+        }
+    }
+    store.close()
+}

@@ -1,0 +1,145 @@
+//! What was refused to whom, for ACL LOG.
+
+use super::check::Denied;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Milliseconds within which the same refusal is counted, not noted again.
+const SAME_MS: u64 = 60_000;
+/// Bytes of a key or name that are kept.
+const OBJECT_BYTES_MAX: usize = 1024;
+
+/// Something that was refused, once or several times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) id: u64,
+    pub(crate) count: u64,
+    /// What stood in the way: `command`, `key`, `channel` or `auth`.
+    pub(crate) reason: &'static str,
+    /// Where it was asked for: `toplevel` or `multi`.
+    pub(crate) context: &'static str,
+    /// The command, key or channel.
+    pub(crate) object: Vec<u8>,
+    pub(crate) user: String,
+    /// The last client, as CLIENT LIST shows it.
+    pub(crate) client: String,
+    pub(crate) first_ms: u64,
+    pub(crate) last_ms: u64,
+}
+
+impl Refusal {
+    /// That `denied` stands in the way of `user`.
+    pub(crate) fn of(denied: &Denied, user: &str, in_transaction: bool) -> Self {
+        let (reason, object) = match denied {
+            Denied::Command(name) => ("command", name.as_bytes()),
+            Denied::Key(key) => ("key", &key[..]),
+            Denied::Channel(channel) => ("channel", &channel[..]),
+        };
+        let context = if in_transaction { "multi" } else { "toplevel" };
+        Refusal::new(reason, context, object, user.into())
+    }
+
+    /// That `user` was named to `command` with a wrong password.
+    pub(crate) fn of_password(command: &[u8], user: &[u8]) -> Self {
+        let user = &user[..user.len().min(OBJECT_BYTES_MAX)];
+        Refusal::new("auth", "toplevel", command, String::from_utf8_lossy(user).into_owned())
+    }
+
+    fn new(reason: &'static str, context: &'static str, object: &[u8], user: String) -> Self {
+        let object = object[..object.len().min(OBJECT_BYTES_MAX)].to_vec();
+        let client = String::new();
+        Refusal { id: 0, count: 1, reason, context, object, user, client, first_ms: 0, last_ms: 0 }
+    }
+
+    fn is_same(&self, other: &Refusal) -> bool {
+        let of = |refusal: &Refusal| (refusal.reason, refusal.context);
+        of(self) == of(other) && self.object == other.object && self.user == other.user
+    }
+}
+
+/// The last refusals.
+#[derive(Debug)]
+pub(crate) struct RefusalLog {
+    pub(crate) len_max: AtomicUsize,
+    next_id: AtomicU64,
+    /// Newest first.
+    list: Mutex<VecDeque<Refusal>>,
+}
+
+impl Default for RefusalLog {
+    fn default() -> Self {
+        let len_max = AtomicUsize::new(128);
+        RefusalLog { len_max, next_id: AtomicU64::new(0), list: Mutex::default() }
+    }
+}
+
+impl RefusalLog {
+    /// Notes a refusal to the client that `line` describes.
+    pub(crate) fn add(&self, mut refusal: Refusal, line: String, now_ms: u64) {
+        let len_max = self.len_max.load(Relaxed);
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same =
+            |old: &Refusal| now_ms - old.last_ms.min(now_ms) < SAME_MS && old.is_same(&refusal);
+        match list.iter().position(is_same).and_then(|at| list.remove(at)) {
+            Some(old) => refusal = Refusal { count: old.count + 1, ..old },
+            None => {
+                refusal.id = self.next_id.fetch_add(1, Relaxed);
+                refusal.first_ms = now_ms;
+            }
+        }
+        (refusal.client, refusal.last_ms) = (line, now_ms);
+        list.push_front(refusal);
+        list.truncate(len_max);
+    }
+
+    /// The newest `count` refusals.
+    pub(crate) fn newest(&self, count: usize) -> Vec<Refusal> {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.iter().take(count).cloned().collect()
+    }
+
+    pub(crate) fn clear(&self) {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_counted_for_a_minute() {
+        let log = RefusalLog::default();
+        let key = |name: &str| Refusal::of(&Denied::Key(name.into()), "ann", false);
+        for (name, now_ms) in [("a", 1000), ("b", 2000), ("a", 30_000), ("a", 95_000)] {
+            log.add(key(name), format!("at {now_ms}"), now_ms);
+        }
+        let shown: Vec<_> = log.newest(9).into_iter().collect();
+        let short: Vec<_> = shown
+            .iter()
+            .map(|r| (r.id, r.count, r.first_ms, r.last_ms, r.client.as_str()))
+            .collect();
+        assert_eq!(
+            short,
+            [
+                (2, 1, 95_000, 95_000, "at 95000"),
+                (0, 2, 1000, 30_000, "at 30000"),
+                (1, 1, 2000, 2000, "at 2000"),
+            ]
+        );
+        log.len_max.store(2, Relaxed);
+        log.add(key("c"), String::new(), 95_001);
+        assert_eq!(log.newest(9).len(), 2);
+        assert_eq!(log.newest(1)[0].object, b"c");
+        log.clear();
+        assert_eq!(log.newest(9), []);
+    }
+
+    #[test]
+    fn long_keys_are_cut() {
+        let long = Refusal::of(&Denied::Key(vec![b'k'; 9999]), "ann", true);
+        assert_eq!((long.object.len(), long.context), (OBJECT_BYTES_MAX, "multi"));
+        assert_eq!(Refusal::of_password(b"AUTH", &[b'u'; 9999]).user.len(), OBJECT_BYTES_MAX);
+    }
+}
