@@ -84,6 +84,12 @@ pub trait Engine: Send + Sync {
     /// Looks up all `keys` as one burst and reports those found.
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()>;
 
+    /// True where [`Engine::get_many`] always reports in the order of the keys: a key that comes
+    /// before one that is reported, and was not reported itself, is not in the store.
+    fn reports_in_order(&self) -> bool {
+        false
+    }
+
     /// Applies `batch` atomically. When it returns, the batch is visible to every reader and as
     /// durable as asked. On an error nothing of the batch is acknowledged; after a failed sync
     /// the engine refuses further writes with `Poisoned`.

@@ -336,6 +336,10 @@ impl Engine for Mica {
         if self.is_store && hits < keys.len() as u64 { self.check_poison() } else { Ok(()) }
     }
 
+    fn reports_in_order(&self) -> bool {
+        true
+    }
+
     fn write(&self, batch: &WriteBatch<'_>, _durability: Durability) -> Result<()> {
         self.apply(batch.ops(), BATCH_BYTES_MAX)
     }

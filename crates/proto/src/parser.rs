@@ -152,6 +152,21 @@ impl Parser {
         self.pos + self.bulk.map_or(0, |len| len + 2)
     }
 
+    /// Parses the request that `buf` starts with where it is all there and of the usual form: a few
+    /// short arguments, which every client may send. They go to the end of `spans`, counted from
+    /// `base` bytes before the request; returns its length. `None` leaves it to
+    /// [`Parser::parse`].
+    #[inline]
+    pub fn parse_usual(&mut self, buf: &[u8], base: usize, spans: &mut Vec<Span>) -> Option<usize> {
+        if self.complete {
+            self.reset();
+        }
+        if self.counted || self.scanned > 0 {
+            return None;
+        }
+        usual(buf, base, spans)
+    }
+
     /// Goes on with the current request; see the type for the protocol of calls. An inline
     /// command is unquoted in place, which is why `buf` is mutable.
     pub fn parse(
@@ -306,6 +321,40 @@ impl Parser {
         self.complete = true;
         Ok(Some(end + 1))
     }
+}
+
+/// An array of up to nine arguments whose lengths have up to three digits.
+#[inline]
+fn usual(buf: &[u8], base: usize, spans: &mut Vec<Span>) -> Option<usize> {
+    let [b'*', count @ b'1'..=b'9', b'\r', b'\n', ..] = buf else { return None };
+    let before = spans.len();
+    let mut pos = 4;
+    for _ in b'0'..*count {
+        let Some((start, len)) = usual_argument(buf, pos) else {
+            spans.truncate(before);
+            return None;
+        };
+        spans.push(Span { start: (base + start) as u32, len: len as u32 });
+        pos = start + len + 2;
+    }
+    Some(pos)
+}
+
+/// Where the argument whose `$` stands at `pos` starts, and its length.
+#[inline]
+fn usual_argument(buf: &[u8], pos: usize) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte - b'0');
+    let (start, len) = match buf.get(pos..)? {
+        [b'$', a @ b'0'..=b'9', b'\r', b'\n', ..] => (pos + 4, digit(*a)),
+        [b'$', a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            (pos + 5, 10 * digit(*a) + digit(*b))
+        }
+        [b'$', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            (pos + 6, 100 * digit(*a) + 10 * digit(*b) + digit(*c))
+        }
+        _ => return None,
+    };
+    (start + len + 2 <= buf.len()).then_some((start, len))
 }
 
 #[cfg(test)]

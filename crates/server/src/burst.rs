@@ -114,6 +114,23 @@ pub(crate) struct Request {
     pub(crate) long: bool,
 }
 
+impl Request {
+    /// A request that is answered in the oldest dialect, for the first database.
+    #[inline]
+    pub(crate) fn new(run: Run, first: usize, len: usize) -> Self {
+        Request {
+            run,
+            first: first as u32,
+            len: len as u32,
+            head: 0,
+            db: 0,
+            version: Version::Resp2,
+            silent: false,
+            long: false,
+        }
+    }
+}
+
 /// Requests of one connection in their order, with the bytes that their arguments lie in.
 #[derive(Default)]
 pub(crate) struct Input {

@@ -52,6 +52,11 @@ impl Client {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True where it listens to any channel.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.subscriptions().count() > 0
+    }
+
     /// The user that it is, as far as its last request told.
     pub(crate) fn user_name(&self) -> String {
         self.names().user.as_ref().map_or(DEFAULT, |user| &user.name).into()

@@ -6,11 +6,14 @@
 //! in their order, as if it were alone, and the engine sees few, large calls. Everything written in
 //! a burst is synced once, at its end, before any of its replies leaves.
 
+mod pieces;
+
+use self::pieces::Writer;
 use crate::burst::{Acknowledgement, Args, Burst, Input, Output, Request};
 use crate::commands::{Keyspace, Values, atomic, error_text};
 use crate::server::Shared;
 use crate::slowlog::Watch;
-use crate::table::{Answer, Modify, Run, Wants, too_large};
+use crate::table::{Answer, Answering, Modify, Run, Wants, too_large};
 use crate::transaction::Transaction;
 use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::Reply;
@@ -81,8 +84,9 @@ pub(crate) struct Executor {
     slots: Vec<Slot>,
     wants: Vec<Wants>,
     taken: Vec<usize>,
-    /// Always empty: room for the keys of a wave of reads.
+    /// Always empty: room for the keys of a wave of reads, and for a batch of writes.
     keys: Vec<&'static [u8]>,
+    batch: WriteBatch<'static>,
     /// Bytes of values that one request may fetch.
     reply_bytes_max: usize,
 }
@@ -91,7 +95,8 @@ impl Executor {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let reply_bytes_max = REPLY_BYTES_MAX;
         let (arena, slots, wants, taken) = (vec![], vec![], vec![], vec![]);
-        Executor { shared, arena, slots, wants, taken, keys: vec![], reply_bytes_max }
+        let (keys, batch) = (vec![], WriteBatch::new());
+        Executor { shared, arena, slots, wants, taken, keys, batch, reply_bytes_max }
     }
 
     /// One whose requests fetch no more than `reply_bytes_max` bytes of values each.
@@ -139,17 +144,17 @@ impl Executor {
     /// The reads that come next on every connection, as one `get_many`.
     fn reads(&mut self, wave: &mut Wave<'_, '_>) {
         let mut keys: Vec<&[u8]> = std::mem::take(&mut self.keys);
-        self.wants.clear();
         self.taken.clear();
+        let mut in_pieces = wave.engine.reports_in_order();
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
-            let mut cursor = output.next;
-            while cursor < output.limit() && keys.len() < KEYS_MAX {
+            let (mut cursor, limit) = (output.next, output.limit());
+            while cursor < limit && keys.len() < KEYS_MAX {
                 let request = &input.requests[cursor];
                 match request.run {
                     Run::Ready => {}
                     Run::Read(read) if usize::from(request.db) == wave.db => {
+                        in_pieces &= matches!(read.answering, Answering::Pieces(_));
                         keys.extend(read.keys(input.args(request)));
-                        self.wants.resize(keys.len(), read.wants);
                     }
                     _ => break,
                 }
@@ -157,16 +162,60 @@ impl Executor {
             }
             self.taken.push(cursor);
         }
-        let result = self.fetch(wave.engine, &keys, ARENA_BYTES_MAX);
-        let failed = result.err().map(|e| error_text(&e));
-        let done = self.answer(wave, failed.as_deref());
-        if done == 0 && !keys.is_empty() {
-            self.read_alone(wave);
+        match in_pieces {
+            true => self.reads_in_pieces(wave, &keys),
+            false => self.reads_at_once(wave, &keys),
         }
-        self.shared.stats.count_reads(&self.slots);
         keys.clear();
         // Nothing is left of them, and so the room may be called anybody's.
         self.keys = keys.into_iter().map(|_| &[][..]).collect();
+    }
+
+    /// Answers reads while the engine reports their values.
+    fn reads_in_pieces(&mut self, wave: &mut Wave<'_, '_>, keys: &[&[u8]]) {
+        let mut writer = Writer::new(wave.inputs, wave.outputs, &self.taken, ARENA_BYTES_MAX);
+        let mut result = Ok(());
+        if !keys.is_empty() {
+            result = wave.engine.get_many(keys, &mut writer);
+        }
+        match &result {
+            Ok(()) => writer.end(keys.len()),
+            Err(_) => writer.give_up(),
+        }
+        let (done, seen, hits) = (writer.done, writer.keys, writer.hits);
+        self.shared.stats.count_reads(seen, hits);
+        if let Err(error) = result {
+            self.slots.clear();
+            self.slots.resize(keys.len(), Slot::Missing);
+            self.answer(wave, Some(&error_text(&error)));
+        } else if done == 0 && !keys.is_empty() {
+            self.read_alone(wave);
+        }
+    }
+
+    /// Answers reads once the values of all are there.
+    fn reads_at_once(&mut self, wave: &mut Wave<'_, '_>, keys: &[&[u8]]) {
+        self.wants.clear();
+        for ((input, output), taken) in wave.inputs.iter().zip(&*wave.outputs).zip(&self.taken) {
+            for request in &input.requests[output.next..(*taken).max(output.next)] {
+                if let Run::Read(read) = request.run {
+                    let keys = self.wants.len() + read.keys(input.args(request)).len();
+                    self.wants.resize(keys, read.wants);
+                }
+            }
+        }
+        let result = self.fetch(wave.engine, keys, ARENA_BYTES_MAX);
+        let failed = result.err().map(|e| error_text(&e));
+        let done = self.answer(wave, failed.as_deref());
+        self.count_slots();
+        if done == 0 && !keys.is_empty() {
+            self.read_alone(wave);
+        }
+    }
+
+    fn count_slots(&self) {
+        let hits = self.slots.iter().filter(|slot| matches!(slot, Slot::Found { .. })).count();
+        self.shared.stats.count_reads(self.slots.len(), hits);
     }
 
     fn fetch(&mut self, engine: &dyn Engine, keys: &[&[u8]], room: usize) -> Result<()> {
@@ -206,7 +255,7 @@ impl Executor {
                 }
                 output.reply(request, |reply| match failed {
                     Some(text) => args.refuse(text, reply),
-                    None => (read.reply)(args, values(slots), reply),
+                    None => read.answer(args, values(slots), reply),
                 });
                 done += 1;
             }
@@ -233,6 +282,7 @@ impl Executor {
         self.wants.clear();
         self.wants.resize(keys.len(), read.wants);
         let result = self.fetch(wave.engine, &keys, self.reply_bytes_max);
+        self.count_slots();
         let now_ms = self.shared.unix_ms();
         let values = |slots| Values { slots, arena: &self.arena, now_ms };
         wave.outputs[index].reply(request, |reply| match result {
@@ -240,7 +290,7 @@ impl Executor {
             Ok(()) if self.slots.contains(&Slot::Deferred) => {
                 args.refuse(&reply_too_large(self.reply_bytes_max), reply);
             }
-            Ok(()) => (read.reply)(args, values(&self.slots), reply),
+            Ok(()) => read.answer(args, values(&self.slots), reply),
         });
     }
 
@@ -252,7 +302,7 @@ impl Executor {
         let inputs = wave.inputs;
         let now_ms = self.shared.unix_ms();
         let mut wrote = false;
-        let mut batch = WriteBatch::new();
+        let mut batch = std::mem::take(&mut self.batch).recycled();
         loop {
             let mut together = false;
             batch.clear();
@@ -283,6 +333,7 @@ impl Executor {
             }
             let taken = self.taken.iter().zip(wave.outputs.iter());
             if taken.map(|(t, o)| t.saturating_sub(o.next)).sum::<usize>() == 0 {
+                self.batch = batch.recycled();
                 return wrote;
             }
             wrote |= self.commit(wave, &batch, &limits, together);
@@ -668,16 +719,7 @@ mod tests {
 
     #[test]
     fn withdrawn_acknowledgements_leave_the_other_replies() {
-        let request = Request {
-            run: Run::Ready,
-            first: 0,
-            len: 0,
-            head: 0,
-            db: 0,
-            version: silica_proto::Version::Resp2,
-            silent: false,
-            long: false,
-        };
+        let request = Request::new(Run::Ready, 0, 0);
         let of_memcached = Request { head: 1, ..request };
         let requests = vec![request, of_memcached, of_memcached];
         let heads = vec![silica_proto::memcached::Request::Delete];

@@ -3,10 +3,10 @@
 //! What depends on the session alone (AUTH, SELECT, CLIENT, COMMAND, wrong commands, …) is
 //! answered here, so that every later request already knows its database and dialect.
 
-use crate::acl::{Denied, Refusal};
+use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
 use crate::clients::Client;
-use crate::commands::{Cx, topics, wrong_number};
+use crate::commands::{Cx, plain, topics, wrong_number};
 use crate::conn::Conn;
 use crate::memcached;
 use crate::server::Shared;
@@ -16,7 +16,7 @@ use crate::table::{Command, Run, find, find_called, find_sub};
 use crate::transaction::{Queue, Watches};
 use crate::unsupported;
 use silica_proto::memcached::{Protocol, sniff};
-use silica_proto::{Limits, Reply, Version};
+use silica_proto::{Limits, ProtocolError, Reply, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -63,28 +63,35 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let mut is_listening = None;
     let mut planned = 0;
     let mut base = 0;
+    let mut is_free = conn.is_free(shared, &mut is_listening);
     while base < conn.input.len() {
         if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
             conn.unplanned = true;
             break;
         }
-        let limits = if conn.session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
-        match conn.parser.parse(&mut conn.input[base..], &limits) {
+        let first = input.spans.len();
+        match conn.parse(base, input) {
             Ok(None) => break,
             Ok(Some(used)) => {
-                if !conn.parser.args().is_empty() {
-                    let first = input.spans.len();
-                    input.spans.extend(conn.parser.args().iter().map(|span| span.at(base)));
-                    let mut planner = Planner {
-                        shared,
-                        client: &conn.client,
-                        session: &mut conn.session,
-                        input,
-                        bytes: &conn.input,
-                        is_listening: &mut is_listening,
-                    };
-                    last = planner.add(first).or(last);
+                if input.spans.len() > first {
                     planned += 1;
+                    let plain = if is_free { input.plain(&conn.input, first) } else { None };
+                    if let Some((name, request)) = plain {
+                        let Session { db, version, .. } = conn.session;
+                        input.requests.push(Request { db, version, ..request });
+                        last = Some(name);
+                    } else {
+                        let mut planner = Planner {
+                            shared,
+                            client: &conn.client,
+                            session: &mut conn.session,
+                            input,
+                            bytes: &conn.input,
+                            is_listening: &mut is_listening,
+                        };
+                        last = planner.add(first).or(last);
+                        is_free = conn.is_free(shared, &mut is_listening);
+                    }
                 }
                 base += used;
             }
@@ -102,6 +109,35 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     hand_over(conn, input, base);
     Stats::add(&shared.stats.total_commands_processed, planned);
     note(conn, last, shared.unix_ms());
+}
+
+impl Conn {
+    /// Parses the request that starts at `base` of what came; its arguments go to the end of
+    /// those of `input`.
+    #[inline]
+    fn parse(&mut self, base: usize, input: &mut Input) -> Result<Option<usize>, ProtocolError> {
+        let usual = self.parser.parse_usual(&self.input[base..], base, &mut input.spans);
+        if usual.is_some() {
+            return Ok(usual);
+        }
+        let limits = if self.session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
+        let used = self.parser.parse(&mut self.input[base..], &limits)?;
+        if used.is_some() {
+            input.spans.extend(self.parser.args().iter().map(|span| span.at(base)));
+        }
+        Ok(used)
+    }
+
+    /// True where it may do everything, and its requests are run one after the other and answered.
+    fn is_free(&mut self, shared: &Shared, is_listening: &mut Option<bool>) -> bool {
+        let session = &mut self.session;
+        if !session.let_in || session.replies != Replies::On || session.queue.is_some() {
+            return false;
+        }
+        let client = &self.client;
+        session.user(&shared.acl).is_some_and(User::is_unlimited)
+            && !*is_listening.get_or_insert_with(|| client.is_listening())
+    }
 }
 
 /// Answers bytes that are no request and ends the connection.
@@ -160,13 +196,14 @@ impl Planner<'_> {
     fn add(&mut self, first: usize) -> Option<&'static str> {
         let spans = std::mem::take(&mut self.input.spans);
         let args = Args::new(self.bytes, &spans[first..]);
-        if args.is(0, "post") || args.is(0, "host:") {
+        let command = self.find(args);
+        if command.is_err() && (args.is(0, "post") || args.is(0, "host:")) {
             // A web page makes its visitor's browser talk to us; what follows is the page's.
             log::warn!("{} speaks HTTP: connection closed", self.client.peer);
             self.session.quit = true;
+            self.input.spans = spans;
             return None;
         }
-        let command = self.find(args);
         let silent = self.session.replies != Replies::On;
         match &command {
             Ok(command) => self.plan(command, first, args),
@@ -214,7 +251,7 @@ impl Planner<'_> {
             })?,
             None => return Err(Denied::Command(command.name).text()),
         }
-        let look = || self.client.subscriptions().count() > 0;
+        let look = || self.client.is_listening();
         let is_listening = *self.is_listening.get_or_insert_with(look);
         if is_listening
             && self.session.version == Version::Resp2
@@ -285,16 +322,9 @@ impl Planner<'_> {
         };
         queue.count += 1;
         let skip = container_args(command, &run);
-        queue.input.requests.push(Request {
-            run,
-            first: (first + skip) as u32,
-            len: (args.len() - skip) as u32,
-            head: 0,
-            db: self.session.db,
-            version: self.session.version,
-            silent: false,
-            long: false,
-        });
+        let Session { db, version, .. } = *self.session;
+        let request = Request::new(run, first + skip, args.len() - skip);
+        queue.input.requests.push(Request { db, version, ..request });
         Ok(())
     }
 
@@ -361,16 +391,9 @@ impl Planner<'_> {
         let bytes = || args.from(1).map(<[u8]>::len).sum();
         let long = command.is_long || is_heavy(&run, args.len(), bytes);
         let skip = container_args(command, &run);
-        self.input.requests.push(Request {
-            run,
-            first: (first + skip) as u32,
-            len: (args.len() - skip) as u32,
-            head: 0,
-            db: self.session.db,
-            version: self.session.version,
-            silent,
-            long,
-        });
+        let Session { db, version, .. } = *self.session;
+        let request = Request::new(run, first + skip, args.len() - skip);
+        self.input.requests.push(Request { db, version, silent, long, ..request });
     }
 
     /// Adds a reply that is known already.
@@ -382,6 +405,16 @@ impl Planner<'_> {
 }
 
 impl Input {
+    /// The request whose arguments are the spans from `first` on, where it is one that is planned
+    /// without looking further; and its name.
+    #[inline]
+    fn plain(&self, bytes: &[u8], first: usize) -> Option<(&'static str, Request)> {
+        let args = Args::new(bytes, &self.spans[first..]);
+        let (name, run) = plain(args)?;
+        let long = is_heavy(&run, args.len(), || args.from(1).map(<[u8]>::len).sum());
+        Some((name, Request { long, ..Request::new(run, first, args.len()) }))
+    }
+
     /// Makes the ready bytes from `start` on a request that was answered, if there are any.
     pub(crate) fn push_ready(&mut self, start: usize, silent: bool) {
         if silent {
@@ -396,16 +429,7 @@ impl Input {
             last.len = (end - last.first as usize) as u32;
             return;
         }
-        self.requests.push(Request {
-            run: Run::Ready,
-            first: start as u32,
-            len: (end - start) as u32,
-            db: 0,
-            head: 0,
-            version: silica_proto::Version::Resp2,
-            silent: false,
-            long: false,
-        });
+        self.requests.push(Request::new(Run::Ready, start, end - start));
     }
 }
 

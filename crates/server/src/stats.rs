@@ -1,7 +1,6 @@
 //! Counters that INFO shows.
 
 use crate::burst::Lane;
-use crate::exec::Slot;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! stats {
@@ -68,11 +67,11 @@ impl Stats {
         Stats::add(lane, 1);
     }
 
-    pub(crate) fn count_reads(&self, slots: &[Slot]) {
-        if !slots.is_empty() {
-            let hits = slots.iter().filter(|s| matches!(s, Slot::Found { .. })).count();
+    /// Counts keys that were read, of which so many were found.
+    pub(crate) fn count_reads(&self, keys: usize, hits: usize) {
+        if keys > 0 {
             Stats::add(&self.keyspace_hits, hits as u64);
-            Stats::add(&self.keyspace_misses, (slots.len() - hits) as u64);
+            Stats::add(&self.keyspace_misses, (keys - hits) as u64);
         }
     }
 }

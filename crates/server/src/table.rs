@@ -29,10 +29,59 @@ pub(crate) struct Read {
     /// How many of the arguments are keys, from the first on.
     pub(crate) keys_max: usize,
     pub(crate) wants: Wants,
-    pub(crate) reply: fn(Args<'_>, Values<'_>, &mut Reply<'_>),
+    pub(crate) answering: Answering,
+}
+
+/// How a read is answered.
+pub(crate) enum Answering {
+    /// Once all of its values are there.
+    Whole(fn(Args<'_>, Values<'_>, &mut Reply<'_>)),
+    /// Key by key, in their order.
+    Pieces(Pieces),
+}
+
+/// The parts of a reply.
+pub(crate) struct Pieces {
+    /// Before those of so many keys.
+    pub(crate) first: fn(usize, &mut Reply<'_>),
+    /// What the key that is asked about has.
+    pub(crate) each: fn(Args<'_>, Option<EntryRef<'_>>, &mut Reply<'_>),
+    /// Behind them.
+    pub(crate) last: fn(&mut Reply<'_>),
 }
 
 impl Read {
+    pub(crate) const fn new(
+        keys_max: usize,
+        wants: Wants,
+        reply: fn(Args<'_>, Values<'_>, &mut Reply<'_>),
+    ) -> Self {
+        Read { keys_max, wants, answering: Answering::Whole(reply) }
+    }
+
+    /// One that is answered key by key; it wants values, with their meta or without.
+    pub(crate) const fn in_pieces(keys_max: usize, wants: Wants, pieces: Pieces) -> Self {
+        Read { keys_max, wants, answering: Answering::Pieces(pieces) }
+    }
+
+    /// Answers with all values.
+    pub(crate) fn answer(&self, args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+        let pieces = match &self.answering {
+            Answering::Whole(answer) => return answer(args, values, reply),
+            Answering::Pieces(pieces) => pieces,
+        };
+        let keys = self.keys(args).len();
+        (pieces.first)(keys, reply);
+        for nth in 0..keys {
+            let entry = match self.wants {
+                Wants::Entry => values.entry(nth),
+                _ => values.get(nth).map(EntryRef::new),
+            };
+            (pieces.each)(args.at_key(nth), entry, reply);
+        }
+        (pieces.last)(reply);
+    }
+
     /// The keys that `args` ask for.
     #[inline]
     pub(crate) fn keys<'a>(

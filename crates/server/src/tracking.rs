@@ -137,7 +137,7 @@ impl Tracker {
         };
         match shared.clients.get(redirect) {
             Some(other) => {
-                let redirected = other.subscriptions().count() > 0;
+                let redirected = other.is_listening();
                 deliver(shared, &other, Published::Written { keys, redirected });
             }
             None => {

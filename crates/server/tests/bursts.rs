@@ -300,6 +300,27 @@ fn large_values_and_large_replies_pass() {
 }
 
 #[test]
+fn a_read_that_fails_is_an_error_of_what_it_has_not_told() {
+    for may_wait in [false, true] {
+        let (server, probe) = start_with(config(), Probe::new(may_wait));
+        let mut client = Client::connect(&server);
+        assert_eq!(client.call(&[b"MSET", b"a", b"1", b"b", b"2"]), ok());
+        probe.fail_get.store(true, Relaxed);
+        let gets = [&b"a"[..], b"none", b"b", b"none"].map(|key| request(&[b"GET", key]));
+        let many = request(&[b"MGET", b"none", b"a", b"none"]);
+        client.send(&[gets.concat(), request(&[b"PING"]), many].concat());
+        let shown: Vec<String> = client.replies(6).iter().map(support::show).collect();
+        let failed = "-ERR the read failed";
+        let want = match may_wait {
+            true => [failed, failed, failed, failed, "PONG", failed],
+            false => ["'1'", "nil", "'2'", "nil", "PONG", failed],
+        };
+        assert_eq!(shown, want);
+        server.stop();
+    }
+}
+
+#[test]
 fn a_stop_finishes_what_is_in_hand() {
     let probe = Probe { delay: Duration::from_millis(200), ..Probe::new(true) };
     let (server, _) = start_with(config(), probe);

@@ -291,6 +291,10 @@ impl Engine for Reference {
         Ok(())
     }
 
+    fn reports_in_order(&self) -> bool {
+        true
+    }
+
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         self.commit(&mut self.write_lock(), batch, durability)
     }

@@ -102,3 +102,55 @@ fn a_promise_of_bytes_allocates_nothing() {
     assert_eq!(parser.spans.capacity(), 0);
     assert_eq!(parser.needed_bytes(), 22 + 536_870_912 + 2);
 }
+
+#[test]
+fn the_usual_form_is_parsed_alike_wherever_it_is_cut() {
+    let long = format!("*2\r\n$3\r\nGET\r\n$999\r\n{}\r\n", "k".repeat(999));
+    let longer = format!("*2\r\n$3\r\nGET\r\n$1000\r\n{}\r\n", "k".repeat(1000));
+    let usual: [&str; 4] = [
+        "*2\r\n$3\r\nGET\r\n$12\r\nabcdefghijkl\r\n",
+        "*1\r\n$4\r\nPING\r\n",
+        "*3\r\n$3\r\nSET\r\n$0\r\n\r\n$1\r\nv\r\n",
+        &long,
+    ];
+    let others: [&str; 8] = [
+        &longer,
+        "PING\r\n",
+        "*0\r\n",
+        "*10\r\n$1\r\na\r\n",
+        "*1\r\n$01\r\na\r\n",
+        "*1\r\n$-1\r\n",
+        "*1\r\n:1\r\n",
+        "*x\r\n",
+    ];
+    for text in usual.iter().chain(&others) {
+        let mut spans = vec![Span::default()];
+        let bytes = text.as_bytes();
+        let mut parser = Parser::new();
+        for end in 0..bytes.len() {
+            assert_eq!(parser.parse_usual(&bytes[..end], 7, &mut spans), None, "{text} {end}");
+        }
+        let used = parser.parse_usual(&[bytes, b"*1"].concat(), 7, &mut spans);
+        if !usual.contains(text) {
+            assert_eq!((used, spans.len()), (None, 1), "{text}");
+            continue;
+        }
+        let (want, _) = requests(bytes, usize::MAX, &Limits::OPEN);
+        let behind = [b"_______", bytes].concat();
+        let found: Vec<_> = spans[1..].iter().map(|span| span.of(&behind).to_vec()).collect();
+        assert_eq!((used, found), (Some(bytes.len()), want[0].clone()), "{text}");
+    }
+}
+
+#[test]
+fn a_request_that_has_begun_is_not_begun_again() {
+    let mut parser = Parser::new();
+    let mut first = b"*2\r\n$3\r\nGET\r\n$1\r\na".to_vec();
+    assert_eq!(parser.parse(&mut first, &Limits::OPEN), Ok(None));
+    first.extend_from_slice(b"\r\n");
+    let mut spans = Vec::new();
+    assert_eq!(parser.parse_usual(&first, 0, &mut spans), None);
+    assert_eq!(parser.parse(&mut first, &Limits::OPEN), Ok(Some(first.len())));
+    assert_eq!(parser.parse_usual(&first, 0, &mut spans), Some(first.len()));
+    assert_eq!((spans.len(), parser.needed_bytes()), (2, 0));
+}

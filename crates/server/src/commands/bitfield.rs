@@ -10,7 +10,7 @@ use silica_proto::{Reply, parse_i64};
 
 pub(crate) static BITFIELD: Modify =
     Modify { many: false, refuse: |args| steps(args).err().map(String::from), decide: bitfield };
-pub(crate) static BITFIELD_RO: Read = Read { keys_max: 1, wants: Wants::Value, reply: bitfield_ro };
+pub(crate) static BITFIELD_RO: Read = Read::new(1, Wants::Value, bitfield_ro);
 
 /// An integer's width and sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 const NO_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 
-pub(crate) static GETBIT: Read = Read { keys_max: 1, wants: Wants::Value, reply: getbit };
-pub(crate) static BITCOUNT: Read = Read { keys_max: 1, wants: Wants::Value, reply: bitcount };
-pub(crate) static BITPOS: Read = Read { keys_max: 1, wants: Wants::Value, reply: bitpos };
+pub(crate) static GETBIT: Read = Read::new(1, Wants::Value, getbit);
+pub(crate) static BITCOUNT: Read = Read::new(1, Wants::Value, bitcount);
+pub(crate) static BITPOS: Read = Read::new(1, Wants::Value, bitpos);
 pub(crate) static SETBIT: Modify = one(setbit);
 
 /// The offset of a bit that a value may have.

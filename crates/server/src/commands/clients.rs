@@ -27,7 +27,7 @@ struct Filter {
 
 impl Filter {
     fn takes(&self, client: &Client, now_ms: u64) -> bool {
-        let kind = if client.subscriptions().count() > 0 { "pubsub" } else { "normal" };
+        let kind = if client.is_listening() { "pubsub" } else { "normal" };
         let is = |wanted: &Option<Vec<u8>>, text: &dyn Fn() -> String| {
             wanted.as_ref().is_none_or(|wanted| *wanted == text().into_bytes())
         };

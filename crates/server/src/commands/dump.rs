@@ -9,7 +9,7 @@ use silica::engine::{EntryRef, Update};
 use silica_proto::{Reply, parse_i64};
 use std::borrow::Cow;
 
-pub(crate) static DUMP: Read = Read { keys_max: 1, wants: Wants::Value, reply: dump };
+pub(crate) static DUMP: Read = Read::new(1, Wants::Value, dump);
 pub(crate) static RESTORE: Modify =
     Modify { many: false, refuse: |args| options(args).err().map(Into::into), decide: restore };
 

@@ -88,8 +88,8 @@ impl When {
 /// No clock is later than this: the year 10889.
 const NOW_MS_MAX: u64 = 1 << 48;
 
-pub(crate) static TTL: Read = Read { keys_max: 1, wants: Wants::Expiry, reply: ttl };
-pub(crate) static EXPIRETIME: Read = Read { keys_max: 1, wants: Wants::Expiry, reply: expiretime };
+pub(crate) static TTL: Read = Read::new(1, Wants::Expiry, ttl);
+pub(crate) static EXPIRETIME: Read = Read::new(1, Wants::Expiry, expiretime);
 pub(crate) static EXPIRE: Modify =
     Modify { many: false, refuse: |args| expire_flags(args).err(), decide: expire };
 pub(crate) static PERSIST: Modify = one(persist);

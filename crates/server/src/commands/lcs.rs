@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Bytes of the table of lengths; the product of both values' lengths decides.
 const TABLE_BYTES_MAX: usize = 64 << 20;
 
-pub(crate) static LCS: Read = Read { keys_max: 2, wants: Wants::Value, reply: lcs };
+pub(crate) static LCS: Read = Read::new(2, Wants::Value, lcs);
 
 /// What the options say.
 #[derive(Debug, Default, PartialEq, Eq)]

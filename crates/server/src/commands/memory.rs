@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What an entry takes beside its key and value: its frame and its place in an index, about.
 const ENTRY_BYTES: usize = 16;
 
-pub(crate) static USAGE: Read = Read { keys_max: 1, wants: Wants::Length, reply: usage };
+pub(crate) static USAGE: Read = Read::new(1, Wants::Length, usage);
 
 pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "memory");

@@ -28,6 +28,7 @@ use crate::clients::Client;
 use crate::exec::{ENTRY_META_BYTES, Slot};
 use crate::server::Shared;
 use crate::session::Session;
+use crate::table::Run;
 use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, Result};
 use silica_proto::{Limits, Reply};
 
@@ -50,6 +51,18 @@ pub(crate) fn error_text(error: &Error) -> String {
 /// The reply to a request with too few or too many arguments.
 pub(crate) fn wrong_number(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// The name of a plain GET or SET, and what runs it: most requests by far, which need no look into
+/// the table.
+#[inline]
+pub(crate) fn plain(args: Args<'_>) -> Option<(&'static str, Run)> {
+    let [a, b, c] = *args.get(0) else { return None };
+    match (args.len(), [a | 0x20, b | 0x20, c | 0x20]) {
+        (2, [b'g', b'e', b't']) => Some(("get", Run::Read(&read::GET))),
+        (3, [b's', b'e', b't']) => Some(("set", Run::Write(&update::SET))),
+        _ => None,
+    }
 }
 
 /// Values that a read asked for, in the order of its keys.

@@ -5,7 +5,7 @@ use crate::burst::Args;
 use crate::table::{Read, Wants};
 use silica_proto::{Reply, parse_i64};
 
-pub(crate) static OBJECT: Read = Read { keys_max: 1, wants: Wants::Length, reply: object };
+pub(crate) static OBJECT: Read = Read::new(1, Wants::Length, object);
 
 pub(crate) static ENCODING: Read = Read { keys_max: 1, wants: Wants::Value, reply: encoding };
 

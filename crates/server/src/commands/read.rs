@@ -2,30 +2,35 @@
 
 use super::{NOT_INTEGER, Values};
 use crate::burst::Args;
-use crate::table::{Read, Wants};
+use crate::table::{Pieces, Read, Wants};
+use silica::engine::EntryRef;
 use silica_proto::{Reply, parse_i64};
 
-pub(crate) static GET: Read = Read { keys_max: 1, wants: Wants::Value, reply: get };
-pub(crate) static MGET: Read = Read { keys_max: usize::MAX, wants: Wants::Value, reply: mget };
-pub(crate) static EXISTS: Read = Read { keys_max: usize::MAX, wants: Wants::Length, reply: exists };
-pub(crate) static STRLEN: Read = Read { keys_max: 1, wants: Wants::Length, reply: strlen };
-pub(crate) static TYPE: Read = Read { keys_max: 1, wants: Wants::Length, reply: type_of };
-pub(crate) static GETRANGE: Read = Read { keys_max: 1, wants: Wants::Value, reply: getrange };
+pub(crate) static GET: Read = Read::in_pieces(
+    1,
+    Wants::Value,
+    Pieces { first: |_, _| {}, each: |_, entry, reply| value(entry, reply), last: |_| {} },
+);
+pub(crate) static MGET: Read = Read::in_pieces(
+    usize::MAX,
+    Wants::Value,
+    Pieces {
+        first: |keys, reply| reply.array(keys),
+        each: |_, entry, reply| value(entry, reply),
+        last: |_| {},
+    },
+);
+pub(crate) static EXISTS: Read = Read::new(usize::MAX, Wants::Length, exists);
+pub(crate) static STRLEN: Read = Read::new(1, Wants::Length, strlen);
+pub(crate) static TYPE: Read = Read::new(1, Wants::Length, type_of);
+pub(crate) static GETRANGE: Read = Read::new(1, Wants::Value, getrange);
 
-fn value(value: Option<&[u8]>, reply: &mut Reply<'_>) {
-    match value {
-        Some(bytes) => reply.bulk(bytes),
+#[inline]
+fn value(entry: Option<EntryRef<'_>>, reply: &mut Reply<'_>) {
+    match entry {
+        Some(entry) => reply.bulk(entry.value),
         None => reply.null(),
     }
-}
-
-fn get(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
-    value(values.get(0), reply);
-}
-
-fn mget(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
-    reply.array(args.len() - 1);
-    (0..args.len() - 1).for_each(|index| value(values.get(index), reply));
 }
 
 fn exists(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {

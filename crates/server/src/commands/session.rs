@@ -14,7 +14,7 @@ pub(crate) const COMPATIBLE_VERSION: &str = "7.2.0";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 pub(crate) fn ping(cx: &mut Cx<'_>, args: Args<'_>) {
-    if cx.session.version == Version::Resp2 && cx.client.subscriptions().count() > 0 {
+    if cx.session.version == Version::Resp2 && cx.client.is_listening() {
         cx.reply.array(2);
         cx.reply.bulk(b"pong");
         return cx.reply.bulk(if args.len() > 1 { args.get(1) } else { b"" });

@@ -12,7 +12,7 @@ use silica_proto::Reply;
 use silica_proto::memcached::{Command, Packet, Request, Response, Status, parse_u64, respond};
 use std::borrow::Cow;
 
-static GET: Read = Read { keys_max: 1, wants: Wants::Entry, reply: get };
+static GET: Read = Read::new(1, Wants::Entry, get);
 static SET: Write = Write { refuse: |_| None, value_at: 2, apply: set, reply: set_reply };
 /// A set that is too large: the value it should have replaced must not stay.
 static TOO_LARGE: Write = Write {

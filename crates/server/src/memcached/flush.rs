@@ -6,8 +6,8 @@ use crate::burst::{Args, Burst, Input, Lane, Output, Owner, Request};
 use crate::commands::Keyspace;
 use crate::table::Run;
 use silica::engine::{Error, ErrorKind, Result};
+use silica_proto::Reply;
 use silica_proto::memcached::Request as Head;
-use silica_proto::{Reply, Version};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// When everything is to be removed.
@@ -65,16 +65,8 @@ fn flush_due(keys: &Keyspace<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<()> 
 
 /// A burst that belongs to no connection and removes everything.
 pub(crate) fn burst(from: usize) -> Burst {
-    let request = Request {
-        run: Run::Whole(flush_due),
-        first: 0,
-        len: 0,
-        head: 0,
-        db: 0,
-        version: Version::Resp2,
-        silent: true,
-        long: true,
-    };
+    let (silent, long) = (true, true);
+    let request = Request { silent, long, ..Request::new(Run::Whole(flush_due), 0, 0) };
     let input = Input { requests: vec![request], ..Input::default() };
     let mut burst = Burst::new(from, Lane::Long);
     let output = Output { end: 1, ..Output::default() };

@@ -10,8 +10,8 @@ use silica::engine::{EntryRef, Update, WriteBatch};
 use silica_proto::memcached::{Fault, Meta, Request, Verb, encode_base64, fault};
 use silica_proto::{Reply, append_i64, append_u64};
 
-static GET: Read = Read { keys_max: 1, wants: Wants::Entry, reply: get };
-static DEBUG: Read = Read { keys_max: 1, wants: Wants::Entry, reply: debug };
+static GET: Read = Read::new(1, Wants::Entry, get);
+static DEBUG: Read = Read::new(1, Wants::Entry, debug);
 static SET: Write = Write { refuse: |_| None, value_at: 2, apply: set, reply: set_reply };
 static GET_CHANGING: Modify = Modify { many: false, refuse: |_| None, decide: get_changing };
 static STORE: Modify = Modify { many: false, refuse: |_| None, decide: store };

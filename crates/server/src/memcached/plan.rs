@@ -267,16 +267,10 @@ impl Planner<'_> {
         self.input.heads.push(head);
         // Lengths alone decide, so it does not matter which bytes these are.
         let heavy = is_heavy(&run, spans.len() + 1, || spans.iter().map(|s| s.len as usize).sum());
-        self.input.requests.push(Request {
-            run,
-            first: first as u32,
-            len: spans.len() as u32 + 1,
-            head: self.input.heads.len() as u32,
-            db: self.session.db,
-            version: Version::Resp2,
-            silent,
-            long: long || heavy,
-        });
+        let (db, long) = (self.session.db, long || heavy);
+        let head = self.input.heads.len() as u32;
+        let request = Request::new(run, first, spans.len() + 1);
+        self.input.requests.push(Request { db, head, silent, long, ..request });
     }
 
     /// Adds a reply that is known already.

@@ -2,14 +2,17 @@
 
 use super::expiry::expires;
 use crate::burst::Args;
-use crate::commands::Values;
-use crate::table::{Answer, Modify, Read, Wants, Write};
+use crate::table::{Answer, Modify, Pieces, Read, Wants, Write};
 use silica::engine::{EntryRef, Update, WriteBatch};
 use silica_proto::memcached::{Fault, Limits, Mode, Request, end, fault, parse_u64, value};
 use silica_proto::{Reply, append_u64};
 use std::borrow::Cow;
 
-pub(super) static GET: Read = Read { keys_max: usize::MAX, wants: Wants::Entry, reply: get };
+pub(super) static GET: Read = Read::in_pieces(
+    usize::MAX,
+    Wants::Entry,
+    Pieces { first: |_, _| {}, each: get, last: |reply| end(reply.raw()) },
+);
 pub(super) static SET: Write = Write {
     refuse: |_| None,
     value_at: 2,
@@ -45,15 +48,11 @@ const VALUE_BYTES_MAX: usize = Limits::OPEN.value_bytes_max;
 /// Digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
-fn get(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+fn get(args: Args<'_>, entry: Option<EntryRef<'_>>, reply: &mut Reply<'_>) {
+    let Some(entry) = entry else { return };
     let wants_unique = matches!(args.head(), Request::Get { unique: true });
-    for (index, key) in args.from(1).enumerate() {
-        if let Some(entry) = values.entry(index) {
-            let unique = wants_unique.then(|| args.unique(key, &entry));
-            value(reply.raw(), key, entry.user_bits, entry.value, unique);
-        }
-    }
-    end(reply.raw());
+    let unique = wants_unique.then(|| args.unique(args.key(), &entry));
+    value(reply.raw(), args.key(), entry.user_bits, entry.value, unique);
 }
 
 fn set<'a>(args: Args<'a>, now_ms: u64, batch: &mut WriteBatch<'a>) {

@@ -27,6 +27,7 @@ pub(crate) struct Probe {
     pub(crate) descriptor: Descriptor,
     pub(crate) delay: Duration,
     pub(crate) count_delay: Duration,
+    pub(crate) fail_get: AtomicBool,
     pub(crate) fail_sync: AtomicBool,
     pub(crate) get_calls: Arc<AtomicU64>,
     pub(crate) write_calls: Arc<AtomicU64>,
@@ -45,6 +46,7 @@ impl Probe {
             descriptor: Descriptor { capabilities, ..known },
             delay: Duration::ZERO,
             count_delay: Duration::ZERO,
+            fail_get: AtomicBool::new(false),
             fail_sync: AtomicBool::new(false),
             get_calls: Arc::default(),
             write_calls: Arc::default(),
@@ -68,7 +70,16 @@ impl Engine for Probe {
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         self.get_calls.fetch_add(1, Ordering::Relaxed);
         self.wait();
-        self.inner.get_many(keys, sink)
+        self.inner.get_many(keys, sink)?;
+        match self.fail_get.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Io, "the read failed")),
+            false => Ok(()),
+        }
+    }
+
+    // So that replies are tested which are written as values come, and those that are not.
+    fn reports_in_order(&self) -> bool {
+        !self.descriptor.capabilities.may_wait
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
