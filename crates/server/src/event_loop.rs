@@ -260,7 +260,7 @@ impl EventLoop {
                         Lane::Write => self.writes_in_flight -= 1,
                         Lane::Long => {}
                     }
-                    self.complete(burst);
+                    self.complete(&mut { burst });
                 }
                 Message::Publish(published, deliveries) => {
                     deliveries.iter().for_each(|delivery| self.deliver(&published, delivery));
@@ -582,13 +582,17 @@ impl EventLoop {
                 burst.broken = true;
                 self.executor = Executor::new(Arc::clone(&self.shared));
             }
-            self.complete(burst);
+            self.complete(&mut burst);
+            // Its lists are used again.
+            burst.broken = false;
+            self.here = burst;
         }
     }
 
-    /// Takes a burst's replies back to its connections.
-    fn complete(&mut self, burst: Burst) {
-        let parts = burst.owners.into_iter().zip(burst.inputs).zip(burst.outputs);
+    /// Takes a burst's replies back to its connections; nothing is left in it.
+    fn complete(&mut self, burst: &mut Burst) {
+        let parts = burst.owners.drain(..).zip(burst.inputs.drain(..));
+        let parts = parts.zip(burst.outputs.drain(..));
         for ((owner, input), output) in parts {
             let slot = owner.slot;
             let conn = match self.conns.get_mut(slot) {

@@ -89,6 +89,8 @@ pub(crate) struct Executor {
     batch: WriteBatch<'static>,
     /// Bytes of values that one request may fetch.
     reply_bytes_max: usize,
+    /// When the burst began, in Unix milliseconds.
+    now_ms: u64,
 }
 
 impl Executor {
@@ -96,7 +98,8 @@ impl Executor {
         let reply_bytes_max = REPLY_BYTES_MAX;
         let (arena, slots, wants, taken) = (vec![], vec![], vec![], vec![]);
         let (keys, batch) = (vec![], WriteBatch::new());
-        Executor { shared, arena, slots, wants, taken, keys, batch, reply_bytes_max }
+        let now_ms = 0;
+        Executor { shared, arena, slots, wants, taken, keys, batch, reply_bytes_max, now_ms }
     }
 
     /// One whose requests fetch no more than `reply_bytes_max` bytes of values each.
@@ -108,6 +111,7 @@ impl Executor {
     pub(crate) fn run(&mut self, burst: &mut Burst) {
         let shared = Arc::clone(&self.shared);
         let watch = Watch::begin(&shared, burst);
+        self.now_ms = shared.unix_ms();
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
@@ -122,7 +126,7 @@ impl Executor {
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
             }
         }
-        if shared.config.durability == Durability::Synced {
+        if self.synced() {
             self.sync(dirty, inputs, outputs);
         }
         outputs.iter_mut().for_each(|output| output.acknowledgements.clear());
@@ -131,6 +135,11 @@ impl Executor {
         let done: usize = outputs.iter().map(|output| output.next).sum();
         shared.stats.count_burst(burst.lane, done - done_before);
         watch.end(&shared, burst, done - done_before);
+    }
+
+    /// True where everything that a burst has written is synced at its end.
+    fn synced(&self) -> bool {
+        self.shared.config.durability == Durability::Synced
     }
 
     /// Takes every connection as far as a wave goes. True where anything may have been written.
@@ -231,7 +240,7 @@ impl Executor {
 
     /// Writes the replies of a wave of reads; returns how many requests are done.
     fn answer(&mut self, wave: &mut Wave<'_, '_>, failed: Option<&str>) -> usize {
-        let now_ms = self.shared.unix_ms();
+        let now_ms = self.now_ms;
         let values = |slots| Values { slots, arena: &self.arena, now_ms };
         let mut first = 0;
         let mut done = 0;
@@ -283,7 +292,7 @@ impl Executor {
         self.wants.resize(keys.len(), read.wants);
         let result = self.fetch(wave.engine, &keys, self.reply_bytes_max);
         self.count_slots();
-        let now_ms = self.shared.unix_ms();
+        let now_ms = self.now_ms;
         let values = |slots| Values { slots, arena: &self.arena, now_ms };
         wave.outputs[index].reply(request, |reply| match result {
             Err(error) => args.refuse(&error_text(&error), reply),
@@ -300,7 +309,7 @@ impl Executor {
         let limits = wave.engine.descriptor().limits;
         let bytes_max = limits.batch_bytes_max.min(BATCH_BYTES_MAX);
         let inputs = wave.inputs;
-        let now_ms = self.shared.unix_ms();
+        let now_ms = self.now_ms;
         let mut wrote = false;
         let mut batch = std::mem::take(&mut self.batch).recycled();
         loop {
@@ -361,9 +370,11 @@ impl Executor {
                 let Run::Write(write) = request.run else { continue };
                 let args = input.args(request);
                 let refused = write.check(args, limits);
-                output.acknowledge(request, |reply| match refused.as_ref().or(failed.as_ref()) {
-                    Some(text) => args.refuse(text, reply),
-                    None => (write.reply)(args, reply),
+                output.acknowledge(request, self.synced(), |reply| {
+                    match refused.as_ref().or(failed.as_ref()) {
+                        Some(text) => args.refuse(text, reply),
+                        None => (write.reply)(args, reply),
+                    }
                 });
             }
         }
@@ -399,8 +410,7 @@ impl Executor {
             }
             self.taken.push(cursor);
         }
-        let (answers, failed) =
-            change(wave.engine, &changes, self.shared.unix_ms(), self.reply_bytes_max);
+        let (answers, failed) = change(wave.engine, &changes, self.now_ms, self.reply_bytes_max);
         self.answer_updates(wave, &answers, failed.as_deref());
         !changes.is_empty()
     }
@@ -428,7 +438,7 @@ impl Executor {
                 if blocked {
                     continue;
                 }
-                output.acknowledge(request, |reply| match (refused, answers) {
+                output.acknowledge(request, self.synced(), |reply| match (refused, answers) {
                     (Some(text), _) => args.refuse(&text, reply),
                     (None, Some(answers)) => Answer::write_all(answers, args, reply),
                     (None, None) => args.refuse(failed.unwrap_or_default(), reply),
@@ -459,12 +469,14 @@ impl Executor {
                 match request.run {
                     Run::UpdateAll(run) => {
                         wrote = true;
-                        output.acknowledge(request, |reply| keyspace.answer(run, args, reply));
+                        output.acknowledge(request, self.synced(), |reply| {
+                            keyspace.answer(run, args, reply)
+                        });
                     }
                     Run::Transaction(index) => {
                         wrote = true;
                         let transaction = &input.transactions[index];
-                        output.acknowledge(request, |reply| {
+                        output.acknowledge(request, self.synced(), |reply| {
                             self.transaction(wave.db, wave.engine, transaction, reply);
                         });
                     }
@@ -497,12 +509,13 @@ impl Executor {
     ) {
         let run = &mut |overlay: &dyn Engine, input: &Input| {
             let mut executor = Executor::new(Arc::clone(&self.shared));
+            executor.now_ms = self.now_ms;
             Output::of_all(input, |output| {
                 let (inputs, outputs) = (slice::from_ref(input), slice::from_mut(output));
                 executor.wave(&mut Wave { db, engine: overlay, inputs, outputs });
             })
         };
-        match transaction.run(db, engine, self.shared.unix_ms(), run) {
+        match transaction.run(db, engine, self.now_ms, run) {
             Err(error) => reply.error(&error_text(&error)),
             Ok(None) => reply.null_array(),
             Ok(Some(replies)) => {
@@ -663,11 +676,12 @@ impl Output {
         }
     }
 
-    /// Writes the reply of the next request, which changes something.
-    fn acknowledge(&mut self, request: &Request, write: impl FnOnce(&mut Reply<'_>)) {
+    /// Writes the reply of the next request, which changes something; where it is `synced` later,
+    /// what the reply says is not sure before.
+    fn acknowledge(&mut self, request: &Request, synced: bool, write: impl FnOnce(&mut Reply<'_>)) {
         let (start, request_index) = (self.out.len(), self.next);
         self.reply(request, write);
-        if !request.silent {
+        if synced && !request.silent {
             let end = self.out.len();
             self.acknowledgements.push(Acknowledgement { start, end, request: request_index });
         }

@@ -7,7 +7,7 @@ use silica_proto::{Reply, parse_i64};
 
 pub(crate) static OBJECT: Read = Read::new(1, Wants::Length, object);
 
-pub(crate) static ENCODING: Read = Read { keys_max: 1, wants: Wants::Value, reply: encoding };
+pub(crate) static ENCODING: Read = Read::new(1, Wants::Value, encoding);
 
 /// The longest text that Redis keeps beside its object.
 const SHORT_BYTES_MAX: usize = 44;
