@@ -3,21 +3,12 @@
 //! Keys go together where they have the same number of whole words. Which instructions there are
 //! is asked at run time; without them, and for other keys, each key is hashed by itself.
 
-use super::{HashSeed, KeyHash, SHORT_BYTES_MAX, last_block};
-
-/// Keys in a group.
-pub(super) const LANES: usize = 8;
-/// Fewer keys than this are not worth a group that they do not fill.
-const LANES_MIN: usize = 3;
-/// Blocks of the longest key that goes into a lane.
-const BLOCKS_MAX: usize = SHORT_BYTES_MAX / 8 + 1;
-
-/// A block of each key.
-type Blocks = [u64; LANES];
+use super::{HashSeed, KeyHash};
 
 /// What is wanted of a hash.
 pub(super) trait Digest: Sized {
     /// False where the upper half is not asked for.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "lanes alone ask"))]
     const IS_WHOLE: bool;
     fn new(low: u64, high: u64) -> Self;
 }
@@ -64,32 +55,44 @@ fn one_by_one<D: Digest>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [D]) {
     }
 }
 
-/// Lays out the blocks of `keys` and says how many each has; `None` where they do not go together.
-#[inline(always)]
-fn lay_out(keys: &[&[u8]; LANES], blocks: &mut [Blocks; BLOCKS_MAX]) -> Option<usize> {
-    let len = keys[0].len();
-    let differs = keys.iter().fold(0, |differs, key| differs | key.len() ^ len);
-    let words = len / 8;
-    if words >= BLOCKS_MAX || differs > 7 {
-        return None;
-    }
-    for (at, block) in blocks[..words].iter_mut().enumerate() {
-        for (block, key) in block.iter_mut().zip(keys) {
-            *block = key[8 * at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        }
-    }
-    if differs == 0 && len.is_multiple_of(8) {
-        blocks[words] = [last_block(keys[0]); LANES];
-    } else {
-        blocks[words] = keys.map(last_block);
-    }
-    Some(words + 1)
-}
-
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
+    use crate::hash::{SHORT_BYTES_MAX, last_block};
     use std::arch::x86_64::*;
+
+    /// Keys in a group.
+    const LANES: usize = 8;
+    /// Fewer keys than this are not worth a group that they do not fill.
+    const LANES_MIN: usize = 3;
+    /// Blocks of the longest key that goes into a lane.
+    const BLOCKS_MAX: usize = SHORT_BYTES_MAX / 8 + 1;
+
+    /// A block of each key.
+    type Blocks = [u64; LANES];
+
+    /// Lays out the blocks of `keys` and says how many each has; `None` where they do not go
+    /// together.
+    #[inline(always)]
+    fn lay_out(keys: &[&[u8]; LANES], blocks: &mut [Blocks; BLOCKS_MAX]) -> Option<usize> {
+        let len = keys[0].len();
+        let differs = keys.iter().fold(0, |differs, key| differs | key.len() ^ len);
+        let words = len / 8;
+        if words >= BLOCKS_MAX || differs > 7 {
+            return None;
+        }
+        for (at, block) in blocks[..words].iter_mut().enumerate() {
+            for (block, key) in block.iter_mut().zip(keys) {
+                *block = key[8 * at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            }
+        }
+        if differs == 0 && len.is_multiple_of(8) {
+            blocks[words] = [last_block(keys[0]); LANES];
+        } else {
+            blocks[words] = keys.map(last_block);
+        }
+        Some(words + 1)
+    }
 
     /// Eight lanes of 64 bits.
     ///
@@ -303,6 +306,7 @@ mod x86 {
 mod tests {
     use super::*;
     use crate::Prng;
+    use crate::hash::SHORT_BYTES_MAX;
 
     type Way<D> = fn(&HashSeed, &[&[u8]], &mut [D]);
 
