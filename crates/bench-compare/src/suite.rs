@@ -198,7 +198,28 @@ const TRAINS_1: Beside = &[("echo-tcp-uring-32", "echoes_depth_1")];
 const TRAINS_16: Beside = &[("echo-tcp-uring-32", "echoes_depth_16")];
 const TRAINS_64: Beside = &[("echo-tcp-uring-32", "echoes_depth_64")];
 
+/// Entries of 8 + 8 bytes, so many requests of each datagram.
+const fn datagrams(name: &'static str, requests: usize, limits: Beside) -> Line {
+    let load = Some(Load::datagrams(requests));
+    let shape = Some((8, 8));
+    Line { name, workload: "mica-tiny-95", shape, load, quick: true, limits, ..LINE }
+}
+
+const ANSWERS_TEXT: Beside = &[("echo-udp-load", "text_gets")];
+const ANSWERS_1: Beside = &[("echo-udp-load", "gets_by_1")];
+const ANSWERS_16: Beside = &[("echo-udp-load", "gets_by_16")];
+
 const SERVER: &[Line] = &[
+    datagrams("datagram-95-5", 1, ANSWERS_1),
+    datagrams("datagram-95-5-by-16", 16, ANSWERS_16),
+    Line {
+        name: "text-udp-95-5",
+        workload: "mica-small-95",
+        load: Some(Load::TEXT_DATAGRAMS),
+        quick: true,
+        limits: ANSWERS_TEXT,
+        ..SMALL
+    },
     Line { limits: TRAINS_1, ..load("resp-95-5-depth-1", Speech::Resp, 1) },
     Line { limits: TRAINS_16, ..load("resp-95-5-depth-16", Speech::Resp, 16) },
     Line { limits: TRAINS_64, ..load("resp-95-5-depth-64", Speech::Resp, 64) },

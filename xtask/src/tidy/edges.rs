@@ -32,7 +32,9 @@ const SERVER: &[&str] =
 const BENCH: &[&str] =
     &["silica-base", "silica-device", "silica-parts", "silica-engine", "silica-silt", "silica"];
 const CLIENT: &[&str] = &["silica-base", "silica-device", "silica-proto"];
-const COMPARE: &[&str] = &["silica-base", "silica", "silica-bench", "silica-client"];
+/// Its clients of datagrams send and receive as the server does.
+const COMPARE: &[&str] =
+    &["silica-base", "silica-device", "silica", "silica-proto", "silica-bench", "silica-client"];
 const ANY: &[&str] = &["*"];
 
 const fn passive(name: &'static str, dir: &'static str, uses: &'static [&'static str]) -> Place {

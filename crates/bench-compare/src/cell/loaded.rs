@@ -66,6 +66,9 @@ fn tell(all: &Done, busy_seconds: f64, outcome: &mut Outcome) {
     outcome.push("server_busy", "share", busy_seconds / all.seconds);
     outcome.push("client_idle", "share", all.idle_seconds / all.seconds);
     outcome.push("misses_per_million", "1e-6", 1e6 * all.misses as f64 / operations);
+    if all.sent_again > 0 {
+        outcome.push("sent_again", "datagrams", all.sent_again as f64);
+    }
     outcome.curve = QUANTILES.iter().map(|q| (*q, us(*q))).collect();
 }
 

@@ -97,6 +97,7 @@ pub fn all() -> Vec<&'static dyn Limit> {
         &echo::UDP,
         &echo::UDP_BATCH,
         &echo::UDP_GSO,
+        &echo::Answers,
         &echo::TCP,
         &echo::TCP_URING,
         &echo::TCP_URING_32,

@@ -3,13 +3,16 @@
 //! not parsed.
 //!
 //! Each connection sends a *train*: so many requests at once. When the last reply of a train came
-//! the next train leaves. The thread does not sleep while it waits: waking it would be work of the
+//! the next train leaves. Over datagrams a connection is a socket, and what does not come in time
+//! is asked again. The thread does not sleep while it waits: waking it would be work of the
 //! server's core.
 
 mod client;
+mod datagrams;
 mod script;
 
 pub(crate) use client::Client;
+pub(crate) use datagrams::{Datagrams, Framing};
 pub(crate) use script::Script;
 use serde::{Deserialize, Serialize};
 use silica_base::Histogram;
@@ -23,6 +26,10 @@ pub enum Speech {
     Text,
     /// `get` of memcached's text protocol, of so many keys.
     TextMultiget(usize),
+    /// `get` and `set` of memcached's text protocol, each in a datagram of its own.
+    TextDatagrams,
+    /// Gets and puts of our own datagram protocol, so many in a datagram.
+    Datagrams(usize),
 }
 
 /// A load: uniform keys, 95 % gets and 5 % sets (gets alone where each is of several keys).
@@ -37,6 +44,24 @@ pub struct Load {
 }
 
 impl Load {
+    /// Datagrams under way that a memcached with the system's usual buffers does not lose.
+    pub(crate) const TEXT_DATAGRAMS: Load =
+        Load { speech: Speech::TextDatagrams, connections: 4, depth: 32 };
+
+    /// Datagrams of so many requests in trains that the kernel cuts and joins.
+    pub(crate) const fn datagrams(requests: usize) -> Load {
+        Load { speech: Speech::Datagrams(requests), connections: 4, depth: 64 }
+    }
+
+    /// Requests that are written together: those of a datagram, or of a connection.
+    fn together(&self) -> usize {
+        match self.speech {
+            Speech::TextDatagrams => 1,
+            Speech::Datagrams(requests) => requests,
+            _ => self.depth,
+        }
+    }
+
     /// What the report says beside the workload.
     pub(crate) fn text(&self) -> String {
         let Load { connections, depth, .. } = self;
@@ -45,6 +70,18 @@ impl Load {
             Speech::Text => "get and set 95/5 in memcached's text protocol".to_string(),
             Speech::TextMultiget(keys) => {
                 format!("get of {keys} keys in memcached's text protocol")
+            }
+            Speech::TextDatagrams => {
+                return format!(
+                    "get and set 95/5 in memcached's text protocol, each in a datagram, \
+                     {connections} sockets, {depth} datagrams of each under way"
+                );
+            }
+            Speech::Datagrams(requests) => {
+                return format!(
+                    "get and put 95/5 in our datagram protocol, {requests} in a datagram, \
+                     {connections} sockets, {depth} datagrams of each under way"
+                );
             }
         };
         format!("{what}, {connections} connections, {depth} requests of each under way")
@@ -64,6 +101,8 @@ pub(crate) struct Done {
     pub(crate) idle_seconds: f64,
     /// Nanoseconds of trains, from the first request's sending to the last reply's arrival.
     pub(crate) latencies: Histogram,
+    /// Datagrams that were sent again, since nothing came back.
+    pub(crate) sent_again: u64,
 }
 
 impl Done {
@@ -74,5 +113,6 @@ impl Done {
         self.seconds += other.seconds;
         self.idle_seconds += other.idle_seconds;
         self.latencies.merge(&other.latencies);
+        self.sent_again += other.sent_again;
     }
 }

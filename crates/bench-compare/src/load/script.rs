@@ -3,12 +3,15 @@
 use super::{Load, Speech};
 use silica::Error;
 use silica_base::Prng;
+use silica_proto::datagram::{Reply, Request};
 use std::ops::Range;
 
 /// Requests that all connections together have before they begin again.
 const REQUESTS: usize = 1 << 17;
 /// Sets of a train while the store is filled.
 const FILL_DEPTH: usize = 64;
+/// The same for a datagram, which holds no more.
+const FILL_DATAGRAM: usize = 16;
 /// Of so many requests one is a set.
 const SETS: u64 = 20;
 /// Before the number of a key; some servers take no key that is all digits for anything else.
@@ -23,12 +26,15 @@ enum Miss {
     Null,
     /// Nothing at all.
     Silence,
+    /// The reply of our datagram protocol.
+    Missing,
 }
 
 impl Miss {
     fn words(self) -> &'static [u8] {
         match self {
             Miss::Null => b"$-1\r\n",
+            Miss::Missing => &[1, 0, 0, 0],
             Miss::Never | Miss::Silence => b"",
         }
     }
@@ -74,12 +80,13 @@ pub(crate) struct Script {
 impl Script {
     /// The scripts of `load` over `keys` keys.
     pub(crate) fn of_load(load: &Load, keys: u64, shape: (usize, usize)) -> Vec<Script> {
-        let trains = (REQUESTS / load.connections / load.depth).max(1);
+        let together = load.together();
+        let trains = (REQUESTS / load.connections / together).max(1);
         let each = |connection| {
             let mut random = Prng::new(connection as u64 + 1);
             let mut script = Script::default();
             for _ in 0..trains {
-                script.train(load.depth, |script| {
+                script.train(together, |script| {
                     script.request(load.speech, &mut random, keys, shape)
                 });
             }
@@ -93,7 +100,12 @@ impl Script {
         let each = |connection| {
             let mut script = Script::default();
             let mine: Vec<u64> = (connection as u64..keys).step_by(load.connections).collect();
-            for keys in mine.chunks(FILL_DEPTH) {
+            let together = match load.speech {
+                Speech::TextDatagrams => 1,
+                Speech::Datagrams(_) => FILL_DATAGRAM,
+                _ => FILL_DEPTH,
+            };
+            for keys in mine.chunks(together) {
                 let mut keys = keys.iter();
                 script.train(keys.len(), |script| {
                     keys.next().map_or(0, |key| script.set(load.speech, *key, shape))
@@ -114,6 +126,32 @@ impl Script {
             1
         });
         vec![script; connections]
+    }
+
+    /// Scripts of the same request and the same reply, each a train of its own that counts for so
+    /// many operations.
+    pub(crate) fn of_answers(
+        load: &Load,
+        (requests, replies): (usize, usize),
+        operations: u64,
+    ) -> Vec<Script> {
+        let mut script = Script::default();
+        for _ in 0..load.depth {
+            script.train(1, |script| {
+                script.requests.resize(script.requests.len() + requests, 7);
+                script.replies.resize(script.replies.len() + replies, 7);
+                script.unit(Miss::Never);
+                operations
+            });
+        }
+        vec![script; load.connections]
+    }
+
+    /// Bytes of so many gets, and of their replies.
+    pub(crate) fn sizes_of_gets(load: &Load, shape: (usize, usize)) -> (usize, usize) {
+        let mut script = Script::default();
+        script.train(load.together(), |script| script.get(load.speech, || 0, shape));
+        (script.requests.len(), script.replies.len())
     }
 
     /// Trains of the script.
@@ -186,10 +224,25 @@ impl Script {
     ) -> u64 {
         let is_set = random.below(SETS) == 0;
         match speech {
-            Speech::Resp | Speech::Text if is_set => self.set(speech, random.below(keys), shape),
-            Speech::Resp => self.get_resp(random.below(keys), shape),
-            Speech::Text => self.get_text(1, || random.below(keys), shape),
-            Speech::TextMultiget(n) => self.get_text(n, || random.below(keys), shape),
+            Speech::TextMultiget(_) => self.get(speech, || random.below(keys), shape),
+            _ if is_set => self.set(speech, random.below(keys), shape),
+            _ => self.get(speech, || random.below(keys), shape),
+        }
+    }
+
+    fn get(&mut self, speech: Speech, mut next: impl FnMut() -> u64, shape: (usize, usize)) -> u64 {
+        match speech {
+            Speech::Resp => self.get_resp(next(), shape),
+            Speech::Text | Speech::TextDatagrams => self.get_text(1, next, shape),
+            Speech::TextMultiget(n) => self.get_text(n, next, shape),
+            Speech::Datagrams(_) => {
+                let number = next();
+                let value = value_of(number, shape.1);
+                Request::Get(&packed(number, shape.0)).write(&mut self.requests);
+                Reply::Done(value.as_bytes()).write(&mut self.replies);
+                self.unit(Miss::Missing);
+                1
+            }
         }
     }
 
@@ -220,7 +273,8 @@ impl Script {
     }
 
     fn set(&mut self, speech: Speech, key: u64, (key_bytes, value_bytes): (usize, usize)) -> u64 {
-        let (key, value) = (key_of(key, key_bytes), value_of(key, value_bytes));
+        let (number, value) = (key, value_of(key, value_bytes));
+        let key = key_of(number, key_bytes);
         let (keys, values) = (key.len(), value.len());
         match speech {
             Speech::Resp => {
@@ -229,7 +283,13 @@ impl Script {
                 ));
                 self.hope("+OK\r\n", Miss::Never);
             }
-            Speech::Text | Speech::TextMultiget(_) => {
+            Speech::Datagrams(_) => {
+                let (key, value) = (packed(number, key_bytes), value.as_bytes());
+                Request::Put { key: &key, value, expires_unix_ms: 0 }.write(&mut self.requests);
+                Reply::Done(b"").write(&mut self.replies);
+                self.unit(Miss::Never);
+            }
+            Speech::Text | Speech::TextMultiget(_) | Speech::TextDatagrams => {
                 self.say(&format!("set {key} 0 0 {values}\r\n{value}\r\n"));
                 self.hope("STORED\r\n", Miss::Never);
             }
@@ -255,6 +315,13 @@ impl Script {
 fn key_of(number: u64, bytes: usize) -> String {
     let digits = bytes.saturating_sub(KEY_PREFIX.len());
     format!("{KEY_PREFIX}{number:0digits$}")
+}
+
+/// Key `number` in binary, with so many bytes, or eight where they are fewer.
+fn packed(number: u64, bytes: usize) -> Vec<u8> {
+    let mut key = number.to_le_bytes().to_vec();
+    key.resize(bytes.max(key.len()), 0);
+    key
 }
 
 /// The value of key `number`, always the same.
@@ -337,5 +404,41 @@ mod tests {
         let all: usize = scripts.iter().map(|s| text(&s.requests).matches("set ").count()).sum();
         let share = all as f64 / REQUESTS as f64;
         assert!((share - 0.05).abs() < 0.005, "{share}");
+    }
+
+    /// A datagram holds its own requests and no more, and a cache may have lost what they ask for.
+    #[test]
+    fn datagrams_say_and_hear_what_the_protocol_has() {
+        use silica_proto::datagram::{Replies, Requests};
+        let load = Load::datagrams(16);
+        let scripts = Script::of_load(&load, 100, SHAPE);
+        let script = &scripts[0];
+        let requests: Vec<_> = Requests::new(script.requests(0), 16).map(Result::unwrap).collect();
+        assert_eq!((requests.len(), script.operations(0)), (16, 16));
+        let replies: Vec<_> = Replies::new(script.replies(0), 16).map(Result::unwrap).collect();
+        let mut lost = Vec::new();
+        for (request, reply) in requests.iter().zip(&replies) {
+            match request {
+                Request::Get(key) => {
+                    let number = u64::from_le_bytes(*key.first_chunk().unwrap());
+                    assert_eq!(*reply, Reply::Done(value_of(number, 8).as_bytes()));
+                    Reply::Missing.write(&mut lost);
+                }
+                _ => reply.write(&mut lost),
+            }
+        }
+        let gets = requests.iter().filter(|request| matches!(request, Request::Get(_))).count();
+        assert_eq!(script.hear(0, &lost), Heard::All(gets as u64));
+        let fill = Script::of_fill(&load, 100, SHAPE);
+        let puts = fill.iter().flat_map(|script| {
+            (0..script.trains()).flat_map(|n| {
+                Requests::new(script.requests(n), script.operations(n) as u16).map(Result::unwrap)
+            })
+        });
+        assert_eq!(
+            puts.map(|put| put.key().to_vec()).collect::<std::collections::BTreeSet<_>>().len(),
+            100
+        );
+        assert_eq!(Script::sizes_of_gets(&load, (8, 8)), (16 * 12, 16 * 12));
     }
 }

@@ -1,6 +1,7 @@
 //! Servers in processes of their own, over sockets.
 
 mod client;
+mod datagram;
 mod loaded;
 mod memcached;
 mod pin;
@@ -62,6 +63,12 @@ const fn kind(
 pub(crate) const PEERS: &[Kind] = &[
     kind("silica:tcp", "Silica's server over TCP", Program::Silica, Transport::Tcp),
     kind("silica:udp", "Silica's cache over memcached's UDP", Program::Silica, Transport::Udp),
+    kind(
+        "silica:datagram",
+        "Silica's cache over its own datagrams",
+        Program::SilicaCache,
+        Transport::Udp,
+    ),
     kind("silica:cache", "Silica's cache over TCP", Program::SilicaCache, Transport::Tcp),
     kind("memcached:tcp", "memcached over TCP", Program::Memcached, Transport::Tcp),
     kind("memcached:unix", "memcached over a unix socket", Program::Memcached, Transport::Unix),
@@ -146,6 +153,9 @@ impl Kind {
                 silica::start_cache(setup, pinning)
             }
             Program::Silica => silica::start(setup, pinning),
+            Program::SilicaCache if self.transport == Transport::Udp => {
+                silica::start_datagram_cache(setup, pinning)
+            }
             Program::SilicaCache => silica::start_tcp_cache(setup, pinning),
         }
     }
@@ -198,6 +208,10 @@ impl Target for Store {
         let pinned = self.pinning.pin_client();
         let counters = &self.counters;
         Ok(match (self.program, &self.address) {
+            (Program::SilicaCache, Address::Udp { udp, .. }) => {
+                let beside = Client::new(self.wire()?, redis::RespDialect, counters, Some(pinned));
+                Box::new(datagram::Client::new(*udp, beside, counters)?)
+            }
             (_, Address::Udp { udp, .. }) => {
                 let dialect = text::TextDialect::new();
                 let beside = Client::new(self.wire()?, dialect, counters, None);

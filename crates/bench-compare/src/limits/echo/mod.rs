@@ -5,10 +5,13 @@
 //! `n` the client has `n` messages under way. Threads *wait* in the kernel for what comes, or they
 //! *spin*: they ask again and again, which is faster where each has a core for itself.
 
+mod answers;
 mod batch;
 mod datagrams;
 mod streams;
 mod uring;
+
+pub(super) use answers::Answers;
 
 use super::cores::cores;
 use super::{Limit, LimitSetup, Probe, Reading, kernel};

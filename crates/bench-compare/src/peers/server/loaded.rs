@@ -3,7 +3,7 @@
 use super::pin::{Pinned, Pinning};
 use super::process::{Address, Process};
 use super::{Kind, PEERS, Program, Transport};
-use crate::load::{Client, Done, Load, Script, Speech};
+use crate::load::{Client, Datagrams, Done, Framing, Load, Script, Speech};
 use crate::peer::Setup;
 use ::silica::{Error, ErrorKind, Result};
 use silica_bench::memory;
@@ -12,9 +12,31 @@ use std::time::Duration;
 
 /// A running server that holds every key, and its client. The client goes first.
 pub(crate) struct Loaded {
-    client: Client,
+    client: Loader,
     process: Process,
     _pinned: Pinned,
+}
+
+/// The client by its sockets.
+enum Loader {
+    Streams(Client),
+    Datagrams(Datagrams),
+}
+
+impl Loader {
+    fn once(&mut self) -> Result<Done> {
+        match self {
+            Loader::Streams(client) => client.once(),
+            Loader::Datagrams(client) => client.once(),
+        }
+    }
+
+    fn slice(&mut self, time: Duration) -> Result<Done> {
+        match self {
+            Loader::Streams(client) => client.slice(time),
+            Loader::Datagrams(client) => client.slice(time),
+        }
+    }
 }
 
 impl Loaded {
@@ -27,15 +49,27 @@ impl Loaded {
         })?;
         let pinning = Pinning::of_machine();
         let (process, address) = kind.start(setup, pinning)?;
-        let Address::Tcp(address) = address else {
-            return Err(Error::new(ErrorKind::Unsupported, "a load goes over TCP"));
-        };
         let pinned = pinning.pin_client();
         let (keys, shape) = (setup.plan.keys, setup.plan.shape);
         let shape = (shape.key_bytes, shape.value_bytes);
         let program = kind.program.name();
-        let connected = |scripts: Vec<Script>| {
-            Client::new(program, connect(program, address, scripts.len())?, scripts)
+        let framing = match load.speech {
+            Speech::Datagrams(_) => Framing::Own,
+            _ => Framing::Memcached,
+        };
+        let connected = |scripts: Vec<Script>| match address {
+            Address::Tcp(address) => {
+                let ends = connect(program, address, scripts.len())?;
+                Client::new(program, ends, scripts).map(Loader::Streams)
+            }
+            Address::Udp { udp, .. } => {
+                Datagrams::connect(program, udp, framing, scripts, load.depth)
+                    .map(Loader::Datagrams)
+            }
+            Address::Unix(..) => {
+                let message = "a load goes over TCP or UDP";
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
         };
         connected(Script::of_fill(load, keys, shape))?.once()?;
         let client = connected(Script::of_load(load, keys, shape))?;
@@ -56,11 +90,14 @@ impl Loaded {
 
 impl Kind {
     fn speaks(&self, speech: Speech) -> bool {
-        let knows = match speech {
-            Speech::Resp => self.program != Program::Memcached,
-            Speech::Text | Speech::TextMultiget(_) => self.program != Program::Redis,
-        };
-        knows && self.transport == Transport::Tcp
+        let streams = self.transport == Transport::Tcp;
+        let datagrams = self.transport == Transport::Udp;
+        match speech {
+            Speech::Resp => streams && self.program != Program::Memcached,
+            Speech::Text | Speech::TextMultiget(_) => streams && self.program != Program::Redis,
+            Speech::TextDatagrams => datagrams && self.program != Program::SilicaCache,
+            Speech::Datagrams(_) => datagrams && self.program == Program::SilicaCache,
+        }
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) fn of(kind: &Kind, setup: &Setup) -> Vec<Setting> {
         Program::Redis => of_redis(setup, &mut rows),
         Program::Silica if kind.transport == Transport::Udp => of_cache(setup, &mut rows),
         Program::Silica => of_silica(setup, &mut rows),
+        Program::SilicaCache if kind.transport == Transport::Udp => of_datagrams(setup, &mut rows),
         Program::SilicaCache => of_silica_cache(setup, &mut rows),
     }
     rows
@@ -99,6 +100,20 @@ fn of_cache(setup: &Setup, rows: &mut Vec<Setting>) {
         row("--cache", setup.memory_bytes.to_string(), "the one number, its clients' included"),
         row("--loops", "1", "the server has one core"),
         row("requests", "those that memcached gets over UDP", "the same client, the same bytes"),
+        row("durability", "none", "a cache in memory; synced writes are refused"),
+    ]);
+}
+
+fn of_datagrams(setup: &Setup, rows: &mut Vec<Setting>) {
+    rows.extend([
+        row("--cache", setup.memory_bytes.to_string(), "the one number, its clients' included"),
+        row("--loops", "1", "the server has one core"),
+        row(
+            "requests",
+            "of a burst as many in a datagram as it holds, sent again after 20 ms",
+            "few datagrams, which the kernel joins to trains",
+        ),
+        row("values", "up to 1 KiB; larger ones over TCP", "a reply must fit into a datagram"),
         row("durability", "none", "a cache in memory; synced writes are refused"),
     ]);
 }

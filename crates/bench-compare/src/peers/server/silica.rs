@@ -90,24 +90,42 @@ fn start_with(command: Command, setup: &Setup, pinning: Pinning) -> Result<(Proc
 
 /// A cache that takes memcached's protocol in datagrams.
 pub(super) fn start_cache(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+    start_udp(setup, pinning, "--udp", " (memcached, UDP)", |address| {
+        text::greet(&mut Wire::connect(NAME, address)?)
+    })
+}
+
+/// A cache that takes our own datagrams.
+pub(super) fn start_datagram_cache(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+    start_udp(setup, pinning, "--datagrams", " (datagrams)", |address| redis::greet(NAME, address))
+}
+
+/// A cache with a port for datagrams, which is told as `told`.
+fn start_udp(
+    setup: &Setup,
+    pinning: Pinning,
+    option: &str,
+    told: &str,
+    greet: impl Fn(&Address) -> Result<()>,
+) -> Result<(Process, Address)> {
     let mut command = Command::new(program()?);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--udp", "127.0.0.1:0", "--loops", "1"]);
+    command.args(["serve", "--listen", "127.0.0.1:0", option, "127.0.0.1:0", "--loops", "1"]);
     command.args(["--cache", &setup.memory_bytes.to_string()]);
     let process = Process::start(NAME, command, &setup.directory, pinning)?;
     let address = process.wait_for(|| {
         let said = process.said();
-        let both = address(&said).zip(datagrams(&said));
+        let both = address(&said).zip(datagrams(&said, told));
         let (tcp, udp) = both.ok_or_else(|| Error::new(ErrorKind::Io, "it tells no addresses"))?;
         let address = Address::Udp { udp, tcp };
-        text::greet(&mut Wire::connect(NAME, &address)?)?;
+        greet(&address)?;
         Ok(address)
     })?;
     Ok((process, address))
 }
 
 /// The address for datagrams in the line that tells it.
-fn datagrams(said: &str) -> Option<SocketAddr> {
-    let (before, _) = said.split_once(" (memcached, UDP)")?;
+fn datagrams(said: &str, told: &str) -> Option<SocketAddr> {
+    let (before, _) = said.split_once(told)?;
     before.rsplit(' ').next()?.parse().ok()
 }
 
@@ -130,7 +148,10 @@ mod tests {
         let line = "silica: serving a cache of 64 MiB on 127.0.0.1:4711, 127.0.0.1:815 (memcached, \
                     UDP) (engine mica, nothing outlives the process)\n";
         assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
-        assert_eq!(datagrams(line), Some(SocketAddr::from(([127, 0, 0, 1], 815))));
+        assert_eq!(
+            datagrams(line, " (memcached, UDP)"),
+            Some(SocketAddr::from(([127, 0, 0, 1], 815)))
+        );
     }
 
     #[test]
