@@ -1,7 +1,7 @@
 //! Suites: which workloads at which sizes, by which kinds of stores, beside which limits.
 
 use crate::limits;
-use crate::load::{Load, Speech};
+use crate::load::{Load, Pace, Speech};
 use crate::peer::Class;
 use crate::work::Work;
 use silica::{Error, ErrorKind, Result};
@@ -189,9 +189,16 @@ const SMALL: Line = Line { shape: Some((16, 64)), ..LINE };
 
 /// 32 connections, with so many requests of each under way.
 const fn load(name: &'static str, speech: Speech, depth: usize) -> Line {
-    let load = Some(Load { speech, connections: 32, depth });
+    let load = Some(Load { speech, connections: 32, depth, pace: Pace::Peak });
     Line { name, workload: "mica-small-95", load, quick: true, ..SMALL }
 }
+
+/// The smallest entries, of which each byte of a server's memory counts.
+const TINY_SHAPE: Option<(usize, usize)> = Some((8, 8));
+
+/// One request of each at a time, half as often as the server could answer.
+const HALF_LOAD: Load =
+    Load { speech: Speech::Resp, connections: 32, depth: 1, pace: Pace::HalfOfPeak };
 
 /// Beside requests of one key each, the echo at that depth.
 const TRAINS_1: Beside = &[("echo-tcp-uring-32", "echoes_depth_1")];
@@ -223,8 +230,11 @@ const SERVER: &[Line] = &[
     Line { limits: TRAINS_1, ..load("resp-95-5-depth-1", Speech::Resp, 1) },
     Line { limits: TRAINS_16, ..load("resp-95-5-depth-16", Speech::Resp, 16) },
     Line { limits: TRAINS_64, ..load("resp-95-5-depth-64", Speech::Resp, 64) },
+    Line { load: Some(HALF_LOAD), ..load("resp-95-5-half-load", Speech::Resp, 1) },
     Line { limits: TRAINS_16, ..load("text-95-5-depth-16", Speech::Text, 16) },
     load("text-multiget-100", Speech::TextMultiget(100), 1),
+    Line { shape: TINY_SHAPE, quick: false, ..load("resp-95-5-tiny", Speech::Resp, 16) },
+    Line { shape: TINY_SHAPE, quick: false, ..load("text-95-5-tiny", Speech::Text, 16) },
     Line { name: "get", workload: "read", quick: true, brief: true, limits: ECHO, ..SMALL },
     Line { name: "get-missing", workload: "read-missing", ..SMALL },
     Line {

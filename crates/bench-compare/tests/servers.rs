@@ -213,7 +213,7 @@ fn synced_writes_are_there_when_the_server_is_started_again() {
         let directory = tempfile::tempdir().unwrap();
         let setup = setup(directory.path(), Synced);
         let server = peer.open(&setup).unwrap();
-        let is_cache = ["silica:cache", "silica:datagram"].contains(&peer.name());
+        let is_cache = ["silica:cache", "silica:store", "silica:datagram"].contains(&peer.name());
         if speaks_memcached(peer) || is_cache {
             let refused = server.session(Synced).err().unwrap().to_string();
             assert!(refused.contains("synced"), "{refused}");

@@ -30,6 +30,8 @@ pub(super) fn perform(
         }
         loaded => loaded?,
     };
+    let taken = loaded.process().resident_bytes() as f64;
+    outcome.push("memory_bytes_per_key", "bytes/key", taken / setup.plan.keys as f64);
     loaded.slice(WARM_UP)?;
     let process = loaded.process();
     process.reset_peak();

@@ -3,19 +3,16 @@
 
 use super::Done;
 use super::script::{Heard, Script, nonsense};
-use io_uring::types::Fd;
-use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use silica::device::{SocketEvent, SocketRing};
 use silica::{Error, ErrorKind, Result};
 use std::io;
 use std::mem::take;
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsRawFd;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// A server that is silent for so long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// In the number of an entry that sends; the others receive.
-const SENDS: u64 = 1 << 32;
 
 /// One connection.
 struct Lane {
@@ -23,13 +20,22 @@ struct Lane {
     script: Script,
     /// The train under way, or the next.
     train: usize,
-    input: Box<[u8]>,
+    /// The bytes of a train, while they are not being sent, and how many were.
+    output: Vec<u8>,
+    sent: usize,
+    sending: bool,
     /// Bytes that came in answer to the train.
     came: usize,
-    /// Some of them are not what was expected.
-    strange: bool,
-    busy: bool,
-    sent: Instant,
+    /// All of them, where they are not what was expected.
+    strange: Vec<u8>,
+    misses: u64,
+    is_busy: bool,
+    /// All replies have come.
+    is_answered: bool,
+    /// When the train left, or should have left.
+    due: Instant,
+    /// The client is told what comes on it.
+    receiving: bool,
 }
 
 /// When to begin no more trains.
@@ -41,16 +47,25 @@ enum Until {
     Once,
 }
 
-/// Connections of one thread.
-///
-/// Invariant: an entry of the ring points to the script or the input of its lane, neither of which
-/// is moved, and both of which are given back only when the completions of all entries were seen.
+/// What an event of a lane asks for.
+enum Step {
+    /// The train is not over.
+    Wait,
+    /// Its last reply has come.
+    Over,
+    /// Not all of it was sent.
+    Send,
+}
+
+/// Connections of one thread. The ring goes before the sockets.
 pub(crate) struct Client {
     name: &'static str,
-    ring: IoUring,
+    ring: SocketRing,
     lanes: Vec<Lane>,
-    /// Entries whose completion was not seen.
-    under_way: usize,
+    /// Lanes whose train is under way.
+    busy: usize,
+    /// The time between two trains of a lane, where they do not leave as soon as they can.
+    period: Option<Duration>,
     done: Done,
     /// The time at the last look.
     now: Instant,
@@ -64,19 +79,33 @@ impl Client {
         scripts: Vec<Script>,
     ) -> Result<Self> {
         let failed = |e| Error::io("setting up io_uring, which the load takes", e);
-        // Each has one entry that sends and one that receives.
-        let entries = (2 * ends.len()).next_power_of_two() as u32;
-        let mut builder = IoUring::builder();
-        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
-        let ring = builder.build(entries).map_err(failed)?;
+        let ring = SocketRing::new().map_err(failed)?;
         let now = Instant::now();
-        let lane = |(end, script): (TcpStream, Script)| {
-            let input = vec![0; script.reply_bytes_max()].into_boxed_slice();
-            let (train, came, strange, busy) = (0, 0, false, false);
-            Lane { end, script, train, input, came, strange, busy, sent: now }
+        let lane = |(end, script): (TcpStream, Script)| Lane {
+            end,
+            script,
+            train: 0,
+            output: Vec::new(),
+            sent: 0,
+            sending: false,
+            came: 0,
+            strange: Vec::new(),
+            misses: 0,
+            is_busy: false,
+            is_answered: false,
+            due: now,
+            receiving: false,
         };
         let lanes = ends.into_iter().zip(scripts).map(lane).collect();
-        Ok(Client { name, ring, lanes, under_way: 0, done: Done::default(), now })
+        let done = Done::default();
+        Ok(Client { name, ring, lanes, busy: 0, period: None, done, now })
+    }
+
+    /// Lets trains leave at fixed times from now on, so that `rate` operations begin in a second.
+    /// What a train takes counts from its time, whether it could leave then or not.
+    pub(crate) fn pace(&mut self, rate: f64) {
+        let operations: u64 = self.lanes.iter().map(|lane| lane.script.operations(0)).sum();
+        self.period = Some(Duration::from_secs_f64(operations as f64 / rate.max(1.0)));
     }
 
     /// Says every script once; what that did.
@@ -94,21 +123,23 @@ impl Client {
         let began = Instant::now();
         self.now = began;
         self.done = Done::default();
-        for lane in 0..self.lanes.len() {
-            if self.lanes[lane].script.trains() > 0 {
-                self.send(lane);
-            }
-        }
+        self.begin();
         let mut over = None;
         let mut heard = began;
-        while self.under_way > 0 {
-            self.submit().map_err(|e| Error::io("entering io_uring", e))?;
+        loop {
+            if over.is_none() {
+                self.send_due();
+            }
+            if self.busy == 0 && (over.is_some() || until == Until::Once) {
+                break;
+            }
+            self.ring.look().map_err(|e| Error::io("entering io_uring", e))?;
             let before = self.now;
             self.now = Instant::now();
-            let came = self.take_completions(over.is_none(), until)?;
+            let came = self.take_events(over.is_none(), until)?;
             if came == 0 {
                 self.done.idle_seconds += (self.now - before).as_secs_f64();
-                if self.now - heard > SILENCE_MAX {
+                if self.busy > 0 && self.now - heard > SILENCE_MAX {
                     let message = format!("{} does not answer", self.name);
                     return Err(Error::new(ErrorKind::Io, message));
                 }
@@ -126,139 +157,160 @@ impl Client {
         Ok(over.unwrap_or(take(&mut self.done)))
     }
 
-    /// Enters the kernel where it is worth it.
-    fn submit(&mut self) -> io::Result<()> {
-        let submission = self.ring.submission();
-        let pushed = submission.len();
-        if pushed == 0 && !submission.taskrun() {
-            return Ok(());
-        }
-        drop(submission);
-        // SAFETY: there is no signal mask that the call could take for something else.
-        let entered = unsafe {
-            let flags = EnterFlags::GETEVENTS.bits();
-            self.ring.submitter().enter::<libc::sigset_t>(pushed as u32, 0, flags, None)
-        };
-        match entered {
-            Err(e) if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Err(e),
-            _ => Ok(()),
+    /// Begins every lane's first train, or sets the times of all.
+    fn begin(&mut self) {
+        let lanes = self.lanes.len() as u32;
+        for index in 0..self.lanes.len() {
+            self.receive(index);
+            if let Some(period) = self.period {
+                self.lanes[index].due = self.now + period * index as u32 / lanes;
+            } else if self.lanes[index].script.trains() > 0 {
+                self.lanes[index].due = self.now;
+                self.send(index);
+            }
         }
     }
 
-    /// Looks at what came, and begins the next trains where `more` may begin; how many entries
-    /// were done.
-    fn take_completions(&mut self, more: bool, until: Until) -> Result<usize> {
+    /// Begins the trains whose time has come.
+    fn send_due(&mut self) {
+        if self.period.is_none() {
+            return;
+        }
+        for index in 0..self.lanes.len() {
+            if !self.lanes[index].is_busy && self.lanes[index].due <= self.now {
+                self.send(index);
+            }
+        }
+    }
+
+    /// Looks at what came, and begins the next trains where `more` may begin; how many events
+    /// there were.
+    fn take_events(&mut self, more: bool, until: Until) -> Result<usize> {
         let mut seen = 0;
         loop {
-            let Some(completion) = self.ring.completion().next() else { return Ok(seen) };
+            let Some(event) = self.ring.next() else { return Ok(seen) };
             seen += 1;
-            self.under_way -= 1;
-            let (number, result) = (completion.user_data(), completion.result());
-            let lane = (number & !SENDS) as usize;
-            if result <= 0 {
-                let name = self.name;
-                return Err(Error::io(
-                    format!("talking to {name}"),
-                    match result {
-                        0 => io::ErrorKind::UnexpectedEof.into(),
-                        code => io::Error::from_raw_os_error(-code),
-                    },
-                ));
-            }
-            if number & SENDS == 0 && self.hear(lane, result as usize)? && more {
-                let is_last = self.lanes[lane].train == 0 && until == Until::Once;
-                if !is_last {
-                    self.send(lane);
+            let (index, step) = take_event(self.name, &mut self.lanes, event)?;
+            match step {
+                Step::Wait => {}
+                Step::Send => self.send_rest(index),
+                Step::Over => {
+                    self.end_train(index);
+                    let is_last = self.lanes[index].train == 0 && until == Until::Once;
+                    if more && !is_last && self.period.is_none() {
+                        self.lanes[index].due = self.now;
+                        self.send(index);
+                    }
                 }
             }
+            self.receive(index);
         }
     }
 
-    /// Takes in so many bytes; true where they end a train.
-    fn hear(&mut self, index: usize, bytes: usize) -> Result<bool> {
+    /// Counts a train that is over.
+    fn end_train(&mut self, index: usize) {
         let lane = &mut self.lanes[index];
-        let wanted = lane.script.replies(lane.train);
-        let before = lane.came;
-        lane.came += bytes;
-        let new = before..lane.came;
-        lane.strange |= lane.input[new.clone()] != wanted[new];
-        let whole = lane.came == wanted.len();
-        let misses = match lane.strange {
-            false if whole => 0,
-            false => {
-                self.receive(index);
-                return Ok(false);
-            }
-            true => match lane.script.hear(lane.train, &lane.input[..lane.came]) {
-                Heard::All(misses) => misses,
-                Heard::Part if !whole => {
-                    self.receive(index);
-                    return Ok(false);
-                }
-                Heard::Part => return Err(nonsense(self.name, &lane.input)),
-                Heard::Nonsense(at) => return Err(nonsense(self.name, &lane.input[at..lane.came])),
-            },
-        };
+        self.done.misses += lane.misses;
         self.done.operations += lane.script.operations(lane.train);
-        self.done.misses += misses;
-        self.done.latencies.record((self.now - lane.sent).as_nanos() as u64);
+        self.done.latencies.record((self.now - lane.due).as_nanos() as u64);
         lane.train = (lane.train + 1) % lane.script.trains();
-        lane.busy = false;
-        Ok(true)
+        lane.is_busy = false;
+        lane.due += self.period.unwrap_or_default();
+        self.busy -= 1;
     }
 
     /// Begins the lane's train.
     fn send(&mut self, index: usize) {
         let lane = &mut self.lanes[index];
-        (lane.came, lane.strange, lane.busy, lane.sent) = (0, false, true, self.now);
-        let requests = lane.script.requests(lane.train);
-        let fd = Fd(lane.end.as_raw_fd());
-        let entry = opcode::Send::new(fd, requests.as_ptr(), requests.len() as u32)
-            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-            .build()
-            .user_data(index as u64 | SENDS);
-        self.push(&entry);
-        self.receive(index);
+        (lane.sent, lane.came, lane.misses) = (0, 0, 0);
+        (lane.is_busy, lane.is_answered) = (true, false);
+        lane.strange.clear();
+        lane.output.clear();
+        lane.output.extend_from_slice(lane.script.requests(lane.train));
+        self.busy += 1;
+        self.send_rest(index);
+    }
+
+    fn send_rest(&mut self, index: usize) {
+        let lane = &mut self.lanes[index];
+        lane.sending = true;
+        self.ring.send(lane.end.as_fd(), take(&mut lane.output), lane.sent, index as u64);
     }
 
     fn receive(&mut self, index: usize) {
         let lane = &mut self.lanes[index];
-        let wanted = lane.script.replies(lane.train).len();
-        let room = &mut lane.input[lane.came..wanted];
-        let fd = Fd(lane.end.as_raw_fd());
-        let entry = opcode::Recv::new(fd, room.as_mut_ptr(), room.len() as u32)
-            .build()
-            .user_data(index as u64);
-        self.push(&entry);
+        if !lane.receiving {
+            lane.receiving = true;
+            self.ring.receive(lane.end.as_fd(), index as u64);
+        }
     }
+}
 
-    fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what the entry points to stays until its completion was seen (invariant).
-        let pushed = unsafe { self.ring.submission().push(entry) };
-        pushed.expect("a lane has two entries under way at most, and the ring room for them");
-        self.under_way += 1;
+/// Tells the lane that it is about what happened.
+fn take_event(
+    name: &'static str,
+    lanes: &mut [Lane],
+    event: SocketEvent<'_>,
+) -> Result<(usize, Step)> {
+    let failed = |e: io::Error| Error::io(format!("talking to {name}"), e);
+    let (SocketEvent::Received { token, .. }
+    | SocketEvent::Sent { token, .. }
+    | SocketEvent::Stopped { token, .. }
+    | SocketEvent::Ready { token }) = event;
+    let index = token as usize;
+    let lane = &mut lanes[index];
+    match event {
+        SocketEvent::Received { bytes, more, .. } => {
+            lane.receiving = more;
+            lane.hear(name, bytes)?;
+        }
+        SocketEvent::Sent { bytes, result, .. } => {
+            lane.sending = false;
+            lane.sent += result.map_err(failed)?;
+            lane.output = bytes;
+            if lane.sent < lane.output.len() {
+                return Ok((index, Step::Send));
+            }
+        }
+        SocketEvent::Stopped { result, .. } => {
+            lane.receiving = false;
+            match result {
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(e) => return Err(failed(e)),
+                Ok(()) => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
+        SocketEvent::Ready { .. } => {}
+    }
+    let is_over = lane.is_busy && lane.is_answered && !lane.sending;
+    Ok((index, if is_over { Step::Over } else { Step::Wait }))
+}
+
+impl Lane {
+    /// Takes in what came.
+    fn hear(&mut self, name: &'static str, bytes: &[u8]) -> Result<()> {
+        let wanted = self.script.replies(self.train);
+        let before = self.came;
+        self.came += bytes.len();
+        if self.strange.is_empty() && wanted.get(before..self.came) == Some(bytes) {
+            self.is_answered = self.came == wanted.len();
+            return Ok(());
+        }
+        if self.strange.is_empty() {
+            self.strange.extend_from_slice(&wanted[..before]);
+        }
+        self.strange.extend_from_slice(bytes);
+        match self.script.hear(self.train, &self.strange) {
+            Heard::Part => {}
+            Heard::All(misses) => (self.misses, self.is_answered) = (misses, true),
+            Heard::Nonsense(at) => return Err(nonsense(name, &self.strange[at..])),
+        }
+        Ok(())
     }
 }
 
 impl Until {
     fn is_over(self, elapsed: Duration) -> bool {
         matches!(self, Until::Time(time) if elapsed >= time)
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        for lane in &self.lanes {
-            // What is under way ends at once.
-            let _ = lane.end.shutdown(Shutdown::Both);
-        }
-        while self.under_way > 0 {
-            if self.ring.submit_and_wait(1).is_err() {
-                // Better to lose the bytes than to give away what the kernel may write to.
-                take(&mut self.lanes).into_iter().for_each(std::mem::forget);
-                return;
-            }
-            self.under_way -= self.ring.completion().count();
-        }
     }
 }

@@ -3,9 +3,9 @@
 //! not parsed.
 //!
 //! Each connection sends a *train*: so many requests at once. When the last reply of a train came
-//! the next train leaves. Over datagrams a connection is a socket, and what does not come in time
-//! is asked again. The thread does not sleep while it waits: waking it would be work of the
-//! server's core.
+//! the next train leaves, or at a fixed time where the load has a pace. Over datagrams a connection
+//! is a socket, and what does not come in time is asked again. The thread does not sleep while it
+//! waits: waking it would be work of the server's core.
 
 mod client;
 mod datagrams;
@@ -32,6 +32,15 @@ pub enum Speech {
     Datagrams(usize),
 }
 
+/// When trains leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pace {
+    /// As soon as the train before was answered.
+    Peak,
+    /// At fixed times, with half of the operations that the server did before at its peak.
+    HalfOfPeak,
+}
+
 /// A load: uniform keys, 95 % gets and 5 % sets (gets alone where each is of several keys).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
@@ -41,16 +50,18 @@ pub struct Load {
     pub connections: usize,
     /// Requests that a connection sends at once.
     pub depth: usize,
+    /// When they leave.
+    pub pace: Pace,
 }
 
 impl Load {
     /// Datagrams under way that a memcached with the system's usual buffers does not lose.
     pub(crate) const TEXT_DATAGRAMS: Load =
-        Load { speech: Speech::TextDatagrams, connections: 4, depth: 32 };
+        Load { speech: Speech::TextDatagrams, connections: 4, depth: 32, pace: Pace::Peak };
 
     /// Datagrams of so many requests in trains that the kernel cuts and joins.
     pub(crate) const fn datagrams(requests: usize) -> Load {
-        Load { speech: Speech::Datagrams(requests), connections: 4, depth: 64 }
+        Load { speech: Speech::Datagrams(requests), connections: 4, depth: 64, pace: Pace::Peak }
     }
 
     /// Requests that are written together: those of a datagram, or of a connection.
@@ -65,6 +76,10 @@ impl Load {
     /// What the report says beside the workload.
     pub(crate) fn text(&self) -> String {
         let Load { connections, depth, .. } = self;
+        let pace = match self.pace {
+            Pace::Peak => "",
+            Pace::HalfOfPeak => ", at half of its own peak; times count from when one was due",
+        };
         let what = match self.speech {
             Speech::Resp => "GET and SET 95/5 over RESP".to_string(),
             Speech::Text => "get and set 95/5 in memcached's text protocol".to_string(),
@@ -84,7 +99,7 @@ impl Load {
                 );
             }
         };
-        format!("{what}, {connections} connections, {depth} requests of each under way")
+        format!("{what}, {connections} connections, {depth} requests of each under way{pace}")
     }
 }
 
@@ -99,7 +114,8 @@ pub(crate) struct Done {
     pub(crate) seconds: f64,
     /// Of it, the time in which the client waited for the server.
     pub(crate) idle_seconds: f64,
-    /// Nanoseconds of trains, from the first request's sending to the last reply's arrival.
+    /// Nanoseconds of trains, from when the first request left, or should have left, to the last
+    /// reply's arrival.
     pub(crate) latencies: Histogram,
     /// Datagrams that were sent again, since nothing came back.
     pub(crate) sent_again: u64,

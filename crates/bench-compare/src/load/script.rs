@@ -16,6 +16,9 @@ const FILL_DATAGRAM: usize = 16;
 const SETS: u64 = 20;
 /// Before the number of a key; some servers take no key that is all digits for anything else.
 const KEY_PREFIX: &str = "key:";
+/// The same where keys are short, and how long others are at least.
+const SHORT_PREFIX: &str = "k";
+const LONG_KEY_BYTES: usize = 12;
 
 /// What a server that has lost an entry says instead of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,11 +160,6 @@ impl Script {
     /// Trains of the script.
     pub(crate) fn trains(&self) -> usize {
         self.trains.len()
-    }
-
-    /// Bytes of the longest reply to a train.
-    pub(crate) fn reply_bytes_max(&self) -> usize {
-        self.trains.iter().map(|train| train.replies.len()).max().unwrap_or(0)
     }
 
     /// The requests of train `index`.
@@ -313,8 +311,9 @@ impl Script {
 
 /// Key `number` with so many bytes, or a few more where it has no room in them.
 fn key_of(number: u64, bytes: usize) -> String {
-    let digits = bytes.saturating_sub(KEY_PREFIX.len());
-    format!("{KEY_PREFIX}{number:0digits$}")
+    let prefix = if bytes < LONG_KEY_BYTES { SHORT_PREFIX } else { KEY_PREFIX };
+    let digits = bytes.saturating_sub(prefix.len());
+    format!("{prefix}{number:0digits$}")
 }
 
 /// Key `number` in binary, with so many bytes, or eight where they are fewer.
@@ -338,6 +337,7 @@ pub(super) fn nonsense(name: &str, came: &[u8]) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Pace;
     use super::*;
 
     const SHAPE: (usize, usize) = (16, 8);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn every_key_is_put_once() {
-        let load = Load { speech: Speech::Resp, connections: 3, depth: 1 };
+        let load = Load { speech: Speech::Resp, connections: 3, depth: 1, pace: Pace::Peak };
         let scripts = Script::of_fill(&load, 1000, SHAPE);
         let all: String = scripts.iter().map(|script| text(&script.requests)).collect();
         for key in 0..1000 {
@@ -398,8 +398,14 @@ mod tests {
     }
 
     #[test]
+    fn keys_have_their_bytes() {
+        assert_eq!(key_of(9_999_999, 8), "k9999999");
+        assert_eq!(key_of(7, 12), "key:00000007");
+    }
+
+    #[test]
     fn one_request_of_twenty_is_a_set() {
-        let load = Load { speech: Speech::Text, connections: 2, depth: 16 };
+        let load = Load { speech: Speech::Text, connections: 2, depth: 16, pace: Pace::Peak };
         let scripts = Script::of_load(&load, 100, SHAPE);
         let all: usize = scripts.iter().map(|s| text(&s.requests).matches("set ").count()).sum();
         let share = all as f64 / REQUESTS as f64;

@@ -33,6 +33,8 @@ enum Program {
     Silica,
     /// The same program, as a cache in memory.
     SilicaCache,
+    /// The same, as a store in memory that forgets nothing.
+    SilicaStore,
 }
 
 /// How clients reach it.
@@ -70,6 +72,7 @@ pub(crate) const PEERS: &[Kind] = &[
         Transport::Udp,
     ),
     kind("silica:cache", "Silica's cache over TCP", Program::SilicaCache, Transport::Tcp),
+    kind("silica:store", "Silica's store in memory over TCP", Program::SilicaStore, Transport::Tcp),
     kind("memcached:tcp", "memcached over TCP", Program::Memcached, Transport::Tcp),
     kind("memcached:unix", "memcached over a unix socket", Program::Memcached, Transport::Unix),
     kind("memcached:udp", "memcached over UDP", Program::Memcached, Transport::Udp),
@@ -84,12 +87,16 @@ impl Program {
             Program::Memcached => "memcached",
             Program::Redis => "redis-server",
             Program::Silica => "silica serve",
-            Program::SilicaCache => "silica serve --cache",
+            Program::SilicaCache | Program::SilicaStore => "silica serve --cache",
         }
     }
 
     fn is_ours(self) -> bool {
-        matches!(self, Program::Silica | Program::SilicaCache)
+        matches!(self, Program::Silica | Program::SilicaCache | Program::SilicaStore)
+    }
+
+    fn is_in_memory(self) -> bool {
+        matches!(self, Program::Memcached | Program::SilicaCache | Program::SilicaStore)
     }
 }
 
@@ -111,7 +118,7 @@ impl Peer for Kind {
         match self.program {
             Program::Memcached => memcached::version(),
             Program::Redis => redis::version(),
-            Program::Silica | Program::SilicaCache => silica::version(),
+            Program::Silica | Program::SilicaCache | Program::SilicaStore => silica::version(),
         }
     }
 
@@ -126,10 +133,11 @@ impl Peer for Kind {
         let lossy = match self.program {
             Program::Memcached | Program::SilicaCache => true,
             Program::Redis => models_cache(setup),
+            Program::SilicaStore => false,
             // A cache, beside memcached over the same protocol.
             Program::Silica => self.transport == Transport::Udp,
         };
-        let only_memory = matches!(self.program, Program::Memcached | Program::SilicaCache);
+        let only_memory = self.program.is_in_memory();
         Ok(Box::new(Store {
             process,
             address,
@@ -157,6 +165,7 @@ impl Kind {
                 silica::start_datagram_cache(setup, pinning)
             }
             Program::SilicaCache => silica::start_tcp_cache(setup, pinning),
+            Program::SilicaStore => silica::start_store(setup, pinning),
         }
     }
 }
@@ -197,11 +206,11 @@ impl Target for Store {
     fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>> {
         if durability == Durability::Synced && !self.synced {
             let name = self.program.name();
-            let message = match self.program {
-                Program::Memcached | Program::SilicaCache => {
-                    format!("{name} has no synced writes; compare buffered ones")
+            let message = match self.program.is_in_memory() {
+                true => format!("{name} has no synced writes; compare buffered ones"),
+                false => {
+                    format!("{name} was started for buffered writes; start it for synced ones")
                 }
-                _ => format!("{name} was started for buffered writes; start it for synced ones"),
             };
             return Err(Error::new(ErrorKind::Unsupported, message));
         }

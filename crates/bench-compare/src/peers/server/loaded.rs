@@ -3,12 +3,16 @@
 use super::pin::{Pinned, Pinning};
 use super::process::{Address, Process};
 use super::{Kind, PEERS, Program, Transport};
-use crate::load::{Client, Datagrams, Done, Framing, Load, Script, Speech};
+use crate::load::{Client, Datagrams, Done, Framing, Load, Pace, Script, Speech};
 use crate::peer::Setup;
 use ::silica::{Error, ErrorKind, Result};
 use silica_bench::memory;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+/// How long a server's peak is looked for, and what comes before.
+const PEAK_TIME: Duration = Duration::from_millis(400);
+const WARM_UP: Duration = Duration::from_millis(50);
 
 /// A running server that holds every key, and its client. The client goes first.
 pub(crate) struct Loaded {
@@ -36,6 +40,17 @@ impl Loader {
             Loader::Streams(client) => client.slice(time),
             Loader::Datagrams(client) => client.slice(time),
         }
+    }
+
+    fn pace(&mut self, operations_per_second: f64) -> Result<()> {
+        match self {
+            Loader::Streams(client) => client.pace(operations_per_second),
+            Loader::Datagrams(_) => {
+                let message = "a load over datagrams has no pace";
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -72,7 +87,12 @@ impl Loaded {
             }
         };
         connected(Script::of_fill(load, keys, shape))?.once()?;
-        let client = connected(Script::of_load(load, keys, shape))?;
+        let mut client = connected(Script::of_load(load, keys, shape))?;
+        if load.pace == Pace::HalfOfPeak {
+            client.slice(WARM_UP)?;
+            let done = client.slice(PEAK_TIME)?;
+            client.pace(done.operations as f64 / done.seconds / 2.0)?;
+        }
         Ok(Loaded { client, process, _pinned: pinned })
     }
 

@@ -31,7 +31,11 @@ pub(super) fn of(kind: &Kind, setup: &Setup) -> Vec<Setting> {
         Program::Silica if kind.transport == Transport::Udp => of_cache(setup, &mut rows),
         Program::Silica => of_silica(setup, &mut rows),
         Program::SilicaCache if kind.transport == Transport::Udp => of_datagrams(setup, &mut rows),
-        Program::SilicaCache => of_silica_cache(setup, &mut rows),
+        Program::SilicaCache => of_silica_cache(setup.memory_bytes, &mut rows),
+        Program::SilicaStore => {
+            of_silica_cache(silica::store_bytes(setup), &mut rows);
+            rows.push(row("eviction", "none", "nothing is forgotten"));
+        }
     }
     rows
 }
@@ -131,9 +135,9 @@ fn of_silica(setup: &Setup, rows: &mut Vec<Setting>) {
     ]);
 }
 
-fn of_silica_cache(setup: &Setup, rows: &mut Vec<Setting>) {
+fn of_silica_cache(memory_bytes: u64, rows: &mut Vec<Setting>) {
     rows.extend([
-        row("--cache", setup.memory_bytes.to_string(), "the one number, its clients' included"),
+        row("--cache", memory_bytes.to_string(), "the one number, its clients' included"),
         row("--loops", "1", "the server has one core"),
         row(
             "requests",

@@ -76,6 +76,28 @@ pub(super) fn start_tcp_cache(setup: &Setup, pinning: Pinning) -> Result<(Proces
     start_with(command, setup, pinning)
 }
 
+/// Bytes of a store in memory for an entry besides its key and value, with room for growth; a
+/// store has the others for its clients, and so many at least.
+const BESIDE_ENTRY: u64 = 24;
+const STORE_BYTES_MIN: u64 = 64 << 20;
+
+/// The memory of a store in memory, which its index is made for.
+pub(super) fn store_bytes(setup: &Setup) -> u64 {
+    let shape = setup.plan.shape;
+    let entry = (shape.key_bytes + shape.value_bytes) as u64 + BESIDE_ENTRY;
+    // An eighth of all is for clients.
+    (setup.plan.keys * entry * 8 / 7).max(STORE_BYTES_MIN)
+}
+
+/// As a store in memory, over TCP.
+pub(super) fn start_store(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+    let mut command = Command::new(program()?);
+    command.args(["serve", "--cache", &store_bytes(setup).to_string()]);
+    command.args(["--set", "eviction=none"]);
+    command.args(["--listen", "127.0.0.1:0", "--loops", "1"]);
+    start_with(command, setup, pinning)
+}
+
 fn start_with(command: Command, setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
     let process = Process::start(NAME, command, &setup.directory, pinning)?;
     let address = process.wait_for(|| {
