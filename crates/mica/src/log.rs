@@ -19,6 +19,7 @@
 use crate::item::{Header, Item};
 use crate::protocol::retire;
 use crate::words::Words;
+use silica_base::prefetch;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,6 +39,12 @@ pub(crate) enum Which {
     Main = 0,
     Small = 1,
 }
+
+/// Words of a line of memory.
+const LINE_WORDS: usize = 8;
+/// Lines of an entry that are asked for before it is read; then the processor sees by itself that
+/// one follows the other.
+const LINES_AHEAD: usize = 8;
 
 pub(crate) struct Log {
     words: Words,
@@ -237,6 +244,18 @@ impl Log {
     #[inline(always)]
     pub(crate) fn item(&self, offset: u64) -> Option<Item<'_>> {
         Item::at(&self.words, self.place(offset))
+    }
+
+    /// Asks for the other lines of the entry at `offset`, whose first line has arrived by now.
+    #[inline]
+    pub(crate) fn prefetch_rest(&self, offset: u64) {
+        let place = self.place(offset);
+        // A place that is being overwritten may say anything.
+        let header = self.words.get(place).map(Header::load);
+        let length = header.map_or(0, Header::words).min(LINES_AHEAD * LINE_WORDS);
+        // From the second line on; entries begin anywhere in a line.
+        let first = LINE_WORDS - place % LINE_WORDS;
+        (first..length).step_by(LINE_WORDS).for_each(|at| prefetch(&self.words, place + at));
     }
 
     /// How often the entry at `offset` was used since it was appended, as far as that was noted;

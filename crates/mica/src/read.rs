@@ -2,7 +2,8 @@
 //!
 //! 1. Hash the key and ask for its bucket.
 //! 2. The bucket has arrived: ask for the entry that the first slot with the key's tag names.
-//! 3. The entry has arrived: compare, copy, answer.
+//! 3. The entry has arrived: compare, copy, answer. Where entries are long, only their first lines
+//!    have: the others are asked for a few keys before their turn.
 //!
 //! A stage goes over up to [`TOGETHER`] keys before the next one begins, so that as many lines are
 //! on their way.
@@ -16,6 +17,10 @@ use silica_engine::{EntryRef, GetSink};
 
 /// Keys that go through a stage together.
 const TOGETHER: usize = 32;
+/// Bytes of a value from which on an entry is long.
+const LONG: usize = 24;
+/// How many keys before its turn the lines of a long entry are asked for.
+const AHEAD: usize = 4;
 /// Keys that are hashed together.
 const HASHED: usize = 8;
 
@@ -57,8 +62,15 @@ impl Mica {
         sink: &mut dyn GetSink,
         partition_of: impl Fn(u64) -> Result<usize>,
     ) -> Result<u64> {
-        let mut answers =
-            Answers::<P, OWNED> { mica: self, policy, sink, scratch: None, hits: 0, now: None };
+        let mut answers = Answers::<P, OWNED> {
+            mica: self,
+            policy,
+            sink,
+            scratch: None,
+            are_long: false,
+            hits: 0,
+            now: None,
+        };
         for (number, keys) in keys.chunks(TOGETHER).enumerate() {
             let mut hashes = [0; TOGETHER];
             // Buckets are asked for while later keys are hashed.
@@ -78,8 +90,15 @@ impl Mica {
                     self.home(*hash).prefetch_chained(*hash, hint);
                 }
             }
+            let ask = |at: usize| self.home(hashes[at]).log().prefetch_rest(hints[at].offset());
+            if answers.are_long {
+                (0..AHEAD.min(keys.len())).for_each(ask);
+            }
             for (at, (key, (hash, hint))) in keys.iter().zip(hashes.iter().zip(&hints)).enumerate()
             {
+                if answers.are_long && at + AHEAD < keys.len() {
+                    ask(at + AHEAD);
+                }
                 answers.answer(number * TOGETHER + at, key, *hash, *hint);
             }
         }
@@ -107,6 +126,8 @@ struct Answers<'a, P, const OWNED: bool> {
     sink: &'a mut dyn GetSink,
     /// For entries that are not small and plain.
     scratch: Option<Scratch>,
+    /// The last entry had more lines than are asked for before its length is known.
+    are_long: bool,
     hits: u64,
     /// The time, once it was asked for.
     now: Option<u64>,
@@ -143,6 +164,7 @@ impl<P: Policy, const OWNED: bool> Answers<'_, P, OWNED> {
             }
             return;
         }
+        self.are_long = copied.value_bytes > LONG;
         self.sink.found(index, scratch.entry(copied));
         self.hits += 1;
         if self.policy.is_due(partition.log(), offset) {
