@@ -1,9 +1,9 @@
-//! Gets and puts of 8 + 8 bytes in bursts by one thread: nothing but the engine, beside the limit
-//! that the machine sets: two cache lines of as much memory for each key, prefetched for a whole
-//! burst before the first is read.
+//! Gets and puts of 8 + 8 bytes (or longer values) in bursts by one thread: nothing but the engine,
+//! beside the limit that the machine sets: two cache lines of as much memory for each key,
+//! prefetched for a whole burst before the first is read.
 //!
 //! `cargo run --release -p silica-mica --example bursts -- [--entries N] [--operations N]
-//! [--burst N] [--rounds N] [--partitions N] [--only NAME]`
+//! [--burst N] [--rounds N] [--partitions N] [--value-bytes N] [--only NAME]`
 //!
 //! What is measured takes turns, and the best round of each counts. `--partitions 1` also measures
 //! gets through the shard of the only partition. `--only gets` measures nothing else: two runs of
@@ -35,6 +35,8 @@ struct Arguments {
     burst: usize,
     rounds: u32,
     partitions: u64,
+    /// At least 8: a value begins with its key.
+    value_bytes: usize,
     /// What is measured; all where it is empty.
     only: String,
 }
@@ -47,6 +49,7 @@ impl Arguments {
             burst: 32,
             rounds: 9,
             partitions: 0,
+            value_bytes: 8,
             only: String::new(),
         };
         let mut words = std::env::args().skip(1);
@@ -64,6 +67,7 @@ impl Arguments {
                 "--burst" => all.burst = number as usize,
                 "--rounds" => all.rounds = number as u32,
                 "--partitions" => all.partitions = number,
+                "--value-bytes" => all.value_bytes = number.max(8) as usize,
                 _ => panic!("{name} is no option"),
             }
         }
@@ -76,6 +80,7 @@ struct Draws {
     prng: Prng,
     entries: u64,
     keys: Vec<u64>,
+    value_bytes: usize,
 }
 
 impl Draws {
@@ -86,11 +91,14 @@ impl Draws {
     }
 }
 
-fn put(engine: &dyn Engine, keys: &[u64]) {
-    let bytes: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
+fn put(engine: &dyn Engine, keys: &[u64], value_bytes: usize) {
+    let mut values = vec![0; keys.len() * value_bytes];
+    for (key, value) in keys.iter().zip(values.chunks_exact_mut(value_bytes)) {
+        value[..8].copy_from_slice(&key.to_le_bytes());
+    }
     let mut batch = WriteBatch::new();
-    bytes.iter().for_each(|key| {
-        batch.put(key, key);
+    values.chunks_exact(value_bytes).for_each(|value| {
+        batch.put(&value[..8], value);
     });
     engine.write(&batch, Durability::Buffered).expect("puts");
 }
@@ -151,23 +159,25 @@ fn main() {
     let arguments = Arguments::read();
     let entries = arguments.entries;
     assert!(arguments.burst <= BURST_MAX, "a burst has at most {BURST_MAX} keys");
-    let memory = (entries * 88 + (1 << 20)).to_string();
+    let memory = (entries * (80 + arguments.value_bytes as u64) + (1 << 20)).to_string();
     let partitions = arguments.partitions.to_string();
+    let mean = (8 + arguments.value_bytes).to_string();
     let options =
-        [("memory_bytes", &memory[..]), ("entry_bytes_mean", "16"), ("partitions", &partitions)];
+        [("memory_bytes", &memory[..]), ("entry_bytes_mean", &mean), ("partitions", &partitions)];
     let options = OptionValues::parse(OPTIONS, options).expect("options");
     let mica = Mica::open(&options, &Environment::new(HashSeed([1; 16]))).expect("an engine");
     let engine: &dyn Engine = &mica;
     let all: Vec<u64> = (0..entries).collect();
     let fill = rate(|| {
-        all.chunks(arguments.burst).for_each(|keys| put(engine, keys));
+        all.chunks(arguments.burst).for_each(|keys| put(engine, keys, arguments.value_bytes));
         entries
     });
     drop(all);
     print("fill", fill, None);
 
     // As many lines as the index and the entries take.
-    let mut lines = HugeVec::<[u64; 8]>::zeroed((entries * (16 + 24) / 64) as usize);
+    let mut lines =
+        HugeVec::<[u64; 8]>::zeroed((entries * (32 + arguments.value_bytes as u64) / 64) as usize);
     lines.fill([1; 8]);
     let mut works = vec![("limit: two lines", Work::Limit), ("gets", Work::Get)];
     if arguments.partitions == 1 {
@@ -178,7 +188,8 @@ fn main() {
     works.retain(|(name, _)| arguments.only.is_empty() || name.trim() == arguments.only);
     assert!(!works.is_empty(), "'{}' is nothing that is measured", arguments.only);
     let mut best = vec![0.0_f64; works.len()];
-    let mut draws = Draws { prng: Prng::new(1), entries, keys: vec![0; arguments.burst] };
+    let (keys, value_bytes) = (vec![0; arguments.burst], arguments.value_bytes);
+    let mut draws = Draws { prng: Prng::new(1), entries, keys, value_bytes };
     for _ in 0..arguments.rounds {
         for ((_, work), best) in works.iter().zip(&mut best) {
             let bursts = arguments.operations / arguments.burst as u64;
@@ -202,7 +213,10 @@ fn run(work: Work, engine: &dyn Engine, lines: &[[u64; 8]], draws: &mut Draws, b
     for _ in 0..bursts {
         match work {
             Work::Limit => sum.0 += two_lines(lines, draws),
-            Work::Puts(share) if draws.prng.below(100) < share => put(engine, draws.next()),
+            Work::Puts(share) if draws.prng.below(100) < share => {
+                let value_bytes = draws.value_bytes;
+                put(engine, draws.next(), value_bytes);
+            }
             Work::Get | Work::Puts(_) => get(draws, &mut bytes, |keys| {
                 engine.get_many(keys, &mut sum).expect("gets");
             }),
