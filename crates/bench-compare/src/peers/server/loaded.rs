@@ -23,8 +23,8 @@ pub(crate) struct Loaded {
 
 /// The client by its sockets.
 enum Loader {
-    Streams(Client),
-    Datagrams(Datagrams),
+    Streams(Box<Client>),
+    Datagrams(Box<Datagrams>),
 }
 
 impl Loader {
@@ -75,11 +75,11 @@ impl Loaded {
         let connected = |scripts: Vec<Script>| match address {
             Address::Tcp(address) => {
                 let ends = connect(program, address, scripts.len())?;
-                Client::new(program, ends, scripts).map(Loader::Streams)
+                Client::new(program, ends, scripts).map(|client| Loader::Streams(Box::new(client)))
             }
             Address::Udp { udp, .. } => {
                 Datagrams::connect(program, udp, framing, scripts, load.depth)
-                    .map(Loader::Datagrams)
+                    .map(|client| Loader::Datagrams(Box::new(client)))
             }
             Address::Unix(..) => {
                 let message = "a load goes over TCP or UDP";
