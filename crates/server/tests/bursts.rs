@@ -302,7 +302,7 @@ fn large_values_and_large_replies_pass() {
 #[test]
 fn a_read_that_fails_is_an_error_of_what_it_has_not_told() {
     for may_wait in [false, true] {
-        let (server, probe) = start_with(config(), Probe::new(may_wait));
+        let (server, probe) = start_with(shared(), Probe::new(may_wait));
         let mut client = Client::connect(&server);
         assert_eq!(client.call(&[b"MSET", b"a", b"1", b"b", b"2"]), ok());
         probe.fail_get.store(true, Relaxed);
