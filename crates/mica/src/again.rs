@@ -4,8 +4,10 @@ use crate::item::Copied;
 use crate::partition::Probe;
 use std::collections::VecDeque;
 
-/// A put spares at most so many entries, so that the time that it takes is bounded.
-const SPARED_MAX: u32 = 64;
+/// A put spares so many entries whatever their uses, as many again of those that have more than
+/// one left, and so on. So the time that it takes is bounded, and the one that goes where all were
+/// used is never one that was used most.
+const SPARED_PER_USE: u64 = 64;
 
 /// An entry on its way from the log's head to its tail.
 pub(crate) struct Spared {
@@ -25,7 +27,7 @@ pub(crate) struct Spared {
 #[derive(Default)]
 pub(crate) struct Again {
     entries: VecDeque<Spared>,
-    spared: u32,
+    spared: u64,
 }
 
 impl Again {
@@ -34,8 +36,9 @@ impl Again {
         self.entries.is_empty()
     }
 
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.spared == SPARED_MAX
+    /// True where an entry with so many uses left is still spared.
+    pub(crate) fn takes(&self, uses: u64) -> bool {
+        self.spared / SPARED_PER_USE <= uses
     }
 
     pub(crate) fn push(&mut self, entry: Spared) {

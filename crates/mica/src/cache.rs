@@ -162,7 +162,7 @@ impl Partition {
         again: &mut Again,
     ) -> bool {
         let expires = item.expires_unix_ms();
-        if again.is_exhausted() || expires != 0 && expires <= rules.clock.unix_ms() {
+        if !again.takes(uses) || expires != 0 && expires <= rules.clock.unix_ms() {
             return false;
         }
         let (mut key, mut scratch) = (Vec::new(), Scratch::new());
