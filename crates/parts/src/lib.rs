@@ -6,5 +6,7 @@
 
 pub mod cuckoo;
 pub mod ect;
+pub mod frame;
 pub mod framing;
 pub mod manifest;
+pub mod wal;

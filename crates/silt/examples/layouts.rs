@@ -10,7 +10,7 @@
 
 use silica_base::{Prng, Result};
 use silica_device::sim::{SimDevice, SimOptions};
-use silica_silt::entry::{Frame, POINTER};
+use silica_parts::frame::{Frame, POINTER};
 use silica_silt::packed::{CHUNK_BYTES, FileKind, Layout, PackedWriter};
 
 /// Bytes of a pointer into the value log, and of its record's header there.

@@ -3,7 +3,6 @@
 use crate::metrics::Sizes;
 use crate::packed::READ_AHEAD_BYTES;
 use crate::partition::Version;
-use crate::segment;
 use crate::silt::Silt;
 use crate::state::Edit;
 use silica_base::Result;
@@ -11,6 +10,7 @@ use silica_device::{Device, LogFile};
 use silica_engine::{Admin, Checkpoint, Count};
 use silica_parts::cuckoo::CuckooTable;
 use silica_parts::manifest;
+use silica_parts::wal;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -112,7 +112,7 @@ impl<D: Device> Admin for Silt<D> {
             partition.version().store_names().try_for_each(|name| target.immutable(&name))?;
         }
         for (segment, len) in segments.iter().zip(lens) {
-            let name = segment::name(segment.number);
+            let name = wal::name(segment.number);
             target.piece(&name, segment.log.bytes(0, len as usize))?;
             write_zeroes(target, &name, segment.capacity - len)?;
         }

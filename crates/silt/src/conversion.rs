@@ -1,16 +1,17 @@
 //! Conversion: the oldest frozen log store of a partition becomes its youngest hash store.
 
-use crate::entry::Frame;
 use crate::files::{Table, table_id, table_name};
 use crate::hash_store::HashStoreBuilder;
 use crate::jobs::lock_job;
-use crate::log::{Segments, expand};
 use crate::metrics::add;
 use crate::packed::Layout;
 use crate::partition::{Frozen, Version};
+use crate::position::expand;
 use crate::silt::Silt;
 use silica_base::{Result, prefetch};
 use silica_device::{Device, LogFile};
+use silica_parts::frame::Frame;
+use silica_parts::wal::Segments;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -4,12 +4,10 @@
 
 use crate::Silt;
 use crate::elias_fano::{EliasFano, EliasFanoBuilder};
-use crate::entry::{Frame, Header, TOMBSTONE};
 use crate::hash_store::{HashStore, HashStoreBuilder};
 use crate::merge::EntryStream;
 use crate::packed::{CHUNK_BYTES, Layout, READ_AHEAD_BYTES};
 use crate::rank_map::{RankMap, RankMapBuilder};
-use crate::segment::{self, Segment};
 use crate::sorted_store::{IndexKind, SortedStore, SortedStoreBuilder, SortedStoreOptions};
 use crate::state::{Edit, PartitionState, StoreState};
 use crate::test_support::{SEEDED, Sizes, device, frames};
@@ -23,8 +21,10 @@ use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, OptionValues, Scan};
 use silica_parts::cuckoo::{CuckooTable, Geometry};
 use silica_parts::ect::EctParams;
+use silica_parts::frame::{Frame, Header, TOMBSTONE};
 use silica_parts::framing::{self, RecordHeader};
 use silica_parts::manifest::{self, Manifest};
+use silica_parts::wal::{self, Segment};
 use std::sync::Arc;
 
 #[global_allocator]
@@ -72,7 +72,7 @@ fn entry_frames() {
         Frame::put(b"some key", &[7; 200]),
         Frame::tombstone(b"gone"),
         Frame { expires_unix_ms: 1 << 41, user_bits: 3, ..Frame::put(&[9; 130], b"value") },
-        Frame { flags: crate::entry::POINTER, ..Frame::put(b"large", &[1; 20]) },
+        Frame { flags: silica_parts::frame::POINTER, ..Frame::put(b"large", &[1; 20]) },
     ];
     let corpus = frames.map(|frame| {
         let mut bytes = Vec::new();
@@ -103,13 +103,13 @@ fn entry_frames() {
 }
 
 fn log_file_id() -> u64 {
-    STORE ^ 3u64.rotate_left(32) ^ u64::from_le_bytes(segment::MAGIC)
+    STORE ^ 3u64.rotate_left(32) ^ u64::from_le_bytes(wal::MAGIC)
 }
 
 /// A segment number 3 with records of `payloads`.
 fn log_segment(payloads: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = vec![0; segment::HEADER_BYTES];
-    bytes[..8].copy_from_slice(&segment::MAGIC);
+    let mut bytes = vec![0; wal::HEADER_BYTES];
+    bytes[..8].copy_from_slice(&wal::MAGIC);
     bytes[8] = 1;
     for (i, field) in [3u64, 1 << 16, 0, 40].iter().enumerate() {
         bytes[16 + 8 * i..24 + 8 * i].copy_from_slice(&field.to_le_bytes());
@@ -132,11 +132,11 @@ fn reseal_log(bytes: &mut [u8]) {
     if let Some(capacity) = bytes.get_mut(32..40) {
         capacity.copy_from_slice(&len.to_le_bytes());
     }
-    if bytes.len() >= segment::HEADER_BYTES {
+    if bytes.len() >= wal::HEADER_BYTES {
         let sum = Checksum::at(log_file_id(), 0).update(&bytes[..56]).finish();
         set_u32(bytes, 56, sum);
     }
-    let mut at = segment::HEADER_BYTES;
+    let mut at = wal::HEADER_BYTES;
     while let Some(header) = bytes.get(at..at + framing::HEADER_BYTES) {
         let len = u32::from_le_bytes(header[4..8].try_into().expect("four bytes")) as usize;
         let end = at.saturating_add(framing::HEADER_BYTES).saturating_add(len);
@@ -171,10 +171,10 @@ fn log_segments() {
         &corpus,
         |b| reseal_log(b),
         |bytes| {
-            let device = with_file(&segment::name(3), bytes);
+            let device = with_file(&wal::name(3), bytes);
             let Ok(segment) = Segment::open(&device, STORE, 3) else { return false };
             let read = segment.read_records(None, &mut |_, payload| {
-                for frame in segment::frames(payload) {
+                for frame in wal::frames(payload) {
                     let here =
                         frame.is_none_or(|(at, f)| at + f.encoded_len() <= payload.len() + 16);
                     assert!(here, "frames lie in their payload");

@@ -7,13 +7,13 @@ use crate::merge_job::MergeJob;
 use crate::metrics::add;
 use crate::packed::PackedReader;
 use crate::partition::Version;
-use crate::segment;
 use crate::silt::Silt;
 use crate::state::{Edit, PartitionState};
 use crate::values::Reclaim;
 use silica_base::Result;
 use silica_device::{Device, DeviceFile};
 use silica_engine::{Budget, Progress};
+use silica_parts::wal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -299,7 +299,7 @@ impl<D: Device> Silt<D> {
         let Some(last) = removed.last() else { return Ok(()) };
         self.edit(&[Edit::ReleaseLog(last + 1)])?;
         for number in removed {
-            self.device.remove(&segment::name(number))?;
+            self.device.remove(&wal::name(number))?;
         }
         Ok(())
     }

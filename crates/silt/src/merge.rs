@@ -5,8 +5,8 @@
 //! which the newest entry of each key wins. Merging partitions, scanning a store and verifying it
 //! all read through these.
 
-use crate::entry::Frame;
 use silica_base::{KeyHash, Result};
+use silica_parts::frame::Frame;
 use std::cmp::Ordering;
 
 /// Entries in the order of (hash, key), each key once. After [`EntryStream::advance`] returned
@@ -168,8 +168,8 @@ impl<S: EntryStream> EntryStream for MergeStream<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::POINTER;
     use silica_base::Prng;
+    use silica_parts::frame::POINTER;
     use std::collections::BTreeMap;
 
     /// Entries in memory.

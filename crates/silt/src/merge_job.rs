@@ -1,6 +1,5 @@
 //! Merge: all hash stores of a partition and its sorted store become one new sorted store.
 
-use crate::entry::Frame;
 use crate::files::{Table, table_id, table_name};
 use crate::hash_store::{HashStore, HashStoreStream};
 use crate::jobs::{Pressure, lock_job};
@@ -12,6 +11,7 @@ use crate::silt::Silt;
 use crate::sorted_store::{IndexKind, SortedStoreBuilder, SortedStoreOptions, SortedStoreStream};
 use silica_base::{KeyHash, Result};
 use silica_device::{Device, DeviceFile};
+use silica_parts::frame::Frame;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -1,15 +1,12 @@
 //! Opening a store: manifest → files → the log's records back into the tables.
 
 use crate::Hasher;
-use crate::entry::Frame;
 use crate::files::{Table, table_id, table_name, table_number};
 use crate::hash_store::HashStore;
 use crate::jobs::Jobs;
-use crate::log::{Appender, Log};
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::partition::{NewFrame, Partition, Version};
-use crate::segment::{self, Segment, SegmentList};
 use crate::shape::first_table;
 use crate::silt::{Book, DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
@@ -21,7 +18,9 @@ use crate::write::Writer;
 use silica_base::{Error, HashSeed, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
+use silica_parts::frame::Frame;
 use silica_parts::manifest::Manifest;
+use silica_parts::wal::{self, Appender, Wal};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -48,7 +47,7 @@ impl<D: Device> Silt<D> {
         let state = &book.state;
         let hasher = hasher.unwrap_or_else(|| state.seed.into());
         let next_file = remove_orphans(&*device, state)?;
-        let segments = open_segments(&*device, state)?;
+        let segments = wal::open_segments(&*device, state.store_id, &state.log_segments)?;
         let log_end = segments.last().map_or(0, |s| s.end());
         let partitions = state.partitions.iter().enumerate();
         let partitions = partitions
@@ -60,7 +59,7 @@ impl<D: Device> Silt<D> {
         let segment_bytes = config.segment_bytes(config.memory_bytes);
         let mut store = Silt {
             descriptor: DESCRIPTOR,
-            log: Log::new(device.clone(), store_id, segment_bytes, segments, log_end),
+            log: Wal::new(device.clone(), store_id, segment_bytes, segments, log_end),
             values,
             partitions,
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
@@ -86,39 +85,15 @@ impl<D: Device> Silt<D> {
     fn replay(&mut self) -> Result<()> {
         let durable_end = self.book.get_mut().expect("not shared yet").state.durable_end;
         let segments = self.log.segments();
-        let mut reached = 0;
-        let mut sequence = None;
         let mut burst = Burst::new();
         let list: Vec<_> = segments.iter().cloned().collect();
         let cut = self.find_lost_value(&list, durable_end)?;
-        for (index, segment) in list.iter().enumerate() {
-            let cut = cut_of(&list, index, cut);
-            if cut.is_some_and(|cut| segment.first_sequence >= cut) {
-                continue;
-            }
-            if sequence.is_some_and(|s| s != segment.first_sequence) {
-                let detail = format!("record {} is missing before it", sequence.unwrap_or(0));
-                return Err(Error::corruption(segment::name(segment.number), 40, detail));
-            }
-            let read = segment.read_records(cut, &mut |at, payload| {
-                self.replay_record(at, payload, &mut burst)
-            })?;
-            self.replay_burst(&mut burst)?;
-            sequence = Some(read.next_sequence);
-            reached = read.end;
-        }
-        if reached < durable_end && cut.is_none() {
-            let name = list.last().map_or_else(|| "the log".into(), |s| segment::name(s.number));
-            let detail = format!("durable records up to position {durable_end} are missing");
-            return Err(Error::corruption(name, reached, detail));
-        }
-        let last = list.iter().rev().find(|segment| segment.start < reached);
-        if let Some(last) = last.filter(|_| reached > durable_end) {
-            // Everything before the last segment was durable when that one was registered.
-            last.make_durable(&*self.device, durable_end, reached)?;
-        }
-        let next_sequence = sequence.unwrap_or(1);
-        self.log.set_recovered(next_sequence - 1, reached);
+        let recovered = wal::replay(&*self.device, &list, cut, durable_end, &mut |at, payload| {
+            self.replay_record(at, payload, &mut burst)
+        })?;
+        self.replay_burst(&mut burst)?;
+        let next_sequence = recovered.next_sequence;
+        self.log.set_recovered(next_sequence - 1, recovered.end);
         let writer = self.writer.get_mut().expect("not shared yet");
         writer.appender.next_sequence = next_sequence;
         if cut.is_some() { self.seal_cut() } else { Ok(()) }
@@ -129,17 +104,13 @@ impl<D: Device> Silt<D> {
     fn seal_cut(&self) -> Result<()> {
         let mut writer = self.writer.lock().expect("no panic while held");
         let register = |number| self.edit(&[Edit::LogSegment(number)]);
-        self.log.append(
-            &mut writer.appender,
-            &mut vec![0; segment::RECORD_ROOM_BYTES],
-            &register,
-        )?;
+        self.log.append(&mut writer.appender, &mut vec![0; wal::RECORD_ROOM_BYTES], &register)?;
         drop(writer);
         self.sync_log()
     }
 
     fn replay_record(&self, at: u64, payload: &[u8], burst: &mut Burst) -> Result<()> {
-        for frame in segment::frames(payload) {
+        for frame in wal::frames(payload) {
             let Some((offset, frame)) = frame else {
                 let detail = "a record holds what is no entry";
                 return Err(Error::corruption("the log", at, detail));
@@ -169,12 +140,6 @@ impl<D: Device> Silt<D> {
         }
         Ok(())
     }
-}
-
-/// The sequence number from which on the log was cut, as far as the segment `index` of `list` is
-/// concerned: a later segment that begins there says so, or `cut`, which was found just now.
-pub(crate) fn cut_of<L>(list: &[Arc<Segment<L>>], index: usize, cut: Option<u64>) -> Option<u64> {
-    list[index + 1..].iter().map(|later| later.first_sequence).chain(cut).min()
 }
 
 /// Entries found in the log and not yet in the tables: hash and log position.
@@ -211,7 +176,7 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
         let orphan = if let Some(number) = table_number(&name) {
             next = next.max(number + 1);
             !state.table_files().any(|live| live == number)
-        } else if let Some(number) = segment::number_of(&name) {
+        } else if let Some(number) = wal::number_of(&name) {
             !state.log_segments.contains(&number)
         } else if let Some(number) = value_segment::number_of(&name) {
             !state.value_segments.contains(&number)
@@ -234,19 +199,6 @@ fn open_values<D: Device>(
     let live: Vec<_> = state.value_segments.iter().map(|n| (*n, dead(n))).collect();
     let segment_bytes = config.value_log_segment_bytes;
     ValueLog::open(device.clone(), state.store_id, segment_bytes, &live, state.value_segment_next)
-}
-
-fn open_segments<D: Device>(device: &D, state: &StoreState) -> Result<SegmentList<D::Log>> {
-    let mut list: SegmentList<D::Log> = Vec::new();
-    for &number in &state.log_segments {
-        let segment = Segment::open(device, state.store_id, number)?;
-        if let Some(before) = list.last().filter(|b| b.end() != segment.start) {
-            let detail = format!("it starts at {}, not at {}", segment.start, before.end());
-            return Err(Error::corruption(segment::name(number), 24, detail));
-        }
-        list.push(Arc::new(segment));
-    }
-    Ok(list)
 }
 
 fn open_partition<D: Device>(

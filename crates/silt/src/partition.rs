@@ -1,12 +1,13 @@
 //! A partition: its active log store and the immutable version of everything older.
 
-use crate::entry::Frame;
 use crate::hash_store::HashStore;
-use crate::log::{Segments, expand, shorten};
+use crate::position::{expand, shorten};
 use crate::sorted_store::SortedStore;
 use silica_base::KeyHash;
 use silica_device::{Device, LogFile};
 use silica_parts::cuckoo::CuckooTable;
+use silica_parts::frame::Frame;
+use silica_parts::wal::Segments;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Sizes of the frames that were put into a log store, overwritten ones included.

@@ -2,7 +2,6 @@
 //! the hash stores and the sorted store. The keys of a burst go one after the other through a
 //! window of reads in flight: each is searched as its read ends, while the others are under way.
 
-use crate::entry::Frame;
 use crate::hash_store::{Candidates, HashStore};
 use crate::metrics::add;
 use crate::packed::{Extent, Found, PackedReader};
@@ -12,6 +11,7 @@ use crate::sorted_store::{Plan, SortedStore};
 use silica_base::{AlignedBuf, Error, KeyHash, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::GetSink;
+use silica_parts::frame::Frame;
 use std::cell::Cell;
 use std::mem::take;
 use std::sync::Arc;

@@ -1,15 +1,16 @@
 //! Iteration in hash order over log stores, hash stores and the sorted store at once.
 
-use crate::entry::Frame;
-use crate::log::{Segments, expand};
 use crate::merge::{EntryStream, MergeStream};
 use crate::merge_job::StoreStream;
 use crate::packed::{CHUNK_BYTES, READ_AHEAD_BYTES};
 use crate::partition::{Stores, Version};
+use crate::position::expand;
 use crate::silt::Silt;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, DeviceFile, LogFile};
 use silica_engine::{EntryRef, Scan};
+use silica_parts::frame::Frame;
+use silica_parts::wal::Segments;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

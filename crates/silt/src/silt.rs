@@ -2,7 +2,6 @@
 
 use crate::Hasher;
 use crate::jobs::Jobs;
-use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::partition::Partition;
@@ -17,6 +16,7 @@ use silica_engine::{
     MetricVisitor, Progress, Scan, WriteBatch,
 };
 use silica_parts::manifest::Manifest;
+use silica_parts::wal::Wal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -59,7 +59,7 @@ pub struct Silt<D: Device> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hasher: Hasher,
     pub(crate) store_id: u64,
-    pub(crate) log: Log<D>,
+    pub(crate) log: Wal<D>,
     pub(crate) values: ValueLog<D>,
     pub(crate) partitions: Vec<Partition<D>>,
     pub(crate) writer: Mutex<Writer<D::Log>>,

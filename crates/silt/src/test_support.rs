@@ -1,9 +1,9 @@
 //! Entries and damage for the tests of stores.
 
 use crate::Hasher;
-use crate::entry::Frame;
 use silica_base::{HashSeed, KeyHash, Prng};
 use silica_device::sim::{SimDevice, SimOptions};
+use silica_parts::frame::Frame;
 
 pub(crate) const SEEDED: Hasher = Hasher::Seeded(HashSeed([7; 16]));
 /// All keys of the same first byte have one hash; of the same low three bits, one position.

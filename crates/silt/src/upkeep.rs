@@ -1,12 +1,12 @@
 //! Work without a deadline: indexes into memory or out of it, and reclaiming the value log.
 
-use crate::entry::Frame;
 use crate::options::MISS_FILTER_BITS;
 use crate::packed::{Footer, SectionKind};
 use crate::silt::Silt;
 use crate::sorted_store::SortedStore;
 use silica_base::Result;
 use silica_device::Device;
+use silica_parts::frame::Frame;
 use std::sync::Arc;
 
 /// What conversions and merges write through.

@@ -1,9 +1,6 @@
 //! Values that are too large for a slot: the engine's side of the value log.
 
-use crate::entry::Frame;
 use crate::jobs::lock_job;
-use crate::open::cut_of;
-use crate::segment::{self, Segment};
 use crate::silt::Silt;
 use crate::state::{Edit, StoreState};
 use crate::value_log::{Found, Pin, SegmentOf};
@@ -11,6 +8,8 @@ use crate::value_segment::{self, Pointer, Walk, WalkedRecord};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile};
 use silica_engine::{Checkpoint, EntryRef, Op, OpKind};
+use silica_parts::frame::Frame;
+use silica_parts::wal::{self, Segment};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -286,13 +285,13 @@ impl<D: Device> Silt<D> {
             return Ok(None);
         }
         let mut synced_through = 0;
-        for_each_record::<D>(list, &mut |_, record| {
+        wal::for_each_record(list, &mut |_, record| {
             synced_through = synced_through.max(record.header.synced_through);
             Ok(true)
         })?;
         let mut seen = Found::new();
         let mut lost = None;
-        for_each_record::<D>(list, &mut |at, record| {
+        wal::for_each_record(list, &mut |at, record| {
             let sequence = record.header.sequence;
             if sequence > synced_through
                 && at >= durable_end
@@ -309,7 +308,7 @@ impl<D: Device> Silt<D> {
     /// True where every value that the record at log position `at` points at checks. They go into
     /// `seen`.
     fn values_are_there(&self, at: u64, payload: &[u8], seen: &mut Found) -> Result<bool> {
-        for (offset, frame) in segment::frames(payload).flatten() {
+        for (offset, frame) in wal::frames(payload).flatten() {
             let floor = self.partition_of(self.hash(frame.key)).read().version.floor;
             if !frame.is_pointer() || at + (offset as u64) < floor {
                 continue;
@@ -337,25 +336,6 @@ impl<D: Device> Silt<D> {
     pub(crate) fn value_log_bytes(&self) -> u64 {
         self.values.bytes().0
     }
-}
-
-/// Visits the valid records of `list` with the logical positions of their payloads, in order and
-/// without those that an earlier recovery cut, until `visit` says no.
-fn for_each_record<D: Device>(
-    list: &[Arc<Segment<D::Log>>],
-    visit: &mut dyn FnMut(u64, &silica_parts::framing::Record<'_>) -> Result<bool>,
-) -> Result<()> {
-    for (index, segment) in list.iter().enumerate() {
-        let cut = cut_of(list, index, None);
-        let mut reader = segment.reader();
-        while cut.is_none_or(|cut| reader.next_sequence() < cut) {
-            let Some(record) = reader.next_record() else { break };
-            if !visit(segment.start + record.payload_offset, &record)? {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
 }
 
 fn pointer_of(frame: &Frame<'_>) -> Result<Pointer> {

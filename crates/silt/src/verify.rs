@@ -1,13 +1,13 @@
 //! Walking everything and checking every invariant.
 
-use crate::entry::Frame;
-use crate::log::expand;
 use crate::packed::READ_AHEAD_BYTES;
-use crate::segment;
+use crate::position::expand;
 use crate::silt::Silt;
 use crate::value_segment;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
+use silica_parts::frame::Frame;
+use silica_parts::wal;
 
 impl<D: Device> Silt<D> {
     /// Checks tables, stores and the files that the manifest names; the error says what is wrong
@@ -42,7 +42,7 @@ impl<D: Device> Silt<D> {
             Err(Error::new(ErrorKind::Corruption, message))
         };
         for number in &state.log_segments {
-            let name = segment::name(*number);
+            let name = wal::name(*number);
             if !names.contains(&name) {
                 return missing(name);
             }

@@ -1,17 +1,16 @@
 //! The way of a write: frames → one log record → tables → (group commit) → a share of the
 //! maintenance that it causes.
 
-use crate::entry::{Frame, POINTER};
 use crate::jobs::ASSIST_EVERY_BYTES;
-use crate::log::Appender;
 use crate::partition::{InLog, NewFrame, Stores};
-use crate::segment::RECORD_ROOM_BYTES;
 use crate::silt::Silt;
 use crate::state::Edit;
 use crate::values::StoredValues;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
+use silica_parts::frame::{Frame, POINTER};
+use silica_parts::wal::{Appender, RECORD_ROOM_BYTES};
 use std::sync::atomic::Ordering;
 
 /// What the one writer at a time works with.

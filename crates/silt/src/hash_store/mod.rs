@@ -25,12 +25,12 @@ pub use build::HashStoreBuilder;
 pub use stream::HashStoreStream;
 
 use crate::Hasher;
-use crate::entry::Frame;
 use crate::packed::{Extent, FileKind, Footer, Found, Located, PackedReader, SectionKind};
 use crate::rank_map::RankMap;
 use silica_base::{AlignedBuf, Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use silica_parts::cuckoo::{Geometry, TagFilter, encoded_bucket_range, match_encoded};
+use silica_parts::frame::Frame;
 use std::sync::{Arc, RwLock};
 
 /// Matching slots of a key: at most both its buckets full of them.

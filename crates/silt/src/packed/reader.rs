@@ -4,9 +4,9 @@ use super::chunk::{self, CHUNK_BYTES, PAYLOAD_BYTES, Trailer};
 use super::footer::{Footer, Section, SectionKind};
 use super::layout::Extent;
 use super::scan::ChunkScan;
-use crate::entry::{Frame, Header};
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, DeviceFile, Mode};
+use silica_parts::frame::{Frame, Header};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 use super::chunk::{self, CHUNK_BYTES, PAYLOAD_BYTES, Trailer};
 use super::layout::Extent;
 use super::reader::PackedReader;
-use crate::entry::{Frame, Header};
 use silica_base::{AlignedBuf, Result};
 use silica_device::DeviceFile;
+use silica_parts::frame::{Frame, Header};
 use std::ops::Range;
 use std::sync::Arc;
 

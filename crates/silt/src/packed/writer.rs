@@ -4,9 +4,9 @@ use super::chunk::{self, CHUNK_BYTES, PAYLOAD_BYTES, Trailer};
 use super::footer::{FileKind, Footer, Section, SectionKind};
 use super::layout::Layout;
 use super::reader::PackedReader;
-use crate::entry;
 use silica_base::{AlignedBuf, Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
+use silica_parts::frame;
 
 /// Bytes collected before a write.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -136,8 +136,8 @@ impl<F: DeviceFile> PackedWriter<F> {
         let (len, flags) = (frame.len() as u64, frame.first().copied().unwrap_or(0));
         self.footer.entries += 1;
         self.footer.entry_bytes += len;
-        self.footer.tombstones += u64::from(flags & entry::TOMBSTONE != 0);
-        self.footer.pointers += u64::from(flags & entry::POINTER != 0);
+        self.footer.tombstones += u64::from(flags & frame::TOMBSTONE != 0);
+        self.footer.pointers += u64::from(flags & frame::POINTER != 0);
         self.entry_bytes_min = self.entry_bytes_min.min(len);
         self.entry_bytes_max = self.entry_bytes_max.max(len);
         self.straddles[straddle.min(STRADDLES_COUNTED - 1)] += 1;

@@ -28,13 +28,13 @@ pub use index::IndexKind;
 pub use stream::SortedStoreStream;
 
 use crate::Hasher;
-use crate::entry::Frame;
 use crate::packed::{Extent, FileKind, Footer, Found, Located, PackedReader, SectionKind};
 use index::{SortedIndex, Trie};
 use miss_filter::MissFilter;
 use silica_base::{AlignedBuf, Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use silica_parts::ect::{DenseIndex, SparseIndex};
+use silica_parts::frame::Frame;
 use std::sync::{Arc, RwLock};
 
 /// How a lookup goes on.

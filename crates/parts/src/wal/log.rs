@@ -1,38 +1,26 @@
-//! The log: one sequence of checksummed records in mapped segments, shared by all partitions.
-//!
-//! Invariants:
-//!
-//! 1. A batch is one record; a record lies in one segment. So a batch is there whole or not.
-//! 2. Logical positions only grow. Segment `n + 1` starts where segment `n`'s capacity ends.
-//! 3. A segment is in the manifest before its first record is appended, and its header is durable
-//!    before that. So a segment without a valid header is damage, never a torn creation.
-//! 4. `end` is published after the record's bytes, and before any index points at them.
-//! 5. Nothing is appended to a segment found at open: a torn tail stays cut for ever, and the
-//!    next segment's first sequence number says where it was cut.
-//! 6. After a failed sync no append and no sync succeeds until the store is opened again.
-//! 7. A segment is removed only after every partition's floor in the manifest has passed it.
+//! Appending to the log, group commit, release.
 
-use crate::segment::{self, Segment};
+use super::segment::{self, Segment};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 /// Bytes between two positions that can be told apart: frames in the log are aligned to it.
-pub(crate) const POSITION_BYTES: u64 = 8;
+pub const POSITION_BYTES: u64 = 8;
 
 /// Capacity of the first segment of a run; each further one has twice that of the one before.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// The live segments in order, as one immutable list.
-pub(crate) struct Segments<L> {
+pub struct Segments<L> {
     list: Vec<Arc<Segment<L>>>,
 }
 
 impl<L: LogFile> Segments<L> {
     /// The bytes from logical position `at` to the end of its segment's appended part.
     #[inline]
-    pub(crate) fn bytes_from(&self, at: u64) -> Option<&[u8]> {
+    pub fn bytes_from(&self, at: u64) -> Option<&[u8]> {
         let index = self.list.partition_point(|s| s.end() <= at);
         let segment = self.list.get(index)?;
         let offset = at.checked_sub(segment.start)?;
@@ -41,24 +29,24 @@ impl<L: LogFile> Segments<L> {
     }
 
     /// The segments, oldest first.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Segment<L>>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Segment<L>>> {
         self.list.iter()
     }
 }
 
 /// What the one appender at a time knows.
-pub(crate) struct Appender<L> {
+pub struct Appender<L> {
     /// Sequence number of the next record.
-    pub(crate) next_sequence: u64,
+    pub next_sequence: u64,
     /// Number of the next segment.
-    pub(crate) next_segment: u64,
+    pub next_segment: u64,
     /// The segment that accepts appends.
     current: Option<Arc<Segment<L>>>,
 }
 
 impl<L> Appender<L> {
     /// An appender that starts a new segment with its first record.
-    pub(crate) fn new(next_sequence: u64, next_segment: u64) -> Self {
+    pub fn new(next_sequence: u64, next_segment: u64) -> Self {
         Appender { next_sequence, next_segment, current: None }
     }
 }
@@ -69,8 +57,8 @@ struct SyncState {
     leading: bool,
 }
 
-/// The log of one store.
-pub(crate) struct Log<D: Device> {
+/// The log of one store; the module's documentation has its invariants.
+pub struct Wal<D: Device> {
     device: Arc<D>,
     store_id: u64,
     segment_bytes: AtomicU64,
@@ -86,19 +74,19 @@ pub(crate) struct Log<D: Device> {
     sync_done: Condvar,
     poisoned: AtomicBool,
     /// Group commits made.
-    pub(crate) syncs: AtomicU64,
+    pub syncs: AtomicU64,
 }
 
-impl<D: Device> Log<D> {
+impl<D: Device> Wal<D> {
     /// A log over segments found at open, which end at `end`.
-    pub(crate) fn new(
+    pub fn new(
         device: Arc<D>,
         store_id: u64,
         segment_bytes: u64,
         list: Vec<Arc<Segment<D::Log>>>,
         end: u64,
     ) -> Self {
-        Log {
+        Wal {
             device,
             store_id,
             segment_bytes: AtomicU64::new(segment_bytes),
@@ -116,13 +104,13 @@ impl<D: Device> Log<D> {
     }
 
     /// Sets the capacity of segments to come.
-    pub(crate) fn set_segment_bytes(&self, bytes: u64) {
+    pub fn set_segment_bytes(&self, bytes: u64) {
         self.segment_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Recovery read every record up to `last_sequence`, behind which the log ends at `end`, and
     /// made it durable.
-    pub(crate) fn set_recovered(&self, last_sequence: u64, end: u64) {
+    pub fn set_recovered(&self, last_sequence: u64, end: u64) {
         self.recovered_end.store(end, Ordering::Release);
         self.last_sequence.store(last_sequence, Ordering::Release);
         self.synced_sequence.store(last_sequence, Ordering::Release);
@@ -130,36 +118,36 @@ impl<D: Device> Log<D> {
 
     /// The live segments.
     #[inline]
-    pub(crate) fn segments(&self) -> Arc<Segments<D::Log>> {
+    pub fn segments(&self) -> Arc<Segments<D::Log>> {
         self.segments.read().expect("no panic while held").clone()
     }
 
     /// Logical position after everything appended.
     #[inline]
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
-    /// The end of the records. Until something is appended, [`Log::end`] is the capacity of the
+    /// The end of the records. Until something is appended, [`Wal::end`] is the capacity of the
     /// last segment found at open, which no record may ever reach.
-    pub(crate) fn end_of_records(&self) -> u64 {
+    pub fn end_of_records(&self) -> u64 {
         let end = self.end();
         if end != self.end_at_open { end } else { self.recovered_end.load(Ordering::Acquire) }
     }
 
     /// Bytes appended since the last sync.
-    pub(crate) fn unsynced_bytes(&self) -> u64 {
+    pub fn unsynced_bytes(&self) -> u64 {
         let synced = self.sync_state.lock().expect("no panic while held").synced_end;
         self.end().saturating_sub(synced)
     }
 
     /// Mapped bytes.
-    pub(crate) fn mapped_bytes(&self) -> u64 {
+    pub fn mapped_bytes(&self) -> u64 {
         self.segments().iter().map(|s| s.capacity).sum()
     }
 
     /// Refuses where an earlier sync failed.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.poisoned.load(Ordering::Acquire) {
             let message = "a sync of the log failed earlier; what was being written may be lost. \
                            Reopen the store to go on from what is durable";
@@ -169,13 +157,13 @@ impl<D: Device> Log<D> {
     }
 
     /// Makes every further write fail with `Poisoned`.
-    pub(crate) fn poison(&self) {
+    pub fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
     }
 
     /// Appends one record, [`segment::RECORD_ROOM_BYTES`] of room and its payload, and returns the
     /// logical position of the payload. `register` puts a new segment's number into the manifest.
-    pub(crate) fn append(
+    pub fn append(
         &self,
         appender: &mut Appender<D::Log>,
         record: &mut Vec<u8>,
@@ -241,7 +229,7 @@ impl<D: Device> Log<D> {
 
     /// Makes every record appended before the call durable; concurrent callers share one sync.
     /// `before` runs first (values that records point at).
-    pub(crate) fn sync(&self, before: &dyn Fn() -> Result<()>) -> Result<()> {
+    pub fn sync(&self, before: &dyn Fn() -> Result<()>) -> Result<()> {
         let wanted = self.end();
         let mut state = self.sync_state.lock().expect("no panic while held");
         loop {
@@ -284,7 +272,7 @@ impl<D: Device> Log<D> {
 
     /// Takes segments that lie wholly below `floor` out of the list; the caller removes the
     /// files returned once the manifest says so.
-    pub(crate) fn release_below(&self, floor: u64) -> Vec<u64> {
+    pub fn release_below(&self, floor: u64) -> Vec<u64> {
         let mut segments = self.segments.write().expect("no panic while held");
         let cut = segments.list.partition_point(|s| s.end() <= floor);
         // The last segment stays: it fixes where the next one starts.
@@ -294,35 +282,5 @@ impl<D: Device> Log<D> {
             *segments = Arc::new(Segments { list: segments.list[cut..].to_vec() });
         }
         removed
-    }
-}
-
-/// The short form of logical position `at`, as tables hold it.
-#[inline]
-pub(crate) fn shorten(at: u64) -> u32 {
-    (at / POSITION_BYTES) as u32
-}
-
-/// The logical position below `end` whose short form is `short`.
-#[inline]
-pub(crate) fn expand(end: u64, short: u32) -> u64 {
-    let end = end / POSITION_BYTES;
-    (end - u64::from((end as u32).wrapping_sub(short))) * POSITION_BYTES
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_positions_expand_against_the_end() {
-        for end in [8u64, 4096, (1 << 35) + 64, (1 << 40) + 8] {
-            for back in [8u64, 16, 1 << 20, 1 << 34] {
-                if back <= end {
-                    let at = (end - back) & !7;
-                    assert_eq!(expand(end, shorten(at)), at);
-                }
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! The entry frame: the same bytes in the log, in hash stores and in sorted stores.
+//! The entry frame: the same bytes in logs, in hash stores and in sorted stores.
 //!
 //! | field | size | there when |
 //! |---|---|---|
@@ -69,6 +69,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Bytes of the encoded frame.
+    #[inline]
     pub fn encoded_len(&self) -> usize {
         let mut len = 1 + varint_len(self.key.len() as u64) + varint_len(self.value.len() as u64);
         if self.expires_unix_ms != 0 {

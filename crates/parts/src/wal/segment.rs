@@ -3,21 +3,22 @@
 //! `docs/formats/log.md` has the bytes. Records use the shared framing; this file adds the
 //! segment header and the frames inside a record.
 
-use crate::entry::Frame;
+use super::Recovered;
+use crate::frame::Frame;
+use crate::framing::{self, End, RecordHeader, RecordReader};
 use silica_base::{Checksum, Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, LogFile, Mode};
-use silica_parts::framing::{self, End, RecordHeader, RecordReader};
 use std::sync::Arc;
 
 /// Kind of a record that holds frames.
 const BATCH: u8 = 1;
 
 /// First bytes of every segment.
-pub(crate) const MAGIC: [u8; 8] = *b"SILICALG";
+pub const MAGIC: [u8; 8] = *b"SILICALG";
 /// Version of the format.
-pub(crate) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 /// Bytes of the segment header; the first record starts here.
-pub(crate) const HEADER_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = 64;
 
 /// Bytes that recovery writes at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -27,40 +28,45 @@ const COUNT_MAX: u64 = 1 << 62;
 
 /// What a segment says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) number: u64,
+pub(super) struct Header {
+    pub(super) number: u64,
     /// Logical position of the segment's first byte.
-    pub(crate) start: u64,
-    pub(crate) capacity: u64,
+    pub(super) start: u64,
+    pub(super) capacity: u64,
     /// Sequence number of the first record.
-    pub(crate) first_sequence: u64,
+    pub(super) first_sequence: u64,
 }
 
 /// Bytes of room before the payload in a record to append.
-pub(crate) const RECORD_ROOM_BYTES: usize = framing::HEADER_BYTES;
+pub const RECORD_ROOM_BYTES: usize = framing::HEADER_BYTES;
 
 /// A mapped segment.
-pub(crate) struct Segment<L> {
-    pub(crate) number: u64,
-    pub(crate) start: u64,
-    pub(crate) capacity: u64,
-    pub(crate) first_sequence: u64,
-    pub(crate) file_id: u64,
-    pub(crate) log: L,
+pub struct Segment<L> {
+    /// That of its name.
+    pub number: u64,
+    /// Logical position of its first byte.
+    pub start: u64,
+    /// Bytes of its file.
+    pub capacity: u64,
+    /// Sequence number of its first record.
+    pub first_sequence: u64,
+    file_id: u64,
+    /// The mapped file.
+    pub log: L,
 }
 
 /// Name of segment `number`.
-pub(crate) fn name(number: u64) -> String {
+pub fn name(number: u64) -> String {
     format!("LOG-{number:08}")
 }
 
 /// The number in a segment's name.
-pub(crate) fn number_of(name: &str) -> Option<u64> {
+pub fn number_of(name: &str) -> Option<u64> {
     name.strip_prefix("LOG-")?.parse().ok()
 }
 
 /// Capacity of a segment that holds one record of `record_bytes`.
-pub(crate) fn bytes_needed(record_bytes: u64) -> u64 {
+pub fn bytes_needed(record_bytes: u64) -> u64 {
     (HEADER_BYTES as u64 + record_bytes).next_multiple_of(4096)
 }
 
@@ -113,7 +119,7 @@ impl Header {
 
 impl<L: LogFile> Segment<L> {
     /// Creates a segment; its header and its name are not durable yet.
-    pub(crate) fn create<D: Device<Log = L>>(
+    pub(super) fn create<D: Device<Log = L>>(
         device: &D,
         store_id: u64,
         header: &Header,
@@ -125,7 +131,7 @@ impl<L: LogFile> Segment<L> {
     }
 
     /// Opens segment `number`, which the manifest names, to be read.
-    pub(crate) fn open<D: Device<Log = L>>(device: &D, store_id: u64, number: u64) -> Result<Self> {
+    pub fn open<D: Device<Log = L>>(device: &D, store_id: u64, number: u64) -> Result<Self> {
         let name = name(number);
         let file_id = file_id(store_id, number);
         let log = device.open_log(&name)?;
@@ -155,23 +161,18 @@ impl<L: LogFile> Segment<L> {
     }
 
     /// Logical position after the segment's capacity.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.start + self.capacity
     }
 
     /// True where a record of `record_bytes` still fits.
-    pub(crate) fn fits(&self, record_bytes: u64) -> bool {
+    pub fn fits(&self, record_bytes: u64) -> bool {
         self.log.len() + record_bytes <= self.capacity
     }
 
     /// Appends a record, [`RECORD_ROOM_BYTES`] of room and its payload; the logical position of
     /// the payload.
-    pub(crate) fn append(
-        &self,
-        sequence: u64,
-        synced_through: u64,
-        record: &mut Vec<u8>,
-    ) -> Result<u64> {
+    pub fn append(&self, sequence: u64, synced_through: u64, record: &mut Vec<u8>) -> Result<u64> {
         let offset = self.log.len();
         let header = RecordHeader { kind: BATCH, sequence, synced_through };
         framing::seal(self.file_id, offset, &header, record);
@@ -182,11 +183,11 @@ impl<L: LogFile> Segment<L> {
     /// Calls `visit` with the logical position and the payload of every record of a segment found
     /// at open, up to the one with sequence number `cut`, from which on an earlier recovery cut
     /// the log. A torn tail ends it; damage is an error.
-    pub(crate) fn read_records(
+    pub fn read_records(
         &self,
         cut: Option<u64>,
         visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    ) -> Result<Read> {
+    ) -> Result<Recovered> {
         let mut reader = self.reader();
         let is_cut = |reader: &RecordReader<'_>| cut.is_some_and(|c| reader.next_sequence() >= c);
         while !is_cut(&reader)
@@ -204,7 +205,7 @@ impl<L: LogFile> Segment<L> {
             let detail = "a record that was durable does not check";
             return Err(Error::corruption(name(self.number), at, detail));
         }
-        Ok(Read { next_sequence: reader.next_sequence(), end: self.start + reader.offset() })
+        Ok(Recovered { next_sequence: reader.next_sequence(), end: self.start + reader.offset() })
     }
 
     /// Makes the records of a segment found at open durable up to `end`; those below `durable_end`
@@ -212,7 +213,7 @@ impl<L: LogFile> Segment<L> {
     /// process saw a sync fail, the page cache may hold bytes that it takes for clean and that are
     /// not on the medium. Bytes are replaced by the same ones, and docs/formats/log.md says
     /// what is assumed of the medium where the power fails meanwhile.
-    pub(crate) fn make_durable<D: Device<Log = L>>(
+    pub fn make_durable<D: Device<Log = L>>(
         &self,
         device: &D,
         durable_end: u64,
@@ -248,22 +249,14 @@ impl<L: LogFile> Segment<L> {
     }
 
     /// A reader of the records of a segment found at open.
-    pub(crate) fn reader(&self) -> RecordReader<'_> {
+    pub fn reader(&self) -> RecordReader<'_> {
         let bytes = self.log.bytes(0, self.log.len() as usize);
         RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence)
     }
 }
 
-/// How far a segment could be read.
-pub(crate) struct Read {
-    /// The sequence that the next record must have.
-    pub(crate) next_sequence: u64,
-    /// Logical position behind the last record.
-    pub(crate) end: u64,
-}
-
 /// The frames of a record's payload with their offsets; `None` stands for bytes that are no frame.
-pub(crate) fn frames(payload: &[u8]) -> impl Iterator<Item = Option<(usize, Frame<'_>)>> {
+pub fn frames(payload: &[u8]) -> impl Iterator<Item = Option<(usize, Frame<'_>)>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         if at >= payload.len() {
@@ -284,7 +277,7 @@ pub(crate) fn frames(payload: &[u8]) -> impl Iterator<Item = Option<(usize, Fram
 }
 
 /// A list of segments as recovery found it.
-pub(crate) type SegmentList<L> = Vec<Arc<Segment<L>>>;
+pub type SegmentList<L> = Vec<Arc<Segment<L>>>;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,25 @@
+//! The write-ahead log: one sequence of checksummed records in mapped segments. Format:
+//! docs/formats/log.md.
+//!
+//! Invariants:
+//!
+//! 1. A batch is one record; a record lies in one segment. So a batch is there whole or not.
+//! 2. Logical positions only grow. Segment `n + 1` starts where segment `n`'s capacity ends.
+//! 3. A segment is in the manifest before its first record is appended, and its header is durable
+//!    before that. So a segment without a valid header is damage, never a torn creation.
+//! 4. `end` is published after the record's bytes, and before any index points at them.
+//! 5. Nothing is appended to a segment found at open: a torn tail stays cut for ever, and the
+//!    next segment's first sequence number says where it was cut.
+//! 6. After a failed sync no append and no sync succeeds until the store is opened again.
+//! 7. A segment is removed only after everything in it is elsewhere, and the manifest says so.
+
+mod log;
+mod recovery;
+mod segment;
+
+pub use log::{Appender, POSITION_BYTES, Segments, Wal};
+pub use recovery::{Recovered, cut_of, for_each_record, open_segments, replay};
+pub use segment::{
+    HEADER_BYTES, MAGIC, RECORD_ROOM_BYTES, Segment, SegmentList, VERSION, bytes_needed, frames,
+    name, number_of,
+};
