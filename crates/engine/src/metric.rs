@@ -85,6 +85,7 @@ pub const METRICS: &[Metric] = &[
     gauge("dead_bytes", "bytes of a cache's log whose entries were overwritten or deleted"),
     gauge("free_bytes", "bytes that a memory engine has free for entries"),
     gauge("returned_bytes", "those of them that the operating system has, in whole huge pages"),
+    gauge("reserved_page_bytes", "memory in 2 MiB pages that the system had reserved"),
     gauge("management_bytes", "memory of an engine's partitions besides index and log"),
     gauge("largest_free_bytes", "the largest free piece of it, or nearly the largest"),
     gauge("disk_bytes", "bytes of all files"),

@@ -12,7 +12,7 @@
 
 use silica_base::{HashSeed, HugeVec, Prng};
 use silica_engine::{
-    Durability, Engine, EntryRef, Environment, GetSink, OptionValues, Shard, WriteBatch,
+    Durability, Engine, EntryRef, Environment, GetSink, MetricsMap, OptionValues, Shard, WriteBatch,
 };
 use silica_mica::{Mica, OPTIONS};
 use std::time::{Duration, Instant};
@@ -159,14 +159,22 @@ fn main() {
     let arguments = Arguments::read();
     let entries = arguments.entries;
     assert!(arguments.burst <= BURST_MAX, "a burst has at most {BURST_MAX} keys");
-    let memory = (entries * (80 + arguments.value_bytes as u64) + (1 << 20)).to_string();
+    let memory = entries * (80 + arguments.value_bytes as u64) + (1 << 20);
+    let memory_bytes = memory.to_string();
     let partitions = arguments.partitions.to_string();
     let mean = (8 + arguments.value_bytes).to_string();
-    let options =
-        [("memory_bytes", &memory[..]), ("entry_bytes_mean", &mean), ("partitions", &partitions)];
+    let options = [
+        ("memory_bytes", &memory_bytes[..]),
+        ("entry_bytes_mean", &mean),
+        ("partitions", &partitions),
+    ];
     let options = OptionValues::parse(OPTIONS, options).expect("options");
     let mica = Mica::open(&options, &Environment::new(HashSeed([1; 16]))).expect("an engine");
     let engine: &dyn Engine = &mica;
+    let mut metrics = MetricsMap::default();
+    engine.metrics(&mut metrics);
+    let reserved = metrics.get("reserved_page_bytes") as u64 >> 20;
+    println!("memory: {} MiB, {reserved} of them in reserved pages", memory >> 20);
     let all: Vec<u64> = (0..entries).collect();
     let fill = rate(|| {
         all.chunks(arguments.burst).for_each(|keys| put(engine, keys, arguments.value_bytes));

@@ -54,12 +54,13 @@ impl Admin for Mica {
         let limits = &self.descriptor.limits;
         Ok(format!(
             "partitions: {}\nmemory_bytes: {}\nindex_bytes: {}\nlog_bytes: {}\nlive_bytes: {}\n\
-             entries: {}\nvalue_bytes_max: {}\n",
+             reserved_page_bytes: {}\nentries: {}\nvalue_bytes_max: {}\n",
             self.partitions.len(),
             self.memory_bytes,
             sum(|p| p.index().bytes() as u64),
             sum(|p| p.log().bytes() as u64),
             8 * sum(|p| p.counts.live_words.get()),
+            self.reserved_bytes(),
             sum(|p| p.counts.entries.get()),
             limits.value_bytes_max,
         ))

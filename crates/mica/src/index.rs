@@ -19,7 +19,7 @@
 use crate::item::Item;
 use crate::log::Log;
 use crate::protocol::{begin_write, end_write};
-use crate::words::Words;
+use crate::words::{Frames, Words};
 use silica_base::{TAG_GROUP, match_tags};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -97,8 +97,8 @@ pub(crate) fn first_of(bucket: &Bucket, tag: u64) -> u64 {
 }
 
 impl Index {
-    pub(crate) fn new(main: usize, spares: usize) -> Self {
-        let words = Words::zeroed(main * BUCKET_WORDS + spares * SPARE_WORDS);
+    pub(crate) fn new(main: usize, spares: usize, frames: Frames) -> Self {
+        let words = Words::new(main * BUCKET_WORDS + spares * SPARE_WORDS, frames);
         let shared = words.part(0..words.len());
         Index { first_spares: spares, ..Self::of(words, main, shared, main * 2) }.with_first()
     }
@@ -126,6 +126,11 @@ impl Index {
 
     pub(crate) fn bytes(&self) -> usize {
         self.words.bytes()
+    }
+
+    /// See [`Words::reserved_bytes`].
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.words.reserved_bytes()
     }
 
     pub(crate) fn words(&self) -> &[AtomicU64] {

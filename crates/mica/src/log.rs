@@ -18,7 +18,7 @@
 
 use crate::item::{Header, Item};
 use crate::protocol::retire;
-use crate::words::Words;
+use crate::words::{Frames, Words};
 use silica_base::prefetch;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -93,13 +93,14 @@ impl Ring {
 impl Log {
     /// Empty logs of `words` words in all, `small` of them for the small one, with offsets of
     /// `offset_bits` bits.
-    pub(crate) fn new(words: usize, small: usize, offset_bits: u32) -> Self {
+    pub(crate) fn new(words: usize, small: usize, offset_bits: u32, frames: Frames) -> Self {
         let which_shift = offset_bits - 1;
         let offset_mask = (1 << which_shift) - 1;
         assert!(Self::is_wide(words, small, offset_bits), "offsets are wider than the log");
         let lap_mask = (words as u64).next_power_of_two() - 1;
         let rings = [Ring::new(small..words, 0), Ring::new(0..small, 1 << which_shift)];
-        Log { words: Words::zeroed(words), rings, lap_mask, which_shift, offset_mask }
+        let words = Words::new(words, frames);
+        Log { words, rings, lap_mask, which_shift, offset_mask }
     }
 
     /// True where offsets of so many bits are wide enough for a log.
@@ -123,6 +124,11 @@ impl Log {
 
     pub(crate) fn bytes(&self) -> usize {
         self.words.bytes()
+    }
+
+    /// See [`Words::reserved_bytes`].
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.words.reserved_bytes()
     }
 
     /// Gives pages among the words of `range` back to the system; false where it does not take
@@ -413,7 +419,7 @@ mod tests {
         for ((words, seed), which) in kinds.into_iter().flat_map(|k| BOTH.map(|which| (k, which))) {
             let other = [50, 80][seed as usize % 2];
             let small = if which == Which::Small { words } else { other };
-            let log = Log::new(words + other, small, 16);
+            let log = Log::new(words + other, small, 16, Frames::Advised);
             assert_eq!(log.len(which), words as u64);
             log.start_at(u64::MAX);
             // What happens in the other log changes nothing in this one.

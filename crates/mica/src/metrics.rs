@@ -98,6 +98,7 @@ impl Mica {
             ("live_bytes", live),
             ("free_bytes", log - used),
             ("dead_bytes", used - live),
+            ("reserved_page_bytes", self.reserved_bytes()),
             ("management_bytes", self.management_bytes()),
             ("memory_budget_bytes", self.memory_bytes),
         ] {
@@ -108,6 +109,11 @@ impl Mica {
         }
         visitor.metric("index_bytes_per_key", index as f64 / entries.max(1) as f64);
         visitor.metric("hit_ratio", hits as f64 / gets.max(1) as f64);
+    }
+
+    /// Memory in pages that the system has reserved.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.partitions.iter().map(|p| p.reserved_bytes() as u64).sum()
     }
 
     /// Memory that is neither index nor log.

@@ -10,6 +10,7 @@ use crate::partition::{Partition, Probe, Rules};
 use crate::policy::{AnyPolicy, Policy};
 use crate::protocol::Refusal;
 use crate::shard::refused;
+use crate::words::Frames;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
@@ -40,6 +41,7 @@ pub struct Mica {
     pub(crate) partitions: Arc<[Partition]>,
     /// Bits of a hash that choose the partition.
     partition_bits: u32,
+    frames: Frames,
     pub(crate) seed: HashSeed,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: AnyPolicy,
@@ -95,11 +97,14 @@ impl Mica {
         let layout = Layout::new(options)?;
         let value = |name| options.value(OPTIONS, name);
         let eviction = Eviction::new(value("eviction"));
+        let is_reserved = value("reserved_pages") != 0;
+        let frames = if is_reserved { Frames::Reserved } else { Frames::Advised };
         Ok(Mica {
             is_store: layout.is_store,
             descriptor: descriptor(&layout),
-            partitions: new_partitions(&layout, offset_bits),
+            partitions: new_partitions(&layout, offset_bits, frames),
             partition_bits: layout.partitions.ilog2(),
+            frames,
             seed: environment.seed,
             clock: Arc::clone(&environment.clock),
             policy: AnyPolicy::new(eviction, layout.log_words),
@@ -114,7 +119,9 @@ impl Mica {
     /// Forgets everything; of an engine that nobody else has yet.
     pub(crate) fn begin_anew(&mut self, seed: HashSeed) {
         self.seed = seed;
-        self.partitions = new_partitions(&self.layout, self.offset_bits);
+        // First, so that the new ones may have their pages.
+        self.partitions = Arc::new([]);
+        self.partitions = new_partitions(&self.layout, self.offset_bits, self.frames);
     }
 
     /// Another handle to the same cache.
@@ -124,6 +131,7 @@ impl Mica {
             descriptor: self.descriptor,
             partitions: Arc::clone(&self.partitions),
             partition_bits: self.partition_bits,
+            frames: self.frames,
             seed: self.seed,
             clock: Arc::clone(&self.clock),
             policy: self.policy,
@@ -257,8 +265,8 @@ impl Mica {
     }
 }
 
-fn new_partitions(layout: &Layout, offset_bits: u32) -> Arc<[Partition]> {
-    (0..layout.partitions).map(|_| Partition::new(layout, offset_bits)).collect()
+fn new_partitions(layout: &Layout, offset_bits: u32, frames: Frames) -> Arc<[Partition]> {
+    (0..layout.partitions).map(|_| Partition::new(layout, offset_bits, frames)).collect()
 }
 
 fn descriptor(layout: &Layout) -> Descriptor {

@@ -51,6 +51,15 @@ pub const OPTIONS: &[OptionSpec] = &[
          not fit is refused",
     ),
     spec(
+        "reserved_pages",
+        Choice(&["off", "on"]),
+        1,
+        false,
+        "take the memory out of the 2 MiB pages that the system has reserved \
+         (/proc/sys/vm/nr_hugepages), as far as there are enough; where there are, they are held \
+         from the start to the end",
+    ),
+    spec(
         "warm_restart",
         Choice(&["off", "on"]),
         0,

@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::protocol::{Lock, Refusal, begin_read, begin_write, end_read, end_write};
 use crate::store::Store;
 use crate::sync::Backoff;
-use crate::words::Words;
+use crate::words::{Frames, Words};
 use silica_base::{Clock, Error, HashSeed, Result, prefetch};
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
@@ -145,18 +145,22 @@ impl Drop for Guard<'_> {
 }
 
 impl Partition {
-    pub(crate) fn new(layout: &Layout, offset_bits: u32) -> Self {
+    pub(crate) fn new(layout: &Layout, offset_bits: u32, frames: Frames) -> Self {
         let words = layout.log_words;
         let (index, log) = if layout.is_store {
             // Together, because spare buckets come out of the space.
-            let all = Words::zeroed(words + layout.main_buckets * BUCKET_WORDS);
+            let all = Words::new(words + layout.main_buckets * BUCKET_WORDS, frames);
             let index = Index::sharing(&all, words, layout.main_buckets);
             (index, Log::of_blocks(all.part(0..words)))
         } else {
-            let index = Index::new(layout.main_buckets, layout.spare_buckets);
-            (index, Log::new(words, layout.small_words, offset_bits))
+            let index = Index::new(layout.main_buckets, layout.spare_buckets, frames);
+            (index, Log::new(words, layout.small_words, offset_bits, frames))
         };
         let store = layout.is_store.then(|| Box::new(Store::new(log.words())));
+        if let Some(store) = store.as_ref().filter(|_| log.reserved_bytes() > 0) {
+            // They are all held, and stay so.
+            store.pages().forget();
+        }
         Partition {
             index,
             log,
@@ -191,6 +195,13 @@ impl Partition {
 
     pub(crate) fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Bytes of index and log in pages that the system has reserved.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        let (log, index) = (self.log.reserved_bytes(), self.index.reserved_bytes());
+        // A store's index lies in the same memory.
+        if self.is_store() { log } else { log + index }
     }
 
     pub(crate) fn is_store(&self) -> bool {

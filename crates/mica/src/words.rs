@@ -26,9 +26,26 @@ unsafe impl Send for Words {}
 // SAFETY: as above, and `AtomicU64` is `Sync`: shared access from several threads is atomic.
 unsafe impl Sync for Words {}
 
+/// Which huge pages words lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frames {
+    /// Those that the kernel finds.
+    Advised,
+    /// Those that the system has reserved, where enough are left.
+    Reserved,
+}
+
 impl Words {
+    #[cfg(test)]
     pub(crate) fn zeroed(len: usize) -> Self {
-        let mut memory = HugeVec::<u64>::zeroed(len);
+        Self::new(len, Frames::Advised)
+    }
+
+    pub(crate) fn new(len: usize, frames: Frames) -> Self {
+        let mut memory = match frames {
+            Frames::Advised => HugeVec::<u64>::zeroed(len),
+            Frames::Reserved => HugeVec::<u64>::reserved(len),
+        };
         let start = NonNull::from(&mut memory[..]).cast();
         Words { start, len, before: 0, memory: Arc::new(memory) }
     }
@@ -45,10 +62,16 @@ impl Words {
     }
 
     /// Gives whole huge pages among the words of `range` back to the system: they read as zeroes
-    /// and are held again once written. False where it does not take them: they stay as they are.
+    /// and are held again once written. False where it does not take them, and of reserved pages:
+    /// they stay as they are.
     pub(crate) fn give_back(&self, range: Range<usize>) -> bool {
         // SAFETY: the words are referred to as atomics only (see `deref`).
         unsafe { self.memory.give_back(self.before + range.start..self.before + range.end) }
+    }
+
+    /// Bytes of the memory, of which these may be a part, that lie in reserved pages.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.memory.reserved_bytes()
     }
 
     pub(crate) fn bytes(&self) -> usize {

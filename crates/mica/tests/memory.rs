@@ -10,19 +10,31 @@ use silica_mica::{Mica, OPTIONS};
 
 const MIB: u64 = 1 << 20;
 
-/// Anonymous memory of this process that is resident.
-fn resident_bytes() -> u64 {
+/// What the system says of this process.
+fn status_bytes(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status of this process");
-    let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("RssAnon");
+    let line = status.lines().find(|line| line.starts_with(field)).expect("the field");
     let kib = line.split_whitespace().nth(1).expect("a number");
     1024 * kib.parse::<u64>().expect("a number")
+}
+
+/// Anonymous memory of this process that is resident.
+fn resident_bytes() -> u64 {
+    status_bytes("RssAnon:")
+}
+
+/// Options of an engine of so much memory, none of it in pages that the system has reserved.
+fn options(eviction: &str, memory: u64, entry_bytes_mean: u64) -> OptionValues {
+    let mut options = OptionValues::parse(OPTIONS, [("eviction", eviction)]).expect("valid");
+    options.set("memory_bytes", memory).set("entry_bytes_mean", entry_bytes_mean);
+    options.set("reserved_pages", 0);
+    options
 }
 
 /// Entries of 8 + 8 bytes until the store is full: what docs/engines/mica.md says of them.
 fn fill_a_store() {
     let (before, memory) = (resident_bytes(), 48 * MIB);
-    let mut options = OptionValues::parse(OPTIONS, [("eviction", "none")]).expect("valid");
-    options.set("memory_bytes", memory).set("entry_bytes_mean", 16);
+    let options = options("none", memory, 16);
     let store = Mica::open(&options, &Environment::new(HashSeed([5; 16]))).expect("a store");
     let opened = resident_bytes() - before;
     assert!(opened < memory / 4, "memory is held once it is used: {opened}");
@@ -34,10 +46,42 @@ fn fill_a_store() {
     assert!(each <= 36.0, "{each} bytes of all memory for each entry");
 }
 
+/// Wherever the memory comes from: the engine works, holds what it was given, and says what the
+/// system says.
+fn reserved_pages_are_told(eviction: &str) {
+    let (before, memory) = (resident_bytes(), 48 * MIB);
+    let mut options = options(eviction, memory, 1000);
+    options.set("reserved_pages", 1).set("partitions", 2);
+    let mica = Mica::open(&options, &Environment::new(HashSeed([5; 16]))).expect("it opens");
+    let reserved = || metric(&mica, "reserved_page_bytes");
+    assert_eq!(reserved(), status_bytes("HugetlbPages:") as f64);
+    let held = || resident_bytes().saturating_sub(before) + status_bytes("HugetlbPages:");
+    let put = |n: u64| mica.put(&n.to_le_bytes(), &[1; 1000], Durability::Buffered);
+    for _ in 0..2 {
+        let count = (0..60_000).take_while(|n| put(*n).is_ok()).count() as u64;
+        assert!(mica.get(&(count - 1).to_le_bytes()).expect("a get").is_some());
+        assert!((memory / 10 * 8..=memory + 2 * MIB).contains(&held()), "{} bytes", held());
+        mica.verify().expect("every invariant");
+        mica.clear().expect("a clear");
+        while mica.maintain(Budget { bytes: MIB }).expect("it works").more {}
+        // Reserved pages stay, and nobody says otherwise.
+        assert_eq!(reserved(), status_bytes("HugetlbPages:") as f64);
+        assert!(held() < memory / 5 + reserved() as u64, "{} bytes are still held", held());
+        if eviction == "none" {
+            let returned = metric(&mica, "returned_bytes") + reserved();
+            assert!(returned > (memory / 4 * 3) as f64 && returned <= memory as f64, "{returned}");
+        }
+        mica.verify().expect("every invariant");
+    }
+    let inspected = mica.inspect().expect("a text");
+    assert!(inspected.contains(&format!("reserved_page_bytes: {}\n", reserved())), "{inspected}");
+}
+
 #[test]
 fn full_engines_hold_what_they_were_given_and_no_more() {
     fill_a_store();
     fill_caches();
+    ["none", "s3-fifo"].into_iter().for_each(reserved_pages_are_told);
     for eviction in ["none", "fifo"] {
         memory_comes_back(eviction);
     }
@@ -46,8 +90,8 @@ fn full_engines_hold_what_they_were_given_and_no_more() {
 /// What was freed, by deletes or by clearing, is the system's again.
 fn memory_comes_back(eviction: &str) {
     let (before, memory) = (resident_bytes(), 96 * MIB);
-    let mut options = OptionValues::parse(OPTIONS, [("eviction", eviction)]).expect("valid");
-    options.set("memory_bytes", memory).set("entry_bytes_mean", 1000).set("partitions", 2);
+    let mut options = options(eviction, memory, 1000);
+    options.set("partitions", 2);
     let mica = Mica::open(&options, &Environment::new(HashSeed([5; 16]))).expect("it opens");
     let held = || resident_bytes().saturating_sub(before);
     let put = |n: u64| mica.put(&n.to_le_bytes(), &[1; 1000], Durability::Buffered);
@@ -91,8 +135,7 @@ fn metric(mica: &Mica, name: &str) -> f64 {
 fn fill_caches() {
     for (memory, value_bytes) in [(96 * MIB, 8), (64 * MIB, 1000)] {
         let before = resident_bytes();
-        let mut options = OptionValues::default();
-        options.set("memory_bytes", memory).set("entry_bytes_mean", 8 + value_bytes);
+        let options = options("s3-fifo", memory, 8 + value_bytes);
         let environment = Environment::new(HashSeed([5; 16]));
         let mica = Mica::open(&options, &environment).expect("a cache");
         let opened = resident_bytes() - before;

@@ -1,5 +1,8 @@
 //! A mapping of anonymous memory that starts at a huge page.
 
+#[cfg(target_os = "linux")]
+mod reserved;
+
 use memmap2::{MmapOptions, MmapRaw};
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -15,6 +18,8 @@ pub(super) struct Mapping {
     memory: MmapRaw,
     start: NonNull<u8>,
     bytes: usize,
+    /// Its first so many bytes are in pages that the system has reserved.
+    reserved_bytes: usize,
 }
 
 // SAFETY: a mapping is only an address range that it owns; memory is accessed by those it is
@@ -36,7 +41,31 @@ impl Mapping {
         if huge_bytes > 0 {
             advise_huge(&memory, skipped, huge_bytes.min(bytes));
         }
-        Some(Mapping { memory, start, bytes })
+        Some(Mapping { memory, start, bytes, reserved_bytes: 0 })
+    }
+
+    /// Maps `bytes`, the whole huge pages among them out of those that the system has reserved, and
+    /// holds these at once; `None` where it has too few, or does not let this process have them.
+    #[cfg(target_os = "linux")]
+    pub(super) fn reserved(bytes: usize) -> Option<Self> {
+        let reserved_bytes = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        if !reserved::has(reserved_bytes) {
+            return None;
+        }
+        let Mapping { memory, start, .. } = Mapping::new(bytes, 0)?;
+        let skipped = start.as_ptr() as usize - memory.as_mut_ptr() as usize;
+        let memory = reserved::put_into(memory, skipped, reserved_bytes)?;
+        Some(Mapping { memory, start, bytes, reserved_bytes })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn reserved(_bytes: usize) -> Option<Self> {
+        None
+    }
+
+    /// So many bytes, the first ones, are in pages that the system has reserved.
+    pub(super) fn reserved_bytes(&self) -> usize {
+        self.reserved_bytes
     }
 
     /// The first byte.
@@ -63,13 +92,19 @@ impl Mapping {
         }
     }
 
-    /// The same, except that bytes stay where the kernel refuses: false.
+    /// The same, except that bytes stay where the kernel refuses, and in reserved pages: false.
+    ///
+    /// What is given back of these is no gain to others, as it stays reserved; and before Linux
+    /// 6.10 it does not, so that somebody else may take it and the next write end the process.
     ///
     /// # Safety
     ///
     /// `range` lies in the mapping, its borders are multiples of [`PLAIN_PAGE_BYTES_MAX`], and
     /// whoever refers to its bytes may find them zero.
     pub(super) unsafe fn try_discard(&self, range: Range<usize>) -> bool {
+        if range.start < self.reserved_bytes {
+            return false;
+        }
         let skipped = self.start.as_ptr() as usize - self.memory.as_mut_ptr() as usize;
         // SAFETY: the caller's promise is that of `discard_pages`.
         unsafe { discard_pages(&self.memory, skipped + range.start, range.len()) }

@@ -15,6 +15,10 @@
 //! fill; beyond that the pool holds at most the rest of the pages that tables in use lie in.
 //! A dropped `HugeVec` gives back every page that nothing else lies in.
 //!
+//! **Reserved pages.** [`HugeVec::reserved`] takes its whole 2 MiB pages out of those that the
+//! system has reserved (`/proc/sys/vm/nr_hugepages`), where enough are left. They are there for
+//! certain, are never split, and are held from the beginning to the end.
+//!
 //! Huge pages are asked for, not demanded: where the kernel has none (`madvise` fails, or there is
 //! no free 2 MiB frame) the same memory consists of plain pages.
 
@@ -89,6 +93,19 @@ fn layout<T>(len: usize) -> Layout {
 }
 
 impl<T: Zeroable> HugeVec<T> {
+    /// `len` elements, all zero, whose whole huge pages are among those that the system has
+    /// reserved; where these are too few the same as [`HugeVec::zeroed`].
+    pub fn reserved(len: usize) -> Self {
+        let bytes = layout::<T>(len).size();
+        let mapping = if bytes < HUGE_PAGE_BYTES { None } else { Mapping::reserved(bytes) };
+        match mapping {
+            Some(mapping) => {
+                HugeVec { start: mapping.start().cast(), len, home: Home::Own(mapping) }
+            }
+            None => Self::zeroed(len),
+        }
+    }
+
     /// `len` elements, all zero.
     pub fn zeroed(len: usize) -> Self {
         let layout = layout::<T>(len);
@@ -113,7 +130,8 @@ impl<T: Zeroable> HugeVec<T> {
     }
 
     /// Gives the whole huge pages in `range`, in elements, back to the system, where they lie in a
-    /// mapping of their own; false where the system does not take them. They read as zeroes then,
+    /// mapping of their own; false where the system does not take them, and of reserved pages,
+    /// which stay held. They read as zeroes then,
     /// and are held again once something is written to them.
     ///
     /// # Safety
@@ -127,6 +145,14 @@ impl<T: Zeroable> HugeVec<T> {
         let end = range.end * size_of::<T>() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         // SAFETY: whole pages of the mapping, and the caller's promise.
         start >= end || unsafe { mapping.try_discard(start..end) }
+    }
+
+    /// Bytes that lie in pages that the system has reserved: all whole huge pages, or none.
+    pub fn reserved_bytes(&self) -> usize {
+        match &self.home {
+            Home::Own(mapping) => mapping.reserved_bytes(),
+            Home::Heap | Home::Pool => 0,
+        }
     }
 
     /// Bytes of memory.

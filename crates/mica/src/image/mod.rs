@@ -15,6 +15,7 @@ mod state;
 
 use crate::mica::Mica;
 use crate::partition::Partition;
+use crate::words::Frames;
 use format::{Header, Kind, Reader, Record, Writer};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
@@ -213,7 +214,7 @@ fn read_entries<F: DeviceFile>(
     each_partition(reader, header.layout.partitions, &mut |_, record| {
         match record {
             Some(record) => {
-                let new = || Partition::new(&header.layout, header.offset_bits);
+                let new = || Partition::new(&header.layout, header.offset_bits, Frames::Advised);
                 enter(record, current.get_or_insert_with(new))?;
             }
             None => too_large += current.take().map_or(Ok(0), |from| put_all(&from, mica))?,
