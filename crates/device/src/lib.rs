@@ -26,7 +26,8 @@
 //! 5. What the operating system may do in part is completed or reported: a write that returned
 //!    `Ok` is whole. One that failed may have left any part of itself.
 //!
-//! Datagrams of the network, which no engine sees, are in [`net`].
+//! Datagrams of the network, which no engine sees, are in [`net`]; which node's memory is used is
+//! said in [`numa`].
 //!
 //! ```no_run
 //! use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, Mode};
@@ -47,6 +48,7 @@ mod device;
 mod file;
 mod names;
 pub mod net;
+pub mod numa;
 mod publish;
 pub mod sim;
 mod socket_ring;

@@ -9,6 +9,7 @@ use crate::store::Store;
 use crate::sync::Backoff;
 use crate::words::{Frames, Words};
 use silica_base::{Clock, Error, HashSeed, Result, prefetch};
+use silica_device::numa::{Nodes, bring};
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -129,6 +130,8 @@ pub(crate) struct Partition {
     store: Option<Box<Store>>,
     /// Upper bits of a hash that say which partition this is.
     skipped_bits: u32,
+    /// The node of the machine to which the memory was brought last.
+    node: AtomicU64,
     pub(crate) counts: Counts,
 }
 
@@ -167,6 +170,7 @@ impl Partition {
             lock: Lock::default(),
             store,
             skipped_bits: layout.partitions.ilog2(),
+            node: AtomicU64::new(u64::MAX),
             counts: Counts::default(),
         }
     }
@@ -220,9 +224,17 @@ impl Partition {
         self.wait_for(Lock::try_lock)
     }
 
-    /// The same for a caller who stays it.
+    /// The same for a caller who stays it. Where its thread is bound to a node of the machine, the
+    /// partition's memory comes there.
     pub(crate) fn own(&self) -> Result<(), Refusal> {
-        self.wait_for(Lock::try_own)
+        self.wait_for(Lock::try_own)?;
+        let home = Nodes::here().home_of_caller().map(|node| node as u64);
+        if let Some(node) = home.filter(|node| self.node.load(Relaxed) != *node) {
+            self.node.store(node, Relaxed);
+            bring(self.log.words(), node as usize);
+            bring(self.index.words(), node as usize);
+        }
+        Ok(())
     }
 
     #[inline(always)]

@@ -4,7 +4,8 @@
 //! through nothing else for as long as they live.
 #![allow(unsafe_code)]
 
-use silica_base::HugeVec;
+use silica_base::{HUGE_PAGE_BYTES, HugeVec};
+use silica_device::numa::Nodes;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -47,7 +48,12 @@ impl Words {
             Frames::Reserved => HugeVec::<u64>::reserved(len),
         };
         let start = NonNull::from(&mut memory[..]).cast();
-        Words { start, len, before: 0, memory: Arc::new(memory) }
+        let words = Words { start, len, before: 0, memory: Arc::new(memory) };
+        // Until a thread owns them, everybody reads them.
+        if words.bytes() >= HUGE_PAGE_BYTES {
+            Nodes::here().spread(&words);
+        }
+        words
     }
 
     /// Those of `range`, with the same memory.
