@@ -38,12 +38,14 @@ pub(super) fn perform(
     port.tell(Message::Ready)?;
     let mut all = Done::default();
     let mut busy_seconds = 0.0;
+    let mut p99s = Vec::new();
     while let Order::Slice(seconds) = port.hear()? {
         let before = processor_seconds(process);
         let done = loaded.slice(Duration::from_secs_f64(seconds).min(SLICE_MAX))?;
         busy_seconds += processor_seconds(process) - before;
         let (operations, seconds) = (done.operations as f64, done.seconds);
         all.add(&done);
+        p99s.push(done.latencies.quantile(0.99) as f64 / 1000.0);
         // A load has no end of its own; where it has no time it ends with its first slice.
         let complete = cell.seconds < SECONDS_LEAST || all.operations > cell.work.operations * 10;
         port.tell(Message::Slice(SliceReport { operations, seconds, complete }))?;
@@ -52,6 +54,8 @@ pub(super) fn perform(
         return Err(Error::new(ErrorKind::Io, "the load did nothing"));
     }
     tell(&all, busy_seconds, outcome);
+    p99s.sort_by(f64::total_cmp);
+    outcome.push("p99_us_of_rounds", "us", p99s[p99s.len() / 2]);
     outcome.push("rss_bytes_max", "bytes", process.peak_bytes() as f64);
     Ok(())
 }

@@ -113,8 +113,9 @@ impl Client {
         self.go_on(Until::Once)
     }
 
-    /// Goes on for `time`, or longer until something is done, and waits for what is under way then;
-    /// what was done within the time.
+    /// Goes on for `time`, or longer until something is done, and waits for what is under way or
+    /// was due then; the operations that were done within the time, and the latencies of all that
+    /// began in it. Where there is a pace, times begin anew: nothing is due between two slices.
     pub(crate) fn slice(&mut self, time: Duration) -> Result<Done> {
         self.go_on(Until::Time(time))
     }
@@ -124,12 +125,10 @@ impl Client {
         self.now = began;
         self.done = Done::default();
         self.begin();
-        let mut over = None;
+        let mut over: Option<(Done, Instant)> = None;
         let mut heard = began;
         loop {
-            if over.is_none() {
-                self.send_due();
-            }
+            self.send_due(over.as_ref().map_or(self.now, |(_, end)| *end));
             if self.busy == 0 && (over.is_some() || until == Until::Once) {
                 break;
             }
@@ -150,11 +149,19 @@ impl Client {
             let something = self.done.operations > 0;
             if over.is_none() && something && until.is_over(self.now - began) {
                 self.done.seconds = (self.now - began).as_secs_f64();
-                over = Some(take(&mut self.done));
+                over = Some((take(&mut self.done), self.now));
             }
         }
         self.done.seconds = began.elapsed().as_secs_f64();
-        Ok(over.unwrap_or(take(&mut self.done)))
+        let last = take(&mut self.done);
+        Ok(match over {
+            None => last,
+            Some((mut done, _)) => {
+                // A server that did not answer at the end has let those wait, too.
+                done.latencies.merge(&last.latencies);
+                done
+            }
+        })
     }
 
     /// Begins every lane's first train, or sets the times of all.
@@ -171,13 +178,13 @@ impl Client {
         }
     }
 
-    /// Begins the trains whose time has come.
-    fn send_due(&mut self) {
+    /// Begins the trains that were due at `time`.
+    fn send_due(&mut self, time: Instant) {
         if self.period.is_none() {
             return;
         }
         for index in 0..self.lanes.len() {
-            if !self.lanes[index].is_busy && self.lanes[index].due <= self.now {
+            if !self.lanes[index].is_busy && self.lanes[index].due <= time {
                 self.send(index);
             }
         }
@@ -312,5 +319,75 @@ impl Lane {
 impl Until {
     fn is_over(self, elapsed: Duration) -> bool {
         matches!(self, Until::Time(time) if elapsed >= time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread::{sleep, spawn};
+
+    const LANES: usize = 2;
+    const MESSAGE_BYTES: usize = 8;
+    /// Messages a second.
+    const RATE: f64 = 1000.0;
+
+    /// A paced client of a server that answers each message; the first connection's answer waits
+    /// once for `stall`, after so many messages.
+    fn paced(messages: usize, stall: Duration) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        spawn(move || {
+            for (number, end) in listener.incoming().enumerate() {
+                let mut end = end.unwrap();
+                spawn(move || {
+                    let mut message = [0; MESSAGE_BYTES];
+                    for count in 0.. {
+                        if end.read_exact(&mut message).is_err() {
+                            return;
+                        }
+                        if count == messages && number == 0 {
+                            sleep(stall);
+                        }
+                        if end.write_all(&message).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let ends = (0..LANES).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let scripts = Script::of_echo(LANES, 1, MESSAGE_BYTES);
+        let mut client = Client::new("a test", ends, scripts).unwrap();
+        client.pace(RATE);
+        client
+    }
+
+    #[test]
+    fn nothing_is_due_between_slices() {
+        let mut client = paced(usize::MAX, Duration::ZERO);
+        client.slice(Duration::from_millis(100)).unwrap();
+        let pause = Duration::from_secs(2);
+        sleep(pause);
+        let done = client.slice(Duration::from_millis(100)).unwrap();
+        let usual = Duration::from_nanos(done.latencies.quantile(0.5));
+        assert!(usual < pause / 2, "{usual:?}");
+        assert!(done.operations < RATE as u64, "{}", done.operations);
+    }
+
+    /// All that was due while a server did not answer has waited, to the end of its slice and
+    /// beyond.
+    #[test]
+    fn what_was_due_counts_from_then_to_the_end_of_a_slice() {
+        let stall = Duration::from_secs(1);
+        let mut client = paced(100, stall);
+        let done = client.slice(Duration::from_millis(400)).unwrap();
+        // A quarter of all were answered before, half came to the other connection.
+        let late = Duration::from_nanos(done.latencies.quantile(0.85));
+        assert!(late > stall / 2, "{late:?}");
+        let all = (0.4 * RATE) as u64;
+        assert!(done.latencies.count() >= all - LANES as u64, "{}", done.latencies.count());
     }
 }

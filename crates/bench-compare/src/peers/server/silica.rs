@@ -76,15 +76,17 @@ pub(super) fn start_tcp_cache(setup: &Setup, pinning: Pinning) -> Result<(Proces
     start_with(command, setup, pinning)
 }
 
-/// Bytes of a store in memory for an entry besides its key and value, with room for growth; a
-/// store has the others for its clients, and so many at least.
-const BESIDE_ENTRY: u64 = 24;
+/// Bytes of a store in memory for an entry besides its key and value, which take multiples of so
+/// many; a store has the others for its clients, and so many at least.
+const BESIDE_ENTRY: u64 = 20;
+const ENTRY_STEP: u64 = 8;
 const STORE_BYTES_MIN: u64 = 64 << 20;
 
 /// The memory of a store in memory, which its index is made for.
 pub(super) fn store_bytes(setup: &Setup) -> u64 {
     let shape = setup.plan.shape;
-    let entry = (shape.key_bytes + shape.value_bytes) as u64 + BESIDE_ENTRY;
+    let bytes = (shape.key_bytes + shape.value_bytes) as u64;
+    let entry = bytes.next_multiple_of(ENTRY_STEP) + BESIDE_ENTRY;
     // An eighth of all is for clients.
     (setup.plan.keys * entry * 8 / 7).max(STORE_BYTES_MIN)
 }
