@@ -6,7 +6,11 @@
 
 pub mod cuckoo;
 pub mod ect;
+mod fields;
 pub mod frame;
 pub mod framing;
 pub mod manifest;
+pub mod table;
 pub mod wal;
+
+pub use fields::Fields;

@@ -3,6 +3,7 @@
 use super::chunk::{self, CHUNK_BYTES, PAYLOAD_BYTES, Trailer};
 use super::layout::Layout;
 use silica_base::{Error, ErrorKind, Result};
+use silica_parts::Fields;
 
 const MAGIC: [u8; 8] = *b"SILTPACK";
 const VERSION: u32 = 1;
@@ -103,25 +104,6 @@ pub struct Footer {
     pub sections: Vec<Section>,
     /// The store's own metadata.
     pub meta: Vec<u8>,
-}
-
-/// Reads little-endian fields one after the other.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(head)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
 }
 
 impl Footer {

@@ -1,0 +1,368 @@
+//! Versions in a block: in order, keys without what they share with the one before.
+
+use super::Version;
+use crate::frame::{EXPIRES, POINTER, TOMBSTONE, USER_BITS};
+use silica_base::{read_varint, varint_len, write_varint};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// A sequence number follows.
+const SEQUENCE: u8 = 16;
+const FLAGS_KNOWN: u8 = TOMBSTONE | POINTER | EXPIRES | USER_BITS | SEQUENCE;
+/// Versions from one whole key to the next.
+const RESTART_INTERVAL: usize = 16;
+/// Bytes of a restart, and of their number.
+const RESTART_BYTES: usize = 2;
+/// Where a version of a block starts at most.
+pub(super) const START_MAX: usize = u16::MAX as usize;
+
+/// The bytes are no block, although their checksum is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Damaged;
+
+/// The order of versions: keys ascending, of one key the newest first.
+#[inline]
+pub(super) fn order(key: &[u8], sequence: u64, other_key: &[u8], other: u64) -> Ordering {
+    key.cmp(other_key).then(other.cmp(&sequence))
+}
+
+/// Bytes that two keys begin with.
+#[inline]
+pub(super) fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Puts a block together.
+pub(super) struct BlockBuilder {
+    /// At most every sequence number but 0.
+    base: u64,
+    bytes: Vec<u8>,
+    restarts: Vec<u16>,
+    /// The last key.
+    key: Vec<u8>,
+    since_restart: usize,
+}
+
+impl BlockBuilder {
+    pub(super) fn new(base: u64) -> Self {
+        let (bytes, restarts, key) = (Vec::new(), Vec::new(), Vec::new());
+        BlockBuilder { base, bytes, restarts, key, since_restart: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// True where another version may start here.
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes.len() <= START_MAX
+    }
+
+    /// Bytes of the block as it is.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() + RESTART_BYTES * (self.restarts.len() + 1)
+    }
+
+    /// True where the next version has its whole key.
+    fn restarts_next(&self) -> bool {
+        self.bytes.is_empty() || self.since_restart == RESTART_INTERVAL
+    }
+
+    fn shared(&self, key: &[u8]) -> usize {
+        if self.restarts_next() { 0 } else { shared_len(&self.key, key) }
+    }
+
+    fn sequence(&self, version: &Version<'_>) -> Option<u64> {
+        (version.sequence != 0).then(|| {
+            debug_assert!(version.sequence >= self.base, "the base is the least");
+            version.sequence - self.base
+        })
+    }
+
+    /// Bytes of the block with another version.
+    pub(super) fn len_with(&self, version: &Version<'_>) -> usize {
+        let shared = self.shared(version.key);
+        let suffix = version.key.len() - shared;
+        let varint = |value: Option<u64>| value.map_or(0, varint_len);
+        let expires = (version.expires_unix_ms != 0).then_some(version.expires_unix_ms);
+        let restart = if self.restarts_next() { RESTART_BYTES } else { 0 };
+        1 + varint(Some(shared as u64))
+            + varint(Some(suffix as u64))
+            + varint(Some(version.value.len() as u64))
+            + varint(self.sequence(version))
+            + varint(expires)
+            + if version.user_bits != 0 { 4 } else { 0 }
+            + suffix
+            + version.value.len()
+            + restart
+            + self.len()
+    }
+
+    /// Adds a version that comes after all that are there.
+    pub(super) fn push(&mut self, version: &Version<'_>) {
+        let shared = self.shared(version.key);
+        if self.restarts_next() {
+            self.restarts.push(self.bytes.len() as u16);
+            self.since_restart = 0;
+        }
+        self.since_restart += 1;
+        let sequence = self.sequence(version);
+        let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+        self.bytes.push(
+            version.flags & (TOMBSTONE | POINTER)
+                | flag(version.expires_unix_ms != 0, EXPIRES)
+                | flag(version.user_bits != 0, USER_BITS)
+                | flag(sequence.is_some(), SEQUENCE),
+        );
+        let suffix = &version.key[shared..];
+        for len in [shared, suffix.len(), version.value.len()] {
+            write_varint(&mut self.bytes, len as u64);
+        }
+        if let Some(sequence) = sequence {
+            write_varint(&mut self.bytes, sequence);
+        }
+        if version.expires_unix_ms != 0 {
+            write_varint(&mut self.bytes, version.expires_unix_ms);
+        }
+        if version.user_bits != 0 {
+            self.bytes.extend_from_slice(&version.user_bits.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(suffix);
+        self.bytes.extend_from_slice(version.value);
+        self.key.truncate(shared);
+        self.key.extend_from_slice(suffix);
+    }
+
+    /// The block's bytes.
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        for restart in self.restarts.iter().copied().chain([self.restarts.len() as u16]) {
+            bytes.extend_from_slice(&restart.to_le_bytes());
+        }
+        self.restarts.clear();
+        bytes
+    }
+
+    /// Goes on in memory that [`BlockBuilder::finish`] gave.
+    pub(super) fn recycle(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.bytes = bytes;
+    }
+}
+
+/// A version as it stands in a block.
+#[derive(Debug, Clone, Default)]
+struct Stored {
+    flags: u8,
+    shared: usize,
+    suffix: Range<usize>,
+    value: Range<usize>,
+    sequence: u64,
+    expires_unix_ms: u64,
+    user_bits: u32,
+}
+
+impl Stored {
+    /// The version at `at`.
+    #[inline]
+    fn decode(entries: &[u8], at: usize, base: u64) -> Option<Stored> {
+        let bytes = entries.get(at..)?;
+        let flags = *bytes.first()?;
+        if flags & !FLAGS_KNOWN != 0 {
+            return None;
+        }
+        let mut rest = 1;
+        let mut varint = || {
+            let (value, len) = read_varint(bytes.get(rest..)?)?;
+            rest += len;
+            Some(value)
+        };
+        let [shared, suffix, value] = [varint()?, varint()?, varint()?];
+        let sequence = if flags & SEQUENCE != 0 { base.checked_add(varint()?)? } else { 0 };
+        let expires_unix_ms = if flags & EXPIRES != 0 { varint()? } else { 0 };
+        let mut user_bits = 0;
+        if flags & USER_BITS != 0 {
+            user_bits = u32::from_le_bytes(bytes.get(rest..rest + 4)?.try_into().ok()?);
+            rest += 4;
+        }
+        let key_at = at + rest;
+        let value_at = key_at.checked_add(usize::try_from(suffix).ok()?)?;
+        let end = value_at.checked_add(usize::try_from(value).ok()?)?;
+        (end <= entries.len()).then_some(Stored {
+            flags: flags & (TOMBSTONE | POINTER),
+            shared: usize::try_from(shared).ok()?,
+            suffix: key_at..value_at,
+            value: value_at..end,
+            sequence,
+            expires_unix_ms,
+            user_bits,
+        })
+    }
+
+    fn version<'a>(&self, key: &'a [u8], entries: &'a [u8]) -> Version<'a> {
+        Version {
+            key,
+            sequence: self.sequence,
+            flags: self.flags,
+            expires_unix_ms: self.expires_unix_ms,
+            user_bits: self.user_bits,
+            value: &entries[self.value.clone()],
+        }
+    }
+}
+
+/// A block to be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block<'a> {
+    base: u64,
+    entries: &'a [u8],
+    restarts: &'a [[u8; RESTART_BYTES]],
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn new(bytes: &'a [u8], base: u64) -> Result<Self, Damaged> {
+        let (rest, count) = bytes.split_last_chunk().ok_or(Damaged)?;
+        let restarts = RESTART_BYTES * usize::from(u16::from_le_bytes(*count));
+        let entries = rest.len().checked_sub(restarts).ok_or(Damaged)?;
+        let (entries, restarts) = rest.split_at(entries);
+        let block = Block { base, entries, restarts: restarts.as_chunks().0 };
+        let starts_at_0 = block.restarts.first() == Some(&[0, 0]);
+        if starts_at_0 { Ok(block) } else { Err(Damaged) }
+    }
+
+    fn restart(&self, number: usize) -> usize {
+        usize::from(u16::from_le_bytes(self.restarts[number]))
+    }
+
+    fn stored(&self, at: usize) -> Result<Stored, Damaged> {
+        Stored::decode(self.entries, at, self.base).ok_or(Damaged)
+    }
+
+    /// Where the last restart is whose version comes before (`key`, `sequence`), or the first.
+    fn restart_before(&self, key: &[u8], sequence: u64) -> Result<usize, Damaged> {
+        let (mut low, mut high) = (0, self.restarts.len());
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            let stored = self.stored(self.restart(middle))?;
+            let middle_key = &self.entries[stored.suffix];
+            if order(middle_key, stored.sequence, key, sequence).is_lt() {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(self.restart(low))
+    }
+
+    /// The newest version of `key` that is not newer than `sequence`; an error of `Ok` says
+    /// whether all of the block's keys are at most `key`.
+    pub(super) fn find(
+        self,
+        key: &'a [u8],
+        sequence: u64,
+    ) -> Result<Result<Version<'a>, bool>, Damaged> {
+        let mut at = self.restart_before(key, sequence)?;
+        // Bytes that the key shares with the last one, which comes before it or is the same.
+        let mut matched = 0;
+        while at < self.entries.len() {
+            let stored = self.stored(at)?;
+            at = stored.value.end;
+            // A key that shares more with the last one differs from this one where that does. At
+            // a restart it may share more than it says.
+            if stored.shared > matched {
+                continue;
+            }
+            matched = stored.shared;
+            let (suffix, wanted) = (&self.entries[stored.suffix.clone()], &key[matched..]);
+            match suffix.cmp(wanted) {
+                Ordering::Greater => return Ok(Err(false)),
+                Ordering::Less => matched += shared_len(suffix, wanted),
+                Ordering::Equal if stored.sequence <= sequence => {
+                    return Ok(Ok(stored.version(key, self.entries)));
+                }
+                Ordering::Equal => matched = key.len(),
+            }
+        }
+        Ok(Err(true))
+    }
+}
+
+/// A place in a block.
+#[derive(Debug, Default)]
+pub(super) struct Spot {
+    at: usize,
+    next: usize,
+    stored: Stored,
+    key: Vec<u8>,
+}
+
+impl Spot {
+    /// Before the first version.
+    pub(super) fn reset(&mut self) {
+        self.go_before(0);
+    }
+
+    fn go_before(&mut self, at: usize) {
+        (self.at, self.next) = (at, at);
+        self.key.clear();
+    }
+
+    /// To the next version; false at the end.
+    #[inline]
+    pub(super) fn advance(&mut self, block: &Block<'_>) -> Result<bool, Damaged> {
+        if self.next >= block.entries.len() {
+            return Ok(false);
+        }
+        let stored = block.stored(self.next)?;
+        if stored.shared > self.key.len() {
+            return Err(Damaged);
+        }
+        self.key.truncate(stored.shared);
+        self.key.extend_from_slice(&block.entries[stored.suffix.clone()]);
+        (self.at, self.next) = (self.next, stored.value.end);
+        self.stored = stored;
+        Ok(true)
+    }
+
+    /// To the first version that is at or after (`key`, `sequence`); false where there is none.
+    pub(super) fn seek(
+        &mut self,
+        block: &Block<'_>,
+        key: &[u8],
+        sequence: u64,
+    ) -> Result<bool, Damaged> {
+        self.go_before(block.restart_before(key, sequence)?);
+        while self.advance(block)? {
+            if order(&self.key, self.stored.sequence, key, sequence).is_ge() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// To the version before; false where there is none.
+    pub(super) fn retreat(&mut self, block: &Block<'_>) -> Result<bool, Damaged> {
+        self.go_last_before(block, self.at)
+    }
+
+    /// To the last version.
+    pub(super) fn go_last(&mut self, block: &Block<'_>) -> Result<bool, Damaged> {
+        self.go_last_before(block, block.entries.len())
+    }
+
+    fn go_last_before(&mut self, block: &Block<'_>, end: usize) -> Result<bool, Damaged> {
+        let number = (0..block.restarts.len()).rev().find(|n| block.restart(*n) < end);
+        let Some(number) = number else { return Ok(false) };
+        self.go_before(block.restart(number));
+        while self.next < end {
+            self.advance(block)?;
+        }
+        Ok(self.at < self.next)
+    }
+
+    /// The version here.
+    #[inline]
+    pub(super) fn version<'a>(&'a self, block: &Block<'a>) -> Version<'a> {
+        self.stored.version(&self.key, block.entries)
+    }
+}

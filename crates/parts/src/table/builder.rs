@@ -1,0 +1,197 @@
+//! Writing a table front to back with bounded memory.
+
+use super::block::{BlockBuilder, order};
+use super::extent::{self, TRAILER_BYTES, UNIT_BYTES, units_for};
+use super::footer::Footer;
+use super::index::{Index, IndexBuilder};
+use super::{Table, Version};
+use crate::frame::{POINTER, TOMBSTONE};
+use silica_base::{AlignedBuf, Error, ErrorKind, Result};
+use silica_device::{Device, DeviceFile, Mode};
+
+/// Bytes collected before a write.
+const BUFFER_BYTES: usize = 1 << 20;
+/// A block of less than so many units grows where it would end with more than an eighth unused.
+const UNITS_MAX: usize = 8;
+const UNUSED_PART_MAX: usize = 8;
+
+/// How a table is written.
+#[derive(Debug, Clone, Copy)]
+pub struct TableOptions {
+    /// Bytes of a block at least, as far as there are versions for it; a multiple of 4096.
+    pub block_bytes: usize,
+    /// At most every sequence number but 0.
+    pub sequence_base: u64,
+}
+
+/// Writes one table. After an error the builder is of no more use: drop it and remove the file.
+pub struct TableBuilder<F> {
+    file: F,
+    name: String,
+    footer: Footer,
+    units_min: usize,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    buf: AlignedBuf,
+    /// Bytes of `buf` that are filled.
+    filled: usize,
+    /// Units that were written before those in `buf`.
+    units_written: u64,
+    last_key: Vec<u8>,
+    last_sequence: u64,
+}
+
+impl<F: DeviceFile> TableBuilder<F> {
+    /// Creates the file `name`, which must not exist.
+    pub fn create<D: Device<File = F>>(
+        device: &D,
+        name: &str,
+        file_id: u64,
+        options: &TableOptions,
+    ) -> Result<Self> {
+        let sequence_base = options.sequence_base;
+        Ok(TableBuilder {
+            file: device.create(name, Mode::Direct)?,
+            name: name.to_owned(),
+            footer: Footer { file_id, sequence_base, sequence_min: u64::MAX, ..Footer::default() },
+            units_min: (options.block_bytes / UNIT_BYTES).max(1),
+            block: BlockBuilder::new(sequence_base),
+            index: IndexBuilder::default(),
+            buf: AlignedBuf::zeroed(0),
+            filled: 0,
+            units_written: 0,
+            last_key: Vec::new(),
+            last_sequence: 0,
+        })
+    }
+
+    /// Versions added so far.
+    pub fn versions(&self) -> u64 {
+        self.footer.versions
+    }
+
+    /// Bytes of the file so far, without the block being filled.
+    pub fn bytes(&self) -> u64 {
+        self.units() * UNIT_BYTES as u64
+    }
+
+    fn units(&self) -> u64 {
+        self.units_written + (self.filled / UNIT_BYTES) as u64
+    }
+
+    /// Adds a version, which must come after all before: keys ascending, of one key the newest
+    /// first.
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub fn add(&mut self, version: &Version<'_>) -> Result<()> {
+        let is_first = self.footer.versions == 0;
+        let last = order(&self.last_key, self.last_sequence, version.key, version.sequence);
+        assert!(is_first || last.is_lt(), "versions come in order");
+        if !self.block.is_empty() && self.ends_before(version) {
+            self.end_block()?;
+        }
+        if self.block.is_empty() {
+            self.index.begin((!is_first).then_some(&self.last_key[..]), version.key);
+        }
+        self.block.push(version);
+        self.count(version);
+        version.key.clone_into(&mut self.last_key);
+        self.last_sequence = version.sequence;
+        Ok(())
+    }
+
+    fn count(&mut self, version: &Version<'_>) {
+        let footer = &mut self.footer;
+        footer.versions += 1;
+        footer.tombstones += u64::from(version.flags & TOMBSTONE != 0);
+        footer.pointers += u64::from(version.flags & POINTER != 0);
+        footer.key_bytes += version.key.len() as u64;
+        footer.value_bytes += version.value.len() as u64;
+        footer.sequence_min = footer.sequence_min.min(version.sequence);
+        footer.sequence_max = footer.sequence_max.max(version.sequence);
+    }
+
+    /// True where the block is better written as it is.
+    fn ends_before(&self, version: &Version<'_>) -> bool {
+        let (now, then) = (self.block.len(), self.block.len_with(version));
+        let (units, units_then) = (units_for(now), units_for(then));
+        if !self.block.has_room() {
+            return true;
+        }
+        if units_then <= units.max(self.units_min) {
+            return false;
+        }
+        let unused = units * UNIT_BYTES - TRAILER_BYTES - now;
+        units_then > UNITS_MAX.max(self.units_min) || unused <= units * UNIT_BYTES / UNUSED_PART_MAX
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let bytes = self.block.finish();
+        let units = self.write_extent(&bytes)?;
+        self.block.recycle(bytes);
+        self.index.end(units);
+        Ok(())
+    }
+
+    /// Writes bytes as an extent of its own; its units.
+    fn write_extent(&mut self, bytes: &[u8]) -> Result<u32> {
+        let units = units_for(bytes.len());
+        let (file_id, offset) = (self.footer.file_id, self.bytes());
+        let extent = self.next_extent(units);
+        extent[..bytes.len()].copy_from_slice(bytes);
+        extent::seal(extent, file_id, offset, bytes.len());
+        if self.filled >= BUFFER_BYTES {
+            self.write_buffer()?;
+        }
+        u32::try_from(units).map_err(|_| self.too_large())
+    }
+
+    /// Room for another extent in the buffer.
+    fn next_extent(&mut self, units: usize) -> &mut [u8] {
+        let start = self.filled;
+        self.filled += units * UNIT_BYTES;
+        if self.buf.len() < self.filled {
+            self.buf.resize(self.filled);
+        }
+        &mut self.buf[start..self.filled]
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        let offset = self.units_written * UNIT_BYTES as u64;
+        self.file.write_at(offset, &self.buf[..self.filled])?;
+        self.units_written = self.units();
+        self.filled = 0;
+        Ok(())
+    }
+
+    fn too_large(&self) -> Error {
+        let context = format!("{}: a table has at most 16 TiB", self.name);
+        Error::new(ErrorKind::TooLarge, context)
+    }
+
+    /// Writes index and footer, and syncs the file. The caller syncs the directory and then names
+    /// the file in the manifest.
+    ///
+    /// # Panics
+    /// Where no version was added.
+    pub fn finish(mut self) -> Result<Table<F>> {
+        assert!(self.footer.versions > 0, "a table has versions");
+        self.end_block()?;
+        self.footer.block_units = u32::try_from(self.units()).map_err(|_| self.too_large())?;
+        let section = self.index.finish();
+        let index = Index::decode(&section).ok_or_else(|| self.too_large())?;
+        self.footer.index_units = self.write_extent(&section)?;
+        let number = self.units();
+        let footer = self.footer;
+        footer.seal_into(self.next_extent(1), number);
+        self.write_buffer()?;
+        self.file.sync()?;
+        let bytes = (number + 1) * UNIT_BYTES as u64;
+        if self.file.len()? != bytes {
+            let context = format!("{}: not {bytes} bytes long after writing them", self.name);
+            return Err(Error::new(ErrorKind::Io, context));
+        }
+        Ok(Table::new(self.file, self.name, footer, index))
+    }
+}

@@ -1,0 +1,172 @@
+//! Going through a table's versions in either direction.
+
+use super::block::{Block, Damaged, Spot};
+use super::{Table, Version};
+use silica_base::{AlignedBuf, Result};
+use silica_device::DeviceFile;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A place in a table, and the blocks around it. After a call that returned true, it is at a
+/// version; after one that returned false or failed, it is nowhere.
+///
+/// Where it goes on in one direction, each read is twice as long as the one before.
+pub struct Cursor<F> {
+    table: Arc<Table<F>>,
+    buf: AlignedBuf,
+    /// Blocks in `buf`, and where the first of them starts in the file.
+    held: Range<usize>,
+    held_from: u64,
+    read_ahead_bytes: usize,
+    next_read_bytes: usize,
+    /// The block of `spot`, and its bytes in `buf` once they are checked.
+    block: usize,
+    checked: Option<Range<usize>>,
+    spot: Spot,
+}
+
+impl<F: DeviceFile> Cursor<F> {
+    pub(super) fn new(table: Arc<Table<F>>, read_ahead_bytes: usize) -> Self {
+        Cursor {
+            table,
+            buf: AlignedBuf::zeroed(0),
+            held: 0..0,
+            held_from: 0,
+            read_ahead_bytes,
+            next_read_bytes: 0,
+            block: 0,
+            checked: None,
+            spot: Spot::default(),
+        }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table<F>> {
+        &self.table
+    }
+
+    /// The block that was entered last.
+    fn view(&self) -> Block<'_> {
+        let checked = self.checked.clone().expect("a block was entered");
+        self.table.view(&self.buf[checked]).expect("it was one then")
+    }
+
+    /// Has `block` in the buffer, read together with those that follow in the direction.
+    fn hold(&mut self, block: usize, is_forward: bool) -> Result<()> {
+        if self.held.contains(&block) {
+            return Ok(());
+        }
+        let goes_on = block == self.held.end || block + 1 == self.held.start;
+        let len = if goes_on && !self.held.is_empty() { self.next_read_bytes } else { 0 };
+        let mut blocks = block..self.table.blocks();
+        if !is_forward {
+            // As many blocks before it as the last one had room for.
+            let count = (len / self.table.place(block).len).max(1);
+            blocks = (block + 1).saturating_sub(count)..block + 1;
+        }
+        let (place, end) = match is_forward {
+            true => self.table.places(blocks.clone(), len),
+            false => self.table.places(blocks.clone(), usize::MAX),
+        };
+        // A failed read leaves the buffer's bytes undefined.
+        self.held = 0..0;
+        self.checked = None;
+        self.table.read(place, &mut self.buf)?;
+        self.held = blocks.start..end;
+        self.held_from = place.offset;
+        self.next_read_bytes = (2 * place.len).min(self.read_ahead_bytes);
+        Ok(())
+    }
+
+    /// Calls `go` with the spot and `block`.
+    fn at(
+        &mut self,
+        block: usize,
+        is_forward: bool,
+        go: impl FnOnce(&mut Spot, &Block<'_>) -> Result<bool, Damaged>,
+    ) -> Result<bool> {
+        self.hold(block, is_forward)?;
+        if block != self.block || self.checked.is_none() {
+            self.checked = None;
+            let place = self.table.place(block);
+            let start = (place.offset - self.held_from) as usize;
+            let used = self.table.check(block, &self.buf[start..start + place.len])?.len();
+            self.checked = Some(start..start + used);
+            self.block = block;
+        }
+        let mut spot = std::mem::take(&mut self.spot);
+        let went = go(&mut spot, &self.view());
+        self.spot = spot;
+        went.map_err(|damaged| self.table.damaged(damaged, block))
+    }
+
+    /// Goes to the first version of `block`, or of the first block behind it that has one.
+    fn enter(&mut self, block: usize) -> Result<bool> {
+        if block >= self.table.blocks() {
+            return Ok(false);
+        }
+        self.at(block, true, |spot, block| {
+            spot.reset();
+            spot.advance(block)
+        })
+    }
+
+    fn enter_backwards(&mut self, block: Option<usize>) -> Result<bool> {
+        let Some(block) = block else { return Ok(false) };
+        self.at(block, false, |spot, block| spot.go_last(block))
+    }
+
+    /// To the first version.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.enter(0)
+    }
+
+    /// To the last version.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.enter_backwards(self.table.blocks().checked_sub(1))
+    }
+
+    /// To the first version at or after (`key`, `sequence`): the newest one of `key` that is not
+    /// newer than that, or else the first of the next key.
+    pub fn seek(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
+        let mut block = self.table.block_of(key);
+        loop {
+            if self.at(block, true, |spot, block| spot.seek(block, key, sequence))? {
+                return Ok(true);
+            }
+            block += 1;
+            if block >= self.table.blocks() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// To the last version before (`key`, `sequence`).
+    pub fn seek_before(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
+        if self.seek(key, sequence)? { self.retreat() } else { self.seek_to_last() }
+    }
+
+    /// To the next version.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        let block = self.block;
+        if self.at(block, true, Spot::advance)? { Ok(true) } else { self.enter(block + 1) }
+    }
+
+    /// To the version before.
+    pub fn retreat(&mut self) -> Result<bool> {
+        let block = self.block;
+        if self.at(block, false, Spot::retreat)? {
+            return Ok(true);
+        }
+        self.enter_backwards(block.checked_sub(1))
+    }
+
+    /// The version here.
+    ///
+    /// # Panics
+    /// May panic where the last call did not return true.
+    pub fn version(&self) -> Version<'_> {
+        self.spot.version(&self.view())
+    }
+}

@@ -1,0 +1,195 @@
+//! An open table.
+
+use super::block::{Block, Damaged};
+use super::extent::{self, UNIT_BYTES};
+use super::footer::Footer;
+use super::index::Index;
+use super::{Cursor, Version};
+use silica_base::{AlignedBuf, Error, Result};
+use silica_device::{Device, DeviceFile, Mode};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A part of the file that one read fetches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// What a search of a block found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup<'a> {
+    /// The newest version that was asked for.
+    Found(Version<'a>),
+    /// The table has none.
+    Absent,
+    /// Not decided by this block: the next one begins with the same key.
+    Next,
+}
+
+/// A table that is open for reading. Its index is in memory.
+pub struct Table<F> {
+    file: F,
+    name: String,
+    footer: Footer,
+    index: Index,
+}
+
+impl<F: DeviceFile> Table<F> {
+    pub(super) fn new(file: F, name: String, footer: Footer, index: Index) -> Self {
+        Table { file, name, footer, index }
+    }
+
+    /// Opens the file `name`, whose id the manifest says is `file_id`: reads footer and index.
+    pub fn open<D: Device<File = F>>(device: &D, name: &str, file_id: u64) -> Result<Self> {
+        let file = device.open(name, Mode::Direct)?;
+        let len = file.len()?;
+        if len == 0 || len % UNIT_BYTES as u64 != 0 {
+            return Err(Error::corruption(name, len, "length is not a multiple of a block's unit"));
+        }
+        let number = len / UNIT_BYTES as u64 - 1;
+        let mut buf = AlignedBuf::zeroed(UNIT_BYTES);
+        let filled = file.read_at(number * UNIT_BYTES as u64, &mut buf)?;
+        let footer = Footer::open(&buf[..filled], name, file_id, number)?;
+        let offset = u64::from(footer.block_units) * UNIT_BYTES as u64;
+        buf.resize(footer.index_units as usize * UNIT_BYTES);
+        let filled = file.read_at(offset, &mut buf)?;
+        let section = extent::check(&buf[..filled], name, file_id, offset)?;
+        let index = Index::decode(section).filter(|index| index.units() == footer.block_units);
+        let index = index.ok_or_else(|| Error::corruption(name, offset, "impossible index"))?;
+        Ok(Table { file, name: name.to_owned(), footer, index })
+    }
+
+    /// The file, for reads in a burst.
+    pub fn file(&self) -> &F {
+        &self.file
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the table is.
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        let footer = &self.footer;
+        let units = [footer.block_units, footer.index_units, footer.filter_units, 1];
+        units.iter().map(|units| u64::from(*units)).sum::<u64>() * UNIT_BYTES as u64
+    }
+
+    /// Bytes of memory that the index takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.index.bytes()
+    }
+
+    /// Blocks.
+    pub fn blocks(&self) -> usize {
+        self.index.blocks()
+    }
+
+    /// The first block where versions of `key` may be.
+    pub fn block_of(&self, key: &[u8]) -> usize {
+        self.index.find(key)
+    }
+
+    /// Where a block is.
+    pub fn place(&self, block: usize) -> Place {
+        place(&self.index.place(block))
+    }
+
+    /// Where the blocks from `blocks.start` on are, up to `len` bytes or one block, and the block
+    /// behind them.
+    pub(super) fn places(&self, blocks: Range<usize>, len: usize) -> (Place, usize) {
+        let start = self.index.place(blocks.start).start;
+        let fits =
+            |block: usize| (self.index.place(block).end - start) as usize * UNIT_BYTES <= len;
+        let end = (blocks.start + 1..blocks.end).find(|block| !fits(*block)).unwrap_or(blocks.end);
+        (place(&(start..self.index.place(end - 1).end)), end)
+    }
+
+    /// Reads a part of the file into `buf`.
+    pub fn read(&self, place: Place, buf: &mut AlignedBuf) -> Result<()> {
+        buf.resize(place.len);
+        let filled = self.file.read_at(place.offset, buf)?;
+        if filled < place.len {
+            let at = place.offset + filled as u64;
+            return Err(Error::corruption(&self.name, at, "the file ends early"));
+        }
+        Ok(())
+    }
+
+    /// Checks what was read at a block's place; the block's bytes.
+    pub(super) fn check<'a>(&self, block: usize, extent: &'a [u8]) -> Result<&'a [u8]> {
+        let offset = self.place(block).offset;
+        let bytes = extent::check(extent, &self.name, self.footer.file_id, offset)?;
+        self.view(bytes).map_err(|damaged| self.damaged(damaged, block))?;
+        Ok(bytes)
+    }
+
+    /// Bytes that were checked as a block.
+    pub(super) fn view<'a>(&self, bytes: &'a [u8]) -> Result<Block<'a>, Damaged> {
+        Block::new(bytes, self.footer.sequence_base)
+    }
+
+    pub(super) fn damaged(&self, _: Damaged, block: usize) -> Error {
+        let at = self.place(block).offset;
+        Error::corruption(&self.name, at, "a block holds what is no version")
+    }
+
+    /// The newest version of `key` that is not newer than `sequence`, as far as `block` knows;
+    /// `extent` is what was read at its place.
+    pub fn search<'a>(
+        &self,
+        block: usize,
+        extent: &'a [u8],
+        key: &'a [u8],
+        sequence: u64,
+    ) -> Result<Lookup<'a>> {
+        let bytes = self.check(block, extent)?;
+        let found = self.view(bytes).and_then(|view| view.find(key, sequence));
+        match found.map_err(|damaged| self.damaged(damaged, block))? {
+            Ok(version) => Ok(Lookup::Found(version)),
+            Err(true) if self.index.is_continued(block + 1) => Ok(Lookup::Next),
+            Err(_) => Ok(Lookup::Absent),
+        }
+    }
+
+    /// The same in as many blocks as it takes, read one after the other into `buf`.
+    pub fn get<'a>(
+        &self,
+        key: &'a [u8],
+        sequence: u64,
+        buf: &'a mut AlignedBuf,
+    ) -> Result<Option<Version<'a>>> {
+        let mut block = self.block_of(key);
+        loop {
+            self.read(self.place(block), buf)?;
+            if self.search(block, buf, key, sequence)? != Lookup::Next {
+                break;
+            }
+            block += 1;
+        }
+        match self.search(block, buf, key, sequence)? {
+            Lookup::Found(version) => Ok(Some(version)),
+            Lookup::Absent | Lookup::Next => Ok(None),
+        }
+    }
+
+    /// A cursor that reads up to `read_ahead_bytes` at once where it goes on in one direction.
+    pub fn cursor(self: &Arc<Self>, read_ahead_bytes: usize) -> Cursor<F> {
+        Cursor::new(Arc::clone(self), read_ahead_bytes)
+    }
+}
+
+fn place(units: &Range<u32>) -> Place {
+    let len = (units.end - units.start) as usize * UNIT_BYTES;
+    Place { offset: u64::from(units.start) * UNIT_BYTES as u64, len }
+}

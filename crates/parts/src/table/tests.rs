@@ -1,0 +1,272 @@
+use super::*;
+use crate::frame::{POINTER, TOMBSTONE};
+use silica_base::{AlignedBuf, BLOCK_BYTES, ErrorKind, Prng, test_size};
+use silica_device::sim::{SimDevice, SimOptions};
+use silica_device::{Device, DeviceFile, Mode};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Model = BTreeMap<(Vec<u8>, std::cmp::Reverse<u64>), Owned>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owned {
+    flags: u8,
+    expires_unix_ms: u64,
+    user_bits: u32,
+    value: Vec<u8>,
+}
+
+const FILE_ID: u64 = 77;
+const OPTIONS: TableOptions = TableOptions { block_bytes: BLOCK_BYTES, sequence_base: 1000 };
+
+fn version<'a>(model: (&'a (Vec<u8>, std::cmp::Reverse<u64>), &'a Owned)) -> Version<'a> {
+    let ((key, sequence), owned) = model;
+    Version {
+        key,
+        sequence: sequence.0,
+        flags: owned.flags,
+        expires_unix_ms: owned.expires_unix_ms,
+        user_bits: owned.user_bits,
+        value: &owned.value,
+    }
+}
+
+fn write(device: &SimDevice, name: &str, model: &Model, options: &TableOptions) -> Table<File> {
+    let mut builder = TableBuilder::create(device, name, FILE_ID, options).expect("a new file");
+    for entry in model {
+        builder.add(&version(entry)).expect("added");
+    }
+    builder.finish().expect("finished")
+}
+
+type File = <SimDevice as Device>::File;
+
+/// Random versions: `keys` keys of a kind, some with many versions.
+fn random(prng: &mut Prng, keys: u64, kind: u64) -> Model {
+    let mut model = Model::new();
+    for _ in 0..keys {
+        let mut key = match kind {
+            0 => prng.next_u64().to_be_bytes().to_vec(),
+            1 => format!("user/{:012}", prng.below(1 << 30)).into_bytes(),
+            2 => vec![0; prng.below(40) as usize],
+            _ => (0..prng.below(30)).map(|_| b"ab\0\xFF"[prng.below(4) as usize]).collect(),
+        };
+        if prng.one_in(50) {
+            key.resize(300 + prng.below(9000) as usize, 7);
+        }
+        let versions = if prng.one_in(20) { prng.below(200) } else { 1 };
+        for _ in 0..versions.max(1) {
+            let len = match prng.below(40) {
+                0 => prng.below(30_000),
+                1..5 => prng.below(1500),
+                _ => prng.below(100),
+            };
+            let owned = Owned {
+                flags: [0, 0, TOMBSTONE, POINTER][prng.below(4) as usize],
+                expires_unix_ms: [0, 1 << 40][prng.below(2) as usize],
+                user_bits: [0, 0, u32::MAX][prng.below(3) as usize],
+                value: (0..len).map(|n| (n * 7) as u8).collect(),
+            };
+            let sequence = if prng.one_in(9) { 0 } else { 1000 + prng.below(1 << 20) };
+            model.insert((key.clone(), std::cmp::Reverse(sequence)), owned);
+        }
+    }
+    model
+}
+
+/// The newest version in the model of a key up to a sequence number.
+fn newest<'a>(model: &'a Model, key: &[u8], sequence: u64) -> Option<Version<'a>> {
+    let from = (key.to_vec(), std::cmp::Reverse(sequence));
+    model.range(from..).next().map(version).filter(|found| found.key == key)
+}
+
+#[test]
+fn lookups_and_cursors_agree_with_a_sorted_map() {
+    for seed in 0..test_size(8, 40, 1000) {
+        let mut prng = Prng::new(seed);
+        let keys = 1 + prng.below(600);
+        let model = random(&mut prng, keys, seed % 4);
+        let device = SimDevice::new(seed, SimOptions::default());
+        let options = TableOptions {
+            block_bytes: BLOCK_BYTES * [1, 1, 4][prng.below(3) as usize],
+            sequence_base: 1 + prng.below(1000),
+        };
+        let written = write(&device, "t", &model, &options);
+        let table = Arc::new(Table::open(&device, "t", FILE_ID).expect("it opens"));
+        assert_eq!(table.footer(), written.footer());
+        assert_eq!(table.footer().versions, model.len() as u64);
+        look_up(&mut prng, &model, &table);
+        walk(&mut prng, &model, &table);
+    }
+}
+
+fn look_up(prng: &mut Prng, model: &Model, table: &Table<File>) {
+    let mut buf = AlignedBuf::zeroed(0);
+    let known: Vec<_> = model.keys().collect();
+    for _ in 0..300 {
+        let (key, sequence) = known[prng.below(known.len() as u64) as usize];
+        let mut key = key.clone();
+        let sequence = [sequence.0, sequence.0 + 1, u64::MAX, 0, sequence.0.saturating_sub(1)]
+            [prng.below(5) as usize];
+        match prng.below(6) {
+            0 => key.push(0),
+            1 => drop(key.pop()),
+            2 if !key.is_empty() => *key.last_mut().expect("it is not empty") ^= 1,
+            _ => {}
+        }
+        let found = table.get(&key, sequence, &mut buf).expect("read");
+        assert_eq!(found, newest(model, &key, sequence), "{key:?} at {sequence}");
+    }
+}
+
+fn walk(prng: &mut Prng, model: &Model, table: &Arc<Table<File>>) {
+    let all: Vec<Version<'_>> = model.iter().map(version).collect();
+    let mut cursor = table.cursor(1 << (12 + prng.below(8)));
+    let mut at = cursor.seek_to_first().expect("read").then_some(0);
+    for _ in 0..2 * all.len() + 200 {
+        let i = match prng.below(200) {
+            0 => {
+                let key = &all[prng.below(all.len() as u64) as usize];
+                let sequence = key.sequence + prng.below(3);
+                let place = all.iter().position(|v| {
+                    (v.key, std::cmp::Reverse(v.sequence)) >= (key.key, std::cmp::Reverse(sequence))
+                });
+                if prng.one_in(2) {
+                    assert_eq!(cursor.seek(key.key, sequence).expect("read"), place.is_some());
+                    place
+                } else {
+                    let before = place.unwrap_or(all.len()).checked_sub(1);
+                    let found = cursor.seek_before(key.key, sequence).expect("read");
+                    assert_eq!(found, before.is_some());
+                    before
+                }
+            }
+            1 => cursor.seek_to_last().expect("read").then(|| all.len() - 1),
+            2..30 => {
+                let Some(i) = at else { continue };
+                let before = cursor.retreat().expect("read").then(|| i - 1);
+                assert_eq!(before.is_some(), i > 0);
+                before
+            }
+            _ => {
+                let Some(i) = at else { continue };
+                let next = cursor.advance().expect("read").then(|| i + 1);
+                assert_eq!(next.is_some(), i + 1 < all.len());
+                next
+            }
+        };
+        if let Some(i) = i {
+            assert_eq!(cursor.version(), all[i]);
+        }
+        at = i.or_else(|| cursor.seek_to_first().expect("read").then_some(0));
+    }
+}
+
+#[test]
+fn a_lookup_reads_one_block_and_blocks_are_well_filled() {
+    for (value_bytes, unused_percent_max) in [(8, 3), (100, 3), (512, 13), (1024, 13), (3000, 13)] {
+        let device = SimDevice::new(1, SimOptions::default());
+        let value = vec![1; value_bytes];
+        let mut builder = TableBuilder::create(&device, "t", FILE_ID, &OPTIONS).expect("a file");
+        for n in 0..2000u64 {
+            let key = (n * 0x9E37_79B9).to_be_bytes();
+            let version = Version {
+                key: &key,
+                sequence: 1000 + n,
+                flags: 0,
+                expires_unix_ms: 0,
+                user_bits: 0,
+                value: &value,
+            };
+            builder.add(&version).expect("added");
+        }
+        let table = builder.finish().expect("finished");
+        let content = 2000 * (8 + value_bytes as u64);
+        let blocks = u64::from(table.footer().block_units) * BLOCK_BYTES as u64;
+        // Besides what is unused, each version has eight bytes of lengths and sequence number.
+        let unused = blocks.saturating_sub(content + 2000 * 8) * 100 / blocks;
+        assert!(unused <= unused_percent_max, "{unused} % of {value_bytes} unused");
+        let mut buf = AlignedBuf::zeroed(0);
+        let before = device.counters().snapshot().reads;
+        for n in 0..2000u64 {
+            let key = (n * 0x9E37_79B9).to_be_bytes();
+            assert!(table.get(&key, u64::MAX, &mut buf).expect("read").is_some());
+        }
+        assert_eq!(device.counters().snapshot().reads - before, 2000);
+        assert!(table.memory_bytes() <= 9 * table.blocks() + 16, "{}", table.memory_bytes());
+    }
+}
+
+#[test]
+fn what_is_damaged_is_named_and_never_believed() {
+    let model = random(&mut Prng::new(5), 300, 1);
+    let device = SimDevice::new(5, SimOptions::default());
+    write(&device, "t", &model, &OPTIONS);
+    let file = device.open("t", Mode::Buffered).expect("the file");
+    let len = file.len().expect("its length");
+    let mut prng = Prng::new(6);
+    for _ in 0..test_size(100, 400, 5000) {
+        let at = prng.below(len);
+        let mut byte = [0];
+        file.read_at(at, &mut byte).expect("read");
+        file.write_at(at, &[byte[0] ^ (1 << prng.below(8))]).expect("written");
+        let result = Table::open(&device, "t", FILE_ID).and_then(|table| {
+            let mut cursor = Arc::new(table).cursor(1 << 16);
+            let mut more = cursor.seek_to_first()?;
+            let mut versions = model.iter().map(version);
+            while more {
+                assert_eq!(Some(cursor.version()), versions.next());
+                more = cursor.advance()?;
+            }
+            Ok(())
+        });
+        let error = result.expect_err("a flipped bit");
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        assert!(error.to_string().contains('t'), "{error}");
+        file.write_at(at, &byte).expect("written");
+    }
+    assert!(Table::open(&device, "t", FILE_ID + 1).is_err(), "another file's id");
+    file.truncate(len - BLOCK_BYTES as u64).expect("cut");
+    assert!(Table::open(&device, "t", FILE_ID).is_err(), "a file that was cut");
+}
+
+/// Blocks and indexes whose checksum is right may still hold anything.
+#[test]
+fn strange_blocks_and_indexes_are_refused_or_read_without_harm() {
+    let mut builder = block::BlockBuilder::new(1000);
+    let model = random(&mut Prng::new(7), 40, 3);
+    let mut index = index::IndexBuilder::default();
+    let mut last: Option<&[u8]> = None;
+    for entry in model.iter().filter(|(_, owned)| owned.value.len() < 500) {
+        let version = version(entry);
+        if builder.has_room() {
+            builder.push(&version);
+        }
+        index.begin(last, version.key);
+        index.end(1);
+        last = Some(version.key);
+    }
+    let (blocks, sections) = ([builder.finish()], [index.finish()]);
+    let mut prng = Prng::new(8);
+    for _ in 0..test_size(3000, 20_000, 1_000_000) {
+        let strange = silica_base::mutated(&mut prng, &blocks);
+        if let Ok(block) = block::Block::new(&strange, 1000) {
+            let _ = block.find(b"ab", prng.below(1 << 21));
+            let mut spot = block::Spot::default();
+            let mut found = spot.seek(&block, b"ab\0", 5000);
+            for _ in 0..10_000 {
+                match found {
+                    Ok(true) => found = spot.advance(&block),
+                    _ => break,
+                }
+            }
+            let _ = spot.go_last(&block).and_then(|_| spot.retreat(&block));
+        }
+        let strange = silica_base::mutated(&mut prng, &sections);
+        if let Some(index) = index::Index::decode(&strange) {
+            let block = index.find(b"ab\xFF");
+            assert!(block < index.blocks());
+            let _ = index.place(block);
+        }
+    }
+}
