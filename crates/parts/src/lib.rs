@@ -9,8 +9,10 @@ pub mod ect;
 mod fields;
 pub mod frame;
 pub mod framing;
+mod fuse;
 pub mod manifest;
 pub mod table;
 pub mod wal;
 
 pub use fields::Fields;
+pub use fuse::{BITS_MAX, FuseFilter};

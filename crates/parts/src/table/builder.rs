@@ -5,8 +5,9 @@ use super::extent::{self, TRAILER_BYTES, UNIT_BYTES, units_for};
 use super::footer::Footer;
 use super::index::{Index, IndexBuilder};
 use super::{Table, Version};
+use crate::FuseFilter;
 use crate::frame::{POINTER, TOMBSTONE};
-use silica_base::{AlignedBuf, Error, ErrorKind, Result};
+use silica_base::{AlignedBuf, Error, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
 
 /// Bytes collected before a write.
@@ -22,6 +23,10 @@ pub struct TableOptions {
     pub block_bytes: usize,
     /// At most every sequence number but 0.
     pub sequence_base: u64,
+    /// Bits of a place of the filter, at most [`crate::BITS_MAX`]; 0 for a table without one.
+    pub filter_bits: u32,
+    /// What keys are hashed under for the filter.
+    pub seed: HashSeed,
 }
 
 /// Writes one table. After an error the builder is of no more use: drop it and remove the file.
@@ -32,6 +37,10 @@ pub struct TableBuilder<F> {
     units_min: usize,
     block: BlockBuilder,
     index: IndexBuilder,
+    filter_bits: u32,
+    seed: HashSeed,
+    /// Of all keys, where there will be a filter.
+    hashes: Vec<u64>,
     buf: AlignedBuf,
     /// Bytes of `buf` that are filled.
     filled: usize,
@@ -57,6 +66,9 @@ impl<F: DeviceFile> TableBuilder<F> {
             units_min: (options.block_bytes / UNIT_BYTES).max(1),
             block: BlockBuilder::new(sequence_base),
             index: IndexBuilder::default(),
+            filter_bits: options.filter_bits,
+            seed: options.seed,
+            hashes: Vec::new(),
             buf: AlignedBuf::zeroed(0),
             filled: 0,
             units_written: 0,
@@ -93,6 +105,9 @@ impl<F: DeviceFile> TableBuilder<F> {
         }
         if self.block.is_empty() {
             self.index.begin((!is_first).then_some(&self.last_key[..]), version.key);
+        }
+        if self.filter_bits > 0 && (is_first || self.last_key != version.key) {
+            self.hashes.push(self.seed.low(version.key));
         }
         self.block.push(version);
         self.count(version);
@@ -170,8 +185,8 @@ impl<F: DeviceFile> TableBuilder<F> {
         Error::new(ErrorKind::TooLarge, context)
     }
 
-    /// Writes index and footer, and syncs the file. The caller syncs the directory and then names
-    /// the file in the manifest.
+    /// Writes index, filter and footer, and syncs the file. The caller syncs the directory and then
+    /// names the file in the manifest.
     ///
     /// # Panics
     /// Where no version was added.
@@ -182,6 +197,11 @@ impl<F: DeviceFile> TableBuilder<F> {
         let section = self.index.finish();
         let index = Index::decode(&section).ok_or_else(|| self.too_large())?;
         self.footer.index_units = self.write_extent(&section)?;
+        let filter = (self.filter_bits > 0)
+            .then(|| FuseFilter::new(&mut std::mem::take(&mut self.hashes), self.filter_bits));
+        if let Some(filter) = &filter {
+            self.footer.filter_units = self.write_extent(&filter.encode())?;
+        }
         let number = self.units();
         let footer = self.footer;
         footer.seal_into(self.next_extent(1), number);
@@ -192,6 +212,6 @@ impl<F: DeviceFile> TableBuilder<F> {
             let context = format!("{}: not {bytes} bytes long after writing them", self.name);
             return Err(Error::new(ErrorKind::Io, context));
         }
-        Ok(Table::new(self.file, self.name, footer, index))
+        Ok(Table::new(self.file, self.name, footer, index, filter))
     }
 }

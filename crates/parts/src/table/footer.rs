@@ -92,6 +92,7 @@ impl Footer {
             && units.iter().map(|units| u64::from(*units)).sum::<u64>() == number
             && self.block_units > 0
             && self.index_units > 0
+            && units.iter().map(|units| u64::from(*units)).sum::<u64>() <= u64::from(u32::MAX)
             && self.tombstones <= self.versions
             && self.pointers <= self.versions
             && self.sequence_min <= self.sequence_max

@@ -5,6 +5,7 @@ use super::extent::{self, UNIT_BYTES};
 use super::footer::Footer;
 use super::index::Index;
 use super::{Cursor, Version};
+use crate::FuseFilter;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use std::ops::Range;
@@ -36,14 +37,22 @@ pub struct Table<F> {
     name: String,
     footer: Footer,
     index: Index,
+    filter: Option<FuseFilter>,
 }
 
 impl<F: DeviceFile> Table<F> {
-    pub(super) fn new(file: F, name: String, footer: Footer, index: Index) -> Self {
-        Table { file, name, footer, index }
+    pub(super) fn new(
+        file: F,
+        name: String,
+        footer: Footer,
+        index: Index,
+        filter: Option<FuseFilter>,
+    ) -> Self {
+        Table { file, name, footer, index, filter }
     }
 
-    /// Opens the file `name`, whose id the manifest says is `file_id`: reads footer and index.
+    /// Opens the file `name`, whose id the manifest says is `file_id`: reads footer, index and
+    /// filter.
     pub fn open<D: Device<File = F>>(device: &D, name: &str, file_id: u64) -> Result<Self> {
         let file = device.open(name, Mode::Direct)?;
         let len = file.len()?;
@@ -54,13 +63,24 @@ impl<F: DeviceFile> Table<F> {
         let mut buf = AlignedBuf::zeroed(UNIT_BYTES);
         let filled = file.read_at(number * UNIT_BYTES as u64, &mut buf)?;
         let footer = Footer::open(&buf[..filled], name, file_id, number)?;
-        let offset = u64::from(footer.block_units) * UNIT_BYTES as u64;
-        buf.resize(footer.index_units as usize * UNIT_BYTES);
-        let filled = file.read_at(offset, &mut buf)?;
-        let section = extent::check(&buf[..filled], name, file_id, offset)?;
-        let index = Index::decode(section).filter(|index| index.units() == footer.block_units);
+        let mut section = |from: u32, units: u32| {
+            let offset = u64::from(from) * UNIT_BYTES as u64;
+            buf.resize(units as usize * UNIT_BYTES);
+            let filled = file.read_at(offset, &mut buf)?;
+            Ok((extent::check(&buf[..filled], name, file_id, offset)?.to_vec(), offset))
+        };
+        let (bytes, offset) = section(footer.block_units, footer.index_units)?;
+        let index = Index::decode(&bytes).filter(|index| index.units() == footer.block_units);
         let index = index.ok_or_else(|| Error::corruption(name, offset, "impossible index"))?;
-        Ok(Table { file, name: name.to_owned(), footer, index })
+        let mut filter = None;
+        if footer.filter_units > 0 {
+            let (bytes, offset) =
+                section(footer.block_units + footer.index_units, footer.filter_units)?;
+            let read = FuseFilter::decode(&bytes);
+            filter =
+                Some(read.ok_or_else(|| Error::corruption(name, offset, "impossible filter"))?);
+        }
+        Ok(Table::new(file, name.to_owned(), footer, index, filter))
     }
 
     /// The file, for reads in a burst.
@@ -85,9 +105,23 @@ impl<F: DeviceFile> Table<F> {
         units.iter().map(|units| u64::from(*units)).sum::<u64>() * UNIT_BYTES as u64
     }
 
-    /// Bytes of memory that the index takes.
+    /// Bytes of memory that index and filter take.
     pub fn memory_bytes(&self) -> usize {
-        self.index.bytes()
+        self.index.bytes() + self.filter.as_ref().map_or(0, FuseFilter::bytes)
+    }
+
+    /// False where the table has no version of the key whose hash has this lower half.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// Asks for the memory that [`Table::may_contain`] looks at.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(filter) = &self.filter {
+            filter.prefetch(hash);
+        }
     }
 
     /// Blocks.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::frame::{POINTER, TOMBSTONE};
-use silica_base::{AlignedBuf, BLOCK_BYTES, ErrorKind, Prng, test_size};
+use silica_base::{AlignedBuf, BLOCK_BYTES, ErrorKind, HashSeed, Prng, test_size};
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
 use std::collections::BTreeMap;
@@ -17,7 +17,9 @@ struct Owned {
 }
 
 const FILE_ID: u64 = 77;
-const OPTIONS: TableOptions = TableOptions { block_bytes: BLOCK_BYTES, sequence_base: 1000 };
+const SEED: HashSeed = HashSeed([3; 16]);
+const OPTIONS: TableOptions =
+    TableOptions { block_bytes: BLOCK_BYTES, sequence_base: 1000, filter_bits: 0, seed: SEED };
 
 fn version<'a>(model: (&'a (Vec<u8>, std::cmp::Reverse<u64>), &'a Owned)) -> Version<'a> {
     let ((key, sequence), owned) = model;
@@ -90,6 +92,8 @@ fn lookups_and_cursors_agree_with_a_sorted_map() {
         let options = TableOptions {
             block_bytes: BLOCK_BYTES * [1, 1, 4][prng.below(3) as usize],
             sequence_base: 1 + prng.below(1000),
+            filter_bits: [0, 1, 9][prng.below(3) as usize],
+            seed: SEED,
         };
         let written = write(&device, "t", &model, &options);
         let table = Arc::new(Table::open(&device, "t", FILE_ID).expect("it opens"));
@@ -115,6 +119,8 @@ fn look_up(prng: &mut Prng, model: &Model, table: &Table<File>) {
             _ => {}
         }
         let found = table.get(&key, sequence, &mut buf).expect("read");
+        table.prefetch(SEED.low(&key));
+        assert!(found.is_none() || table.may_contain(SEED.low(&key)), "{key:?} passes");
         assert_eq!(found, newest(model, &key, sequence), "{key:?} at {sequence}");
     }
 }
@@ -198,10 +204,27 @@ fn a_lookup_reads_one_block_and_blocks_are_well_filled() {
 }
 
 #[test]
+fn a_filter_tells_most_keys_that_are_not_there() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let owned = Owned { flags: 0, expires_unix_ms: 0, user_bits: 0, value: vec![1; 100] };
+    let key = |n: u64| (n * 0x9E37_79B9).to_be_bytes().to_vec();
+    let model: Model =
+        (0..3000).map(|n| ((key(n), std::cmp::Reverse(1000)), owned.clone())).collect();
+    let options = TableOptions { filter_bits: 10, ..OPTIONS };
+    write(&device, "t", &model, &options);
+    let table = Table::open(&device, "t", FILE_ID).expect("it opens");
+    assert!(model.keys().all(|(key, _)| table.may_contain(SEED.low(key))));
+    let passed = (0..10_000u64).filter(|n| table.may_contain(SEED.low(&n.to_le_bytes()))).count();
+    assert!(passed < 40, "{passed} of 10000");
+    let bits = 8.0 * table.memory_bytes() as f64 / 3000.0;
+    assert!((10.0..20.0).contains(&bits), "{bits} bits a key");
+}
+
+#[test]
 fn what_is_damaged_is_named_and_never_believed() {
     let model = random(&mut Prng::new(5), 300, 1);
     let device = SimDevice::new(5, SimOptions::default());
-    write(&device, "t", &model, &OPTIONS);
+    write(&device, "t", &model, &TableOptions { filter_bits: 9, ..OPTIONS });
     let file = device.open("t", Mode::Buffered).expect("the file");
     let len = file.len().expect("its length");
     let mut prng = Prng::new(6);

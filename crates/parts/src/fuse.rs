@@ -1,0 +1,311 @@
+//! Binary fuse filters: whether a key may be in a set that is known when the filter is made.
+//! Format: docs/formats/fuse-filter.md.
+//!
+//! After Graf and Lemire, *Binary Fuse Filters*, 2022. A set of *n* keys takes about 1.13 *n*
+//! places of a few bits each. A key's hash names three places, in three neighbouring segments, and
+//! a fingerprint; the places are filled so that those of every key of the set come to its
+//! fingerprint by exclusive or. A key that is not in the set passes once in 2^bits cases.
+
+use crate::fields::Fields;
+use silica_base::prefetch;
+
+/// Bits of a place at most.
+pub const BITS_MAX: u32 = 16;
+/// Bytes before the places.
+const HEADER_BYTES: usize = 24;
+/// Places in a segment at most, as a power of two.
+const SEGMENT_BITS_MAX: u32 = 18;
+/// How often places are drawn anew where some keys cannot get theirs.
+const TRIES_MAX: u64 = 100;
+/// Keys of a filter at most.
+const KEYS_MAX: usize = 1 << 30;
+
+/// Where the places of a filter are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Geometry {
+    /// Changes the hashes, where an earlier drawing did not come out.
+    seed: u64,
+    /// Places in a segment, a power of two.
+    segment: u32,
+    /// Places of all segments that a key's first one may be in.
+    span: u32,
+}
+
+impl Geometry {
+    /// Places for `keys` keys.
+    fn new(keys: usize) -> Self {
+        let keys = keys.max(2) as f64;
+        // The paper's choice for three places a key.
+        let bits = (keys.ln() / 3.33f64.ln() + 2.25) as u32;
+        let segment = 1 << bits.min(SEGMENT_BITS_MAX);
+        let factor = (0.875 + 0.25 * 1e6f64.ln() / keys.ln()).max(1.125);
+        let segments = ((keys * factor) as u64).div_ceil(u64::from(segment)).saturating_sub(2);
+        Geometry { seed: 0, segment, span: segments.max(1) as u32 * segment }
+    }
+
+    /// Places in all.
+    fn places(&self) -> usize {
+        self.span as usize + 2 * self.segment as usize
+    }
+
+    #[inline(always)]
+    fn mixed(&self, hash: u64) -> u64 {
+        let mixed = (hash ^ self.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed ^ mixed >> 32
+    }
+
+    /// The three places of a key.
+    #[inline(always)]
+    fn of(&self, mixed: u64) -> [usize; 3] {
+        let first = ((u128::from(mixed) * u128::from(self.span)) >> 64) as u32;
+        let mask = self.segment - 1;
+        let second = (first + self.segment) ^ (mixed >> 18) as u32 & mask;
+        let third = (first + 2 * self.segment) ^ mixed as u32 & mask;
+        [first as usize, second as usize, third as usize]
+    }
+}
+
+#[inline(always)]
+fn fingerprint(mixed: u64) -> u64 {
+    // Bits that say little about the places.
+    (mixed >> 7).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 40
+}
+
+/// A filter of a set of hashes.
+#[derive(Debug)]
+pub struct FuseFilter {
+    geometry: Geometry,
+    bits: u32,
+    /// Places of `bits` bits, and one more word, so that every place may be read as two.
+    words: Vec<u64>,
+}
+
+/// Keys that share a place, while places are given away.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sharers {
+    count: u32,
+    /// Of all of them, by exclusive or: which of their places this is, and their mixed hashes.
+    which: u32,
+    mixed: u64,
+}
+
+impl FuseFilter {
+    /// A filter of `hashes`, of uniform 64-bit values, with places of `bits` bits. Hashes that come
+    /// more than once count once; `hashes` is in another order afterwards.
+    ///
+    /// # Panics
+    /// Where there are more than 2^30 hashes, or no bits or more than 16.
+    pub fn new(hashes: &mut Vec<u64>, bits: u32) -> Self {
+        assert!((1..=BITS_MAX).contains(&bits) && hashes.len() <= KEYS_MAX, "a filter's limits");
+        let mut geometry = Geometry::new(hashes.len());
+        for seed in 0..TRIES_MAX {
+            geometry.seed = seed.wrapping_mul(0xA076_1D64_78BD_642F);
+            if let Some(order) = peel(&geometry, hashes) {
+                return Self::filled(geometry, bits, &order);
+            }
+            // Two that are the same never come out.
+            hashes.sort_unstable();
+            hashes.dedup();
+        }
+        unreachable!("a drawing fails once in hundreds of cases");
+    }
+
+    fn filled(geometry: Geometry, bits: u32, order: &[(u64, u32)]) -> Self {
+        let words = (geometry.places() * bits as usize).div_ceil(64) + 1;
+        let mut filter = FuseFilter { geometry, bits, words: vec![0; words] };
+        // Backwards: each key's place is none of those that come later.
+        for (mixed, which) in order.iter().rev() {
+            let places = geometry.of(*mixed);
+            let others = places.iter().fold(fingerprint(*mixed), |sum, at| sum ^ filter.get(*at));
+            filter.set(places[*which as usize], others & filter.mask());
+        }
+        filter
+    }
+
+    fn mask(&self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
+    /// The place's bits, and others above them.
+    #[inline(always)]
+    fn get(&self, at: usize) -> u64 {
+        let bit = at * self.bits as usize;
+        let (word, shift) = (bit / 64, bit % 64);
+        self.words[word] >> shift | self.words[word + 1] << 1 << (63 - shift)
+    }
+
+    /// Sets a place that is zero.
+    fn set(&mut self, at: usize, value: u64) {
+        let bit = at * self.bits as usize;
+        let (word, shift) = (bit / 64, bit % 64);
+        self.words[word] |= value << shift;
+        self.words[word + 1] |= value >> 1 >> (63 - shift);
+    }
+
+    /// False where the set has no key with this hash.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let mixed = self.geometry.mixed(hash);
+        let places = self.geometry.of(mixed);
+        let sum = places.iter().fold(fingerprint(mixed), |sum, at| sum ^ self.get(*at));
+        sum & self.mask() == 0
+    }
+
+    /// Asks for the places of a hash.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        for at in self.geometry.of(self.geometry.mixed(hash)) {
+            prefetch(&self.words, at * self.bits as usize / 64);
+        }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        8 * self.words.len()
+    }
+
+    /// The bytes that [`FuseFilter::decode`] reads.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_BYTES + self.bytes());
+        let Geometry { seed, segment, span } = self.geometry;
+        out.extend_from_slice(&seed.to_le_bytes());
+        for field in [segment, span, self.bits, 0] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        self.words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        out
+    }
+
+    /// Reads a filter; `None` where the bytes are none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let seed = fields.u64()?;
+        let [segment, span, bits, zero] =
+            [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
+        let is_possible = segment.is_power_of_two()
+            && segment <= 1 << SEGMENT_BITS_MAX
+            && span > 0
+            && span.is_multiple_of(segment)
+            && span <= u32::MAX / 2
+            && (1..=BITS_MAX).contains(&bits)
+            && zero == 0;
+        let geometry = Geometry { seed, segment, span };
+        let (words, rest) = fields.0.as_chunks::<8>();
+        let has_all = is_possible
+            && rest.is_empty()
+            && words.len() == (geometry.places() * bits as usize).div_ceil(64) + 1;
+        let words = || words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        has_all.then(|| FuseFilter { geometry, bits, words: words() })
+    }
+}
+
+/// Gives every key a place of its own, in an order in which each key's place is none of the later
+/// ones': their mixed hashes and which of their places it is. `None` where that does not come out.
+fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Vec<(u64, u32)>> {
+    let mut sharers = vec![Sharers::default(); geometry.places()];
+    for mixed in in_order(geometry, hashes) {
+        for (which, at) in geometry.of(mixed).into_iter().enumerate() {
+            let here = &mut sharers[at];
+            here.count += 1;
+            here.which ^= which as u32;
+            here.mixed ^= mixed;
+        }
+    }
+    let mut alone: Vec<u32> = (0..sharers.len() as u32).collect();
+    alone.retain(|at| sharers[*at as usize].count == 1);
+    let mut order = Vec::with_capacity(hashes.len());
+    while let Some(at) = alone.pop() {
+        let Sharers { count, which, mixed } = sharers[at as usize];
+        if count != 1 {
+            continue;
+        }
+        order.push((mixed, which));
+        for (other, at) in geometry.of(mixed).into_iter().enumerate() {
+            let there = &mut sharers[at];
+            there.count -= 1;
+            there.which ^= other as u32;
+            there.mixed ^= mixed;
+            if there.count == 1 {
+                alone.push(at as u32);
+            }
+        }
+    }
+    (order.len() == hashes.len()).then_some(order)
+}
+
+/// The mixed hashes, roughly in the order of their first places: so that those of keys that come
+/// one after the other are near one another.
+fn in_order(geometry: &Geometry, hashes: &[u64]) -> Vec<u64> {
+    let shift = 64 - (hashes.len() as u64 / 256).max(1).ilog2().clamp(1, 10);
+    let mut ends = vec![0usize; (1 << (64 - shift)) + 1];
+    for hash in hashes {
+        ends[(geometry.mixed(*hash) >> shift) as usize + 1] += 1;
+    }
+    (1..ends.len()).for_each(|i| ends[i] += ends[i - 1]);
+    let mut ordered = vec![0; hashes.len()];
+    for hash in hashes {
+        let mixed = geometry.mixed(*hash);
+        let end = &mut ends[(mixed >> shift) as usize];
+        ordered[*end] = mixed;
+        *end += 1;
+    }
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use silica_base::{Prng, test_size};
+
+    #[test]
+    fn every_key_passes_and_others_as_seldom_as_the_bits_say() {
+        for (keys, bits) in
+            [(0, 8), (1, 8), (2, 1), (50, 16), (3000, 7), (200_000, 9), (30_000, 12)]
+        {
+            let mut prng = Prng::new(keys + u64::from(bits));
+            let mut hashes: Vec<u64> = (0..keys).map(|_| prng.next_u64()).collect();
+            let all = hashes.clone();
+            let filter = FuseFilter::new(&mut hashes, bits);
+            assert!(all.iter().all(|hash| filter.may_contain(*hash)), "{keys} keys");
+            let others = test_size(300_000, 1_000_000, 10_000_000);
+            let passed = (0..others).filter(|_| filter.may_contain(prng.next_u64())).count();
+            let expected = others as f64 / f64::from(1 << bits);
+            let most = expected + 5.0 * expected.sqrt() + 1.0;
+            let least = if keys == 0 { 0.0 } else { expected - 5.0 * expected.sqrt() - 1.0 };
+            let passed = passed as f64;
+            assert!((least..most).contains(&passed), "{keys} keys: {passed}, {expected} expected");
+            if keys > 10_000 {
+                let bits_per_key = 8.0 * filter.bytes() as f64 / keys as f64;
+                assert!(bits_per_key < 1.25 * f64::from(bits), "{bits_per_key} a key for {bits}");
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_that_come_twice_count_once() {
+        let mut hashes: Vec<u64> = (0..1000u64).flat_map(|n| [n << 40, n << 40]).collect();
+        let filter = FuseFilter::new(&mut hashes, 10);
+        assert!((0..1000u64).all(|n| filter.may_contain(n << 40)));
+    }
+
+    #[test]
+    fn filters_come_back_and_strange_bytes_are_refused() {
+        let mut prng = Prng::new(3);
+        let mut hashes: Vec<u64> = (0..700).map(|_| prng.next_u64()).collect();
+        let filter = FuseFilter::new(&mut hashes, 11);
+        let bytes = filter.encode();
+        let back = FuseFilter::decode(&bytes).expect("a filter");
+        assert_eq!((back.encode(), back.bytes()), (bytes.clone(), filter.bytes()));
+        assert!(hashes.iter().all(|hash| back.may_contain(*hash)));
+        let is_refused = |bytes: &[u8]| FuseFilter::decode(bytes).is_none();
+        assert!((0..bytes.len()).all(|cut| is_refused(&bytes[..cut])));
+        let corpus = [bytes];
+        for _ in 0..test_size(2000, 20_000, 1_000_000) {
+            let strange = silica_base::mutated(&mut prng, &corpus);
+            if let Some(filter) = FuseFilter::decode(&strange) {
+                filter.may_contain(prng.next_u64());
+                filter.prefetch(prng.next_u64());
+            }
+        }
+    }
+}
