@@ -212,7 +212,8 @@ const fn datagrams(name: &'static str, requests: usize, limits: Beside) -> Line 
     Line { name, workload: "mica-tiny-95", shape, load, quick: true, limits, ..LINE }
 }
 
-const ANSWERS_TEXT: Beside = &[("echo-udp-load", "text_gets")];
+const ANSWERS_TEXT: Beside =
+    &[("echo-udp-load", "text_gets"), ("echo-udp-load", "text_gets_joined")];
 const ANSWERS_1: Beside = &[("echo-udp-load", "gets_by_1")];
 const ANSWERS_16: Beside = &[("echo-udp-load", "gets_by_16")];
 

@@ -1,7 +1,10 @@
 //! One port of the server: what is packed for it, under way, and answered.
 
 use crate::client::Options;
-use silica_device::net::{Incoming, Message, Outgoing, join_segments, set_receive_bytes};
+use silica_device::net::{
+    Incoming, Message, Outgoing, RECEIVE_BYTES, SLOT_BYTES, STRIDE, Trains, join_segments,
+    set_receive_bytes,
+};
 use silica_proto::datagram::{
     DATAGRAM_BYTES_MAX, HEADER_BYTES, Header, Kind, Reason, Replies, Reply, Request,
 };
@@ -11,14 +14,6 @@ use std::ops::Range;
 
 /// Messages of one call.
 const MESSAGES: usize = 16;
-/// Bytes of what arrives at once: the kernel may have joined many datagrams.
-const SLOT_BYTES: usize = 64 << 10;
-const STRIDE: usize = SLOT_BYTES + 192;
-/// Datagrams that the kernel cuts out of one message, and their bytes.
-const TRAIN_DATAGRAMS: usize = 64;
-const TRAIN_BYTES: usize = 60_000;
-/// Room for replies that wait; the system may allow less.
-const RECEIVE_BYTES: usize = 4 << 20;
 
 /// A datagram of requests.
 #[derive(Debug, Clone)]
@@ -37,8 +32,7 @@ pub(crate) struct Lane {
     incoming: Incoming,
     outgoing: Outgoing,
     bytes: Vec<u8>,
-    /// The kernel cuts messages.
-    segments: bool,
+    trains: Trains<()>,
     out: Vec<u8>,
     packets: Vec<Packet>,
     /// The number of each request in the caller's list, and whether it is answered.
@@ -55,7 +49,7 @@ impl Lane {
     pub(crate) fn new(socket: UdpSocket, _options: &Options) -> Self {
         set_receive_bytes(&socket, RECEIVE_BYTES);
         Lane {
-            segments: join_segments(&socket).is_ok(),
+            trains: Trains::new(join_segments(&socket).is_ok()),
             socket,
             incoming: Incoming::new(MESSAGES),
             outgoing: Outgoing::new(MESSAGES),
@@ -74,6 +68,7 @@ impl Lane {
     pub(crate) fn clear(&mut self) {
         self.first_sequence += self.packets.len() as u64;
         self.out.clear();
+        self.trains.clear();
         self.packets.clear();
         self.numbers.clear();
         (self.sent, self.answered) = (0, 0);
@@ -105,16 +100,20 @@ impl Lane {
         self.numbers.push((number, false));
     }
 
-    /// Ends the last datagram.
+    /// Ends the last datagram. Zeroes behind it make it as long as those before it, with which it
+    /// then leaves in one message.
     pub(crate) fn end(&mut self) {
         let sequence = self.first_sequence + (self.packets.len() as u64).saturating_sub(1);
         let Some(packet) = self.packets.last_mut() else { return };
+        let start = packet.place.start;
+        let bytes = self.trains.lengthened((), self.out.len() - start);
+        self.out.resize(start + bytes, 0);
         packet.place.end = self.out.len();
+        self.trains.add((), packet.place.clone());
         packet.requests.end = self.numbers.len();
         packet.unanswered = packet.requests.len();
         let (count, word) = (packet.unanswered as u16, self.token);
         let header = Header { kind: Kind::Requests, count, sequence, word };
-        let start = packet.place.start;
         self.out[start..start + HEADER_BYTES].copy_from_slice(&header.bytes());
     }
 
@@ -147,47 +146,26 @@ impl Lane {
 
     /// Sends these packets, those of one length that follow each other as one message.
     fn transmit(&mut self, packets: &[usize]) -> io::Result<()> {
-        let mut messages = Vec::with_capacity(MESSAGES);
-        let mut rest = packets;
-        while let Some(first) = rest.first() {
-            let count = if self.segments { self.train(rest) } else { 1 };
-            let (train, behind) = rest.split_at(count);
-            rest = behind;
-            let (start, last) = (self.packets[*first].place.clone(), train[count - 1]);
-            messages.push(Message {
-                to: None,
-                parts: [&self.out[start.start..self.packets[last].place.end], b""],
-                segment_bytes: if count > 1 { start.len() } else { 0 },
-            });
+        self.trains.clear();
+        for n in packets {
+            let packet = &mut self.packets[*n];
+            packet.sent += 1;
+            self.trains.add((), packet.place.clone());
         }
-        let mut sent = 0;
-        while sent < messages.len() {
-            match self.outgoing.send(&self.socket, &messages[sent..]) {
-                Ok(count) => sent += count,
+        let mut rest = self.trains.all();
+        while !rest.is_empty() {
+            let messages = rest.iter().map(|train| Message {
+                to: None,
+                bytes: &self.out[train.place.clone()],
+                segment_bytes: train.segment_bytes(),
+            });
+            match self.outgoing.send(&self.socket, messages) {
+                Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        drop(messages);
-        packets.iter().for_each(|n| self.packets[*n].sent += 1);
         Ok(())
-    }
-
-    /// How many of `packets` one message may carry.
-    fn train(&self, packets: &[usize]) -> usize {
-        let place = |n: usize| &self.packets[n].place;
-        let len = place(packets[0]).len();
-        let (mut count, mut bytes) = (1, len);
-        for pair in packets.windows(2).take(TRAIN_DATAGRAMS - 1) {
-            let next = place(pair[1]);
-            let follows = place(pair[0]).end == next.start && place(pair[0]).len() == len;
-            if !follows || next.len() > len || bytes + next.len() > TRAIN_BYTES {
-                break;
-            }
-            bytes += next.len();
-            count += 1;
-        }
-        count
     }
 
     /// Waits for replies and gives them to `take`.
@@ -196,10 +174,9 @@ impl Lane {
         let received = self.incoming.receive(&self.socket, &mut bytes, SLOT_BYTES, STRIDE);
         let outcome = received.and_then(|count| {
             for n in 0..count {
-                let arrival = self.incoming.arrival(n);
-                let (len, segment) = (arrival.len, arrival.segment_bytes.max(1));
-                for datagram in bytes[n * STRIDE..n * STRIDE + len].chunks(segment) {
-                    self.note(datagram, take)?;
+                let slot = &bytes[n * STRIDE..];
+                for place in self.incoming.arrival(n).datagrams() {
+                    self.note(&slot[place], take)?;
                 }
             }
             Ok(())

@@ -442,13 +442,14 @@ impl Server {
         let failed = || io("prepare a socket for datagrams");
         let mut doors: Of = self.shared.loops.iter().map(|_| Vec::new()).collect();
         for (n, socket) in frames.into_iter().enumerate() {
+            let segments = join_segments(&socket).is_ok();
             if shared.loops_take_datagrams() {
-                let server = Box::new(udp::Frames::new(Arc::clone(shared)));
+                let server = Box::new(udp::Frames::new(Arc::clone(shared), segments));
                 doors[n].push(udp::Door::new(socket, server).map_err(failed())?);
                 continue;
             }
-            let name = format!("silica-udp-{n}");
-            self.datagrams.push(udp::spawn(shared, name, socket, udp::Frames::new)?);
+            let make = move |shared| udp::Frames::new(shared, segments);
+            self.datagrams.push(udp::spawn(shared, format!("silica-udp-{n}"), socket, make)?);
         }
         for (n, socket) in directed.into_iter().enumerate() {
             let segments = join_segments(&socket).is_ok();

@@ -310,7 +310,9 @@ impl Lane {
         match self.script.hear(self.train, &self.strange) {
             Heard::Part => {}
             Heard::All(misses) => (self.misses, self.is_answered) = (misses, true),
-            Heard::Nonsense(at) => return Err(nonsense(name, &self.strange[at..])),
+            Heard::Nonsense(at) | Heard::More(_, at) => {
+                return Err(nonsense(name, &self.strange[at..]));
+            }
         }
         Ok(())
     }

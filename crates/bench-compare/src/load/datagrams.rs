@@ -4,7 +4,10 @@
 use super::Done;
 use super::script::{Heard, Script, nonsense};
 use silica::{Error, ErrorKind, Result};
-use silica_device::net::{Incoming, Message, Outgoing, join_segments, set_receive_bytes};
+use silica_device::net::{
+    Incoming, Message, Outgoing, RECEIVE_BYTES, SLOT_BYTES, STRIDE, Train, Trains, join_segments,
+    set_receive_bytes,
+};
 use silica_proto::datagram::{DATAGRAM_BYTES_MAX, HEADER_BYTES, Header, Kind, PASS_BYTES};
 use silica_proto::memcached::{FRAME_BYTES, Frame};
 use std::io;
@@ -19,15 +22,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Messages of one system call.
 const MESSAGES: usize = 64;
-/// Bytes of a message that comes: the kernel may have joined many datagrams. Strides are no powers
-/// of two, since the first lines of all slots would then share a few places of the caches.
-const SLOT_BYTES: usize = 64 << 10;
-const STRIDE: usize = SLOT_BYTES + 192;
-/// Datagrams that the kernel cuts out of one message, and their bytes.
-const TRAIN_DATAGRAMS: usize = 64;
-const TRAIN_BYTES: usize = 60_000;
-/// Room for replies that wait; the system may allow less.
-const RECEIVE_BYTES: usize = 4 << 20;
 /// Times that the directory is asked for.
 const ASKS_MAX: usize = 100;
 
@@ -49,8 +43,8 @@ impl Framing {
         }
     }
 
-    /// True where the kernel cuts and joins datagrams.
-    pub(crate) fn is_joined(self) -> bool {
+    /// True where zeroes behind the words mean nothing.
+    fn is_lengthened(self) -> bool {
         self == Framing::Own
     }
 
@@ -97,11 +91,10 @@ struct Packet {
 }
 
 /// Datagrams that leave together.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Group {
     packets: Vec<Packet>,
-    /// The bytes of each message, and those of its datagrams where there are several.
-    messages: Vec<(Range<usize>, usize)>,
+    trains: Trains<()>,
 }
 
 /// One socket.
@@ -165,15 +158,16 @@ impl Datagrams {
         asks: bool,
     ) -> Result<Self> {
         let lane = |script| {
-            let opened = open(address, framing);
-            let end = opened.map_err(|e| Error::io(format!("opening a socket for {name}"), e))?;
+            let opened = open(address);
+            let (end, joins) =
+                opened.map_err(|e| Error::io(format!("opening a socket for {name}"), e))?;
             let token = match framing {
                 Framing::Own if asks => ask(name, &end)?,
                 _ => 0,
             };
             end.set_nonblocking(true)
                 .map_err(|e| Error::io(format!("opening a socket for {name}"), e))?;
-            Lane::new(end, script, framing, token, depth)
+            Lane::new(end, joins, script, framing, token, depth)
         };
         Ok(Datagrams {
             name,
@@ -245,10 +239,10 @@ impl Datagrams {
             };
             for n in 0..count {
                 let arrival = self.incoming.arrival(n);
-                let message = &self.bytes[n * STRIDE..n * STRIDE + arrival.len];
-                for datagram in message.chunks(arrival.segment_bytes.max(1)) {
+                let slot = &self.bytes[n * STRIDE..];
+                for place in arrival.datagrams() {
                     all += 1;
-                    lane.hear(self.name, self.framing, datagram, &mut self.done)?;
+                    lane.hear(self.name, self.framing, &slot[place], &mut self.done)?;
                 }
             }
             if lane.left == 0 {
@@ -280,15 +274,14 @@ fn failed(name: &'static str) -> impl Fn(io::Error) -> Error {
     move |e| Error::io(format!("exchanging datagrams with {name}"), e)
 }
 
-fn open(address: SocketAddr, framing: Framing) -> io::Result<UdpSocket> {
+/// A socket for a server, and whether the kernel cuts and joins its datagrams.
+fn open(address: SocketAddr) -> io::Result<(UdpSocket, bool)> {
     let end = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     end.connect(address)?;
     end.set_read_timeout(Some(PATIENCE))?;
     set_receive_bytes(&end, RECEIVE_BYTES);
-    if framing.is_joined() {
-        join_segments(&end)?;
-    }
-    Ok(end)
+    let joins = join_segments(&end).is_ok();
+    Ok((end, joins))
 }
 
 /// Asks for the token of a socket.
@@ -313,6 +306,7 @@ fn ask(name: &str, end: &UdpSocket) -> Result<u64> {
 impl Lane {
     fn new(
         end: UdpSocket,
+        joins: bool,
         script: Script,
         framing: Framing,
         token: u64,
@@ -322,9 +316,9 @@ impl Lane {
         let trains: Vec<usize> = (0..script.trains()).collect();
         for trains in trains.chunks(depth.max(1)) {
             let mut trains = trains.to_vec();
-            // Those of one length can be joined.
-            trains.sort_by_key(|train| script.requests(*train).len());
-            let mut group = Group::default();
+            // Those of one length can be joined, and one that is shorter.
+            trains.sort_by_key(|train| std::cmp::Reverse(script.requests(*train).len()));
+            let mut group = Group { packets: Vec::new(), trains: Trains::new(joins) };
             for words in trains {
                 let (start, requests) = (out.len(), script.requests(words));
                 out.resize(start + framing.bytes(), 0);
@@ -335,7 +329,11 @@ impl Lane {
                     let message = "a load's requests or their replies fill several datagrams";
                     return Err(Error::new(ErrorKind::Config, message));
                 }
-                group.add(start..out.len(), words, framing.is_joined());
+                if framing.is_lengthened() {
+                    out.resize(start + group.trains.lengthened((), sent), 0);
+                }
+                group.trains.add((), start..out.len());
+                group.packets.push(Packet { place: start..out.len(), words });
             }
             groups.push(group);
         }
@@ -355,14 +353,15 @@ impl Lane {
         self.answered.clear();
         self.answered.resize(self.left, false);
         (self.sent, self.sent_last) = (now, now);
-        transmit(outgoing, &self.end, &self.out, &group.messages)
+        transmit(outgoing, &self.end, &self.out, group.trains.all())
     }
 
     fn send_unanswered(&mut self, outgoing: &mut Outgoing) -> io::Result<()> {
         let packets = self.groups[self.group].packets.iter().zip(&self.answered);
         let again = packets.filter(|(_, answered)| !**answered);
-        let again: Vec<_> = again.map(|(packet, _)| (packet.place.clone(), 0)).collect();
-        transmit(outgoing, &self.end, &self.out, &again)
+        let mut alone = Trains::new(false);
+        again.for_each(|(packet, _)| alone.add((), packet.place.clone()));
+        transmit(outgoing, &self.end, &self.out, alone.all())
     }
 
     /// Takes a reply; one that answers nothing that is under way is left out.
@@ -381,13 +380,16 @@ impl Lane {
         }
         let words = self.groups[self.group].packets[place].words;
         let came = &datagram[framing.bytes()..];
-        let misses = if came == self.script.replies(words) {
-            0
-        } else {
-            match self.script.hear(words, came) {
+        let ends = |behind: &[u8]| {
+            behind.is_empty() || framing.is_lengthened() && behind.iter().all(|byte| *byte == 0)
+        };
+        let misses = match came.strip_prefix(self.script.replies(words)) {
+            Some(behind) if ends(behind) => 0,
+            _ => match self.script.hear(words, came) {
                 Heard::All(misses) => misses,
-                Heard::Part | Heard::Nonsense(_) => return Err(nonsense(name, datagram)),
-            }
+                Heard::More(misses, at) if ends(&came[at..]) => misses,
+                _ => return Err(nonsense(name, datagram)),
+            },
         };
         self.answered[place] = true;
         self.left -= 1;
@@ -404,42 +406,22 @@ impl Lane {
     }
 }
 
-impl Group {
-    /// Adds a datagram, to the last message where the kernel can cut it off there.
-    fn add(&mut self, place: Range<usize>, words: usize, joins: bool) {
-        let len = place.len();
-        match self.messages.last_mut() {
-            Some((last, segment))
-                if joins
-                    && *segment == len
-                    && last.len() + len <= TRAIN_BYTES
-                    && last.len() / len < TRAIN_DATAGRAMS =>
-            {
-                last.end = place.end;
-            }
-            _ => self.messages.push((place.clone(), if joins { len } else { 0 })),
-        }
-        self.packets.push(Packet { place, words });
-    }
-}
-
-/// Sends these messages, each cut into datagrams of so many bytes where they are not 0.
+/// Sends these trains.
 fn transmit(
     outgoing: &mut Outgoing,
     end: &UdpSocket,
     out: &[u8],
-    messages: &[(Range<usize>, usize)],
+    trains: &[Train<()>],
 ) -> io::Result<()> {
-    let message = |(place, segment): &(Range<usize>, usize)| Message {
-        to: None,
-        parts: [&out[place.clone()], b""],
-        segment_bytes: if place.len() > *segment { *segment } else { 0 },
-    };
-    let messages: Vec<Message<'_>> = messages.iter().map(message).collect();
-    let mut sent = 0;
-    while sent < messages.len() {
-        match outgoing.send(end, &messages[sent..]) {
-            Ok(count) => sent += count,
+    let mut rest = trains;
+    while !rest.is_empty() {
+        let messages = rest.iter().map(|train| Message {
+            to: None,
+            bytes: &out[train.place.clone()],
+            segment_bytes: train.segment_bytes(),
+        });
+        match outgoing.send(end, messages) {
+            Ok(count) => rest = &rest[count..],
             // A full buffer is emptied by the server.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::hint::spin_loop(),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -512,17 +494,29 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_one_length_are_one_message() {
-        let mut group = Group::default();
-        let mut start = 0;
-        for n in 0..TRAIN_DATAGRAMS + 1 {
-            group.add(start..start + 40, n, true);
-            start += 40;
+    fn our_own_replies_may_have_zeroes_behind_them() {
+        let load = Load { connections: 1, depth: 1, ..Load::datagrams(2) };
+        for framing in [Framing::Memcached, Framing::Own] {
+            let scripts = Script::of_load(&load, 2, (8, 8));
+            let mut client = Datagrams::connect_echo(echo(|_| true), framing, scripts, 1).unwrap();
+            let (lane, words) = (&mut client.lanes[0], 0);
+            let mut reply = vec![0; framing.bytes()];
+            reply.extend_from_slice(lane.script.replies(words));
+            framing.write(&mut reply, 2, 0);
+            let mut hear = |reply: &[u8]| {
+                (lane.left, lane.answered) = (1, vec![false]);
+                let mut done = Done::default();
+                lane.hear("nobody", framing, reply, &mut done).is_ok_and(|()| done.operations == 2)
+            };
+            assert!(hear(&reply));
+            reply.resize(reply.len() + 8, 0);
+            assert_eq!(hear(&reply), framing == Framing::Own);
+            reply.push(1);
+            assert!(!hear(&reply));
+            // Misses are shorter.
+            reply.truncate(framing.bytes());
+            reply.extend_from_slice(&[1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+            assert_eq!(hear(&reply), framing == Framing::Own);
         }
-        group.add(start..start + 90, 99, true);
-        let lengths: Vec<_> =
-            group.messages.iter().map(|(place, segment)| (place.len(), *segment)).collect();
-        assert_eq!(lengths, [(40 * TRAIN_DATAGRAMS, 40), (40, 40), (90, 90)]);
-        assert_eq!(group.packets.len(), TRAIN_DATAGRAMS + 2);
     }
 }

@@ -67,6 +67,8 @@ pub(crate) enum Heard {
     Part,
     /// Everything, with so many misses.
     All(u64),
+    /// The same, and something behind it, from this byte on.
+    More(u64, usize),
     /// What the server never should have said, from this byte on.
     Nonsense(usize),
 }
@@ -198,7 +200,7 @@ impl Script {
                 return Heard::Nonsense(at);
             }
         }
-        if at == came.len() { Heard::All(misses) } else { Heard::Nonsense(at) }
+        if at == came.len() { Heard::All(misses) } else { Heard::More(misses, at) }
     }
 
     fn train(&mut self, depth: usize, mut request: impl FnMut(&mut Script) -> u64) {
@@ -382,7 +384,7 @@ mod tests {
         assert_eq!(script.hear(0, whole.as_bytes()), Heard::All(1));
         assert_eq!(script.hear(0, b"$-1\r\n$-1\r\n"), Heard::All(2));
         assert_eq!(script.hear(0, b"$-1\r\n-ERR"), Heard::Nonsense(5));
-        assert_eq!(script.hear(0, b"$-1\r\n$-1\r\n$"), Heard::Nonsense(10));
+        assert_eq!(script.hear(0, b"$-1\r\n$-1\r\n$"), Heard::More(2, 10));
         let mut script = Script::default();
         let mut keys = 0..3;
         script.train(1, |script| script.get_text(3, || keys.next().unwrap(), SHAPE));

@@ -2,15 +2,28 @@
 //!
 //! [`Incoming`] receives into memory of the caller's, [`Outgoing`] sends parts of it, so no byte is
 //! copied on the way. [`join_segments`] and [`Message::segment_bytes`] let the kernel carry several
-//! datagrams to or from one address as one (UDP GRO and GSO), which costs about as much as one.
+//! datagrams to or from one address as one (UDP GRO and GSO), which costs about as much as one;
+//! [`Trains`] finds out which these are.
 
+mod call;
 mod incoming;
 mod outgoing;
 mod peer;
+mod train;
 
 pub use incoming::{Arrival, Incoming};
 pub use outgoing::{Message, Outgoing};
 pub use peer::Peer;
+pub use train::{Train, Trains};
+
+/// Bytes of a slot for what arrives at once: the kernel may have joined many datagrams.
+pub const SLOT_BYTES: usize = 64 << 10;
+/// Bytes from one slot to the next. Not a power of two, since the first lines of all slots would
+/// then share a few places of the processor's caches.
+pub const STRIDE: usize = SLOT_BYTES + 192;
+/// Room for datagrams that wait to be received, where many come at once; the system may allow
+/// less.
+pub const RECEIVE_BYTES: usize = 4 << 20;
 
 use std::io;
 use std::net::UdpSocket;
@@ -44,12 +57,6 @@ fn set(
         libc::setsockopt(socket.as_raw_fd(), level, option, value, len)
     };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// A header of zeros: no address, no parts, no control message.
-fn empty_header() -> libc::mmsghdr {
-    // SAFETY: a header is plain numbers and pointers, for which all zero is a value.
-    unsafe { std::mem::zeroed() }
 }
 
 #[cfg(test)]

@@ -76,6 +76,15 @@ impl Peer {
     }
 }
 
+impl PartialEq for Peer {
+    /// True where they have address and port in common.
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Peer {}
+
 impl From<SocketAddr> for Peer {
     fn from(address: SocketAddr) -> Self {
         let mut peer = Peer::NONE;

@@ -3,14 +3,15 @@
 //! All requests of a batch are one `get_many` and one batch of writes; their replies go back in as
 //! few messages as there are senders, since the kernel cuts one message into many datagrams.
 
-use super::socket::{BATCH, STRIDE, Serve, send};
+use super::post::Post;
+use super::socket::{BATCH, Serve};
 use crate::burst::Lane;
 use crate::password::same;
 use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
 use silica::engine::{Engine, EntryRef, GetSink, WriteBatch};
-use silica_device::net::{Incoming, Message, Outgoing, Peer};
+use silica_device::net::{Incoming, Peer, STRIDE};
 use silica_proto::datagram::{
     DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, PASS_BYTES, Reason, Reply, Request,
     Requests, Unknown, VALUE_BYTES_MAX,
@@ -22,9 +23,6 @@ use std::sync::Arc;
 
 /// Requests after which those that came before are run.
 const TOGETHER: usize = 1024;
-/// Datagrams that the kernel cuts out of one message, and their bytes.
-const TRAIN_DATAGRAMS: usize = 64;
-const TRAIN_BYTES: usize = 60_000;
 
 /// A datagram of requests.
 #[derive(Debug, Clone, Copy)]
@@ -32,13 +30,6 @@ struct Group {
     arrival: usize,
     sequence: u64,
     count: usize,
-}
-
-/// A datagram to be sent.
-#[derive(Debug, Clone)]
-struct Datagram {
-    arrival: usize,
-    place: Range<usize>,
 }
 
 /// What a get found, in the order of the gets.
@@ -69,12 +60,10 @@ impl GetSink for Collector<'_> {
 }
 
 /// What requests have asked for and what is sent for it; kept for its memory.
-#[derive(Default)]
 struct Replies {
     found: Vec<Found>,
     arena: Vec<u8>,
-    out: Vec<u8>,
-    datagrams: Vec<Datagram>,
+    post: Post,
 }
 
 /// Serves the protocol on one socket.
@@ -82,11 +71,13 @@ pub(crate) struct Directed {
     shared: Arc<Shared>,
     /// Who has no pass is let in.
     open: bool,
+    /// The token that has let the sender in whose message is looked at: it is made once for all
+    /// of its datagrams in a row.
+    known: Option<u64>,
     session: Session,
     bytes: Vec<u8>,
     groups: Vec<Group>,
     replies: Replies,
-    outgoing: Outgoing,
     /// The kernel cuts messages.
     segments: bool,
 }
@@ -96,11 +87,11 @@ impl Directed {
         Directed {
             shared,
             open: false,
+            known: None,
             session: Session::new(true),
             bytes: vec![0; BATCH * STRIDE],
             groups: Vec::new(),
-            replies: Replies::default(),
-            outgoing: Outgoing::new(BATCH),
+            replies: Replies::new(segments),
             segments,
         }
     }
@@ -115,7 +106,7 @@ impl Directed {
         let run = || replies.run(shared, groups, requests);
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             log::error!("a request made an engine panic; its datagrams are not answered");
-            self.replies = Replies::default();
+            self.replies = Replies::new(self.segments);
         }
         requests.clear();
         self.groups.clear();
@@ -162,10 +153,17 @@ impl Directed {
     }
 
     /// True where `token` is that of a sender who may ask for entries.
-    fn lets_in(&self, peer: &Peer, token: u64) -> bool {
+    fn lets_in(&mut self, peer: &Peer, token: u64) -> bool {
+        if self.known == Some(token) {
+            return true;
+        }
         let passes = &self.shared.passes;
-        token == passes.token(peer, Some(self.shared.acl.version()))
-            || self.open && token == passes.token(peer, None)
+        let lets_in = token == passes.token(peer, Some(self.shared.acl.version()))
+            || self.open && token == passes.token(peer, None);
+        if lets_in {
+            self.known = Some(token);
+        }
+        lets_in
     }
 
     /// Answers an ask of `asked` bytes with the directory. Partitions are told to those who have a
@@ -187,51 +185,19 @@ impl Directed {
 
     /// Sends what was written.
     fn send(&mut self, socket: &UdpSocket, incoming: &Incoming) {
-        let (out, datagrams) = (&self.replies.out, &self.replies.datagrams);
-        let mut trains: Vec<Message<'_>> = Vec::with_capacity(BATCH);
-        let mut rest = &datagrams[..];
-        while let Some(first) = rest.first() {
-            let count = if self.segments { train(rest) } else { 1 };
-            let (train, behind) = rest.split_at(count);
-            rest = behind;
-            let end = train.last().map_or(first.place.end, |last| last.place.end);
-            trains.push(Message {
-                to: Some(incoming.arrival(first.arrival).peer),
-                parts: [&out[first.place.start..end], b""],
-                segment_bytes: if count > 1 { first.place.len() } else { 0 },
-            });
-        }
-        send(&mut self.outgoing, socket, &trains);
-        Stats::add(&self.shared.stats.total_net_output_bytes, out.len() as u64);
-        self.replies.out.clear();
-        self.replies.datagrams.clear();
+        let sent = self.replies.post.send(socket, incoming);
+        Stats::add(&self.shared.stats.total_net_output_bytes, sent);
     }
-}
-
-/// How many datagrams one message may carry: those to one sender that are as long as the first, and
-/// one that is shorter.
-fn train(datagrams: &[Datagram]) -> usize {
-    let first = &datagrams[0];
-    let (len, mut bytes, mut count) = (first.place.len(), 0, 0);
-    for datagram in datagrams.iter().take(TRAIN_DATAGRAMS) {
-        let fits = datagram.place.len() <= len && bytes + datagram.place.len() <= TRAIN_BYTES;
-        if datagram.arrival != first.arrival || !fits {
-            break;
-        }
-        bytes += datagram.place.len();
-        count += 1;
-        if datagram.place.len() < len {
-            break;
-        }
-    }
-    count.max(1)
 }
 
 impl Replies {
+    fn new(segments: bool) -> Self {
+        Replies { found: Vec::new(), arena: Vec::new(), post: Post::new(segments) }
+    }
+
     fn refuse(&mut self, arrival: usize, sequence: u64, reason: Reason) {
-        let start = self.out.len();
-        self.out.extend_from_slice(&Header::refusal(sequence, reason).bytes());
-        self.datagrams.push(Datagram { arrival, place: start..self.out.len() });
+        self.post.bytes.extend_from_slice(&Header::refusal(sequence, reason).bytes());
+        self.post.end(arrival);
     }
 
     /// Answers with the directory, unless that is longer than `asked`.
@@ -243,15 +209,14 @@ impl Replies {
         directory: &Directory,
         asked: usize,
     ) {
-        let start = self.out.len();
         let count = directory.ports.len() as u16;
         let header = Header { kind: Kind::Directory, count, sequence, word };
-        self.out.extend_from_slice(&header.bytes());
-        directory.write(&mut self.out);
-        if self.out.len() - start > asked {
-            return self.out.truncate(start);
+        self.post.bytes.extend_from_slice(&header.bytes());
+        directory.write(&mut self.post.bytes);
+        match self.post.len() > asked {
+            true => self.post.forget(),
+            false => self.post.end(arrival),
         }
-        self.datagrams.push(Datagram { arrival, place: start..self.out.len() });
     }
 
     fn run(&mut self, shared: &Shared, groups: &[Group], requests: &[Request<'_>]) {
@@ -310,29 +275,27 @@ impl Replies {
 
     /// Writes the replies of a group, in as few datagrams as hold them.
     fn answer<'a>(&mut self, group: &Group, replies: impl Iterator<Item = Reply<'a>>) {
-        let mut start = self.out.len();
         let (mut first, mut next) = (0, 0);
-        self.out.extend_from_slice(&[0; HEADER_BYTES]);
+        self.post.bytes.extend_from_slice(&[0; HEADER_BYTES]);
         for reply in replies {
-            if self.out.len() - start + reply.size() > DATAGRAM_BYTES_MAX {
-                self.end(group, start, first..next);
-                (start, first) = (self.out.len(), next);
-                self.out.extend_from_slice(&[0; HEADER_BYTES]);
+            if self.post.len() + reply.size() > DATAGRAM_BYTES_MAX {
+                self.end(group, first..next);
+                first = next;
+                self.post.bytes.extend_from_slice(&[0; HEADER_BYTES]);
             }
-            reply.write(&mut self.out);
+            reply.write(&mut self.post.bytes);
             next += 1;
         }
-        self.end(group, start, first..next);
+        self.end(group, first..next);
     }
 
-    /// Ends the datagram that begins at `start` and has the replies `part`.
-    fn end(&mut self, group: &Group, start: usize, part: Range<usize>) {
+    /// Ends a datagram, which has the replies `part`.
+    fn end(&mut self, group: &Group, part: Range<usize>) {
         let (count, sequence) = (part.len() as u16, group.sequence);
         let word = Header::word_of(part.start, group.count);
         let header = Header { kind: Kind::Replies, count, sequence, word };
-        self.out[start..start + HEADER_BYTES].copy_from_slice(&header.bytes());
-        let place = start..self.out.len();
-        self.datagrams.push(Datagram { arrival: group.arrival, place });
+        self.post.datagram()[..HEADER_BYTES].copy_from_slice(&header.bytes());
+        self.post.end_lengthened(group.arrival);
     }
 }
 
@@ -383,15 +346,18 @@ impl Serve for Directed {
             if arrival.truncated || arrival.len == 0 {
                 continue;
             }
-            let whole = &bytes[n * STRIDE..n * STRIDE + arrival.len];
-            for datagram in whole.chunks(arrival.segment_bytes) {
+            if arrival.sender == n {
+                self.known = None;
+            }
+            let slot = &bytes[n * STRIDE..][..arrival.len];
+            for place in arrival.datagrams() {
                 datagrams += 1;
-                self.take(n, arrival.peer, datagram, &mut requests);
+                self.take(arrival.sender, arrival.peer, &slot[place], &mut requests);
                 if requests.len() >= TOGETHER {
                     self.run(&mut requests);
                 }
             }
-            if self.replies.out.len() >= 1 << 20 {
+            if self.replies.post.bytes.len() >= 1 << 20 {
                 self.run(&mut requests);
                 self.send(socket, incoming);
             }

@@ -1,9 +1,9 @@
 //! A socket for datagrams that an event loop serves, where partitions belong to loops.
 
-use super::socket::{BATCH, SLOT_BYTES, STRIDE, Serve};
+use super::socket::{BATCH, Serve};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use silica_device::net::Incoming;
+use silica_device::net::{Incoming, SLOT_BYTES, STRIDE};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;

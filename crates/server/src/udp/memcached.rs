@@ -7,7 +7,8 @@
 //!
 //! Reads of a batch run before its other requests: datagrams have no order.
 
-use super::socket::{BATCH, STRIDE, Serve, send};
+use super::post::Post;
+use super::socket::{BATCH, Serve};
 use crate::acl::User;
 use crate::burst::{Burst, Input, Lane, Output, Owner};
 use crate::exec::Executor;
@@ -16,7 +17,7 @@ use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
 use crate::table::Run;
-use silica_device::net::{Incoming, Message, Outgoing};
+use silica_device::net::{Incoming, STRIDE};
 use silica_proto::memcached::{BinaryParser, FRAME_BYTES, Frame, Parser};
 use std::net::UdpSocket;
 use std::ops::Range;
@@ -35,7 +36,7 @@ const REQUESTS_MAX: usize = 256;
 struct Asked {
     /// Its place among the input's requests.
     request: usize,
-    /// The datagram of the batch that it came in.
+    /// The message of the batch that it came in.
     arrival: usize,
     /// The number of its frame.
     id: u16,
@@ -55,12 +56,11 @@ pub(crate) struct Frames {
     asked: Vec<Asked>,
     out: Vec<u8>,
     ends: Vec<usize>,
-    outgoing: Outgoing,
-    frames: Vec<[u8; FRAME_BYTES]>,
+    post: Post,
 }
 
 impl Frames {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, segments: bool) -> Self {
         Frames {
             executor: Executor::with_replies_up_to(Arc::clone(&shared), REPLY_BYTES_MAX),
             shared,
@@ -71,12 +71,12 @@ impl Frames {
             asked: Vec::new(),
             out: Vec::new(),
             ends: Vec::new(),
-            outgoing: Outgoing::new(BATCH),
-            frames: Vec::with_capacity(BATCH),
+            post: Post::new(segments),
         }
     }
 
-    /// Plans what datagram `arrival` asks for, which lies at `place` of the input's bytes.
+    /// Plans what a datagram of message `arrival` asks for, which lies at `place` of the input's
+    /// bytes.
     fn plan(&mut self, arrival: usize, place: Range<usize>) {
         let Some(frame) = Frame::read(&self.input.bytes[place.clone()]) else { return };
         if frame.count != 1 {
@@ -178,26 +178,18 @@ impl Frames {
         let payload = DATAGRAM_BYTES_MAX - FRAME_BYTES;
         let starts = std::iter::once(&0).chain(&self.ends);
         let replies = starts.zip(&self.ends).zip(&self.asked[first..]);
-        self.frames.clear();
-        let mut parts: Vec<(usize, &[u8])> = Vec::with_capacity(self.ends.len());
         for ((start, end), asked) in replies {
             let chunks = self.out[*start..*end].chunks(payload);
             let count = chunks.len() as u16;
             for (number, chunk) in chunks.enumerate() {
                 let frame = Frame { id: asked.id, number: number as u16, count };
-                self.frames.push(frame.bytes());
-                parts.push((asked.arrival, chunk));
+                self.post.bytes.extend_from_slice(&frame.bytes());
+                self.post.bytes.extend_from_slice(chunk);
+                self.post.end(asked.arrival);
             }
         }
-        let all = self.frames.iter().zip(&parts).map(|(frame, (arrival, chunk))| Message {
-            to: Some(incoming.arrival(*arrival).peer),
-            parts: [frame, chunk],
-            segment_bytes: 0,
-        });
-        let all: Vec<Message<'_>> = all.collect();
-        send(&mut self.outgoing, socket, &all);
-        let bytes: usize = self.out.len() + self.frames.len() * FRAME_BYTES;
-        Stats::add(&self.shared.stats.total_net_output_bytes, bytes as u64);
+        let bytes = self.post.send(socket, incoming);
+        Stats::add(&self.shared.stats.total_net_output_bytes, bytes);
     }
 }
 
@@ -221,17 +213,19 @@ impl Serve for Frames {
         }
         self.input.marks.get_or_insert_with(|| Arc::clone(&self.shared.marks));
         self.input.now_ms = self.shared.unix_ms();
-        let mut received = 0;
+        let (mut received, mut datagrams) = (0, 0);
         for n in 0..count {
             let arrival = incoming.arrival(n);
             received += arrival.len;
-            if !arrival.truncated {
-                self.plan(n, n * STRIDE..n * STRIDE + arrival.len);
+            for place in arrival.datagrams().filter(|_| !arrival.truncated) {
+                datagrams += 1;
+                let place = n * STRIDE + place.start..n * STRIDE + place.end;
+                self.plan(arrival.sender, place);
             }
         }
         let stats = &self.shared.stats;
         Stats::add(&stats.total_net_input_bytes, received as u64);
-        Stats::add(&stats.datagrams_received, count as u64);
+        Stats::add(&stats.datagrams_received, datagrams);
         Stats::add(&stats.datagram_batches, 1);
         Stats::add(&stats.total_commands_processed, self.asked.len() as u64);
         self.run(socket, incoming);

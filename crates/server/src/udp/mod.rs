@@ -4,6 +4,7 @@
 //!
 //! * `socket`: sockets and the threads that serve them;
 //! * `passes`: what lets a sender in;
+//! * `post`: datagrams on their way out;
 //! * `memcached`: memcached's protocols in frames;
 //! * `door`: a socket that an event loop serves;
 //! * `directed`: the datagram protocol, whose clients choose the thread.
@@ -15,6 +16,7 @@ mod directed;
 mod door;
 mod memcached;
 mod passes;
+mod post;
 mod socket;
 
 pub(crate) use directed::Directed;

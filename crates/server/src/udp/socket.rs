@@ -2,7 +2,7 @@
 
 use crate::server::Shared;
 use silica::engine::{Error, Result};
-use silica_device::net::{Incoming, Message, Outgoing, set_receive_bytes};
+use silica_device::net::{Incoming, RECEIVE_BYTES, SLOT_BYTES, STRIDE, set_receive_bytes};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -11,15 +11,8 @@ use std::time::Duration;
 
 /// How soon a thread that waits sees that the server stops.
 const NAP: Duration = Duration::from_millis(100);
-/// Datagrams that may wait for their thread, in bytes; the system may allow less.
-const RECEIVE_BYTES: usize = 4 << 20;
-/// Datagrams of one batch.
+/// Messages of one batch: datagrams, or trains of them.
 pub(super) const BATCH: usize = 64;
-/// Bytes of a datagram at most.
-pub(super) const SLOT_BYTES: usize = 64 << 10;
-/// Bytes from one datagram's slot to the next one's. Not a power of two, since the first lines
-/// of all slots would then share a few places of the processor's caches.
-pub(super) const STRIDE: usize = SLOT_BYTES + 192;
 
 /// A thread that serves datagrams.
 pub(crate) type Thread = JoinHandle<()>;
@@ -116,21 +109,6 @@ fn run(shared: &Shared, socket: &UdpSocket, server: &mut impl Serve) {
                     return shared.request_stop();
                 }
             },
-        }
-    }
-}
-
-/// Sends `messages`. One that cannot be sent is left out, as if the network had lost it.
-pub(super) fn send(outgoing: &mut Outgoing, socket: &UdpSocket, messages: &[Message<'_>]) {
-    let mut sent = 0;
-    while sent < messages.len() {
-        match outgoing.send(socket, &messages[sent..]) {
-            Ok(count) => sent += count,
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => {
-                log::debug!("a datagram could not be sent: {e}");
-                sent += 1;
-            }
         }
     }
 }

@@ -1,0 +1,135 @@
+//! The datagram protocol's server, on what a client would not send it.
+
+mod support;
+
+use silica_device::net::{Incoming, Message, Outgoing, SLOT_BYTES, STRIDE, join_segments};
+use silica_proto::datagram::{Header, Kind, REPLY_BYTES, Reason, Replies, Reply, Request};
+use silica_server::Config;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use support::{Probe, config, start_with};
+
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// A socket that the server at `address` knows, and its token.
+fn connect(address: SocketAddr) -> (UdpSocket, u64) {
+    let socket = UdpSocket::bind(ANY).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.connect(address).unwrap();
+    let mut ask = Header { kind: Kind::Ask, count: 0, sequence: 0, word: 0 }.bytes().to_vec();
+    ask.resize(200, 0);
+    socket.send(&ask).unwrap();
+    let mut answer = [0; 2000];
+    let len = socket.recv(&mut answer).unwrap();
+    (socket, Header::read(&answer[..len]).unwrap().0.word)
+}
+
+fn datagram(sequence: u64, token: u64, requests: &[Request<'_>]) -> Vec<u8> {
+    let count = requests.len() as u16;
+    let header = Header { kind: Kind::Requests, count, sequence, word: token };
+    let mut bytes = header.bytes().to_vec();
+    requests.iter().for_each(|request| request.write(&mut bytes));
+    bytes
+}
+
+/// Sends datagrams of one length as one message.
+fn send(socket: &UdpSocket, datagrams: &[Vec<u8>]) {
+    let message = |bytes, segment_bytes| Message { to: None, bytes, segment_bytes };
+    let mut outgoing = Outgoing::new(1);
+    let whole = datagrams.concat();
+    if outgoing.send(socket, [message(&whole, datagrams[0].len())]).is_err() {
+        for datagram in datagrams {
+            socket.send(datagram).unwrap();
+        }
+    }
+}
+
+/// The next so many datagrams, by their sequence numbers: kind and word, and what is behind them.
+fn receive(socket: &UdpSocket, count: usize) -> Vec<(u64, Kind, u64, Vec<u8>)> {
+    let mut bytes = [0; 2000];
+    let mut all: Vec<_> = (0..count)
+        .map(|_| {
+            let len = socket.recv(&mut bytes).unwrap();
+            let (header, rest) = Header::read(&bytes[..len]).unwrap();
+            (header.sequence, header.kind, header.word, rest.to_vec())
+        })
+        .collect();
+    all.sort_by_key(|(sequence, ..)| *sequence);
+    all
+}
+
+#[test]
+fn each_datagram_of_a_batch_needs_the_token_of_its_sender() {
+    let probe = Probe { delay: Duration::from_millis(100), ..Probe::new(true) };
+    let (server, probe) = start_with(Config { datagrams: Some(ANY), loops: 1, ..config() }, probe);
+    let address = server.datagram_addrs()[0];
+    let ((one, token), (other, _)) = (connect(address), connect(address));
+    let get = |sequence, token| datagram(sequence, token, &[Request::Get(b"key")]);
+    // While the engine works on this the others wait for each other.
+    let before = probe.get_calls.load(Ordering::Relaxed);
+    send(&one, &[get(0, token)]);
+    while probe.get_calls.load(Ordering::Relaxed) == before {
+        std::thread::yield_now();
+    }
+    send(&one, &[get(1, token), get(2, token + 1), get(3, token), get(4, 0)]);
+    send(&other, &[get(5, token), get(6, token)]);
+    send(&one, &[get(7, token), get(8, token ^ 1)]);
+    let kinds = |socket, count| {
+        let all = receive(socket, count).into_iter();
+        all.map(|(sequence, kind, ..)| (sequence, kind == Kind::Replies)).collect::<Vec<_>>()
+    };
+    let want = [(0, true), (1, true), (2, false), (3, true), (4, false), (7, true), (8, false)];
+    assert_eq!(kinds(&one, 7), want);
+    assert_eq!(kinds(&other, 2), [(5, false), (6, false)]);
+    server.stop();
+}
+
+#[test]
+fn replies_of_a_train_are_of_one_length_and_refusals_are_not_longer() {
+    let probe = Probe::new(false);
+    let (server, _) = start_with(Config { datagrams: Some(ANY), loops: 1, ..config() }, probe);
+    let (socket, token) = connect(server.datagram_addrs()[0]);
+    if join_segments(&socket).is_err() {
+        println!("skipped: this kernel does not segment datagrams");
+        return;
+    }
+    let put = Request::Put { key: b"key", value: b"seven b", expires_unix_ms: 0 };
+    send(&socket, &[datagram(0, token, &[put])]);
+    let done = receive(&socket, 1);
+    assert_eq!(done[0].3.len(), REPLY_BYTES, "there is nothing to go on with");
+    // Of the same length: requests are followed by zeroes, which mean nothing.
+    let mut train = [Request::Get(b"key"), Request::Get(b"none"), put, Request::Delete(b"none")]
+        .map(|request| datagram(1, token, &[request]))
+        .to_vec();
+    train.push(datagram(1, token ^ 1, &[put]));
+    let longest = train.iter().map(Vec::len).max().unwrap();
+    for (sequence, datagram) in (1u64..).zip(&mut train) {
+        datagram[8..16].copy_from_slice(&sequence.to_le_bytes());
+        datagram.resize(longest, 0);
+    }
+    // They come joined: all replies in one message, so one length is told for all of them.
+    send(&socket, &train);
+    let (mut incoming, mut slots) = (Incoming::new(4), vec![0; 4 * STRIDE]);
+    let (mut lens, mut replies) = (Vec::new(), Vec::new());
+    while lens.len() < train.len() {
+        let count = incoming.receive(&socket, &mut slots, SLOT_BYTES, STRIDE).unwrap();
+        for n in 0..count {
+            for place in incoming.arrival(n).datagrams() {
+                let bytes = &slots[n * STRIDE..][place];
+                let (header, rest) = Header::read(bytes).unwrap();
+                lens.push((header.sequence, bytes.len()));
+                match header.kind {
+                    Kind::Refusal => assert_eq!(header.word, Reason::Token as u64),
+                    _ => replies.extend(Replies::new(rest, header.count).map(
+                        |reply| matches!(reply, Ok(Reply::Done(value)) if value == b"seven b"),
+                    )),
+                }
+            }
+        }
+    }
+    lens.sort_unstable();
+    assert_eq!(lens, [(1, 35), (2, 35), (3, 35), (4, 35), (5, 24)]);
+    assert_eq!(replies.iter().filter(|found| **found).count(), 1);
+    server.stop();
+}
