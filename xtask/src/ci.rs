@@ -63,7 +63,7 @@ pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
     steps.tests("tests of event loops over epoll", &mut epoll, limit);
     for mode in ["erew", "crew"] {
         let mut owned = of_loops("SILICA_TEST_MODE", mode);
-        owned.args(["--test", "udp", "--test", "differential"]);
+        owned.args(["--test", "udp", "--test", "datagrams", "--test", "differential"]);
         steps.tests(&format!("tests of event loops in mode {mode}"), &mut owned, limit);
     }
     let doc = ["test", "--workspace", "--doc", "--no-fail-fast"];
