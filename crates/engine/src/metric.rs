@@ -67,7 +67,7 @@ pub const METRICS: &[Metric] = &[
     counter("evictions", "entries that a cache dropped before they expired"),
     counter("evictions_from_log", "entries dropped because the log needed their place"),
     counter("evictions_from_index", "entries dropped because the index needed their slot"),
-    counter("expirations", "entries found to have expired when their place was needed"),
+    counter("expirations", "entries removed because they had expired"),
     gauge("entries_estimate", "entries in the store, estimated"),
     gauge("log_store_entries", "entries in log stores"),
     gauge("hash_store_entries", "entries in hash stores"),

@@ -27,6 +27,7 @@ impl Partition {
         let counts = &self.counts;
         counts.puts.add(1);
         counts.user_bytes.add((key.len() + entry.value.len()) as u64);
+        self.expiry().note(entry.expires_unix_ms);
         let needed = item::words_needed(key, entry);
         let bucket = probe.bucket as usize;
         let mut old = self.index().find(self.log(), bucket, probe.tag, key);

@@ -17,6 +17,7 @@ mod admin;
 mod again;
 mod atomic;
 mod cache;
+mod expiry;
 mod fits;
 mod image;
 mod index;

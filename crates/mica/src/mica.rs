@@ -31,7 +31,7 @@ const CHAIN_BYTES: u64 = 512;
 /// Pages that are given back while writers wait.
 const PAGES_AT_ONCE: usize = 16;
 /// Chains that are searched for expired entries while writers wait.
-const CHAINS_AT_ONCE: u64 = 1024;
+const CHAINS_AT_ONCE: u64 = 256;
 
 /// A cache in memory, or a store; what it holds goes with the process.
 pub struct Mica {
@@ -227,9 +227,13 @@ impl Mica {
         }
     }
 
-    /// Removes what has expired from a store, and gives free memory back to the system.
+    /// Removes what has expired, and gives a store's free memory back to the system.
     fn tidy(&self, budget: Budget) -> Progress {
         let mut progress = self.sweep(budget);
+        if !self.is_store {
+            // A cache's writers clean the index as they go.
+            return progress;
+        }
         for partition in self.partitions.iter().filter(|p| p.store().pages().is_due(true)) {
             let more = partition.try_write(|p| p.give_back_pages(PAGES_AT_ONCE));
             progress.more |= more == Some(true);
@@ -237,12 +241,12 @@ impl Mica {
         progress
     }
 
-    /// Goes on with removing what has expired from a store.
+    /// Goes on with removing what has expired.
     fn sweep(&self, budget: Budget) -> Progress {
         let now_ms = self.clock.unix_ms();
         let chains = (budget.bytes / CHAIN_BYTES).clamp(1, CHAINS_AT_ONCE) as usize;
         let mut progress = Progress::default();
-        for partition in self.partitions.iter().filter(|p| p.store().is_due(|| now_ms)) {
+        for partition in self.partitions.iter().filter(|p| p.expiry().is_due(|| now_ms)) {
             if progress.bytes >= budget.bytes.max(1) {
                 progress.more = true;
                 break;
@@ -357,8 +361,7 @@ impl Engine for Mica {
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
-        // A cache's writers clean the index as they go.
-        Ok(if self.is_store { self.tidy(budget) } else { Progress::default() })
+        Ok(self.tidy(budget))
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {

@@ -1,5 +1,6 @@
 //! A partition: one index, one log, one writer at a time.
 
+use crate::expiry::Expiry;
 use crate::index::{BUCKET_WORDS, Bucket, Index, first_of, offset_of, tag_of};
 use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
@@ -130,6 +131,7 @@ pub(crate) struct Partition {
     store: Option<Box<Store>>,
     /// Upper bits of a hash that say which partition this is.
     skipped_bits: u32,
+    expiry: Expiry,
     /// The node of the machine to which the memory was brought last.
     node: AtomicU64,
     pub(crate) counts: Counts,
@@ -170,6 +172,7 @@ impl Partition {
             lock: Lock::default(),
             store,
             skipped_bits: layout.partitions.ilog2(),
+            expiry: Expiry::default(),
             node: AtomicU64::new(u64::MAX),
             counts: Counts::default(),
         }
@@ -206,6 +209,10 @@ impl Partition {
         let (log, index) = (self.log.reserved_bytes(), self.index.reserved_bytes());
         // A store's index lies in the same memory.
         if self.is_store() { log } else { log + index }
+    }
+
+    pub(crate) fn expiry(&self) -> &Expiry {
+        &self.expiry
     }
 
     pub(crate) fn is_store(&self) -> bool {
@@ -549,6 +556,7 @@ impl Partition {
 
     /// Removes every entry.
     pub(crate) fn clear(&self) {
+        self.expiry.clear();
         match &self.store {
             None => self.log.clear(),
             Some(store) => {

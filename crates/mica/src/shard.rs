@@ -91,6 +91,14 @@ impl MicaShard {
         if is_poisoned { Err(refused(self.number, Refusal::Poisoned)) } else { Ok(()) }
     }
 
+    /// Goes on with removing what has expired from a cache, which nobody else can meanwhile.
+    #[inline]
+    fn tidy(&self, chains: usize) {
+        if !self.mica.is_store {
+            self.partition().guarded(|_| self.mica.sweep_some(1 << self.number, chains));
+        }
+    }
+
     fn probes<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<Probe>> {
         keys.map(|key| self.mica.probe_in(self.number, self.mica.seed.low(key))).collect()
     }
@@ -122,7 +130,9 @@ impl Shard for MicaShard {
         at_most(bytes, self.mica.descriptor.limits.batch_bytes_max, "batch")?;
         let probes = self.probes(batch.ops().iter().map(|op| op.key))?;
         probes.iter().take(32).for_each(|probe| self.partition().prefetch_bucket(probe));
-        self.mica.apply_locked(batch.ops(), &probes)
+        let result = self.mica.apply_locked(batch.ops(), &probes);
+        self.tidy(2 * probes.len());
+        result
     }
 
     fn update_many(
@@ -133,6 +143,8 @@ impl Shard for MicaShard {
     ) -> Result<usize> {
         self.check()?;
         let probes = self.probes(keys.iter().copied())?;
-        self.mica.update_locked(keys, &probes, decide)
+        let result = self.mica.update_locked(keys, &probes, decide);
+        self.tidy(2 * probes.len());
+        result
     }
 }

@@ -6,29 +6,18 @@
 //! does for an update in place, so whatever became of the block meanwhile is not believed.
 
 use crate::fits::{BLOCK_WORDS_MIN, Fits};
-use crate::index::{Place, offset_of, slot};
+use crate::index::{Place, slot};
 use crate::item::{self, Header, Item};
 use crate::pages::Pages;
 use crate::partition::{Partition, Probe};
-use crate::protocol::{begin_write, end_write};
 use crate::undo::Undo;
-use silica_base::prefetch;
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// At least so long from one pass over the index for expired entries to the next.
-const PASS_MS_MIN: u64 = 1000;
-
 /// What a partition has besides in store mode.
 pub(crate) struct Store {
     fits: Fits,
-    /// No entry that a pass has not yet met expires before; `u64::MAX` where none expires.
-    soonest_ms: AtomicU64,
-    /// The next pass does not begin before.
-    not_before_ms: AtomicU64,
-    /// The main bucket with which a pass goes on; 0 between passes.
-    next: AtomicU64,
     /// Words of the space that have become spare buckets.
     spare_words: AtomicU64,
 }
@@ -49,29 +38,17 @@ pub(crate) enum Shortage {
 
 impl Store {
     pub(crate) fn new(space: &[AtomicU64]) -> Self {
-        Store {
-            fits: Fits::new(space),
-            soonest_ms: AtomicU64::new(u64::MAX),
-            not_before_ms: AtomicU64::new(0),
-            next: AtomicU64::new(0),
-            spare_words: AtomicU64::new(0),
-        }
+        Store { fits: Fits::new(space), spare_words: AtomicU64::new(0) }
     }
 
     /// What there is besides the space's words, for an image.
     pub(crate) fn state(&self) -> Vec<u64> {
-        let own = [&self.soonest_ms, &self.not_before_ms, &self.next, &self.spare_words];
-        own.into_iter().map(|word| word.load(Relaxed)).chain(self.fits.state()).collect()
+        std::iter::once(self.spare_words()).chain(self.fits.state()).collect()
     }
 
     /// Takes over what [`Store::state`] said; false where that was something else.
     pub(crate) fn set_state(&self, state: &[u64]) -> bool {
-        let Some(([soonest, not_before, next, spares], fits)) = state.split_first_chunk() else {
-            return false;
-        };
-        self.soonest_ms.store(*soonest, Relaxed);
-        self.not_before_ms.store(*not_before, Relaxed);
-        self.next.store(*next, Relaxed);
+        let Some((spares, fits)) = state.split_first() else { return false };
         self.spare_words.store(*spares, Relaxed);
         self.fits.set_state(fits)
     }
@@ -87,8 +64,6 @@ impl Store {
 
     pub(crate) fn clear(&self, space: &[AtomicU64]) {
         self.fits.clear(space);
-        self.soonest_ms.store(u64::MAX, Relaxed);
-        self.next.store(0, Relaxed);
         self.spare_words.store(0, Relaxed);
     }
 
@@ -103,22 +78,6 @@ impl Store {
         mut visit: impl FnMut(u64, Item<'_>),
     ) -> Result<(), (u64, &'static str)> {
         self.fits.walk(space, |at, item| visit(at as u64, item))
-    }
-
-    /// An entry expires then.
-    fn expires(&self, unix_ms: u64) {
-        if unix_ms != 0 && unix_ms < self.soonest_ms.load(Relaxed) {
-            self.soonest_ms.store(unix_ms, Relaxed);
-        }
-    }
-
-    /// True where a pass is under way or due.
-    pub(crate) fn is_due(&self, now_ms: impl FnOnce() -> u64) -> bool {
-        if self.next.load(Relaxed) != 0 {
-            return true;
-        }
-        let soonest = self.soonest_ms.load(Relaxed);
-        soonest != u64::MAX && now_ms() >= soonest.max(self.not_before_ms.load(Relaxed))
     }
 }
 
@@ -169,7 +128,7 @@ impl Partition {
         undo: &mut Undo<'p>,
     ) -> Result<(), Shortage> {
         let needed = item::words_needed(key, entry).max(BLOCK_WORDS_MIN);
-        self.store().expires(entry.expires_unix_ms);
+        self.expiry().note(entry.expires_unix_ms);
         let bucket = probe.bucket as usize;
         let Some(found) = self.index().find(self.log(), bucket, probe.tag, key) else {
             let Some(free) = self.free_slot(bucket, !undo.is_on()) else {
@@ -297,77 +256,4 @@ impl Partition {
         let give_back = |range| self.log().give_back(range);
         self.store().fits.give_back_pages(self.log().words(), most, give_back)
     }
-
-    /// Removes the entry of `key` if it has expired.
-    pub(crate) fn reclaim(&self, probe: &Probe, key: &[u8], now_ms: u64) {
-        let found = self.index().find(self.log(), probe.bucket as usize, probe.tag, key);
-        if found.is_some_and(|found| has_expired(&found.item, now_ms)) {
-            self.reclaim_chain(probe.bucket as usize, now_ms);
-        }
-    }
-
-    /// Removes what has expired of a chain.
-    fn reclaim_chain(&self, main: usize, now_ms: u64) {
-        let first = &self.index().bucket(main)[0];
-        let (mut began, mut removed) = (false, false);
-        for slot in self.index().slots(main).filter(|slot| slot.load(Relaxed) != 0) {
-            let offset = offset_of(slot.load(Relaxed));
-            let item = self.log().item(offset).expect("a slot names a block");
-            if !has_expired(&item, now_ms) {
-                self.store().expires(item.expires_unix_ms());
-                continue;
-            }
-            if !removed {
-                began = begin_write(first);
-                removed = true;
-            }
-            slot.store(0, Relaxed);
-            self.counts.entries.sub(1);
-            self.counts.expired.add(1);
-            self.give_back(offset as usize);
-        }
-        if removed && self.index().has_spare(main) {
-            self.index().compact(main);
-        }
-        if began {
-            end_write(first);
-        }
-    }
-
-    /// Goes on with a pass over the index that removes what has expired, or begins one where one
-    /// is due; visits `chains` of them at most. True where there is more to do at once.
-    pub(crate) fn sweep(&self, chains: usize, now_ms: u64) -> bool {
-        let (store, index) = (self.store(), self.index());
-        if !store.is_due(|| now_ms) {
-            return false;
-        }
-        let first = store.next.load(Relaxed) as usize;
-        if first == 0 {
-            // What this pass leaves, and what is put meanwhile, says when the next one is due.
-            store.soonest_ms.store(u64::MAX, Relaxed);
-        }
-        let end = index.main().min(first + chains);
-        for main in first..end {
-            index.prefetch((main + 8).min(index.main() - 1));
-            if main + 2 < end {
-                for slot in &index.bucket(main + 2)[1..] {
-                    prefetch(self.log().words(), offset_of(slot.load(Relaxed)) as usize);
-                }
-            }
-            self.reclaim_chain(main, now_ms);
-        }
-        if end < index.main() {
-            store.next.store(end as u64, Relaxed);
-            return true;
-        }
-        store.next.store(0, Relaxed);
-        self.drop_spares();
-        store.not_before_ms.store(now_ms.saturating_add(PASS_MS_MIN), Relaxed);
-        false
-    }
-}
-
-fn has_expired(item: &Item<'_>, now_ms: u64) -> bool {
-    let expires = item.expires_unix_ms();
-    expires != 0 && expires <= now_ms
 }

@@ -157,12 +157,12 @@ impl Mica {
 
     /// Removes what has expired in so many chains of each partition in `mask`, which the caller
     /// has locked; false where nothing has for all that is known.
-    fn sweep_some(&self, mask: u64, chains: usize) -> bool {
+    pub(crate) fn sweep_some(&self, mask: u64, chains: usize) -> bool {
         let mut now = None;
         let mut now_ms = || *now.get_or_insert_with(|| self.clock.unix_ms());
         let mut has_swept = false;
         for partition in bits(mask).map(|number| &self.partitions[number]) {
-            if partition.store().is_due(&mut now_ms) {
+            if partition.expiry().is_due(&mut now_ms) {
                 partition.sweep(chains, now_ms());
                 has_swept = true;
             }

@@ -265,7 +265,7 @@ fn stores_have_an_order_in_every_mode() {
     for mode in MODES {
         for threads in [2, 3, 8] {
             let mica = open(LITTLE, "none");
-            let sum = check(mode, &mica, Load { keys: 40, ..load(threads) }, seed(1), histories);
+            let sum = check(mode, &mica, Load { keys: 80, ..load(threads) }, seed(1), histories);
             assert!(mode == Mode::Changing || sum.refused < sum.calls / 2, "{mode:?}: {sum:?}");
             let in_place = sum.counted("updates_in_place");
             seen.insert((sum.refused > 0, in_place > 0.0 && in_place < sum.counted("puts")));

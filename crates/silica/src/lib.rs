@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod backup;
+mod cache;
 mod catalog;
 #[cfg(test)]
 mod hostile_tests;

@@ -1,5 +1,6 @@
 //! How to open a store.
 
+use crate::cache::Kept;
 use crate::store::MEMORY_OPTION;
 use crate::{Registry, Silica};
 use silica_base::HashSeed;
@@ -266,7 +267,8 @@ impl OpenOptions {
     /// Opens a cache that is in memory only and has no directory: the engine `mica` with all of
     /// the memory, whatever engine keyspaces are created with. A full cache drops entries, and
     /// nothing outlives the process but an [image](OpenOptions::image). With the option `eviction`
-    /// set to `none` it is a store: what does not fit is refused with `Full`.
+    /// set to `none` it is a store: what does not fit is refused with `Full`. A thread removes what
+    /// has expired, until the cache is dropped (unless there are to be no background threads).
     ///
     /// ```
     /// use silica::{Durability, EngineExt, OpenOptions};
@@ -297,7 +299,10 @@ impl OpenOptions {
             }
             None => silica_mica::Mica::open(&values, &environment)?,
         };
-        Ok(Arc::new(mica))
+        Ok(match self.background_threads {
+            0 => Arc::new(mica),
+            _ => Arc::new(Kept::new(mica, self.background_bytes_per_second)),
+        })
     }
 
     /// Opens the store in the directory `path`.

@@ -13,7 +13,9 @@ const SLICE_BYTES: u64 = 4 << 20;
 /// First pause after work ran out.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Longest pause of an idle store.
-const PAUSE_MAX: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// Longest pause of an idle cache: nobody waits for what it has to do.
+pub(crate) const PAUSE_MAX_OF_CACHES: Duration = Duration::from_secs(1);
 /// A pause from which a writer wakes the scheduler; shorter ones end soon enough by themselves.
 const PAUSE_WAKEABLE: Duration = Duration::from_millis(16);
 /// Pause after an engine failed.
@@ -39,6 +41,7 @@ struct Shared {
     /// True while a thread sleeps so long that a writer should wake it.
     asleep: AtomicBool,
     bytes_per_second: u64,
+    pause_max: Duration,
 }
 
 impl Shared {
@@ -69,13 +72,15 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts `threads` threads; `bytes_per_second` limits their work, 0 does not.
-    pub(crate) fn start(threads: usize, bytes_per_second: u64) -> Self {
+    /// Starts `threads` threads, which pause for `pause_max` at most; `bytes_per_second` limits
+    /// their work, 0 does not.
+    pub(crate) fn start(threads: usize, bytes_per_second: u64, pause_max: Duration) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Condvar::new(),
             asleep: AtomicBool::new(false),
             bytes_per_second: bytes_per_second / threads.max(1) as u64,
+            pause_max,
         });
         let spawn = |i| {
             let shared = Arc::clone(&shared);
@@ -155,7 +160,7 @@ fn run(shared: &Shared) {
             return;
         }
         let woken = wakeable && slept_from.elapsed() < pause;
-        pause = if woken { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+        pause = if woken { PAUSE_MIN } else { (pause * 2).min(shared.pause_max) };
     }
 }
 
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_stop_waits_for_no_pause() {
-        let scheduler = Scheduler::start(0, 0);
+        let scheduler = Scheduler::start(0, 0, PAUSE_MAX);
         let shared = Arc::clone(&scheduler.shared);
         let sleeper = std::thread::spawn(move || shared.sleep(Duration::from_secs(120), true));
         while !scheduler.shared.asleep.load(Ordering::Relaxed) {

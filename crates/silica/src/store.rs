@@ -9,7 +9,7 @@
 
 use crate::catalog::{self, Catalog, Record};
 use crate::keyspace::{Keyspace, Opened};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{PAUSE_MAX, Scheduler};
 use crate::{OpenOptions, Registration};
 use log::{info, warn};
 use silica_base::HashSeed;
@@ -79,8 +79,8 @@ impl Silica {
             None => create(path, &device, &options)?,
         };
         remove_rubbish(path, &device, &catalog);
-        let scheduler =
-            Scheduler::start(options.background_threads, options.background_bytes_per_second);
+        let (threads, bytes) = (options.background_threads, options.background_bytes_per_second);
+        let scheduler = Scheduler::start(threads, bytes, PAUSE_MAX);
         Ok(Silica {
             path: path.to_path_buf(),
             options,

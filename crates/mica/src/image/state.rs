@@ -22,6 +22,7 @@ pub(super) fn of(partition: &Partition) -> Vec<u64> {
     let mut state = counts.to_vec();
     state.extend(words(partition).map(|word| word.load(Relaxed)));
     if partition.is_store() {
+        state.extend(partition.expiry().state().map(|word| word.load(Relaxed)));
         state.extend(partition.store().state());
     }
     state
@@ -36,5 +37,12 @@ pub(super) fn take_over(partition: &Partition, state: &[u64]) -> bool {
     kept.iter().zip(counts).for_each(|(to, from)| to.set(*from));
     let Some((own, state)) = state.split_at_checked(words(partition).count()) else { return false };
     words(partition).zip(own).for_each(|(to, from)| to.store(*from, Relaxed));
-    if partition.is_store() { partition.store().set_state(state) } else { state.is_empty() }
+    if !partition.is_store() {
+        // The first pass finds out.
+        partition.expiry().forget();
+        return state.is_empty();
+    }
+    let Some((expiry, state)) = state.split_first_chunk::<3>() else { return false };
+    partition.expiry().state().iter().zip(expiry).for_each(|(to, from)| to.store(*from, Relaxed));
+    partition.store().set_state(state)
 }

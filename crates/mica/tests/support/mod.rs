@@ -1,0 +1,61 @@
+//! What several tests of the engine set up in the same way.
+#![allow(dead_code)] // Each of them uses a part.
+
+use silica_base::{HashSeed, ManualClock, Result};
+use silica_engine::{
+    Budget, Durability, Engine, EntryRef, Environment, MetricsMap, OptionValues, WriteBatch,
+};
+use silica_mica::{Mica, OPTIONS};
+use std::sync::Arc;
+
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const NOW: Durability = Durability::Buffered;
+
+/// Options of an engine with this policy, memory and partitions.
+pub(crate) fn options(eviction: &str, memory_bytes: u64, partitions: u64) -> OptionValues {
+    let mut options = OptionValues::parse(OPTIONS, [("eviction", eviction)]).expect("valid");
+    options.set("memory_bytes", memory_bytes).set("partitions", partitions);
+    options
+}
+
+/// An engine and the clock by which its entries expire.
+pub(crate) fn try_open(options: &OptionValues) -> Result<(Mica, Arc<ManualClock>)> {
+    let clock = Arc::new(ManualClock::default());
+    Ok((open_at(options, &clock)?, clock))
+}
+
+/// An engine with the time of a clock.
+pub(crate) fn open_at(options: &OptionValues, clock: &Arc<ManualClock>) -> Result<Mica> {
+    Mica::open(options, &Environment { clock: clock.clone(), seed: HashSeed([7; 16]) })
+}
+
+/// The same, of which one is sure.
+pub(crate) fn open(options: &OptionValues) -> (Mica, Arc<ManualClock>) {
+    try_open(options).expect("it opens")
+}
+
+pub(crate) fn metrics(engine: &dyn Engine) -> MetricsMap {
+    let mut metrics = MetricsMap::default();
+    engine.metrics(&mut metrics);
+    metrics
+}
+
+pub(crate) fn metric(engine: &dyn Engine, name: &str) -> f64 {
+    metrics(engine).get(name)
+}
+
+pub(crate) fn advance_ms(clock: &ManualClock, ms: u64) {
+    clock.advance_ns(ms * 1_000_000);
+}
+
+/// Puts 100 bytes that expire then; 0 is never.
+pub(crate) fn put_until(engine: &dyn Engine, n: u32, expires_unix_ms: u64) -> Result<()> {
+    let entry = EntryRef { value: &[9; 100], expires_unix_ms, user_bits: 0 };
+    engine.write(WriteBatch::new().put_entry(&n.to_le_bytes(), entry), NOW)
+}
+
+/// Calls `maintain` with a small budget until it has nothing to do; returns how often it had more.
+pub(crate) fn maintain(engine: &dyn Engine) -> u32 {
+    let more = || engine.maintain(Budget { bytes: 4096 }).expect("maintained").more;
+    (0..).take_while(|_| more()).count() as u32
+}
