@@ -65,33 +65,24 @@ mod x86 {
     const LANES: usize = 8;
     /// Fewer keys than this are not worth a group that they do not fill.
     const LANES_MIN: usize = 3;
-    /// Blocks of the longest key that goes into a lane.
-    const BLOCKS_MAX: usize = SHORT_BYTES_MAX / 8 + 1;
 
     /// A block of each key.
     type Blocks = [u64; LANES];
 
-    /// Lays out the blocks of `keys` and says how many each has; `None` where they do not go
-    /// together.
+    /// How many whole words each of `keys` has, and whether none has more than these; `None` where
+    /// they do not go together.
     #[inline(always)]
-    fn lay_out(keys: &[&[u8]; LANES], blocks: &mut [Blocks; BLOCKS_MAX]) -> Option<usize> {
+    fn words_of(keys: &[&[u8]; LANES]) -> Option<(usize, bool)> {
         let len = keys[0].len();
         let differs = keys.iter().fold(0, |differs, key| differs | key.len() ^ len);
-        let words = len / 8;
-        if words >= BLOCKS_MAX || differs > 7 {
-            return None;
-        }
-        for (at, block) in blocks[..words].iter_mut().enumerate() {
-            for (block, key) in block.iter_mut().zip(keys) {
-                *block = key[8 * at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-            }
-        }
-        if differs == 0 && len.is_multiple_of(8) {
-            blocks[words] = [last_block(keys[0]); LANES];
-        } else {
-            blocks[words] = keys.map(last_block);
-        }
-        Some(words + 1)
+        let are_like = differs <= 7 && len < SHORT_BYTES_MAX + 8;
+        are_like.then_some((len / 8, differs | len & 7 == 0))
+    }
+
+    /// Word `at` of each key.
+    #[inline(always)]
+    fn words_at(keys: &[&[u8]; LANES], at: usize) -> Blocks {
+        keys.map(|key| key.as_chunks::<8>().0.get(at).map_or(0, |word| u64::from_le_bytes(*word)))
     }
 
     /// Eight lanes of 64 bits.
@@ -233,42 +224,55 @@ mod x86 {
 
     #[inline(always)]
     unsafe fn in_groups<V: Vector, D: Digest>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [D]) {
-        let mut blocks = [[0; LANES]; BLOCKS_MAX];
         for (keys, hashes) in keys.chunks(LANES).zip(hashes.chunks_mut(LANES)) {
-            let together = match keys.first_chunk() {
-                Some(keys) => lay_out(keys, &mut blocks),
-                None if keys.len() < LANES_MIN => None,
+            let mut padded;
+            let all = match keys.first_chunk() {
+                Some(all) => all,
+                None if keys.len() < LANES_MIN => {
+                    one_by_one(seed, keys, hashes);
+                    continue;
+                }
                 None => {
                     // Lanes without a key get the first one.
-                    let mut all = [keys[0]; LANES];
-                    all[..keys.len()].copy_from_slice(keys);
-                    lay_out(&all, &mut blocks)
+                    padded = [keys[0]; LANES];
+                    padded[..keys.len()].copy_from_slice(keys);
+                    &padded
                 }
             };
-            let Some(count) = together else {
+            let Some(words) = words_of(all) else {
                 one_by_one(seed, keys, hashes);
                 continue;
             };
             // SAFETY: the caller knows that the processor has what `V` needs.
-            let [low, high] = unsafe { hash_group::<V, D>(seed, &blocks[..count]) };
-            for (lane, hash) in hashes.iter_mut().enumerate().take(LANES) {
-                *hash = D::new(low[lane], high[lane]);
+            let [low, high] = unsafe { hash_group::<V, D>(seed, all, words) };
+            if let Some(hashes) = hashes.first_chunk_mut::<LANES>() {
+                *hashes = std::array::from_fn(|lane| D::new(low[lane], high[lane]));
+            } else {
+                for (lane, hash) in hashes.iter_mut().enumerate() {
+                    *hash = D::new(low[lane], high[lane]);
+                }
             }
         }
     }
 
     /// What `HashSeed::hash_short` does, in every lane.
     #[inline(always)]
-    unsafe fn hash_group<V: Vector, D: Digest>(seed: &HashSeed, blocks: &[Blocks]) -> [Blocks; 2] {
+    unsafe fn hash_group<V: Vector, D: Digest>(
+        seed: &HashSeed,
+        keys: &[&[u8]; LANES],
+        (words, are_whole): (usize, bool),
+    ) -> [Blocks; 2] {
         // SAFETY: the caller knows that the processor has what `V` needs.
         unsafe {
             let mut v = seed.start().map(|word| V::splat(word));
-            for block in blocks {
-                let block = V::load(block);
-                v[3] = v[3].xor(block);
-                round(&mut v);
-                v[0] = v[0].xor(block);
+            for at in 0..words {
+                absorb(&mut v, V::load(&words_at(keys, at)));
             }
+            let last = match are_whole {
+                true => V::splat(last_block(keys[0])),
+                false => V::load(&keys.map(last_block)),
+            };
+            absorb(&mut v, last);
             v[2] = v[2].xor(V::splat(0xEE));
             for _ in 0..3 {
                 round(&mut v);
@@ -282,6 +286,16 @@ mod x86 {
                 round(&mut v);
             }
             [low.store(), v[0].xor(v[1]).xor(v[2].xor(v[3])).store()]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn absorb<V: Vector>(v: &mut [V; 4], block: V) {
+        // SAFETY: the caller knows that the processor has what `V` needs.
+        unsafe {
+            v[3] = v[3].xor(block);
+            round(v);
+            v[0] = v[0].xor(block);
         }
     }
 
