@@ -36,7 +36,7 @@ pub use hash::{HashSeed, KeyHash};
 pub use histogram::Histogram;
 pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};
 pub use huge::{HUGE_PAGE_BYTES, HugeVec, Zeroable};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_burst};
 pub use prng::Prng;
 pub use ring::{RingReceiver, RingSender, ring};
 pub use tags::{TAG_GROUP, match_tags};

@@ -1,13 +1,16 @@
 //! Gets and puts of 8 + 8 bytes (or longer values) in bursts by one thread: nothing but the engine,
 //! beside the limit that the machine sets: two cache lines of as much memory for each key,
-//! prefetched for a whole burst before the first is read.
+//! prefetched for a whole burst before the first is read. There are two limits: lines that are
+//! prefetched into the second-level cache, as the engine does, and into the first, which has room
+//! for fewer at a time.
 //!
 //! `cargo run --release -p silica-mica --example bursts -- [--entries N] [--operations N]
-//! [--burst N] [--rounds N] [--partitions N] [--value-bytes N] [--only NAME]`
+//! [--burst N] [--rounds N] [--partitions N] [--value-bytes N] [--eviction NAME] [--only NAMES]`
 //!
 //! What is measured takes turns, and the best round of each counts. `--partitions 1` also measures
-//! gets through the shard of the only partition. `--only gets` measures nothing else: two runs of
-//! different length under callgrind give the instructions of a get.
+//! gets through the shard of the only partition. `--only limit,gets` measures nothing else, for
+//! many short rounds; two runs of different length with `--only gets` under callgrind give the
+//! instructions of a get. `--eviction none` measures a store.
 #![allow(clippy::disallowed_methods)] // A benchmark reads the clock.
 
 use silica_base::{HashSeed, HugeVec, Prng};
@@ -37,6 +40,7 @@ struct Arguments {
     partitions: u64,
     /// At least 8: a value begins with its key.
     value_bytes: usize,
+    eviction: String,
     /// What is measured; all where it is empty.
     only: String,
 }
@@ -50,13 +54,18 @@ impl Arguments {
             rounds: 9,
             partitions: 0,
             value_bytes: 8,
+            eviction: "s3-fifo".into(),
             only: String::new(),
         };
         let mut words = std::env::args().skip(1);
         while let Some(name) = words.next() {
             let word = words.next().unwrap_or_default();
-            if name == "--only" {
-                all.only = word;
+            match &name[..] {
+                "--only" => all.only = word.clone(),
+                "--eviction" => all.eviction = word.clone(),
+                _ => {}
+            }
+            if ["--only", "--eviction"].contains(&&name[..]) {
                 continue;
             }
             let number = word.parse().ok();
@@ -115,7 +124,8 @@ fn get(draws: &mut Draws, bytes: &mut Vec<[u8; 8]>, get: impl FnOnce(&[&[u8]])) 
 }
 
 /// Two lines for each key of a burst.
-fn two_lines(lines: &[[u64; 8]], draws: &mut Draws) -> u64 {
+#[inline(always)]
+fn two_lines(lines: &[[u64; 8]], draws: &mut Draws, prefetch: impl Fn(&[[u64; 8]], usize)) -> u64 {
     let half = lines.len() as u64 / 2;
     let places = |key: u64| {
         let place = u128::from(key.wrapping_mul(0x9E37_79B9_7F4A_7C15)) * u128::from(half);
@@ -125,8 +135,8 @@ fn two_lines(lines: &[[u64; 8]], draws: &mut Draws) -> u64 {
     let keys = draws.next();
     for key in keys {
         let (first, second) = places(*key);
-        silica_base::prefetch(lines, first);
-        silica_base::prefetch(lines, second);
+        prefetch(lines, first);
+        prefetch(lines, second);
     }
     keys.iter().map(|key| lines[places(*key).0][0] + lines[places(*key).1][0]).sum()
 }
@@ -134,6 +144,8 @@ fn two_lines(lines: &[[u64; 8]], draws: &mut Draws) -> u64 {
 /// Time that this thread has spent on a core, if the system tells: what else runs on the machine
 /// then takes only memory from the rates.
 fn on_core() -> Option<Duration> {
+    // Whoever goes on running is counted only now and then.
+    std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
 }
@@ -150,6 +162,7 @@ fn rate(work: impl FnOnce() -> u64) -> f64 {
 #[derive(Clone, Copy)]
 enum Work {
     Limit,
+    LimitOfL1,
     Get,
     GetOwned,
     Puts(u64),
@@ -167,6 +180,7 @@ fn main() {
         ("memory_bytes", &memory_bytes[..]),
         ("entry_bytes_mean", &mean),
         ("partitions", &partitions),
+        ("eviction", &arguments.eviction),
     ];
     let options = OptionValues::parse(OPTIONS, options).expect("options");
     let mica = Mica::open(&options, &Environment::new(HashSeed([1; 16]))).expect("an engine");
@@ -181,19 +195,21 @@ fn main() {
         entries
     });
     drop(all);
-    print("fill", fill, None);
+    print("fill", fill, &[]);
 
     // As many lines as the index and the entries take.
     let mut lines =
         HugeVec::<[u64; 8]>::zeroed((entries * (32 + arguments.value_bytes as u64) / 64) as usize);
     lines.fill([1; 8]);
-    let mut works = vec![("limit: two lines", Work::Limit), ("gets", Work::Get)];
+    let mut works =
+        vec![("limit", Work::Limit), ("limit of L1", Work::LimitOfL1), ("gets", Work::Get)];
     if arguments.partitions == 1 {
         works.push(("gets by the owner", Work::GetOwned));
     }
     let shares = [("  5 % puts", 5), (" 50 % puts", 50), ("100 % puts", 100)];
     works.extend(shares.map(|(name, share)| (name, Work::Puts(share))));
-    works.retain(|(name, _)| arguments.only.is_empty() || name.trim() == arguments.only);
+    let is_wanted = |name: &str| arguments.only.split(',').any(|only| only == name.trim());
+    works.retain(|(name, _)| arguments.only.is_empty() || is_wanted(name));
     assert!(!works.is_empty(), "'{}' is nothing that is measured", arguments.only);
     let mut best = vec![0.0_f64; works.len()];
     let (keys, value_bytes) = (vec![0; arguments.burst], arguments.value_bytes);
@@ -208,8 +224,16 @@ fn main() {
             *best = best.max(rate);
         }
     }
+    // Shares of the limits that were measured.
+    let is_limit = |work: &Work| matches!(work, Work::Limit | Work::LimitOfL1);
+    let limits: Vec<f64> = works
+        .iter()
+        .zip(&best)
+        .filter(|((_, work), _)| is_limit(work))
+        .map(|(_, rate)| *rate)
+        .collect();
     for ((name, _), rate) in works.iter().zip(&best) {
-        print(name, *rate, matches!(works[0].1, Work::Limit).then_some(best[0]));
+        print(name, *rate, &limits);
     }
 }
 
@@ -220,7 +244,8 @@ fn run(work: Work, engine: &dyn Engine, lines: &[[u64; 8]], draws: &mut Draws, b
     let (mut sum, mut bytes) = (Sum(0), Vec::new());
     for _ in 0..bursts {
         match work {
-            Work::Limit => sum.0 += two_lines(lines, draws),
+            Work::Limit => sum.0 += two_lines(lines, draws, silica_base::prefetch_burst),
+            Work::LimitOfL1 => sum.0 += two_lines(lines, draws, silica_base::prefetch),
             Work::Puts(share) if draws.prng.below(100) < share => {
                 let value_bytes = draws.value_bytes;
                 put(engine, draws.next(), value_bytes);
@@ -237,7 +262,8 @@ fn run(work: Work, engine: &dyn Engine, lines: &[[u64; 8]], draws: &mut Draws, b
     std::hint::black_box(sum.0);
 }
 
-fn print(name: &str, rate: f64, limit: Option<f64>) {
-    let share = limit.map_or(String::new(), |limit| format!("  {:4.0} %", 100.0 * rate / limit));
-    println!("{name:18} {:6.2} M/s  {:6.1} ns{share}", rate / 1e6, 1e9 / rate);
+fn print(name: &str, rate: f64, limits: &[f64]) {
+    let share = |limit: &f64| format!("  {:4.0} %", 100.0 * rate / limit);
+    let shares: String = limits.iter().map(share).collect();
+    println!("{name:18} {:6.2} M/s  {:6.1} ns{shares}", rate / 1e6, 1e9 / rate);
 }

@@ -188,7 +188,7 @@ impl Index {
 
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: usize) {
-        silica_base::prefetch(&self.words, at * BUCKET_WORDS);
+        silica_base::prefetch_burst(&self.words, at * BUCKET_WORDS);
     }
 
     /// The spare bucket of a link; `None` of 0, and of what readers see who are late.

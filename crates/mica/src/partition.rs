@@ -9,7 +9,7 @@ use crate::protocol::{Lock, Refusal, begin_read, begin_write, end_read, end_writ
 use crate::store::Store;
 use crate::sync::Backoff;
 use crate::words::{Frames, Words};
-use silica_base::{Clock, Error, HashSeed, Result, prefetch};
+use silica_base::{Clock, Error, HashSeed, Result, prefetch_burst};
 use silica_device::numa::{Nodes, bring};
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
@@ -24,9 +24,10 @@ pub(crate) struct Probe {
     pub(crate) tag: u64,
 }
 
-/// A key that a reader looks for in a whole chain.
-struct Sought<'p> {
-    /// Where the chain begins.
+/// A key that a reader looks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sought<'p> {
+    /// Where its chain begins.
     bucket: &'p Bucket,
     tag: u64,
 }
@@ -38,6 +39,13 @@ pub(crate) struct Hint {
     seen: u64,
     /// The first slot that had the tag; 0 where none had.
     word: u64,
+}
+
+impl Sought<'_> {
+    #[inline(always)]
+    pub(crate) fn tag(&self) -> u64 {
+        self.tag
+    }
 }
 
 impl Hint {
@@ -327,50 +335,58 @@ impl Partition {
         self.index.prefetch(probe.bucket as usize);
     }
 
-    /// For everybody: the same for the key with this hash.
+    /// For everybody: no key yet.
     #[inline(always)]
-    pub(crate) fn prefetch_main(&self, hash: u64) {
-        self.index.prefetch(self.main_of(hash));
+    pub(crate) fn nothing(&self) -> Sought<'_> {
+        Sought { bucket: self.index.bucket(0), tag: 0 }
+    }
+
+    /// For everybody: asks for the bucket of the key with this hash.
+    #[inline(always)]
+    pub(crate) fn seek(&self, hash: u64) -> Sought<'_> {
+        let bucket = self.index.bucket(self.main_of(hash));
+        prefetch_burst(bucket, 0);
+        Sought { bucket, tag: Self::tag_of(hash) }
     }
 
     /// For everybody: asks for the entry of a key, whose bucket has arrived by now.
     #[inline(always)]
-    pub(crate) fn prefetch_item(&self, hash: u64) -> Hint {
-        self.prefetch_tagged(self.main_of(hash), Self::tag_of(hash))
-    }
-
-    /// For everybody: the same by bucket and tag.
-    #[inline(always)]
-    pub(crate) fn prefetch_tagged(&self, main: usize, tag: u64) -> Hint {
-        let bucket = self.index.bucket(main);
+    pub(crate) fn prefetch_item(&self, sought: &Sought<'_>) -> Hint {
+        let Sought { bucket, tag } = *sought;
         let hint = Hint { seen: bucket[0].load(Acquire), word: first_of(bucket, tag) };
         if hint.word != 0 {
             self.prefetch_offset(hint.offset());
         } else if let Some(next) = self.index.next(hint.seen) {
-            prefetch(next, 0);
+            prefetch_burst(next, 0);
         }
         hint
+    }
+
+    /// For everybody: the same by number of the bucket and tag.
+    #[inline(always)]
+    pub(crate) fn prefetch_tagged(&self, main: usize, tag: u64) {
+        self.prefetch_item(&Sought { bucket: self.index.bucket(main), tag });
     }
 
     #[inline(always)]
     fn prefetch_offset(&self, offset: u64) {
         let place = self.log.place(offset);
-        prefetch(self.log.words(), place);
+        prefetch_burst(self.log.words(), place);
         // A small entry may end in the next line.
-        prefetch(self.log.words(), place + 2);
+        prefetch_burst(self.log.words(), place + 2);
     }
 
     /// For everybody: the same where no slot of the main bucket has the tag, but a spare one goes
     /// on with it, which has arrived by now.
     #[inline(always)]
-    pub(crate) fn prefetch_chained(&self, hash: u64, hint: &mut Hint) {
+    pub(crate) fn prefetch_chained(&self, tag: u64, hint: &mut Hint) {
         if hint.word != 0 {
             return;
         }
         let Some(spare) = self.index.next(hint.seen) else { return };
         let mut slots = spare[1..].iter().map(|slot| slot.load(Relaxed));
         // A chain that is being changed may lead anywhere; the version tells.
-        if let Some(word) = slots.find(|word| tag_of(*word) == Self::tag_of(hash)) {
+        if let Some(word) = slots.find(|word| tag_of(*word) == tag) {
             hint.word = word;
             self.prefetch_offset(offset_of(word));
         }
@@ -392,35 +408,34 @@ impl Partition {
     #[inline(always)]
     pub(crate) fn get_word<const OWNED: bool>(
         &self,
-        hash: u64,
+        sought: &Sought<'_>,
         hint: Hint,
         key: &[u8],
     ) -> Option<(u64, usize)> {
         let word = item::word_value(self.log.words(), self.log.place(hint.offset()), key)?;
-        self.is_certain::<OWNED>(self.index.bucket(self.main_of(hash)), hint).then_some(word)
+        self.is_certain::<OWNED>(sought.bucket, hint).then_some(word)
     }
 
     /// Copies the entry of `key` into `scratch`; also returns its offset. For whom is the same.
     #[inline(always)]
     pub(crate) fn get<const OWNED: bool>(
         &self,
-        hash: u64,
+        sought: &Sought<'_>,
         hint: Hint,
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Option<(Copied, u64)> {
-        let bucket = self.index.bucket(self.main_of(hash));
+        let bucket = sought.bucket;
         let item = self.log.item(hint.offset()).filter(|item| item.has_key(key));
         if let Some(copied) = item.map(|item| item.copy(scratch))
             && self.is_certain::<OWNED>(bucket, hint)
         {
             return Some((copied, hint.offset()));
         }
-        let sought = Sought { bucket, tag: Self::tag_of(hash) };
         if OWNED {
-            return self.search(bucket[0].load(Relaxed), &sought, key, scratch);
+            return self.search(bucket[0].load(Relaxed), sought, key, scratch);
         }
-        self.get_again(&sought, key, scratch)
+        self.get_again(sought, key, scratch)
     }
 
     /// True where what was read just now at the hint's place is the entry that the hint names.

@@ -1,28 +1,46 @@
-//! Bursts of gets, in three stages over the keys of a burst.
+//! Bursts of gets, whose keys go through three stages.
 //!
 //! 1. Hash the key and ask for its bucket.
 //! 2. The bucket has arrived: ask for the entry that the first slot with the key's tag names.
 //! 3. The entry has arrived: compare, copy, answer. Where entries are long, only their first lines
 //!    have: the others are asked for a few keys before their turn.
 //!
-//! A stage goes over up to [`TOGETHER`] keys before the next one begins, so that as many lines are
-//! on their way.
+//! Keys go in groups of [`GROUP`], as many as are hashed together, and a group is up to four
+//! steps ahead of its next stage. So up to 32 keys go through a stage before the next one begins,
+//! about as many lines as a core can wait for (`prefetch_burst`). Of more keys, some are answered
+//! while the entries of later ones are on their way, and the buckets of still later ones.
 
 use crate::item::Scratch;
 use crate::mica::Mica;
-use crate::partition::{Hint, Partition};
+use crate::partition::{Hint, Partition, Sought};
 use crate::policy::{Policy, with_policy};
 use silica_base::Result;
 use silica_engine::{EntryRef, GetSink};
 
-/// Keys that go through a stage together.
-const TOGETHER: usize = 32;
+/// Keys that go through a stage together: as many as are hashed at once.
+const GROUP: usize = 8;
+/// Groups that are asked for before the first of them goes on.
+const GROUPS: usize = 4;
 /// Bytes of a value from which on an entry is long.
 const LONG: usize = 24;
 /// How many keys before its turn the lines of a long entry are asked for.
 const AHEAD: usize = 4;
-/// Keys that are hashed together.
-const HASHED: usize = 8;
+
+/// A key on its way through the stages.
+#[derive(Clone, Copy)]
+struct Seat<'m> {
+    partition: &'m Partition,
+    sought: Sought<'m>,
+    hint: Hint,
+}
+
+impl Seat<'_> {
+    /// Asks for the other lines of the entry, whose first line has arrived by now.
+    #[inline(always)]
+    fn prefetch_rest(&self) {
+        self.partition.log().prefetch_rest(self.hint.offset());
+    }
+}
 
 impl Mica {
     /// Reports the entries of `keys`; returns how many there are.
@@ -71,44 +89,17 @@ impl Mica {
             hits: 0,
             now: None,
         };
-        for (number, keys) in keys.chunks(TOGETHER).enumerate() {
-            let mut hashes = [0; TOGETHER];
-            // Buckets are asked for while later keys are hashed.
-            for (keys, hashes) in keys.chunks(HASHED).zip(hashes.chunks_mut(HASHED)) {
-                self.seed.low_many(keys, hashes);
-                for hash in &hashes[..keys.len()] {
-                    self.partitions[partition_of(*hash)?].prefetch_main(*hash);
-                }
-            }
-            let mut hints = [Hint::default(); TOGETHER];
-            for (hash, hint) in hashes[..keys.len()].iter().zip(&mut hints) {
-                *hint = self.home(*hash).prefetch_item(*hash);
-            }
-            // A store's chains are longer than a cache's.
-            if self.is_store {
-                for (hash, hint) in hashes[..keys.len()].iter().zip(&mut hints) {
-                    self.home(*hash).prefetch_chained(*hash, hint);
-                }
-            }
-            let ask = |at: usize| self.home(hashes[at]).log().prefetch_rest(hints[at].offset());
-            if answers.are_long {
-                (0..AHEAD.min(keys.len())).for_each(ask);
-            }
-            for (at, (key, (hash, hint))) in keys.iter().zip(hashes.iter().zip(&hints)).enumerate()
-            {
-                if answers.are_long && at + AHEAD < keys.len() {
-                    ask(at + AHEAD);
-                }
-                answers.answer(number * TOGETHER + at, key, *hash, *hint);
-            }
+        let first = &self.partitions[0];
+        let nobody = Seat { partition: first, sought: first.nothing(), hint: Hint::default() };
+        let group = [nobody; GROUP];
+        // Few keys should not pay for the seats of many.
+        match keys.len().div_ceil(GROUP) {
+            0 | 1 => answers.answer_all(keys, &mut [group; 1], partition_of)?,
+            2 => answers.answer_all(keys, &mut [group; 2], partition_of)?,
+            ..=GROUPS => answers.answer_all(keys, &mut [group; GROUPS], partition_of)?,
+            _ => answers.answer_all(keys, &mut [group; 2 * GROUPS], partition_of)?,
         }
         Ok(answers.hits)
-    }
-
-    /// The partition where a key with this hash belongs.
-    #[inline(always)]
-    fn home(&self, hash: u64) -> &Partition {
-        &self.partitions[self.partition_of(hash)]
     }
 
     /// Removes an expired entry of a store, unless somebody writes its partition just now.
@@ -133,13 +124,63 @@ struct Answers<'a, P, const OWNED: bool> {
     now: Option<u64>,
 }
 
-impl<P: Policy, const OWNED: bool> Answers<'_, P, OWNED> {
+impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
+    /// Takes `keys` through the stages. `ring` has seats for all of them, or goes round.
+    #[inline(never)]
+    fn answer_all(
+        &mut self,
+        keys: &[&[u8]],
+        ring: &mut [[Seat<'a>; GROUP]],
+        partition_of: impl Fn(u64) -> Result<usize>,
+    ) -> Result<()> {
+        let (mica, groups, mask) = (self.mica, keys.len().div_ceil(GROUP), ring.len() - 1);
+        let keys_of = |group: usize| &keys[group * GROUP..keys.len().min((group + 1) * GROUP)];
+        // A store's chains are longer than a cache's, and have a stage of their own.
+        let stages = if mica.is_store { 3 } else { 2 };
+        // Steps from a stage to the next.
+        let ahead = if groups > ring.len() { ring.len() / stages } else { groups.min(GROUPS) };
+        for step in 0..groups + stages * ahead {
+            let group_in = |stage| step.checked_sub(stage * ahead).filter(|group| *group < groups);
+            if let Some(group) = group_in(1) {
+                for seat in &mut ring[group & mask][..keys_of(group).len()] {
+                    seat.hint = seat.partition.prefetch_item(&seat.sought);
+                }
+            }
+            if let Some(group) = group_in(2).filter(|_| mica.is_store) {
+                for seat in &mut ring[group & mask][..keys_of(group).len()] {
+                    seat.partition.prefetch_chained(seat.sought.tag(), &mut seat.hint);
+                }
+            }
+            if let Some(group) = group_in(stages) {
+                let first = group * GROUP;
+                let seats = ring[group & mask].iter().zip(keys_of(group)).enumerate();
+                for (at, (seat, key)) in seats {
+                    let later = first + at + AHEAD;
+                    if self.are_long && later < keys.len() {
+                        ring[(later / GROUP) & mask][later % GROUP].prefetch_rest();
+                    }
+                    self.answer(first + at, key, seat);
+                }
+            }
+            if step < groups {
+                let keys = keys_of(step);
+                let mut hashes = [0; GROUP];
+                mica.seed.low_many(keys, &mut hashes);
+                for (seat, hash) in ring[step & mask].iter_mut().zip(&hashes[..keys.len()]) {
+                    let partition = &mica.partitions[partition_of(*hash)?];
+                    *seat = Seat { partition, sought: partition.seek(*hash), hint: seat.hint };
+                }
+            }
+        }
+        Ok(())
+    }
+
     #[inline(always)]
-    fn answer(&mut self, index: usize, key: &[u8], hash: u64, hint: Hint) {
-        let partition = self.mica.home(hash);
+    fn answer(&mut self, index: usize, key: &[u8], seat: &Seat<'_>) {
+        let Seat { partition, sought, hint } = seat;
         // The usual small entry never leaves the registers.
-        let Some((value, len)) = partition.get_word::<OWNED>(hash, hint, key) else {
-            return self.answer_any(index, key, hash, hint);
+        let Some((value, len)) = partition.get_word::<OWNED>(sought, *hint, key) else {
+            return self.answer_any(index, key, seat);
         };
         self.sink.found(index, EntryRef::new(&value.to_le_bytes()[..len]));
         self.hits += 1;
@@ -150,10 +191,10 @@ impl<P: Policy, const OWNED: bool> Answers<'_, P, OWNED> {
 
     /// The same for entries of any kind.
     #[inline(never)]
-    fn answer_any(&mut self, index: usize, key: &[u8], hash: u64, hint: Hint) {
-        let partition = self.mica.home(hash);
+    fn answer_any(&mut self, index: usize, key: &[u8], seat: &Seat<'_>) {
+        let Seat { partition, sought, hint } = seat;
         let scratch = self.scratch.get_or_insert_with(Scratch::new);
-        let Some((copied, offset)) = partition.get::<OWNED>(hash, hint, key, scratch) else {
+        let Some((copied, offset)) = partition.get::<OWNED>(sought, *hint, key, scratch) else {
             return;
         };
         if self.mica.has_expired(&copied, &mut self.now) {

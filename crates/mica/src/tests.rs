@@ -292,6 +292,57 @@ fn memory_is_no_more_than_the_number_that_was_given() {
     }
 }
 
+/// What a burst reports, in its order.
+#[derive(Default)]
+struct Reports(Vec<(usize, Vec<u8>)>);
+
+impl GetSink for Reports {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.0.push((index, entry.value.to_vec()));
+    }
+}
+
+/// Keys that are there and that are not, of many lengths, some of them twice; small values and
+/// large ones; chains of several buckets.
+#[test]
+fn bursts_of_any_length_report_each_key_in_its_turn() {
+    for (eviction, partitions) in [("none", "1"), ("none", "4"), ("s3-fifo", "1"), ("lru", "4")] {
+        let pairs = [("memory_bytes", "4MiB"), ("partitions", partitions), ("eviction", eviction)];
+        let mean = ("entry_bytes_mean", if eviction == "none" { "1000" } else { "200" });
+        let (mica, _) = open(&[&pairs[..], &[mean]].concat(), 48);
+        let (mut model, mut prng) = (BTreeMap::new(), Prng::new(9));
+        let key = |n: u64| n.to_string().repeat(n as usize % 20 + 1).into_bytes();
+        let eight = |n: u64| n.to_le_bytes().to_vec();
+        for n in 0..4000 {
+            let len = if prng.one_in(9) { prng.below(900) } else { prng.below(10) };
+            for key in [key(n), eight(n)] {
+                let value = vec![prng.next_u64() as u8; len as usize];
+                mica.put(&key, &value, NOW).expect("a put");
+                model.insert(key, value);
+            }
+        }
+        for len in (0..150).chain([1000]) {
+            let mut draw = || {
+                let n = prng.below(5000);
+                if len % 3 > 0 || prng.one_in(2) { eight(n) } else { key(n) }
+            };
+            let keys: Vec<Vec<u8>> = (0..len).map(|_| draw()).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            let there = keys.iter().map(|key| model.get(*key).cloned()).enumerate();
+            let expected: Vec<_> = there.filter_map(|(at, value)| Some((at, value?))).collect();
+            let mut reports = Reports::default();
+            mica.get_many(&keys, &mut reports).expect("gets");
+            assert_eq!(reports.0, expected, "{len} keys, {eviction}");
+            if partitions == "1" {
+                let mut shard = mica.as_sharded().and_then(|s| s.take(0).ok()).expect("a shard");
+                let mut reports = Reports::default();
+                shard.get_many(&keys, &mut reports).expect("gets");
+                assert_eq!(reports.0, expected, "{len} keys of the owner, {eviction}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_in_words() {
     let options = OptionValues::parse(OPTIONS, [("memory_bytes", "64KiB"), ("partitions", "64")]);
