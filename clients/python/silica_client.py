@@ -6,13 +6,13 @@
     client.get_many([b"key", b"other"])     # [b"value", None]
 """
 
+import itertools
 import socket
 import struct
 
 HEADER = struct.Struct("<3sBBxHQQ")
 REQUEST = struct.Struct("<BBH")
 REPLY = struct.Struct("<BxH")
-EXPIRY = struct.Struct("<Q")
 MAGIC, VERSION = b"SiD", 1
 ASK, DIRECTORY, REQUESTS, REPLIES, REFUSAL = 1, 2, 3, 4, 5
 GET, PUT, DELETE = 1, 2, 3
@@ -43,16 +43,12 @@ def hash_of(seed, key):
     v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE]
     v += [k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
 
-    def mix(a, b, bits, half):
-        v[a] = v[a] + v[b] & mask
-        v[b] = (v[b] << bits | v[b] >> 64 - bits) & mask ^ v[a]
-        if half:
-            v[a] = (v[a] << 32 | v[a] >> 32) & mask
-
     def rounds(count):
-        for _ in range(count):
-            for step in ((0, 1, 13, 1), (2, 3, 16, 0), (0, 3, 21, 0), (2, 1, 17, 1)):
-                mix(*step)
+        for a, b, by, half in ((0, 1, 13, 1), (2, 3, 16, 0), (0, 3, 21, 0), (2, 1, 17, 1)) * count:
+            v[a] = v[a] + v[b] & mask
+            v[b] = (v[b] << by | v[b] >> 64 - by) & mask ^ v[a]
+            if half:
+                v[a] = (v[a] << 32 | v[a] >> 32) & mask
 
     data = key + b"\0" * (7 - len(key) % 8) + bytes([len(key) & 255])
     for (word,) in struct.iter_unpack("<Q", data):
@@ -80,81 +76,53 @@ def log_in(host, port, password=None, user="default", **options):
         return Client(host, first, given=bytes.fromhex(answers.readline().decode()), **options)
 
 
-def header(kind, count, sequence, word):
-    return HEADER.pack(MAGIC, VERSION, kind, count, sequence, word)
-
-
-def read_header(datagram):
-    """Kind, count, sequence and word; nothing where it is of something else."""
-    if len(datagram) < HEADER.size:
-        return None
-    magic, version, kind, count, sequence, word = HEADER.unpack_from(datagram)
-    return (kind, count, sequence, word) if (magic, version) == (MAGIC, VERSION) else None
-
-
 class Lane:
     """One port of the server."""
 
     def __init__(self, address, patience, attempts, password=b""):
-        self.socket = socket.socket(
-            socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_DGRAM
-        )
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_DGRAM)
         self.socket.connect(address)
         self.socket.settimeout(patience)
         self.attempts, self.sequence = attempts, 0
-        self.ports, self.token, self.partitions, self.seed = self.ask(password)
-
-    def ask(self, password):
-        """The server's ports, the token of this socket, and which partitions there are."""
         # The server answers with no more than it was sent.
-        question = (header(ASK, 0, 0, 0) + password).ljust(DATAGRAM_BYTES_MAX, b"\0")
+        padded = password.ljust(DATAGRAM_BYTES_MAX - HEADER.size, b"\0")
+        count, self.token, answer = next(self.answers(DIRECTORY, ASK, 0, 0, padded))
+        numbers = struct.unpack_from("<%dH" % (4 + count), answer, HEADER.size)
+        self.ports, self.partitions = numbers[4:], numbers[3]
+        self.seed = answer[HEADER.size + 2 * len(numbers) :][:16]
+
+    def answers(self, wanted, kind, count, word, rest):
+        """Sends a datagram until its sender has heard enough; count, word and all bytes of each
+        answer of the kind that is wanted. Late ones to others are left out."""
+        datagram = HEADER.pack(MAGIC, VERSION, kind, count, self.sequence, word) + rest
         for _ in range(self.attempts):
-            self.socket.send(question)
+            self.socket.send(datagram)
             try:
-                answer = self.socket.recv(65536)
+                while True:
+                    answer = self.socket.recv(65536).ljust(HEADER.size, b"\0")
+                    magic, version, kind, count, sequence, word = HEADER.unpack_from(answer)
+                    if (magic, version, sequence) == (MAGIC, VERSION, self.sequence):
+                        if kind == REFUSAL:
+                            raise SilicaError(REASONS.get(word, "refused"))
+                        if kind == wanted:
+                            yield count, word, answer
             except socket.timeout:
-                continue
-            head = read_header(answer)
-            if head and head[0] == REFUSAL:
-                raise SilicaError(REASONS.get(head[3], "refused"))
-            if head and head[0] == DIRECTORY:
-                numbers = struct.unpack_from("<%dH" % (4 + head[1]), answer, HEADER.size)
-                start = HEADER.size + 2 * len(numbers)
-                return numbers[4:], head[3], numbers[3], answer[start : start + 16]
+                pass
         raise SilicaError("nobody answers %d times" % self.attempts)
 
     def exchange(self, requests):
         """The replies to one datagram of requests: pairs of status and value."""
         self.sequence += 1
-        datagram = header(REQUESTS, len(requests), self.sequence, self.token) + b"".join(requests)
-        replies = [None] * len(requests)
-        for _ in range(self.attempts):
-            self.socket.send(datagram)
-            try:
-                while None in replies:
-                    self.take(self.socket.recv(65536), replies)
+        replies, sent = [None] * len(requests), (len(requests), self.token, b"".join(requests))
+        for count, word, answer in self.answers(REPLIES, REQUESTS, *sent):
+            at, first = HEADER.size, word & 0xFFFF
+            for number in range(first, first + count):
+                status, length = REPLY.unpack_from(answer, at)
+                at += REPLY.size + length
+                replies[number] = status, answer[at - length : at]
+            if None not in replies:
                 return replies
-            except socket.timeout:
-                pass
-        raise SilicaError("nobody answers %d times" % self.attempts)
-
-    def take(self, datagram, replies):
-        """Keeps what answers the requests under way; late answers to others are left out."""
-        head = read_header(datagram)
-        if not head or head[2] != self.sequence:
-            return
-        kind, count, _, word = head
-        if kind == REFUSAL:
-            raise SilicaError(REASONS.get(word, "refused"))
-        at, first = HEADER.size, word & 0xFFFF
-        for number in range(first, first + count if kind == REPLIES else first):
-            status, length = REPLY.unpack_from(datagram, at)
-            at += REPLY.size
-            replies[number] = status, datagram[at : at + length]
-            at += length
-
-    def close(self):
-        self.socket.close()
 
 
 class Client:
@@ -167,10 +135,10 @@ class Client:
 
     def direction(self, key):
         """The number of the lane that a key belongs to."""
-        partitions = self.lanes[0].partitions
-        if not partitions:
-            return direction(key, len(self.lanes))
-        return (hash_of(self.lanes[0].seed, key) * partitions >> 64) % len(self.lanes)
+        first, ports = self.lanes[0], len(self.lanes)
+        if first.partitions:
+            return (hash_of(first.seed, key) * first.partitions >> 64) % ports
+        return direction(key, ports)
 
     def _exchange(self, requests):
         """Replies to pairs of a key and the bytes that ask for it."""
@@ -178,10 +146,9 @@ class Client:
         for number, (key, data) in enumerate(requests):
             waiting[self.direction(key)].append((number, data))
         for lane, own in zip(self.lanes, waiting):
-            for part in packed(own):
-                answers = lane.exchange([data for _, data in part])
-                for (number, _), answer in zip(part, answers):
-                    replies[number] = answer
+            for numbers, part in packed(own):
+                for number, reply in zip(numbers, lane.exchange(part)):
+                    replies[number] = reply
         for status, _ in replies:
             if status > 1:
                 raise SilicaError("too large" if status == 2 else "the engine failed")
@@ -194,7 +161,7 @@ class Client:
 
     def put_many(self, entries, expires_unix_ms=0):
         """Stores pairs of key and value, for ever or until a time."""
-        expiry = EXPIRY.pack(expires_unix_ms)
+        expiry = struct.pack("<Q", expires_unix_ms)
         self._exchange([request(PUT, key, value, expiry) for key, value in entries])
 
     def delete_many(self, keys):
@@ -212,7 +179,7 @@ class Client:
 
     def close(self):
         for lane in self.lanes:
-            lane.close()
+            lane.socket.close()
 
 
 def request(operation, key, value=b"", expiry=b""):
@@ -223,13 +190,11 @@ def request(operation, key, value=b"", expiry=b""):
 
 
 def packed(requests):
-    """The requests of each datagram."""
-    part, size = [], HEADER.size
-    for number, request in requests:
-        if part and (size + len(request) > DATAGRAM_BYTES_MAX or len(part) == 256):
-            yield part
-            part, size = [], HEADER.size
-        part.append((number, request))
-        size += len(request)
-    if part:
-        yield part
+    """The requests of each datagram, after their numbers."""
+    at = 0
+    while at < len(requests):
+        part = requests[at : at + 256]
+        sizes = itertools.accumulate((len(data) for _, data in part), initial=HEADER.size)
+        count = sum(size <= DATAGRAM_BYTES_MAX for size in sizes) - 1
+        yield zip(*part[:count])
+        at += count

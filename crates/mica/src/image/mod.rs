@@ -108,7 +108,9 @@ pub(crate) fn take<D: Device>(device: &D, mica: &mut Mica, is_wanted: bool) -> R
                 // Nothing was written since: it may still be believed.
                 device.rename(TAKEN, IMAGE)?;
                 device.sync_dir()?;
-                return Err(error);
+                let what = "taking back the memory image, which stays: start with more memory, or \
+                            remove the file 'image' to start empty";
+                return Err(error.within(what));
             }
             Err(error) => {
                 log::warn!("starting empty, because the memory image is refused: {error}");
@@ -254,11 +256,7 @@ fn put_all(from: &Partition, mica: &Mica) -> Result<u64> {
     match too_large {
         1.. if mica.is_store => Err(Error::new(
             ErrorKind::Full,
-            format!(
-                "{too_large} entries of the memory image are too large for memory_bytes {}; give \
-                 more memory, or remove the image to start empty",
-                mica.memory_bytes
-            ),
+            format!("{too_large} entries are too large for memory_bytes {}", mica.memory_bytes),
         )),
         _ => Ok(too_large),
     }
