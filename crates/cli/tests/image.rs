@@ -69,6 +69,39 @@ fn a_cache_comes_back_after_a_clean_stop_and_only_then() {
     assert_eq!(get(&mut start("96MiB").client(), b"kept"), Some(b"7".to_vec()));
 }
 
+/// Where each partition belongs to a loop, these give theirs up before the image is written.
+#[test]
+fn a_cache_whose_partitions_have_owners_comes_back_too() {
+    for mode in ["erew", "crew"] {
+        let path = scratch(&format!("image-{mode}")).join("cache");
+        let directory = path.with_extension("image");
+        let more = ["--image", arg(&directory), "--mode", mode, "--loops", "2"];
+        let start = || Server::start_cache(&path, "64MiB", &more);
+        let key = |n: u32| format!("key {n}");
+        let server = start();
+        let mut client = server.client();
+        (0..200).for_each(|n| put(&mut client, key(n).as_bytes(), n.to_string().as_bytes(), &[]));
+        put(&mut client, b"for a while", b"2", &[b"EX", b"1000"]);
+        server.stop();
+
+        let server = start();
+        let mut client = server.client();
+        for n in 0..200 {
+            assert_eq!(get(&mut client, key(n).as_bytes()), Some(n.to_string().into_bytes()));
+        }
+        assert!((900..=1000).contains(&ttl(&mut client, b"for a while")));
+        put(&mut client, b"key 0", b"new", &[]);
+        client.send(b"SHUTDOWN\r\n").expect("sent");
+        client.reply().expect_err("the server closes the connection");
+        server.wait();
+
+        let server = start();
+        assert_eq!(get(&mut server.client(), b"key 0"), Some(b"new".to_vec()), "{mode}");
+        server.kill();
+        assert_eq!(get(&mut start().client(), b"key 0"), None, "{mode}: killed");
+    }
+}
+
 #[test]
 fn a_damaged_image_means_an_empty_cache_and_a_line_in_the_log() {
     let path = scratch("damaged-image").join("cache");

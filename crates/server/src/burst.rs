@@ -15,7 +15,7 @@ pub(crate) struct Args<'a> {
     /// What a request of memcached's protocols says besides its keys and data.
     head: Option<&'a Head>,
     /// What is noted about entries by memcached's clients.
-    marks: Option<&'a Marks>,
+    marks: Option<&'a Arc<Marks>>,
     /// Which of its keys is asked about.
     nth: usize,
     /// When it was planned or, later, run.
@@ -49,7 +49,7 @@ impl<'a> Args<'a> {
 
     /// What is noted about entries.
     pub(crate) fn marks(&self) -> Option<&'a Marks> {
-        self.marks
+        self.marks.map(|marks| &**marks)
     }
 
     /// The time of a request of memcached's protocols, in Unix milliseconds.
@@ -75,6 +75,25 @@ impl<'a> Args<'a> {
         self.spans.len()
     }
 
+    /// Copies the arguments to the end of `bytes` and `spans`, to travel with these; of a request
+    /// of `many` keys only the one that is asked about.
+    pub(crate) fn pack(&self, many: bool, bytes: &mut Vec<u8>, spans: &mut Vec<Span>) -> Parcel {
+        let first = spans.len();
+        let mut copy = |arg: &[u8]| {
+            spans.push(Span { start: bytes.len() as u32, len: arg.len() as u32 });
+            bytes.extend_from_slice(arg);
+        };
+        if many {
+            copy(self.get(0));
+            copy(self.key());
+        } else {
+            self.from(0).for_each(copy);
+        }
+        let len = spans.len() - first;
+        let (head, marks) = (self.head.copied(), self.marks.cloned());
+        Parcel { first, len, head, marks, now_ms: self.now_ms }
+    }
+
     /// Argument `index`, which must be there.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> &'a [u8] {
@@ -90,6 +109,26 @@ impl<'a> Args<'a> {
     /// True where argument `index` is `word`, in whatever case.
     pub(crate) fn is(&self, index: usize, word: &str) -> bool {
         self.get(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// Arguments that were copied.
+#[derive(Debug, Clone)]
+pub(crate) struct Parcel {
+    /// The first span, and how many there are.
+    first: usize,
+    len: usize,
+    head: Option<Head>,
+    marks: Option<Arc<Marks>>,
+    now_ms: u64,
+}
+
+impl Parcel {
+    /// The arguments, which lie in what they were copied to.
+    pub(crate) fn args<'a>(&'a self, bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        let args = Args::new(bytes, &spans[self.first..self.first + self.len]);
+        let (head, marks) = (self.head.as_ref(), self.marks.as_ref());
+        Args { head, marks, now_ms: self.now_ms, ..args }
     }
 }
 
@@ -160,7 +199,7 @@ impl Input {
         let first = request.first as usize;
         let args = Args::new(&self.bytes, &self.spans[first..first + request.len as usize]);
         let head = (request.head as usize).checked_sub(1).map(|at| &self.heads[at]);
-        Args { head, marks: self.marks.as_deref(), now_ms: self.now_ms, ..args }
+        Args { head, marks: self.marks.as_ref(), now_ms: self.now_ms, ..args }
     }
 
     /// The reply of a request that was answered while planning.

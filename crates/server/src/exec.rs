@@ -11,9 +11,10 @@ mod pieces;
 use self::pieces::Writer;
 use crate::burst::{Acknowledgement, Args, Burst, Input, Output, Request};
 use crate::commands::{Keyspace, Values, atomic, error_text};
+use crate::direct;
 use crate::server::Shared;
 use crate::slowlog::Watch;
-use crate::table::{Answer, Answering, Modify, Run, Wants, too_large};
+use crate::table::{Answer, Answering, Modify, Run, Terms, Wants, reply_too_large};
 use crate::transaction::Transaction;
 use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::Reply;
@@ -34,6 +35,10 @@ const BURST_OUT_BYTES_MAX: usize = 8 << 20;
 pub(crate) const REPLY_BYTES_MAX: usize = 600 << 20;
 /// Bytes of an entry's meta before its value in the arena.
 pub(crate) const ENTRY_META_BYTES: usize = 12;
+/// Updates that are handed to the owners of their keys at first; while their answers hold fewer
+/// bytes of values than these, twice as many the next time.
+const UPDATES_FIRST: usize = 32;
+const UPDATES_BYTES: usize = 64 << 10;
 /// Bytes of keys and values after which a batch is written.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
@@ -120,7 +125,7 @@ impl Executor {
         {
             match shared.store.engine(db) {
                 Ok(engine) => {
-                    let mut wave = Wave { db, engine, inputs, outputs };
+                    let mut wave = Wave { db, is_transaction: false, engine, inputs, outputs };
                     dirty |= u32::from(self.wave(&mut wave)) << db;
                 }
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
@@ -410,7 +415,15 @@ impl Executor {
             }
             self.taken.push(cursor);
         }
-        let (answers, failed) = change(wave.engine, &changes, self.now_ms, self.reply_bytes_max);
+        let terms = Terms {
+            now_ms: self.now_ms,
+            value_bytes_max: limits.value_bytes_max,
+            reply_bytes_max: self.reply_bytes_max,
+        };
+        let (answers, failed) = match change_by_owners(wave, &changes, &terms) {
+            Some(answers) => (answers, None),
+            None => change(wave.engine, &changes, &terms),
+        };
         self.answer_updates(wave, &answers, failed.as_deref());
         !changes.is_empty()
     }
@@ -512,7 +525,8 @@ impl Executor {
             executor.now_ms = self.now_ms;
             Output::of_all(input, |output| {
                 let (inputs, outputs) = (slice::from_ref(input), slice::from_mut(output));
-                executor.wave(&mut Wave { db, engine: overlay, inputs, outputs });
+                let is_transaction = true;
+                executor.wave(&mut Wave { db, is_transaction, engine: overlay, inputs, outputs });
             })
         };
         match transaction.run(db, engine, self.now_ms, run) {
@@ -543,12 +557,12 @@ impl Executor {
 }
 
 /// A key of a burst of updates.
-struct Change<'a> {
-    key: &'a [u8],
-    args: Args<'a>,
-    modify: &'static Modify,
+pub(crate) struct Change<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) args: Args<'a>,
+    pub(crate) modify: &'static Modify,
     /// Its place among the keys of its request.
-    nth: usize,
+    pub(crate) nth: usize,
     /// The first key of its request.
     request: usize,
 }
@@ -558,29 +572,20 @@ struct Change<'a> {
 fn change(
     engine: &dyn Engine,
     changes: &[Change<'_>],
-    now_ms: u64,
-    reply_bytes_max: usize,
+    terms: &Terms,
 ) -> (Vec<Answer>, Option<String>) {
     let mut answers = vec![Answer::Null; changes.len()];
     let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
-    let value_bytes_max = engine.descriptor().limits.value_bytes_max;
     let (mut done, mut held_bytes, mut failed) = (0, 0, None);
     let mut of_request = 0;
-    // A request that has begun is finished.
-    while done < keys.len() && (held_bytes < BURST_OUT_BYTES_MAX || changes[done].nth > 0) {
+    while has_room(changes, done, held_bytes) {
         let result = atomic(engine).and_then(|atomic| {
             atomic.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
                 let change = &changes[done + index];
                 let (mut update, mut answer) =
-                    (change.modify.decide)(change.args.at_key(change.nth), current, now_ms);
-                if let Update::Put { value, .. } = &update
-                    && let Some(text) = too_large("value", value, value_bytes_max)
-                {
-                    (update, answer) = (Update::Keep, Answer::Error(text.into()));
-                }
+                    change.modify.judge(change.args.at_key(change.nth), current, terms);
                 of_request = answer.held_bytes() + if change.nth == 0 { 0 } else { of_request };
-                if of_request > reply_bytes_max {
-                    let text = reply_too_large(reply_bytes_max);
+                if let Some(text) = terms.refuse_reply(of_request) {
                     (update, answer) = (Update::Keep, Answer::Error(text.into()));
                 }
                 answers[done + index] = answer;
@@ -589,8 +594,7 @@ fn change(
         });
         match result {
             Ok(many) => {
-                let new = &answers[done..done + many];
-                held_bytes += new.iter().map(Answer::held_bytes).sum::<usize>();
+                held_bytes += held_bytes_of(&answers[done..done + many]);
                 done += many;
             }
             Err(error) => {
@@ -604,9 +608,48 @@ fn change(
     (answers, failed)
 }
 
+/// The same where each key has a loop as its owner, which changes it; nothing where that is not
+/// so.
+fn change_by_owners(
+    wave: &Wave<'_, '_>,
+    changes: &[Change<'_>],
+    terms: &Terms,
+) -> Option<Vec<Answer>> {
+    // Of several keys whose values are answered, nobody but the engine knows how many bytes
+    // they are together.
+    let adds_up = |change: &Change<'_>| change.nth > 0 && change.args.memcached().is_some();
+    if wave.is_transaction || changes.iter().any(adds_up) {
+        return None;
+    }
+    let sharded = wave.engine.as_sharded()?;
+    let mut answers = Vec::with_capacity(changes.len());
+    let (mut held_bytes, mut many) = (0, UPDATES_FIRST);
+    while has_room(changes, answers.len(), held_bytes) {
+        let rest = &changes[answers.len()..];
+        let some = direct::update(wave.db, sharded, &rest[..many.min(rest.len())], terms)?;
+        let bytes = held_bytes_of(&some);
+        many = if bytes < UPDATES_BYTES { 2 * many } else { UPDATES_FIRST };
+        held_bytes += bytes;
+        answers.extend(some);
+    }
+    Some(answers)
+}
+
+/// True where more of `changes` may be made after those that are done. A request that has begun is
+/// finished.
+fn has_room(changes: &[Change<'_>], done: usize, held_bytes: usize) -> bool {
+    changes.get(done).is_some_and(|next| held_bytes < BURST_OUT_BYTES_MAX || next.nth > 0)
+}
+
+fn held_bytes_of(answers: &[Answer]) -> usize {
+    answers.iter().map(Answer::held_bytes).sum()
+}
+
 /// One round through the connections of a burst, for one database.
 struct Wave<'b, 'o> {
     db: usize,
+    /// It is a part of a transaction, which happens as one step.
+    is_transaction: bool,
     engine: &'b dyn Engine,
     inputs: &'b [Input],
     outputs: &'o mut [Output],
@@ -623,10 +666,6 @@ fn next_db(inputs: &[Input], outputs: &[Output]) -> Option<usize> {
 
 fn out_bytes(outputs: &[Output]) -> usize {
     outputs.iter().map(|output| output.out.len()).sum()
-}
-
-fn reply_too_large(bytes_max: usize) -> String {
-    format!("ERR the reply is larger than {bytes_max} bytes; ask for fewer keys at once")
 }
 
 /// Answers everything for database `db` with an error.

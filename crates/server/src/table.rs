@@ -140,11 +140,51 @@ impl Modify {
         args.from(1).take(if self.many { usize::MAX } else { 1 })
     }
 
+    /// What becomes of the key that `args` ask about, within `terms`.
+    pub(crate) fn judge(
+        &self,
+        args: Args<'_>,
+        current: Option<EntryRef<'_>>,
+        terms: &Terms,
+    ) -> (Update, Answer) {
+        let (update, answer) = (self.decide)(args, current, terms.now_ms);
+        let refused = match &update {
+            Update::Put { value, .. } => too_large("value", value, terms.value_bytes_max),
+            _ => None,
+        };
+        let refused = refused.or_else(|| terms.refuse_reply(answer.held_bytes()));
+        match refused {
+            Some(text) => (Update::Keep, Answer::Error(text.into())),
+            None => (update, answer),
+        }
+    }
+
     /// Why the request cannot be part of a burst, where that is so.
     pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
         (self.refuse)(args)
             .or_else(|| self.keys(args).find_map(|key| too_large("key", key, limits.key_bytes_max)))
     }
+}
+
+/// What holds for all updates of a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Unix milliseconds.
+    pub(crate) now_ms: u64,
+    pub(crate) value_bytes_max: usize,
+    /// Bytes of values that the reply to a request may hold.
+    pub(crate) reply_bytes_max: usize,
+}
+
+impl Terms {
+    /// Why a reply cannot hold `bytes` bytes of values, where that is so.
+    pub(crate) fn refuse_reply(&self, bytes: usize) -> Option<String> {
+        (bytes > self.reply_bytes_max).then(|| reply_too_large(self.reply_bytes_max))
+    }
+}
+
+pub(crate) fn reply_too_large(bytes_max: usize) -> String {
+    format!("ERR the reply is larger than {bytes_max} bytes; ask for fewer keys at once")
 }
 
 /// What a [`Modify`] answers.

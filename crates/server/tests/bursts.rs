@@ -4,6 +4,7 @@ mod support;
 
 use silica_base::Prng;
 use silica_proto::Value;
+use silica_server::{Config, Mode};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -346,4 +347,78 @@ fn a_value_over_the_engine_limit_hurts_only_its_sender() {
     let shown: Vec<String> = client.replies(2).iter().map(support::show).collect();
     assert_eq!(shown, ["-ERR a key of 65537 bytes is over the limit of 65536", "OK"]);
     server.stop();
+}
+
+/// A server whose partitions belong to its loops.
+fn owned(mode: Mode) -> (silica_server::Server, std::sync::Arc<Probe>) {
+    start_with(Config { mode, ..config() }, Probe::new(false))
+}
+
+#[test]
+fn updates_go_to_the_owners_of_their_keys_and_hold_nobody_still() {
+    for mode in [Mode::Erew, Mode::Crew] {
+        let (server, probe) = owned(mode);
+        let mut client = Client::connect(&server);
+        let keys: Vec<String> = (0..40).map(|n| format!("key {n}")).collect();
+        for key in &keys {
+            client.call(&[b"SET", key.as_bytes(), b"1"]);
+        }
+        let taken = probe.take_calls.load(Relaxed);
+        let (mut pipeline, mut wants) = (Vec::new(), Vec::new());
+        for round in 2..6 {
+            for key in keys.iter().map(|key| key.as_bytes()) {
+                pipeline.extend(request(&[b"INCR", key]));
+                wants.push(Value::Integer(round));
+            }
+        }
+        for key in keys.iter().map(|key| key.as_bytes()) {
+            pipeline.extend(request(&[b"APPEND", key, b"0"]));
+            pipeline.extend(request(&[b"GETSET", key, b"new"]));
+            wants.extend([Value::Integer(2), bulk("50")]);
+        }
+        client.send(&pipeline);
+        assert_eq!(client.replies(wants.len()), wants);
+        let names = keys.iter().map(|key| key.as_bytes()).chain([&b"none"[..], b"key 0"]);
+        let del: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(names).collect();
+        assert_eq!(client.call(&del), Value::Integer(40));
+        assert_eq!(probe.take_calls.load(Relaxed), taken, "an owner gave its partitions up");
+        server.stop();
+    }
+}
+
+#[test]
+fn values_of_all_owners_come_in_their_order_however_many_bytes_they_have() {
+    for mode in [Mode::Erew, Mode::Crew] {
+        let (server, _) = owned(mode);
+        let mut client = Client::connect(&server);
+        let mut random = Prng::new(5);
+        let entries: Vec<(String, Vec<u8>)> = (0..60)
+            .map(|n| {
+                let bytes = [1, 1000, 90_000, 700_000][random.below(4) as usize];
+                (format!("key {n}"), vec![b'a' + n % 26; bytes])
+            })
+            .collect();
+        for (key, value) in &entries {
+            client.call(&[b"SET", key.as_bytes(), value]);
+        }
+        // One in three is not there.
+        let missing = b"missing".to_vec();
+        let asked: Vec<Option<&(String, Vec<u8>)>> =
+            (0..100).map(|_| entries.get(random.below(90) as usize)).collect();
+        let name = |entry: &Option<&(String, Vec<u8>)>| {
+            entry.map_or(missing.clone(), |(key, _)| key.as_bytes().to_vec())
+        };
+        let names: Vec<Vec<u8>> = asked.iter().map(name).collect();
+        let mget: Vec<&[u8]> =
+            [&b"MGET"[..]].into_iter().chain(names.iter().map(Vec::as_slice)).collect();
+        let wants: Vec<Value> = asked
+            .iter()
+            .map(|entry| entry.map_or(Value::Null, |(_, value)| Value::Bulk(value.clone())))
+            .collect();
+        assert!(client.call(&mget) == Value::Array(wants.clone()));
+        let gets: Vec<u8> = names.iter().flat_map(|key| request(&[b"GET", key])).collect();
+        client.send(&gets);
+        assert!(client.replies(wants.len()) == wants);
+        server.stop();
+    }
 }

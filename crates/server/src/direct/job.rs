@@ -1,9 +1,14 @@
 //! Requests on their way to the loop that owns their keys, and what comes back.
 
 use super::hub::Shards;
+use crate::burst::{Args, Parcel};
+use crate::commands::error_text;
+use crate::exec::Change;
+use crate::table::{Answer, Modify, Terms};
 use silica::engine::{
     Durability, EntryRef, Error, ErrorKind, GetSink, Op, OpKind, Result, WriteBatch,
 };
+use silica_proto::Span;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,6 +22,7 @@ const KEPT_BYTES_MAX: usize = 256 << 10;
 pub(super) enum Want {
     Get,
     Write(Durability),
+    Update(Terms),
 }
 
 /// A key, or an operation.
@@ -30,6 +36,14 @@ struct Item {
     entry: Option<(Range<usize>, u64, u32)>,
 }
 
+/// A key that is changed by what it holds.
+struct Call {
+    place: u32,
+    partition: u32,
+    modify: &'static Modify,
+    parcel: Parcel,
+}
+
 /// An entry that was found.
 #[derive(Debug, Clone)]
 struct Found {
@@ -40,7 +54,6 @@ struct Found {
 }
 
 /// What goes to an owner and comes back; kept for its memory.
-#[derive(Debug)]
 pub(super) struct Job {
     /// The loop that gets it back.
     pub(super) from: usize,
@@ -52,10 +65,11 @@ pub(super) struct Job {
     pub(super) want: Want,
     bytes: Vec<u8>,
     items: Vec<Item>,
-    values: Vec<u8>,
-    found: Vec<Found>,
-    /// Places of keys whose values had no room.
-    pub(super) missed: Vec<u32>,
+    calls: Vec<Call>,
+    spans: Vec<Span>,
+    /// Of the calls, in their order.
+    answers: Vec<Answer>,
+    pub(super) gathered: Gathered,
     pub(super) result: Result<()>,
 }
 
@@ -69,27 +83,28 @@ impl Job {
             want: Want::Get,
             bytes: Vec::new(),
             items: Vec::new(),
-            values: Vec::new(),
-            found: Vec::new(),
-            missed: Vec::new(),
+            calls: Vec::new(),
+            spans: Vec::new(),
+            answers: Vec::new(),
+            gathered: Gathered::default(),
             result: Ok(()),
         }
     }
 
     /// Forgets all but a little memory.
     pub(super) fn clear(&mut self) {
-        for bytes in [&mut self.bytes, &mut self.values] {
-            bytes.clear();
-            bytes.shrink_to(KEPT_BYTES_MAX);
-        }
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
         self.items.clear();
-        self.found.clear();
-        self.missed.clear();
+        self.calls.clear();
+        self.spans.clear();
+        self.answers.clear();
+        self.gathered.clear();
         self.result = Ok(());
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.items.is_empty() && self.calls.is_empty()
     }
 
     fn copy(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -114,6 +129,14 @@ impl Job {
         }
     }
 
+    /// Adds a change. Those of one partition follow one another.
+    pub(super) fn add_change(&mut self, place: u32, partition: usize, change: &Change<'_>) {
+        let modify = change.modify;
+        let args = change.args.at_key(change.nth);
+        let parcel = args.pack(modify.many, &mut self.bytes, &mut self.spans);
+        self.calls.push(Call { place, partition: partition as u32, modify, parcel });
+    }
+
     /// Does the work, with the owner's shards.
     pub(super) fn run(&mut self, shards: &mut Shards) {
         let run = catch_unwind(AssertUnwindSafe(|| self.try_to_run(shards)));
@@ -124,21 +147,25 @@ impl Job {
     }
 
     fn try_to_run(&mut self, shards: &mut Shards) -> Result<()> {
-        let Job { bytes, items, values, found, missed, .. } = self;
+        if let Want::Update(terms) = self.want {
+            self.change(shards, &terms);
+            return Ok(());
+        }
+        let Job { bytes, items, gathered, .. } = self;
         let mut result = Ok(());
         for items in items.chunk_by(|a, b| a.partition == b.partition) {
             let shard = shards.get(self.db, items[0].partition as usize)?;
             let done = match self.want {
-                Want::Get => {
-                    let keys: Vec<&[u8]> = items.iter().map(|i| &bytes[i.key.clone()]).collect();
-                    shard.get_many(&keys, &mut Collector { items, values, found, missed })
-                }
                 Want::Write(durability) => {
                     let mut batch = WriteBatch::new();
                     for item in items {
                         batch.push(item.op(bytes));
                     }
                     shard.write(&batch, durability)
+                }
+                _ => {
+                    let keys: Vec<&[u8]> = items.iter().map(|i| &bytes[i.key.clone()]).collect();
+                    shard.get_many(&keys, &mut gathered.from(|index| items[index].place))
                 }
             };
             // One partition's failure is not the others'.
@@ -147,12 +174,42 @@ impl Job {
         result
     }
 
-    /// Reports what was found.
-    pub(super) fn report(&self, sink: &mut dyn GetSink) {
-        for found in &self.found {
-            let value = &self.values[found.value.clone()];
-            let (expires_unix_ms, user_bits) = (found.expires_unix_ms, found.user_bits);
-            sink.found(found.place as usize, EntryRef { value, expires_unix_ms, user_bits });
+    /// Changes all keys; where one cannot be changed that is its answer.
+    fn change(&mut self, shards: &mut Shards, terms: &Terms) {
+        let Job { bytes, calls, spans, answers, .. } = self;
+        for calls in calls.chunk_by(|a, b| a.partition == b.partition) {
+            let args: Vec<Args<'_>> =
+                calls.iter().map(|call| call.parcel.args(bytes, spans)).collect();
+            let keys: Vec<&[u8]> = args.iter().map(Args::key).collect();
+            let (first, mut done) = (answers.len(), 0);
+            answers.resize(first + calls.len(), Answer::Null);
+            while done < keys.len() {
+                let shard = shards.get(self.db, calls[0].partition as usize);
+                let result = shard.and_then(|shard| {
+                    shard.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
+                        let at = done + index;
+                        let (update, answer) = calls[at].modify.judge(args[at], current, terms);
+                        answers[first + done + index] = answer;
+                        update
+                    })
+                });
+                done += result.unwrap_or_else(|error| {
+                    answers[first + done] = Answer::Error(error_text(&error).into());
+                    1
+                });
+            }
+        }
+    }
+
+    /// Puts the answers of its calls to their places in `answers`.
+    pub(super) fn answer(&mut self, answers: &mut [Answer]) {
+        let failed = self.result.as_ref().err().map(error_text);
+        let mut own = self.answers.drain(..);
+        for call in &self.calls {
+            answers[call.place as usize] = match &failed {
+                Some(text) => Answer::Error(text.clone().into()),
+                None => own.next().unwrap_or(Answer::Null),
+            };
         }
     }
 }
@@ -171,25 +228,67 @@ impl Item {
     }
 }
 
-/// Collects values; those that have no room are missed.
-struct Collector<'j> {
-    items: &'j [Item],
-    values: &'j mut Vec<u8>,
-    found: &'j mut Vec<Found>,
-    missed: &'j mut Vec<u32>,
+/// Copies of the entries that were found.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    values: Vec<u8>,
+    found: Vec<Found>,
+    /// The first place whose value had no room.
+    pub(super) missed: u32,
 }
 
-impl GetSink for Collector<'_> {
+impl Default for Gathered {
+    fn default() -> Self {
+        Gathered { values: Vec::new(), found: Vec::new(), missed: u32::MAX }
+    }
+}
+
+impl Gathered {
+    /// Forgets all but a little memory.
+    pub(super) fn clear(&mut self) {
+        self.values.clear();
+        self.values.shrink_to(KEPT_BYTES_MAX);
+        self.found.clear();
+        self.missed = u32::MAX;
+    }
+
+    /// Takes in what is found; `place_of` says where each key belongs.
+    pub(super) fn from<P: Fn(usize) -> u32>(&mut self, place_of: P) -> Gatherer<'_, P> {
+        Gatherer { gathered: self, place_of }
+    }
+
+    /// The places of the entries, in the order of [`Gathered::entry`].
+    pub(super) fn places(&self) -> impl Iterator<Item = u32> {
+        self.found.iter().map(|found| found.place)
+    }
+
+    /// Entry `number`.
+    pub(super) fn entry(&self, number: usize) -> EntryRef<'_> {
+        let Found { value, expires_unix_ms, user_bits, .. } = &self.found[number];
+        let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
+        EntryRef { value: &self.values[value.clone()], expires_unix_ms, user_bits }
+    }
+}
+
+/// Collects values; those that have no room are missed.
+pub(super) struct Gatherer<'g, P> {
+    gathered: &'g mut Gathered,
+    place_of: P,
+}
+
+impl<P: Fn(usize) -> u32> GetSink for Gatherer<'_, P> {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
-        let (start, place) = (self.values.len(), self.items[index].place);
+        let Gathered { values, found, missed } = &mut *self.gathered;
+        let (start, place) = (values.len(), (self.place_of)(index));
         // The first always fits: otherwise nothing would ever go on.
         if start > 0 && start + entry.value.len() > VALUES_BYTES_MAX {
-            return self.missed.push(place);
+            *missed = place.min(*missed);
+            return;
         }
-        self.values.extend_from_slice(entry.value);
+        values.extend_from_slice(entry.value);
         let (expires_unix_ms, user_bits) = (entry.expires_unix_ms, entry.user_bits);
-        let value = start..self.values.len();
-        self.found.push(Found { place, value, expires_unix_ms, user_bits });
+        let value = start..values.len();
+        found.push(Found { place, value, expires_unix_ms, user_bits });
     }
 }
 
@@ -199,13 +298,13 @@ mod tests {
 
     #[test]
     fn values_beyond_the_room_are_missed_but_for_the_first() {
-        let mut job = Job::new();
-        (0..3).for_each(|n| job.add_key(10 + n, 0, b"key"));
+        let mut gathered = Gathered::default();
         let value = vec![1; VALUES_BYTES_MAX + 1];
-        let Job { items, values, found, missed, .. } = &mut job;
-        let mut collector = Collector { items, values, found, missed };
-        collector.found(2, EntryRef::new(&value));
-        collector.found(0, EntryRef::new(b"x"));
-        assert_eq!((job.found.len(), job.found[0].place, &job.missed[..]), (1, 12, &[10][..]));
+        let mut sink = gathered.from(|index| 10 + index as u32);
+        sink.found(2, EntryRef::new(&value));
+        sink.found(1, EntryRef::new(b"x"));
+        sink.found(0, EntryRef::new(b"x"));
+        assert_eq!((gathered.places().collect::<Vec<_>>(), gathered.missed), (vec![12], 10));
+        assert_eq!(gathered.entry(0).value, value);
     }
 }

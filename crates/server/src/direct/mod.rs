@@ -5,10 +5,14 @@
 //! atomic read-modify-write. [`Direct`] stands before the engine and is an [`Engine`] like it, so
 //! bursts run as they always do. It splits a burst by owner: the calling loop's own keys it asks
 //! its shards for, the others it sends to their owners and waits for the answers; in CREW it reads
-//! them itself. A loop that waits does what others ask of it meanwhile, so nobody waits in a
-//! circle.
+//! them itself. Values are reported in the order of the keys, whoever has them. A loop that waits
+//! does what others ask of it meanwhile, so nobody waits in a circle.
 //!
-//! * `seat`: a loop's shards and its rings to and from the others, and how a burst is split;
+//! An [`Engine`] cannot send what decides about an update elsewhere; a command can be sent, with
+//! its arguments, so [`update`] takes these and the owners decide.
+//!
+//! * `seat`: a loop's shards and its rings to and from the others, and how a burst is split
+//!   and put together again;
 //! * `job`: what is sent;
 //! * `bell`: whether who gets a letter has to be woken;
 //! * `hub`: what all loops know of each other, and how one works alone where partitions of several
@@ -27,6 +31,8 @@ mod sync;
 pub(crate) use hub::Hub;
 pub(crate) use seat::{Seat, seats};
 
+use crate::exec::Change;
+use crate::table::{Answer, Terms};
 use silica::engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
     ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Sharded, Update, WriteBatch,
@@ -67,6 +73,22 @@ pub(crate) fn serve() {
             seat.serve();
         }
     });
+}
+
+/// Makes `changes` in database `db`, each by the owner of its key; the answers. Nothing happens
+/// where the calling thread is no loop among owners.
+pub(crate) fn update(
+    db: usize,
+    sharded: &dyn Sharded,
+    changes: &[Change<'_>],
+    terms: &Terms,
+) -> Option<Vec<Answer>> {
+    SEAT.with(|seat| {
+        let mut seat = seat.borrow_mut();
+        // All that is its own goes the usual way.
+        let seat = seat.as_mut().filter(|seat| sharded.shards() > 1 || !seat.owns(0))?;
+        Some(seat.update(db, sharded, changes, terms))
+    })
 }
 
 /// An engine whose partitions belong to loops.
@@ -142,6 +164,10 @@ impl Engine for Direct {
             Some(seat) => seat.get_many(self.db, &*self.engine, keys, sink),
             None => self.engine.get_many(keys, sink),
         })
+    }
+
+    fn reports_in_order(&self) -> bool {
+        self.engine.reports_in_order()
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {

@@ -2,8 +2,11 @@
 
 use super::bell::{ASLEEP, PARKED};
 use super::hub::{Hub, Shards, rest};
-use super::job::{Job, Want};
+use super::job::{Gathered, Job, Want};
+use crate::commands::error_text;
 use crate::config::Mode;
+use crate::exec::Change;
+use crate::table::{Answer, Terms};
 use silica::engine::{
     Durability, Engine, EntryRef, Error, ErrorKind, GetSink, Result, Sharded, WriteBatch,
 };
@@ -43,6 +46,11 @@ pub(crate) struct Seat {
     away: Vec<usize>,
     back: Vec<Job>,
     spare: Vec<Job>,
+    /// What this loop found itself.
+    own: Gathered,
+    /// By place, who found an entry (none, this loop, or a job that is back) and which of its it
+    /// is.
+    finders: Vec<(u32, u32)>,
     has_left: bool,
 }
 
@@ -59,6 +67,8 @@ pub(crate) fn seats(hub: &Arc<Hub>) -> Vec<Seat> {
         away: Vec::new(),
         back: Vec::new(),
         spare: Vec::new(),
+        own: Gathered::default(),
+        finders: Vec::new(),
         has_left: false,
     };
     let mut seats: Vec<Seat> = (0..hub.loops()).map(seat).collect();
@@ -73,15 +83,15 @@ pub(crate) fn seats(hub: &Arc<Hub>) -> Vec<Seat> {
     seats
 }
 
-/// Reports what is found at other places.
-struct Placed<'a> {
-    places: &'a [u32],
+/// Reports what is found so many places later.
+struct Later<'a> {
+    by: usize,
     sink: &'a mut dyn GetSink,
 }
 
-impl GetSink for Placed<'_> {
+impl GetSink for Later<'_> {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
-        self.sink.found(self.places[index] as usize, entry);
+        self.sink.found(self.by + index, entry);
     }
 }
 
@@ -151,6 +161,10 @@ impl Seat {
     fn begin(&mut self) {
         self.round += 1;
         self.away.clear();
+        self.forget_back();
+    }
+
+    fn forget_back(&mut self) {
         while let Some(job) = self.back.pop() {
             self.keep(job);
         }
@@ -209,7 +223,7 @@ impl Seat {
     }
 
     /// True where the loop owns `partition`.
-    fn owns(&self, partition: usize) -> bool {
+    pub(super) fn owns(&self, partition: usize) -> bool {
         self.hub.owner_of(partition) == self.number
     }
 
@@ -232,7 +246,7 @@ impl Seat {
         parts
     }
 
-    /// As [`Engine::get_many`].
+    /// As [`Engine::get_many`]; reports in the order of the keys where the engine does.
     pub(super) fn get_many(
         &mut self,
         db: usize,
@@ -244,32 +258,87 @@ impl Seat {
         if sharded.shards() == 1 && self.owns(0) {
             return self.shards.get(db, 0)?.get_many(keys, sink);
         }
-        let parts = self.sort(sharded, keys);
+        let (mut first, mut count) = (0, keys.len());
+        while first < keys.len() {
+            let some = &keys[first..keys.len().min(first + count)];
+            let parts = self.sort(sharded, some);
+            let told = self.get_some(db, engine, some, &parts, &mut Later { by: first, sink });
+            self.parts = parts;
+            self.forget_back();
+            // Where not all values had room, those of fewer keys may.
+            let told = told?;
+            count = if told == 0 { 1 } else { 2 * told };
+            first += told;
+        }
+        Ok(())
+    }
+
+    /// Gets `keys`, whose places are sorted in `parts`; says how many, from the first on, are done.
+    fn get_some(
+        &mut self,
+        db: usize,
+        engine: &dyn Engine,
+        keys: &[&[u8]],
+        parts: &[Vec<u32>],
+        sink: &mut dyn GetSink,
+    ) -> Result<usize> {
+        let only = parts.iter().position(|places| places.len() == keys.len());
+        match only.map(|partition| (partition, self.owns(partition))) {
+            Some((partition, true)) => {
+                return self.shards.get(db, partition)?.get_many(keys, sink).map(|()| keys.len());
+            }
+            Some((_, false)) if self.hub.mode == Mode::Crew => {
+                return engine.get_many(keys, sink).map(|()| keys.len());
+            }
+            _ => {}
+        }
         self.begin();
+        self.own.clear();
         let mut result = match self.hub.mode {
             Mode::Erew => {
-                self.ask_others(db, Want::Get, &parts, |job, place, partition| {
+                self.ask_others(db, Want::Get, parts, |job, place, partition| {
                     job.add_key(place, partition, keys[place as usize]);
                 });
                 Ok(())
             }
-            _ => self.look_myself(engine, keys, &parts, sink),
+            _ => self.look_myself(engine, keys, parts),
         };
         for (partition, places) in parts.iter().enumerate() {
             if !places.is_empty() && self.owns(partition) {
+                let own: Vec<&[u8]> = places.iter().map(|p| keys[*p as usize]).collect();
                 let shard = self.shards.get(db, partition);
-                let got = shard.and_then(|shard| {
-                    if places.len() == keys.len() {
-                        return shard.get_many(keys, sink);
-                    }
-                    let own: Vec<&[u8]> = places.iter().map(|p| keys[*p as usize]).collect();
-                    shard.get_many(&own, &mut Placed { places, sink })
-                });
-                result = result.and(got);
+                let sink = &mut self.own.from(|index| places[index]);
+                result = result.and(shard.and_then(|shard| shard.get_many(&own, sink)));
             }
         }
-        self.parts = parts;
-        result.and(self.collect(db, keys, sharded, sink))
+        self.wait()?;
+        for job in &mut self.back {
+            result = result.and(std::mem::replace(&mut job.result, Ok(())));
+        }
+        result.map(|()| self.tell(keys.len(), sink))
+    }
+
+    /// Reports what was found of so many keys, up to the first whose value had no room; how many.
+    fn tell(&mut self, keys: usize, sink: &mut dyn GetSink) -> usize {
+        let Seat { own, back, finders, .. } = self;
+        let finder = |number: u32| match number {
+            0 => &*own,
+            number => &back[number as usize - 1].gathered,
+        };
+        const NOBODY: (u32, u32) = (u32::MAX, 0);
+        finders.clear();
+        finders.resize(keys, NOBODY);
+        let mut end = keys;
+        for number in 0..=back.len() as u32 {
+            end = end.min(finder(number).missed as usize);
+            for (at, place) in finder(number).places().enumerate() {
+                finders[place as usize] = (number, at as u32);
+            }
+        }
+        for (place, found) in finders[..end].iter().enumerate().filter(|(_, f)| **f != NOBODY) {
+            sink.found(place, finder(found.0).entry(found.1 as usize));
+        }
+        end
     }
 
     /// Sends each other owner what `add` makes of the places of its partitions.
@@ -281,61 +350,69 @@ impl Seat {
         mut add: impl FnMut(&mut Job, u32, usize),
     ) {
         for owner in 0..self.hub.loops() {
-            if owner == self.number {
-                continue;
+            if owner != self.number {
+                let job = self.job_of(db, owner, want, parts, &mut add);
+                if job.is_empty() { self.keep(job) } else { self.send(job) }
             }
-            let mut job = self.job(db, owner, want);
-            for partition in (owner..parts.len()).step_by(self.hub.loops()) {
-                parts[partition].iter().for_each(|place| add(&mut job, *place, partition));
-            }
-            if job.is_empty() { self.keep(job) } else { self.send(job) }
         }
+    }
+
+    /// What `add` makes of the places of the partitions of `owner`.
+    fn job_of(
+        &mut self,
+        db: usize,
+        owner: usize,
+        want: Want,
+        parts: &[Vec<u32>],
+        mut add: impl FnMut(&mut Job, u32, usize),
+    ) -> Job {
+        let mut job = self.job(db, owner, want);
+        for partition in (owner..parts.len()).step_by(self.hub.loops()) {
+            parts[partition].iter().for_each(|place| add(&mut job, *place, partition));
+        }
+        job
     }
 
     /// Reads the keys of other owners as everybody may.
     fn look_myself(
-        &self,
+        &mut self,
         engine: &dyn Engine,
         keys: &[&[u8]],
         parts: &[Vec<u32>],
-        sink: &mut dyn GetSink,
     ) -> Result<()> {
         let others = parts.iter().enumerate().filter(|(partition, _)| !self.owns(*partition));
         let places: Vec<u32> = others.flat_map(|(_, places)| places.iter().copied()).collect();
-        if places.len() == keys.len() {
-            return engine.get_many(keys, sink);
-        }
         let theirs: Vec<&[u8]> = places.iter().map(|place| keys[*place as usize]).collect();
-        engine.get_many(&theirs, &mut Placed { places: &places, sink })
+        engine.get_many(&theirs, &mut self.own.from(|index| places[index]))
     }
 
-    /// Waits for the answers and reports them; asks again for those that had no room.
-    fn collect(
+    /// Makes `changes` through the owners of their keys; the answers.
+    pub(super) fn update(
         &mut self,
         db: usize,
-        keys: &[&[u8]],
         sharded: &dyn Sharded,
-        sink: &mut dyn GetSink,
-    ) -> Result<()> {
-        let mut result = Ok(());
-        loop {
-            self.wait()?;
-            let Some(mut job) = self.back.pop() else { return result };
-            job.report(sink);
-            result = result.and(std::mem::replace(&mut job.result, Ok(())));
-            let missed = std::mem::take(&mut job.missed);
-            let owner = job.owner;
-            self.keep(job);
-            if missed.is_empty() {
-                continue;
-            }
-            let mut rest = self.job(db, owner, Want::Get);
-            for place in missed {
-                let key = keys[place as usize];
-                rest.add_key(place, sharded.shard_of(key), key);
-            }
-            self.send(rest);
-        }
+        changes: &[Change<'_>],
+        terms: &Terms,
+    ) -> Vec<Answer> {
+        let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
+        let parts = self.sort(sharded, &keys);
+        self.begin();
+        let want = Want::Update(*terms);
+        let mut add = |job: &mut Job, place: u32, partition: usize| {
+            job.add_change(place, partition, &changes[place as usize]);
+        };
+        self.ask_others(db, want, &parts, &mut add);
+        let mut own = self.job_of(db, self.number, want, &parts, &mut add);
+        own.run(&mut self.shards);
+        self.parts = parts;
+        let waited = self.wait();
+        self.back.push(own);
+        let unanswered =
+            waited.err().map_or(Answer::Null, |e| Answer::Error(error_text(&e).into()));
+        let mut answers = vec![unanswered; changes.len()];
+        self.back.iter_mut().for_each(|job| job.answer(&mut answers));
+        self.forget_back();
+        answers
     }
 
     /// As [`Engine::write_each`].

@@ -33,6 +33,8 @@ pub(crate) struct Probe {
     pub(crate) write_calls: Arc<AtomicU64>,
     pub(crate) sync_calls: AtomicU64,
     pub(crate) update_calls: Arc<AtomicU64>,
+    /// Partitions that were handed out to an owner.
+    pub(crate) take_calls: AtomicU64,
 }
 
 impl Probe {
@@ -52,6 +54,7 @@ impl Probe {
             write_calls: Arc::default(),
             sync_calls: AtomicU64::new(0),
             update_calls: Arc::default(),
+            take_calls: AtomicU64::new(0),
         }
     }
 

@@ -68,6 +68,7 @@ impl Sharded for Probe {
         if self.owned.0[number].swap(true, Ordering::SeqCst) {
             return Err(is_owned(b"the partition"));
         }
+        self.take_calls.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(Part {
             number,
             inner: Arc::clone(&self.inner),
