@@ -1,5 +1,6 @@
 //! fjall, a log-structured merge tree.
 
+use super::writes::Writes;
 use super::{crates, directory};
 use crate::peer::{About, Peer, Setting, Setup};
 use fjall::config::{CompressionPolicy, HashRatioPolicy};
@@ -10,7 +11,6 @@ use fjall::{
 use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::{Abilities, Session, Sink, Target};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const KEYSPACE: &str = "entries";
@@ -141,8 +141,7 @@ impl Peer for Fjall {
             .map_err(told)?;
         let keyspace = database.keyspace(KEYSPACE, || knobs.options()).map_err(told)?;
         let directory = setup.directory.clone();
-        let (puts, deletes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Box::new(Store { keyspace, database, directory, puts, deletes }))
+        Ok(Box::new(Store { keyspace, database, directory, writes: Writes::default() }))
     }
 }
 
@@ -158,8 +157,7 @@ struct Store {
     keyspace: Keyspace,
     database: Database,
     directory: PathBuf,
-    puts: AtomicU64,
-    deletes: AtomicU64,
+    writes: Writes,
 }
 
 impl Store {
@@ -198,10 +196,8 @@ impl Target for Store {
     }
 
     fn metrics(&self) -> Result<MetricsMap> {
-        let mut metrics = MetricsMap::default();
+        let mut metrics = self.writes.metrics();
         let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
-        add("puts", self.puts.load(Relaxed));
-        add("deletes", self.deletes.load(Relaxed));
         add("entries_estimate", self.keyspace.approximate_len() as u64);
         add("disk_bytes", directory::bytes(&self.directory));
         Ok(metrics)
@@ -245,7 +241,7 @@ impl Session for Connection<'_> {
             batch.insert(&self.store.keyspace, *key, *value);
         }
         batch.commit().map_err(told)?;
-        self.store.puts.fetch_add(entries.len() as u64, Relaxed);
+        self.store.writes.count_puts(entries.len());
         Ok(())
     }
 
@@ -255,7 +251,7 @@ impl Session for Connection<'_> {
             batch.remove(&self.store.keyspace, *key);
         }
         batch.commit().map_err(told)?;
-        self.store.deletes.fetch_add(keys.len() as u64, Relaxed);
+        self.store.writes.count_deletes(keys.len());
         Ok(())
     }
 

@@ -3,13 +3,13 @@
 
 use super::directory;
 use super::library::{Source, c_calls, lent, text};
+use super::writes::Writes;
 use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::{Session, Sink};
 use std::ffi::{c_char, c_uchar, c_void};
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// `leveldb_t`, `rocksdb_t`.
 pub(super) enum Db {}
@@ -133,8 +133,7 @@ pub(super) struct Database {
     interface: &'static Interface,
     db: *mut Db,
     directory: PathBuf,
-    puts: AtomicU64,
-    deletes: AtomicU64,
+    writes: Writes,
 }
 
 // SAFETY: the headers say that a database may be used by several threads at once.
@@ -154,8 +153,7 @@ impl Drop for Database {
 impl Database {
     /// Takes what was opened in `directory`; null where that failed.
     pub(super) fn new(interface: &'static Interface, db: *mut Db, directory: PathBuf) -> Self {
-        let (puts, deletes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Database { interface, db, directory, puts, deletes }
+        Database { interface, db, directory, writes: Writes::default() }
     }
 
     pub(super) fn interface(&self) -> &'static Interface {
@@ -168,10 +166,8 @@ impl Database {
 
     /// What sessions did, and the bytes of the directory.
     pub(super) fn metrics(&self) -> MetricsMap {
-        let mut metrics = MetricsMap::default();
+        let mut metrics = self.writes.metrics();
         let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
-        add("puts", self.puts.load(Relaxed));
-        add("deletes", self.deletes.load(Relaxed));
         add("disk_bytes", directory::bytes(&self.directory));
         metrics
     }
@@ -249,7 +245,7 @@ impl<G: Get> Session for Connection<'_, G> {
             unsafe { calls.writebatch_put(self.batch, k, key.len(), v, value.len()) };
         }
         self.write()?;
-        self.database.puts.fetch_add(entries.len() as u64, Relaxed);
+        self.database.writes.count_puts(entries.len());
         Ok(())
     }
 
@@ -260,7 +256,7 @@ impl<G: Get> Session for Connection<'_, G> {
             unsafe { calls.writebatch_delete(self.batch, key.as_ptr().cast(), key.len()) };
         }
         self.write()?;
-        self.database.deletes.fetch_add(keys.len() as u64, Relaxed);
+        self.database.writes.count_deletes(keys.len());
         Ok(())
     }
 

@@ -4,6 +4,7 @@ mod api;
 
 use super::directory;
 use super::library::{c_path, lent, text};
+use super::writes::Writes;
 use crate::peer::{About, Peer, Setting, Setup};
 use api::{
     Api, Cursor, Dbi, Env, FIRST, MAP_FULL, NEXT, NOMEMINIT, NORDAHEAD, NOSYNC, NOTFOUND, NOTLS,
@@ -14,7 +15,6 @@ use silica_bench::{Abilities, Session, Sink, Target};
 use std::ffi::{c_int, c_uint};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// The map is address space and no memory, so it may be far too large.
@@ -90,8 +90,7 @@ impl Peer for Lmdb {
         api.check(unsafe { api.mdb_env_create(&mut env) })?;
         let directory = setup.directory.clone();
         let writer = Mutex::new(Durability::Synced);
-        let (puts, deletes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let mut store = Store { api, env, dbi: 0, directory, writer, puts, deletes };
+        let mut store = Store { api, env, dbi: 0, directory, writer, writes: Writes::default() };
         store.prepare(setup)?;
         Ok(Box::new(store))
     }
@@ -105,8 +104,7 @@ struct Store {
     directory: PathBuf,
     /// Held by the one who writes: what the environment's flags say about commits.
     writer: Mutex<Durability>,
-    puts: AtomicU64,
-    deletes: AtomicU64,
+    writes: Writes,
 }
 
 // SAFETY: an environment may be used by several threads at once; its flags are changed only by the
@@ -205,10 +203,8 @@ impl Target for Store {
         let mut stat = Stat::default();
         // SAFETY: the environment is open and the place alive.
         self.api.check(unsafe { self.api.mdb_env_stat(self.env, &mut stat) })?;
-        let mut metrics = MetricsMap::default();
+        let mut metrics = self.writes.metrics();
         let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
-        add("puts", self.puts.load(Relaxed));
-        add("deletes", self.deletes.load(Relaxed));
         add("entries_estimate", stat.entries as u64);
         add("index_bytes", stat.branch_pages as u64 * u64::from(stat.page_bytes));
         add("disk_bytes", directory::bytes(&self.directory));
@@ -278,7 +274,7 @@ impl Session for Connection<'_> {
                 api.check(unsafe { api.mdb_put(txn, store.dbi, &mut key, &mut value, 0) })
             })
         })?;
-        store.puts.fetch_add(entries.len() as u64, Relaxed);
+        store.writes.count_puts(entries.len());
         Ok(())
     }
 
@@ -294,7 +290,7 @@ impl Session for Connection<'_> {
                 }
             })
         })?;
-        store.deletes.fetch_add(keys.len() as u64, Relaxed);
+        store.writes.count_deletes(keys.len());
         Ok(())
     }
 

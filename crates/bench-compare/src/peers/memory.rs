@@ -4,15 +4,15 @@ mod room;
 mod tables;
 
 use super::crates;
+use super::writes::Writes;
 use crate::peer::{About, Peer, Setting, Setup};
 use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::{Abilities, Session, Sink, Target};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tables::{DashTable, LossyTable, SccTable, ShardedTable};
 
 /// Sessions tell of their puts and deletes after so many, since a counter that all threads write
 /// would cost more than a put.
-const TOLD_EVERY: u64 = 1024;
+const TOLD_EVERY: usize = 1024;
 
 /// A map that threads share, from byte strings to byte strings.
 trait Table: Send + Sync + 'static {
@@ -124,8 +124,7 @@ pub(crate) const PEERS: &[Memory] = &[
 ];
 
 fn open<T: Table>(setup: &Setup, lossy: bool) -> Box<dyn Target> {
-    let (puts, deletes) = (AtomicU64::new(0), AtomicU64::new(0));
-    Box::new(Store { table: T::new(setup), lossy, puts, deletes })
+    Box::new(Store { table: T::new(setup), lossy, writes: Writes::default() })
 }
 
 impl Peer for Memory {
@@ -156,8 +155,7 @@ impl Peer for Memory {
 struct Store<T> {
     table: T,
     lossy: bool,
-    puts: AtomicU64,
-    deletes: AtomicU64,
+    writes: Writes,
 }
 
 impl<T: Table> Target for Store<T> {
@@ -183,10 +181,8 @@ impl<T: Table> Target for Store<T> {
     }
 
     fn metrics(&self) -> Result<MetricsMap> {
-        let mut metrics = MetricsMap::default();
+        let mut metrics = self.writes.metrics();
         let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
-        add("puts", self.puts.load(Relaxed));
-        add("deletes", self.deletes.load(Relaxed));
         add("entries_estimate", self.table.entries());
         Ok(metrics)
     }
@@ -195,14 +191,14 @@ impl<T: Table> Target for Store<T> {
 /// What one thread uses: the table, and what it did that the store was not told of.
 struct Hands<'a, T: Table> {
     store: &'a Store<T>,
-    puts: u64,
-    deletes: u64,
+    puts: usize,
+    deletes: usize,
 }
 
 impl<T: Table> Hands<'_, T> {
     fn tell(&mut self) {
-        self.store.puts.fetch_add(std::mem::take(&mut self.puts), Relaxed);
-        self.store.deletes.fetch_add(std::mem::take(&mut self.deletes), Relaxed);
+        self.store.writes.count_puts(std::mem::take(&mut self.puts));
+        self.store.writes.count_deletes(std::mem::take(&mut self.deletes));
     }
 }
 
@@ -224,7 +220,7 @@ impl<T: Table> Session for Hands<'_, T> {
         for (key, value) in entries {
             self.store.table.put(key, value);
         }
-        self.puts += entries.len() as u64;
+        self.puts += entries.len();
         if self.puts >= TOLD_EVERY {
             self.tell();
         }
@@ -235,7 +231,7 @@ impl<T: Table> Session for Hands<'_, T> {
         for key in keys {
             self.store.table.delete(key);
         }
-        self.deletes += keys.len() as u64;
+        self.deletes += keys.len();
         if self.deletes >= TOLD_EVERY {
             self.tell();
         }

@@ -13,6 +13,7 @@ mod redb;
 mod rocksdb;
 mod server;
 mod sqlite;
+mod writes;
 
 use crate::peer::Peer;
 pub(crate) use server::Loaded;

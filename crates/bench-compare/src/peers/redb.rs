@@ -1,5 +1,6 @@
 //! redb, a B+ tree in one file.
 
+use super::writes::Writes;
 use super::{crates, directory};
 use crate::peer::{About, Peer, Setting, Setup};
 use redb::{
@@ -13,7 +14,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("entries");
 const FILE: &str = "entries.redb";
@@ -81,8 +82,7 @@ impl Peer for Redb {
         let mut builder = Builder::new();
         let database = builder.set_cache_size(cache).create_with_backend(backend).map_err(told)?;
         let directory = setup.directory.clone();
-        let (puts, deletes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let store = Store { database, file, syncs, directory, puts, deletes };
+        let store = Store { database, file, syncs, directory, writes: Writes::default() };
         // Made now, so that readers find it.
         store.transaction(Durability::Synced, |_| Ok(()))?;
         Ok(Box::new(store))
@@ -132,8 +132,7 @@ struct Store {
     /// Changed only by the one who has the write transaction.
     syncs: Arc<AtomicBool>,
     directory: PathBuf,
-    puts: AtomicU64,
-    deletes: AtomicU64,
+    writes: Writes,
 }
 
 impl Drop for Store {
@@ -185,10 +184,8 @@ impl Target for Store {
 
     fn metrics(&self) -> Result<MetricsMap> {
         let entries = self.snapshot()?.len().map_err(told)?;
-        let mut metrics = MetricsMap::default();
+        let mut metrics = self.writes.metrics();
         let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
-        add("puts", self.puts.load(Relaxed));
-        add("deletes", self.deletes.load(Relaxed));
         add("entries_estimate", entries);
         add("disk_bytes", directory::bytes(&self.directory));
         Ok(metrics)
@@ -219,7 +216,7 @@ impl Session for Connection<'_> {
             }
             Ok(())
         })?;
-        self.store.puts.fetch_add(entries.len() as u64, Relaxed);
+        self.store.writes.count_puts(entries.len());
         Ok(())
     }
 
@@ -230,7 +227,7 @@ impl Session for Connection<'_> {
             }
             Ok(())
         })?;
-        self.store.deletes.fetch_add(keys.len() as u64, Relaxed);
+        self.store.writes.count_deletes(keys.len());
         Ok(())
     }
 

@@ -14,6 +14,7 @@ mod udp;
 mod wire;
 
 use super::directory;
+use super::writes::Writes;
 use crate::peer::{About, Peer, Setting, Setup};
 use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use client::Client;
@@ -173,8 +174,7 @@ impl Kind {
 /// What clients did.
 #[derive(Default)]
 struct Counters {
-    puts: AtomicU64,
-    deletes: AtomicU64,
+    writes: Writes,
     /// Datagrams that were sent again, since nothing came back.
     retries: AtomicU64,
 }
@@ -249,10 +249,8 @@ impl Target for Store {
     }
 
     fn metrics(&self) -> Result<MetricsMap> {
-        let mut metrics = MetricsMap::default();
+        let mut metrics = self.counters.writes.metrics();
         let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
-        add("puts", self.counters.puts.load(Relaxed));
-        add("deletes", self.counters.deletes.load(Relaxed));
         if matches!(self.address, Address::Udp { .. }) {
             add("udp_retries", self.counters.retries.load(Relaxed));
         }

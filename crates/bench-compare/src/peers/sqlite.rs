@@ -4,6 +4,7 @@ mod api;
 
 use super::directory;
 use super::library::c_path;
+use super::writes::Writes;
 use crate::peer::{About, Peer, Setting, Setup};
 use api::Parameter::{Bytes, Count};
 use api::{Api, Connection, Parameter, Statement};
@@ -11,7 +12,6 @@ use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::{Abilities, Session, Sink, Target};
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// As much as SQLite is built to take.
@@ -143,8 +143,7 @@ fn open(setup: &Setup, knobs: Knobs) -> Result<Box<dyn Target>> {
         own: Mutex::new(own),
         writer: Mutex::new(()),
         directory: setup.directory.clone(),
-        puts: AtomicU64::new(0),
-        deletes: AtomicU64::new(0),
+        writes: Writes::default(),
     }))
 }
 
@@ -193,8 +192,7 @@ struct Store {
     /// Held by the one who writes.
     writer: Mutex<()>,
     directory: PathBuf,
-    puts: AtomicU64,
-    deletes: AtomicU64,
+    writes: Writes,
 }
 
 impl Store {
@@ -252,10 +250,8 @@ impl Target for Store {
     }
 
     fn metrics(&self) -> Result<MetricsMap> {
-        let mut metrics = MetricsMap::default();
+        let mut metrics = self.writes.metrics();
         let mut add = |name, value: u64| metrics.0.insert(name, value as f64);
-        add("puts", self.puts.load(Relaxed));
-        add("deletes", self.deletes.load(Relaxed));
         add("disk_bytes", directory::bytes(&self.directory));
         Ok(metrics)
     }
@@ -334,13 +330,13 @@ impl Session for SqlSession<'_> {
     fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<()> {
         let rows = entries.iter().map(|(key, value)| [Bytes(key), Bytes(value)]);
         self.write_each(|this| &mut this.put, rows)?;
-        self.store.puts.fetch_add(entries.len() as u64, Relaxed);
+        self.store.writes.count_puts(entries.len());
         Ok(())
     }
 
     fn delete_many(&mut self, keys: &[&[u8]]) -> Result<()> {
         self.write_each(|this| &mut this.delete, keys.iter().map(|key| [Bytes(key)]))?;
-        self.store.deletes.fetch_add(keys.len() as u64, Relaxed);
+        self.store.writes.count_deletes(keys.len());
         Ok(())
     }
 

@@ -5,7 +5,6 @@ use super::wire::{Wire, gets_at_once, puts_at_once};
 use super::{Counters, no_scan};
 use ::silica::Result;
 use silica_bench::{Session, Sink};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// A protocol: each call sends one burst of requests and reads all replies to it.
 pub(super) trait Dialect {
@@ -61,7 +60,7 @@ impl<D: Dialect> Session for Client<'_, D> {
             self.dialect.put(&mut self.wire, now)?;
             left = later;
         }
-        self.counters.puts.fetch_add(entries.len() as u64, Relaxed);
+        self.counters.writes.count_puts(entries.len());
         Ok(())
     }
 
@@ -73,7 +72,7 @@ impl<D: Dialect> Session for Client<'_, D> {
             self.dialect.delete(&mut self.wire, now)?;
             left = later;
         }
-        self.counters.deletes.fetch_add(keys.len() as u64, Relaxed);
+        self.counters.writes.count_deletes(keys.len());
         Ok(())
     }
 

@@ -108,7 +108,7 @@ impl Session for Client<'_> {
             let large = left[small..].iter().take_while(|entry| !is_small(entry)).count();
             let requests: Vec<Request<'_>> = left[..small].iter().map(put).collect();
             self.write(&requests)?;
-            self.counters.puts.fetch_add(small as u64, Relaxed);
+            self.counters.writes.count_puts(small);
             self.beside.put_many(&left[small..small + large])?;
             left = &left[small + large..];
         }
@@ -120,7 +120,7 @@ impl Session for Client<'_> {
         let before = self.sender.sent_again();
         let requests: Vec<Request<'_>> = keys.iter().map(|key| Request::Delete(key)).collect();
         let large = self.write(&requests)?;
-        self.counters.deletes.fetch_add((keys.len() - large.len()) as u64, Relaxed);
+        self.counters.writes.count_deletes(keys.len() - large.len());
         self.count(before);
         let large: Vec<&[u8]> = large.into_iter().map(|n| keys[n]).collect();
         self.beside.delete_many(&large)

@@ -244,45 +244,31 @@ impl Dialect for RespDialect {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire::testing::{Parser, text};
     use super::*;
 
-    /// The replies in `bytes`, as text.
-    fn replies(bytes: &[u8]) -> (Vec<String>, usize) {
-        let (mut all, mut at) = (Vec::new(), 0);
-        while let Some((reply, length)) = parse(&bytes[at..]).unwrap() {
-            let text =
-                |range: Range<usize>| String::from_utf8_lossy(&bytes[at..][range]).into_owned();
-            all.push(match reply {
-                Resp::Simple(line) => format!("+{}", text(line)),
-                Resp::Failed(line) => format!("-{}", text(line)),
-                Resp::Bulk(value) => format!("${}", text(value)),
-                Resp::Array(count) => format!("*{count}"),
-                other => format!("{other:?}"),
-            });
-            at += length;
-        }
-        (all, at)
-    }
+    const PARSER: Parser<Resp> = Parser {
+        parse,
+        show: |reply, bytes| match reply {
+            Resp::Simple(line) => format!("+{}", text(&bytes[line])),
+            Resp::Failed(line) => format!("-{}", text(&bytes[line])),
+            Resp::Bulk(value) => format!("${}", text(&bytes[value])),
+            Resp::Array(count) => format!("*{count}"),
+            other => format!("{other:?}"),
+        },
+    };
 
     #[test]
     fn replies_may_be_split_anywhere() {
         let bytes = b"+OK\r\n-ERR no\r\n:12\r\n$3\r\na\r\n\r\n$-1\r\n*2\r\n$0\r\n\r\n_\r\n*-1\r\n";
-        let whole = replies(bytes);
         let expected =
             ["+OK", "-ERR no", "Number", "$a\r\n", "Nothing", "*2", "$", "Nothing", "Nothing"];
-        assert_eq!((whole.0.as_slice(), whole.1), (&expected.map(String::from)[..], bytes.len()));
-        for cut in 0..bytes.len() {
-            let (mut first, consumed) = replies(&bytes[..cut]);
-            first.extend(replies(&bytes[consumed..]).0);
-            assert_eq!(first, whole.0, "cut at {cut}");
-        }
+        PARSER.check(bytes, &expected);
     }
 
     #[test]
     fn what_makes_no_sense_is_an_error() {
-        for bytes in [&b"\r\n"[..], b"?\r\n", b"$x\r\n", b"*\r\n", b"$1\r\nabc"] {
-            assert!(parse(bytes).is_err(), "{bytes:?}");
-        }
+        PARSER.refuse(&[b"\r\n", b"?\r\n", b"$x\r\n", b"*\r\n", b"$1\r\nabc"]);
     }
 
     #[test]

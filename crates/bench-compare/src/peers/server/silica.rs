@@ -60,20 +60,42 @@ pub(super) fn durability(setup: &Setup) -> &'static str {
     }
 }
 
-pub(super) fn start(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+/// Starts the server with one loop and these arguments; it has come up where `find` finds its
+/// address in what it says, and `greet` gets an answer there.
+fn start_with(
+    setup: &Setup,
+    pinning: Pinning,
+    arguments: &[&str],
+    find: impl Fn(&str) -> Option<Address>,
+    greet: impl Fn(&Address) -> Result<()>,
+) -> Result<(Process, Address)> {
     let mut command = Command::new(program()?);
-    command.args(["serve", STORE, "--listen", "127.0.0.1:0", "--loops", "1"]);
-    command.args(["--durability", durability(setup)]);
-    command.args(["--memory", &setup.memory_bytes.to_string()]);
-    start_with(command, setup, pinning)
+    command.args(["serve", "--listen", "127.0.0.1:0", "--loops", "1"]).args(arguments);
+    let process = Process::start(NAME, command, &setup.directory, pinning)?;
+    let address = process.wait_for(|| {
+        let address = find(&process.said());
+        let address = address.ok_or_else(|| Error::new(ErrorKind::Io, "it tells no address"))?;
+        greet(&address)?;
+        Ok(address)
+    })?;
+    Ok((process, address))
+}
+
+/// The same over TCP.
+fn start_tcp(setup: &Setup, pinning: Pinning, arguments: &[&str]) -> Result<(Process, Address)> {
+    let greet = |address: &Address| redis::greet(NAME, address);
+    start_with(setup, pinning, arguments, |said| address(said).map(Address::Tcp), greet)
+}
+
+pub(super) fn start(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
+    let memory = setup.memory_bytes.to_string();
+    let arguments = [STORE, "--durability", durability(setup), "--memory", &memory];
+    start_tcp(setup, pinning, &arguments)
 }
 
 /// As a cache in memory, over TCP.
 pub(super) fn start_tcp_cache(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
-    let mut command = Command::new(program()?);
-    command.args(["serve", "--cache", &setup.memory_bytes.to_string()]);
-    command.args(["--listen", "127.0.0.1:0", "--loops", "1"]);
-    start_with(command, setup, pinning)
+    start_tcp(setup, pinning, &["--cache", &setup.memory_bytes.to_string()])
 }
 
 /// Bytes of a store in memory for an entry besides its key and value, which take multiples of so
@@ -93,23 +115,8 @@ pub(super) fn store_bytes(setup: &Setup) -> u64 {
 
 /// As a store in memory, over TCP.
 pub(super) fn start_store(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
-    let mut command = Command::new(program()?);
-    command.args(["serve", "--cache", &store_bytes(setup).to_string()]);
-    command.args(["--set", "eviction=none"]);
-    command.args(["--listen", "127.0.0.1:0", "--loops", "1"]);
-    start_with(command, setup, pinning)
-}
-
-fn start_with(command: Command, setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
-    let process = Process::start(NAME, command, &setup.directory, pinning)?;
-    let address = process.wait_for(|| {
-        let address = address(&process.said());
-        let address = address.ok_or_else(|| Error::new(ErrorKind::Io, "it tells no address"))?;
-        let address = Address::Tcp(address);
-        redis::greet(NAME, &address)?;
-        Ok(address)
-    })?;
-    Ok((process, address))
+    let memory = store_bytes(setup).to_string();
+    start_tcp(setup, pinning, &["--cache", &memory, "--set", "eviction=none"])
 }
 
 /// A cache that takes memcached's protocol in datagrams.
@@ -132,19 +139,12 @@ fn start_udp(
     told: &str,
     greet: impl Fn(&Address) -> Result<()>,
 ) -> Result<(Process, Address)> {
-    let mut command = Command::new(program()?);
-    command.args(["serve", "--listen", "127.0.0.1:0", option, "127.0.0.1:0", "--loops", "1"]);
-    command.args(["--cache", &setup.memory_bytes.to_string()]);
-    let process = Process::start(NAME, command, &setup.directory, pinning)?;
-    let address = process.wait_for(|| {
-        let said = process.said();
-        let both = address(&said).zip(datagrams(&said, told));
-        let (tcp, udp) = both.ok_or_else(|| Error::new(ErrorKind::Io, "it tells no addresses"))?;
-        let address = Address::Udp { udp, tcp };
-        greet(&address)?;
-        Ok(address)
-    })?;
-    Ok((process, address))
+    let memory = setup.memory_bytes.to_string();
+    let find = |said: &str| {
+        let (tcp, udp) = address(said).zip(datagrams(said, told))?;
+        Some(Address::Udp { udp, tcp })
+    };
+    start_with(setup, pinning, &["--cache", &memory, option, "127.0.0.1:0"], find, greet)
 }
 
 /// The address for datagrams in the line that tells it.

@@ -232,6 +232,7 @@ impl Dialect for TextDialect {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire::testing::{Parser, text};
     use super::*;
 
     fn key_text(key: &[u8]) -> String {
@@ -252,42 +253,24 @@ mod tests {
         assert_eq!(told.kind(), ErrorKind::TooLarge);
     }
 
-    /// The replies in `bytes`, as text.
-    fn replies(bytes: &[u8]) -> (Vec<String>, usize) {
-        let (mut all, mut at) = (Vec::new(), 0);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        while let Some((reply, length)) = parse(&bytes[at..]).unwrap() {
-            let came = &bytes[at..];
-            all.push(match reply {
-                Text::Value { key, value } => {
-                    format!("{}={}", text(&came[key]), text(&came[value]))
-                }
-                Text::End => "end".to_string(),
-                Text::Line(line) => text(&came[line]),
-            });
-            at += length;
-        }
-        (all, at)
-    }
+    const PARSER: Parser<Text> = Parser {
+        parse,
+        show: |reply, bytes| match reply {
+            Text::Value { key, value } => format!("{}={}", text(&bytes[key]), text(&bytes[value])),
+            Text::End => "end".to_string(),
+            Text::Line(line) => text(&bytes[line]),
+        },
+    };
 
     #[test]
     fn replies_may_be_split_anywhere() {
         let bytes = b"VALUE a 0 3\r\nx\r\n\r\nVALUE bb 7 0\r\n\r\nEND\r\nSTORED\r\nVERSION 1\r\n";
-        let whole = replies(bytes);
-        assert_eq!(whole.0, ["a=x\r\n", "bb=", "end", "STORED", "VERSION 1"]);
-        assert_eq!(whole.1, bytes.len());
-        for cut in 0..bytes.len() {
-            let (mut first, consumed) = replies(&bytes[..cut]);
-            first.extend(replies(&bytes[consumed..]).0);
-            assert_eq!(first, whole.0, "cut at {cut}");
-        }
+        PARSER.check(bytes, &["a=x\r\n", "bb=", "end", "STORED", "VERSION 1"]);
     }
 
     #[test]
     fn what_makes_no_sense_is_an_error() {
-        for bytes in [&b"VALUE a 0 x\r\n"[..], b"VALUE a\r\n", b"VALUE a 0 1\r\nabc\r\n"] {
-            assert!(parse(bytes).is_err(), "{bytes:?}");
-        }
+        PARSER.refuse(&[b"VALUE a 0 x\r\n", b"VALUE a\r\n", b"VALUE a 0 1\r\nabc\r\n"]);
         assert!(check_stored(b"SERVER_ERROR object too large for cache").is_err());
         assert!(check_stored(FORGOTTEN).is_ok() && check_deleted(b"ERROR").is_err());
     }

@@ -273,7 +273,7 @@ impl Session for Client<'_> {
             }
         }
         self.write(check_stored)?;
-        self.counters.puts.fetch_add(in_datagrams, Relaxed);
+        self.counters.writes.count_puts(in_datagrams);
         Ok(())
     }
 
@@ -286,7 +286,7 @@ impl Session for Client<'_> {
             }
         }
         self.write(check_deleted)?;
-        self.counters.deletes.fetch_add(keys.len() as u64, Relaxed);
+        self.counters.writes.count_deletes(keys.len());
         Ok(())
     }
 

@@ -193,6 +193,53 @@ pub(super) fn nonsense(name: &str, came: &[u8]) -> Error {
     Error::new(ErrorKind::Io, format!("{name} answered {shown:?}"))
 }
 
+/// What the tests of a protocol's parser have in common.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::Parsed;
+
+    /// A protocol's parser, and its replies as text: from the reply and the bytes that it is in.
+    pub(crate) struct Parser<T> {
+        pub(crate) parse: fn(&[u8]) -> Parsed<T>,
+        pub(crate) show: fn(T, &[u8]) -> String,
+    }
+
+    impl<T> Parser<T> {
+        /// The replies in `bytes`, and the length of all.
+        fn replies(&self, bytes: &[u8]) -> (Vec<String>, usize) {
+            let (mut all, mut at) = (Vec::new(), 0);
+            while let Some((reply, length)) = (self.parse)(&bytes[at..]).unwrap() {
+                all.push((self.show)(reply, &bytes[at..]));
+                at += length;
+            }
+            (all, at)
+        }
+
+        /// Checks that `bytes` are these replies, in whatever two pieces they come.
+        pub(crate) fn check(&self, bytes: &[u8], expected: &[&str]) {
+            let (whole, length) = self.replies(bytes);
+            assert_eq!(
+                (whole, length),
+                (expected.iter().map(ToString::to_string).collect(), bytes.len())
+            );
+            for cut in 0..bytes.len() {
+                let (mut all, consumed) = self.replies(&bytes[..cut]);
+                all.extend(self.replies(&bytes[consumed..]).0);
+                assert_eq!(all, expected, "cut at {cut}");
+            }
+        }
+
+        /// Checks that nothing is found in any of these.
+        pub(crate) fn refuse(&self, wrong: &[&[u8]]) {
+            wrong.iter().for_each(|bytes| assert!((self.parse)(bytes).is_err(), "{bytes:?}"));
+        }
+    }
+
+    pub(crate) fn text(bytes: &[u8]) -> String {
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
