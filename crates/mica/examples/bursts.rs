@@ -208,7 +208,7 @@ fn main() {
     }
     let shares = [("  5 % puts", 5), (" 50 % puts", 50), ("100 % puts", 100)];
     works.extend(shares.map(|(name, share)| (name, Work::Puts(share))));
-    let is_wanted = |name: &str| arguments.only.split(',').any(|only| only == name.trim());
+    let is_wanted = |name: &str| arguments.only.split(',').any(|only| only.trim() == name.trim());
     works.retain(|(name, _)| arguments.only.is_empty() || is_wanted(name));
     assert!(!works.is_empty(), "'{}' is nothing that is measured", arguments.only);
     let mut best = vec![0.0_f64; works.len()];

@@ -230,7 +230,7 @@ impl Index {
     }
 
     /// The slot of `key`. Only for the holder of the lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find<'p>(
         &'p self,
         log: &'p Log,
@@ -238,27 +238,43 @@ impl Index {
         tag: u64,
         key: &[u8],
     ) -> Option<Found<'p>> {
-        let look = |slot: &'p AtomicU64| {
-            let word = slot.load(Relaxed);
-            let offset = offset_of(word);
-            if tag_of(word) != tag || !log.is_there(offset) {
-                return None;
-            }
-            let item = log.item(offset).filter(|item| item.has_key(key))?;
-            Some(Found { slot, offset, item })
-        };
         let first = self.bucket(main);
         let mut same = match_tags(first, tag as u16) & !1;
         while same != 0 {
-            let found = look(&first[same.trailing_zeros() as usize % BUCKET_WORDS]);
+            let slot = &first[same.trailing_zeros() as usize % BUCKET_WORDS];
+            let found = Self::look(log, slot, key);
             if found.is_some() {
                 return found;
             }
             same &= same - 1;
         }
-        let mut next = self.next(first[0].load(Relaxed));
+        self.find_spare(log, first[0].load(Relaxed), tag, key)
+    }
+
+    /// The slot, if it is that of `key`.
+    #[inline(always)]
+    fn look<'p>(log: &'p Log, slot: &'p AtomicU64, key: &[u8]) -> Option<Found<'p>> {
+        let offset = offset_of(slot.load(Relaxed));
+        if !log.is_there(offset) {
+            return None;
+        }
+        let item = log.item(offset).filter(|item| item.has_key(key))?;
+        Some(Found { slot, offset, item })
+    }
+
+    /// The slot of `key` in the spare buckets that continue the bucket with this first word.
+    #[inline(never)]
+    fn find_spare<'p>(
+        &'p self,
+        log: &'p Log,
+        word: u64,
+        tag: u64,
+        key: &[u8],
+    ) -> Option<Found<'p>> {
+        let mut next = self.next(word);
         while let Some(spare) = next {
-            let found = spare[1..].iter().find_map(look);
+            let same = spare[1..].iter().filter(|slot| tag_of(slot.load(Relaxed)) == tag);
+            let found = same.into_iter().find_map(|slot| Self::look(log, slot, key));
             if found.is_some() {
                 return found;
             }

@@ -154,10 +154,27 @@ pub(crate) fn words_needed(key: &[u8], entry: &EntryRef<'_>) -> usize {
 }
 
 /// Stores an entry in `place`, which has words enough.
+#[inline(always)]
 pub(crate) fn store(place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>) {
-    let mut header = entry.value.len() as u64
+    let header = entry.value.len() as u64
         | (key.len() as u64) << KEY_SHIFT
         | (place.len() as u64) << WORDS_SHIFT;
+    let is_plain = entry.expires_unix_ms == 0 && entry.user_bits == 0;
+    // The usual small entry needs no loops.
+    if let (Ok(key), Ok(value)) = (<&[u8; 8]>::try_from(key), <&[u8; 8]>::try_from(entry.value))
+        && let [first, second, third, ..] = place
+        && is_plain
+    {
+        first.store(header, Relaxed);
+        second.store(u64::from_le_bytes(*key), Relaxed);
+        return third.store(u64::from_le_bytes(*value), Relaxed);
+    }
+    store_any(header, place, key, entry);
+}
+
+/// The same for entries of any kind, of which this is the header without flags.
+#[inline(never)]
+fn store_any(mut header: u64, place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>) {
     let mut at = 1;
     if entry.expires_unix_ms != 0 {
         header |= EXPIRES;

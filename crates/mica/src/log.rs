@@ -19,7 +19,7 @@
 use crate::item::{Header, Item};
 use crate::protocol::retire;
 use crate::words::{Frames, Words};
-use silica_base::prefetch;
+use silica_base::prefetch_burst;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -261,7 +261,7 @@ impl Log {
         let length = header.map_or(0, Header::words).min(LINES_AHEAD * LINE_WORDS);
         // From the second line on; entries begin anywhere in a line.
         let first = LINE_WORDS - place % LINE_WORDS;
-        (first..length).step_by(LINE_WORDS).for_each(|at| prefetch(&self.words, place + at));
+        (first..length).step_by(LINE_WORDS).for_each(|at| prefetch_burst(&self.words, place + at));
     }
 
     /// How often the entry at `offset` was used since it was appended, as far as that was noted;

@@ -24,7 +24,7 @@ const GROUPS: usize = 4;
 /// Bytes of a value from which on an entry is long.
 const LONG: usize = 24;
 /// How many keys before its turn the lines of a long entry are asked for.
-const AHEAD: usize = 4;
+const AHEAD: usize = 6;
 
 /// A key on its way through the stages.
 #[derive(Clone, Copy)]
