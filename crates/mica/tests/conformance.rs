@@ -1,51 +1,12 @@
 //! The conformance suite: with memory for everything nothing is forgotten, with little memory
 //! nothing is forgotten that is not counted.
 
-use silica_base::{HashSeed, ManualClock, Result, test_size};
+mod support;
+
+use silica_base::test_size;
+use silica_engine::EngineExt;
 use silica_engine::testkit::{self, Harness, Workload};
-use silica_engine::{Engine, EngineExt, Environment, MetricsMap, OptionValues};
-use silica_mica::{Mica, OPTIONS};
-use std::sync::Arc;
-
-const MIB: u64 = 1 << 20;
-
-struct MicaHarness {
-    options: OptionValues,
-    workload: Workload,
-}
-
-impl MicaHarness {
-    fn new(memory_bytes: u64, partitions: u64, eviction: &str) -> Self {
-        let mut options = OptionValues::parse(OPTIONS, [("eviction", eviction)]).expect("valid");
-        options.set("memory_bytes", memory_bytes).set("partitions", partitions);
-        MicaHarness { options, workload: Workload::default() }
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Workload)) -> Self {
-        change(&mut self.workload);
-        self
-    }
-}
-
-impl Harness for MicaHarness {
-    type Engine = Mica;
-
-    fn open(&mut self) -> Result<Mica> {
-        let clock = Arc::new(ManualClock::default());
-        Mica::open(&self.options, &Environment { clock, seed: HashSeed([7; 16]) })
-    }
-
-    fn wipe(&mut self) {}
-
-    fn workload(&self) -> Workload {
-        self.workload
-    }
-}
-
-/// The seed of a test: what `SILICA_SEED` says, or `usual`.
-fn seed(usual: u64) -> u64 {
-    std::env::var("SILICA_SEED").map_or(usual, |s| s.parse().expect("SILICA_SEED is a number"))
-}
+use support::{MIB, MicaHarness, metrics, seed};
 
 /// Memory for everything that a test writes.
 fn large(eviction: &str) -> MicaHarness {
@@ -104,8 +65,7 @@ fn little_memory_evicts_for_every_cause() {
         let value = vec![0; n as usize];
         mica.put(&n.to_le_bytes(), &value, Default::default()).expect("a put");
     }
-    let mut metrics = MetricsMap::default();
-    mica.metrics(&mut metrics);
+    let metrics = metrics(&mica);
     let (log, index) = (metrics.get("evictions_from_log"), metrics.get("evictions_from_index"));
     assert!(log > 100.0 && index > 100.0, "{metrics:?}");
     assert_eq!(log + index, metrics.get("evictions"));

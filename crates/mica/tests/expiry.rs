@@ -5,7 +5,7 @@ mod support;
 use silica_base::Clock;
 use silica_engine::{Admin, Budget, Engine, EngineExt, WriteBatch};
 use silica_mica::Mica;
-use support::{MIB, NOW, advance_ms, maintain, metric, metrics, open, options, put_until};
+use support::{MIB, NOW, advance_ms, maintain, metric, metrics, open, options, put_until, sharded};
 
 const POLICIES: [&str; 5] = ["fifo", "lru", "approximate-lru", "second-chance", "s3-fifo"];
 
@@ -25,7 +25,7 @@ fn expiry_of(n: u32) -> u64 {
 #[test]
 fn what_has_expired_leaves_a_cache_in_which_nothing_moves() {
     for eviction in POLICIES {
-        let (mica, clock) = open(&options(eviction, 4 * MIB, 2));
+        let (mica, clock) = open(&options(4 * MIB, 2, eviction));
         // Far more than it holds, so that both logs of s3-fifo are full.
         (0..60_000).for_each(|n| put_until(&mica, n, expiry_of(n)).expect("a put"));
         let here: Vec<u32> = (0..60_000).filter(|n| has(&mica, *n)).collect();
@@ -59,7 +59,7 @@ fn what_has_expired_leaves_a_cache_in_which_nothing_moves() {
 
 #[test]
 fn nothing_is_looked_for_where_nothing_expires_and_a_budget_bounds_what_is() {
-    let (mica, clock) = open(&options("s3-fifo", 4 * MIB, 2));
+    let (mica, clock) = open(&options(4 * MIB, 2, "s3-fifo"));
     (0..10_000).for_each(|n| put_until(&mica, n, 0).expect("a put"));
     advance_ms(&clock, 1 << 40);
     let progress = mica.maintain(Budget { bytes: MIB }).expect("maintained");
@@ -82,7 +82,7 @@ fn nothing_is_looked_for_where_nothing_expires_and_a_budget_bounds_what_is() {
 
 #[test]
 fn a_pass_that_took_long_is_followed_by_a_longer_pause() {
-    let (mica, clock) = open(&options("s3-fifo", 4 * MIB, 1));
+    let (mica, clock) = open(&options(4 * MIB, 1, "s3-fifo"));
     (0..10_000).for_each(|n| put_until(&mica, n, 1).expect("a put"));
     advance_ms(&clock, 1);
     while mica.maintain(Budget { bytes: 1 }).expect("maintained").more {
@@ -100,9 +100,9 @@ fn a_pass_that_took_long_is_followed_by_a_longer_pause() {
 
 #[test]
 fn the_owner_of_a_partition_sees_to_it_in_passing() {
-    let (mica, clock) = open(&options("s3-fifo", 4 * MIB, 1));
+    let (mica, clock) = open(&options(4 * MIB, 1, "s3-fifo"));
     (0..10_000).for_each(|n| put_until(&mica, n, 1000).expect("a put"));
-    let mut shard = mica.as_sharded().expect("it has some").take(0).expect("nobody's");
+    let mut shard = sharded(&mica).take(0).expect("nobody's");
     advance_ms(&clock, 1000);
     maintain(&mica);
     assert_eq!(entries(&mica), 10_000.0, "it is the owner's");
@@ -117,7 +117,7 @@ fn the_owner_of_a_partition_sees_to_it_in_passing() {
 
 #[test]
 fn a_cleared_cache_begins_anew() {
-    let (mica, clock) = open(&options("s3-fifo", 4 * MIB, 1));
+    let (mica, clock) = open(&options(4 * MIB, 1, "s3-fifo"));
     (0..10_000).for_each(|n| put_until(&mica, n, 1000).expect("a put"));
     advance_ms(&clock, 1000);
     assert!(mica.maintain(Budget { bytes: 1 }).expect("maintained").more);

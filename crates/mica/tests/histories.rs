@@ -1,18 +1,15 @@
 //! Concurrent histories of the three modes, each of which must have an order: few keys, values of
 //! changing size, logs that wrap around all the time.
 
-use silica_base::{ErrorKind, HashSeed, ManualClock, Result, test_size};
-use silica_engine::testkit::histories::{Answer, Call, Client, EngineClient, Load, Memory, record};
-use silica_engine::{
-    Durability, Engine, EntryRef, Environment, GetSink, MetricsMap, OptionValues, Shard, Sharded,
-    WriteBatch,
-};
-use silica_mica::{Mica, OPTIONS};
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+mod support;
 
-const NOW: Durability = Durability::Buffered;
+use silica_base::{ErrorKind, Result, test_size};
+use silica_engine::testkit::histories::{Answer, Call, Client, EngineClient, Load, Memory, record};
+use silica_engine::{Engine, EntryRef, GetSink, MetricsMap, Shard, WriteBatch};
+use silica_mica::Mica;
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use support::{NOW, metrics, options, seed, sharded};
 
 /// Who writes and who reads.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,14 +25,9 @@ enum Mode {
 }
 
 fn open(memory_bytes: u64, eviction: &str) -> Mica {
-    let mut options = OptionValues::parse(OPTIONS, [("eviction", eviction)]).expect("valid");
-    options.set("memory_bytes", memory_bytes).set("partitions", 2).set("entry_bytes_mean", 512);
-    let clock = Arc::new(ManualClock::default());
-    Mica::open(&options, &Environment { clock, seed: HashSeed([7; 16]) }).expect("it opens")
-}
-
-fn sharded(mica: &Mica) -> &dyn Sharded {
-    mica.as_sharded().expect("partitions can be owned")
+    let mut options = options(memory_bytes, 2, eviction);
+    options.set("entry_bytes_mean", 512);
+    support::open(&options).0
 }
 
 /// What a client asks of a partition's owner.
@@ -203,21 +195,10 @@ fn check(mode: Mode, mica: &Mica, load: Load, seed: u64, histories: u64) -> Sum 
     sum
 }
 
-fn metrics(mica: &Mica) -> MetricsMap {
-    let mut metrics = MetricsMap::default();
-    mica.metrics(&mut metrics);
-    metrics
-}
-
 fn load(threads: u64) -> Load {
     // An entry may take an eighth of a log, five thousand bytes where logs are smallest.
     let calls = 2400 / threads;
     Load { threads, calls, keys: 4, counters: 2, value_bytes_max: 5000, updates: true }
-}
-
-/// The seed of a test: what `SILICA_SEED` says, or `usual`.
-fn seed(usual: u64) -> u64 {
-    std::env::var("SILICA_SEED").map_or(usual, |s| s.parse().expect("SILICA_SEED is a number"))
 }
 
 /// Memory of two logs of some 50 KiB, which a few dozen values fill.

@@ -2,13 +2,14 @@
 //! a full store. Alone in its process, because it looks at the whole process.
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use silica_base::HashSeed;
 use silica_engine::{
-    Admin, Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues, WriteBatch,
+    Admin, Budget, Durability, Engine, EngineExt, Environment, OptionValues, WriteBatch,
 };
 use silica_mica::{Mica, OPTIONS};
-
-const MIB: u64 = 1 << 20;
+use support::{MIB, metric};
 
 /// What the system says of this process.
 fn status_bytes(field: &str) -> u64 {
@@ -124,12 +125,6 @@ fn memory_comes_back(eviction: &str) {
         let sum: f64 = parts.iter().sum();
         assert!(sum <= memory as f64 && sum > (memory - MIB) as f64, "{parts:?}");
     }
-}
-
-fn metric(mica: &Mica, name: &str) -> f64 {
-    let mut metrics = MetricsMap::default();
-    mica.metrics(&mut metrics);
-    metrics.get(name)
 }
 
 fn fill_caches() {

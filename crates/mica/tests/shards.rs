@@ -1,27 +1,20 @@
 //! Partitions that threads own: the conformance suite with every write through a shard, and reads
 //! through shards (EREW) or through the engine (CREW).
 
-use silica_base::{Error, ErrorKind, HashSeed, ManualClock, Result, test_size};
+mod support;
+
+use silica_base::{Error, ErrorKind, Result, test_size};
 use silica_engine::testkit::{self, Harness, Workload};
 use silica_engine::{
-    Budget, Capabilities, Descriptor, Durability, Engine, EngineExt, EntryRef, Environment,
-    GetSink, MetricVisitor, MetricsMap, OpKind, OptionValues, Progress, Scan, Shard, Sharded,
-    Update, WriteBatch,
+    Budget, Capabilities, Descriptor, Durability, Engine, EngineExt, EntryRef, GetSink,
+    MetricVisitor, MetricsMap, OpKind, Progress, Scan, Shard, Update, WriteBatch,
 };
-use silica_mica::{Mica, OPTIONS};
-use std::sync::{Arc, Mutex};
-
-const MIB: u64 = 1 << 20;
+use silica_mica::Mica;
+use std::sync::Mutex;
+use support::{MIB, open, options, sharded};
 
 fn cache(memory_bytes: u64, partitions: u64, eviction: &str) -> Mica {
-    let mut options = OptionValues::parse(OPTIONS, [("eviction", eviction)]).expect("valid");
-    options.set("memory_bytes", memory_bytes).set("partitions", partitions);
-    let clock = Arc::new(ManualClock::default());
-    Mica::open(&options, &Environment { clock, seed: HashSeed([7; 16]) }).expect("a cache")
-}
-
-fn sharded(mica: &Mica) -> &dyn Sharded {
-    mica.as_sharded().expect("partitions can be owned")
+    open(&options(memory_bytes, partitions, eviction)).0
 }
 
 fn take_all(mica: &Mica) -> Vec<Box<dyn Shard>> {

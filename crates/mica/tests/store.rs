@@ -1,98 +1,55 @@
 //! Store mode: nothing goes by itself, what does not fit changes nothing, and room comes back.
 
+mod support;
+
 use silica_base::{Error, ErrorKind, HashSeed, ManualClock, Prng, Result, test_size};
-use silica_engine::testkit::{self, Harness, Workload};
+use silica_engine::testkit::{self, Harness};
 use silica_engine::{
     Admin, Atomic, Budget, Descriptor, Durability, Engine, EngineExt, EntryRef, Environment,
-    GetSink, MetricVisitor, MetricsMap, OptionValues, Progress, Scan, Sharded, Update, WriteBatch,
+    GetSink, MetricVisitor, OptionValues, Progress, Scan, Sharded, Update, WriteBatch,
 };
 use silica_mica::{Mica, OPTIONS};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-const MIB: u64 = 1 << 20;
-const NOW: Durability = Durability::Buffered;
+use support::{MIB, MicaHarness, NOW, advance_ms, maintain, metric, put_until, seed};
 
 fn options(memory_bytes: u64, partitions: u64, entry_bytes_mean: u64) -> OptionValues {
-    let mut options = OptionValues::parse(OPTIONS, [("eviction", "none")]).expect("valid");
-    options.set("memory_bytes", memory_bytes).set("partitions", partitions);
+    let mut options = support::options(memory_bytes, partitions, "none");
     options.set("entry_bytes_mean", entry_bytes_mean);
     options
 }
 
 fn open(memory_bytes: u64, partitions: u64, entry_bytes_mean: u64) -> (Mica, Arc<ManualClock>) {
-    let clock = Arc::new(ManualClock::default());
-    let environment = Environment { clock: clock.clone(), seed: HashSeed([7; 16]) };
-    let options = options(memory_bytes, partitions, entry_bytes_mean);
-    (Mica::open(&options, &environment).expect("a store"), clock)
+    support::open(&options(memory_bytes, partitions, entry_bytes_mean))
 }
 
-fn metric(mica: &Mica, name: &str) -> f64 {
-    let mut metrics = MetricsMap::default();
-    mica.metrics(&mut metrics);
-    metrics.get(name)
+fn large(partitions: u64) -> MicaHarness {
+    MicaHarness::new(64 * MIB, partitions, "none")
 }
 
-struct StoreHarness {
-    options: OptionValues,
-    clock: Arc<ManualClock>,
-    workload: Workload,
-}
-
-impl StoreHarness {
-    fn new(memory_bytes: u64, partitions: u64) -> Self {
-        StoreHarness {
-            options: options(memory_bytes, partitions, 64),
-            clock: Arc::default(),
-            workload: Workload::default(),
-        }
-    }
-
-    /// Little memory, chains of many buckets, and yet room for everything.
-    fn tiny(partitions: u64) -> Self {
-        let mut harness = StoreHarness::new(512 << 10, partitions);
-        harness.options.set("entry_bytes_mean", 700);
-        (harness.workload.keys, harness.workload.value_bytes_max) = (600, 300);
-        harness
-    }
-}
-
-impl Harness for StoreHarness {
-    type Engine = Mica;
-
-    fn open(&mut self) -> Result<Mica> {
-        let clock = self.clock.clone();
-        Mica::open(&self.options, &Environment { clock, seed: HashSeed([7; 16]) })
-    }
-
-    fn wipe(&mut self) {}
-
-    fn workload(&self) -> Workload {
-        self.workload
-    }
-}
-
-/// The seed of a test: what `SILICA_SEED` says, or `usual`.
-fn seed(usual: u64) -> u64 {
-    std::env::var("SILICA_SEED").map_or(usual, |s| s.parse().expect("SILICA_SEED is a number"))
+/// Little memory, chains of many buckets, and yet room for everything.
+fn tiny(partitions: u64) -> MicaHarness {
+    let mut harness = MicaHarness::new(512 << 10, partitions, "none");
+    harness.options.set("entry_bytes_mean", 700);
+    harness.with(|w| (w.keys, w.value_bytes_max) = (600, 300))
 }
 
 #[test]
 fn conformance() {
     let (mica, _) = open(MIB, 1, 64);
     assert!(!mica.descriptor().capabilities.may_evict);
-    testkit::basics(&mut StoreHarness::new(64 * MIB, 4));
+    testkit::basics(&mut large(4));
     let operations = test_size(10_000, 100_000, 1_000_000);
-    testkit::differential(&mut StoreHarness::new(64 * MIB, 4), seed(1), operations);
-    testkit::differential(&mut StoreHarness::tiny(1), seed(2), operations);
-    testkit::differential(&mut StoreHarness::tiny(4), seed(3), operations);
-    testkit::iteration(&mut StoreHarness::tiny(2), seed(1), 500);
-    testkit::concurrent_readers(&mut StoreHarness::tiny(1), seed(1), 2, operations as u64 / 4);
+    testkit::differential(&mut large(4), seed(1), operations);
+    testkit::differential(&mut tiny(1), seed(2), operations);
+    testkit::differential(&mut tiny(4), seed(3), operations);
+    testkit::iteration(&mut tiny(2), seed(1), 500);
+    testkit::concurrent_readers(&mut tiny(1), seed(1), 2, operations as u64 / 4);
     let increments = test_size(1_000, 20_000, 1_000_000);
-    testkit::concurrent_updates(&mut StoreHarness::tiny(1), seed(1), 3, increments);
+    testkit::concurrent_updates(&mut tiny(1), seed(1), 3, increments);
     // Each history has keys of its own.
     let histories = test_size(300, 10_000, 100_000);
-    testkit::linearizable(&mut StoreHarness::new(64 * MIB, 2), seed(1), histories);
+    testkit::linearizable(&mut large(2), seed(1), histories);
 }
 
 #[test]
@@ -106,7 +63,7 @@ struct Kept(Arc<Mica>);
 
 impl Kept {
     fn new(clock: &Arc<ManualClock>) -> Self {
-        let mut harness = StoreHarness::tiny(2);
+        let mut harness = tiny(2);
         harness.clock = clock.clone();
         Kept(Arc::new(harness.open().expect("a store")))
     }
@@ -367,45 +324,32 @@ fn a_batch_over_several_partitions_is_refused_whole() {
     check_same(&mica, &before);
 }
 
-fn put_until(mica: &Mica, n: u32, expires_unix_ms: u64) -> Result<()> {
-    let entry = EntryRef { value: &[9; 100], expires_unix_ms, user_bits: 0 };
-    mica.write(WriteBatch::new().put_entry(&n.to_le_bytes(), entry), NOW)
-}
-
 #[test]
 fn what_has_expired_gives_back_its_room() {
     let (mica, clock) = open(MIB, 2, 64);
     let entries = 2000;
-    let advance = |ms: u64| clock.advance_ns(ms * 1_000_000);
-    let maintain = || {
-        let mut calls = 0;
-        while mica.maintain(Budget { bytes: 4096 }).expect("maintained").more {
-            calls += 1;
-        }
-        calls
-    };
     let live = || metric(&mica, "entries_estimate");
     (0..entries).for_each(|n| put_until(&mica, n, u64::from(n % 2) * 500).expect("room"));
-    assert_eq!((maintain(), live()), (0, f64::from(entries)), "nothing is due");
-    advance(600);
+    assert_eq!((maintain(&mica), live()), (0, f64::from(entries)), "nothing is due");
+    advance_ms(&clock, 600);
     // On access, with the rest of its chain.
     assert_eq!(mica.get(&1_u32.to_le_bytes()).expect("a get"), None);
     let expired = metric(&mica, "expirations");
     assert!((1.0..50.0).contains(&expired), "{expired}");
     assert_eq!(live(), f64::from(entries) - expired);
     // A bit at a time.
-    assert!(maintain() > 10);
+    assert!(maintain(&mica) > 10);
     assert_eq!(live(), f64::from(entries / 2));
-    assert_eq!(maintain(), 0, "nothing is left to do");
+    assert_eq!(maintain(&mica), 0, "nothing is left to do");
     mica.verify().expect("every invariant");
     // By writers in passing.
     (0..entries).for_each(|n| put_until(&mica, n, 1000).expect("room"));
-    advance(2000);
+    advance_ms(&clock, 2000);
     (0..2000).for_each(|n| put_until(&mica, n % 8, 0).expect("room"));
     assert_eq!(live(), 8.0);
     // And where they are in the way.
     let full = (1..).find(|n| put_until(&mica, *n, 4000).is_err()).expect("full one day");
-    advance(4000);
+    advance_ms(&clock, 4000);
     put_until(&mica, full, 0).expect("the expired ones have made room");
     mica.verify().expect("every invariant");
 }

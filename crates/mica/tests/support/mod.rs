@@ -2,8 +2,10 @@
 #![allow(dead_code)] // Each of them uses a part.
 
 use silica_base::{HashSeed, ManualClock, Result};
+use silica_engine::testkit::{Harness, Workload};
 use silica_engine::{
-    Budget, Durability, Engine, EntryRef, Environment, MetricsMap, OptionValues, WriteBatch,
+    Budget, Durability, Engine, EntryRef, Environment, MetricsMap, OptionValues, Sharded,
+    WriteBatch,
 };
 use silica_mica::{Mica, OPTIONS};
 use std::sync::Arc;
@@ -11,27 +13,63 @@ use std::sync::Arc;
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const NOW: Durability = Durability::Buffered;
 
-/// Options of an engine with this policy, memory and partitions.
-pub(crate) fn options(eviction: &str, memory_bytes: u64, partitions: u64) -> OptionValues {
+/// The seed of a test: what `SILICA_SEED` says, or `usual`.
+pub(crate) fn seed(usual: u64) -> u64 {
+    std::env::var("SILICA_SEED").map_or(usual, |s| s.parse().expect("SILICA_SEED is a number"))
+}
+
+/// Options of an engine with this memory, partitions and policy.
+pub(crate) fn options(memory_bytes: u64, partitions: u64, eviction: &str) -> OptionValues {
     let mut options = OptionValues::parse(OPTIONS, [("eviction", eviction)]).expect("valid");
     options.set("memory_bytes", memory_bytes).set("partitions", partitions);
     options
 }
 
-/// An engine and the clock by which its entries expire.
-pub(crate) fn try_open(options: &OptionValues) -> Result<(Mica, Arc<ManualClock>)> {
+/// An engine, and the clock by which its entries expire.
+pub(crate) fn open(options: &OptionValues) -> (Mica, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
-    Ok((open_at(options, &clock)?, clock))
+    (open_at(options, &clock).expect("it opens"), clock)
 }
 
-/// An engine with the time of a clock.
-pub(crate) fn open_at(options: &OptionValues, clock: &Arc<ManualClock>) -> Result<Mica> {
+fn open_at(options: &OptionValues, clock: &Arc<ManualClock>) -> Result<Mica> {
     Mica::open(options, &Environment { clock: clock.clone(), seed: HashSeed([7; 16]) })
 }
 
-/// The same, of which one is sure.
-pub(crate) fn open(options: &OptionValues) -> (Mica, Arc<ManualClock>) {
-    try_open(options).expect("it opens")
+/// What the conformance suite opens.
+pub(crate) struct MicaHarness {
+    pub(crate) options: OptionValues,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) workload: Workload,
+}
+
+impl MicaHarness {
+    pub(crate) fn new(memory_bytes: u64, partitions: u64, eviction: &str) -> Self {
+        let options = options(memory_bytes, partitions, eviction);
+        MicaHarness { options, clock: Arc::default(), workload: Workload::default() }
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Workload)) -> Self {
+        change(&mut self.workload);
+        self
+    }
+}
+
+impl Harness for MicaHarness {
+    type Engine = Mica;
+
+    fn open(&mut self) -> Result<Mica> {
+        open_at(&self.options, &self.clock)
+    }
+
+    fn wipe(&mut self) {}
+
+    fn workload(&self) -> Workload {
+        self.workload
+    }
+}
+
+pub(crate) fn sharded(mica: &Mica) -> &dyn Sharded {
+    mica.as_sharded().expect("partitions can be owned")
 }
 
 pub(crate) fn metrics(engine: &dyn Engine) -> MetricsMap {
