@@ -235,6 +235,9 @@ impl Input {
     }
 }
 
+/// The first byte of a reply that is an error, and of no other reply.
+pub(crate) const ERROR: u8 = b'-';
+
 /// Progress through an [`Input`] and the replies so far.
 #[derive(Default)]
 pub(crate) struct Output {
@@ -245,6 +248,8 @@ pub(crate) struct Output {
     pub(crate) end: usize,
     /// What acknowledges writes: false if the sync after them fails.
     pub(crate) acknowledgements: Vec<Acknowledgement>,
+    /// Requests of this burst that were answered with an error.
+    pub(crate) failed: Vec<usize>,
     /// Where the reply of each request that has run ends, if somebody wants to know.
     pub(crate) ends: Option<Vec<usize>>,
 }

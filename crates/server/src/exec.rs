@@ -9,12 +9,12 @@
 mod pieces;
 
 use self::pieces::Writer;
-use crate::burst::{Acknowledgement, Args, Burst, Input, Output, Request};
+use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
 use crate::commands::{Keyspace, Values, atomic, error_text};
 use crate::direct;
 use crate::server::Shared;
 use crate::slowlog::Watch;
-use crate::table::{Answer, Answering, Modify, Run, Terms, Wants, reply_too_large};
+use crate::table::{Answer, Answering, Modify, Run, Terms, Wants, find_called, reply_too_large};
 use crate::transaction::Transaction;
 use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::Reply;
@@ -134,7 +134,15 @@ impl Executor {
         if self.synced() {
             self.sync(dirty, inputs, outputs);
         }
-        outputs.iter_mut().for_each(|output| output.acknowledgements.clear());
+        for (input, output) in inputs.iter().zip(outputs.iter_mut()) {
+            output.acknowledgements.clear();
+            for failed in output.failed.drain(..) {
+                let args = input.args(&input.requests[failed]);
+                let is_ours = args.memcached().is_none() && args.len() > 0;
+                let command = if is_ours { find_called(args) } else { None };
+                command.into_iter().for_each(|command| shared.calls.fail(command));
+            }
+        }
         self.arena.clear();
         self.arena.shrink_to(ARENA_BYTES_KEPT);
         let done: usize = outputs.iter().map(|output| output.next).sum();
@@ -701,6 +709,9 @@ impl Output {
     fn reply(&mut self, request: &Request, write: impl FnOnce(&mut Reply<'_>)) {
         let start = self.out.len();
         write(&mut Reply::new(&mut self.out, request.version));
+        if self.out.get(start) == Some(&ERROR) {
+            self.failed.push(self.next);
+        }
         if request.silent {
             self.out.truncate(start);
         }

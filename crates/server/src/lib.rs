@@ -9,6 +9,7 @@
 //! * `table`, `commands`: every command once, with its arity, flags, keys and function;
 //! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run;
 //! * `direct`: partitions that belong to loops, and requests that are handed to their owners;
+//! * `calls`: how often each command was called;
 //! * `acl`: users, and the one place that says whether a request is permitted;
 //! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
 //! * `tls`: between a connection's socket and its buffers, through rustls;
@@ -22,6 +23,7 @@
 mod acl;
 mod admin;
 mod burst;
+mod calls;
 mod clients;
 mod commands;
 mod config;

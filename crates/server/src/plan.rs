@@ -4,7 +4,8 @@
 //! answered here, so that every later request already knows its database and dialect.
 
 use crate::acl::{Denied, Refusal, User};
-use crate::burst::{Args, Input, Request};
+use crate::burst::{Args, ERROR, Input, Request};
+use crate::calls::Tally;
 use crate::clients::Client;
 use crate::commands::{Cx, plain, topics, wrong_number};
 use crate::conn::Conn;
@@ -63,6 +64,7 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let mut is_listening = None;
     let mut planned = 0;
     let mut base = 0;
+    let mut tally = Tally::new(&shared.calls);
     let mut is_free = conn.is_free(shared, &mut is_listening);
     while base < conn.input.len() {
         if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
@@ -79,6 +81,7 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
                     if let Some((name, request)) = plain {
                         let Session { db, version, .. } = conn.session;
                         input.requests.push(Request { db, version, ..request });
+                        tally.count(name);
                         last = Some(name);
                     } else {
                         let mut planner = Planner {
@@ -89,7 +92,9 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
                             bytes: &conn.input,
                             is_listening: &mut is_listening,
                         };
-                        last = planner.add(first).or(last);
+                        let name = planner.add(first);
+                        name.into_iter().for_each(|name| tally.count(name));
+                        last = name.or(last);
                         is_free = conn.is_free(shared, &mut is_listening);
                     }
                 }
@@ -208,6 +213,7 @@ impl Planner<'_> {
         match &command {
             Ok(command) => self.plan(command, first, args),
             Err(text) => {
+                find_called(args).into_iter().for_each(|c| self.shared.calls.reject(c));
                 if let Some(queue) = &mut self.session.queue {
                     queue.refused = true;
                 }
@@ -382,6 +388,9 @@ impl Planner<'_> {
                 reply: Reply::new(&mut self.input.ready, version),
             };
             answer(&mut cx, args);
+            if self.input.ready.get(start) == Some(&ERROR) {
+                self.shared.calls.fail(command);
+            }
             *self.is_listening = None;
             // Only CLIENT REPLY changes it, and its answer follows what it has set.
             let now = self.session.replies;

@@ -3,6 +3,7 @@
 use crate::acl::{Acl, Refusal};
 use crate::admin::Admin;
 use crate::burst::{Burst, Owner};
+use crate::calls::Calls;
 use crate::clients::{Client, Clients};
 use crate::databases::Store;
 use crate::direct::{self, Hub, Seat};
@@ -83,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) acl: Acl,
     pub(crate) stats: Stats,
+    pub(crate) calls: Calls,
     pub(crate) topics: Topics,
     pub(crate) slowlog: SlowLog,
     pub(crate) latency: Latency,
@@ -374,6 +376,7 @@ impl Server {
             clients: Clients::default(),
             acl,
             stats: Stats::default(),
+            calls: Calls::default(),
             topics: Topics::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),

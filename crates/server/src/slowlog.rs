@@ -7,6 +7,7 @@
 use crate::burst::{Args, Burst};
 use crate::memcached;
 use crate::server::Shared;
+use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -193,7 +194,9 @@ impl Watch {
         if let Some(from) = &self.from {
             shared.tracking.tell(shared, burst, from);
         }
-        let micros = (shared.monotonic_ns() - self.began_ns) / 1000;
+        let nanos = shared.monotonic_ns() - self.began_ns;
+        Stats::add(&shared.stats.burst_nanoseconds, nanos);
+        let micros = nanos / 1000;
         shared.latency.count(micros);
         // Mostly nothing is to be noted, and what the time is need not be asked.
         let is_slow = shared.slowlog.is_slow(micros);

@@ -50,6 +50,7 @@ stats! {
     write_bursts: "bursts with writes",
     long_bursts: "requests that ran alone because they may take long",
     burst_requests: "requests that ran in bursts",
+    burst_nanoseconds: "nanoseconds that bursts took, all loops' and workers' together",
 }
 
 impl Stats {

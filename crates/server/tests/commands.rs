@@ -153,7 +153,7 @@ fn users() {
             to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming \
             you have a Redis configuration file set) in order to store users in the Redis \
             configuration.
-         ACL SETUSER x (+get -> -ERR Error in ACL SETUSER modifier '(+get': Syntax error
+         ACL SETUSER x (+get -> -ERR Unmatched parenthesis in acl selector starting at '(+get'.
          ACL CAT hash -> []
          ACL CAT pubsub -> ['psubscribe' 'publish' 'pubsub|channels' 'pubsub|numpat' \
             'pubsub|numsub' 'punsubscribe' 'subscribe' 'unsubscribe']",

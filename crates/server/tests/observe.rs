@@ -203,3 +203,38 @@ fn what_was_refused_is_logged() {
     assert_eq!(admin.ask("ACL LOG"), "[]");
     server.stop();
 }
+
+#[test]
+fn calls_of_every_command_are_counted() {
+    let server = start();
+    let mut client = Client::connect(&server);
+    client.send(
+        b"SET a x\r\nGET a\r\nGET b\r\nINCR a\r\nGET\r\nGET a\r\nCLIENT ID\r\nCONFIG SET x y\r\n",
+    );
+    client.replies(8);
+    let told = client.text("INFO commandstats");
+    let line = |name: &str| {
+        let line = told.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {told}"));
+        let fields = line.split([':', ',']).skip(1).map(|field| field.split_once('=').unwrap());
+        fields.map(|(name, value)| (name, value.parse::<f64>().unwrap())).collect::<Vec<_>>()
+    };
+    for (name, calls, rejected, failed) in [
+        ("get", 3.0, 1.0, 0.0),
+        ("set", 1.0, 0.0, 0.0),
+        ("incr", 1.0, 0.0, 1.0),
+        ("client|id", 1.0, 0.0, 0.0),
+        ("config|set", 1.0, 0.0, 1.0),
+    ] {
+        let [a, (usec, _), (each, _), b, c] = line(name)[..] else { panic!("five fields") };
+        assert_eq!((usec, each), ("usec", "usec_per_call"));
+        let want = [("calls", calls), ("rejected_calls", rejected), ("failed_calls", failed)];
+        assert_eq!([a, b, c], want, "{name}");
+    }
+    assert!(!told.contains("cmdstat_del:"), "{told}");
+    assert!(!client.text("INFO").contains("ommandstats"), "it must be asked for");
+    assert!(client.text("INFO all").contains("cmdstat_get:calls=3,"));
+    assert_eq!(client.ask("CONFIG RESETSTAT"), "OK");
+    assert!(!client.text("INFO commandstats").contains("cmdstat_get"));
+    server.stop();
+}

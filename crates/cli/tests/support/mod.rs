@@ -92,6 +92,28 @@ impl Server {
         Self::start_by(path, || Server::spawn_cache(path, size, extra))
     }
 
+    /// Starts a cache whose clients need `password`, where there is one.
+    pub fn start_cache_of(
+        path: &Path,
+        size: &str,
+        extra: &[&str],
+        password: Option<&str>,
+    ) -> Server {
+        Self::start_when(path, || Server::spawn_cache(path, size, extra), password)
+    }
+
+    /// Starts Redis, which keeps nothing; `path` only names its log.
+    pub fn start_redis(path: &Path) -> Server {
+        let command = |listen: &str| {
+            let (host, port) = listen.split_once(':').expect("an address");
+            let mut command = Command::new("redis-server");
+            command.args(["--bind", host, "--port", port, "--save", "", "--appendonly", "no"]);
+            command.stdin(Stdio::null());
+            command
+        };
+        Self::start_by(path, || Server::spawn_as(path, command))
+    }
+
     /// The same by a shell that allows so many descriptors, and more to who asks for it.
     pub fn start_cache_within(path: &Path, size: &str, descriptors: u32) -> Server {
         let limit = format!("ulimit -S -n {descriptors} && exec \"$@\"");
@@ -105,9 +127,13 @@ impl Server {
     }
 
     fn start_by(path: &Path, spawn: impl Fn() -> Server) -> Server {
+        Self::start_when(path, spawn, None)
+    }
+
+    fn start_when(path: &Path, spawn: impl Fn() -> Server, password: Option<&str>) -> Server {
         for _ in 0..5 {
             let mut server = spawn();
-            if server.wait_until_ready() {
+            if server.wait_until_ready(password) {
                 return server;
             }
             // Another process may have taken the port in between; an unfit store fails again.
@@ -116,11 +142,15 @@ impl Server {
         panic!("the server on {} does not start:\n{log}", path.display());
     }
 
-    fn wait_until_ready(&mut self) -> bool {
+    fn wait_until_ready(&mut self, password: Option<&str>) -> bool {
+        let asked: &[&[u8]] = match password {
+            None => &[b"PING"],
+            Some(word) => &[b"AUTH", word.as_bytes()],
+        };
         let start = Instant::now();
         while start.elapsed() < START_LIMIT {
             if let Ok(mut client) = Client::connect(self.port)
-                && client.ask(&[b"PING"]).is_ok_and(|r| r == Reply::Status("PONG".into()))
+                && client.ask(asked).is_ok_and(|reply| matches!(reply, Reply::Status(_)))
             {
                 return true;
             }

@@ -14,6 +14,15 @@ pub(crate) enum Denied {
 }
 
 impl Denied {
+    /// Which of the checks it failed.
+    fn step(&self) -> u8 {
+        match self {
+            Denied::Command(_) => 0,
+            Denied::Key(_) => 1,
+            Denied::Channel(_) => 2,
+        }
+    }
+
     /// The error that answers the request.
     pub(crate) fn text(&self) -> String {
         match self {
@@ -60,11 +69,30 @@ impl User {
         if self.is_unlimited() || command.open_to_all() {
             return Ok(());
         }
-        self.permits_command(command)?;
-        for (nth, key) in command.keys(args).enumerate() {
-            self.permits_key(key, command.access(nth, args))?;
+        self.permits_by(|rights| {
+            rights.permits_command(command)?;
+            for (nth, key) in command.keys(args).enumerate() {
+                rights.permits_key(key, command.access(nth, args))?;
+            }
+            rights.permits_channels(command, args)
+        })
+    }
+
+    /// Whether its own rights, or those of one of its selectors, suffice for `check`; the refusal
+    /// is of those that came furthest.
+    pub(crate) fn permits_by(
+        &self,
+        mut check: impl FnMut(&User) -> Result<(), Denied>,
+    ) -> Result<(), Denied> {
+        let Err(mut denied) = check(self) else { return Ok(()) };
+        for selector in &self.selectors {
+            match check(selector) {
+                Ok(()) => return Ok(()),
+                Err(other) if other.step() > denied.step() => denied = other,
+                Err(_) => {}
+            }
         }
-        self.permits_channels(command, args)
+        Err(denied)
     }
 
     pub(crate) fn permits_command(&self, command: &Command) -> Result<(), Denied> {

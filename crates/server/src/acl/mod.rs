@@ -10,6 +10,7 @@ mod user;
 
 pub(crate) use check::{Access, Denied};
 pub(crate) use log::{Refusal, RefusalLog};
+use user::joined;
 pub(crate) use user::{KeyPattern, User};
 
 use crate::Config;
@@ -111,9 +112,9 @@ impl Acl {
     ) -> std::result::Result<(), String> {
         self.change(|users| {
             let mut user = users.get(name).map_or_else(|| User::new(name), |user| (**user).clone());
-            for word in words {
-                user.apply(word).map_err(|why| {
-                    let word = String::from_utf8_lossy(word);
+            for word in joined(words).map_err(|word| format!("ERR {}", never_closed(word)))? {
+                user.apply(&word).map_err(|why| {
+                    let word = String::from_utf8_lossy(&word);
                     format!("ERR Error in ACL SETUSER modifier '{word}': {why}")
                 })?;
             }
@@ -174,6 +175,11 @@ pub(crate) const NO_FILE: &str = concat!(
     "configuration file set) in order to store users in the Redis configuration."
 );
 
+fn never_closed(word: &[u8]) -> String {
+    let word = String::from_utf8_lossy(word);
+    format!("Unmatched parenthesis in acl selector starting at '{word}'.")
+}
+
 /// Puts a new file of users in the place of the old one; a crash leaves one of both.
 fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
@@ -211,9 +217,13 @@ fn parse(text: &[u8], path: &Path) -> std::result::Result<Users, String> {
             return wrong("a line begins with 'user' and a name");
         };
         let mut user = User::new(name);
+        let words = match joined(words) {
+            Ok(words) => words,
+            Err(word) => return wrong(&never_closed(word)),
+        };
         for word in words {
-            if let Err(why) = user.apply(word) {
-                return wrong(&format!("{}: {why}", String::from_utf8_lossy(word)));
+            if let Err(why) = user.apply(&word) {
+                return wrong(&format!("{}: {why}", String::from_utf8_lossy(&word)));
             }
         }
         if users.insert(name.into(), Arc::new(user)).is_some() {
@@ -241,6 +251,7 @@ mod tests {
             &b"user default on nopass ~* &* +@all\n"[..],
             b"# two\nuser ann on >pw ~a* %R~b* &c -@all +get +client|kill\r\nuser bob off\n",
             b"user eve on #ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad +@read",
+            b"user sel on ~a +get (+set ~b*) (%R~c &d +@read -get) ()",
             b"user x reset -@dangerous +info allkeys resetchannels \t +@string -set\n\n",
         ]
         .map(<[u8]>::to_vec)

@@ -2,6 +2,7 @@
 
 use crate::table::{CATEGORIES, COMMANDS, Command};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The SHA-256 of a password, which is all that is kept of it.
@@ -44,6 +45,9 @@ pub(crate) struct User {
     /// What gave and took commands, after the first rule for all of them.
     rules: Vec<String>,
     base_all: bool,
+    /// What it may besides: a request that one of them permits as a whole runs. They have neither
+    /// names nor passwords.
+    pub(super) selectors: Vec<User>,
 }
 
 const ALL_KEYS: &str = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid \
@@ -57,6 +61,30 @@ const BAD_HASH: &str = "The password hash must be exactly 64 characters and cont
                         lowercase hexadecimal characters";
 const NO_SUCH_PASSWORD: &str = "The password you are trying to remove from the user does not exist";
 const SYNTAX: &str = "Syntax error";
+
+/// Words of ACL SETUSER, of which those of a selector (in parentheses) become one; or the word
+/// whose parenthesis is never closed.
+pub(super) fn joined<'w>(
+    words: impl Iterator<Item = &'w [u8]>,
+) -> Result<Vec<Cow<'w, [u8]>>, &'w [u8]> {
+    let mut all = Vec::new();
+    let mut open: Option<(&[u8], Vec<u8>)> = None;
+    for word in words {
+        let (first, mut so_far) = match open.take() {
+            None if word.starts_with(b"(") => (word, word.to_vec()),
+            None => {
+                all.push(Cow::Borrowed(word));
+                continue;
+            }
+            Some((first, so_far)) => (first, [&so_far, &b" "[..], word].concat()),
+        };
+        match so_far.ends_with(b")") {
+            true => all.push(Cow::Owned(std::mem::take(&mut so_far))),
+            false => open = Some((first, so_far)),
+        }
+    }
+    open.map_or(Ok(all), |(first, _)| Err(first))
+}
 
 /// Every command and subcommand.
 pub(super) fn all_commands() -> impl Iterator<Item = &'static Command> {
@@ -155,8 +183,9 @@ impl User {
             b"allcommands" => self.set_all(true),
             b"nocommands" => self.set_all(false),
             b"reset" => *self = User::new(&self.name),
-            // There are no payloads that could be unsafe, and no selectors.
-            b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors" => {}
+            // There are no payloads that could be unsafe.
+            b"sanitize-payload" | b"skip-sanitize-payload" => {}
+            b"clearselectors" => self.selectors.clear(),
             _ => return self.apply_prefixed(word),
         }
         Ok(())
@@ -174,9 +203,38 @@ impl User {
             b'&' => return self.add_channels(pattern(rest)?),
             b'+' => return self.give(rest, true),
             b'-' => return self.give(rest, false),
+            b'(' => return self.add_selector(rest.strip_suffix(b")").ok_or(SYNTAX)?),
             _ => return Err(SYNTAX),
         }
         Ok(())
+    }
+
+    /// Adds what the words of a selector permit.
+    fn add_selector(&mut self, words: &[u8]) -> Result<(), &'static str> {
+        let mut selector = User::default();
+        for word in words.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
+            let known: &[&[u8]] = &[
+                b"allkeys",
+                b"resetkeys",
+                b"allchannels",
+                b"resetchannels",
+                b"allcommands",
+                b"nocommands",
+            ];
+            let is_whole = known.contains(&&word.to_ascii_lowercase()[..]);
+            // A word that ends like the selector would end it where its line is read again.
+            if !is_whole && (!b"~%&+-".contains(&word[0]) || word.ends_with(b")")) {
+                return Err(SYNTAX);
+            }
+            selector.apply(word)?;
+        }
+        self.selectors.push(selector);
+        Ok(())
+    }
+
+    /// Its selectors.
+    pub(crate) fn selectors(&self) -> &[User] {
+        &self.selectors
     }
 
     fn add_hash(&mut self, hash: Hash) {
@@ -318,12 +376,21 @@ impl User {
             words.push(b"nopass".to_vec());
         }
         words.extend(self.hashes_shown().into_iter().map(|hash| format!("#{hash}").into_bytes()));
-        words.push(self.keys_shown());
-        if !self.all_channels {
-            words.push(b"resetchannels".to_vec());
-        }
-        words.push(self.channels_shown());
-        words.push(self.commands_shown().into_bytes());
+        words.push(self.rights_shown());
+        let shown = |selector: &User| [b"(", &selector.rights_shown()[..], b")"].concat();
+        words.extend(self.selectors.iter().map(shown));
+        words.join(&b' ')
+    }
+
+    /// Keys, channels and commands, as ACL LIST shows them.
+    fn rights_shown(&self) -> Vec<u8> {
+        let reset = if self.all_channels { &b""[..] } else { b"resetchannels" };
+        let mut words = vec![
+            self.keys_shown(),
+            reset.to_vec(),
+            self.channels_shown(),
+            self.commands_shown().into_bytes(),
+        ];
         words.retain(|word| !word.is_empty());
         words.join(&b' ')
     }
@@ -335,7 +402,8 @@ mod tests {
 
     fn user(words: &str) -> User {
         let mut user = User::new("u");
-        words.split(' ').for_each(|word| user.apply(word.as_bytes()).unwrap());
+        let words = joined(words.split(' ').map(str::as_bytes)).unwrap();
+        words.iter().for_each(|word| user.apply(word).unwrap());
         user
     }
 
@@ -347,79 +415,90 @@ mod tests {
             "on >a >b <a ~x* %R~r %W~w &c1 &c* +@string -set +client -client|kill",
             "+@all -@dangerous +info",
             "+@read -@all +get",
+            "on nopass ~a* +get (+set ~b*) (%R~c* &x +@read -get) ()",
         ] {
             let first = user(words);
             let line = String::from_utf8(first.line()).unwrap();
             let rest = line.strip_prefix("user u ").unwrap();
             let second = user(rest);
+            assert_eq!(second.selectors.len(), first.selectors.len());
             assert_eq!(second.line(), first.line());
             assert_eq!(second.commands, first.commands, "{words}");
             assert_eq!(second.keys, first.keys);
         }
     }
 
+    const WORDS: &[&[u8]] = &[
+        b"on",
+        b"off",
+        b"nopass",
+        b"resetpass",
+        b"allkeys",
+        b"resetkeys",
+        b"allchannels",
+        b"resetchannels",
+        b"allcommands",
+        b"nocommands",
+        b">a",
+        b"<a",
+        b">b",
+        b"#ab",
+        b"~a*",
+        b"~a b",
+        b"~x\nuser evil on",
+        b"%R~r",
+        b"%W~r",
+        b"%RW~*",
+        b"%~x",
+        b"~*",
+        b"&c",
+        b"&*",
+        b"&c\0",
+        b"+get",
+        b"-get",
+        b"+@read",
+        b"-@all",
+        b"+@all",
+        b"-@write",
+        b"+client",
+        b"-client|id",
+        b"+client|id",
+        b"-client",
+        b"",
+        b"%",
+        b"+",
+        b"@",
+        b"~",
+        b"&",
+        b"+@",
+        b"(~s* +set)",
+        b"( %R~r &c +@read -get )",
+        b"(~s))",
+        b"(~( +get)",
+        b"(on)",
+        b"()",
+        b"clearselectors",
+    ];
+
     /// Words of all kinds, right and wrong, in any order: whoever comes out of them comes out of
     /// its line again.
     #[test]
     fn no_words_make_a_user_that_a_line_cannot_hold() {
-        let words: &[&[u8]] = &[
-            b"on",
-            b"off",
-            b"nopass",
-            b"resetpass",
-            b"allkeys",
-            b"resetkeys",
-            b"allchannels",
-            b"resetchannels",
-            b"allcommands",
-            b"nocommands",
-            b">a",
-            b"<a",
-            b">b",
-            b"#ab",
-            b"~a*",
-            b"~a b",
-            b"~x\nuser evil on",
-            b"%R~r",
-            b"%W~r",
-            b"%RW~*",
-            b"%~x",
-            b"~*",
-            b"&c",
-            b"&*",
-            b"&c\0",
-            b"+get",
-            b"-get",
-            b"+@read",
-            b"-@all",
-            b"+@all",
-            b"-@write",
-            b"+client",
-            b"-client|id",
-            b"+client|id",
-            b"-client",
-            b"",
-            b"%",
-            b"+",
-            b"@",
-            b"~",
-            b"&",
-            b"+@",
-        ];
         let mut random = silica_base::Prng::new(5);
         for _ in 0..silica_base::test_size(3000, 20_000, 10_000_000) {
             let mut first = User::new("u");
             for _ in 0..random.below(12) {
                 // Some are refused; those change nothing.
                 let before = first.line();
-                let word = words[random.below(words.len() as u64) as usize];
+                let word = WORDS[random.below(WORDS.len() as u64) as usize];
                 if first.apply(word).is_err() {
                     assert_eq!(first.line(), before);
                 }
             }
             let mut second = User::new("u");
-            for word in first.line().split(|byte| *byte == b' ').skip(2) {
-                second.apply(word).unwrap();
+            let line = first.line();
+            for word in joined(line.split(|byte| *byte == b' ').skip(2)).unwrap() {
+                second.apply(&word).unwrap();
             }
             assert_eq!(second.line(), first.line());
             assert_eq!(second.commands, first.commands, "{}", first.line().escape_ascii());
@@ -444,6 +523,17 @@ mod tests {
         for wrong in ["+nope", "+@nope", "-client|nope", "+get|x"] {
             assert_eq!(one.apply(wrong.as_bytes()), Err(UNKNOWN), "{wrong}");
         }
+    }
+
+    #[test]
+    fn words_in_parentheses_are_joined() {
+        let all = |line: &'static str| {
+            let words = joined(line.split(' ').map(str::as_bytes));
+            words.map(|words| words.iter().map(|w| w.escape_ascii().to_string()).collect())
+        };
+        let words = |words: &[&str]| Ok(words.iter().map(|w| (*w).to_string()).collect::<Vec<_>>());
+        assert_eq!(all("on (+get ~x) (+set) ~y)"), words(&["on", "(+get ~x)", "(+set)", "~y)"]));
+        assert_eq!(all("on (+get ~x"), Err(&b"(+get"[..]));
     }
 
     #[test]

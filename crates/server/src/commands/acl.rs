@@ -1,11 +1,11 @@
 //! ACL.
 
 use super::{Cx, NOT_INTEGER, introspect, wrong_number};
-use crate::acl::DEFAULT;
+use crate::acl::{DEFAULT, User};
 use crate::burst::{Args, Owner};
 use crate::server::{Message, Shared};
 use crate::table::{CATEGORIES, COMMANDS, find_called};
-use silica_proto::parse_i64;
+use silica_proto::{Reply, parse_i64};
 use std::io::Read;
 
 pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
@@ -42,7 +42,7 @@ pub(crate) fn log(cx: &mut Cx<'_>, args: Args<'_>) {
     reply.array(list.len());
     for refusal in list {
         reply.map(10);
-        let number = |reply: &mut silica_proto::Reply<'_>, name: &str, n: u64| {
+        let number = |reply: &mut Reply<'_>, name: &str, n: u64| {
             reply.bulk(name.as_bytes());
             reply.integer(n as i64);
         };
@@ -86,16 +86,25 @@ pub(crate) fn getuser(cx: &mut Cx<'_>, args: Args<'_>) {
     let hashes = user.hashes_shown();
     reply.array(hashes.len());
     hashes.iter().for_each(|hash| reply.bulk(hash.as_bytes()));
+    rights(reply, &user);
+    reply.bulk(b"selectors");
+    reply.array(user.selectors().len());
+    for selector in user.selectors() {
+        reply.map(3);
+        rights(reply, selector);
+    }
+}
+
+/// Commands, keys and channels, each with its name.
+fn rights(reply: &mut Reply<'_>, of: &User) {
     for (name, shown) in [
-        ("commands", user.commands_shown().into_bytes()),
-        ("keys", user.keys_shown()),
-        ("channels", user.channels_shown()),
+        ("commands", of.commands_shown().into_bytes()),
+        ("keys", of.keys_shown()),
+        ("channels", of.channels_shown()),
     ] {
         reply.bulk(name.as_bytes());
         reply.bulk(&shown);
     }
-    reply.bulk(b"selectors");
-    reply.array(0);
 }
 
 /// The name in `bytes`, or why it is none.

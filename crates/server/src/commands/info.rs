@@ -10,6 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 type Section = fn(&Keyspace<'_>, &mut String) -> Result<()>;
 
+/// The section that must be asked for.
+const COMMANDS: &str = "Commandstats";
+
 const SECTIONS: &[(&str, Section)] = &[
     ("Server", server),
     ("Clients", clients),
@@ -18,6 +21,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Stats", stats),
     ("Replication", replication),
     ("CPU", cpu),
+    (COMMANDS, commandstats),
     ("Cluster", cluster),
     ("Keyspace", keyspace),
     ("Silica", silica),
@@ -25,11 +29,12 @@ const SECTIONS: &[(&str, Section)] = &[
 
 /// The sections that `args` name, or all.
 pub(crate) fn text(keys: &Keyspace<'_>, args: Args<'_>) -> Result<String> {
-    let all = args.len() == 1
-        || (1..args.len()).any(|i| ["all", "default", "everything"].iter().any(|w| args.is(i, w)));
+    let has = |word: &str| (1..args.len()).any(|i| args.is(i, word));
+    let all = has("all") || has("everything");
+    let usual = args.len() == 1 || has("default");
     let mut out = String::new();
     for (name, section) in SECTIONS {
-        if all || (1..args.len()).any(|i| args.is(i, name)) {
+        if all || usual && *name != COMMANDS || has(name) {
             if !out.is_empty() {
                 out.push_str("\r\n");
             }
@@ -129,6 +134,11 @@ fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 fn cpu(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let (user, system) = process::cpu_seconds();
     lines!(out, "used_cpu_sys": system, "used_cpu_user": user,);
+    Ok(())
+}
+
+fn commandstats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    keys.shared.calls.write(&keys.shared.stats, out);
     Ok(())
 }
 

@@ -228,10 +228,11 @@ impl Planner<'_> {
             _ => 1,
         };
         let access = command.access(0, Args::new(&[], &[]));
-        let mut keys = spans.iter().take(keys).map(|span| span.of(bytes));
-        let denied = user
-            .permits_command(command)
-            .and_then(|()| keys.try_for_each(|key| user.permits_key(key, access)));
+        let denied = user.permits_by(|rights| {
+            let mut keys = spans.iter().take(keys).map(|span| span.of(bytes));
+            rights.permits_command(command)?;
+            keys.try_for_each(|key| rights.permits_key(key, access))
+        });
         let denied = denied.err()?;
         self.shared.note_refusal(Refusal::of(&denied, &user.name, false), None);
         Some(denied.text())

@@ -432,6 +432,25 @@ ACL SETUSER bob on >pw ~a* %R~r* %W~w* &news* +get -> OK
 ACL GETUSER bob -> ['flags' ['on'] 'passwords' \
     ['30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4'] 'commands' '-@all +get' \
     'keys' '~a* %R~r* %W~w*' 'channels' '&news*' 'selectors' []]
+ACL SETUSER sel on nopass ~a* +get (+set ~b*) (%R~c* +get &x*) -> OK
+ACL GETUSER sel -> ['flags' ['on' 'nopass'] 'passwords' [] 'commands' '-@all +get' 'keys' '~a*' \
+    'channels' '' 'selectors' [['commands' '-@all +set' 'keys' '~b*' 'channels' ''] \
+    ['commands' '-@all +get' 'keys' '%R~c*' 'channels' '&x*']]]
+ACL DRYRUN sel get a1 -> OK
+ACL DRYRUN sel set b1 1 -> OK
+ACL DRYRUN sel get c1 -> OK
+ACL DRYRUN sel get b1 -> 'This user has no permissions to access the \\'b1\\' key'
+ACL DRYRUN sel set a1 1 -> 'This user has no permissions to access the \\'a1\\' key'
+ACL DRYRUN sel set c1 1 -> 'This user has no permissions to access the \\'c1\\' key'
+ACL DRYRUN sel del a1 -> 'This user has no permissions to run the \\'del\\' command'
+ACL SETUSER sel (on) -> -ERR Error in ACL SETUSER modifier '(on)': Syntax error
+ACL SETUSER sel (+get -> -ERR Unmatched parenthesis in acl selector starting at '(+get'.
+ACL SETUSER sel clearselectors (~* +ping) -> OK
+ACL LIST -> ['user bob on \
+    #30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4 ~a* %R~r* %W~w* \
+    resetchannels &news* -@all +get' 'user default on nopass ~* &* +@all' \
+    'user sel on nopass ~a* resetchannels -@all +get (~* resetchannels -@all +ping)']
+ACL DELUSER sel -> :1
 ACL SETUSER bob +set +append +getset +copy +bitop +rename +del +exists +ttl +bitfield -> OK
 ACL SETUSER bob +publish +subscribe +psubscribe +client|id +object +multi +exec -> OK
 ACL DRYRUN nope get a -> -ERR User 'nope' not found

@@ -1,0 +1,150 @@
+//! How often each command was called, for INFO.
+//!
+//! Requests run in bursts and share their time, so no request has one of its own: a command's time
+//! is its share, by the number of requests, of what all bursts took.
+
+use crate::stats::Stats;
+use crate::table::{COMMANDS, Command, find};
+use std::fmt::Write;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Every command and subcommand; the commands first, in the table's order.
+static ALL: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
+    let subs = COMMANDS.iter().flat_map(|command| command.subs);
+    COMMANDS.iter().chain(subs).collect()
+});
+
+/// The place of the command called `name`.
+fn place(name: &str) -> Option<usize> {
+    let first = COMMANDS.as_ptr().addr();
+    match find(name.as_bytes()) {
+        Some(found) => Some((std::ptr::from_ref(found).addr() - first) / size_of::<Command>()),
+        None => ALL.iter().position(|command| command.name == name),
+    }
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    calls: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Calls of every command since the server's start, or since CONFIG RESETSTAT.
+#[derive(Debug)]
+pub(crate) struct Calls(Box<[Count]>);
+
+impl Default for Calls {
+    fn default() -> Self {
+        Calls(ALL.iter().map(|_| Count::default()).collect())
+    }
+}
+
+impl Calls {
+    fn add(&self, name: &str, which: fn(&Count) -> &AtomicU64, n: u64) {
+        if let Some(place) = place(name) {
+            which(&self.0[place]).fetch_add(n, Relaxed);
+        }
+    }
+
+    /// A request of this command was refused before it ran.
+    pub(crate) fn reject(&self, command: &Command) {
+        self.add(command.name, |count| &count.rejected, 1);
+    }
+
+    /// One was answered with an error.
+    pub(crate) fn fail(&self, command: &Command) {
+        self.add(command.name, |count| &count.failed, 1);
+    }
+
+    pub(crate) fn reset(&self) {
+        for Count { calls, rejected, failed } in &self.0 {
+            [calls, rejected, failed].into_iter().for_each(|counter| counter.store(0, Relaxed));
+        }
+    }
+
+    /// The lines of INFO.
+    pub(crate) fn write(&self, stats: &Stats, out: &mut String) {
+        let requests = stats.burst_requests.load(Relaxed);
+        let each = stats.burst_nanoseconds.load(Relaxed) as f64 / 1000.0 / requests.max(1) as f64;
+        for (command, count) in ALL.iter().zip(&self.0) {
+            let [calls, rejected, failed] =
+                [&count.calls, &count.rejected, &count.failed].map(|counter| counter.load(Relaxed));
+            if calls + rejected + failed > 0 {
+                let usec = (each * calls as f64) as u64;
+                let usec_per_call = if calls > 0 { each } else { 0.0 };
+                write!(
+                    out,
+                    "cmdstat_{}:calls={calls},usec={usec},usec_per_call={usec_per_call:.2},\
+                     rejected_calls={rejected},failed_calls={failed}\r\n",
+                    command.name
+                )
+                .expect("a string takes every write");
+            }
+        }
+    }
+}
+
+/// Commands that a turn of planning tells apart.
+const TALLIED: usize = 4;
+
+/// Counts the calls of one turn of planning, so that the counters that all share are touched once.
+pub(crate) struct Tally<'c> {
+    calls: &'c Calls,
+    seen: [(&'static str, u64); TALLIED],
+}
+
+impl<'c> Tally<'c> {
+    pub(crate) fn new(calls: &'c Calls) -> Self {
+        Tally { calls, seen: [("", 0); TALLIED] }
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, name: &'static str) {
+        for (seen, count) in &mut self.seen {
+            if *count == 0 {
+                *seen = name;
+            }
+            if std::ptr::eq(*seen, name) {
+                *count += 1;
+                return;
+            }
+        }
+        self.calls.add(name, |count| &count.calls, 1);
+    }
+}
+
+impl Drop for Tally<'_> {
+    fn drop(&mut self) {
+        for (name, count) in self.seen.iter().filter(|(_, count)| *count > 0) {
+            self.calls.add(name, |count| &count.calls, *count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_place_of_its_own() {
+        for (index, command) in ALL.iter().enumerate() {
+            assert_eq!(place(command.name), Some(index), "{}", command.name);
+        }
+        assert_eq!(place("none"), None);
+    }
+
+    #[test]
+    fn more_commands_than_are_tallied_are_counted_all_the_same() {
+        let calls = Calls::default();
+        let mut tally = Tally::new(&calls);
+        for _ in 0..3 {
+            COMMANDS.iter().for_each(|command| tally.count(command.name));
+        }
+        drop(tally);
+        for command in COMMANDS {
+            assert_eq!(calls.0[place(command.name).unwrap()].calls.load(Relaxed), 3);
+        }
+    }
+}
