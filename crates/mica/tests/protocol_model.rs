@@ -104,19 +104,29 @@ impl Shrunk {
     }
 }
 
+/// Calls `read` in one thread and `write` in another.
+fn meet<T: Send + Sync + 'static>(
+    shared: &Arc<T>,
+    read: impl FnOnce(&T) + Send + 'static,
+    write: impl FnOnce(&Arc<T>),
+) {
+    let reader = shared.clone();
+    let reader = thread::spawn(move || read(&reader));
+    write(shared);
+    reader.join().unwrap();
+}
+
 #[test]
 fn an_update_in_place_is_seen_whole() {
     loom::model(|| {
         let shrunk = Shrunk::new();
         shrunk.append(0, 7);
-        let reader = shrunk.clone();
-        let reader = thread::spawn(move || {
-            if let Ok(found) = reader.get() {
+        let read = |shrunk: &Shrunk| {
+            if let Ok(found) = shrunk.get() {
                 assert!(matches!(found, Some(7 | 8)), "{found:?}");
             }
-        });
-        shrunk.update_in_place(8);
-        reader.join().unwrap();
+        };
+        meet(&shrunk, read, |shrunk| shrunk.update_in_place(8));
         assert_eq!(shrunk.get(), Ok(Some(8)));
     });
 }
@@ -126,14 +136,12 @@ fn an_entry_that_the_log_overwrites_is_missing_or_whole() {
     loom::model(|| {
         let shrunk = Shrunk::new();
         shrunk.append(0, 7);
-        let reader = shrunk.clone();
-        let reader = thread::spawn(move || {
+        let read = |shrunk: &Shrunk| {
             // The bucket is never touched, so this reader need not try again.
-            let found = reader.get().expect("nobody writes the bucket");
+            let found = shrunk.get().expect("nobody writes the bucket");
             assert!(matches!(found, None | Some(7)), "{found:?}");
-        });
-        shrunk.append_elsewhere(1, 8);
-        reader.join().unwrap();
+        };
+        meet(&shrunk, read, |shrunk| shrunk.append_elsewhere(1, 8));
         assert_eq!(shrunk.get(), Ok(None));
     });
 }
@@ -146,20 +154,21 @@ fn an_entry_that_moves_to_another_log_is_always_there() {
         let shrunk = Shrunk::new();
         shrunk.append(0, 7);
         let main = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-        let (reader, other) = (shrunk.clone(), main.clone());
-        let reader = thread::spawn(move || {
-            if let Ok(found) = reader.get_from(&other) {
+        let other = main.clone();
+        let read = move |shrunk: &Shrunk| {
+            if let Ok(found) = shrunk.get_from(&other) {
                 assert_eq!(found, Some(7), "it is somewhere all the time");
             }
+        };
+        meet(&shrunk, read, |shrunk| {
+            // Readers are turned away before the head moves.
+            assert!(begin_write(&shrunk.bucket), "writers take turns");
+            retire(&shrunk.head, 1);
+            shrunk.store(8);
+            main.iter().for_each(|word| word.store(7, Relaxed));
+            shrunk.slot.store(IN_MAIN, Relaxed);
+            end_write(&shrunk.bucket);
         });
-        // Readers are turned away before the head moves.
-        assert!(begin_write(&shrunk.bucket), "writers take turns");
-        retire(&shrunk.head, 1);
-        shrunk.store(8);
-        main.iter().for_each(|word| word.store(7, Relaxed));
-        shrunk.slot.store(IN_MAIN, Relaxed);
-        end_write(&shrunk.bucket);
-        reader.join().unwrap();
     });
 }
 
@@ -167,14 +176,12 @@ fn an_entry_that_moves_to_another_log_is_always_there() {
 fn whoever_finds_an_offset_finds_its_bytes() {
     loom::model(|| {
         let shrunk = Shrunk::new();
-        let reader = shrunk.clone();
-        let reader = thread::spawn(move || {
-            if let Ok(found) = reader.get() {
+        let read = |shrunk: &Shrunk| {
+            if let Ok(found) = shrunk.get() {
                 assert!(matches!(found, None | Some(7)), "{found:?}");
             }
-        });
-        shrunk.append(0, 7);
-        reader.join().unwrap();
+        };
+        meet(&shrunk, read, |shrunk| shrunk.append(0, 7));
     });
 }
 
@@ -267,14 +274,12 @@ impl Reused {
     /// As a reader of the first bucket sees it while `write` is at work.
     fn check(write: impl Fn(&Arc<Reused>)) {
         let reused = Reused::new();
-        let reader = reused.clone();
-        let reader = thread::spawn(move || {
-            if let Ok(found) = reader.get(0) {
+        let read = |reused: &Reused| {
+            if let Ok(found) = reused.get(0) {
                 assert!(matches!(found, None | Some(7)), "{found:?} of another key");
             }
-        });
-        write(&reused);
-        reader.join().unwrap();
+        };
+        meet(&reused, read, write);
         assert_eq!([reused.get(0), reused.get(1)], [Ok(None), Ok(Some(8))]);
     }
 
@@ -328,20 +333,20 @@ fn a_batch_may_use_a_block_again_that_it_gave_back() {
 fn what_a_batch_takes_back_was_never_there() {
     loom::model(|| {
         let reused = Reused::new();
-        let reader = reused.clone();
-        let reader = thread::spawn(move || {
-            if let Ok(found) = reader.get(0) {
+        let read = |reused: &Reused| {
+            if let Ok(found) = reused.get(0) {
                 assert_eq!(found, Some(7));
             }
+        };
+        meet(&reused, read, |reused| {
+            reused.buckets.iter().for_each(|bucket| assert!(begin_write(bucket)));
+            reused.delete();
+            reused.put();
+            reused.slots[1].store(0, Relaxed);
+            reused.block.iter().for_each(|word| word.store(7, Relaxed));
+            reused.slots[0].store(1, Relaxed);
+            reused.buckets.iter().for_each(end_write);
         });
-        reused.buckets.iter().for_each(|bucket| assert!(begin_write(bucket)));
-        reused.delete();
-        reused.put();
-        reused.slots[1].store(0, Relaxed);
-        reused.block.iter().for_each(|word| word.store(7, Relaxed));
-        reused.slots[0].store(1, Relaxed);
-        reused.buckets.iter().for_each(end_write);
-        reader.join().unwrap();
         assert_eq!(reused.get(0), Ok(Some(7)));
     });
 }
