@@ -42,7 +42,40 @@ impl Seat<'_> {
     }
 }
 
+/// The second stage.
+#[inline(always)]
+fn look_up(seats: &mut [Seat<'_>]) {
+    for seat in seats {
+        seat.hint = seat.partition.prefetch_item(&seat.sought);
+    }
+}
+
+/// The same for keys whose tags are in no main bucket.
+#[inline(always)]
+fn look_further(seats: &mut [Seat<'_>]) {
+    for seat in seats {
+        seat.partition.prefetch_chained(seat.sought.tag(), &mut seat.hint);
+    }
+}
+
 impl Mica {
+    /// The first stage.
+    #[inline(always)]
+    fn ask<'m>(
+        &'m self,
+        keys: &[&[u8]],
+        seats: &mut [Seat<'m>; GROUP],
+        partition_of: impl Fn(u64) -> Result<usize>,
+    ) -> Result<()> {
+        let mut hashes = [0; GROUP];
+        self.seed.low_many(keys, &mut hashes);
+        for (seat, hash) in seats.iter_mut().zip(&hashes[..keys.len()]) {
+            let partition = &self.partitions[partition_of(*hash)?];
+            *seat = Seat { partition, sought: partition.seek(*hash), hint: seat.hint };
+        }
+        Ok(())
+    }
+
     /// Reports the entries of `keys`; returns how many there are.
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> u64 {
         let partition_of = |hash| Ok(self.partition_of(hash));
@@ -94,7 +127,7 @@ impl Mica {
         let group = [nobody; GROUP];
         // Few keys should not pay for the seats of many.
         match keys.len().div_ceil(GROUP) {
-            0 | 1 => answers.answer_all(keys, &mut [group; 1], partition_of)?,
+            0 | 1 => answers.answer_few(keys, &mut [group], partition_of)?,
             2 => answers.answer_all(keys, &mut [group; 2], partition_of)?,
             ..=GROUPS => answers.answer_all(keys, &mut [group; GROUPS], partition_of)?,
             _ => answers.answer_all(keys, &mut [group; 2 * GROUPS], partition_of)?,
@@ -125,6 +158,36 @@ struct Answers<'a, P, const OWNED: bool> {
 }
 
 impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
+    /// Takes `keys` of one group through the stages.
+    #[inline(always)]
+    fn answer_few(
+        &mut self,
+        keys: &[&[u8]],
+        ring: &mut [[Seat<'a>; GROUP]; 1],
+        partition_of: impl Fn(u64) -> Result<usize>,
+    ) -> Result<()> {
+        self.mica.ask(keys, &mut ring[0], partition_of)?;
+        look_up(&mut ring[0][..keys.len()]);
+        if self.mica.is_store {
+            look_further(&mut ring[0][..keys.len()]);
+        }
+        self.answer_group(keys, ring, 0);
+        Ok(())
+    }
+
+    /// The last stage of a group.
+    #[inline(always)]
+    fn answer_group(&mut self, keys: &[&[u8]], ring: &[[Seat<'a>; GROUP]], group: usize) {
+        let (first, mask) = (group * GROUP, ring.len() - 1);
+        for (at, (key, seat)) in keys[first..].iter().zip(&ring[group & mask]).enumerate() {
+            let later = first + at + AHEAD;
+            if self.are_long && later < keys.len() {
+                ring[(later / GROUP) & mask][later % GROUP].prefetch_rest();
+            }
+            self.answer(first + at, key, seat);
+        }
+    }
+
     /// Takes `keys` through the stages. `ring` has seats for all of them, or goes round.
     #[inline(never)]
     fn answer_all(
@@ -142,34 +205,16 @@ impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
         for step in 0..groups + stages * ahead {
             let group_in = |stage| step.checked_sub(stage * ahead).filter(|group| *group < groups);
             if let Some(group) = group_in(1) {
-                for seat in &mut ring[group & mask][..keys_of(group).len()] {
-                    seat.hint = seat.partition.prefetch_item(&seat.sought);
-                }
+                look_up(&mut ring[group & mask][..keys_of(group).len()]);
             }
             if let Some(group) = group_in(2).filter(|_| mica.is_store) {
-                for seat in &mut ring[group & mask][..keys_of(group).len()] {
-                    seat.partition.prefetch_chained(seat.sought.tag(), &mut seat.hint);
-                }
+                look_further(&mut ring[group & mask][..keys_of(group).len()]);
             }
             if let Some(group) = group_in(stages) {
-                let first = group * GROUP;
-                let seats = ring[group & mask].iter().zip(keys_of(group)).enumerate();
-                for (at, (seat, key)) in seats {
-                    let later = first + at + AHEAD;
-                    if self.are_long && later < keys.len() {
-                        ring[(later / GROUP) & mask][later % GROUP].prefetch_rest();
-                    }
-                    self.answer(first + at, key, seat);
-                }
+                self.answer_group(keys, ring, group);
             }
             if step < groups {
-                let keys = keys_of(step);
-                let mut hashes = [0; GROUP];
-                mica.seed.low_many(keys, &mut hashes);
-                for (seat, hash) in ring[step & mask].iter_mut().zip(&hashes[..keys.len()]) {
-                    let partition = &mica.partitions[partition_of(*hash)?];
-                    *seat = Seat { partition, sought: partition.seek(*hash), hint: seat.hint };
-                }
+                mica.ask(keys_of(step), &mut ring[step & mask], &partition_of)?;
             }
         }
         Ok(())

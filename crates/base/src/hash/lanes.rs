@@ -35,7 +35,7 @@ impl Digest for u64 {
 #[inline]
 pub(super) fn hash_many<D: Digest>(seed: &HashSeed, keys: &[&[u8]], hashes: &mut [D]) {
     #[cfg(target_arch = "x86_64")]
-    {
+    if keys.len() >= x86::LANES_MIN {
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the processor has AVX-512F.
             return unsafe { x86::with_avx512(seed, keys, hashes) };
@@ -64,7 +64,7 @@ mod x86 {
     /// Keys in a group.
     const LANES: usize = 8;
     /// Fewer keys than this are not worth a group that they do not fill.
-    const LANES_MIN: usize = 3;
+    pub(super) const LANES_MIN: usize = 3;
 
     /// A block of each key.
     type Blocks = [u64; LANES];
