@@ -73,12 +73,32 @@ pub fn run(steps: &mut Steps) {
         steps.inside(&format!("benchmark {workload}"), || twice(&binary, &scratch, workload));
     }
     steps.inside("benchmark replay", || replay(&binary, &scratch));
+    steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
     for (name, arguments, fields) in MECHANISMS {
         steps.inside(&format!("benchmark {name}"), || {
             let mut command = bench(&binary, name);
             command.args(*arguments);
             object(&mut command, &scratch, fields).map(drop)
         });
+    }
+}
+
+/// Wrong replies make it fail by itself; here each figure and each drawing must be there, and at
+/// the lowest rate nothing may be lost.
+fn datagrams(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("datagrams");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "datagrams");
+    command.args(["--keys", "1000", "--seconds", "0.05", "--out"]).arg(&out);
+    let found =
+        object(&mut command, scratch, &["peak_ops", "rate_ops", "rates", "skews", "files"])?;
+    let count = |name: &str| found[name].as_array().map_or(0, Vec::len);
+    let files = found["files"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let empty: Vec<&str> =
+        files.filter(|file| std::fs::metadata(file).map_or(0, |file| file.len()) == 0).collect();
+    match (count("rates"), count("skews"), count("files"), &empty[..]) {
+        (1.., 6, 3, []) if found["rates"][0]["loss_percent"] == 0.0 => Ok(()),
+        _ => Err(format!("figures or drawings are missing, or datagrams lost: {found}")),
     }
 }
 

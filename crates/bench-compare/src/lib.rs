@@ -10,6 +10,7 @@ mod budget;
 mod cell;
 mod cgroup;
 mod child;
+mod datagrams;
 mod files;
 mod foreseen;
 pub mod limits;
@@ -32,6 +33,7 @@ mod work;
 
 pub use cell::{Cell, Figure, Job, Outcome};
 pub use child::serve_cell;
+pub use datagrams::{AtRate, AtSkew, DatagramsReport, DatagramsSize, datagrams};
 pub use files::{read, write};
 pub use load::{Load, Speech};
 pub use peer::{About, Class, Peer, Setting, Setup};

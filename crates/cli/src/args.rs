@@ -486,6 +486,19 @@ pub(crate) enum BenchSpecial {
     #[cfg(feature = "compare")]
     #[command(hide = true)]
     CompareCell,
+    /// Our datagram protocol at rising rates and with unlike keys: loss, latency, bursts.
+    #[cfg(feature = "compare")]
+    Datagrams {
+        /// Directory for the SVG files.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Keys of each server.
+        #[arg(long, value_name = "N", default_value_t = 100_000)]
+        keys: u64,
+        /// Seconds of each of the 20 figures.
+        #[arg(long, value_name = "S", default_value_t = 1.0)]
+        seconds: f64,
+    },
     /// Draw the charts of SILT's paper from runs on this machine.
     Figures {
         /// Directory for the SVG files.

@@ -66,6 +66,14 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
         Some(BenchSpecial::Compare(args)) => crate::compare::run(global, &args, output),
         #[cfg(feature = "compare")]
         Some(BenchSpecial::CompareCell) => silica_bench_compare::serve_cell(),
+        #[cfg(feature = "compare")]
+        Some(BenchSpecial::Datagrams { out, keys, seconds }) => {
+            let size = silica_bench_compare::DatagramsSize { keys, seconds };
+            let report = silica_bench_compare::datagrams(&size, &out)?;
+            output.raw(report.text().as_bytes())?;
+            *output.object() = silica_bench::json_object(&report)?;
+            Ok(())
+        }
         Some(BenchSpecial::Figures { out, run }) => figures(global, &out, &run, output),
         None => {
             let name = args.workload.expect("clap asks for it");

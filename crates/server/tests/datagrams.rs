@@ -133,3 +133,64 @@ fn replies_of_a_train_are_of_one_length_and_refusals_are_not_longer() {
     assert_eq!(replies.iter().filter(|found| **found).count(), 1);
     server.stop();
 }
+
+/// The replies in a datagram, as short words.
+fn words(datagram: &(u64, Kind, u64, Vec<u8>), count: u16) -> Vec<String> {
+    let word = |reply| match reply {
+        Ok(Reply::Done(value)) => format!("done {}", value.escape_ascii()),
+        other => format!("{:?}", other.expect("a whole reply")),
+    };
+    Replies::new(&datagram.3, count).map(word).collect()
+}
+
+/// Gets that find nothing between such that find something and writes, with an engine that tells
+/// values in the order of their keys and with one that does not.
+#[test]
+fn replies_stand_in_the_order_of_the_requests() {
+    for may_wait in [false, true] {
+        let probe = Probe::new(may_wait);
+        let config = Config { datagrams: Some(ANY), loops: 1, ..config() };
+        let (server, probe) = start_with(config, probe);
+        let (socket, token) = connect(server.datagram_addrs()[0]);
+        let put = |key, value| Request::Put { key, value, expires_unix_ms: 0 };
+        send(&socket, &[datagram(0, token, &[put(b"a", b"1"), put(b"b", b"22")])]);
+        receive(&socket, 1);
+        let mixed = [
+            Request::Get(b"x"),
+            put(b"c", b"3"),
+            Request::Get(b"a"),
+            Request::Delete(b"y"),
+            Request::Get(b"x"),
+            Request::Get(b"b"),
+            Request::Get(b"x"),
+            put(b"d", b"4"),
+        ];
+        // One without requests is answered by one without replies, also where it comes alone.
+        send(&socket, &[datagram(1, token, &[])]);
+        assert_eq!(receive(&socket, 1)[0].1, Kind::Replies);
+        let all = [&mixed[..], &[], &mixed[..2], &[]];
+        for (sequence, requests) in (0..).zip(all) {
+            send(&socket, &[datagram(sequence, token, requests)]);
+        }
+        let replies = receive(&socket, 4);
+        let (missing, done) = ("Missing", "done ");
+        let want = [missing, done, "done 1", done, missing, "done 22", missing, done];
+        assert_eq!(words(&replies[0], 8), want);
+        assert_eq!(words(&replies[2], 2), want[..2]);
+        assert!(replies[1].1 == Kind::Replies && replies[3].1 == Kind::Replies);
+        // Where an engine fails, what it did not do is told.
+        probe.fail_get.store(true, Ordering::Relaxed);
+        send(&socket, &[datagram(9, token, &mixed)]);
+        let words = words(&receive(&socket, 1)[0], 8);
+        let known = if may_wait { ["Failed"; 2] } else { ["Missing", "done 22"] };
+        assert_eq!([&words[0], &words[5], &words[6]], [known[0], known[1], "Failed"]);
+        assert_eq!((words[1].as_str(), words[3].as_str()), (done, done));
+        probe.fail_get.store(false, Ordering::Relaxed);
+        probe.fail_write.store(true, Ordering::Relaxed);
+        send(&socket, &[datagram(10, token, &mixed)]);
+        let failed = "Failed";
+        let want = [missing, failed, "done 1", failed, missing, "done 22", missing, failed];
+        assert_eq!(self::words(&receive(&socket, 1)[0], 8), want);
+        server.stop();
+    }
+}

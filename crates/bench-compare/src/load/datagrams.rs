@@ -275,7 +275,7 @@ fn failed(name: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 /// A socket for a server, and whether the kernel cuts and joins its datagrams.
-fn open(address: SocketAddr) -> io::Result<(UdpSocket, bool)> {
+pub(super) fn open(address: SocketAddr) -> io::Result<(UdpSocket, bool)> {
     let end = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     end.connect(address)?;
     end.set_read_timeout(Some(PATIENCE))?;
@@ -285,7 +285,7 @@ fn open(address: SocketAddr) -> io::Result<(UdpSocket, bool)> {
 }
 
 /// Asks for the token of a socket.
-fn ask(name: &str, end: &UdpSocket) -> Result<u64> {
+pub(super) fn ask(name: &str, end: &UdpSocket) -> Result<u64> {
     let header = Header { kind: Kind::Ask, count: 0, sequence: 0, word: 0 };
     // The server answers with no more than it was sent.
     let mut question = [&header.bytes()[..], &[0; PASS_BYTES]].concat();
@@ -407,7 +407,7 @@ impl Lane {
 }
 
 /// Sends these trains.
-fn transmit(
+pub(super) fn transmit(
     outgoing: &mut Outgoing,
     end: &UdpSocket,
     out: &[u8],

@@ -9,10 +9,12 @@
 
 mod client;
 mod datagrams;
+mod offered;
 mod script;
 
 pub(crate) use client::Client;
 pub(crate) use datagrams::{Datagrams, Framing};
+pub(crate) use offered::{Get, Offer, Offered};
 pub(crate) use script::Script;
 use serde::{Deserialize, Serialize};
 use silica_base::Histogram;

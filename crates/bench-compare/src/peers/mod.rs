@@ -16,7 +16,7 @@ mod sqlite;
 mod writes;
 
 use crate::peer::Peer;
-pub(crate) use server::Loaded;
+pub(crate) use server::{Cache, Loaded, pin_client};
 use silica::{Error, ErrorKind, Result};
 
 /// All peers; a new one gets a row here.

@@ -1,5 +1,6 @@
 //! Servers in processes of their own, over sockets.
 
+mod cache;
 mod client;
 mod datagram;
 mod loaded;
@@ -17,6 +18,7 @@ use super::directory;
 use super::writes::Writes;
 use crate::peer::{About, Peer, Setting, Setup};
 use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
+pub(crate) use cache::{Cache, pin_client};
 use client::Client;
 pub(crate) use loaded::Loaded;
 use pin::Pinning;
@@ -163,7 +165,7 @@ impl Kind {
             }
             Program::Silica => silica::start(setup, pinning),
             Program::SilicaCache if self.transport == Transport::Udp => {
-                silica::start_datagram_cache(setup, pinning)
+                silica::start_datagram_cache(&setup.directory, setup.memory_bytes, pinning)
             }
             Program::SilicaCache => silica::start_tcp_cache(setup, pinning),
             Program::SilicaStore => silica::start_store(setup, pinning),

@@ -5,64 +5,59 @@
 
 use super::post::Post;
 use super::socket::{BATCH, Serve};
+use super::writer::{Group, Late, Writer, is_within};
 use crate::burst::Lane;
 use crate::password::same;
 use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
-use silica::engine::{Engine, EntryRef, GetSink, WriteBatch};
+use silica::engine::{Engine, EntryRef, Limits, Result, WriteBatch};
 use silica_device::net::{Incoming, Peer, STRIDE};
 use silica_proto::datagram::{
-    DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, PASS_BYTES, Reason, Reply, Request,
-    Requests, Unknown, VALUE_BYTES_MAX,
+    Directory, Header, Kind, PASS_BYTES, Reason, Reply, Request, Requests, Unknown,
 };
 use std::net::UdpSocket;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Requests after which those that came before are run.
 const TOGETHER: usize = 1024;
 
-/// A datagram of requests.
-#[derive(Debug, Clone, Copy)]
-struct Group {
-    arrival: usize,
-    sequence: u64,
-    count: usize,
+/// Requests of a batch that have not run, and the keys of those that are gets.
+struct Asked<'a> {
+    requests: Vec<Request<'a>>,
+    keys: Vec<&'a [u8]>,
 }
 
-/// What a get found, in the order of the gets.
-#[derive(Debug, Clone, Copy)]
-enum Found {
-    Missing,
-    TooLarge,
-    Value { start: u32, len: u32 },
-}
+impl<'a> Asked<'a> {
+    fn new() -> Self {
+        Asked { requests: Vec::with_capacity(TOGETHER), keys: Vec::with_capacity(TOGETHER) }
+    }
 
-/// Collects values.
-struct Collector<'a> {
-    found: &'a mut [Found],
-    arena: &'a mut Vec<u8>,
-}
-
-impl GetSink for Collector<'_> {
+    /// Adds the requests of a datagram, how many; nothing where one is malformed.
     #[inline]
-    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
-        let (start, len) = (self.arena.len() as u32, entry.value.len());
-        self.found[index] = if len > VALUE_BYTES_MAX {
-            Found::TooLarge
-        } else {
-            self.arena.extend_from_slice(entry.value);
-            Found::Value { start, len: len as u32 }
-        };
+    fn add(&mut self, requests: Requests<'a>) -> Option<usize> {
+        let before = (self.requests.len(), self.keys.len());
+        for request in requests {
+            let Ok(request) = request else {
+                self.requests.truncate(before.0);
+                self.keys.truncate(before.1);
+                return None;
+            };
+            if let Request::Get(key) = request {
+                self.keys.push(key);
+            }
+            self.requests.push(request);
+        }
+        Some(self.requests.len() - before.0)
     }
 }
 
 /// What requests have asked for and what is sent for it; kept for its memory.
 struct Replies {
-    found: Vec<Found>,
-    arena: Vec<u8>,
+    late: Late,
+    /// Where replies to writes stand that were written before these.
+    writes: Vec<usize>,
     post: Post,
 }
 
@@ -98,28 +93,24 @@ impl Directed {
 
     /// Runs the requests of `groups` and writes their replies. Where the engine panics nothing is
     /// answered.
-    fn run(&mut self, requests: &mut Vec<Request<'_>>) {
-        if requests.is_empty() {
+    fn run(&mut self, asked: &mut Asked<'_>) {
+        if self.groups.is_empty() {
             return;
         }
+        let Asked { requests, keys } = asked;
         let (shared, groups, replies) = (&self.shared, &self.groups, &mut self.replies);
-        let run = || replies.run(shared, groups, requests);
+        let run = || replies.run(shared, groups, requests, keys);
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             log::error!("a request made an engine panic; its datagrams are not answered");
             self.replies = Replies::new(self.segments);
         }
         requests.clear();
+        keys.clear();
         self.groups.clear();
     }
 
     /// Answers what asks for no engine, and adds what does to `requests`.
-    fn take<'a>(
-        &mut self,
-        arrival: usize,
-        peer: &Peer,
-        datagram: &'a [u8],
-        requests: &mut Vec<Request<'a>>,
-    ) {
+    fn take<'a>(&mut self, arrival: usize, peer: &Peer, datagram: &'a [u8], asked: &mut Asked<'a>) {
         let (header, rest) = match Header::read(datagram) {
             Ok(read) => read,
             Err(Unknown::Nothing) => return,
@@ -136,17 +127,10 @@ impl Directed {
             Kind::Requests if !self.lets_in(peer, header.word) => {
                 self.replies.refuse(arrival, sequence, Reason::Token);
             }
-            Kind::Requests => {
-                let before = requests.len();
-                for request in Requests::new(rest, header.count) {
-                    let Ok(request) = request else {
-                        requests.truncate(before);
-                        return self.replies.refuse(arrival, sequence, Reason::Malformed);
-                    };
-                    requests.push(request);
-                }
-                self.groups.push(Group { arrival, sequence, count: requests.len() - before });
-            }
+            Kind::Requests => match asked.add(Requests::new(rest, header.count)) {
+                Some(count) => self.groups.push(Group { arrival, sequence, count }),
+                None => self.replies.refuse(arrival, sequence, Reason::Malformed),
+            },
             // What servers send is not answered, or two of them could go on for ever.
             Kind::Directory | Kind::Replies | Kind::Refusal => {}
         }
@@ -192,7 +176,7 @@ impl Directed {
 
 impl Replies {
     fn new(segments: bool) -> Self {
-        Replies { found: Vec::new(), arena: Vec::new(), post: Post::new(segments) }
+        Replies { late: Late::default(), writes: Vec::new(), post: Post::new(segments) }
     }
 
     fn refuse(&mut self, arrival: usize, sequence: u64, reason: Reason) {
@@ -219,98 +203,57 @@ impl Replies {
         }
     }
 
-    fn run(&mut self, shared: &Shared, groups: &[Group], requests: &[Request<'_>]) {
+    /// Runs the requests of `groups`, of which `keys` are those of the gets, and writes their
+    /// replies.
+    fn run(&mut self, shared: &Shared, groups: &[Group], requests: &[Request<'_>], keys: &[&[u8]]) {
         let Ok(engine) = shared.store.engine(0) else { return };
-        let got = self.get(engine, requests);
-        let written = write(engine, shared, requests);
-        let lane = if written.is_some() { Lane::Write } else { Lane::Read };
-        let hits = self.found.iter().filter(|found| !matches!(found, Found::Missing)).count();
+        let Replies { late, writes, post } = self;
+        writes.clear();
+        let limits = engine.descriptor().limits;
+        let mut writer = Writer::new(post, writes, groups, requests, &limits);
+        let got = get(engine, keys, late, &mut writer);
+        let got = got.inspect_err(|error| log::error!("getting for datagrams: {error}")).is_ok();
+        writer.finish(if got { Reply::Missing } else { Reply::Failed });
+        let hits = writer.hits;
+        let has_writes = requests.len() > keys.len();
+        if has_writes && !write(engine, shared, requests, &limits) {
+            let mut failed = Vec::new();
+            Reply::Failed.write(&mut failed);
+            for at in writes {
+                post.bytes[*at..*at + failed.len()].copy_from_slice(&failed);
+            }
+        }
+        let lane = if has_writes { Lane::Write } else { Lane::Read };
         let stats = &shared.stats;
-        Stats::add(&stats.keyspace_hits, hits as u64);
-        Stats::add(&stats.keyspace_misses, (self.found.len() - hits) as u64);
+        Stats::add(&stats.keyspace_hits, hits);
+        Stats::add(&stats.keyspace_misses, keys.len() as u64 - hits);
         Stats::add(&stats.total_commands_processed, requests.len() as u64);
         stats.count_burst(lane, requests.len());
-        let limits = engine.descriptor().limits;
-        let mut found = std::mem::take(&mut self.found).into_iter();
-        let arena = std::mem::take(&mut self.arena);
-        let mut rest = requests;
-        for group in groups {
-            let (own, behind) = rest.split_at(group.count);
-            rest = behind;
-            self.answer(
-                group,
-                own.iter().map(|request| match request {
-                    Request::Get(_) if !got => Reply::Failed,
-                    Request::Get(_) => match found.next() {
-                        Some(Found::Value { start, len }) => {
-                            Reply::Done(&arena[start as usize..(start + len) as usize])
-                        }
-                        Some(Found::TooLarge) => Reply::TooLarge,
-                        _ => Reply::Missing,
-                    },
-                    _ if !is_within(request, &limits) => Reply::TooLarge,
-                    _ if written == Some(true) => Reply::Done(b""),
-                    _ => Reply::Failed,
-                }),
-            );
-        }
-        self.arena = arena;
-        self.arena.clear();
-    }
-
-    /// Gets what is asked for; false where the engine fails.
-    fn get(&mut self, engine: &dyn Engine, requests: &[Request<'_>]) -> bool {
-        let keys = requests.iter().filter_map(|request| match request {
-            Request::Get(key) => Some(*key),
-            _ => None,
-        });
-        let keys: Vec<&[u8]> = keys.collect();
-        self.found.clear();
-        self.found.resize(keys.len(), Found::Missing);
-        self.arena.clear();
-        let (found, arena) = (&mut self.found[..], &mut self.arena);
-        let got = engine.get_many(&keys, &mut Collector { found, arena });
-        got.inspect_err(|error| log::error!("getting for datagrams: {error}")).is_ok()
-    }
-
-    /// Writes the replies of a group, in as few datagrams as hold them.
-    fn answer<'a>(&mut self, group: &Group, replies: impl Iterator<Item = Reply<'a>>) {
-        let (mut first, mut next) = (0, 0);
-        self.post.bytes.extend_from_slice(&[0; HEADER_BYTES]);
-        for reply in replies {
-            if self.post.len() + reply.size() > DATAGRAM_BYTES_MAX {
-                self.end(group, first..next);
-                first = next;
-                self.post.bytes.extend_from_slice(&[0; HEADER_BYTES]);
-            }
-            reply.write(&mut self.post.bytes);
-            next += 1;
-        }
-        self.end(group, first..next);
-    }
-
-    /// Ends a datagram, which has the replies `part`.
-    fn end(&mut self, group: &Group, part: Range<usize>) {
-        let (count, sequence) = (part.len() as u16, group.sequence);
-        let word = Header::word_of(part.start, group.count);
-        let header = Header { kind: Kind::Replies, count, sequence, word };
-        self.post.datagram()[..HEADER_BYTES].copy_from_slice(&header.bytes());
-        self.post.end_lengthened(group.arrival);
     }
 }
 
-/// True where the engine takes a write.
-fn is_within(request: &Request<'_>, limits: &silica::engine::Limits) -> bool {
-    let value = if let Request::Put { value, .. } = request { value.len() } else { 0 };
-    request.key().len() <= limits.key_bytes_max && value <= limits.value_bytes_max
+/// Gets `keys` and tells `writer` what is found in their order.
+fn get(
+    engine: &dyn Engine,
+    keys: &[&[u8]],
+    late: &mut Late,
+    writer: &mut Writer<'_, '_>,
+) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    if engine.reports_in_order() {
+        return engine.get_many(keys, writer);
+    }
+    late.clear(keys.len());
+    // Where it fails, what was not reported may be there.
+    engine.get_many(keys, late).inspect(|()| late.tell(writer))
 }
 
-/// Puts and deletes what is asked for; nothing where there is no such request, and false where the
-/// engine fails.
-fn write(engine: &dyn Engine, shared: &Shared, requests: &[Request<'_>]) -> Option<bool> {
-    let limits = engine.descriptor().limits;
+/// Puts and deletes what is asked for; false where the engine fails.
+fn write(engine: &dyn Engine, shared: &Shared, requests: &[Request<'_>], limits: &Limits) -> bool {
     let mut batch = WriteBatch::new();
-    for request in requests.iter().filter(|request| is_within(request, &limits)) {
+    for request in requests.iter().filter(|request| is_within(request, limits)) {
         match *request {
             Request::Get(_) => {}
             Request::Put { key, value, expires_unix_ms } => {
@@ -322,10 +265,10 @@ fn write(engine: &dyn Engine, shared: &Shared, requests: &[Request<'_>]) -> Opti
         }
     }
     if batch.is_empty() {
-        return None;
+        return true;
     }
     let written = engine.write_each(&batch, shared.config.durability);
-    Some(written.inspect_err(|error| log::error!("writing for datagrams: {error}")).is_ok())
+    written.inspect_err(|error| log::error!("writing for datagrams: {error}")).is_ok()
 }
 
 impl Serve for Directed {
@@ -338,7 +281,7 @@ impl Serve for Directed {
         let user = self.session.user(&self.shared.acl);
         self.open = user.is_some_and(|user| user.lets_in() && user.is_unlimited());
         let bytes = std::mem::take(&mut self.bytes);
-        let mut requests = Vec::with_capacity(TOGETHER);
+        let mut asked = Asked::new();
         let (mut received, mut datagrams) = (0, 0);
         for n in 0..count {
             let arrival = incoming.arrival(n);
@@ -352,19 +295,19 @@ impl Serve for Directed {
             let slot = &bytes[n * STRIDE..][..arrival.len];
             for place in arrival.datagrams() {
                 datagrams += 1;
-                self.take(arrival.sender, arrival.peer, &slot[place], &mut requests);
-                if requests.len() >= TOGETHER {
-                    self.run(&mut requests);
+                self.take(arrival.sender, arrival.peer, &slot[place], &mut asked);
+                if asked.requests.len() >= TOGETHER {
+                    self.run(&mut asked);
                 }
             }
             if self.replies.post.bytes.len() >= 1 << 20 {
-                self.run(&mut requests);
+                self.run(&mut asked);
                 self.send(socket, incoming);
             }
         }
-        self.run(&mut requests);
+        self.run(&mut asked);
         self.send(socket, incoming);
-        drop(requests);
+        drop(asked);
         self.bytes = bytes;
         let stats = &self.shared.stats;
         Stats::add(&stats.total_net_input_bytes, received as u64);

@@ -5,6 +5,7 @@
 //! * `socket`: sockets and the threads that serve them;
 //! * `passes`: what lets a sender in;
 //! * `post`: datagrams on their way out;
+//! * `writer`: replies as they become known;
 //! * `memcached`: memcached's protocols in frames;
 //! * `door`: a socket that an event loop serves;
 //! * `directed`: the datagram protocol, whose clients choose the thread.
@@ -18,6 +19,7 @@ mod memcached;
 mod passes;
 mod post;
 mod socket;
+mod writer;
 
 pub(crate) use directed::Directed;
 pub(crate) use door::Door;

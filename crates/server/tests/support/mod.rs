@@ -28,6 +28,7 @@ pub(crate) struct Probe {
     pub(crate) delay: Duration,
     pub(crate) count_delay: Duration,
     pub(crate) fail_get: AtomicBool,
+    pub(crate) fail_write: AtomicBool,
     pub(crate) fail_sync: AtomicBool,
     pub(crate) get_calls: Arc<AtomicU64>,
     pub(crate) write_calls: Arc<AtomicU64>,
@@ -49,6 +50,7 @@ impl Probe {
             delay: Duration::ZERO,
             count_delay: Duration::ZERO,
             fail_get: AtomicBool::new(false),
+            fail_write: AtomicBool::new(false),
             fail_sync: AtomicBool::new(false),
             get_calls: Arc::default(),
             write_calls: Arc::default(),
@@ -88,6 +90,9 @@ impl Engine for Probe {
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         self.write_calls.fetch_add(1, Ordering::Relaxed);
         self.owned.refuse(batch.ops().iter().map(|op| op.key))?;
+        if self.fail_write.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Io, "the write failed"));
+        }
         self.inner.write(batch, durability)
     }
 

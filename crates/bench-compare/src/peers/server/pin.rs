@@ -65,7 +65,7 @@ impl Pinning {
 }
 
 /// A thread that may run on all cores again when this goes.
-pub(super) struct Pinned {
+pub(crate) struct Pinned {
     all: Option<CpuSet>,
 }
 

@@ -145,23 +145,29 @@ pub(super) fn greet(name: &'static str, address: &Address) -> Result<()> {
     })
 }
 
-/// The same, and that it is the process `pid`, not one that took its port.
-fn greet_process(address: &Address, pid: u32) -> Result<()> {
-    greet(PROGRAM, address)?;
-    let mut wire = Wire::connect(PROGRAM, address)?;
+/// What the server tells in a section of `INFO`.
+pub(super) fn info(wire: &mut Wire, section: &[u8]) -> Result<String> {
+    wire.out.clear();
     push_head(&mut wire.out, 2);
     push_word(&mut wire.out, b"INFO");
-    push_word(&mut wire.out, b"server");
+    push_word(&mut wire.out, section);
     wire.send()?;
-    wire.reply(parse, |reply, came, _| {
-        let Resp::Bulk(text) = reply else { return Err(unexpected(PROGRAM, &reply, came)) };
-        let text = String::from_utf8_lossy(&came[text]).into_owned();
-        let own = format!("process_id:{pid}");
-        if text.lines().any(|line| line == own) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Locked, "another server has the port"))
+    let name = wire.name();
+    wire.reply(parse, |reply, came, _| match reply {
+        Resp::Bulk(text) => Ok(String::from_utf8_lossy(&came[text]).into_owned()),
+        other => Err(unexpected(name, &other, came)),
     })
+}
+
+/// Greets, and sees that it is the process `pid`, not one that took its port.
+fn greet_process(address: &Address, pid: u32) -> Result<()> {
+    greet(PROGRAM, address)?;
+    let own = format!("process_id:{pid}");
+    let text = info(&mut Wire::connect(PROGRAM, address)?, b"server")?;
+    match text.lines().any(|line| line == own) {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Locked, "another server has the port")),
+    }
 }
 
 /// The protocol as a client speaks it.

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const NAME: &str = "silica serve";
+pub(super) const NAME: &str = "silica serve";
 const PROGRAM: &str = "silica";
 /// Names the program, where it is neither this one nor beside it.
 const VARIABLE: &str = "SILICA_SERVER";
@@ -63,7 +63,7 @@ pub(super) fn durability(setup: &Setup) -> &'static str {
 /// Starts the server with one loop and these arguments; it has come up where `find` finds its
 /// address in what it says, and `greet` gets an answer there.
 fn start_with(
-    setup: &Setup,
+    directory: &Path,
     pinning: Pinning,
     arguments: &[&str],
     find: impl Fn(&str) -> Option<Address>,
@@ -71,7 +71,7 @@ fn start_with(
 ) -> Result<(Process, Address)> {
     let mut command = Command::new(program()?);
     command.args(["serve", "--listen", "127.0.0.1:0", "--loops", "1"]).args(arguments);
-    let process = Process::start(NAME, command, &setup.directory, pinning)?;
+    let process = Process::start(NAME, command, directory, pinning)?;
     let address = process.wait_for(|| {
         let address = find(&process.said());
         let address = address.ok_or_else(|| Error::new(ErrorKind::Io, "it tells no address"))?;
@@ -84,7 +84,8 @@ fn start_with(
 /// The same over TCP.
 fn start_tcp(setup: &Setup, pinning: Pinning, arguments: &[&str]) -> Result<(Process, Address)> {
     let greet = |address: &Address| redis::greet(NAME, address);
-    start_with(setup, pinning, arguments, |said| address(said).map(Address::Tcp), greet)
+    let find = |said: &str| address(said).map(Address::Tcp);
+    start_with(&setup.directory, pinning, arguments, find, greet)
 }
 
 pub(super) fn start(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
@@ -121,30 +122,37 @@ pub(super) fn start_store(setup: &Setup, pinning: Pinning) -> Result<(Process, A
 
 /// A cache that takes memcached's protocol in datagrams.
 pub(super) fn start_cache(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
-    start_udp(setup, pinning, "--udp", " (memcached, UDP)", |address| {
+    let (directory, memory_bytes) = (&setup.directory, setup.memory_bytes);
+    start_udp(directory, memory_bytes, pinning, ["--udp", " (memcached, UDP)"], |address| {
         text::greet(&mut Wire::connect(NAME, address)?)
     })
 }
 
 /// A cache that takes our own datagrams.
-pub(super) fn start_datagram_cache(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
-    start_udp(setup, pinning, "--datagrams", " (datagrams)", |address| redis::greet(NAME, address))
+pub(super) fn start_datagram_cache(
+    directory: &Path,
+    memory_bytes: u64,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
+    start_udp(directory, memory_bytes, pinning, ["--datagrams", " (datagrams)"], |address| {
+        redis::greet(NAME, address)
+    })
 }
 
 /// A cache with a port for datagrams, which is told as `told`.
 fn start_udp(
-    setup: &Setup,
+    directory: &Path,
+    memory_bytes: u64,
     pinning: Pinning,
-    option: &str,
-    told: &str,
+    [option, told]: [&str; 2],
     greet: impl Fn(&Address) -> Result<()>,
 ) -> Result<(Process, Address)> {
-    let memory = setup.memory_bytes.to_string();
+    let memory = memory_bytes.to_string();
     let find = |said: &str| {
         let (tcp, udp) = address(said).zip(datagrams(said, told))?;
         Some(Address::Udp { udp, tcp })
     };
-    start_with(setup, pinning, &["--cache", &memory, option, "127.0.0.1:0"], find, greet)
+    start_with(directory, pinning, &["--cache", &memory, option, "127.0.0.1:0"], find, greet)
 }
 
 /// The address for datagrams in the line that tells it.
