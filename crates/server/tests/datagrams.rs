@@ -4,7 +4,7 @@ mod support;
 
 use silica_device::net::{Incoming, Message, Outgoing, SLOT_BYTES, STRIDE, join_segments};
 use silica_proto::datagram::{Header, Kind, REPLY_BYTES, Reason, Replies, Reply, Request};
-use silica_server::Config;
+use silica_server::{Config, Mode};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -150,6 +150,7 @@ fn replies_stand_in_the_order_of_the_requests() {
     for may_wait in [false, true] {
         let probe = Probe::new(may_wait);
         let config = Config { datagrams: Some(ANY), loops: 1, ..config() };
+        let mode = config.mode;
         let (server, probe) = start_with(config, probe);
         let (socket, token) = connect(server.datagram_addrs()[0]);
         let put = |key, value| Request::Put { key, value, expires_unix_ms: 0 };
@@ -178,6 +179,11 @@ fn replies_stand_in_the_order_of_the_requests() {
         assert_eq!(words(&replies[0], 8), want);
         assert_eq!(words(&replies[2], 2), want[..2]);
         assert!(replies[1].1 == Kind::Replies && replies[3].1 == Kind::Replies);
+        if !matches!(mode, Mode::Crcw) {
+            // Shards of this engine do not fail.
+            server.stop();
+            continue;
+        }
         // Where an engine fails, what it did not do is told.
         probe.fail_get.store(true, Ordering::Relaxed);
         send(&socket, &[datagram(9, token, &mixed)]);
