@@ -6,17 +6,19 @@
 //! in their order, as if it were alone, and the engine sees few, large calls. Everything written in
 //! a burst is synced once, at its end, before any of its replies leaves.
 
+mod changes;
 mod pieces;
 
+pub(crate) use self::changes::Change;
+use self::changes::{change, change_by_owners};
 use self::pieces::Writer;
-use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
-use crate::commands::{Keyspace, Values, atomic, error_text};
-use crate::direct;
+use crate::burst::{Acknowledgement, Burst, ERROR, Input, Output, Request};
+use crate::commands::{Keyspace, Values, error_text};
 use crate::server::Shared;
 use crate::slowlog::Watch;
-use crate::table::{Answer, Answering, Modify, Run, Terms, Wants, find_called, reply_too_large};
+use crate::table::{Answer, Answering, Run, Terms, Wants, find_called, reply_too_large};
 use crate::transaction::Transaction;
-use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, Update, WriteBatch};
+use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, WriteBatch};
 use silica_proto::Reply;
 use std::slice;
 use std::sync::Arc;
@@ -35,10 +37,6 @@ const BURST_OUT_BYTES_MAX: usize = 8 << 20;
 pub(crate) const REPLY_BYTES_MAX: usize = 600 << 20;
 /// Bytes of an entry's meta before its value in the arena.
 pub(crate) const ENTRY_META_BYTES: usize = 12;
-/// Updates that are handed to the owners of their keys at first; while their answers hold fewer
-/// bytes of values than these, twice as many the next time.
-const UPDATES_FIRST: usize = 32;
-const UPDATES_BYTES: usize = 64 << 10;
 /// Bytes of keys and values after which a batch is written.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
@@ -136,12 +134,7 @@ impl Executor {
         }
         for (input, output) in inputs.iter().zip(outputs.iter_mut()) {
             output.acknowledgements.clear();
-            for failed in output.failed.drain(..) {
-                let args = input.args(&input.requests[failed]);
-                let is_ours = args.memcached().is_none() && args.len() > 0;
-                let command = if is_ours { find_called(args) } else { None };
-                command.into_iter().for_each(|command| shared.calls.fail(command));
-            }
+            count_failed(&shared, input, output);
         }
         self.arena.clear();
         self.arena.shrink_to(ARENA_BYTES_KEPT);
@@ -564,93 +557,14 @@ impl Executor {
     }
 }
 
-/// A key of a burst of updates.
-pub(crate) struct Change<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) args: Args<'a>,
-    pub(crate) modify: &'static Modify,
-    /// Its place among the keys of its request.
-    pub(crate) nth: usize,
-    /// The first key of its request.
-    request: usize,
-}
-
-/// Updates the keys of `changes` as far as their answers have room; the answers of those requests
-/// that are done, and why the others are not.
-fn change(
-    engine: &dyn Engine,
-    changes: &[Change<'_>],
-    terms: &Terms,
-) -> (Vec<Answer>, Option<String>) {
-    let mut answers = vec![Answer::Null; changes.len()];
-    let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
-    let (mut done, mut held_bytes, mut failed) = (0, 0, None);
-    let mut of_request = 0;
-    while has_room(changes, done, held_bytes) {
-        let result = atomic(engine).and_then(|atomic| {
-            atomic.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
-                let change = &changes[done + index];
-                let (mut update, mut answer) =
-                    change.modify.judge(change.args.at_key(change.nth), current, terms);
-                of_request = answer.held_bytes() + if change.nth == 0 { 0 } else { of_request };
-                if let Some(text) = terms.refuse_reply(of_request) {
-                    (update, answer) = (Update::Keep, Answer::Error(text.into()));
-                }
-                answers[done + index] = answer;
-                update
-            })
-        });
-        match result {
-            Ok(many) => {
-                held_bytes += held_bytes_of(&answers[done..done + many]);
-                done += many;
-            }
-            Err(error) => {
-                failed = Some(error_text(&error));
-                break;
-            }
-        }
+/// Counts the requests that were answered with an error, by their commands.
+fn count_failed(shared: &Shared, input: &Input, output: &mut Output) {
+    for failed in output.failed.drain(..) {
+        let args = input.args(&input.requests[failed]);
+        let is_ours = args.memcached().is_none() && args.len() > 0;
+        let command = if is_ours { find_called(args) } else { None };
+        command.into_iter().for_each(|command| shared.calls.fail(command));
     }
-    let finished = changes.get(done).map_or(done, |change| change.request);
-    answers.truncate(finished);
-    (answers, failed)
-}
-
-/// The same where each key has a loop as its owner, which changes it; nothing where that is not
-/// so.
-fn change_by_owners(
-    wave: &Wave<'_, '_>,
-    changes: &[Change<'_>],
-    terms: &Terms,
-) -> Option<Vec<Answer>> {
-    // Of several keys whose values are answered, nobody but the engine knows how many bytes
-    // they are together.
-    let adds_up = |change: &Change<'_>| change.nth > 0 && change.args.memcached().is_some();
-    if wave.is_transaction || changes.iter().any(adds_up) {
-        return None;
-    }
-    let sharded = wave.engine.as_sharded()?;
-    let mut answers = Vec::with_capacity(changes.len());
-    let (mut held_bytes, mut many) = (0, UPDATES_FIRST);
-    while has_room(changes, answers.len(), held_bytes) {
-        let rest = &changes[answers.len()..];
-        let some = direct::update(wave.db, sharded, &rest[..many.min(rest.len())], terms)?;
-        let bytes = held_bytes_of(&some);
-        many = if bytes < UPDATES_BYTES { 2 * many } else { UPDATES_FIRST };
-        held_bytes += bytes;
-        answers.extend(some);
-    }
-    Some(answers)
-}
-
-/// True where more of `changes` may be made after those that are done. A request that has begun is
-/// finished.
-fn has_room(changes: &[Change<'_>], done: usize, held_bytes: usize) -> bool {
-    changes.get(done).is_some_and(|next| held_bytes < BURST_OUT_BYTES_MAX || next.nth > 0)
-}
-
-fn held_bytes_of(answers: &[Answer]) -> usize {
-    answers.iter().map(Answer::held_bytes).sum()
 }
 
 /// One round through the connections of a burst, for one database.

@@ -1,0 +1,102 @@
+//! Bursts of updates: read-modify-writes of many keys, as far as their answers have room.
+
+use super::{BURST_OUT_BYTES_MAX, Wave};
+use crate::burst::Args;
+use crate::commands::{atomic, error_text};
+use crate::direct;
+use crate::table::{Answer, Modify, Terms};
+use silica::engine::{Durability, Engine, Update};
+
+/// Updates that are handed to the owners of their keys at first; while their answers hold fewer
+/// bytes of values than these, twice as many the next time.
+const UPDATES_FIRST: usize = 32;
+const UPDATES_BYTES: usize = 64 << 10;
+
+/// A key of a burst of updates.
+pub(crate) struct Change<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) args: Args<'a>,
+    pub(crate) modify: &'static Modify,
+    /// Its place among the keys of its request.
+    pub(crate) nth: usize,
+    /// The first key of its request.
+    pub(super) request: usize,
+}
+
+/// Updates the keys of `changes` as far as their answers have room; the answers of those requests
+/// that are done, and why the others are not.
+pub(super) fn change(
+    engine: &dyn Engine,
+    changes: &[Change<'_>],
+    terms: &Terms,
+) -> (Vec<Answer>, Option<String>) {
+    let mut answers = vec![Answer::Null; changes.len()];
+    let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
+    let (mut done, mut held_bytes, mut failed) = (0, 0, None);
+    let mut of_request = 0;
+    while has_room(changes, done, held_bytes) {
+        let result = atomic(engine).and_then(|atomic| {
+            atomic.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
+                let change = &changes[done + index];
+                let (mut update, mut answer) =
+                    change.modify.judge(change.args.at_key(change.nth), current, terms);
+                of_request = answer.held_bytes() + if change.nth == 0 { 0 } else { of_request };
+                if let Some(text) = terms.refuse_reply(of_request) {
+                    (update, answer) = (Update::Keep, Answer::Error(text.into()));
+                }
+                answers[done + index] = answer;
+                update
+            })
+        });
+        match result {
+            Ok(many) => {
+                held_bytes += held_bytes_of(&answers[done..done + many]);
+                done += many;
+            }
+            Err(error) => {
+                failed = Some(error_text(&error));
+                break;
+            }
+        }
+    }
+    let finished = changes.get(done).map_or(done, |change| change.request);
+    answers.truncate(finished);
+    (answers, failed)
+}
+
+/// The same where each key has a loop as its owner, which changes it; nothing where that is not
+/// so.
+pub(super) fn change_by_owners(
+    wave: &Wave<'_, '_>,
+    changes: &[Change<'_>],
+    terms: &Terms,
+) -> Option<Vec<Answer>> {
+    // Of several keys whose values are answered, nobody but the engine knows how many bytes
+    // they are together.
+    let adds_up = |change: &Change<'_>| change.nth > 0 && change.args.memcached().is_some();
+    if wave.is_transaction || changes.iter().any(adds_up) {
+        return None;
+    }
+    let sharded = wave.engine.as_sharded()?;
+    let mut answers = Vec::with_capacity(changes.len());
+    let (mut held_bytes, mut many) = (0, UPDATES_FIRST);
+    while has_room(changes, answers.len(), held_bytes) {
+        let rest = &changes[answers.len()..];
+        let some = direct::update(wave.db, sharded, &rest[..many.min(rest.len())], terms)?;
+        let bytes = held_bytes_of(&some);
+        many = if bytes < UPDATES_BYTES { 2 * many } else { UPDATES_FIRST };
+        held_bytes += bytes;
+        answers.extend(some);
+    }
+    Some(answers)
+}
+
+/// True where more of `changes` may be made after those that are done. A request that has begun is
+/// finished.
+fn has_room(changes: &[Change<'_>], done: usize, held_bytes: usize) -> bool {
+    changes.get(done).is_some_and(|next| held_bytes < BURST_OUT_BYTES_MAX || next.nth > 0)
+}
+
+fn held_bytes_of(answers: &[Answer]) -> usize {
+    answers.iter().map(Answer::held_bytes).sum()
+}
