@@ -58,6 +58,7 @@ const HOUSE: &[Place] = &[
     passive("silica-parts", "crates/parts", GROUND),
     passive("silica-engine", "crates/engine", &["silica-base"]),
     passive("silica-silt", "crates/silt", ENGINE),
+    passive("silica-wip", "crates/wip", ENGINE),
     Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),

@@ -31,6 +31,7 @@ use pool::Pool;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard};
 
 /// From this size on memory comes from the pool rather than from the heap.
@@ -48,19 +49,20 @@ fn pool() -> MutexGuard<'static, Pool> {
 ///
 /// # Safety
 ///
-/// All bytes zero must be a valid value of the type, and its alignment at most 64.
-pub unsafe trait Zeroable: Copy {}
+/// All bytes zero must be a valid value of the type, its alignment at most 64, and it must not need
+/// to be dropped.
+pub unsafe trait Zeroable {}
 
 macro_rules! zeroable {
     ($($number:ty),*) => {
         $(
-            // SAFETY: zero is a number, and numbers are aligned to 16 bytes at most.
+            // SAFETY: zero is a number, and numbers are aligned to 16 bytes at most and not dropped.
             unsafe impl Zeroable for $number {}
         )*
     };
 }
 
-zeroable!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
+zeroable!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, AtomicU32, AtomicU64);
 
 // SAFETY: an array is its elements one after the other, with their alignment.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}

@@ -1,0 +1,194 @@
+//! A hash table of cache lines, eight slots each.
+//!
+//! A slot is a tag of 16 bits, of the key's hash, and a position. A key has two lines, next to each
+//! other in memory as far as pages are concerned; a new position goes to the one that has more room,
+//! behind those that are there. With one line a table would have to grow as soon as one of many has
+//! nine keys by chance, at a third of its room; with two it gets three quarters full.
+
+use super::{Entries, Found, Full, POSITION_BITS};
+use silica_base::{HugeVec, TAG_GROUP, match_tags, prefetch};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+type Line = [AtomicU64; TAG_GROUP];
+
+const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
+/// Lines that a key's second one is at most away from the first, less one; all of a page.
+const NEAR_MASK: u64 = 63;
+
+/// Times that a directory has as many lines as its positions need, at most, where it grows.
+const GROWTH_MAX: usize = 16;
+
+/// What became of an older version of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inserted {
+    /// There was none, or it stays because a snapshot may ask for it.
+    Added,
+    /// This position gave way.
+    Replaced(u64),
+}
+
+/// See the module's documentation.
+pub struct Directory {
+    lines: HugeVec<Line>,
+    /// Slots in use.
+    used: AtomicU64,
+}
+
+impl Directory {
+    /// An empty one of `lines` lines, a power of two.
+    ///
+    /// # Panics
+    /// Where that is none.
+    pub fn new(lines: usize) -> Self {
+        assert!(lines.is_power_of_two(), "lines are a power of two");
+        Directory { lines: HugeVec::zeroed(lines), used: AtomicU64::new(0) }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        64 * self.lines.len()
+    }
+
+    /// Positions.
+    pub fn len(&self) -> usize {
+        self.used.load(Relaxed) as usize
+    }
+
+    /// True where there is no position.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The lowest bits.
+    #[inline(always)]
+    fn tag(hash: u64) -> u16 {
+        hash as u16
+    }
+
+    /// The lines of a key.
+    #[inline(always)]
+    fn lines_of(&self, hash: u64) -> [usize; 2] {
+        let mask = self.lines.len() as u64 - 1;
+        let first = hash >> 32 & mask;
+        // Never the same one, unless there is only one.
+        let apart = (hash >> 16 & NEAR_MASK).max(1);
+        [first as usize, ((first ^ apart) & mask) as usize]
+    }
+
+    /// Asks for the lines of a key with this hash.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        for line in self.lines_of(hash) {
+            prefetch(&self.lines, line);
+        }
+    }
+
+    /// The newest version of `key` before position `before`. For everybody.
+    #[inline]
+    pub fn find<'e>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        before: u64,
+        entries: &'e impl Entries,
+    ) -> Option<Found<'e>> {
+        self.find_slot(hash, key, before, entries).map(|(found, _)| found)
+    }
+
+    #[inline(always)]
+    fn find_slot<'e>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        before: u64,
+        entries: &'e impl Entries,
+    ) -> Option<(Found<'e>, &AtomicU64)> {
+        let mut newest: Option<(Found<'e>, &AtomicU64)> = None;
+        let [first, second] = self.lines_of(hash);
+        let both = [first, second];
+        for line in &both[..if first == second { 1 } else { 2 }] {
+            let line = &self.lines[*line];
+            let mut same = match_tags(line, Self::tag(hash));
+            while same != 0 {
+                let slot = &line[same.trailing_zeros() as usize % TAG_GROUP];
+                same &= same - 1;
+                let position = slot.load(Acquire) & POSITION_MASK;
+                let is_newer = newest.as_ref().is_none_or(|(found, _)| found.position < position);
+                // Empty slots may have the tag, too.
+                if position == 0 || position >= before || !is_newer {
+                    continue;
+                }
+                let entry = entries.entry(position);
+                if entry.key == key {
+                    newest = Some((Found { position, entry }, slot));
+                }
+            }
+        }
+        newest
+    }
+
+    /// Adds the position of `key`, greater than all that are there. Where an older version of the
+    /// key is at or behind `kept_before`, nobody may ask for it any more, and it gives way. Only
+    /// for one caller at a time.
+    #[inline]
+    pub fn insert(
+        &self,
+        hash: u64,
+        key: &[u8],
+        position: u64,
+        kept_before: u64,
+        entries: &impl Entries,
+    ) -> Result<Inserted, Full> {
+        let word = u64::from(Self::tag(hash)) << POSITION_BITS | position;
+        if let Some((old, slot)) = self.find_slot(hash, key, u64::MAX, entries)
+            && old.position >= kept_before
+        {
+            slot.store(word, Release);
+            return Ok(Inserted::Replaced(old.position));
+        }
+        self.add(hash, word)?;
+        Ok(Inserted::Added)
+    }
+
+    #[inline(always)]
+    fn add(&self, hash: u64, word: u64) -> Result<(), Full> {
+        let [first, second] = self.lines_of(hash).map(|line| &self.lines[line]);
+        // Slots are taken from the first on.
+        let used = |line: &Line| line.iter().take_while(|slot| slot.load(Relaxed) != 0).count();
+        let (in_first, in_second) = (used(first), used(second));
+        let (line, at) = if in_second < in_first { (second, in_second) } else { (first, in_first) };
+        line.get(at).ok_or(Full)?.store(word, Release);
+        self.used.store(self.used.load(Relaxed) + 1, Relaxed);
+        Ok(())
+    }
+
+    /// All positions, in no order. For everybody; those that are added meanwhile may be missing.
+    pub fn positions(&self) -> Vec<u64> {
+        let slots = self.lines.iter().flatten().map(|slot| slot.load(Acquire) & POSITION_MASK);
+        slots.filter(|position| *position != 0).collect()
+    }
+
+    /// The same positions in twice as many lines, or more where they need them; `None` where more
+    /// lines do not help, since a key has too many versions. `hash` is that of keys.
+    pub fn grown(&self, hash: impl Fn(&[u8]) -> u64, entries: &impl Entries) -> Option<Directory> {
+        // In the order of the log, whose memory is then read from one end to the other, and in
+        // which positions were added.
+        let mut positions = self.positions();
+        positions.sort_unstable();
+        let most = (positions.len() / TAG_GROUP + 1) * GROWTH_MAX;
+        let mut lines = 2 * self.lines.len();
+        while lines <= most {
+            let larger = Directory::new(lines);
+            let added = positions.iter().try_for_each(|position| {
+                let hash = hash(entries.entry(*position).key);
+                larger.add(hash, u64::from(Self::tag(hash)) << POSITION_BITS | position)
+            });
+            if added.is_ok() {
+                return Some(larger);
+            }
+            lines *= 2;
+        }
+        None
+    }
+}

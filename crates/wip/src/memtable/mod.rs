@@ -1,0 +1,76 @@
+//! Memtables: where the entries of the log are that are in no table yet.
+//!
+//! A memtable holds no entries. It holds **positions** of entries in the log, which is mapped
+//! memory: multiples of eight bytes from the log's beginning, divided by eight. A position is a
+//! version's sequence number, too: who wrote later has the greater one. There are two kinds:
+//!
+//! - [`Directory`], a hash table of cache lines, for buckets that are mostly written and asked for
+//!   single keys (section 2.3.3 of the paper);
+//! - [`SkipList`], for buckets whose ranges are read often (section 2.3.4).
+//!
+//! One writer at a time; readers take no lock.
+//!
+//! Orderings: an entry's bytes are in the log before its position is stored with release in a slot
+//! or a link; readers load slots and links with acquire, so they find the bytes. Nothing else is
+//! handed over: a slot or a node never changes but from one whole state to another.
+
+mod directory;
+mod skip_list;
+
+#[cfg(test)]
+mod tests;
+
+pub use directory::{Directory, Inserted};
+pub use skip_list::SkipList;
+
+use silica_parts::frame::Frame;
+use std::cmp::Ordering;
+
+/// Bits of a position.
+pub const POSITION_BITS: u32 = 48;
+
+/// Entries by their positions: the log.
+pub trait Entries {
+    /// The entry at a position that a memtable holds.
+    fn entry(&self, position: u64) -> Frame<'_>;
+}
+
+/// An entry that was found, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found<'e> {
+    /// Its position.
+    pub position: u64,
+    /// The entry.
+    pub entry: Frame<'e>,
+}
+
+/// The memtable has no room for another position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// The order of a range: keys ascending, of one key the newest first.
+fn order(key: &[u8], position: u64, other_key: &[u8], other: u64) -> Ordering {
+    key.cmp(other_key).then(other.cmp(&position))
+}
+
+/// The first eight bytes of a key as a number: where two differ, so do the keys, in the same order.
+#[inline]
+fn head(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let len = key.len().min(8);
+    bytes[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(bytes)
+}
+
+/// `positions` in the order of a range.
+pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
+    // In the order of the log, whose memory is then read from one end to the other.
+    positions.sort_unstable();
+    let mut keyed: Vec<(u64, u64)> =
+        positions.iter().map(|at| (head(entries.entry(*at).key), *at)).collect();
+    keyed.sort_unstable_by(|(head, at), (other_head, other)| {
+        head.cmp(other_head)
+            .then_with(|| order(entries.entry(*at).key, *at, entries.entry(*other).key, *other))
+    });
+    keyed.into_iter().map(|(_, at)| at).collect()
+}

@@ -1,0 +1,196 @@
+//! Positions in the order of their keys.
+//!
+//! Nodes are words of one piece of memory, and links are their numbers: the head of the key (two
+//! words), the position (two), then one link for each level. Level 0 has all nodes; a node is in
+//! the next level with one chance in four.
+
+use super::{Entries, Found, Full, head, order};
+use silica_base::{HugeVec, Prng};
+use std::cmp::Ordering;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const LEVELS: usize = 12;
+/// Words of a node before its links.
+const NODE_WORDS: usize = 4;
+/// Words of a node with its links, on average.
+const NODE_WORDS_MEAN: f64 = NODE_WORDS as f64 + 4.0 / 3.0;
+/// The link to nothing; nothing is linked to the first node, which has no key.
+const NONE: u32 = 0;
+
+/// See the module's documentation.
+pub struct SkipList {
+    words: HugeVec<AtomicU32>,
+    /// Words in use.
+    used: AtomicU32,
+    count: AtomicU32,
+    /// State of the generator that draws levels.
+    random: std::sync::atomic::AtomicU64,
+}
+
+/// A node in the list; it stays where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Node(u32);
+
+/// What a node is compared with.
+struct Wanted<'k> {
+    head: u64,
+    key: &'k [u8],
+    position: u64,
+}
+
+impl<'k> Wanted<'k> {
+    fn new(key: &'k [u8], position: u64) -> Self {
+        Wanted { head: head(key), key, position }
+    }
+}
+
+impl SkipList {
+    /// An empty list with room for about `positions` positions.
+    ///
+    /// # Panics
+    /// Where that takes more than 2^32 words.
+    pub fn new(positions: usize) -> Self {
+        let words = (positions as f64 * NODE_WORDS_MEAN) as usize + 2 * (NODE_WORDS + LEVELS);
+        assert!(u32::try_from(words).is_ok(), "words have numbers of 32 bits");
+        let first = (NODE_WORDS + LEVELS) as u32;
+        SkipList {
+            words: HugeVec::zeroed(words),
+            used: AtomicU32::new(first),
+            count: AtomicU32::new(0),
+            random: std::sync::atomic::AtomicU64::new(words as u64),
+        }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        4 * self.words.len()
+    }
+
+    /// Positions.
+    pub fn len(&self) -> usize {
+        self.count.load(Relaxed) as usize
+    }
+
+    /// True where there is no position.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn pair(&self, at: usize) -> u64 {
+        let word = |at: usize| u64::from(self.words[at].load(Relaxed));
+        word(at) | word(at + 1) << 32
+    }
+
+    /// The position of a node.
+    pub fn position(&self, node: Node) -> u64 {
+        self.pair(node.0 as usize + 2)
+    }
+
+    #[inline(always)]
+    fn next(&self, node: u32, level: usize) -> u32 {
+        self.words[node as usize + NODE_WORDS + level].load(Acquire)
+    }
+
+    /// The order of a node and what is wanted.
+    #[inline(always)]
+    fn compare(&self, node: u32, wanted: &Wanted<'_>, entries: &impl Entries) -> Ordering {
+        self.pair(node as usize).cmp(&wanted.head).then_with(|| {
+            let position = self.position(Node(node));
+            order(entries.entry(position).key, position, wanted.key, wanted.position)
+        })
+    }
+
+    /// The last node before what is wanted, on each level.
+    fn before(&self, wanted: &Wanted<'_>, entries: &impl Entries) -> [u32; LEVELS] {
+        let (mut node, mut last) = (NONE, [NONE; LEVELS]);
+        for level in (0..LEVELS).rev() {
+            loop {
+                let next = self.next(node, level);
+                if next == NONE || self.compare(next, wanted, entries).is_ge() {
+                    break;
+                }
+                node = next;
+            }
+            last[level] = node;
+        }
+        last
+    }
+
+    /// The first node at or after (`key`, `position`). For everybody, as all that follow.
+    pub fn seek(&self, key: &[u8], position: u64, entries: &impl Entries) -> Option<Node> {
+        let before = self.before(&Wanted::new(key, position), entries)[0];
+        self.some(self.next(before, 0))
+    }
+
+    /// The last node before (`key`, `position`).
+    pub fn seek_before(&self, key: &[u8], position: u64, entries: &impl Entries) -> Option<Node> {
+        self.some(self.before(&Wanted::new(key, position), entries)[0])
+    }
+
+    /// The first node.
+    pub fn first(&self) -> Option<Node> {
+        self.some(self.next(NONE, 0))
+    }
+
+    /// The last node.
+    pub fn last(&self) -> Option<Node> {
+        let mut node = NONE;
+        for level in (0..LEVELS).rev() {
+            while self.next(node, level) != NONE {
+                node = self.next(node, level);
+            }
+        }
+        self.some(node)
+    }
+
+    /// The node after one.
+    pub fn after(&self, node: Node) -> Option<Node> {
+        self.some(self.next(node.0, 0))
+    }
+
+    fn some(&self, node: u32) -> Option<Node> {
+        (node != NONE).then_some(Node(node))
+    }
+
+    /// The newest version of `key` before position `before`.
+    pub fn find<'e>(
+        &self,
+        key: &[u8],
+        before: u64,
+        entries: &'e impl Entries,
+    ) -> Option<Found<'e>> {
+        let position = self.position(self.seek(key, before.checked_sub(1)?, entries)?);
+        let entry = entries.entry(position);
+        (entry.key == key).then_some(Found { position, entry })
+    }
+
+    /// Adds the position of `key`. Only for one caller at a time.
+    pub fn insert(&self, key: &[u8], position: u64, entries: &impl Entries) -> Result<(), Full> {
+        let mut prng = Prng::new(self.random.load(Relaxed));
+        let drawn = prng.next_u64();
+        self.random.store(drawn, Relaxed);
+        let levels = (1 + drawn.trailing_zeros() as usize / 2).min(LEVELS);
+        let node = self.used.load(Relaxed);
+        let end = node as usize + NODE_WORDS + levels;
+        if end > self.words.len() {
+            return Err(Full);
+        }
+        let wanted = Wanted::new(key, position);
+        let before = self.before(&wanted, entries);
+        for (at, pair) in [(0, wanted.head), (2, position)] {
+            self.words[node as usize + at].store(pair as u32, Relaxed);
+            self.words[node as usize + at + 1].store((pair >> 32) as u32, Relaxed);
+        }
+        for (level, before) in before.iter().enumerate().take(levels) {
+            let link = &self.words[*before as usize + NODE_WORDS + level];
+            let next = link.load(Relaxed);
+            self.words[node as usize + NODE_WORDS + level].store(next, Relaxed);
+            // Whoever sees the link sees the node.
+            link.store(node, Release);
+        }
+        self.used.store(end as u32, Relaxed);
+        self.count.store(self.count.load(Relaxed) + 1, Relaxed);
+        Ok(())
+    }
+}

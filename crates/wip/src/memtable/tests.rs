@@ -1,0 +1,179 @@
+use super::*;
+use silica_base::{HashSeed, Prng, test_size};
+use std::collections::BTreeMap;
+
+/// Entries one after the other, as in the log.
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+}
+
+impl Written {
+    fn push(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        // Nothing is at the beginning of a log.
+        self.bytes.resize(self.bytes.len().max(64).next_multiple_of(8), 0);
+        let at = self.bytes.len() as u64 / 8;
+        Frame::put(key, value).encode(&mut self.bytes);
+        at
+    }
+}
+
+impl Entries for Written {
+    fn entry(&self, position: u64) -> Frame<'_> {
+        Frame::decode(&self.bytes[8 * position as usize..]).expect("an entry").0
+    }
+}
+
+const SEED: HashSeed = HashSeed([9; 16]);
+
+fn key(prng: &mut Prng) -> Vec<u8> {
+    let n = prng.below(500);
+    match n % 3 {
+        0 => n.to_be_bytes().to_vec(),
+        1 => format!("a long key that differs late {n}").into_bytes(),
+        _ => vec![0; n as usize % 20],
+    }
+}
+
+/// All versions: position by key and position.
+type Model = BTreeMap<(Vec<u8>, std::cmp::Reverse<u64>), u64>;
+
+fn newest(model: &Model, key: &[u8], before: u64) -> Option<u64> {
+    let from = (key.to_vec(), std::cmp::Reverse(before.checked_sub(1)?));
+    let (found, position) = model.range(from..).next()?;
+    (found.0 == key).then_some(*position)
+}
+
+#[test]
+fn directories_find_the_newest_version_that_a_snapshot_sees() {
+    for seed in 0..test_size(5, 30, 1000) {
+        let mut prng = Prng::new(seed);
+        let (mut written, mut model) = (Written::default(), Model::new());
+        let mut directory = Directory::new(1);
+        let mut snapshot = 0;
+        'full: for n in 0..4000u64 {
+            let key = key(&mut prng);
+            let position = written.push(&key, &n.to_le_bytes());
+            let hash = SEED.low(&key);
+            loop {
+                match directory.insert(hash, &key, position, snapshot, &written) {
+                    Ok(Inserted::Replaced(old)) => {
+                        assert!(old >= snapshot, "a snapshot still needs {old}");
+                        let old = (key.clone(), std::cmp::Reverse(old));
+                        assert!(model.remove(&old).is_some(), "{old:?} was there");
+                        break;
+                    }
+                    Ok(Inserted::Added) => break,
+                    Err(Full) => match directory.grown(|key| SEED.low(key), &written) {
+                        Some(larger) => directory = larger,
+                        None => {
+                            let has_key = |(found, _): &(Vec<u8>, _)| *found == key;
+                            let versions = model.keys().filter(|at| has_key(at)).count();
+                            assert!(versions >= 8, "{versions} versions of a key are too many");
+                            break 'full;
+                        }
+                    },
+                }
+            }
+            model.insert((key, std::cmp::Reverse(position)), position);
+            if prng.one_in(300) {
+                snapshot = position + 1;
+            }
+        }
+        assert_eq!(directory.len(), model.len());
+        for _ in 0..2000 {
+            let key = key(&mut prng);
+            let before = [u64::MAX, snapshot, prng.below(40_000)][prng.below(3) as usize];
+            let found = directory.find(SEED.low(&key), &key, before, &written);
+            assert_eq!(found.map(|found| found.position), newest(&model, &key, before));
+        }
+        let all = sorted(directory.positions(), &written);
+        assert_eq!(all, model.into_values().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn directories_grow_when_they_are_nearly_full() {
+    let (mut written, mut prng) = (Written::default(), Prng::new(1));
+    for lines in [64, 1024, 16384] {
+        let directory = Directory::new(lines);
+        loop {
+            let key = prng.next_u64().to_be_bytes();
+            let position = written.push(&key, b"");
+            if directory.insert(SEED.low(&key), &key, position, 0, &written).is_err() {
+                break;
+            }
+        }
+        let percent = directory.len() * 100 / (8 * lines);
+        assert!(percent >= 70, "{percent} % of {lines} lines");
+    }
+}
+
+#[test]
+fn lists_are_in_order_and_find_what_a_snapshot_sees() {
+    for seed in 0..test_size(5, 30, 1000) {
+        let mut prng = Prng::new(seed);
+        let (mut written, mut model) = (Written::default(), Model::new());
+        let list = SkipList::new(3000);
+        for n in 0..3000u64 {
+            let key = key(&mut prng);
+            let position = written.push(&key, &n.to_le_bytes());
+            if list.insert(&key, position, &written).is_err() {
+                assert!(n > 2900, "full at {n}");
+                break;
+            }
+            model.insert((key, std::cmp::Reverse(position)), position);
+        }
+        assert_eq!(list.len(), model.len());
+        let all: Vec<u64> = model.values().copied().collect();
+        let walked = std::iter::successors(list.first(), |node| list.after(*node));
+        assert!(walked.map(|node| list.position(node)).eq(all.iter().copied()));
+        assert_eq!(list.last().map(|node| list.position(node)), all.last().copied());
+        for _ in 0..2000 {
+            let key = key(&mut prng);
+            let before = [u64::MAX, prng.below(40_000)][prng.below(2) as usize];
+            let found = list.find(&key, before, &written);
+            assert_eq!(found.map(|found| found.position), newest(&model, &key, before));
+            let at = (key.clone(), std::cmp::Reverse(before));
+            let after = model.range(at.clone()..).next().map(|(_, position)| *position);
+            let seek = list.seek(&key, before, &written).map(|node| list.position(node));
+            assert_eq!(seek, after);
+            let last = model.range(..at).next_back().map(|(_, position)| *position);
+            let back = list.seek_before(&key, before, &written).map(|node| list.position(node));
+            assert_eq!(back, last);
+        }
+    }
+}
+
+#[test]
+fn readers_find_what_was_there_before_they_looked() {
+    let (mut written, mut prng) = (Written::default(), Prng::new(2));
+    let keys: Vec<[u8; 8]> = (0..2000).map(|_| prng.next_u64().to_be_bytes()).collect();
+    let positions: Vec<u64> = keys.iter().map(|key| written.push(key, key)).collect();
+    let (directory, list) = (Directory::new(512), SkipList::new(keys.len() * 2));
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    let order = std::sync::atomic::Ordering::SeqCst;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for (at, key) in keys.iter().enumerate() {
+                let position = positions[at];
+                let inserted = directory.insert(SEED.low(key), key, position, 0, &written);
+                assert_eq!(inserted, Ok(Inserted::Added));
+                list.insert(key, position, &written).expect("there is room");
+                done.store(at + 1, order);
+            }
+        });
+        let mut prng = Prng::new(3);
+        while done.load(order) < keys.len() {
+            let there = done.load(order);
+            if there == 0 {
+                continue;
+            }
+            let key = &keys[prng.below(there as u64) as usize];
+            let found = directory.find(SEED.low(key), key, u64::MAX, &written);
+            assert_eq!(found.expect("it was there").entry.value, key);
+            let found = list.find(key, u64::MAX, &written);
+            assert_eq!(found.expect("it was there").entry.value, key);
+        }
+    });
+}
