@@ -347,6 +347,77 @@ fn switch_current<D: Device>(device: &D) -> Result<()> {
     device.sync_dir()
 }
 
+/// A state that a manifest holds.
+pub trait Ledger: Sized {
+    /// One change.
+    type Edit;
+
+    /// Makes a change.
+    fn apply(&mut self, edit: &Self::Edit);
+    /// The snapshot payload.
+    fn encode(&self) -> Vec<u8>;
+    /// The edit payload.
+    fn encode_edit(edit: &Self::Edit) -> Vec<u8>;
+    /// Reads an edit payload.
+    fn decode_edit(bytes: &[u8]) -> Result<Self::Edit>;
+}
+
+/// Edits after which a manifest is rewritten as one snapshot.
+const EDITS_MAX: u32 = 1000;
+
+/// A manifest and the state it holds, changed together.
+pub struct Book<D: Device, S> {
+    manifest: Manifest<D>,
+    state: S,
+    /// Edits since the last snapshot.
+    edits: u32,
+}
+
+impl<D: Device, S: Ledger> Book<D, S> {
+    /// A new manifest with this state.
+    pub fn create(device: Arc<D>, state: S) -> Result<Self> {
+        let manifest = Manifest::create(device, &state.encode())?;
+        Ok(Book { manifest, state, edits: 0 })
+    }
+
+    /// What was opened, its snapshot read as `state`.
+    pub fn open(opened: Opened<D>, mut state: S) -> Result<Self> {
+        for edit in &opened.edits {
+            state.apply(&S::decode_edit(edit)?);
+        }
+        Ok(Book { manifest: opened.manifest, state, edits: opened.edits.len() as u32 })
+    }
+
+    /// The state.
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// True where what the manifest says is not known any more.
+    pub fn is_poisoned(&self) -> bool {
+        self.manifest.is_poisoned()
+    }
+
+    /// Makes `edits` durable, and then changes the state.
+    pub fn edit(&mut self, edits: &[S::Edit]) -> Result<()> {
+        for edit in edits {
+            self.manifest.append(&S::encode_edit(edit))?;
+            self.state.apply(edit);
+            self.edits += 1;
+        }
+        if self.edits >= EDITS_MAX {
+            self.manifest.rewrite(&self.state.encode())?;
+            self.edits = 0;
+        }
+        Ok(())
+    }
+
+    /// Before the store is dropped: notes how long the manifest is.
+    pub fn close(&mut self) -> Result<()> {
+        self.manifest.close()
+    }
+}
+
 #[cfg(test)]
 #[path = "manifest_tests.rs"]
 mod tests;

@@ -4,4 +4,19 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod bucket;
+mod buckets;
+mod compaction;
+mod files;
+mod flush;
 pub mod memtable;
+mod open;
+mod options;
+mod read;
+mod run;
+mod state;
+mod wip;
+mod write;
+
+pub use options::OPTIONS;
+pub use wip::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, Wip};

@@ -1,0 +1,121 @@
+//! A bucket: a range of keys, its memtables and its runs.
+
+use crate::memtable::{Directory, Entries, Found};
+use crate::run::Run;
+use crate::state::BucketState;
+use silica_device::{Device, LogFile};
+use silica_parts::frame::Frame;
+use silica_parts::wal::{POSITION_BYTES, Segments};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Lines of a memtable that is new.
+const FIRST_LINES: usize = 1;
+
+/// The entries of the log.
+pub(crate) struct LogEntries<'s, L>(pub(crate) &'s Segments<L>);
+
+impl<L: LogFile> LogEntries<'_, L> {
+    /// Bytes of the entry at a position.
+    pub(crate) fn bytes(&self, position: u64) -> u64 {
+        let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
+        frame.expect("memtables hold positions of entries").1 as u64
+    }
+}
+
+impl<L: LogFile> Entries for LogEntries<'_, L> {
+    #[inline]
+    fn entry(&self, position: u64) -> Frame<'_> {
+        let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
+        frame.expect("memtables hold positions of entries").0
+    }
+}
+
+/// A memtable that takes no more and waits for its flush.
+pub(crate) struct Frozen {
+    pub(crate) directory: Directory,
+    /// Bytes of its entries.
+    pub(crate) bytes: u64,
+    /// Every record of the bucket below this position is in it or in older ones.
+    pub(crate) end: u64,
+}
+
+/// What is in tables.
+pub(crate) struct Version<D: Device> {
+    /// The newest first.
+    pub(crate) runs: Vec<Run<D>>,
+    /// Records of the log below this position are in the runs.
+    pub(crate) floor: u64,
+}
+
+/// What a bucket's lock guards.
+pub(crate) struct Stores<D: Device> {
+    pub(crate) active: Directory,
+    /// Bytes of the entries in `active`.
+    pub(crate) bytes: u64,
+    /// The newest first.
+    pub(crate) frozen: Vec<Arc<Frozen>>,
+    pub(crate) version: Arc<Version<D>>,
+}
+
+impl<D: Device> Stores<D> {
+    pub(crate) fn new(version: Arc<Version<D>>) -> Self {
+        Stores { active: Directory::new(FIRST_LINES), bytes: 0, frozen: Vec::new(), version }
+    }
+
+    /// The newest version of `key` that is in no table.
+    #[inline]
+    pub(crate) fn find<'e>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        entries: &'e impl Entries,
+    ) -> Option<Found<'e>> {
+        self.active.find(hash, key, u64::MAX, entries).or_else(|| {
+            let mut older = self.frozen.iter();
+            older.find_map(|frozen| frozen.directory.find(hash, key, u64::MAX, entries))
+        })
+    }
+
+    /// Lets a new memtable take over at position `end`.
+    pub(crate) fn freeze(&mut self, end: u64) {
+        let directory = std::mem::replace(&mut self.active, Directory::new(FIRST_LINES));
+        let bytes = std::mem::take(&mut self.bytes);
+        self.frozen.insert(0, Arc::new(Frozen { directory, bytes, end }));
+    }
+
+    /// Bytes of entries that are in no table.
+    pub(crate) fn unflushed_bytes(&self) -> u64 {
+        self.bytes + self.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>()
+    }
+}
+
+/// The keys from `lower` on, up to the next bucket's.
+pub(crate) struct Bucket<D: Device> {
+    pub(crate) lower: Vec<u8>,
+    stores: RwLock<Stores<D>>,
+    /// Somebody flushes, compacts or splits it.
+    pub(crate) busy: AtomicBool,
+}
+
+impl<D: Device> Bucket<D> {
+    pub(crate) fn new(lower: Vec<u8>, stores: Stores<D>) -> Self {
+        Bucket { lower, stores: RwLock::new(stores), busy: AtomicBool::new(false) }
+    }
+
+    #[inline]
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Stores<D>> {
+        self.stores.read().expect("no panic while held")
+    }
+
+    #[inline]
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Stores<D>> {
+        self.stores.write().expect("no panic while held")
+    }
+
+    /// What the manifest says of a bucket with this version.
+    pub(crate) fn state(version: &Version<D>) -> BucketState {
+        let parts = |run: &Run<D>| run.iter().map(crate::run::Part::state).collect();
+        BucketState { floor: version.floor, runs: version.runs.iter().map(parts).collect() }
+    }
+}

@@ -1,0 +1,146 @@
+//! Opening a store: manifest → tables → the log's records back into the memtables.
+
+use crate::bucket::{Bucket, Stores, Version};
+use crate::buckets::Buckets;
+use crate::files::{table_id, table_name, table_number};
+use crate::options::Config;
+use crate::run::{Numbered, Part};
+use crate::state::{BucketState, PartState, StoreState};
+use crate::wip::Wip;
+use crate::write::{NewEntry, Writer};
+use silica_base::{Error, HashSeed, Result};
+use silica_device::Device;
+use silica_engine::{Environment, OptionValues};
+use silica_parts::manifest::{Book, Manifest};
+use silica_parts::table::Table;
+use silica_parts::wal::{self, Appender, POSITION_BYTES, Wal};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, RwLock};
+
+type Tables<D> = BTreeMap<u64, Numbered<D>>;
+
+impl<D: Device> Wip<D> {
+    /// Opens the store on `device`, creating it where there is none.
+    pub fn open(device: D, options: &OptionValues, environment: &Environment) -> Result<Self> {
+        let device = Arc::new(device);
+        let config = Config::new(options);
+        let book = open_book(&device, environment.seed)?;
+        let state = book.state();
+        let next_file = remove_orphans(&*device, state)?;
+        let (store_id, seed) = (state.store_id, state.seed);
+        let segments = wal::open_segments(&*device, store_id, &state.log_segments)?;
+        let log_end = segments.last().map_or(0, |s| s.end());
+        let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
+        let buckets = open_buckets(&*device, state)?;
+        let store = Wip {
+            log: Wal::new(device.clone(), store_id, config.segment_bytes, segments, log_end),
+            buckets: RwLock::new(Arc::new(buckets)),
+            writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
+            book: Mutex::new(book),
+            next_file: AtomicU64::new(next_file),
+            unflushed_bytes: AtomicU64::new(0),
+            job: Mutex::new(()),
+            clock: environment.clock.clone(),
+            seed,
+            store_id,
+            config,
+            device,
+        };
+        store.replay()?;
+        Ok(store)
+    }
+
+    /// Puts the log's records back into the memtables.
+    fn replay(&self) -> Result<()> {
+        let durable_end = self.book.lock().expect("no panic while held").state().durable_end;
+        let list: Vec<_> = self.log.segments().iter().cloned().collect();
+        let visit = &mut |at: u64, payload: &[u8]| self.replay_record(at, payload);
+        let recovered = wal::replay(&*self.device, &list, None, durable_end, visit)?;
+        self.log.set_recovered(recovered.next_sequence - 1, recovered.end);
+        let mut writer = self.writer.lock().expect("no panic while held");
+        writer.appender.next_sequence = recovered.next_sequence;
+        Ok(())
+    }
+
+    fn replay_record(&self, at: u64, payload: &[u8]) -> Result<()> {
+        let mut found = Vec::new();
+        for frame in wal::frames(payload) {
+            let Some((offset, frame)) = frame else {
+                let detail = "a record holds what is no entry";
+                return Err(Error::corruption("the log", at, detail));
+            };
+            found.push((offset, frame));
+        }
+        let buckets = self.buckets();
+        for (i, (offset, frame)) in found.iter().enumerate() {
+            // Of a key that a batch writes twice only the last one counts.
+            if found[i + 1..].iter().any(|(_, later)| later.key == frame.key) {
+                continue;
+            }
+            let position = (at + *offset as u64) / POSITION_BYTES;
+            if position >= buckets.of(frame.key).read().version.floor {
+                let bytes = frame.encoded_len() as u64;
+                self.insert(&NewEntry { key: frame.key, position, bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens or creates the manifest.
+fn open_book<D: Device>(device: &Arc<D>, seed: HashSeed) -> Result<Book<D, StoreState>> {
+    match Manifest::open(device.clone())? {
+        Some(opened) => {
+            let state = StoreState::decode(&opened.snapshot)?;
+            Book::open(opened, state)
+        }
+        None => {
+            let state = StoreState::new(seed.hash(b"store id").high(), seed);
+            Book::create(device.clone(), state)
+        }
+    }
+}
+
+/// Removes files that the manifest does not name (left by a crash); the next free file number.
+fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
+    let (mut next, tables) = (1, state.tables());
+    for name in device.list()? {
+        let orphan = if let Some(number) = table_number(&name) {
+            next = next.max(number + 1);
+            !tables.contains(&number)
+        } else if let Some(number) = wal::number_of(&name) {
+            !state.log_segments.contains(&number)
+        } else {
+            false
+        };
+        if orphan {
+            device.remove(&name)?;
+        }
+    }
+    Ok(next)
+}
+
+fn open_buckets<D: Device>(device: &D, state: &StoreState) -> Result<Buckets<D>> {
+    let mut tables = Tables::new();
+    for number in state.tables() {
+        let id = table_id(state.store_id, number);
+        let table = Arc::new(Table::open(device, &table_name(number), id)?);
+        tables.insert(number, Numbered { number, table });
+    }
+    let list = state.buckets.iter().map(|(lower, bucket)| {
+        let stores = Stores::new(Arc::new(version(bucket, &tables)));
+        Arc::new(Bucket::new(lower.clone(), stores))
+    });
+    Ok(Buckets::new(list.collect()))
+}
+
+fn version<D: Device>(bucket: &BucketState, tables: &Tables<D>) -> Version<D> {
+    let part = |part: &PartState| Part {
+        table: tables[&part.table].clone(),
+        lower: part.lower.clone(),
+        upper: part.upper.clone(),
+    };
+    let run = |run: &Vec<PartState>| run.iter().map(part).collect();
+    Version { runs: bucket.runs.iter().map(run).collect(), floor: bucket.floor }
+}

@@ -1,0 +1,87 @@
+//! The engine's options table and the configuration read from it.
+
+use silica_device::READS_MAX;
+use silica_engine::OptionKind::{Count, Size};
+use silica_engine::{OptionKind, OptionSpec, OptionValues};
+
+const MIB: u64 = 1 << 20;
+
+const fn spec(name: &'static str, kind: OptionKind, default: u64, doc: &'static str) -> OptionSpec {
+    OptionSpec { name, kind, default, fixed: false, tunable: true, doc }
+}
+
+/// Every option of the WipDB engine.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        tunable: false,
+        ..spec(
+            "memory_bytes",
+            Size(64 << 10, 1 << 44),
+            256 * MIB,
+            "memory of the keyspace: log window, memtables, filters, indexes and buffers",
+        )
+    },
+    spec(
+        "memtable_bytes_max",
+        Size(0, 1 << 36),
+        0,
+        "bytes of entries that are in no table yet; 0 takes a quarter of the memory",
+    ),
+    spec(
+        "log_bytes_max",
+        Size(0, 1 << 37),
+        0,
+        "bytes of the log before the buckets at its tail are flushed; 0 takes half of the memory",
+    ),
+    spec("segment_bytes", Size(4 << 10, 1 << 32), 16 * MIB, "bytes of a log segment at most"),
+    spec("runs_max", Count(2, 64), 8, "runs of a bucket at which they are merged"),
+    spec(
+        "bucket_bytes_max",
+        Size(4 << 10, 1 << 40),
+        512 * MIB,
+        "bytes of a bucket's tables at which it is split",
+    ),
+    spec("split_buckets", Count(2, 64), 8, "buckets that a bucket is split into"),
+    spec("filter_bits", Count(0, 16), 9, "bits of a place of a table's filter; 0 for none"),
+    spec("block_bytes", Size(4 << 10, 1 << 20), 4 << 10, "bytes of a table's block at least"),
+    spec(
+        "read_depth",
+        Count(1, READS_MAX as u64),
+        READS_MAX as u64,
+        "device reads of one burst of gets in flight at a time",
+    ),
+];
+
+/// What the options say.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) memtable_bytes_max: u64,
+    pub(crate) log_bytes_max: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) runs_max: usize,
+    pub(crate) bucket_bytes_max: u64,
+    pub(crate) split_buckets: usize,
+    pub(crate) filter_bits: u32,
+    pub(crate) block_bytes: usize,
+    pub(crate) read_depth: usize,
+}
+
+impl Config {
+    pub(crate) fn new(options: &OptionValues) -> Self {
+        let value = |name| options.value(OPTIONS, name);
+        let or = |given: u64, usual: u64| if given == 0 { usual } else { given };
+        let memory = value("memory_bytes");
+        let log_bytes_max = or(value("log_bytes_max"), memory / 2);
+        Config {
+            memtable_bytes_max: or(value("memtable_bytes_max"), memory / 4),
+            log_bytes_max,
+            segment_bytes: value("segment_bytes").min(log_bytes_max / 4).max(4 << 10),
+            runs_max: value("runs_max") as usize,
+            bucket_bytes_max: value("bucket_bytes_max"),
+            split_buckets: value("split_buckets") as usize,
+            filter_bits: value("filter_bits") as u32,
+            block_bytes: value("block_bytes") as usize,
+            read_depth: value("read_depth") as usize,
+        }
+    }
+}

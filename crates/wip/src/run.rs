@@ -1,0 +1,70 @@
+//! Runs: tables, or parts of them, whose ranges of keys do not meet.
+
+use crate::state::PartState;
+use silica_device::Device;
+use silica_parts::table::Table;
+use std::sync::Arc;
+
+/// An open table and its number.
+pub(crate) struct Numbered<D: Device> {
+    pub(crate) number: u64,
+    pub(crate) table: Arc<Table<D::File>>,
+}
+
+impl<D: Device> Clone for Numbered<D> {
+    fn clone(&self) -> Self {
+        Numbered { number: self.number, table: Arc::clone(&self.table) }
+    }
+}
+
+/// The keys of a table from `lower` on and before `upper`.
+pub(crate) struct Part<D: Device> {
+    pub(crate) table: Numbered<D>,
+    pub(crate) lower: Vec<u8>,
+    pub(crate) upper: Option<Vec<u8>>,
+}
+
+impl<D: Device> Clone for Part<D> {
+    fn clone(&self) -> Self {
+        let (table, lower, upper) = (self.table.clone(), self.lower.clone(), self.upper.clone());
+        Part { table, lower, upper }
+    }
+}
+
+impl<D: Device> Part<D> {
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        *self.lower <= *key && self.upper.as_ref().is_none_or(|upper| *key < **upper)
+    }
+
+    /// What the manifest says of it.
+    pub(crate) fn state(&self) -> PartState {
+        let (lower, upper) = (self.lower.clone(), self.upper.clone());
+        PartState { table: self.table.number, lower, upper }
+    }
+
+    /// The keys that are in `lower..upper`, too, if that may be any.
+    pub(crate) fn within(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<Self> {
+        let lower = lower.max(&self.lower).to_vec();
+        let upper = match (upper, &self.upper) {
+            (Some(a), Some(b)) => Some(a.min(b).to_vec()),
+            (a, b) => a.map(<[u8]>::to_vec).or_else(|| b.clone()),
+        };
+        let is_any = upper.as_ref().is_none_or(|upper| lower < *upper);
+        is_any.then(|| Part { table: self.table.clone(), lower, upper })
+    }
+
+    /// Blocks that may have keys of the range.
+    pub(crate) fn blocks(&self) -> std::ops::Range<usize> {
+        let table = &self.table.table;
+        let end = self.upper.as_ref().map_or(table.blocks() - 1, |upper| table.block_of(upper));
+        table.block_of(&self.lower)..end + 1
+    }
+}
+
+/// Parts in the order of their keys.
+pub(crate) type Run<D> = Vec<Part<D>>;
+
+/// The part where `key` belongs.
+pub(crate) fn part_of<'r, D: Device>(run: &'r Run<D>, key: &[u8]) -> Option<&'r Part<D>> {
+    run.iter().find(|part| part.has(key))
+}

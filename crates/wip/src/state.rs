@@ -1,0 +1,273 @@
+//! What the manifest says: the store's identity, its buckets and their tables.
+//!
+//! `docs/formats/wip-manifest.md` has the bytes of snapshots and edits.
+
+use silica_base::{Error, ErrorKind, HashSeed, Result, write_varint};
+use silica_parts::Fields;
+use silica_parts::manifest::Ledger;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Version of the snapshot and edit payloads.
+const VERSION: u64 = 1;
+
+/// A table, or the part of it with keys from `lower` on and before `upper`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PartState {
+    pub(crate) table: u64,
+    pub(crate) lower: Vec<u8>,
+    pub(crate) upper: Option<Vec<u8>>,
+}
+
+/// A bucket: the keys from its first one on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct BucketState {
+    /// Records of the log below this position are in the tables already.
+    pub(crate) floor: u64,
+    /// Runs, the newest first.
+    pub(crate) runs: Vec<Vec<PartState>>,
+}
+
+/// Everything the manifest says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoreState {
+    pub(crate) store_id: u64,
+    pub(crate) seed: HashSeed,
+    /// Log segments that live, ascending.
+    pub(crate) log_segments: Vec<u64>,
+    /// Buckets by their lowest key; the first one's is empty.
+    pub(crate) buckets: BTreeMap<Vec<u8>, BucketState>,
+    /// Everything below this log position was durable at some moment, so recovery has to reach it.
+    pub(crate) durable_end: u64,
+}
+
+/// One change of the state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// A log segment was created.
+    LogSegment(u64),
+    /// Log segments below this number are not needed any more.
+    ReleaseLog(u64),
+    /// The log is durable up to this position.
+    DurableEnd(u64),
+    /// Every entry is gone; the log counts from this position on.
+    Clear(u64),
+    /// Buckets that begin at these keys are no more, and these are there.
+    Buckets { gone: Vec<Vec<u8>>, new: Vec<(Vec<u8>, BucketState)> },
+}
+
+impl StoreState {
+    /// The state of a new store.
+    pub(crate) fn new(store_id: u64, seed: HashSeed) -> Self {
+        StoreState {
+            store_id,
+            seed,
+            log_segments: Vec::new(),
+            buckets: BTreeMap::from([(Vec::new(), BucketState::default())]),
+            durable_end: 0,
+        }
+    }
+
+    /// Numbers of all tables that live.
+    pub(crate) fn tables(&self) -> BTreeSet<u64> {
+        let runs = self.buckets.values().flat_map(|bucket| &bucket.runs);
+        runs.flatten().map(|part| part.table).collect()
+    }
+
+    /// Reads a snapshot payload.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut fields = Fields(bytes);
+        let version = fields.varint().ok_or_else(damaged)?;
+        if version != VERSION {
+            let message = format!(
+                "the store has WipDB format {version}, this version reads {VERSION}; use a newer \
+                 release"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        decode_state(&mut fields).filter(|_| fields.0.is_empty()).ok_or_else(damaged)
+    }
+}
+
+impl Ledger for StoreState {
+    type Edit = Edit;
+
+    fn apply(&mut self, edit: &Edit) {
+        match edit {
+            Edit::LogSegment(number) => self.log_segments.push(*number),
+            Edit::ReleaseLog(below) => self.log_segments.retain(|n| n >= below),
+            Edit::DurableEnd(end) => self.durable_end = self.durable_end.max(*end),
+            Edit::Clear(floor) => {
+                let empty = BucketState { floor: *floor, runs: Vec::new() };
+                self.buckets = BTreeMap::from([(Vec::new(), empty)]);
+            }
+            Edit::Buckets { gone, new } => {
+                gone.iter().for_each(|lower| drop(self.buckets.remove(lower)));
+                self.buckets.extend(new.iter().cloned());
+            }
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_varint(&mut out, VERSION);
+        out.extend_from_slice(&self.store_id.to_le_bytes());
+        out.extend_from_slice(&self.seed.0);
+        write_varint(&mut out, self.durable_end);
+        write_varint(&mut out, self.log_segments.len() as u64);
+        self.log_segments.iter().for_each(|number| write_varint(&mut out, *number));
+        write_varint(&mut out, self.buckets.len() as u64);
+        for (lower, bucket) in &self.buckets {
+            encode_bucket(&mut out, lower, bucket);
+        }
+        out
+    }
+
+    fn encode_edit(edit: &Edit) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut number = |kind: u8, value: u64| {
+            out.push(kind);
+            write_varint(&mut out, value);
+        };
+        match edit {
+            Edit::LogSegment(n) => number(LOG_SEGMENT, *n),
+            Edit::ReleaseLog(n) => number(RELEASE_LOG, *n),
+            Edit::DurableEnd(n) => number(DURABLE_END, *n),
+            Edit::Clear(n) => number(CLEAR, *n),
+            Edit::Buckets { gone, new } => {
+                number(BUCKETS, gone.len() as u64);
+                gone.iter().for_each(|lower| write_sized(&mut out, lower));
+                write_varint(&mut out, new.len() as u64);
+                for (lower, bucket) in new {
+                    encode_bucket(&mut out, lower, bucket);
+                }
+            }
+        }
+        out
+    }
+
+    fn decode_edit(bytes: &[u8]) -> Result<Edit> {
+        let mut fields = Fields(bytes);
+        decode_edit(&mut fields).filter(|_| fields.0.is_empty()).ok_or_else(damaged)
+    }
+}
+
+const LOG_SEGMENT: u8 = 1;
+const RELEASE_LOG: u8 = 2;
+const DURABLE_END: u8 = 3;
+const CLEAR: u8 = 4;
+const BUCKETS: u8 = 5;
+
+fn damaged() -> Error {
+    Error::new(ErrorKind::Corruption, "the manifest holds what no version of WipDB wrote")
+}
+
+fn write_sized(out: &mut Vec<u8>, bytes: &[u8]) {
+    write_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn encode_bucket(out: &mut Vec<u8>, lower: &[u8], bucket: &BucketState) {
+    write_sized(out, lower);
+    write_varint(out, bucket.floor);
+    write_varint(out, bucket.runs.len() as u64);
+    for run in &bucket.runs {
+        write_varint(out, run.len() as u64);
+        for part in run {
+            write_varint(out, part.table);
+            write_sized(out, &part.lower);
+            write_varint(out, u64::from(part.upper.is_some()));
+            part.upper.iter().for_each(|upper| write_sized(out, upper));
+        }
+    }
+}
+
+/// As many of something as a number says that comes first.
+fn list<T>(
+    fields: &mut Fields<'_>,
+    mut one: impl FnMut(&mut Fields<'_>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let count = fields.varint()?;
+    (0..count).map(|_| one(fields)).collect()
+}
+
+fn decode_bucket(fields: &mut Fields<'_>) -> Option<(Vec<u8>, BucketState)> {
+    let (lower, floor) = (fields.sized()?.to_vec(), fields.varint()?);
+    let runs = list(fields, |fields| list(fields, decode_part))?;
+    Some((lower, BucketState { floor, runs }))
+}
+
+fn decode_part(fields: &mut Fields<'_>) -> Option<PartState> {
+    let (table, lower) = (fields.varint()?, fields.sized()?.to_vec());
+    let upper = match fields.varint()? {
+        0 => None,
+        1 => Some(fields.sized()?.to_vec()),
+        _ => return None,
+    };
+    Some(PartState { table, lower, upper })
+}
+
+fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
+    let store_id = fields.u64()?;
+    let seed = HashSeed(fields.take(16)?.try_into().ok()?);
+    let durable_end = fields.varint()?;
+    let log_segments = list(fields, |fields| fields.varint())?;
+    let buckets: BTreeMap<_, _> = list(fields, decode_bucket)?.into_iter().collect();
+    let state = StoreState { store_id, seed, log_segments, buckets, durable_end };
+    state.buckets.contains_key(&[][..]).then_some(state)
+}
+
+fn decode_edit(fields: &mut Fields<'_>) -> Option<Edit> {
+    let kind = *fields.take(1)?.first()?;
+    Some(match kind {
+        LOG_SEGMENT => Edit::LogSegment(fields.varint()?),
+        RELEASE_LOG => Edit::ReleaseLog(fields.varint()?),
+        DURABLE_END => Edit::DurableEnd(fields.varint()?),
+        CLEAR => Edit::Clear(fields.varint()?),
+        BUCKETS => Edit::Buckets {
+            gone: list(fields, |fields| Some(fields.sized()?.to_vec()))?,
+            new: list(fields, decode_bucket)?,
+        },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_and_snapshots_round_trip_and_every_cut_is_refused() {
+        let part = |table, lower: &[u8], upper: Option<&[u8]>| PartState {
+            table,
+            lower: lower.to_vec(),
+            upper: upper.map(<[u8]>::to_vec),
+        };
+        let runs =
+            vec![vec![part(7, b"", Some(b"m"))], vec![part(5, b"", None), part(6, b"x", None)]];
+        let bucket = BucketState { floor: 900, runs };
+        let edits = [
+            Edit::LogSegment(4),
+            Edit::LogSegment(5),
+            Edit::Buckets {
+                gone: vec![b"".to_vec()],
+                new: vec![(b"".to_vec(), bucket.clone()), (b"key".to_vec(), bucket)],
+            },
+            Edit::ReleaseLog(5),
+            Edit::DurableEnd(77),
+        ];
+        let mut state = StoreState::new(3, HashSeed([1; 16]));
+        for edit in &edits {
+            let bytes = StoreState::encode_edit(edit);
+            assert_eq!(StoreState::decode_edit(&bytes).expect("decodes"), *edit);
+            assert!((0..bytes.len()).all(|cut| StoreState::decode_edit(&bytes[..cut]).is_err()));
+            state.apply(edit);
+        }
+        assert_eq!(state.log_segments, [5]);
+        assert_eq!(state.tables(), BTreeSet::from([5, 6, 7]));
+        let bytes = state.encode();
+        assert_eq!(StoreState::decode(&bytes).expect("decodes"), state);
+        assert!((0..bytes.len()).all(|cut| StoreState::decode(&bytes[..cut]).is_err()));
+        state.apply(&Edit::Clear(100));
+        assert!(state.tables().is_empty() && state.buckets[&[][..]].floor == 100);
+    }
+}

@@ -1,0 +1,149 @@
+//! The engine: one log, buckets of key ranges, and the boundary.
+
+use crate::buckets::Buckets;
+use crate::options::Config;
+use crate::state::{Edit, StoreState};
+use crate::write::Writer;
+use silica_base::{Clock, ErrorKind, HashSeed, Result};
+use silica_device::Device;
+use silica_engine::{
+    Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, MetricVisitor, Progress,
+    WriteBatch,
+};
+use silica_parts::manifest::Book;
+use silica_parts::wal::Wal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+/// Longest key.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// Longest value.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of keys and values in one batch.
+pub const BATCH_BYTES_MAX: usize = 64 << 20;
+
+/// A WipDB store on device `D`.
+pub struct Wip<D: Device> {
+    pub(crate) config: Config,
+    pub(crate) device: Arc<D>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seed: HashSeed,
+    pub(crate) store_id: u64,
+    pub(crate) log: Wal<D>,
+    pub(crate) buckets: RwLock<Arc<Buckets<D>>>,
+    pub(crate) writer: Mutex<Writer<D::Log>>,
+    pub(crate) book: Mutex<Book<D, StoreState>>,
+    pub(crate) next_file: AtomicU64,
+    /// Bytes of entries that are in no table.
+    pub(crate) unflushed_bytes: AtomicU64,
+    /// One flush, compaction or split at a time.
+    pub(crate) job: Mutex<()>,
+}
+
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
+    name: "wip",
+    capabilities: Capabilities {
+        durable: true,
+        may_wait: true,
+        scan: false,
+        atomic: false,
+        admin: false,
+        may_evict: false,
+    },
+    limits: Limits {
+        key_bytes_max: KEY_BYTES_MAX,
+        value_bytes_max: VALUE_BYTES_MAX,
+        batch_bytes_max: BATCH_BYTES_MAX,
+    },
+};
+
+impl<D: Device> Wip<D> {
+    /// The buckets as they are now.
+    #[inline]
+    pub(crate) fn buckets(&self) -> Arc<Buckets<D>> {
+        self.buckets.read().expect("no panic while held").clone()
+    }
+
+    /// Makes `edits` durable in the manifest and applies them to the state.
+    pub(crate) fn edit(&self, edits: &[Edit]) -> Result<()> {
+        let mut book = self.book.lock().expect("no panic while held");
+        let result = book.edit(edits);
+        if book.is_poisoned() {
+            // What the manifest says is not known any more, so nothing may build on it.
+            self.log.poison();
+        }
+        result
+    }
+
+    /// Where a file or directory refuses further syncs, the whole store refuses further writes.
+    pub(crate) fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if error.kind() == ErrorKind::Poisoned {
+                self.log.poison();
+            }
+        })
+    }
+
+    pub(crate) fn sync_log(&self) -> Result<()> {
+        self.log.sync(&|| Ok(()))
+    }
+
+    /// A number for a new table.
+    pub(crate) fn next_file_number(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Removes a file that nothing names; where that fails, the next open does it.
+    pub(crate) fn remove_quietly(&self, name: &str) {
+        if let Err(error) = self.device.remove(name) {
+            ::log::debug!("removing {name}: {error}");
+        }
+    }
+
+    fn close(&self) -> Result<()> {
+        self.log.check()?;
+        self.sync_log()?;
+        let end = self.log.end_of_records();
+        let mut book = self.book.lock().expect("no panic while held");
+        if book.state().durable_end < end {
+            book.edit(&[Edit::DurableEnd(end)])?;
+        }
+        book.close()
+    }
+}
+
+impl<D: Device> Drop for Wip<D> {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            ::log::warn!("closing a WipDB store: {error}");
+        }
+    }
+}
+
+impl<D: Device> Engine for Wip<D> {
+    fn descriptor(&self) -> &Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.read_burst(keys, sink)
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.spread_poison(self.write_batch(batch, durability))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sync_log()
+    }
+
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        self.spread_poison(self.run_job(budget))
+    }
+
+    fn metrics(&self, _visitor: &mut dyn MetricVisitor) {}
+
+    fn verify(&self) -> Result<()> {
+        self.buckets().iter().try_for_each(|bucket| self.verify_bucket(bucket))
+    }
+}

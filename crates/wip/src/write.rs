@@ -1,0 +1,171 @@
+//! The way of a write: frames → one log record → memtables → (group commit) → a share of the
+//! maintenance that it causes.
+
+use crate::bucket::LogEntries;
+use crate::memtable::{Full, Inserted};
+use crate::state::Edit;
+use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, Wip};
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::Device;
+use silica_engine::{Budget, Durability, Op, OpKind, WriteBatch};
+use silica_parts::frame::Frame;
+use silica_parts::wal::{Appender, POSITION_BYTES, RECORD_ROOM_BYTES};
+use std::sync::atomic::Ordering;
+
+/// What the one writer at a time works with.
+pub(crate) struct Writer<L> {
+    pub(crate) appender: Appender<L>,
+    /// The record in hand: room for its header, then its frames.
+    record: Vec<u8>,
+    /// Where in the payload the frame of each operation is, and its length.
+    frames: Vec<(usize, usize)>,
+}
+
+impl<L> Writer<L> {
+    pub(crate) fn new(appender: Appender<L>) -> Self {
+        Writer { appender, record: Vec::new(), frames: Vec::new() }
+    }
+
+    fn fill(&mut self, ops: &[Op<'_>]) {
+        self.record.clear();
+        self.record.resize(RECORD_ROOM_BYTES, 0);
+        self.frames.clear();
+        for op in ops {
+            self.record.resize(self.record.len().next_multiple_of(8), 0);
+            let start = self.record.len();
+            frame_of(op).encode(&mut self.record);
+            self.frames.push((start - RECORD_ROOM_BYTES, self.record.len() - start));
+        }
+    }
+}
+
+fn frame_of<'a>(op: &Op<'a>) -> Frame<'a> {
+    match op.kind {
+        OpKind::Delete => Frame::tombstone(op.key),
+        OpKind::Put(entry) => Frame {
+            flags: 0,
+            expires_unix_ms: entry.expires_unix_ms,
+            user_bits: entry.user_bits,
+            key: op.key,
+            value: entry.value,
+        },
+    }
+}
+
+/// A frame that was appended to the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewEntry<'k> {
+    pub(crate) key: &'k [u8],
+    pub(crate) position: u64,
+    pub(crate) bytes: u64,
+}
+
+impl<D: Device> Wip<D> {
+    pub(crate) fn write_batch(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        if batch.is_empty() {
+            return self.log.check();
+        }
+        check_limits(batch)?;
+        let mut writer = self.writer.lock().expect("no panic while held");
+        self.append_ops(&mut writer, batch.ops())?;
+        drop(writer);
+        if durability == Durability::Synced {
+            self.sync_log()?;
+        }
+        self.assist();
+        Ok(())
+    }
+
+    /// Appends one record with all `ops` and puts them into the memtables. The writer is locked.
+    fn append_ops(&self, writer: &mut Writer<D::Log>, ops: &[Op<'_>]) -> Result<()> {
+        writer.fill(ops);
+        let register = |number| {
+            // A power cut may take the tail of the last segment only: with records behind it, a
+            // missing tail would be a gap.
+            self.sync_log()?;
+            self.edit(&[Edit::LogSegment(number)])
+        };
+        let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
+        let superseded = superseded(ops);
+        for (i, ((offset, len), op)) in writer.frames.iter().zip(ops).enumerate() {
+            if superseded.binary_search(&i).is_err() {
+                let position = (at + *offset as u64) / POSITION_BYTES;
+                self.insert(&NewEntry { key: op.key, position, bytes: *len as u64 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts an entry of the log into its bucket's memtable. Only for the writer.
+    pub(crate) fn insert(&self, new: &NewEntry<'_>) {
+        let segments = self.log.segments();
+        let entries = LogEntries(&segments);
+        let hash = self.seed.low(new.key);
+        let buckets = self.buckets();
+        let mut stores = buckets.of(new.key).write();
+        // Nobody asks for what was before.
+        let kept_before = 0;
+        let inserted = loop {
+            match stores.active.insert(hash, new.key, new.position, kept_before, &entries) {
+                Ok(inserted) => break inserted,
+                Err(Full) => match stores.active.grown(|key| self.seed.low(key), &entries) {
+                    Some(larger) => stores.active = larger,
+                    None => stores.freeze(new.position),
+                },
+            }
+        };
+        let replaced = match inserted {
+            Inserted::Added => 0,
+            Inserted::Replaced(old) => entries.bytes(old),
+        };
+        stores.bytes += new.bytes;
+        stores.bytes -= replaced;
+        drop(stores);
+        self.unflushed_bytes.fetch_add(new.bytes.wrapping_sub(replaced), Ordering::Relaxed);
+    }
+
+    /// Does maintenance where it is far behind.
+    fn assist(&self) {
+        let is_behind = self.unflushed_bytes.load(Ordering::Relaxed)
+            > 2 * self.config.memtable_bytes_max
+            || self.log.mapped_bytes() > 2 * self.config.log_bytes_max;
+        if is_behind && let Err(error) = self.run_job(Budget { bytes: 0 }) {
+            ::log::warn!("maintenance in the course of a write: {error}");
+        }
+    }
+}
+
+/// Indices, ascending, of the operations whose key a later one of the batch writes again. They
+/// must not get into the memtables: a reader would see the key in a state that no batch left it in.
+fn superseded(ops: &[Op<'_>]) -> Vec<usize> {
+    if ops.len() < 2 {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..ops.len()).collect();
+    order.sort_unstable_by_key(|&i| (ops[i].key, i));
+    let same = |pair: &&[usize]| ops[pair[0]].key == ops[pair[1]].key;
+    let mut found: Vec<usize> = order.windows(2).filter(same).map(|pair| pair[0]).collect();
+    found.sort_unstable();
+    found
+}
+
+fn check_limits(batch: &WriteBatch<'_>) -> Result<()> {
+    let limits = &DESCRIPTOR.limits;
+    let at_most = |what: &str, bytes: usize, max: usize| {
+        if bytes <= max {
+            return Ok(());
+        }
+        let message = format!("a {what} of {bytes} bytes is over the limit of {max} bytes");
+        Err(Error::new(ErrorKind::TooLarge, message))
+    };
+    let mut total = 0;
+    for op in batch.ops() {
+        at_most("key", op.key.len(), limits.key_bytes_max)?;
+        total += op.key.len() + 64;
+        if let OpKind::Put(entry) = op.kind {
+            at_most("value", entry.value.len(), limits.value_bytes_max)?;
+            total += entry.value.len();
+        }
+    }
+    at_most("batch", total, BATCH_BYTES_MAX)
+}

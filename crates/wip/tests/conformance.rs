@@ -1,0 +1,176 @@
+//! The conformance suite on WipDB over the simulated device, with limits so small that flushes and
+//! compactions happen all the time.
+
+use silica_base::{HashSeed, ManualClock, Result, test_size};
+use silica_device::sim::{FaultKind, SimDevice, SimOptions};
+use silica_device::{Device, DeviceFile, Mode};
+use silica_engine::testkit::{self, DeviceHarness, Fault, Harness, Image, Workload};
+use silica_engine::{Environment, OptionValues};
+use silica_wip::Wip;
+use std::sync::Arc;
+
+struct WipHarness {
+    device: SimDevice,
+    clock: Arc<ManualClock>,
+    sim: SimOptions,
+    options: OptionValues,
+    workload: Workload,
+    devices: u64,
+}
+
+impl WipHarness {
+    /// Limits at which a few hundred entries fill several runs.
+    fn new(overrides: &[(&str, u64)]) -> Self {
+        let mut options = OptionValues::default();
+        let limits = [
+            ("memory_bytes", 8 << 20),
+            ("memtable_bytes_max", 8 << 10),
+            ("log_bytes_max", 32 << 10),
+            ("segment_bytes", 8 << 10),
+            ("runs_max", 4),
+        ];
+        for (name, value) in limits.iter().chain(overrides) {
+            options.set(name, *value);
+        }
+        let sim = SimOptions::default();
+        let (device, workload) = (SimDevice::new(1, sim), Workload::default());
+        WipHarness { device, clock: Arc::default(), sim, options, workload, devices: 1 }
+    }
+
+    /// The same over a device that garbles sectors or keeps names in order.
+    fn on(mut self, sim: SimOptions) -> Self {
+        self.sim = sim;
+        self
+    }
+}
+
+impl Harness for WipHarness {
+    type Engine = Wip<SimDevice>;
+
+    fn open(&mut self) -> Result<Self::Engine> {
+        let clock = self.clock.clone();
+        let environment = Environment { clock, seed: HashSeed([7; 16]) };
+        Wip::open(self.device.clone(), &self.options, &environment)
+    }
+
+    fn wipe(&mut self) {
+        self.devices += 1;
+        self.device = SimDevice::new(self.devices, self.sim);
+    }
+
+    fn kill(&mut self) {
+        self.device = self.device.reopen();
+    }
+
+    fn workload(&self) -> Workload {
+        self.workload
+    }
+}
+
+impl DeviceHarness for WipHarness {
+    fn power_cut(&mut self, _seed: u64) {
+        self.device.power_cut();
+        self.device = self.device.reopen();
+        self.device.cut_at_op(u64::MAX);
+    }
+
+    fn op_count(&self) -> u64 {
+        self.device.op_count()
+    }
+
+    fn cut_at_op(&mut self, op: u64) {
+        self.device.cut_at_op(op + 1);
+    }
+
+    fn power_is_off(&self) -> bool {
+        self.device.is_cut()
+    }
+
+    fn fail_at(&mut self, fault: Fault, nth: u64) {
+        let kind = match fault {
+            Fault::Full => FaultKind::Enospc,
+            Fault::Write => FaultKind::Eio,
+            Fault::ShortWrite => FaultKind::ShortWrite,
+            Fault::Sync => FaultKind::FailedSync,
+            Fault::Read => FaultKind::ReadEio,
+        };
+        self.device.fail_at(kind, nth);
+    }
+
+    fn fault_is_pending(&self) -> bool {
+        self.device.faults_pending()
+    }
+
+    fn clear_faults(&mut self) {
+        self.device.clear_faults();
+    }
+
+    fn set_capacity(&mut self, bytes: Option<u64>) {
+        self.device.set_capacity(bytes.unwrap_or(u64::MAX));
+    }
+
+    fn image(&self) -> Image {
+        let names = self.device.list().expect("names of the simulated device");
+        let bytes = |name: &String| self.device.peek(name).expect("a listed file");
+        names.iter().map(|name| (name.clone(), bytes(name))).collect()
+    }
+
+    fn restore(&mut self, image: &Image) {
+        self.wipe();
+        for (name, bytes) in image {
+            let file = self.device.create(name, Mode::Buffered).expect("create");
+            file.write_at(0, bytes).and_then(|()| file.sync()).expect("write");
+        }
+        self.device.sync_dir().expect("sync");
+    }
+}
+
+fn tiny() -> WipHarness {
+    WipHarness::new(&[])
+}
+
+#[test]
+fn basics() {
+    testkit::basics(&mut tiny());
+}
+
+#[test]
+fn expiry() {
+    let mut harness = tiny();
+    let clock = harness.clock.clone();
+    testkit::expiry(&mut harness, &clock);
+}
+
+#[test]
+fn differential() {
+    testkit::differential(&mut tiny(), 1, test_size(20_000, 500_000, 500_000_000));
+}
+
+#[test]
+fn crash_random() {
+    let cuts = test_size(300, 10_000, 500_000);
+    testkit::crash_random(&mut tiny(), 1, cuts);
+    let garbling = SimOptions { garble: true, names_in_order: true };
+    testkit::crash_random(&mut tiny().on(garbling), 2, cuts);
+}
+
+#[test]
+fn crash_every_op() {
+    let (steps, stride) = (test_size(200, 2000, 2000) as usize, test_size(7, 1, 1));
+    testkit::crash_every_op(&mut tiny(), 0, steps, stride, stride);
+}
+
+#[test]
+fn faults() {
+    testkit::faults(&mut tiny(), 0, 150);
+}
+
+#[test]
+fn reopen() {
+    testkit::reopen(&mut tiny(), 1, test_size(12, 100, 10_000));
+}
+
+#[test]
+fn concurrent_readers() {
+    testkit::concurrent_readers(&mut tiny(), 1, 2, test_size(5_000, 50_000, 50_000_000));
+}
