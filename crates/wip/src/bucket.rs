@@ -1,12 +1,12 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
-use crate::memtable::{Directory, Entries, Found};
+use crate::memtable::{Directory, Entries, Found, Full, Inserted};
 use crate::run::Run;
 use crate::state::BucketState;
+use silica_base::HashSeed;
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
 use silica_parts::wal::{POSITION_BYTES, Segments};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Lines of a memtable that is new.
@@ -58,6 +58,13 @@ pub(crate) struct Stores<D: Device> {
     pub(crate) version: Arc<Version<D>>,
 }
 
+impl<D: Device> Version<D> {
+    /// Bytes of all runs.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().flatten().map(crate::run::Part::bytes).sum()
+    }
+}
+
 impl<D: Device> Stores<D> {
     pub(crate) fn new(version: Arc<Version<D>>) -> Self {
         Stores { active: Directory::new(FIRST_LINES), bytes: 0, frozen: Vec::new(), version }
@@ -77,6 +84,35 @@ impl<D: Device> Stores<D> {
         })
     }
 
+    /// Puts the position of an entry of `key` into the memtable, greater than all that are there;
+    /// the bytes of the one that it replaces.
+    pub(crate) fn insert<L: LogFile>(
+        &mut self,
+        seed: HashSeed,
+        key: &[u8],
+        position: u64,
+        bytes: u64,
+        entries: &LogEntries<'_, L>,
+    ) -> u64 {
+        // Nobody asks for what was before.
+        let kept_before = 0;
+        let inserted = loop {
+            match self.active.insert(seed.low(key), key, position, kept_before, entries) {
+                Ok(inserted) => break inserted,
+                Err(Full) => match self.active.grown(|key| seed.low(key), entries) {
+                    Some(larger) => self.active = larger,
+                    None => self.freeze(position),
+                },
+            }
+        };
+        let replaced = match inserted {
+            Inserted::Added => 0,
+            Inserted::Replaced(old) => entries.bytes(old),
+        };
+        self.bytes = self.bytes + bytes - replaced;
+        replaced
+    }
+
     /// Lets a new memtable take over at position `end`.
     pub(crate) fn freeze(&mut self, end: u64) {
         let directory = std::mem::replace(&mut self.active, Directory::new(FIRST_LINES));
@@ -94,13 +130,11 @@ impl<D: Device> Stores<D> {
 pub(crate) struct Bucket<D: Device> {
     pub(crate) lower: Vec<u8>,
     stores: RwLock<Stores<D>>,
-    /// Somebody flushes, compacts or splits it.
-    pub(crate) busy: AtomicBool,
 }
 
 impl<D: Device> Bucket<D> {
     pub(crate) fn new(lower: Vec<u8>, stores: Stores<D>) -> Self {
-        Bucket { lower, stores: RwLock::new(stores), busy: AtomicBool::new(false) }
+        Bucket { lower, stores: RwLock::new(stores) }
     }
 
     #[inline]

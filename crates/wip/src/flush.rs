@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 enum Job<D: Device> {
     Flush(Arc<Bucket<D>>),
     Compact(Arc<Bucket<D>>),
+    Split(Arc<Bucket<D>>),
 }
 
 impl<D: Device> Wip<D> {
@@ -29,6 +30,10 @@ impl<D: Device> Wip<D> {
             None => return Ok(Progress::default()),
             Some(Job::Flush(bucket)) => self.flush(&bucket)?,
             Some(Job::Compact(bucket)) => self.compact(&bucket)?,
+            Some(Job::Split(bucket)) => {
+                // Where it has too few keys for that, it is compacted.
+                if self.split(&bucket)? { 0 } else { self.compact(&bucket)? }
+            }
         };
         self.release_log()?;
         drop(job);
@@ -53,8 +58,13 @@ impl<D: Device> Wip<D> {
             return Some(Job::Flush(Arc::clone(bucket)));
         }
         let most = buckets.iter().max_by_key(|bucket| bucket.read().version.runs.len())?;
-        let is_due = most.read().version.runs.len() >= self.config.runs_max;
-        is_due.then(|| Job::Compact(Arc::clone(most)))
+        let version = most.read().version.clone();
+        if version.runs.len() < self.config.runs_max {
+            return None;
+        }
+        let is_large = version.bytes() > self.config.bucket_bytes_max;
+        let most = Arc::clone(most);
+        Some(if is_large { Job::Split(most) } else { Job::Compact(most) })
     }
 
     /// Writes the oldest memtable of a bucket to a table; the bytes written.

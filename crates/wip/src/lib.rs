@@ -14,9 +14,13 @@ mod open;
 mod options;
 mod read;
 mod run;
+mod split;
 mod state;
 mod wip;
 mod write;
+
+#[cfg(test)]
+mod tests;
 
 pub use options::OPTIONS;
 pub use wip::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, Wip};

@@ -53,6 +53,13 @@ impl<D: Device> Part<D> {
         is_any.then(|| Part { table: self.table.clone(), lower, upper })
     }
 
+    /// Bytes of the blocks that may have keys of the range.
+    pub(crate) fn bytes(&self) -> u64 {
+        let (table, blocks) = (&self.table.table, self.blocks());
+        let last = table.place(blocks.end - 1);
+        last.offset + last.len as u64 - table.place(blocks.start).offset
+    }
+
     /// Blocks that may have keys of the range.
     pub(crate) fn blocks(&self) -> std::ops::Range<usize> {
         let table = &self.table.table;

@@ -64,6 +64,21 @@ impl<D: Device> Wip<D> {
         self.buckets.read().expect("no panic while held").clone()
     }
 
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Buckets and tables, in words.
+    pub fn sizes(&self) -> String {
+        let buckets = self.buckets();
+        let versions = || buckets.iter().map(|bucket| bucket.read().version.clone());
+        let runs: usize = versions().map(|version| version.runs.len()).sum();
+        let bytes: u64 = versions().map(|version| version.bytes()).sum();
+        let count = buckets.iter().count();
+        format!("{count} buckets, {runs} runs, {} MiB of tables", bytes >> 20)
+    }
+
     /// Makes `edits` durable in the manifest and applies them to the state.
     pub(crate) fn edit(&self, edits: &[Edit]) -> Result<()> {
         let mut book = self.book.lock().expect("no panic while held");

@@ -2,7 +2,6 @@
 //! maintenance that it causes.
 
 use crate::bucket::LogEntries;
-use crate::memtable::{Full, Inserted};
 use crate::state::Edit;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, Wip};
 use silica_base::{Error, ErrorKind, Result};
@@ -100,26 +99,9 @@ impl<D: Device> Wip<D> {
     pub(crate) fn insert(&self, new: &NewEntry<'_>) {
         let segments = self.log.segments();
         let entries = LogEntries(&segments);
-        let hash = self.seed.low(new.key);
         let buckets = self.buckets();
         let mut stores = buckets.of(new.key).write();
-        // Nobody asks for what was before.
-        let kept_before = 0;
-        let inserted = loop {
-            match stores.active.insert(hash, new.key, new.position, kept_before, &entries) {
-                Ok(inserted) => break inserted,
-                Err(Full) => match stores.active.grown(|key| self.seed.low(key), &entries) {
-                    Some(larger) => stores.active = larger,
-                    None => stores.freeze(new.position),
-                },
-            }
-        };
-        let replaced = match inserted {
-            Inserted::Added => 0,
-            Inserted::Replaced(old) => entries.bytes(old),
-        };
-        stores.bytes += new.bytes;
-        stores.bytes -= replaced;
+        let replaced = stores.insert(self.seed, new.key, new.position, new.bytes, &entries);
         drop(stores);
         self.unflushed_bytes.fetch_add(new.bytes.wrapping_sub(replaced), Ordering::Relaxed);
     }

@@ -28,6 +28,8 @@ impl WipHarness {
             ("log_bytes_max", 32 << 10),
             ("segment_bytes", 8 << 10),
             ("runs_max", 4),
+            ("bucket_bytes_max", 32 << 10),
+            ("split_buckets", 3),
         ];
         for (name, value) in limits.iter().chain(overrides) {
             options.set(name, *value);

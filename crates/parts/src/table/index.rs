@@ -232,6 +232,21 @@ impl Index {
         }
     }
 
+    /// The separator of a block but the first.
+    pub(super) fn separator(&self, block: usize) -> Vec<u8> {
+        let mut separator = self.common.clone();
+        match &self.whole {
+            Some(whole) => separator.extend_from_slice(whole.get(block - 1)),
+            None => {
+                let head = self.heads[block - 1];
+                // Without the zeroes that fill the number; separators do not end in one.
+                let len = HEAD_BYTES - head.trailing_zeros() as usize / 8;
+                separator.extend_from_slice(&head.to_be_bytes()[..len]);
+            }
+        }
+        separator
+    }
+
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
         let starts = if let Starts::Each(starts) = &self.starts { starts.len() } else { 0 };

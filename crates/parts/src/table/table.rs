@@ -134,6 +134,12 @@ impl<F: DeviceFile> Table<F> {
         self.index.find(key)
     }
 
+    /// A key that is after everything before `block` and not after anything in it, as short as
+    /// possible; empty for the first.
+    pub fn separator(&self, block: usize) -> Vec<u8> {
+        if block == 0 { Vec::new() } else { self.index.separator(block) }
+    }
+
     /// Where a block is.
     pub fn place(&self, block: usize) -> Place {
         place(&self.index.place(block))

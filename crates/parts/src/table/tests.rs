@@ -99,6 +99,13 @@ fn lookups_and_cursors_agree_with_a_sorted_map() {
         let table = Arc::new(Table::open(&device, "t", FILE_ID).expect("it opens"));
         assert_eq!(table.footer(), written.footer());
         assert_eq!(table.footer().versions, model.len() as u64);
+        for block in 1..table.blocks() {
+            let separator = table.separator(block);
+            assert!(table.block_of(&separator) <= block, "{separator:?}");
+            if let Some((_, shorter)) = separator.split_last() {
+                assert!(table.block_of(shorter) < block, "{separator:?} without its last byte");
+            }
+        }
         look_up(&mut prng, &model, &table);
         walk(&mut prng, &model, &table);
     }
