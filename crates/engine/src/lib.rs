@@ -13,6 +13,7 @@ mod engine;
 mod environment;
 mod ext;
 mod metric;
+pub mod optimistic;
 mod options;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;

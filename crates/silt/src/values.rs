@@ -7,6 +7,7 @@ use crate::value_log::{Found, Pin, SegmentOf};
 use crate::value_segment::{self, Pointer, Walk, WalkedRecord};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile};
+use silica_engine::optimistic::Optimistic;
 use silica_engine::{Checkpoint, EntryRef, Op, OpKind};
 use silica_parts::frame::Frame;
 use silica_parts::wal::{self, Segment};
@@ -243,10 +244,9 @@ impl<D: Device> Silt<D> {
     /// Writes the value of `record` anew where an entry points at it; true where one did.
     fn move_if_live(&self, segment: &Arc<SegmentOf<D>>, record: &WalkedRecord) -> Result<bool> {
         let key = &record.key[..];
-        let hash = self.hash(key);
         loop {
             // Taken before the read: whatever changes the key from here on changes it.
-            let expected = self.expectation(hash, key);
+            let expected = self.seen(key);
             let Some(newest) = self.newest_frame(key)? else { return Ok(false) };
             let (frame, _) = Frame::decode(&newest).expect("it was just encoded");
             if !frame.is_pointer() || pointer_of(&frame)? != record.pointer {
@@ -262,7 +262,7 @@ impl<D: Device> Silt<D> {
                 OpKind::Put(EntryRef { value: b"", expires_unix_ms, user_bits })
             };
             let mut writer = self.writer.lock().expect("no panic while held");
-            if self.expectation(hash, key) != expected {
+            if self.seen(key) != expected {
                 drop(writer);
                 self.forget_values(&stored);
                 continue;

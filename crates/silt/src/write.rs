@@ -8,6 +8,7 @@ use crate::state::Edit;
 use crate::values::StoredValues;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::Device;
+use silica_engine::optimistic::{Condition, Optimistic};
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::{Frame, POINTER};
 use silica_parts::wal::{Appender, RECORD_ROOM_BYTES};
@@ -38,21 +39,6 @@ struct Placed {
     /// From the start of the payload.
     offset: usize,
     len: usize,
-}
-
-/// What must hold for a conditional write: the newest log entry of its key lies here, or, where
-/// there is none, the partition's epoch is still this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expected {
-    InLog(u64),
-    InStores(u64),
-}
-
-/// A key, and what must hold for it.
-pub(crate) struct Condition<'k> {
-    pub(crate) hash: KeyHash,
-    pub(crate) key: &'k [u8],
-    pub(crate) expected: Expected,
 }
 
 impl<L> Writer<L> {
@@ -110,7 +96,7 @@ impl<D: Device> Silt<D> {
     }
 
     /// Writes `batch` where all `conditions` still hold; false where one does not.
-    pub(crate) fn write_if(
+    pub(crate) fn write_batch_if(
         &self,
         batch: &WriteBatch<'_>,
         conditions: &[Condition<'_>],
@@ -134,21 +120,6 @@ impl<D: Device> Silt<D> {
         drop(stored);
         self.finish_write(durability, &written)?;
         Ok(true)
-    }
-
-    /// True where nobody has written a key of `conditions` since they were taken.
-    pub(crate) fn all_hold(&self, conditions: &[Condition<'_>]) -> bool {
-        conditions.iter().all(|c| self.expectation(c.hash, c.key) == c.expected)
-    }
-
-    /// Where the newest version of `key` is right now.
-    pub(crate) fn expectation(&self, hash: KeyHash, key: &[u8]) -> Expected {
-        let stores = self.partition_of(hash).read();
-        let segments = self.log.segments();
-        match stores.find_in_log(&segments, self.log.end(), hash, key) {
-            Some(found) => Expected::InLog(found.at),
-            None => Expected::InStores(stores.version.epoch),
-        }
     }
 
     fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {

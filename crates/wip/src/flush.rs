@@ -78,6 +78,8 @@ impl<D: Device> Wip<D> {
         let mut runs = before.runs.clone();
         runs.splice(0..0, part.map(|part| vec![part]));
         let version = Version { runs, floor: frozen.end };
+        // A batch of several buckets is not to survive in the tables of one alone.
+        self.sync_log()?;
         self.install(bucket, version, |stores| drop(stores.frozen.pop()))?;
         self.unflushed_bytes.fetch_sub(frozen.bytes, Ordering::Relaxed);
         Ok(bytes)

@@ -4,12 +4,14 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod atomic;
 mod bucket;
 mod buckets;
 mod compaction;
 mod files;
 mod flush;
 pub mod memtable;
+mod metrics;
 mod open;
 mod options;
 mod read;

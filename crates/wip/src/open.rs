@@ -3,6 +3,7 @@
 use crate::bucket::{Bucket, Stores, Version};
 use crate::buckets::Buckets;
 use crate::files::{table_id, table_name, table_number};
+use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::run::{Numbered, Part};
 use crate::state::{BucketState, PartState, StoreState};
@@ -41,6 +42,7 @@ impl<D: Device> Wip<D> {
             next_file: AtomicU64::new(next_file),
             unflushed_bytes: AtomicU64::new(0),
             job: Mutex::new(()),
+            metrics: Metrics::default(),
             clock: environment.clock.clone(),
             seed,
             store_id,

@@ -3,6 +3,7 @@
 //! flight: each is searched as its read ends, while the others are under way.
 
 use crate::bucket::{LogEntries, Version};
+use crate::metrics::add;
 use crate::run::{Part, part_of};
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, Error, Result};
@@ -69,6 +70,9 @@ impl<D: Device> Wip<D> {
             reads: self.device.reads(self.config.read_depth),
             planned: Vec::new(),
             buffers: BUFFERS.take(),
+            hits: 0,
+            device_reads: 0,
+            false_positives: 0,
         };
         for index in 0..keys.len() {
             burst.begin(index)?;
@@ -77,6 +81,15 @@ impl<D: Device> Wip<D> {
         while let Some(done) = burst.reads.pop() {
             burst.end_read(done)?;
             burst.begin_reads()?;
+        }
+        let m = &self.metrics;
+        for (counter, n) in [
+            (&m.gets, keys.len() as u64),
+            (&m.hits, burst.hits),
+            (&m.get_reads, burst.device_reads),
+            (&m.false_positives, burst.false_positives),
+        ] {
+            add(counter, n);
         }
         BUFFERS.set(burst.buffers);
         Ok(())
@@ -93,6 +106,10 @@ struct Burst<'b, D: Device> {
     /// Found while the window was full.
     planned: Vec<(Search<D>, Place)>,
     buffers: Vec<AlignedBuf>,
+    hits: u64,
+    device_reads: u64,
+    /// Reads that a filter asked for in vain.
+    false_positives: u64,
 }
 
 impl<D: Device> Burst<'_, D> {
@@ -126,6 +143,7 @@ impl<D: Device> Burst<'_, D> {
         let expires = entry.expires_unix_ms;
         if !is_tombstone && (expires == 0 || expires > self.wip.clock.unix_ms()) {
             self.sink.found(index, entry);
+            self.hits += 1;
         }
     }
 
@@ -143,6 +161,7 @@ impl<D: Device> Burst<'_, D> {
             let done = if self.reads.is_full() { self.reads.pop() } else { None };
             let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
             buf.resize(place.len);
+            self.device_reads += 1;
             self.reads.push(Read { of: search, offset: place.offset, buf });
             if let Some(done) = done {
                 self.end_read(done)?;
@@ -179,7 +198,10 @@ impl<D: Device> Burst<'_, D> {
                 search.asked = Some((part.clone(), block + 1));
                 self.planned.push((search, place));
             }
-            Lookup::Absent => self.go_on(search),
+            Lookup::Absent => {
+                self.false_positives += 1;
+                self.go_on(search);
+            }
         }
         if self.buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
             self.buffers.push(buf);

@@ -1,14 +1,15 @@
 //! The engine: one log, buckets of key ranges, and the boundary.
 
 use crate::buckets::Buckets;
+use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::state::{Edit, StoreState};
 use crate::write::Writer;
 use silica_base::{Clock, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
-    Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, MetricVisitor, Progress,
-    WriteBatch,
+    Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, MetricVisitor,
+    Progress, WriteBatch,
 };
 use silica_parts::manifest::Book;
 use silica_parts::wal::Wal;
@@ -38,6 +39,7 @@ pub struct Wip<D: Device> {
     pub(crate) unflushed_bytes: AtomicU64,
     /// One flush, compaction or split at a time.
     pub(crate) job: Mutex<()>,
+    pub(crate) metrics: Metrics,
 }
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
@@ -46,7 +48,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
         durable: true,
         may_wait: true,
         scan: false,
-        atomic: false,
+        atomic: true,
         admin: false,
         may_evict: false,
     },
@@ -156,9 +158,15 @@ impl<D: Device> Engine for Wip<D> {
         self.spread_poison(self.run_job(budget))
     }
 
-    fn metrics(&self, _visitor: &mut dyn MetricVisitor) {}
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        self.metrics.report(visitor);
+    }
 
     fn verify(&self) -> Result<()> {
         self.buckets().iter().try_for_each(|bucket| self.verify_bucket(bucket))
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        Some(self)
     }
 }

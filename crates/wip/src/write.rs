@@ -6,6 +6,7 @@ use crate::state::Edit;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, Wip};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
+use silica_engine::optimistic::{Condition, Optimistic};
 use silica_engine::{Budget, Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::Frame;
 use silica_parts::wal::{Appender, POSITION_BYTES, RECORD_ROOM_BYTES};
@@ -64,15 +65,28 @@ impl<D: Device> Wip<D> {
         if batch.is_empty() {
             return self.log.check();
         }
+        self.write_batch_if(batch, &[], durability).map(|_| ())
+    }
+
+    /// Writes `batch` where all `conditions` still hold; false where one does not.
+    pub(crate) fn write_batch_if(
+        &self,
+        batch: &WriteBatch<'_>,
+        conditions: &[Condition<'_>],
+        durability: Durability,
+    ) -> Result<bool> {
         check_limits(batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
+        if !self.all_hold(conditions) {
+            return Ok(false);
+        }
         self.append_ops(&mut writer, batch.ops())?;
         drop(writer);
         if durability == Durability::Synced {
             self.sync_log()?;
         }
         self.assist();
-        Ok(())
+        Ok(true)
     }
 
     /// Appends one record with all `ops` and puts them into the memtables. The writer is locked.
@@ -86,6 +100,9 @@ impl<D: Device> Wip<D> {
         };
         let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
         let superseded = superseded(ops);
+        let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
+        let bytes = ops.iter().map(user_bytes).sum();
+        self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
         for (i, ((offset, len), op)) in writer.frames.iter().zip(ops).enumerate() {
             if superseded.binary_search(&i).is_err() {
                 let position = (at + *offset as u64) / POSITION_BYTES;
@@ -129,6 +146,12 @@ fn superseded(ops: &[Op<'_>]) -> Vec<usize> {
     let mut found: Vec<usize> = order.windows(2).filter(same).map(|pair| pair[0]).collect();
     found.sort_unstable();
     found
+}
+
+/// Bytes of an operation's key and value.
+fn user_bytes(op: &Op<'_>) -> u64 {
+    let value = if let OpKind::Put(entry) = op.kind { entry.value.len() } else { 0 };
+    (op.key.len() + value) as u64
 }
 
 fn check_limits(batch: &WriteBatch<'_>) -> Result<()> {

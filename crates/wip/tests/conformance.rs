@@ -176,3 +176,19 @@ fn reopen() {
 fn concurrent_readers() {
     testkit::concurrent_readers(&mut tiny(), 1, 2, test_size(5_000, 50_000, 50_000_000));
 }
+
+#[test]
+fn concurrent_updates() {
+    testkit::concurrent_updates(&mut tiny(), 1, 3, test_size(1_000, 20_000, 10_000_000));
+}
+
+#[test]
+fn linearizable() {
+    testkit::linearizable(&mut tiny(), 1, test_size(100, 1_000, 100_000));
+}
+
+#[test]
+fn corruption() {
+    let steps = test_size(400, 400, 600) as usize;
+    testkit::corruption(&mut tiny(), 1, steps, test_size(61, 1, 1) as usize);
+}

@@ -1,0 +1,45 @@
+//! Counters.
+
+use silica_engine::MetricVisitor;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Event counters of one store; relaxed, since nothing is decided by them.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) gets: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) get_reads: AtomicU64,
+    pub(crate) false_positives: AtomicU64,
+    pub(crate) puts: AtomicU64,
+    pub(crate) deletes: AtomicU64,
+    pub(crate) user_bytes: AtomicU64,
+}
+
+/// Adds to a counter, unless that is nothing.
+#[inline]
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    if n > 0 {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+impl Metrics {
+    /// Counts a write.
+    pub(crate) fn count_write(&self, puts: u64, deletes: u64, bytes: u64) {
+        add(&self.puts, puts);
+        add(&self.deletes, deletes);
+        add(&self.user_bytes, bytes);
+    }
+
+    pub(crate) fn report(&self, visitor: &mut dyn MetricVisitor) {
+        for (name, counter) in [
+            ("gets", &self.gets),
+            ("get_hits", &self.hits),
+            ("puts", &self.puts),
+            ("deletes", &self.deletes),
+            ("user_bytes_written", &self.user_bytes),
+        ] {
+            visitor.metric(name, counter.load(Ordering::Relaxed) as f64);
+        }
+    }
+}
