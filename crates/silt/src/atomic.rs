@@ -1,5 +1,5 @@
-//! Atomic read-modify-write. Where the newest version of a key is in the log stores, its log position
-//! tells whether the key has changed; elsewhere the partition's epoch does.
+//! Atomic read-modify-write. Where the newest version of a key is in the log stores, its log
+//! position tells whether the key has changed; elsewhere the partition's epoch does.
 
 use crate::silt::Silt;
 use silica_base::Result;

@@ -2,7 +2,7 @@
 //! often each byte was written.
 //!
 //! `cargo run --release -p silica-wip --example fill -- DIR [entries] [memory in MiB]`
-#![allow(clippy::disallowed_methods, missing_docs)] // A benchmark reads its arguments and the clock.
+#![allow(clippy::disallowed_methods)] // A benchmark reads its arguments and the clock.
 
 use silica_base::{HashSeed, Prng};
 use silica_device::{Device, DeviceOptions, FileDevice};

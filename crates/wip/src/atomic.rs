@@ -1,5 +1,6 @@
-//! Atomic read-modify-write. Where the newest version of a key is in a memtable, its position tells
-//! whether the key has changed; elsewhere the floor of its bucket does, which moves with every flush.
+//! Atomic read-modify-write. Where the newest version of a key is in a memtable, its position
+//! tells whether the key has changed; elsewhere the floor of its bucket does, which moves with
+//! every flush.
 
 use crate::bucket::LogEntries;
 use crate::wip::Wip;

@@ -56,7 +56,7 @@ pub unsafe trait Zeroable {}
 macro_rules! zeroable {
     ($($number:ty),*) => {
         $(
-            // SAFETY: zero is a number, and numbers are aligned to 16 bytes at most and not dropped.
+            // SAFETY: zero is a number, and numbers, aligned to 16 bytes at most, are not dropped.
             unsafe impl Zeroable for $number {}
         )*
     };
