@@ -1,8 +1,9 @@
 //! A hash table of cache lines, eight slots each.
 //!
 //! A slot is a tag of 16 bits, of the key's hash, and a position. A key has two lines, in one page
-//! of memory; a new position goes to the one that has more room, behind those that are there. With one line a table would have to grow as soon as one of many has
-//! nine keys by chance, at a third of its room; with two it gets three quarters full.
+//! of memory; a new position goes to the one that has more room, behind those that are there. With
+//! one line a table would have to grow as soon as one of many has nine keys by chance, at a third
+//! of its room; with two it gets three quarters full.
 
 use super::{Entries, Found, Full, POSITION_BITS};
 use silica_base::{HugeVec, TAG_GROUP, match_tags, prefetch};
