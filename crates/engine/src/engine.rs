@@ -1,7 +1,8 @@
 //! The engine trait.
 
-use crate::{Admin, Atomic, EntryRef, MetricVisitor, Scan, Sharded, WriteBatch};
+use crate::{Admin, Atomic, EntryRef, MetricVisitor, Ordered, Scan, Sharded, WriteBatch};
 use silica_base::Result;
+use std::sync::Arc;
 
 /// How long a write must survive when its call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +23,8 @@ pub struct Capabilities {
     pub may_wait: bool,
     /// `as_scan` is there.
     pub scan: bool,
+    /// `as_ordered` is there.
+    pub ordered: bool,
     /// `as_atomic` is there.
     pub atomic: bool,
     /// `as_admin` is there.
@@ -116,6 +119,12 @@ pub trait Engine: Send + Sync {
 
     /// Iteration in the engine's own order.
     fn as_scan(&self) -> Option<&dyn Scan> {
+        None
+    }
+
+    /// Snapshots, ranges and transactions. What they hand out keeps the engine alive, so this view
+    /// is a shared one.
+    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
         None
     }
 

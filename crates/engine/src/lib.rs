@@ -15,6 +15,7 @@ mod ext;
 mod metric;
 pub mod optimistic;
 mod options;
+mod ordered;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 mod views;
@@ -25,5 +26,6 @@ pub use environment::Environment;
 pub use ext::EngineExt;
 pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{OptionKind, OptionSpec, OptionValues, parse_size};
+pub use ordered::{EntryIter, KeyRange, Ordered, RangeSize, Snapshot};
 pub use silica_base::{Error, ErrorKind, Result};
 pub use views::{Admin, Atomic, Checkpoint, Count, Scan, Shard, Sharded, Update};

@@ -281,6 +281,7 @@ fn descriptor(layout: &Layout) -> Descriptor {
             durable: false,
             may_wait: false,
             scan: true,
+            ordered: false,
             atomic: true,
             admin: true,
             may_evict: !layout.is_store,

@@ -188,6 +188,7 @@ mod tests {
             durable: false,
             may_wait: false,
             scan: false,
+            ordered: false,
             atomic: true,
             admin: false,
             may_evict: false,

@@ -43,6 +43,14 @@ impl Registry {
                 },
             })
             .with(Registration {
+                name: "wip",
+                doc: "Entries in the order of their keys, at a write amplification near 4",
+                options: silica_wip::OPTIONS,
+                build: |device, options, environment| {
+                    Ok(Arc::new(silica_wip::Wip::open(device, options, environment)?))
+                },
+            })
+            .with(Registration {
                 name: "mica",
                 doc: "A cache in memory, at two cache lines a get; empty after a crash",
                 options: silica_mica::OPTIONS,

@@ -79,6 +79,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
         durable: true,
         may_wait: true,
         scan: true,
+        ordered: false,
         atomic: true,
         admin: true,
         may_evict: false,

@@ -48,6 +48,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
         durable: true,
         may_wait: true,
         scan: false,
+        ordered: false,
         atomic: true,
         admin: false,
         may_evict: false,

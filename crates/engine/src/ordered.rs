@@ -1,0 +1,161 @@
+//! The view of stores whose keys are in order: snapshots, ranges, transactions.
+
+use crate::{Durability, EntryRef, GetSink, WriteBatch};
+use silica_base::Result;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A range of keys, in the order of their bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Where it begins.
+    pub lower: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub upper: Bound<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub const ALL: KeyRange = KeyRange { lower: Bound::Unbounded, upper: Bound::Unbounded };
+
+    /// The keys from `lower` on and before `upper`.
+    pub fn new(lower: impl Into<Vec<u8>>, upper: impl Into<Vec<u8>>) -> Self {
+        KeyRange { lower: Bound::Included(lower.into()), upper: Bound::Excluded(upper.into()) }
+    }
+
+    /// The keys from `lower` on.
+    pub fn from(lower: impl Into<Vec<u8>>) -> Self {
+        KeyRange { lower: Bound::Included(lower.into()), upper: Bound::Unbounded }
+    }
+
+    /// The keys that begin with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let upper = after_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        KeyRange { lower: Bound::Included(prefix.to_vec()), upper }
+    }
+
+    /// True where `key` is in it.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        !self.is_below(key) && !self.is_above(key)
+    }
+
+    /// True where `key` comes before the range.
+    pub fn is_below(&self, key: &[u8]) -> bool {
+        match &self.lower {
+            Bound::Included(lower) => *key < **lower,
+            Bound::Excluded(lower) => *key <= **lower,
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// True where `key` comes after the range.
+    pub fn is_above(&self, key: &[u8]) -> bool {
+        match &self.upper {
+            Bound::Included(upper) => *key > **upper,
+            Bound::Excluded(upper) => *key >= **upper,
+            Bound::Unbounded => false,
+        }
+    }
+}
+
+/// The first key after all that begin with `prefix`; `None` where there is none.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
+    let mut after = prefix[..=last].to_vec();
+    after[last] += 1;
+    Some(after)
+}
+
+/// How much is in a range, as far as it is known without a read of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RangeSize {
+    /// Entries; versions that are overwritten or deleted but still there count, too.
+    pub entries: u64,
+    /// Bytes on the device and in the log.
+    pub bytes: u64,
+}
+
+/// Snapshots, ranges and transactions of an engine that keeps its keys in order.
+pub trait Ordered: Send + Sync {
+    /// The store as it is now. It stays so for whoever holds it, and what it needs stays stored.
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>>;
+
+    /// Removes all keys of `range` in one step.
+    fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()>;
+
+    /// Applies `batch` where none of the keys `reads` was written since `snapshot`, a snapshot of
+    /// this engine, was taken; false, and nothing happens, where one was. Both are one step. May
+    /// also say false where it is not known.
+    fn commit(
+        &self,
+        snapshot: &dyn Snapshot,
+        reads: &[&[u8]],
+        batch: &WriteBatch<'_>,
+        durability: Durability,
+    ) -> Result<bool>;
+
+    /// How much is in `range`.
+    fn range_size(&self, range: &KeyRange) -> RangeSize;
+
+    /// Rewrites what is in `range` so that only what is live takes space, and returns that space.
+    fn compact_range(&self, range: &KeyRange) -> Result<()>;
+}
+
+/// A store as it was at one moment.
+pub trait Snapshot: Send + Sync {
+    /// Later snapshots of one engine have no lower number.
+    fn sequence(&self) -> u64;
+
+    /// As [`crate::Engine::get_many`]. What has expired by now is not reported.
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()>;
+
+    /// Goes through the entries in `range`. It is nowhere at first.
+    fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>>;
+}
+
+/// A place among the entries of a snapshot's range, in the order of their keys. After a call that
+/// returned true it is at an entry; after one that returned false or failed it is nowhere, and only
+/// a seek brings it back.
+pub trait EntryIter: Send {
+    /// To the first entry.
+    fn seek_to_first(&mut self) -> Result<bool>;
+    /// To the last entry.
+    fn seek_to_last(&mut self) -> Result<bool>;
+    /// To the first entry at or after `key`.
+    fn seek(&mut self, key: &[u8]) -> Result<bool>;
+    /// To the last entry at or before `key`.
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool>;
+    /// To the entry after this one.
+    fn next(&mut self) -> Result<bool>;
+    /// To the entry before this one.
+    fn prev(&mut self) -> Result<bool>;
+    /// The key here.
+    ///
+    /// # Panics
+    /// May panic where it is nowhere, as [`EntryIter::entry`] may.
+    fn key(&self) -> &[u8];
+    /// The entry here.
+    fn entry(&self) -> EntryRef<'_>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_and_bounds() {
+        let all = KeyRange::prefix(b"");
+        assert!(all.contains(b"") && all.contains(&[255; 9]));
+        let ab = KeyRange::prefix(b"ab");
+        assert!(ab.contains(b"ab") && ab.contains(b"ab\xff\xff"));
+        assert!(ab.is_below(b"aa\xff") && ab.is_above(b"ac"));
+        let high = KeyRange::prefix(b"a\xff");
+        assert!(high.contains(b"a\xff\xff") && high.is_above(b"b") && high.is_below(b"a"));
+        assert!(KeyRange::prefix(b"\xff").contains(b"\xff\xff"));
+        let half_open = KeyRange::new(*b"b", *b"d");
+        assert!(half_open.contains(b"b") && half_open.contains(b"c") && half_open.is_above(b"d"));
+        let excluded =
+            KeyRange { lower: Bound::Excluded(b"b".to_vec()), upper: Bound::Included(b"d".into()) };
+        assert!(excluded.is_below(b"b") && excluded.contains(b"d"));
+    }
+}
