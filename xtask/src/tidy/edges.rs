@@ -23,6 +23,7 @@ const FACADE: &[&str] = &[
     "silica-parts",
     "silica-engine",
     "silica-silt",
+    "silica-wip",
     "silica-mica",
 ];
 /// The server moves the bytes of its sockets by what the device wraps.
