@@ -1,10 +1,13 @@
 //! The reference engine: so plain that it is right by inspection.
 
+mod ordered;
+
 use super::record::{self, Replay};
 use super::reference_disk::{Journal, ReferenceDisk};
 use crate::{
     Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
-    EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Progress, Scan, Update, WriteBatch,
+    EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Ordered, Progress, Scan, Update,
+    WriteBatch,
 };
 use silica_base::{Clock, Error, ErrorKind, Result, SystemClock, checksum};
 use std::collections::BTreeMap;
@@ -66,6 +69,13 @@ struct State {
     positions: BTreeMap<u64, Vec<Stored>>,
     entries: u64,
     live_bytes: u64,
+    /// Operations so far, and the last one of every key.
+    sequence: u64,
+    written: BTreeMap<Vec<u8>, u64>,
+    /// When it was cleared last.
+    cleared: u64,
+    /// The copy made last, while nothing has changed since.
+    copied: Option<Arc<ordered::Copied>>,
 }
 
 #[derive(Debug, Default)]
@@ -92,8 +102,13 @@ impl Reference {
 
     /// An empty engine that accepts no more than `limits`.
     pub fn with_limits(limits: Limits) -> Self {
-        let capabilities =
-            Capabilities { scan: true, atomic: true, admin: true, ..Capabilities::default() };
+        let capabilities = Capabilities {
+            scan: true,
+            ordered: true,
+            atomic: true,
+            admin: true,
+            ..Capabilities::default()
+        };
         Reference {
             descriptor: Descriptor { name: "reference", capabilities, limits },
             clock: Arc::new(SystemClock::default()),
@@ -117,7 +132,7 @@ impl Reference {
         let state = &mut inner.state;
         journal.load(|replay| match replay {
             Replay::Op(op) => state.apply(&op),
-            Replay::Clear => *state = State::default(),
+            Replay::Clear => state.clear(),
         })?;
         journal.replace(state.encode())?;
         inner.journal = Some(journal);
@@ -218,8 +233,16 @@ impl State {
         self.get(key)?.live(now_ms)
     }
 
+    fn clear(&mut self) {
+        let sequence = self.sequence + 1;
+        *self = State { sequence, cleared: sequence, ..State::default() };
+    }
+
     fn apply(&mut self, op: &Op<'_>) {
         self.remove(op.key);
+        self.copied = None;
+        self.sequence += 1;
+        self.written.insert(op.key.to_vec(), self.sequence);
         if let OpKind::Put(entry) = op.kind {
             self.entries += 1;
             self.live_bytes += (op.key.len() + entry.value.len()) as u64;
@@ -351,6 +374,10 @@ impl Engine for Reference {
         Some(self)
     }
 
+    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
+        Some(self)
+    }
+
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         Some(self)
     }
@@ -447,7 +474,7 @@ impl Admin for Reference {
         if let Some(journal) = &mut inner.journal {
             journal.append_clear()?;
         }
-        inner.state = State::default();
+        inner.state.clear();
         self.sync_inner(&mut inner)
     }
 
