@@ -1,6 +1,7 @@
 //! All buckets of a store, in the order of their keys.
 
 use crate::bucket::Bucket;
+use crate::memtable::head;
 use silica_device::Device;
 use std::sync::Arc;
 
@@ -9,13 +10,6 @@ pub(crate) struct Buckets<D: Device> {
     list: Vec<Arc<Bucket<D>>>,
     /// The first eight bytes of each lower key but the first one's, as numbers.
     heads: Vec<u64>,
-}
-
-fn head(key: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let len = key.len().min(8);
-    bytes[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(bytes)
 }
 
 impl<D: Device> Buckets<D> {

@@ -1,92 +1,42 @@
 //! Merging a bucket's runs into one.
 
 use crate::bucket::{Bucket, Version};
+use crate::merge::{Fate, Keeper, Merge};
 use crate::run::Part;
+use crate::run_cursor::RunCursor;
 use crate::wip::Wip;
 use silica_base::{Error, Result};
 use silica_device::Device;
-use silica_parts::frame::TOMBSTONE;
-use silica_parts::table::Cursor;
 use std::sync::Arc;
 
 /// Bytes that each run is read ahead.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// A run that is being merged.
-struct Source<D: Device> {
-    /// The parts that are left, the next one last.
-    parts: Vec<Part<D>>,
-    cursor: Option<Cursor<D::File>>,
-}
-
-impl<D: Device> Source<D> {
-    fn new(run: &[Part<D>]) -> Result<Self> {
-        let mut source = Source { parts: run.to_vec(), cursor: None };
-        source.parts.reverse();
-        source.enter()?;
-        Ok(source)
-    }
-
-    /// Goes to the first version of the next part that has one.
-    fn enter(&mut self) -> Result<()> {
-        self.cursor = None;
-        while let Some(part) = self.parts.last() {
-            let mut cursor = part.table.table.cursor(READ_AHEAD_BYTES);
-            if cursor.seek(&part.lower, u64::MAX)? && part.has(cursor.version().key) {
-                self.cursor = Some(cursor);
-                return Ok(());
-            }
-            self.parts.pop();
-        }
-        Ok(())
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        let (Some(cursor), Some(part)) = (&mut self.cursor, self.parts.last()) else {
-            return Ok(());
-        };
-        if !cursor.advance()? || !part.has(cursor.version().key) {
-            self.parts.pop();
-            self.enter()?;
-        }
-        Ok(())
-    }
-
-    fn key(&self) -> Option<&[u8]> {
-        self.cursor.as_ref().map(|cursor| cursor.version().key)
-    }
-}
-
 impl<D: Device> Wip<D> {
     /// Merges all runs of a bucket into one; the bytes written.
     pub(crate) fn compact(&self, bucket: &Arc<Bucket<D>>) -> Result<u64> {
         let before = bucket.read().version.clone();
-        let now_ms = self.clock.unix_ms();
-        let mut sources: Vec<Source<D>> =
-            before.runs.iter().map(|run| Source::new(run)).collect::<Result<_>>()?;
+        let mut cursors = Vec::with_capacity(before.runs.len());
+        for run in &before.runs {
+            let mut cursor = RunCursor::new(run.clone(), READ_AHEAD_BYTES);
+            cursor.seek_to_first()?;
+            cursors.push(cursor);
+        }
+        let mut merge = Merge::new(cursors);
+        let mut keeper = Keeper::new(self.live_snapshots(), true, self.clock.unix_ms());
         let written = self.write_table(1, &mut |builder| {
-            let mut last: Option<Vec<u8>> = None;
-            loop {
-                // Of equal keys the newest run's comes first.
-                let with_key =
-                    |(at, source): (usize, &Source<D>)| Some((source.key()?.to_vec(), at));
-                let Some((key, at)) = sources.iter().enumerate().filter_map(with_key).min() else {
-                    return Ok(());
-                };
-                let is_newest = last.as_ref() != Some(&key);
-                if is_newest {
-                    let cursor = sources[at].cursor.as_ref().expect("it has a key");
-                    let mut version = cursor.version();
-                    let has_expired =
-                        version.expires_unix_ms != 0 && version.expires_unix_ms <= now_ms;
-                    if version.flags & TOMBSTONE == 0 && !has_expired {
+            while let Some(mut version) = merge.version() {
+                match keeper.fate(&version) {
+                    Fate::Drop => {}
+                    Fate::Keep => builder.add(&version)?,
+                    Fate::KeepAsOldest => {
                         version.sequence = 0;
                         builder.add(&version)?;
                     }
-                    last = Some(key);
                 }
-                sources[at].advance()?;
+                merge.advance()?;
             }
+            Ok(())
         })?;
         let (run, bytes) = match written {
             Some((table, bytes)) => {

@@ -1,4 +1,5 @@
 use crate::Wip;
+use crate::run_cursor::RunCursor;
 use silica_base::{HashSeed, Prng, test_size};
 use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
@@ -59,4 +60,65 @@ fn buckets_split_and_everything_stays() {
     let tables = device.list().expect("names").iter().filter(|n| n.starts_with("TABLE")).count();
     let named = wip.book.lock().expect("no panic").state().tables().len();
     assert_eq!(tables, named, "files that no bucket needs are gone");
+}
+
+#[test]
+fn a_run_of_several_parts_is_gone_through_in_both_directions() {
+    let wip = open(&SimDevice::new(1, SimOptions::default()));
+    let mut prng = Prng::new(3);
+    let key = |prng: &mut Prng| prng.below(1000).to_string().into_bytes();
+    for _ in 0..600 {
+        wip.put(&key(&mut prng), b"value", Durability::Buffered).expect("a put");
+    }
+    let bucket = wip.buckets().of(b"").clone();
+    wip.flush(&bucket).expect("a flush");
+    let whole = bucket.read().version.runs[0][0].clone();
+    let mut keys = Vec::new();
+    let mut cursor = whole.table.table.cursor(4 << 10);
+    let mut more = cursor.seek_to_first().expect("a read");
+    while more {
+        keys.push((cursor.version().key.to_vec(), cursor.version().sequence));
+        more = cursor.advance().expect("a read");
+    }
+    assert!(keys.len() > 300, "{} keys", keys.len());
+    for _ in 0..50 {
+        // Parts of it, some of them empty, with and without keys between them.
+        let mut cuts: Vec<_> = (0..2 * prng.below(5)).map(|_| key(&mut prng)).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let run: Vec<_> =
+            cuts.chunks_exact(2).filter_map(|cut| whole.within(&cut[0], Some(&cut[1]))).collect();
+        let model: Vec<_> =
+            keys.iter().filter(|(key, _)| run.iter().any(|part| part.has(key))).collect();
+        let mut cursor = RunCursor::new(run, 8 << 10);
+        for _ in 0..50 {
+            let sought = key(&mut prng);
+            let mut at = model.partition_point(|(key, _)| *key < sought) as i64;
+            let mut is_at_one = if prng.one_in(2) {
+                cursor.seek(&sought, u64::MAX).expect("a read")
+            } else {
+                at -= 1;
+                cursor.seek_before(&sought, u64::MAX).expect("a read")
+            };
+            while let Some(expected) = usize::try_from(at).ok().and_then(|at| model.get(at)) {
+                assert!(is_at_one && cursor.is_at_one(), "{expected:?}");
+                let found = cursor.version();
+                assert_eq!((found.key, found.sequence), (&expected.0[..], expected.1));
+                if prng.one_in(20) {
+                    break;
+                }
+                if prng.one_in(2) {
+                    at += 1;
+                    is_at_one = cursor.advance().expect("a read");
+                } else {
+                    at -= 1;
+                    is_at_one = cursor.retreat().expect("a read");
+                }
+            }
+        }
+        let at_first = cursor.seek_to_first().expect("a read");
+        assert_eq!(at_first.then(|| cursor.version().key), model.first().map(|m| &m.0[..]));
+        let at_last = cursor.seek_to_last().expect("a read");
+        assert_eq!(at_last.then(|| cursor.version().key), model.last().map(|m| &m.0[..]));
+    }
 }

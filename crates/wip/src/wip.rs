@@ -106,6 +106,11 @@ impl<D: Device> Wip<D> {
         self.log.sync(&|| Ok(()))
     }
 
+    /// Sequence numbers that readers have chosen to see nothing from, ascending.
+    pub(crate) fn live_snapshots(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// A number for a new table.
     pub(crate) fn next_file_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)

@@ -55,7 +55,7 @@ fn order(key: &[u8], position: u64, other_key: &[u8], other: u64) -> Ordering {
 
 /// The first eight bytes of a key as a number: where two differ, so do the keys, in the same order.
 #[inline]
-fn head(key: &[u8]) -> u64 {
+pub(crate) fn head(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let len = key.len().min(8);
     bytes[..len].copy_from_slice(&key[..len]);

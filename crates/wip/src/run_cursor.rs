@@ -1,0 +1,148 @@
+//! Going through a run's versions in either direction.
+
+use crate::memtable::head;
+use crate::merge::Source;
+use crate::run::Run;
+use silica_base::Result;
+use silica_device::Device;
+use silica_parts::table::{Cursor, Version};
+
+/// A place in a run. After a call that returned true, it is at a version; after one that returned
+/// false or failed, it is nowhere, and only a seek goes on from there.
+pub(crate) struct RunCursor<D: Device> {
+    run: Run<D>,
+    read_ahead_bytes: usize,
+    /// The part that was entered last, and a place in its table.
+    part: usize,
+    cursor: Option<Cursor<D::File>>,
+    is_at_one: bool,
+}
+
+#[cfg_attr(not(test), expect(dead_code, reason = "iterators go backwards"))]
+impl<D: Device> RunCursor<D> {
+    /// A cursor that reads up to `read_ahead_bytes` at once where it goes on in one direction.
+    pub(crate) fn new(run: Run<D>, read_ahead_bytes: usize) -> Self {
+        RunCursor { run, read_ahead_bytes, part: 0, cursor: None, is_at_one: false }
+    }
+
+    /// True where it is at a version.
+    #[inline]
+    pub(crate) fn is_at_one(&self) -> bool {
+        self.is_at_one
+    }
+
+    /// The version here.
+    ///
+    /// # Panics
+    /// May panic where the last call did not return true.
+    #[inline]
+    pub(crate) fn version(&self) -> Version<'_> {
+        self.cursor.as_ref().expect("a part was entered").version()
+    }
+
+    /// Moves the cursor in the table of part `part`; true where it comes to a version of the part.
+    fn go(
+        &mut self,
+        part: usize,
+        to: impl FnOnce(&mut Cursor<D::File>) -> Result<bool>,
+    ) -> Result<bool> {
+        self.is_at_one = false;
+        if part != self.part || self.cursor.is_none() {
+            self.cursor = Some(self.run[part].table.table.cursor(self.read_ahead_bytes));
+            self.part = part;
+        }
+        let cursor = self.cursor.as_mut().expect("just made");
+        self.is_at_one = to(cursor)? && self.run[part].has(cursor.version().key);
+        Ok(self.is_at_one)
+    }
+
+    /// To the first version of part `part` or of those behind it.
+    fn enter(&mut self, part: usize) -> Result<bool> {
+        self.is_at_one = false;
+        for part in part..self.run.len() {
+            let lower = self.run[part].lower.clone();
+            if self.go(part, |cursor| cursor.seek(&lower, u64::MAX))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// To the last version of the parts before `end`.
+    fn enter_backwards(&mut self, end: usize) -> Result<bool> {
+        self.is_at_one = false;
+        for part in (0..end).rev() {
+            let upper = self.run[part].upper.clone();
+            let to_last = |cursor: &mut Cursor<D::File>| match &upper {
+                Some(upper) => cursor.seek_before(upper, u64::MAX),
+                None => cursor.seek_to_last(),
+            };
+            if self.go(part, to_last)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// To the first version.
+    pub(crate) fn seek_to_first(&mut self) -> Result<bool> {
+        self.enter(0)
+    }
+
+    /// To the last version.
+    pub(crate) fn seek_to_last(&mut self) -> Result<bool> {
+        self.enter_backwards(self.run.len())
+    }
+
+    /// To the first version at or after (`key`, `sequence`): the newest one of `key` that is not
+    /// newer than that, or else the first of the next key.
+    pub(crate) fn seek(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
+        let ends_before = |upper: &Vec<u8>| **upper <= *key;
+        let part = self.run.partition_point(|part| part.upper.as_ref().is_some_and(ends_before));
+        let is_inside = self.run.get(part).is_some_and(|part| *part.lower <= *key);
+        if is_inside && self.go(part, |cursor| cursor.seek(key, sequence))? {
+            return Ok(true);
+        }
+        self.enter(part + usize::from(is_inside))
+    }
+
+    /// To the last version before (`key`, `sequence`).
+    pub(crate) fn seek_before(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
+        let end = self.run.partition_point(|part| *part.lower <= *key);
+        let is_inside = end.checked_sub(1).is_some_and(|part| self.run[part].has(key));
+        if is_inside && self.go(end - 1, |cursor| cursor.seek_before(key, sequence))? {
+            return Ok(true);
+        }
+        self.enter_backwards(end - usize::from(is_inside))
+    }
+
+    /// To the next version.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        let part = self.part;
+        if self.go(part, Cursor::advance)? { Ok(true) } else { self.enter(part + 1) }
+    }
+
+    /// To the version before.
+    pub(crate) fn retreat(&mut self) -> Result<bool> {
+        let part = self.part;
+        if self.go(part, Cursor::retreat)? { Ok(true) } else { self.enter_backwards(part) }
+    }
+}
+
+impl<D: Device> Source for RunCursor<D> {
+    #[inline]
+    fn head(&self) -> Option<u64> {
+        self.is_at_one.then(|| head(self.version().key))
+    }
+
+    #[inline]
+    fn version(&self) -> Version<'_> {
+        self.version()
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        RunCursor::advance(self).map(|_| ())
+    }
+}
