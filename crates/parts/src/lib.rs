@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod block_cache;
 pub mod cuckoo;
 pub mod ect;
 mod fields;
@@ -14,5 +15,6 @@ pub mod manifest;
 pub mod table;
 pub mod wal;
 
+pub use block_cache::{BlockCache, BlockId};
 pub use fields::Fields;
 pub use fuse::{BITS_MAX, FuseFilter};

@@ -14,7 +14,7 @@ impl<D: Device> Optimistic for Wip<D> {
         let buckets = self.buckets();
         let stores = buckets.of(key).read();
         let segments = self.log.segments();
-        match stores.find(self.seed.low(key), key, &LogEntries(&segments)) {
+        match stores.find(self.seed.low(key), key, u64::MAX, &LogEntries(&segments)) {
             Some(found) => Seen::InMemory(found.position),
             None => Seen::Elsewhere(stores.version.floor),
         }

@@ -70,17 +70,25 @@ impl<D: Device> Stores<D> {
         Stores { active: Directory::new(FIRST_LINES), bytes: 0, frozen: Vec::new(), version }
     }
 
-    /// The newest version of `key` that is in no table.
+    /// Asks for the memory that [`Stores::find`] looks at.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.active.prefetch(hash);
+        self.frozen.iter().for_each(|frozen| frozen.directory.prefetch(hash));
+    }
+
+    /// The newest version of `key` before the position `before` that is in no table.
     #[inline]
     pub(crate) fn find<'e>(
         &self,
         hash: u64,
         key: &[u8],
+        before: u64,
         entries: &'e impl Entries,
     ) -> Option<Found<'e>> {
-        self.active.find(hash, key, u64::MAX, entries).or_else(|| {
+        self.active.find(hash, key, before, entries).or_else(|| {
             let mut older = self.frozen.iter();
-            older.find_map(|frozen| frozen.directory.find(hash, key, u64::MAX, entries))
+            older.find_map(|frozen| frozen.directory.find(hash, key, before, entries))
         })
     }
 
@@ -118,6 +126,12 @@ impl<D: Device> Stores<D> {
         let directory = std::mem::replace(&mut self.active, Directory::new(FIRST_LINES));
         let bytes = std::mem::take(&mut self.bytes);
         self.frozen.insert(0, Arc::new(Frozen { directory, bytes, end }));
+    }
+
+    /// Bytes of the memtables' directories.
+    pub(crate) fn directory_bytes(&self) -> u64 {
+        let frozen = self.frozen.iter().map(|frozen| frozen.directory.bytes() as u64);
+        self.active.bytes() as u64 + frozen.sum::<u64>()
     }
 
     /// Bytes of entries that are in no table.

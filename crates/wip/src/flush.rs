@@ -36,6 +36,7 @@ impl<D: Device> Wip<D> {
             }
         };
         self.release_log()?;
+        self.share_memory();
         drop(job);
         Ok(Progress { bytes, more: self.next_job().is_some() })
     }

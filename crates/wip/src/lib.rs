@@ -10,6 +10,7 @@ mod buckets;
 mod compaction;
 mod files;
 mod flush;
+mod memory;
 pub mod memtable;
 mod merge;
 mod metrics;

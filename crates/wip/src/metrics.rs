@@ -35,6 +35,8 @@ impl Metrics {
         for (name, counter) in [
             ("gets", &self.gets),
             ("get_hits", &self.hits),
+            ("get_device_reads", &self.get_reads),
+            ("filter_false_positives", &self.false_positives),
             ("puts", &self.puts),
             ("deletes", &self.deletes),
             ("user_bytes_written", &self.user_bytes),

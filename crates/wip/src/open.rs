@@ -12,6 +12,7 @@ use crate::write::{NewEntry, Writer};
 use silica_base::{Error, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
+use silica_parts::BlockCache;
 use silica_parts::manifest::{Book, Manifest};
 use silica_parts::table::Table;
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Wal};
@@ -40,6 +41,7 @@ impl<D: Device> Wip<D> {
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
             book: Mutex::new(book),
             next_file: AtomicU64::new(next_file),
+            cache: Arc::new(BlockCache::new(0, config.memory_bytes)),
             unflushed_bytes: AtomicU64::new(0),
             job: Mutex::new(()),
             metrics: Metrics::default(),
@@ -50,6 +52,7 @@ impl<D: Device> Wip<D> {
             device,
         };
         store.replay()?;
+        store.share_memory();
         Ok(store)
     }
 

@@ -55,6 +55,7 @@ pub const OPTIONS: &[OptionSpec] = &[
 /// What the options say.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
+    pub(crate) memory_bytes: u64,
     pub(crate) memtable_bytes_max: u64,
     pub(crate) log_bytes_max: u64,
     pub(crate) segment_bytes: u64,
@@ -73,6 +74,7 @@ impl Config {
         let memory = value("memory_bytes");
         let log_bytes_max = or(value("log_bytes_max"), memory / 2);
         Config {
+            memory_bytes: memory,
             memtable_bytes_max: or(value("memtable_bytes_max"), memory / 4),
             log_bytes_max,
             segment_bytes: value("segment_bytes").min(log_bytes_max / 4).max(4 << 10),

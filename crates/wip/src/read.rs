@@ -1,87 +1,96 @@
-//! The way of a get: bucket → memtables in memory → one device read in the newest run whose filter
-//! lets the key pass. The keys of a burst go one after the other through a window of reads in
-//! flight: each is searched as its read ends, while the others are under way.
+//! The way of a get: bucket → memtables in memory → in the newest run whose filter lets the key
+//! pass, one block, from the cache or by one device read. What is in memory is answered at once;
+//! keys that have to be read go one after the other through a window of reads in flight: each is
+//! searched as its read ends, while the others are under way. A burst asks for the memory of all of
+//! its keys before it looks at the first.
 
 use crate::bucket::{LogEntries, Version};
+use crate::buckets::Buckets;
 use crate::metrics::add;
-use crate::run::{Part, part_of};
+use crate::run::part_of;
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::{EntryRef, GetSink};
 use silica_parts::frame::TOMBSTONE;
-use silica_parts::table::{Lookup, Place};
+use silica_parts::table::{Lookup, Table};
 use std::cell::Cell;
 use std::sync::Arc;
 
 thread_local! {
-    /// Read buffers that one burst leaves to the next.
-    static BUFFERS: Cell<Vec<AlignedBuf>> = const { Cell::new(Vec::new()) };
+    /// What one burst leaves to the next.
+    static SPARE: Cell<Spare> = const { Cell::new(NOTHING) };
 }
 
 /// Buffers kept per thread, and the largest one worth keeping.
 const BUFFERS_KEPT: usize = 64;
 const BUFFER_BYTES_KEPT: usize = 64 << 10;
+/// Keys whose memory is asked for together.
+const GROUP: usize = 32;
+
+/// Memory that is used again.
+#[derive(Default)]
+struct Spare {
+    /// Of reads.
+    buffers: Vec<AlignedBuf>,
+    /// Hashes of a group's keys.
+    keys: Vec<u64>,
+}
+
+const NOTHING: Spare = Spare { buffers: Vec::new(), keys: Vec::new() };
 
 /// A key that no memtable has, on its way through the runs.
 struct Search<D: Device> {
     index: usize,
     hash: u64,
     version: Arc<Version<D>>,
-    /// The run to ask next.
+    /// The run to ask, and its block.
     run: usize,
-    /// What is being read.
-    asked: Option<(Part<D>, usize)>,
+    block: Option<usize>,
 }
 
-impl<D: Device> AsRef<D::File> for Search<D> {
+/// A search that waits for its block.
+struct Asked<D: Device> {
+    search: Search<D>,
+    table: Arc<Table<D::File>>,
+    block: usize,
+}
+
+impl<D: Device> AsRef<D::File> for Asked<D> {
     fn as_ref(&self) -> &D::File {
-        self.part().table.table.file()
+        self.table.file()
     }
 }
 
-impl<D: Device> Search<D> {
-    fn part(&self) -> &Part<D> {
-        &self.asked.as_ref().expect("a read is of a part").0
-    }
-
-    /// Finds out what is to be read next; `None` where no run is left.
-    fn step(&mut self, key: &[u8]) -> Option<Place> {
-        while let Some(run) = self.version.runs.get(self.run) {
-            self.run += 1;
-            let Some(part) = part_of(run, key) else { continue };
-            if part.table.table.may_contain(self.hash) {
-                let block = part.table.table.block_of(key);
-                let place = part.table.table.place(block);
-                self.asked = Some((part.clone(), block));
-                return Some(place);
-            }
-        }
-        None
-    }
+/// What a block said of a key.
+enum Said {
+    Done,
+    GoOn,
 }
 
 impl<D: Device> Wip<D> {
-    pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+    /// Reports to `sink` what every key had before the position `before`.
+    pub(crate) fn read_burst(
+        &self,
+        keys: &[&[u8]],
+        before: u64,
+        sink: &mut dyn GetSink,
+    ) -> Result<()> {
+        let Spare { buffers, keys: hashes } = SPARE.take();
         let mut burst = Burst {
             wip: self,
             keys,
+            before,
             sink,
-            reads: self.device.reads(self.config.read_depth),
+            reads: None,
             planned: Vec::new(),
-            buffers: BUFFERS.take(),
+            buffers,
             hits: 0,
+            cache_hits: 0,
             device_reads: 0,
             false_positives: 0,
         };
-        for index in 0..keys.len() {
-            burst.begin(index)?;
-            burst.begin_reads()?;
-        }
-        while let Some(done) = burst.reads.pop() {
-            burst.end_read(done)?;
-            burst.begin_reads()?;
-        }
+        let result = burst.run(hashes);
         let m = &self.metrics;
         for (counter, n) in [
             (&m.gets, keys.len() as u64),
@@ -91,7 +100,9 @@ impl<D: Device> Wip<D> {
         ] {
             add(counter, n);
         }
-        BUFFERS.set(burst.buffers);
+        self.cache.count(burst.cache_hits, burst.device_reads);
+        let buffers = burst.buffers;
+        SPARE.set(Spare { buffers, keys: result? });
         Ok(())
     }
 }
@@ -101,29 +112,64 @@ impl<D: Device> Wip<D> {
 struct Burst<'b, D: Device> {
     wip: &'b Wip<D>,
     keys: &'b [&'b [u8]],
+    before: u64,
     sink: &'b mut dyn GetSink,
-    reads: D::Reads<'b, Search<D>>,
-    /// Found while the window was full.
-    planned: Vec<(Search<D>, Place)>,
+    /// Begun with the first read.
+    reads: Option<D::Reads<'b, Asked<D>>>,
+    /// What is to be read next.
+    planned: Vec<Asked<D>>,
     buffers: Vec<AlignedBuf>,
     hits: u64,
+    cache_hits: u64,
     device_reads: u64,
-    /// Reads that a filter asked for in vain.
+    /// Blocks that a filter asked for in vain.
     false_positives: u64,
 }
 
 impl<D: Device> Burst<'_, D> {
-    /// Looks for a key in the memtables, and begins with the runs where it is not there.
-    fn begin(&mut self, index: usize) -> Result<()> {
-        let key = self.keys[index];
-        let hash = self.wip.seed.low(key);
+    /// Answers all keys; the memory of `hashes` comes back.
+    fn run(&mut self, mut hashes: Vec<u64>) -> Result<Vec<u64>> {
         let buckets = self.wip.buckets();
+        for start in (0..self.keys.len()).step_by(GROUP) {
+            let keys = &self.keys[start..self.keys.len().min(start + GROUP)];
+            hashes.clear();
+            hashes.extend(keys.iter().map(|key| self.wip.seed.low(key)));
+            if keys.len() > 1 {
+                self.prefetch(&buckets, keys, &hashes);
+            }
+            for (at, hash) in hashes.iter().enumerate() {
+                self.begin(&buckets, start + at, *hash)?;
+                self.begin_reads()?;
+            }
+        }
+        while let Some(done) = self.reads.as_mut().and_then(ReadQueue::pop) {
+            self.end_read(done)?;
+            self.begin_reads()?;
+        }
+        Ok(hashes)
+    }
+
+    /// Asks for the memory that a group's keys are looked for in.
+    fn prefetch(&self, buckets: &Buckets<D>, keys: &[&[u8]], hashes: &[u64]) {
+        for (key, hash) in keys.iter().zip(hashes) {
+            let stores = buckets.of(key).read();
+            stores.prefetch(*hash);
+            for run in &stores.version.runs {
+                if let Some(part) = part_of(run, key) {
+                    part.table.table.prefetch(*hash);
+                }
+            }
+        }
+    }
+
+    /// Looks for a key in the memtables, and goes on with the runs where it is not there.
+    fn begin(&mut self, buckets: &Buckets<D>, index: usize, hash: u64) -> Result<()> {
+        let key = self.keys[index];
         let stores = buckets.of(key).read();
         // Taken under the bucket's lock: no segment that its memtables point at is missing.
         let segments = self.wip.log.segments();
-        let version = stores.version.clone();
         let entries = LogEntries(&segments);
-        if let Some(found) = stores.find(hash, key, &entries) {
+        if let Some(found) = stores.find(hash, key, self.before, &entries) {
             drop(stores);
             let frame = found.entry;
             let entry = EntryRef {
@@ -134,9 +180,9 @@ impl<D: Device> Burst<'_, D> {
             self.report(index, frame.is_tombstone(), entry);
             return Ok(());
         }
+        let version = stores.version.clone();
         drop(stores);
-        self.go_on(Search { index, hash, version, run: 0, asked: None });
-        Ok(())
+        self.go_on(Search { index, hash, version, run: 0, block: None })
     }
 
     fn report(&mut self, index: usize, is_tombstone: bool, entry: EntryRef<'_>) {
@@ -147,22 +193,76 @@ impl<D: Device> Burst<'_, D> {
         }
     }
 
-    /// Plans the next read of a search, where it needs one.
-    fn go_on(&mut self, mut search: Search<D>) {
-        if let Some(place) = search.step(self.keys[search.index]) {
-            self.planned.push((search, place));
+    /// Looks for a search's key in one run after the other, until it is found, none is left, or a
+    /// block has to be read.
+    fn go_on(&mut self, mut search: Search<D>) -> Result<()> {
+        let (key, version) = (self.keys[search.index], search.version.clone());
+        while let Some(run) = version.runs.get(search.run) {
+            let Some(part) = part_of(run, key) else {
+                search.run += 1;
+                continue;
+            };
+            let table = &part.table.table;
+            let block = match search.block {
+                Some(block) => block,
+                None if table.may_contain(search.hash) => table.block_of(key),
+                None => {
+                    search.run += 1;
+                    continue;
+                }
+            };
+            let Some(bytes) = self.wip.cache.get(table.id(block)) else {
+                let table = Arc::clone(table);
+                self.planned.push(Asked { search, table, block });
+                return Ok(());
+            };
+            self.cache_hits += 1;
+            if let Said::Done = self.ask(&mut search, table, block, &bytes)? {
+                return Ok(());
+            }
         }
+        Ok(())
+    }
+
+    /// Looks for a search's key in the bytes of a block.
+    fn ask(
+        &mut self,
+        search: &mut Search<D>,
+        table: &Table<D::File>,
+        block: usize,
+        bytes: &[u8],
+    ) -> Result<Said> {
+        match table.search(block, bytes, self.keys[search.index], self.before - 1)? {
+            Lookup::Found(version) => {
+                let entry = EntryRef {
+                    value: version.value,
+                    expires_unix_ms: version.expires_unix_ms,
+                    user_bits: version.user_bits,
+                };
+                self.report(search.index, version.flags & TOMBSTONE != 0, entry);
+                return Ok(Said::Done);
+            }
+            Lookup::Next => search.block = Some(block + 1),
+            Lookup::Absent => {
+                self.false_positives += 1;
+                (search.run, search.block) = (search.run + 1, None);
+            }
+        }
+        Ok(Said::GoOn)
     }
 
     /// Begins the reads that are planned. Where the window is full, each takes the place of one
     /// that ended before that one is searched: the device never waits for the processor.
     fn begin_reads(&mut self) -> Result<()> {
-        while let Some((search, place)) = self.planned.pop() {
-            let done = if self.reads.is_full() { self.reads.pop() } else { None };
+        while let Some(asked) = self.planned.pop() {
+            let place = asked.table.place(asked.block);
             let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
             buf.resize(place.len);
             self.device_reads += 1;
-            self.reads.push(Read { of: search, offset: place.offset, buf });
+            let wip = self.wip;
+            let reads = self.reads.get_or_insert_with(|| wip.device.reads(wip.config.read_depth));
+            let done = if reads.is_full() { reads.pop() } else { None };
+            reads.push(Read { of: asked, offset: place.offset, buf });
             if let Some(done) = done {
                 self.end_read(done)?;
             }
@@ -171,41 +271,22 @@ impl<D: Device> Burst<'_, D> {
     }
 
     /// Searches what a read brought, and goes on with its key.
-    fn end_read(&mut self, (read, filled): (Read<Search<D>>, Result<usize>)) -> Result<()> {
-        let Read { of: mut search, offset, buf } = read;
+    fn end_read(&mut self, (read, filled): (Read<Asked<D>>, Result<usize>)) -> Result<()> {
+        let Read { of: Asked { mut search, table, block }, offset, buf } = read;
         let filled = filled?;
-        let (part, block) = search.asked.take().expect("a read is of a part");
-        let table = &part.table.table;
         if filled < buf.len() {
-            return Err(Error::corruption(
-                table.name(),
-                offset + filled as u64,
-                "the file ends early",
-            ));
+            let at = offset + filled as u64;
+            return Err(Error::corruption(table.name(), at, "the file ends early"));
         }
-        let key = self.keys[search.index];
-        match table.search(block, &buf, key, u64::MAX)? {
-            Lookup::Found(version) => {
-                let entry = EntryRef {
-                    value: version.value,
-                    expires_unix_ms: version.expires_unix_ms,
-                    user_bits: version.user_bits,
-                };
-                self.report(search.index, version.flags & TOMBSTONE != 0, entry);
-            }
-            Lookup::Next => {
-                let place = table.place(block + 1);
-                search.asked = Some((part.clone(), block + 1));
-                self.planned.push((search, place));
-            }
-            Lookup::Absent => {
-                self.false_positives += 1;
-                self.go_on(search);
-            }
-        }
+        let bytes = table.check(block, &buf)?;
+        self.wip.cache.insert(table.id(block), bytes);
+        let said = self.ask(&mut search, &table, block, bytes)?;
         if self.buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
             self.buffers.push(buf);
         }
-        Ok(())
+        match said {
+            Said::Done => Ok(()),
+            Said::GoOn => self.go_on(search),
+        }
     }
 }

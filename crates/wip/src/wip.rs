@@ -11,6 +11,7 @@ use silica_engine::{
     Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, MetricVisitor,
     Progress, WriteBatch,
 };
+use silica_parts::BlockCache;
 use silica_parts::manifest::Book;
 use silica_parts::wal::Wal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,7 @@ pub struct Wip<D: Device> {
     pub(crate) writer: Mutex<Writer<D::Log>>,
     pub(crate) book: Mutex<Book<D, StoreState>>,
     pub(crate) next_file: AtomicU64,
+    pub(crate) cache: Arc<BlockCache>,
     /// Bytes of entries that are in no table.
     pub(crate) unflushed_bytes: AtomicU64,
     /// One flush, compaction or split at a time.
@@ -149,7 +151,7 @@ impl<D: Device> Engine for Wip<D> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.read_burst(keys, sink)
+        self.read_burst(keys, u64::MAX, sink)
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
@@ -166,6 +168,7 @@ impl<D: Device> Engine for Wip<D> {
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
         self.metrics.report(visitor);
+        self.report_memory(visitor);
     }
 
     fn verify(&self) -> Result<()> {

@@ -19,11 +19,11 @@ struct WipHarness {
 }
 
 impl WipHarness {
-    /// Limits at which a few hundred entries fill several runs.
+    /// Limits at which a few hundred entries fill several runs, and a cache of a few blocks.
     fn new(overrides: &[(&str, u64)]) -> Self {
         let mut options = OptionValues::default();
         let limits = [
-            ("memory_bytes", 8 << 20),
+            ("memory_bytes", 96 << 10),
             ("memtable_bytes_max", 8 << 10),
             ("log_bytes_max", 32 << 10),
             ("segment_bytes", 8 << 10),
@@ -146,6 +146,9 @@ fn expiry() {
 #[test]
 fn differential() {
     testkit::differential(&mut tiny(), 1, test_size(20_000, 500_000, 500_000_000));
+    // With room for all blocks.
+    let mut cached = WipHarness::new(&[("memory_bytes", 8 << 20)]);
+    testkit::differential(&mut cached, 2, test_size(5_000, 100_000, 100_000_000));
 }
 
 #[test]

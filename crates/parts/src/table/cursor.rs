@@ -2,10 +2,23 @@
 
 use super::block::{Block, Damaged, Spot};
 use super::{Table, Version};
+use crate::BlockCache;
 use silica_base::{AlignedBuf, Result};
 use silica_device::DeviceFile;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Blocks entered in a row, from a seek on, that are kept in the cache.
+const CACHED_BLOCKS_MAX: usize = 8;
+
+/// The bytes of the block that was entered last, once they are checked.
+enum Entered {
+    None,
+    /// In the buffer.
+    Read(Range<usize>),
+    /// From the cache.
+    Cached(Arc<[u8]>),
+}
 
 /// A place in a table, and the blocks around it. After a call that returned true, it is at a
 /// version; after one that returned false or failed, it is nowhere.
@@ -13,29 +26,38 @@ use std::sync::Arc;
 /// Where it goes on in one direction, each read is twice as long as the one before.
 pub struct Cursor<F> {
     table: Arc<Table<F>>,
+    cache: Option<Arc<BlockCache>>,
     buf: AlignedBuf,
     /// Blocks in `buf`, and where the first of them starts in the file.
     held: Range<usize>,
     held_from: u64,
     read_ahead_bytes: usize,
     next_read_bytes: usize,
-    /// The block of `spot`, and its bytes in `buf` once they are checked.
+    /// The block of `spot`.
     block: usize,
-    checked: Option<Range<usize>>,
+    entered: Entered,
+    /// Blocks entered one after the other.
+    in_a_row: usize,
     spot: Spot,
 }
 
 impl<F: DeviceFile> Cursor<F> {
-    pub(super) fn new(table: Arc<Table<F>>, read_ahead_bytes: usize) -> Self {
+    pub(super) fn new(
+        table: Arc<Table<F>>,
+        read_ahead_bytes: usize,
+        cache: Option<Arc<BlockCache>>,
+    ) -> Self {
         Cursor {
             table,
+            cache,
             buf: AlignedBuf::zeroed(0),
             held: 0..0,
             held_from: 0,
             read_ahead_bytes,
             next_read_bytes: 0,
-            block: 0,
-            checked: None,
+            block: usize::MAX,
+            entered: Entered::None,
+            in_a_row: 0,
             spot: Spot::default(),
         }
     }
@@ -46,18 +68,19 @@ impl<F: DeviceFile> Cursor<F> {
     }
 
     /// The block that was entered last.
+    #[inline]
     fn view(&self) -> Block<'_> {
-        let checked = self.checked.clone().expect("a block was entered");
-        self.table.view(&self.buf[checked]).expect("it was one then")
+        let bytes = match &self.entered {
+            Entered::Read(range) => &self.buf[range.clone()],
+            Entered::Cached(bytes) => bytes,
+            Entered::None => unreachable!("a block was entered"),
+        };
+        self.table.view(bytes).expect("it was one then")
     }
 
-    /// Has `block` in the buffer, read together with those that follow in the direction.
-    fn hold(&mut self, block: usize, is_forward: bool) -> Result<()> {
-        if self.held.contains(&block) {
-            return Ok(());
-        }
-        let goes_on = block == self.held.end || block + 1 == self.held.start;
-        let len = if goes_on && !self.held.is_empty() { self.next_read_bytes } else { 0 };
+    /// Reads `block` into the buffer, together with those that follow in the direction.
+    fn read(&mut self, block: usize, is_forward: bool) -> Result<()> {
+        let len = self.next_read_bytes;
         let mut blocks = block..self.table.blocks();
         if !is_forward {
             // As many blocks before it as the last one had room for.
@@ -70,11 +93,44 @@ impl<F: DeviceFile> Cursor<F> {
         };
         // A failed read leaves the buffer's bytes undefined.
         self.held = 0..0;
-        self.checked = None;
         self.table.read(place, &mut self.buf)?;
         self.held = blocks.start..end;
         self.held_from = place.offset;
         self.next_read_bytes = (2 * place.len).min(self.read_ahead_bytes);
+        Ok(())
+    }
+
+    /// Has the bytes of `block`, checked.
+    fn enter_block(&mut self, block: usize, is_forward: bool) -> Result<()> {
+        self.entered = Entered::None;
+        let goes_on = block == self.block.wrapping_add(1) || block.wrapping_add(1) == self.block;
+        if goes_on {
+            self.in_a_row += 1;
+        } else {
+            (self.in_a_row, self.next_read_bytes) = (0, 0);
+        }
+        self.block = usize::MAX;
+        let is_held = self.held.contains(&block);
+        if let Some(cache) = self.cache.as_ref().filter(|_| !is_held) {
+            let found = cache.get(self.table.id(block));
+            cache.count(u64::from(found.is_some()), u64::from(found.is_none()));
+            if let Some(bytes) = found {
+                self.entered = Entered::Cached(bytes);
+                self.block = block;
+                return Ok(());
+            }
+        }
+        if !is_held {
+            self.read(block, is_forward)?;
+        }
+        let place = self.table.place(block);
+        let start = (place.offset - self.held_from) as usize;
+        let bytes = self.table.check(block, &self.buf[start..start + place.len])?;
+        if let Some(cache) = self.cache.as_ref().filter(|_| self.in_a_row < CACHED_BLOCKS_MAX) {
+            cache.insert(self.table.id(block), bytes);
+        }
+        self.entered = Entered::Read(start..start + bytes.len());
+        self.block = block;
         Ok(())
     }
 
@@ -85,14 +141,8 @@ impl<F: DeviceFile> Cursor<F> {
         is_forward: bool,
         go: impl FnOnce(&mut Spot, &Block<'_>) -> Result<bool, Damaged>,
     ) -> Result<bool> {
-        self.hold(block, is_forward)?;
-        if block != self.block || self.checked.is_none() {
-            self.checked = None;
-            let place = self.table.place(block);
-            let start = (place.offset - self.held_from) as usize;
-            let used = self.table.check(block, &self.buf[start..start + place.len])?.len();
-            self.checked = Some(start..start + used);
-            self.block = block;
+        if block != self.block {
+            self.enter_block(block, is_forward)?;
         }
         let mut spot = std::mem::take(&mut self.spot);
         let went = go(&mut spot, &self.view());

@@ -5,7 +5,7 @@ use super::extent::{self, UNIT_BYTES};
 use super::footer::Footer;
 use super::index::Index;
 use super::{Cursor, Version};
-use crate::FuseFilter;
+use crate::{BlockCache, BlockId, FuseFilter};
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use std::ops::Range;
@@ -166,8 +166,14 @@ impl<F: DeviceFile> Table<F> {
         Ok(())
     }
 
+    /// What a block is called in a [`crate::BlockCache`].
+    #[inline]
+    pub fn id(&self, block: usize) -> BlockId {
+        BlockId { file: self.footer.file_id, block: block as u32 }
+    }
+
     /// Checks what was read at a block's place; the block's bytes.
-    pub(super) fn check<'a>(&self, block: usize, extent: &'a [u8]) -> Result<&'a [u8]> {
+    pub fn check<'a>(&self, block: usize, extent: &'a [u8]) -> Result<&'a [u8]> {
         let offset = self.place(block).offset;
         let bytes = extent::check(extent, &self.name, self.footer.file_id, offset)?;
         self.view(bytes).map_err(|damaged| self.damaged(damaged, block))?;
@@ -185,15 +191,15 @@ impl<F: DeviceFile> Table<F> {
     }
 
     /// The newest version of `key` that is not newer than `sequence`, as far as `block` knows;
-    /// `extent` is what was read at its place.
+    /// `bytes` are its bytes, which were checked.
+    #[inline]
     pub fn search<'a>(
         &self,
         block: usize,
-        extent: &'a [u8],
+        bytes: &'a [u8],
         key: &'a [u8],
         sequence: u64,
     ) -> Result<Lookup<'a>> {
-        let bytes = self.check(block, extent)?;
         let found = self.view(bytes).and_then(|view| view.find(key, sequence));
         match found.map_err(|damaged| self.damaged(damaged, block))? {
             Ok(version) => Ok(Lookup::Found(version)),
@@ -202,30 +208,19 @@ impl<F: DeviceFile> Table<F> {
         }
     }
 
-    /// The same in as many blocks as it takes, read one after the other into `buf`.
-    pub fn get<'a>(
-        &self,
-        key: &'a [u8],
-        sequence: u64,
-        buf: &'a mut AlignedBuf,
-    ) -> Result<Option<Version<'a>>> {
-        let mut block = self.block_of(key);
-        loop {
-            self.read(self.place(block), buf)?;
-            if self.search(block, buf, key, sequence)? != Lookup::Next {
-                break;
-            }
-            block += 1;
-        }
-        match self.search(block, buf, key, sequence)? {
-            Lookup::Found(version) => Ok(Some(version)),
-            Lookup::Absent | Lookup::Next => Ok(None),
-        }
-    }
-
     /// A cursor that reads up to `read_ahead_bytes` at once where it goes on in one direction.
     pub fn cursor(self: &Arc<Self>, read_ahead_bytes: usize) -> Cursor<F> {
-        Cursor::new(Arc::clone(self), read_ahead_bytes)
+        Cursor::new(Arc::clone(self), read_ahead_bytes, None)
+    }
+
+    /// The same, which finds blocks in the cache, too, and keeps there the first few that it reads
+    /// after a seek: what comes then is a long scan, and asked for once.
+    pub fn cursor_through(
+        self: &Arc<Self>,
+        cache: &Arc<BlockCache>,
+        read_ahead_bytes: usize,
+    ) -> Cursor<F> {
+        Cursor::new(Arc::clone(self), read_ahead_bytes, Some(Arc::clone(cache)))
     }
 }
 

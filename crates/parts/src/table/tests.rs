@@ -1,4 +1,5 @@
 use super::*;
+use crate::BlockCache;
 use crate::frame::{POINTER, TOMBSTONE};
 use silica_base::{AlignedBuf, BLOCK_BYTES, ErrorKind, HashSeed, Prng, test_size};
 use silica_device::sim::{SimDevice, SimOptions};
@@ -42,6 +43,25 @@ fn write(device: &SimDevice, name: &str, model: &Model, options: &TableOptions) 
 }
 
 type File = <SimDevice as Device>::File;
+
+/// Looks a key up, and calls `then` with what is found.
+fn get<T>(
+    table: &Table<File>,
+    key: &[u8],
+    sequence: u64,
+    then: impl FnOnce(Option<Version<'_>>) -> T,
+) -> T {
+    let (mut buf, mut block) = (AlignedBuf::zeroed(0), table.block_of(key));
+    loop {
+        table.read(table.place(block), &mut buf).expect("read");
+        let bytes = table.check(block, &buf).expect("a block");
+        match table.search(block, bytes, key, sequence).expect("searched") {
+            Lookup::Found(version) => return then(Some(version)),
+            Lookup::Absent => return then(None),
+            Lookup::Next => block += 1,
+        }
+    }
+}
 
 /// Random versions: `keys` keys of a kind, some with many versions.
 fn random(prng: &mut Prng, keys: u64, kind: u64) -> Model {
@@ -107,12 +127,17 @@ fn lookups_and_cursors_agree_with_a_sorted_map() {
             }
         }
         look_up(&mut prng, &model, &table);
-        walk(&mut prng, &model, &table);
+        let cursor = table.cursor(1 << (12 + prng.below(8)));
+        walk(&mut prng, &model, cursor);
+        let cache = Arc::new(BlockCache::new(prng.below(1 << 18), 1 << 18));
+        for _ in 0..2 {
+            let cursor = table.cursor_through(&cache, 1 << (12 + prng.below(8)));
+            walk(&mut prng, &model, cursor);
+        }
     }
 }
 
 fn look_up(prng: &mut Prng, model: &Model, table: &Table<File>) {
-    let mut buf = AlignedBuf::zeroed(0);
     let known: Vec<_> = model.keys().collect();
     for _ in 0..300 {
         let (key, sequence) = known[prng.below(known.len() as u64) as usize];
@@ -125,16 +150,16 @@ fn look_up(prng: &mut Prng, model: &Model, table: &Table<File>) {
             2 if !key.is_empty() => *key.last_mut().expect("it is not empty") ^= 1,
             _ => {}
         }
-        let found = table.get(&key, sequence, &mut buf).expect("read");
         table.prefetch(SEED.low(&key));
-        assert!(found.is_none() || table.may_contain(SEED.low(&key)), "{key:?} passes");
-        assert_eq!(found, newest(model, &key, sequence), "{key:?} at {sequence}");
+        get(table, &key, sequence, |found| {
+            assert!(found.is_none() || table.may_contain(SEED.low(&key)), "{key:?} passes");
+            assert_eq!(found, newest(model, &key, sequence), "{key:?} at {sequence}");
+        });
     }
 }
 
-fn walk(prng: &mut Prng, model: &Model, table: &Arc<Table<File>>) {
+fn walk(prng: &mut Prng, model: &Model, mut cursor: Cursor<File>) {
     let all: Vec<Version<'_>> = model.iter().map(version).collect();
-    let mut cursor = table.cursor(1 << (12 + prng.below(8)));
     let mut at = cursor.seek_to_first().expect("read").then_some(0);
     for _ in 0..2 * all.len() + 200 {
         let i = match prng.below(200) {
@@ -199,11 +224,10 @@ fn a_lookup_reads_one_block_and_blocks_are_well_filled() {
         // Besides what is unused, each version has eight bytes of lengths and sequence number.
         let unused = blocks.saturating_sub(content + 2000 * 8) * 100 / blocks;
         assert!(unused <= unused_percent_max, "{unused} % of {value_bytes} unused");
-        let mut buf = AlignedBuf::zeroed(0);
         let before = device.counters().snapshot().reads;
         for n in 0..2000u64 {
             let key = (n * 0x9E37_79B9).to_be_bytes();
-            assert!(table.get(&key, u64::MAX, &mut buf).expect("read").is_some());
+            assert!(get(&table, &key, u64::MAX, |found| found.is_some()));
         }
         assert_eq!(device.counters().snapshot().reads - before, 2000);
         assert!(table.memory_bytes() <= 9 * table.blocks() + 16, "{}", table.memory_bytes());

@@ -1,0 +1,201 @@
+//! A cache of tables' blocks.
+//!
+//! What is kept is a block's bytes after they were checked and decompressed: who finds one here
+//! neither reads a device nor compares a checksum. The cache is [`quick_cache`]: like S3-FIFO it
+//! lets what is new into a small queue first and keeps what is asked for again, or was asked for
+//! before it was forgotten, so that one long scan does not drive out what gets come back to; blocks
+//! are weighted by their bytes; a hit takes a shared lock of one of many shards and moves nothing.
+//!
+//! Blocks of a table that is gone are asked for no more and fall out. No block is ever found for
+//! another one: file ids are unique in the life of a store.
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Parts of the cache that are locked by themselves.
+const SHARDS: usize = 16;
+/// What a block takes besides its bytes: its place in the tables, the counters of its memory, and
+/// what is remembered of blocks that are gone.
+const BLOCK_OVERHEAD_BYTES: u64 = 160;
+/// Bytes of a block, roughly.
+const BLOCK_BYTES_USUAL: u64 = 4096;
+
+/// Which block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlockId {
+    /// The id of the table's file.
+    pub file: u64,
+    /// The block's number in it.
+    pub block: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bytes;
+
+impl Weighter<BlockId, Arc<[u8]>> for Bytes {
+    fn weight(&self, _: &BlockId, block: &Arc<[u8]>) -> u64 {
+        block.len() as u64 + BLOCK_OVERHEAD_BYTES
+    }
+}
+
+/// Mixes the numbers of a [`BlockId`]. Nobody chooses them, so it needs no secret.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, n: u64) {
+        let product = u128::from(self.0 ^ n ^ 0x9E37_79B9_7F4A_7C15) * 0xD6E8_FEB8_6659_FD93;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+impl BuildHasher for Mixer {
+    type Hasher = Mixer;
+
+    fn build_hasher(&self) -> Mixer {
+        Mixer(0)
+    }
+}
+
+/// See the module's documentation.
+pub struct BlockCache {
+    blocks: Cache<BlockId, Arc<[u8]>, Bytes, Mixer>,
+    bytes_max: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl BlockCache {
+    /// An empty cache for so many bytes, what it needs for itself included. `bytes_usual` is what
+    /// [`BlockCache::set_bytes_max`] may make of them.
+    pub fn new(bytes_max: u64, bytes_usual: u64) -> Self {
+        let count = (bytes_usual / BLOCK_BYTES_USUAL).max(1);
+        let mut options = OptionsBuilder::new();
+        options.shards(SHARDS).estimated_items_capacity(count as usize).weight_capacity(bytes_max);
+        let options = options.build().expect("everything is set that has to be");
+        let blocks = Cache::with_options(options, Bytes, Mixer(0), DefaultLifecycle::default());
+        let bytes_max = AtomicU64::new(bytes_max);
+        BlockCache { blocks, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    }
+
+    /// Bytes that it may take.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Gives it another limit; where there are more bytes, some go.
+    pub fn set_bytes_max(&self, bytes: u64) {
+        if self.bytes_max.swap(bytes, Ordering::Relaxed) != bytes {
+            self.blocks.set_capacity(bytes);
+        }
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    /// The bytes of a block, where they are here.
+    #[inline]
+    pub fn get(&self, id: BlockId) -> Option<Arc<[u8]>> {
+        self.blocks.get(&id)
+    }
+
+    /// Keeps the bytes of a block.
+    pub fn insert(&self, id: BlockId, bytes: &[u8]) {
+        if bytes.len() as u64 <= self.bytes_max() {
+            self.blocks.insert(id, Arc::from(bytes));
+        }
+    }
+
+    /// Counts lookups: whoever makes many does it once for all of them.
+    #[inline]
+    pub fn count(&self, hits: u64, misses: u64) {
+        for (counter, n) in [(&self.hits, hits), (&self.misses, misses)] {
+            if n > 0 {
+                counter.fetch_add(n, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Lookups that found their block, as far as they were counted.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Lookups that did not.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u64) -> BlockId {
+        BlockId { file: n >> 8, block: n as u32 & 0xFF }
+    }
+
+    #[test]
+    fn blocks_come_back_and_the_limit_holds_when_it_changes() {
+        let cache = BlockCache::new(1 << 20, 1 << 20);
+        for n in 0..1000 {
+            cache.insert(id(n), &n.to_le_bytes().repeat(512));
+            assert!(cache.bytes() <= cache.bytes_max());
+        }
+        let found = |cache: &BlockCache| {
+            let found: Vec<u64> = (0..1000).filter(|n| cache.get(id(*n)).is_some()).collect();
+            let is_right = |n: &u64| {
+                cache.get(id(*n)).is_none_or(|bytes| *bytes == n.to_le_bytes().repeat(512))
+            };
+            assert!(found.iter().all(is_right));
+            found.len()
+        };
+        assert!((200..=256).contains(&found(&cache)), "{}", found(&cache));
+        cache.set_bytes_max(100 << 10);
+        assert!(cache.bytes() <= 100 << 10 && found(&cache) > 10);
+        cache.set_bytes_max(0);
+        assert_eq!((cache.bytes(), found(&cache)), (0, 0));
+        cache.insert(id(1), b"no room");
+        assert!(cache.get(id(1)).is_none());
+        cache.set_bytes_max(1 << 20);
+        cache.insert(id(1), b"room");
+        assert_eq!(cache.get(id(1)).as_deref(), Some(&b"room"[..]));
+    }
+
+    #[test]
+    fn one_long_scan_does_not_drive_out_what_is_asked_for_again_and_again() {
+        let cache = BlockCache::new(1 << 20, 1 << 20);
+        let block = [7; 4000];
+        for _ in 0..3 {
+            for n in 0..100 {
+                if cache.get(id(n)).is_none() {
+                    cache.insert(id(n), &block);
+                }
+            }
+        }
+        for n in 1000..100_000 {
+            cache.insert(id(n), &block);
+        }
+        let left = (0..100).filter(|n| cache.get(id(*n)).is_some()).count();
+        assert!(left > 90, "{left} of 100 blocks are left");
+    }
+}
