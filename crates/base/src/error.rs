@@ -31,6 +31,8 @@ pub enum ErrorKind {
     Locked,
     /// A named thing does not exist.
     NotFound,
+    /// A transaction met a write of somebody else; begin it anew.
+    Conflict,
 }
 
 /// An error: its kind, what was being done, and what caused it.

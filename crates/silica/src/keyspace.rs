@@ -60,6 +60,21 @@ impl Keyspace {
         Ok(&*self.inner.opened.engine)
     }
 
+    /// Refuses where the keyspace is closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.live().map(drop)
+    }
+
+    /// What the store was opened for.
+    pub(crate) fn durability(&self) -> Durability {
+        self.inner.opened.durability
+    }
+
+    /// Tells the background threads that something was written.
+    pub(crate) fn wake(&self) {
+        self.inner.opened.scheduler.wake();
+    }
+
     fn lacks(&self, what: &str) -> Error {
         let engine = self.engine().descriptor().name;
         let message = format!(
@@ -115,13 +130,13 @@ impl Keyspace {
 
     /// Applies `batch` atomically, as durable as the store was opened for.
     pub fn write(&self, batch: &WriteBatch<'_>) -> Result<()> {
-        self.write_with(batch, self.inner.opened.durability)
+        self.write_with(batch, self.durability())
     }
 
     /// Applies `batch` atomically, as durable as asked.
     pub fn write_with(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         self.live()?.write(batch, durability)?;
-        self.inner.opened.scheduler.wake();
+        self.wake();
         Ok(())
     }
 
@@ -151,8 +166,8 @@ impl Keyspace {
         mut decide: impl FnMut(Option<EntryRef<'_>>) -> Update,
     ) -> Result<()> {
         let atomic = self.live()?.as_atomic().ok_or_else(|| self.lacks("update atomically"))?;
-        atomic.update(key.as_ref(), self.inner.opened.durability, &mut decide)?;
-        self.inner.opened.scheduler.wake();
+        atomic.update(key.as_ref(), self.durability(), &mut decide)?;
+        self.wake();
         Ok(())
     }
 

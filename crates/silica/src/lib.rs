@@ -38,21 +38,25 @@ mod catalog;
 mod hostile_tests;
 mod keyspace;
 mod options;
+mod ordered;
 #[cfg(doctest)]
 mod readme;
 mod registry;
 mod scheduler;
 mod store;
+mod transaction;
 
 pub use backup::{BackupReport, restore};
 pub use keyspace::{Iter, Keyspace};
 pub use options::{DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, OpenOptions};
+pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use registry::{Build, Registration, Registry};
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};
 pub use silica_engine as engine;
 pub use silica_engine::{
     Budget, Count, Durability, Engine, EngineExt, EntryRef, Environment, Error, ErrorKind, GetSink,
-    METRICS, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, Result, Update,
-    WriteBatch, parse_size,
+    KeyRange, METRICS, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, RangeSize,
+    Result, Update, WriteBatch, parse_size,
 };
 pub use store::{DEFAULT_KEYSPACE, KeyspaceInfo, Silica, open};
+pub use transaction::Transaction;

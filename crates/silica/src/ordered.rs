@@ -1,0 +1,233 @@
+//! Keyspaces whose keys are in order: ranges, snapshots, iterators.
+//!
+//! What is handed out here keeps its keyspace's engine, and of a snapshot what it needs, for as
+//! long as it lives; after the store was closed its calls fail.
+
+mod bounds;
+mod iterator;
+mod merged;
+#[cfg(test)]
+mod tests;
+
+pub use bounds::Bounds;
+pub use iterator::{Range, RangeIterator};
+pub(crate) use merged::{Merged, Put, Write};
+
+use crate::Keyspace;
+use silica_engine::{
+    EntryIter, EntryRef, Error, ErrorKind, GetSink, KeyRange, Ordered, RangeSize, Result,
+    Snapshot as EngineSnapshot,
+};
+use std::sync::Arc;
+
+impl Keyspace {
+    /// The view of an engine that keeps an order.
+    pub(crate) fn ordered(&self) -> Result<Arc<dyn Ordered>> {
+        self.check_open()?;
+        Arc::clone(self.engine()).as_ordered().ok_or_else(|| {
+            let message = format!(
+                "engine '{}' of keyspace '{}' keeps no order; create the keyspace with engine \
+                 'wip'",
+                self.engine().descriptor().name,
+                self.name()
+            );
+            Error::new(ErrorKind::Unsupported, message)
+        })
+    }
+
+    /// The keyspace as it is now, for as long as the snapshot is kept.
+    ///
+    /// ```no_run
+    /// # let name = format!("silica-doc-snapshot-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
+    /// let users = store.keyspace("users")?;
+    /// users.put("ann", "blue")?;
+    /// let before = users.snapshot()?;
+    /// users.put("ann", "green")?;
+    /// users.put("bob", "red")?;
+    /// assert_eq!(before.get("ann")?, Some(b"blue".to_vec()));
+    /// assert_eq!(before.range(..)?.count(), 1);
+    /// # drop((before, users, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Unsupported` where the engine keeps no order, as of every call below.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot { inner: self.ordered()?.snapshot()?, keyspace: self.clone() })
+    }
+
+    /// Keys and values of a range as they are now, in order, from either end.
+    ///
+    /// ```no_run
+    /// # let name = format!("silica-doc-range-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
+    /// use silica::KeyRange;
+    ///
+    /// let keyspace = store.keyspace("k")?;
+    /// for key in ["b/1", "a/2", "a/1", "c/1"] {
+    ///     keyspace.put(key, "v")?;
+    /// }
+    /// let keys = |range: silica::Range| -> silica::Result<Vec<Vec<u8>>> {
+    ///     range.map(|entry| entry.map(|(key, _)| key)).collect()
+    /// };
+    /// assert_eq!(keys(keyspace.range("a/2".."c")?)?, [b"a/2", b"b/1"]);
+    /// assert_eq!(keys(keyspace.range(KeyRange::prefix(b"a/"))?)?, [b"a/1", b"a/2"]);
+    /// let last = keyspace.range(..)?.next_back().transpose()?;
+    /// assert_eq!(last, Some((b"c/1".to_vec(), b"v".to_vec())));
+    /// # drop((keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    pub fn range(&self, range: impl Bounds) -> Result<Range> {
+        self.snapshot()?.range(range)
+    }
+
+    /// A place among the entries of a range as they are now, which goes where it is told.
+    ///
+    /// ```no_run
+    /// # let name = format!("silica-doc-iterator-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
+    /// # let keyspace = store.keyspace("k")?;
+    /// # ["ant", "bee", "cat"].iter().try_for_each(|key| keyspace.put(key, "v"))?;
+    /// let mut iterator = keyspace.iterator(..)?;
+    /// iterator.seek("b")?;
+    /// assert_eq!(iterator.key(), Some(&b"bee"[..]));
+    /// iterator.next()?;
+    /// assert_eq!(iterator.key(), Some(&b"cat"[..]));
+    /// iterator.seek_for_prev("b")?;
+    /// assert_eq!(iterator.key(), Some(&b"ant"[..]));
+    /// assert!(!iterator.prev()? && !iterator.valid());
+    /// # drop((iterator, keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    pub fn iterator(&self, range: impl Bounds) -> Result<RangeIterator> {
+        self.snapshot()?.iterator(range)
+    }
+
+    /// Removes all keys of a range in one step, at the cost of one write.
+    ///
+    /// ```no_run
+    /// # let name = format!("silica-doc-delete-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
+    /// # let keyspace = store.keyspace("k")?;
+    /// # ["2025-01", "2025-02", "2026-01"].iter().try_for_each(|key| keyspace.put(key, "v"))?;
+    /// keyspace.delete_range(.."2026")?;
+    /// assert_eq!(keyspace.range(..)?.count(), 1);
+    /// # drop((keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    pub fn delete_range(&self, range: impl Bounds) -> Result<()> {
+        self.ordered()?.delete_range(&range.key_range(), self.durability())?;
+        self.wake();
+        Ok(())
+    }
+
+    /// How much is in a range, as far as it is known without a read of the device.
+    pub fn range_size(&self, range: impl Bounds) -> Result<RangeSize> {
+        Ok(self.ordered()?.range_size(&range.key_range()))
+    }
+
+    /// Rewrites what is in a range so that only what is live takes space, and returns that space.
+    pub fn compact_range(&self, range: impl Bounds) -> Result<()> {
+        self.ordered()?.compact_range(&range.key_range())
+    }
+
+    /// A metric, or a line of [`Keyspace::inspect`], by its name; `None` where there is none of
+    /// that name.
+    ///
+    /// ```
+    /// # let name = format!("silica-doc-property-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::open(&path)?;
+    /// # let keyspace = store.keyspace("k")?;
+    /// keyspace.put("key", "value")?;
+    /// assert_eq!(keyspace.get_property("puts")?.as_deref(), Some("1"));
+    /// # drop((keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    pub fn get_property(&self, name: &str) -> Result<Option<String>> {
+        if let Some(value) = self.metrics()?.0.get(name) {
+            return Ok(Some(value.to_string()));
+        }
+        let text = self.inspect()?;
+        let mut lines = text.lines().filter_map(|line| line.trim().split_once(": "));
+        Ok(lines.find(|(found, _)| *found == name).map(|(_, value)| value.to_string()))
+    }
+}
+
+/// A keyspace as it was at one moment. Cheap to clone; all clones are the same moment.
+#[derive(Clone)]
+pub struct Snapshot {
+    inner: Arc<dyn EngineSnapshot>,
+    keyspace: Keyspace,
+}
+
+impl Snapshot {
+    /// The engine's snapshot.
+    pub(crate) fn inner(&self) -> &dyn EngineSnapshot {
+        &*self.inner
+    }
+
+    /// A number that grows from snapshot to snapshot, where something was written between.
+    pub fn sequence(&self) -> u64 {
+        self.inner.sequence()
+    }
+
+    /// The value that `key` had.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_many(&[key])?.pop().flatten())
+    }
+
+    /// The values that all `keys` had, in their order, looked up as one burst.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.keyspace.check_open()?;
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let mut values = Values(vec![None; keys.len()]);
+        self.inner.get_many(&keys, &mut values)?;
+        Ok(values.0)
+    }
+
+    /// As [`Keyspace::range`].
+    pub fn range(&self, range: impl Bounds) -> Result<Range> {
+        let range = range.key_range();
+        Ok(Range::new(self.at(&range)?, self.at(&range)?))
+    }
+
+    /// As [`Keyspace::iterator`].
+    pub fn iterator(&self, range: impl Bounds) -> Result<RangeIterator> {
+        self.at(&range.key_range())
+    }
+
+    fn at(&self, range: &KeyRange) -> Result<RangeIterator> {
+        Ok(RangeIterator::new(self.entries(range)?, self.keyspace.clone()))
+    }
+
+    /// The engine's iterator over `range`.
+    pub(crate) fn entries(&self, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
+        self.keyspace.check_open()?;
+        Arc::clone(&self.inner).iterate(range)
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({:?}, {})", self.keyspace.name(), self.sequence())
+    }
+}
+
+struct Values(Vec<Option<Vec<u8>>>);
+
+impl GetSink for Values {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.0[index] = Some(entry.value.to_vec());
+    }
+}
