@@ -1,13 +1,14 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
-use crate::memtable::{Directory, Entries, Found, Full, Inserted};
+use crate::memtable::{Directory, Entries, Found, Full, Inserted, sorted};
 use crate::run::Run;
 use crate::state::BucketState;
+use crate::view::LastOrder;
 use silica_base::HashSeed;
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
 use silica_parts::wal::{POSITION_BYTES, Segments};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Lines of a memtable that is new.
 const FIRST_LINES: usize = 1;
@@ -15,7 +16,14 @@ const FIRST_LINES: usize = 1;
 /// The entries of the log.
 pub(crate) struct LogEntries<'s, L>(pub(crate) &'s Segments<L>);
 
-impl<L: LogFile> LogEntries<'_, L> {
+impl<'s, L: LogFile> LogEntries<'s, L> {
+    /// The entry at a position that a memtable holds.
+    #[inline]
+    pub(crate) fn frame(&self, position: u64) -> Frame<'s> {
+        let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
+        frame.expect("memtables hold positions of entries").0
+    }
+
     /// Bytes of the entry at a position.
     pub(crate) fn bytes(&self, position: u64) -> u64 {
         let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
@@ -26,8 +34,7 @@ impl<L: LogFile> LogEntries<'_, L> {
 impl<L: LogFile> Entries for LogEntries<'_, L> {
     #[inline]
     fn entry(&self, position: u64) -> Frame<'_> {
-        let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
-        frame.expect("memtables hold positions of entries").0
+        self.frame(position)
     }
 }
 
@@ -38,6 +45,15 @@ pub(crate) struct Frozen {
     pub(crate) bytes: u64,
     /// Every record of the bucket below this position is in it or in older ones.
     pub(crate) end: u64,
+    /// Its positions in the order of a range, once somebody asked for it.
+    order: OnceLock<Arc<[u64]>>,
+}
+
+impl Frozen {
+    /// Its positions in the order of a range, for its flush and for those who read ranges.
+    pub(crate) fn order(&self, entries: &impl Entries) -> &Arc<[u64]> {
+        self.order.get_or_init(|| sorted(self.directory.positions(), entries).into())
+    }
 }
 
 /// What is in tables.
@@ -53,6 +69,10 @@ pub(crate) struct Stores<D: Device> {
     pub(crate) active: Directory,
     /// Bytes of the entries in `active`.
     pub(crate) bytes: u64,
+    /// The newest position in `active`.
+    pub(crate) newest: u64,
+    /// The order of `active` as far as it was asked for.
+    pub(crate) last_order: LastOrder,
     /// The newest first.
     pub(crate) frozen: Vec<Arc<Frozen>>,
     pub(crate) version: Arc<Version<D>>,
@@ -67,7 +87,14 @@ impl<D: Device> Version<D> {
 
 impl<D: Device> Stores<D> {
     pub(crate) fn new(version: Arc<Version<D>>) -> Self {
-        Stores { active: Directory::new(FIRST_LINES), bytes: 0, frozen: Vec::new(), version }
+        Stores {
+            active: Directory::new(FIRST_LINES),
+            bytes: 0,
+            newest: 0,
+            last_order: LastOrder::default(),
+            frozen: Vec::new(),
+            version,
+        }
     }
 
     /// Asks for the memory that [`Stores::find`] looks at.
@@ -93,17 +120,17 @@ impl<D: Device> Stores<D> {
     }
 
     /// Puts the position of an entry of `key` into the memtable, greater than all that are there;
-    /// the bytes of the one that it replaces.
+    /// the bytes of the one that it replaces. That is one at or behind `kept_before`: nobody asks
+    /// for it any more.
     pub(crate) fn insert<L: LogFile>(
         &mut self,
         seed: HashSeed,
         key: &[u8],
         position: u64,
         bytes: u64,
+        kept_before: u64,
         entries: &LogEntries<'_, L>,
     ) -> u64 {
-        // Nobody asks for what was before.
-        let kept_before = 0;
         let inserted = loop {
             match self.active.insert(seed.low(key), key, position, kept_before, entries) {
                 Ok(inserted) => break inserted,
@@ -118,6 +145,7 @@ impl<D: Device> Stores<D> {
             Inserted::Replaced(old) => entries.bytes(old),
         };
         self.bytes = self.bytes + bytes - replaced;
+        self.newest = position;
         replaced
     }
 
@@ -125,7 +153,9 @@ impl<D: Device> Stores<D> {
     pub(crate) fn freeze(&mut self, end: u64) {
         let directory = std::mem::replace(&mut self.active, Directory::new(FIRST_LINES));
         let bytes = std::mem::take(&mut self.bytes);
-        self.frozen.insert(0, Arc::new(Frozen { directory, bytes, end }));
+        (self.newest, self.last_order) = (0, LastOrder::default());
+        let order = OnceLock::new();
+        self.frozen.insert(0, Arc::new(Frozen { directory, bytes, end, order }));
     }
 
     /// Bytes of the memtables' directories.

@@ -25,6 +25,14 @@ impl<D: Device> Buckets<D> {
         self.list.iter()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn at(&self, place: usize) -> &Arc<Bucket<D>> {
+        &self.list[place]
+    }
+
     /// Where in the list the bucket of `key` is.
     #[inline]
     pub(crate) fn place(&self, key: &[u8]) -> usize {

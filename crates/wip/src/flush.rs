@@ -2,7 +2,8 @@
 
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::files::{table_id, table_name};
-use crate::memtable::{Entries, sorted};
+use crate::memtable::Entries;
+use crate::merge::{Fate, Keeper};
 use crate::run::{Numbered, Part};
 use crate::state::Edit;
 use crate::wip::Wip;
@@ -103,28 +104,26 @@ impl<D: Device> Wip<D> {
     fn write_frozen(&self, frozen: &Frozen) -> Result<Option<(Numbered<D>, u64)>> {
         let segments = self.log.segments();
         let entries = LogEntries(&segments);
-        let positions = sorted(frozen.directory.positions(), &entries);
+        let positions = frozen.order(&entries);
         if positions.is_empty() {
             return Ok(None);
         }
         let base = positions.iter().copied().min().unwrap_or(1);
         self.write_table(base, &mut |builder| {
-            // Of each key the newest only: nobody asks for what was before.
-            let mut last: Option<&[u8]> = None;
-            for position in &positions {
+            let mut keeper = Keeper::new(self.live_snapshots(), false, 0);
+            for position in positions.iter() {
                 let frame = entries.entry(*position);
-                if last == Some(frame.key) {
-                    continue;
-                }
-                last = Some(frame.key);
-                builder.add(&Row {
+                let version = Row {
                     key: frame.key,
                     sequence: *position,
                     flags: frame.flags & (TOMBSTONE | POINTER),
                     expires_unix_ms: frame.expires_unix_ms,
                     user_bits: frame.user_bits,
                     value: frame.value,
-                })?;
+                };
+                if keeper.fate(&version) != Fate::Drop {
+                    builder.add(&version)?;
+                }
             }
             Ok(())
         })

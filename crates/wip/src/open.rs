@@ -6,6 +6,7 @@ use crate::files::{table_id, table_name, table_number};
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::run::{Numbered, Part};
+use crate::snapshot::Snapshots;
 use crate::state::{BucketState, PartState, StoreState};
 use crate::wip::Wip;
 use crate::write::{NewEntry, Writer};
@@ -44,6 +45,7 @@ impl<D: Device> Wip<D> {
             cache: Arc::new(BlockCache::new(0, config.memory_bytes)),
             unflushed_bytes: AtomicU64::new(0),
             job: Mutex::new(()),
+            snapshots: Snapshots::default(),
             metrics: Metrics::default(),
             clock: environment.clock.clone(),
             seed,

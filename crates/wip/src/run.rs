@@ -33,7 +33,13 @@ impl<D: Device> Clone for Part<D> {
 
 impl<D: Device> Part<D> {
     pub(crate) fn has(&self, key: &[u8]) -> bool {
-        *self.lower <= *key && self.upper.as_ref().is_none_or(|upper| *key < **upper)
+        *self.lower <= *key && self.is_below_upper(key)
+    }
+
+    /// True where `key` comes before the end of the range.
+    #[inline]
+    pub(crate) fn is_below_upper(&self, key: &[u8]) -> bool {
+        self.upper.as_ref().is_none_or(|upper| *key < **upper)
     }
 
     /// What the manifest says of it.

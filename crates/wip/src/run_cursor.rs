@@ -18,7 +18,6 @@ pub(crate) struct RunCursor<D: Device> {
     is_at_one: bool,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "iterators go backwards"))]
 impl<D: Device> RunCursor<D> {
     /// A cursor that reads up to `read_ahead_bytes` at once where it goes on in one direction.
     pub(crate) fn new(run: Run<D>, read_ahead_bytes: usize) -> Self {

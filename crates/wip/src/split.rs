@@ -60,6 +60,7 @@ impl<D: Device> Wip<D> {
         let stores = bucket.read();
         let segments = self.log.segments();
         let entries = LogEntries(&segments);
+        let kept_before = self.snapshots.newest();
         let frozen = stores.frozen.iter().map(|frozen| &frozen.directory);
         let mut positions: Vec<u64> =
             frozen.chain([&stores.active]).flat_map(|directory| directory.positions()).collect();
@@ -67,7 +68,8 @@ impl<D: Device> Wip<D> {
         for position in positions {
             let key = entries.entry(position).key;
             let child = lowers.partition_point(|lower| **lower <= *key) - 1;
-            children[child].insert(self.seed, key, position, entries.bytes(position), &entries);
+            let bytes = entries.bytes(position);
+            children[child].insert(self.seed, key, position, bytes, kept_before, &entries);
         }
         let before = stores.unflushed_bytes();
         let now = children.iter().map(Stores::unflushed_bytes).sum::<u64>();

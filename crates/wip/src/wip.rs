@@ -3,13 +3,14 @@
 use crate::buckets::Buckets;
 use crate::metrics::Metrics;
 use crate::options::Config;
+use crate::snapshot::Snapshots;
 use crate::state::{Edit, StoreState};
 use crate::write::Writer;
 use silica_base::{Clock, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
     Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, MetricVisitor,
-    Progress, WriteBatch,
+    Ordered, Progress, WriteBatch,
 };
 use silica_parts::BlockCache;
 use silica_parts::manifest::Book;
@@ -41,6 +42,7 @@ pub struct Wip<D: Device> {
     pub(crate) unflushed_bytes: AtomicU64,
     /// One flush, compaction or split at a time.
     pub(crate) job: Mutex<()>,
+    pub(crate) snapshots: Snapshots,
     pub(crate) metrics: Metrics,
 }
 
@@ -50,7 +52,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
         durable: true,
         may_wait: true,
         scan: false,
-        ordered: false,
+        ordered: true,
         atomic: true,
         admin: false,
         may_evict: false,
@@ -106,11 +108,6 @@ impl<D: Device> Wip<D> {
 
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.log.sync(&|| Ok(()))
-    }
-
-    /// Sequence numbers that readers have chosen to see nothing from, ascending.
-    pub(crate) fn live_snapshots(&self) -> Vec<u64> {
-        Vec::new()
     }
 
     /// A number for a new table.
@@ -173,6 +170,10 @@ impl<D: Device> Engine for Wip<D> {
 
     fn verify(&self) -> Result<()> {
         self.buckets().iter().try_for_each(|bucket| self.verify_bucket(bucket))
+    }
+
+    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
+        Some(self)
     }
 
     fn as_atomic(&self) -> Option<&dyn Atomic> {

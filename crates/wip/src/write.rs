@@ -118,7 +118,8 @@ impl<D: Device> Wip<D> {
         let entries = LogEntries(&segments);
         let buckets = self.buckets();
         let mut stores = buckets.of(new.key).write();
-        let replaced = stores.insert(self.seed, new.key, new.position, new.bytes, &entries);
+        let kept_before = self.snapshots.newest();
+        let replaced = stores.insert(self.seed, new.key, new.position, new.bytes, kept_before, &entries);
         drop(stores);
         self.unflushed_bytes.fetch_add(new.bytes.wrapping_sub(replaced), Ordering::Relaxed);
     }

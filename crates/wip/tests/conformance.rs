@@ -152,6 +152,13 @@ fn differential() {
 }
 
 #[test]
+fn ordered() {
+    for seed in 0..4 {
+        testkit::ordered(&mut tiny(), seed, test_size(10_000, 100_000, 100_000_000));
+    }
+}
+
+#[test]
 fn crash_random() {
     let cuts = test_size(300, 10_000, 500_000);
     testkit::crash_random(&mut tiny(), 1, cuts);

@@ -1,0 +1,370 @@
+//! Going through the entries of a snapshot's range, in both directions.
+//!
+//! 1. A bucket is entered by key, through the list of buckets as it is then. What it held at that
+//!    moment (a [`View`]) has everything that the snapshot sees of its keys, and stays as it is
+//!    while the iterator is there: splits, flushes and compactions make other versions.
+//! 2. Going forwards, every source is at its first version at or behind the entry, and the entry is
+//!    borrowed from one of them. Going backwards, every source is at its last version before the
+//!    entry's key, and the entry is a copy.
+//! 3. Bounds are kept as "from this key on" and "before this key".
+
+use crate::snapshot::Held;
+use crate::sorted::{Positions, Sorted};
+use crate::view::View;
+use silica_base::Result;
+use silica_device::Device;
+use silica_engine::{EntryIter, EntryRef, KeyRange};
+use silica_parts::frame::TOMBSTONE;
+use silica_parts::table::Version as Row;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The first key after `key`.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// Where an iterator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Nowhere,
+    /// At the entry where this source is.
+    Source(usize),
+    /// At the entry that was copied.
+    Copied,
+}
+
+/// An entry that was copied.
+#[derive(Debug, Default)]
+struct Copied {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    sequence: u64,
+    flags: u8,
+    expires_unix_ms: u64,
+    user_bits: u32,
+}
+
+impl Copied {
+    fn copy(&mut self, version: &Row<'_>) {
+        self.value.clear();
+        self.value.extend_from_slice(version.value);
+        self.sequence = version.sequence;
+        self.flags = version.flags;
+        self.expires_unix_ms = version.expires_unix_ms;
+        self.user_bits = version.user_bits;
+    }
+}
+
+/// A bucket that was entered.
+struct Entered<D: Device> {
+    view: View<D>,
+    /// The newest first.
+    sources: Vec<Sorted<D>>,
+}
+
+/// See the module's documentation.
+pub(crate) struct Iter<D: Device> {
+    snapshot: Arc<Held<D>>,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    entered: Option<Entered<D>>,
+    at: At,
+    /// The entry, where it is a copy; the last key, where one was passed.
+    copied: Copied,
+    /// Where a seek goes to.
+    target: Vec<u8>,
+}
+
+impl<D: Device> Entered<D> {
+    fn new(view: View<D>) -> Self {
+        let memtables = view.memtables.iter().map(|positions| {
+            Sorted::Memtable(Positions::new(Arc::clone(positions), Arc::clone(&view.segments)))
+        });
+        let runs = view.version.runs.iter().map(Sorted::run);
+        let sources = memtables.chain(runs).collect();
+        Entered { view, sources }
+    }
+
+    /// The source with the first version of all; of one key, the newest.
+    #[inline]
+    fn first(&self) -> Option<usize> {
+        let mut first: Option<(usize, Row<'_>)> = None;
+        for (at, source) in self.sources.iter().enumerate() {
+            let Some(version) = source.version() else { continue };
+            let is_first = first.as_ref().is_none_or(|(_, first)| {
+                version.key.cmp(first.key).then(first.sequence.cmp(&version.sequence)).is_lt()
+            });
+            if is_first {
+                first = Some((at, version));
+            }
+        }
+        first.map(|(at, _)| at)
+    }
+
+    /// A source with the last key of all.
+    fn last(&self) -> Option<usize> {
+        let mut last: Option<(usize, Row<'_>)> = None;
+        for (at, source) in self.sources.iter().enumerate() {
+            let Some(version) = source.version() else { continue };
+            if last.as_ref().is_none_or(|(_, last)| version.key > last.key) {
+                last = Some((at, version));
+            }
+        }
+        last.map(|(at, _)| at)
+    }
+
+    /// Has all sources behind every version of `key`.
+    fn pass(&mut self, key: &[u8]) -> Result<()> {
+        for source in &mut self.sources {
+            while source.version().is_some_and(|version| version.key == key) {
+                source.advance()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<D: Device> Iter<D> {
+    pub(crate) fn new(snapshot: Arc<Held<D>>, range: &KeyRange) -> Self {
+        let lower = match &range.lower {
+            Bound::Included(key) => key.clone(),
+            Bound::Excluded(key) => after(key),
+            Bound::Unbounded => Vec::new(),
+        };
+        let upper = match &range.upper {
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        let (copied, target) = (Copied::default(), Vec::new());
+        Iter { snapshot, lower, upper, entered: None, at: At::Nowhere, copied, target }
+    }
+
+    /// True where what `flags` and expiry are of is no entry.
+    fn is_gone(&self, flags: u8, expires_unix_ms: u64) -> bool {
+        let has_expired =
+            || expires_unix_ms != 0 && expires_unix_ms <= self.snapshot.wip.clock.unix_ms();
+        flags & TOMBSTONE != 0 || has_expired()
+    }
+
+    fn enter(&mut self, view: View<D>) -> &mut Entered<D> {
+        self.entered.insert(Entered::new(view))
+    }
+
+    /// To the first entry at or after `target`.
+    fn go_forward(&mut self) -> Result<bool> {
+        self.at = At::Nowhere;
+        if self.target < self.lower {
+            self.target.clone_from(&self.lower);
+        }
+        if self.entered.as_ref().is_none_or(|entered| !entered.view.has(&self.target)) {
+            let view = self.snapshot.wip.view(Some(&self.target), false);
+            self.enter(view);
+        }
+        let entered = self.entered.as_mut().expect("a bucket was entered");
+        entered.sources.iter_mut().try_for_each(|source| source.seek(&self.target))?;
+        self.settle_forward()
+    }
+
+    /// From where the sources are to the first entry there or behind.
+    fn settle_forward(&mut self) -> Result<bool> {
+        self.at = At::Nowhere;
+        loop {
+            let entered = self.entered.as_mut().expect("a bucket was entered");
+            let Some(first) = entered.first() else {
+                let Some(upper) = &entered.view.upper else { return Ok(false) };
+                self.target.clone_from(upper);
+                if self.upper.as_ref().is_some_and(|end| *end <= self.target) {
+                    return Ok(false);
+                }
+                let view = self.snapshot.wip.view(Some(&self.target), false);
+                let target = std::mem::take(&mut self.target);
+                let mut sources = self.enter(view).sources.iter_mut();
+                let sought = sources.try_for_each(|source| source.seek(&target));
+                self.target = target;
+                sought?;
+                continue;
+            };
+            let version = entered.sources[first].version().expect("it is at a version");
+            if self.upper.as_ref().is_some_and(|upper| **upper <= *version.key) {
+                return Ok(false);
+            }
+            if version.sequence >= self.snapshot.position {
+                entered.sources[first].advance()?;
+                continue;
+            }
+            let (flags, expires) = (version.flags, version.expires_unix_ms);
+            if flags & TOMBSTONE == 0 && expires == 0 || !self.is_gone(flags, expires) {
+                self.at = At::Source(first);
+                return Ok(true);
+            }
+            self.pass_entry(first)?;
+        }
+    }
+
+    /// Has all sources behind the key where a source is.
+    fn pass_entry(&mut self, source: usize) -> Result<()> {
+        let entered = self.entered.as_mut().expect("a bucket was entered");
+        let version = entered.sources[source].version().expect("it is at a version");
+        self.copied.key.clear();
+        self.copied.key.extend_from_slice(version.key);
+        entered.pass(&self.copied.key)
+    }
+
+    /// To the last entry before `target`, or of all where there is none.
+    fn go_backward(&mut self, has_target: bool) -> Result<bool> {
+        self.at = At::Nowhere;
+        let upper = match (has_target.then_some(&self.target), &self.upper) {
+            (Some(target), Some(upper)) => Some(target.min(upper).clone()),
+            (target, upper) => target.or(upper.as_ref()).cloned(),
+        };
+        self.enter_before(upper.as_deref())?;
+        self.settle_backward()
+    }
+
+    fn enter_before(&mut self, key: Option<&[u8]>) -> Result<()> {
+        let is_there = |view: &View<D>| match key {
+            Some(key) => {
+                *view.lower < *key && view.upper.as_ref().is_none_or(|upper| *key <= **upper)
+            }
+            None => view.upper.is_none(),
+        };
+        if self.entered.as_ref().is_none_or(|entered| !is_there(&entered.view)) {
+            let view = self.snapshot.wip.view(key, true);
+            self.enter(view);
+        }
+        let entered = self.entered.as_mut().expect("a bucket was entered");
+        entered.sources.iter_mut().try_for_each(|source| source.seek_before(key))
+    }
+
+    /// From where the sources are to the last entry there or before.
+    fn settle_backward(&mut self) -> Result<bool> {
+        self.at = At::Nowhere;
+        loop {
+            let entered = self.entered.as_mut().expect("a bucket was entered");
+            let Some(last) = entered.last() else {
+                let lower = entered.view.lower.clone();
+                if lower <= self.lower {
+                    return Ok(false);
+                }
+                self.enter_before(Some(&lower))?;
+                continue;
+            };
+            let version = entered.sources[last].version().expect("it is at a version");
+            if *version.key < *self.lower {
+                return Ok(false);
+            }
+            self.copied.key.clear();
+            self.copied.key.extend_from_slice(version.key);
+            if self.copy_newest()? && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms)
+            {
+                self.at = At::Copied;
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Copies the newest version of the copied key that the snapshot sees, and has all sources
+    /// before that key; false where it sees none.
+    fn copy_newest(&mut self) -> Result<bool> {
+        let entered = self.entered.as_mut().expect("a bucket was entered");
+        let (copied, mut is_found) = (&mut self.copied, false);
+        for source in &mut entered.sources {
+            while let Some(version) = source.version()
+                && version.key == copied.key
+            {
+                let is_newer = !is_found || version.sequence > copied.sequence;
+                if version.sequence < self.snapshot.position && is_newer {
+                    copied.copy(&version);
+                    is_found = true;
+                }
+                source.retreat()?;
+            }
+        }
+        Ok(is_found)
+    }
+
+    fn set_target(&mut self, key: &[u8]) {
+        self.target.clear();
+        self.target.extend_from_slice(key);
+    }
+
+    fn version(&self) -> Row<'_> {
+        match (self.at, &self.entered) {
+            (At::Source(at), Some(entered)) => {
+                entered.sources[at].version().expect("it is at a version")
+            }
+            (At::Copied, _) => Row {
+                key: &self.copied.key,
+                sequence: self.copied.sequence,
+                flags: self.copied.flags,
+                expires_unix_ms: self.copied.expires_unix_ms,
+                user_bits: self.copied.user_bits,
+                value: &self.copied.value,
+            },
+            _ => panic!("the iterator is nowhere"),
+        }
+    }
+}
+
+impl<D: Device> EntryIter for Iter<D> {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.set_target(b"");
+        self.go_forward()
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.go_backward(false)
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.set_target(key);
+        self.go_forward()
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
+        self.set_target(key);
+        self.target.push(0);
+        self.go_backward(true)
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        match self.at {
+            At::Nowhere => Ok(false),
+            At::Source(source) => {
+                self.at = At::Nowhere;
+                self.pass_entry(source)?;
+                self.settle_forward()
+            }
+            At::Copied => {
+                self.target.clone_from(&self.copied.key);
+                self.target.push(0);
+                self.go_forward()
+            }
+        }
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        match self.at {
+            At::Nowhere => Ok(false),
+            At::Source(_) => {
+                let mut target = std::mem::take(&mut self.target);
+                target.clear();
+                target.extend_from_slice(self.version().key);
+                self.target = target;
+                self.go_backward(true)
+            }
+            At::Copied => self.settle_backward(),
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        self.version().key
+    }
+
+    fn entry(&self) -> EntryRef<'_> {
+        let Row { value, expires_unix_ms, user_bits, .. } = self.version();
+        EntryRef { value, expires_unix_ms, user_bits }
+    }
+}

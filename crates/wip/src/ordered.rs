@@ -1,0 +1,97 @@
+//! The view in the order of the keys.
+
+use crate::snapshot::Held;
+use crate::wip::Wip;
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::Device;
+use silica_engine::optimistic::{Condition, Optimistic, Seen};
+use silica_engine::{Durability, KeyRange, Ordered, RangeSize, Snapshot, WriteBatch};
+use std::sync::Arc;
+
+/// Times that a commit looks again where a flush came between.
+const TRIES_MAX: usize = 8;
+
+impl<D: Device> Ordered for Wip<D> {
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(Held::new(self)))
+    }
+
+    fn delete_range(&self, _range: &KeyRange, _durability: Durability) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "ranges are not deleted in one step yet"))
+    }
+
+    fn commit(
+        &self,
+        snapshot: &dyn Snapshot,
+        reads: &[&[u8]],
+        batch: &WriteBatch<'_>,
+        durability: Durability,
+    ) -> Result<bool> {
+        for _ in 0..TRIES_MAX {
+            let Some(conditions) = self.unwritten_since(snapshot.sequence(), reads)? else {
+                return Ok(false);
+            };
+            let is_done = match batch.is_empty() {
+                true => self.all_hold(&conditions),
+                false => self.spread_poison(self.write_batch_if(batch, &conditions, durability))?,
+            };
+            if is_done {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn range_size(&self, _range: &KeyRange) -> RangeSize {
+        RangeSize::default()
+    }
+
+    fn compact_range(&self, _range: &KeyRange) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "ranges are not compacted by themselves yet"))
+    }
+}
+
+impl<D: Device> Wip<D> {
+    /// What must still hold of `keys` for none of them to have been written since `position`;
+    /// `None` where one was already.
+    fn unwritten_since<'k>(
+        &self,
+        position: u64,
+        keys: &[&'k [u8]],
+    ) -> Result<Option<Vec<Condition<'k>>>> {
+        let mut conditions = Vec::with_capacity(keys.len());
+        for key in keys {
+            // Taken first: whatever changes the key from here on changes it.
+            let seen = self.seen(key);
+            let is_written = match seen {
+                Seen::InMemory(newest) => newest >= position,
+                // Everything in tables is older.
+                Seen::Elsewhere(floor) if floor <= position => false,
+                Seen::Elsewhere(_) => self.is_in_tables_since(position, key)?,
+            };
+            if is_written {
+                return Ok(None);
+            }
+            conditions.push(Condition { key, seen });
+        }
+        Ok(Some(conditions))
+    }
+
+    /// True where a table has a version of `key` that was written since `position`. The snapshot
+    /// at `position` is held, so that tables tell newer versions from older ones.
+    fn is_in_tables_since(&self, position: u64, key: &[u8]) -> Result<bool> {
+        let version = self.buckets().of(key).read().version.clone();
+        let hash = self.seed.low(key);
+        let mut buf = silica_base::AlignedBuf::zeroed(0);
+        for part in version.runs.iter().filter_map(|run| crate::run::part_of(run, key)) {
+            let table = &part.table.table;
+            if table.footer().sequence_max < position || !table.may_contain(hash) {
+                continue;
+            }
+            if let Some(found) = table.get(key, u64::MAX, &mut buf)? {
+                return Ok(found.sequence >= position);
+            }
+        }
+        Ok(false)
+    }
+}
