@@ -119,7 +119,8 @@ impl<D: Device> Wip<D> {
         let buckets = self.buckets();
         let mut stores = buckets.of(new.key).write();
         let kept_before = self.snapshots.newest();
-        let replaced = stores.insert(self.seed, new.key, new.position, new.bytes, kept_before, &entries);
+        let replaced =
+            stores.insert(self.seed, new.key, new.position, new.bytes, kept_before, &entries);
         drop(stores);
         self.unflushed_bytes.fetch_add(new.bytes.wrapping_sub(replaced), Ordering::Relaxed);
     }

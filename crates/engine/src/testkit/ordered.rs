@@ -67,6 +67,8 @@ where
     let run = || {
         harness.wipe();
         let engine = Some(Arc::new(harness.open()?));
+        let is_said = engine.as_ref().is_some_and(|e| e.descriptor().capabilities.ordered);
+        ensure(is_said, || "the engine does not say that it keeps an order".into())?;
         let mut run = Run {
             harness,
             engine,
@@ -195,7 +197,8 @@ where
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
             result => result?,
         }
-        let keys: Vec<Vec<u8>> = self.map.keys().filter(|key| range.contains(key)).cloned().collect();
+        let keys: Vec<Vec<u8>> =
+            self.map.keys().filter(|key| range.contains(key)).cloned().collect();
         keys.iter().for_each(|key| self.change(key, None));
         Ok(())
     }
@@ -205,8 +208,12 @@ where
         let reads: Vec<Vec<u8>> = (0..self.prng.below(4)).map(|_| self.key()).collect();
         let refs: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
         let batch = self.batch();
-        let is_done =
-            self.ordered().commit(&*held.snapshot, &refs, &as_batch(&batch), Durability::Buffered)?;
+        let is_done = self.ordered().commit(
+            &*held.snapshot,
+            &refs,
+            &as_batch(&batch),
+            Durability::Buffered,
+        )?;
         let last = reads.iter().filter_map(|key| self.changed.get(key)).max();
         let is_changed = last.is_some_and(|last| *last > held.operations);
         ensure(!(is_done && is_changed), || format!("a key of {reads:?} was written before"))?;
@@ -365,9 +372,7 @@ impl Walk {
             LAST => (self.iter.seek_to_last()?, self.last_to(Bound::Unbounded)),
             2 => (self.iter.seek(key)?, self.first_from(Bound::Included(key))),
             3 => (self.iter.seek_for_prev(key)?, self.last_to(Bound::Included(key))),
-            PREV..NEXT => {
-                (self.iter.prev()?, at.and_then(|at| self.last_to(Bound::Excluded(at))))
-            }
+            PREV..NEXT => (self.iter.prev()?, at.and_then(|at| self.last_to(Bound::Excluded(at)))),
             _ => (self.iter.next()?, at.and_then(|at| self.first_from(Bound::Excluded(at)))),
         };
         self.at = wanted;

@@ -29,6 +29,11 @@ fn reference_differential() {
 }
 
 #[test]
+fn reference_ordered() {
+    ordered(&mut harness(), 1, silica_base::test_size(5_000, 50_000, 5_000_000));
+}
+
+#[test]
 fn reference_crash_random() {
     let report = crash_random(&mut harness(), 1, 5_000);
     assert!(report.cuts_in_recovery > 0 && report.cuts_with_loss > 0, "{report:?}");
