@@ -84,7 +84,7 @@ where
         while run.operations < operations {
             run.operations += 1;
             run.operation().map_err(|stop| at(run.operations, stop))?;
-            if run.operations % CHECK_EVERY == 0 {
+            if run.operations.is_multiple_of(CHECK_EVERY) {
                 run.check_all().map_err(|stop| at(run.operations, stop))?;
             }
         }
