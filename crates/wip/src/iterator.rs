@@ -14,6 +14,7 @@ use crate::view::View;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{EntryIter, EntryRef, KeyRange};
+use silica_parts::BlockCache;
 use silica_parts::frame::TOMBSTONE;
 use silica_parts::table::Version as Row;
 use std::ops::Bound;
@@ -77,11 +78,11 @@ pub(crate) struct Iter<D: Device> {
 }
 
 impl<D: Device> Entered<D> {
-    fn new(view: View<D>) -> Self {
+    fn new(view: View<D>, cache: &Arc<BlockCache>) -> Self {
         let memtables = view.memtables.iter().map(|positions| {
             Sorted::Memtable(Positions::new(Arc::clone(positions), Arc::clone(&view.segments)))
         });
-        let runs = view.version.runs.iter().map(Sorted::run);
+        let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run));
         let sources = memtables.chain(runs).collect();
         Entered { view, sources }
     }
@@ -149,7 +150,7 @@ impl<D: Device> Iter<D> {
     }
 
     fn enter(&mut self, view: View<D>) -> &mut Entered<D> {
-        self.entered.insert(Entered::new(view))
+        self.entered.insert(Entered::new(view, &self.snapshot.wip.cache))
     }
 
     /// To the first entry at or after `target`.

@@ -82,14 +82,14 @@ impl<D: Device> Wip<D> {
     fn is_in_tables_since(&self, position: u64, key: &[u8]) -> Result<bool> {
         let version = self.buckets().of(key).read().version.clone();
         let hash = self.seed.low(key);
-        let mut buf = silica_base::AlignedBuf::zeroed(0);
         for part in version.runs.iter().filter_map(|run| crate::run::part_of(run, key)) {
             let table = &part.table.table;
             if table.footer().sequence_max < position || !table.may_contain(hash) {
                 continue;
             }
-            if let Some(found) = table.get(key, u64::MAX, &mut buf)? {
-                return Ok(found.sequence >= position);
+            let mut cursor = table.cursor_through(&self.cache, 0);
+            if cursor.seek(key, u64::MAX)? && cursor.version().key == key {
+                return Ok(cursor.version().sequence >= position);
             }
         }
         Ok(false)

@@ -5,13 +5,16 @@ use crate::merge::Source;
 use crate::run::Run;
 use silica_base::Result;
 use silica_device::Device;
+use silica_parts::BlockCache;
 use silica_parts::table::{Cursor, Version};
+use std::sync::Arc;
 
 /// A place in a run. After a call that returned true, it is at a version; after one that returned
 /// false or failed, it is nowhere, and only a seek goes on from there.
 pub(crate) struct RunCursor<D: Device> {
     run: Run<D>,
     read_ahead_bytes: usize,
+    cache: Option<Arc<BlockCache>>,
     /// The part that was entered last, and a place in its table.
     part: usize,
     cursor: Option<Cursor<D::File>>,
@@ -21,7 +24,12 @@ pub(crate) struct RunCursor<D: Device> {
 impl<D: Device> RunCursor<D> {
     /// A cursor that reads up to `read_ahead_bytes` at once where it goes on in one direction.
     pub(crate) fn new(run: Run<D>, read_ahead_bytes: usize) -> Self {
-        RunCursor { run, read_ahead_bytes, part: 0, cursor: None, is_at_one: false }
+        RunCursor { run, read_ahead_bytes, cache: None, part: 0, cursor: None, is_at_one: false }
+    }
+
+    /// The same, which finds blocks in a cache, too.
+    pub(crate) fn through(cache: &Arc<BlockCache>, run: Run<D>, read_ahead_bytes: usize) -> Self {
+        RunCursor { cache: Some(Arc::clone(cache)), ..RunCursor::new(run, read_ahead_bytes) }
     }
 
     /// True where it is at a version.
@@ -47,7 +55,11 @@ impl<D: Device> RunCursor<D> {
     ) -> Result<bool> {
         self.is_at_one = false;
         if part != self.part || self.cursor.is_none() {
-            self.cursor = Some(self.run[part].table.table.cursor(self.read_ahead_bytes));
+            let table = &self.run[part].table.table;
+            self.cursor = Some(match &self.cache {
+                Some(cache) => table.cursor_through(cache, self.read_ahead_bytes),
+                None => table.cursor(self.read_ahead_bytes),
+            });
             self.part = part;
         }
         let cursor = self.cursor.as_mut().expect("just made");

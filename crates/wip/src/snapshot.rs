@@ -1,11 +1,11 @@
 //! Snapshots: positions of the log. A version is seen where its position is below the snapshot's.
 //!
-//! 1. A snapshot is taken with the writer locked, at the end of the log: all records below it are in
-//!    the memtables, and whatever is written later lies behind it.
+//! 1. A snapshot is taken with the writer locked, at the end of the log: all records below it are
+//!    in the memtables, and whatever is written later lies behind it.
 //! 2. While it is held, of each key the newest version below it stays: in memtables
 //!    ([`Snapshots::newest`]), flushes and compactions ([`Wip::live_snapshots`]).
-//! 3. A flush or a compaction asks for the snapshots after it knows what it will write, all of which
-//!    is below every later snapshot's position. So for those the newest version is enough.
+//! 3. A flush or a compaction asks for the snapshots after it knows what it will write, all of
+//!    which is below every later snapshot's position. So for those the newest version is enough.
 
 use crate::iterator::Iter;
 use crate::wip::Wip;
@@ -80,6 +80,10 @@ impl<D: Device> Snapshot for Held<D> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        if self.position == 0 {
+            // Nothing was ever written before.
+            return Ok(());
+        }
         self.wip.read_burst(keys, self.position, sink)
     }
 

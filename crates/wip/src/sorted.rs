@@ -6,6 +6,7 @@ use crate::run::Run;
 use crate::run_cursor::RunCursor;
 use silica_base::Result;
 use silica_device::{Device, LogFile};
+use silica_parts::BlockCache;
 use silica_parts::frame::{Frame, POINTER, TOMBSTONE};
 use silica_parts::table::Version as Row;
 use silica_parts::wal::Segments;
@@ -17,12 +18,12 @@ const READ_AHEAD_BYTES: usize = 256 << 10;
 /// The versions of one memtable or run, and a place among them: at one, or nowhere.
 pub(crate) enum Sorted<D: Device> {
     Memtable(Positions<D::Log>),
-    Run(RunCursor<D>),
+    Run(Box<RunCursor<D>>),
 }
 
 impl<D: Device> Sorted<D> {
-    pub(crate) fn run(run: &Run<D>) -> Self {
-        Sorted::Run(RunCursor::new(run.clone(), READ_AHEAD_BYTES))
+    pub(crate) fn run(cache: &Arc<BlockCache>, run: &Run<D>) -> Self {
+        Sorted::Run(Box::new(RunCursor::through(cache, run.clone(), READ_AHEAD_BYTES)))
     }
 
     /// To the first version whose key is at or after `key`.
