@@ -11,13 +11,14 @@
 use crate::snapshot::Held;
 use crate::sorted::{Positions, Sorted};
 use crate::view::View;
+use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{EntryIter, EntryRef, KeyRange};
 use silica_parts::BlockCache;
 use silica_parts::frame::TOMBSTONE;
 use silica_parts::table::Version as Row;
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
 /// The first key after `key`.
@@ -65,8 +66,8 @@ struct Entered<D: Device> {
 }
 
 /// See the module's documentation.
-pub(crate) struct Iter<D: Device> {
-    snapshot: Arc<Held<D>>,
+pub(crate) struct Iter<D: Device, W: Deref<Target = Wip<D>>> {
+    snapshot: Arc<Held<D, W>>,
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
     entered: Option<Entered<D>>,
@@ -126,8 +127,8 @@ impl<D: Device> Entered<D> {
     }
 }
 
-impl<D: Device> Iter<D> {
-    pub(crate) fn new(snapshot: Arc<Held<D>>, range: &KeyRange) -> Self {
+impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
+    pub(crate) fn new(snapshot: Arc<Held<D, W>>, range: &KeyRange) -> Self {
         let lower = match &range.lower {
             Bound::Included(key) => key.clone(),
             Bound::Excluded(key) => after(key),
@@ -309,7 +310,7 @@ impl<D: Device> Iter<D> {
     }
 }
 
-impl<D: Device> EntryIter for Iter<D> {
+impl<D: Device, W: Deref<Target = Wip<D>> + Send + Sync> EntryIter for Iter<D, W> {
     fn seek_to_first(&mut self) -> Result<bool> {
         self.set_target(b"");
         self.go_forward()

@@ -21,6 +21,7 @@ mod ordered;
 mod read;
 mod run;
 mod run_cursor;
+mod scan;
 mod snapshot;
 mod sorted;
 mod split;

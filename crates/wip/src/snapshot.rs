@@ -14,6 +14,7 @@ use silica_device::Device;
 use silica_engine::{EntryIter, GetSink, KeyRange, Snapshot};
 use silica_parts::wal::POSITION_BYTES;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -47,13 +48,13 @@ impl Snapshots {
 }
 
 /// A snapshot that somebody holds.
-pub(crate) struct Held<D: Device> {
-    pub(crate) wip: Arc<Wip<D>>,
+pub(crate) struct Held<D: Device, W: Deref<Target = Wip<D>>> {
+    pub(crate) wip: W,
     pub(crate) position: u64,
 }
 
-impl<D: Device> Held<D> {
-    pub(crate) fn new(wip: Arc<Wip<D>>) -> Self {
+impl<D: Device, W: Deref<Target = Wip<D>>> Held<D, W> {
+    pub(crate) fn new(wip: W) -> Self {
         let writer = wip.writer.lock().expect("no panic while held");
         let position = wip.log.end() / POSITION_BYTES;
         wip.snapshots.change(|held| *held.entry(position).or_default() += 1);
@@ -62,7 +63,7 @@ impl<D: Device> Held<D> {
     }
 }
 
-impl<D: Device> Drop for Held<D> {
+impl<D: Device, W: Deref<Target = Wip<D>>> Drop for Held<D, W> {
     fn drop(&mut self) {
         self.wip.snapshots.change(|held| {
             let count = held.get_mut(&self.position).expect("it is held");
@@ -74,7 +75,7 @@ impl<D: Device> Drop for Held<D> {
     }
 }
 
-impl<D: Device> Snapshot for Held<D> {
+impl<D: Device> Snapshot for Held<D, Arc<Wip<D>>> {
     fn sequence(&self) -> u64 {
         self.position
     }

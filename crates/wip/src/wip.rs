@@ -10,7 +10,7 @@ use silica_base::{Clock, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
     Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, MetricVisitor,
-    Ordered, Progress, WriteBatch,
+    Ordered, Progress, Scan, WriteBatch,
 };
 use silica_parts::BlockCache;
 use silica_parts::manifest::Book;
@@ -51,7 +51,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     capabilities: Capabilities {
         durable: true,
         may_wait: true,
-        scan: false,
+        scan: true,
         ordered: true,
         atomic: true,
         admin: false,
@@ -170,6 +170,10 @@ impl<D: Device> Engine for Wip<D> {
 
     fn verify(&self) -> Result<()> {
         self.buckets().iter().try_for_each(|bucket| self.verify_bucket(bucket))
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        Some(self)
     }
 
     fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {

@@ -152,6 +152,11 @@ fn differential() {
 }
 
 #[test]
+fn iteration() {
+    testkit::iteration(&mut tiny(), 1, test_size(2_000, 20_000, 1_000_000) as u32);
+}
+
+#[test]
 fn ordered() {
     for seed in 0..4 {
         testkit::ordered(&mut tiny(), seed, test_size(10_000, 100_000, 100_000_000));
