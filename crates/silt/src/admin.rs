@@ -10,7 +10,6 @@ use silica_device::{Device, LogFile};
 use silica_engine::{Admin, Checkpoint, Count};
 use silica_parts::cuckoo::CuckooTable;
 use silica_parts::manifest;
-use silica_parts::wal;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -112,9 +111,7 @@ impl<D: Device> Admin for Silt<D> {
             partition.version().store_names().try_for_each(|name| target.immutable(&name))?;
         }
         for (segment, len) in segments.iter().zip(lens) {
-            let name = wal::name(segment.number);
-            target.piece(&name, segment.log.bytes(0, len as usize))?;
-            write_zeroes(target, &name, segment.capacity - len)?;
+            segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
         }
         self.checkpoint_values(&state, target)?;
         for (name, bytes) in manifest::files(&state.encode()) {
@@ -177,14 +174,4 @@ impl<D: Device> Admin for Silt<D> {
 
 fn describe(name: &str, footer: &crate::packed::Footer) -> String {
     format!("{name} {} entries in {} chunks", footer.entries, footer.data_chunks)
-}
-
-fn write_zeroes(target: &mut dyn Checkpoint, name: &str, mut bytes: u64) -> Result<()> {
-    let zeroes = vec![0; bytes.min(1 << 20) as usize];
-    while bytes > 0 {
-        let n = bytes.min(zeroes.len() as u64);
-        target.piece(name, &zeroes[..n as usize])?;
-        bytes -= n;
-    }
-    Ok(())
 }

@@ -11,13 +11,13 @@ use silica_engine::{Atomic, Durability, EntryRef, Update, WriteBatch};
 
 impl<D: Device> Optimistic for Wip<D> {
     fn seen(&self, key: &[u8]) -> Seen {
-        let buckets = self.buckets();
-        let stores = buckets.of(key).read();
-        let segments = self.log.segments();
-        match stores.find(self.seed.low(key), key, u64::MAX, &LogEntries(&segments)) {
-            Some(found) => Seen::InMemory(found.position),
-            None => Seen::Elsewhere(stores.version.floor),
-        }
+        self.with_stores(key, |_, stores| {
+            let segments = self.log.segments();
+            match stores.find(self.seed.low(key), key, u64::MAX, &LogEntries(&segments)) {
+                Some(found) => Seen::InMemory(found.position),
+                None => Seen::Elsewhere(stores.version.floor),
+            }
+        })
     }
 
     fn write_if(

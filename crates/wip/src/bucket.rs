@@ -76,6 +76,9 @@ pub(crate) struct Stores<D: Device> {
     /// The newest first.
     pub(crate) frozen: Vec<Arc<Frozen>>,
     pub(crate) version: Arc<Version<D>>,
+    /// Other buckets took over: what the memtables point at may be gone from the log. Whoever finds
+    /// this looks for the bucket again, in the list as it is now.
+    pub(crate) is_gone: bool,
 }
 
 impl<D: Device> Version<D> {
@@ -94,6 +97,7 @@ impl<D: Device> Stores<D> {
             last_order: LastOrder::default(),
             frozen: Vec::new(),
             version,
+            is_gone: false,
         }
     }
 

@@ -44,7 +44,7 @@ impl<D: Device> Wip<D> {
 
     fn next_job(&self) -> Option<Job<D>> {
         let buckets = self.buckets();
-        let is_long = self.log.mapped_bytes() > self.config.log_bytes_max;
+        let is_long = self.log.mapped_bytes() > self.log_bytes_max();
         if is_long {
             // The one that holds the log's tail.
             let has_some = |bucket: &&Arc<Bucket<D>>| bucket.read().unflushed_bytes() > 0;
@@ -54,7 +54,7 @@ impl<D: Device> Wip<D> {
             }
         }
         let frozen = buckets.iter().find(|bucket| !bucket.read().frozen.is_empty());
-        let is_full = self.unflushed_bytes.load(Ordering::Relaxed) > self.config.memtable_bytes_max;
+        let is_full = self.unflushed_bytes.load(Ordering::Relaxed) > self.memtable_bytes_max();
         let largest = || buckets.iter().max_by_key(|bucket| bucket.read().unflushed_bytes());
         if let Some(bucket) = frozen.or_else(|| largest().filter(|_| is_full)) {
             return Some(Job::Flush(Arc::clone(bucket)));
@@ -198,7 +198,7 @@ impl<D: Device> Wip<D> {
     }
 
     /// Removes log segments that no bucket needs.
-    fn release_log(&self) -> Result<()> {
+    pub(crate) fn release_log(&self) -> Result<()> {
         // In this order: what is written meanwhile lies behind.
         let end = self.log.end() / POSITION_BYTES;
         let buckets = self.buckets();

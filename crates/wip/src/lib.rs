@@ -4,12 +4,15 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod admin;
 mod atomic;
 mod bucket;
 mod buckets;
 mod compaction;
+mod count;
 mod files;
 mod flush;
+mod inspect;
 mod iterator;
 mod memory;
 pub mod memtable;

@@ -6,6 +6,7 @@ use crate::wip::Wip;
 use silica_device::Device;
 use silica_engine::MetricVisitor;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// A part of the memory that is for jobs' buffers: reading ahead, writing, filters to be built.
 const JOBS_PART: u64 = 16;
@@ -35,7 +36,7 @@ impl<D: Device> Wip<D> {
 
     /// Gives the block cache what the others leave.
     pub(crate) fn share_memory(&self) {
-        let memory = self.config.memory_bytes;
+        let memory = self.memory_bytes.load(Ordering::Relaxed);
         let taken = self.taken();
         let others = taken.log + taken.directories + taken.tables + memory / JOBS_PART;
         self.cache.set_bytes_max(memory.saturating_sub(others));
@@ -52,7 +53,7 @@ impl<D: Device> Wip<D> {
             ("table_index_bytes", taken.tables),
             ("index_bytes", taken.directories + taken.tables),
             ("log_bytes", taken.log),
-            ("memory_budget_bytes", self.config.memory_bytes),
+            ("memory_budget_bytes", self.memory_bytes.load(Ordering::Relaxed)),
         ] {
             visitor.metric(name, value as f64);
         }

@@ -28,6 +28,7 @@ impl<D: Device> Wip<D> {
     pub fn open(device: D, options: &OptionValues, environment: &Environment) -> Result<Self> {
         let device = Arc::new(device);
         let config = Config::new(options);
+        let memory = config.memory_bytes;
         let book = open_book(&device, environment.seed)?;
         let state = book.state();
         let next_file = remove_orphans(&*device, state)?;
@@ -37,13 +38,21 @@ impl<D: Device> Wip<D> {
         let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
         let buckets = open_buckets(&*device, state)?;
         let store = Wip {
-            log: Wal::new(device.clone(), store_id, config.segment_bytes, segments, log_end),
+            log: Wal::new(
+                device.clone(),
+                store_id,
+                config.segment_bytes(memory),
+                segments,
+                log_end,
+            ),
             buckets: RwLock::new(Arc::new(buckets)),
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
             book: Mutex::new(book),
             next_file: AtomicU64::new(next_file),
             cache: Arc::new(BlockCache::new(0, config.memory_bytes)),
             unflushed_bytes: AtomicU64::new(0),
+            memory_bytes: AtomicU64::new(memory),
+            removals: Mutex::default(),
             job: Mutex::new(()),
             snapshots: Snapshots::default(),
             metrics: Metrics::default(),
@@ -111,7 +120,7 @@ fn open_book<D: Device>(device: &Arc<D>, seed: HashSeed) -> Result<Book<D, Store
 
 /// Removes files that the manifest does not name (left by a crash); the next free file number.
 fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
-    let (mut next, tables) = (1, state.tables());
+    let (mut next, tables) = (state.next_table, state.tables());
     for name in device.list()? {
         let orphan = if let Some(number) = table_number(&name) {
             next = next.max(number + 1);

@@ -56,9 +56,10 @@ pub const OPTIONS: &[OptionSpec] = &[
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) memory_bytes: u64,
-    pub(crate) memtable_bytes_max: u64,
-    pub(crate) log_bytes_max: u64,
-    pub(crate) segment_bytes: u64,
+    /// Given ones; 0 for what the memory allows.
+    memtable_bytes_max: u64,
+    log_bytes_max: u64,
+    segment_bytes: u64,
     pub(crate) runs_max: usize,
     pub(crate) bucket_bytes_max: u64,
     pub(crate) split_buckets: usize,
@@ -70,14 +71,11 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) fn new(options: &OptionValues) -> Self {
         let value = |name| options.value(OPTIONS, name);
-        let or = |given: u64, usual: u64| if given == 0 { usual } else { given };
-        let memory = value("memory_bytes");
-        let log_bytes_max = or(value("log_bytes_max"), memory / 2);
         Config {
-            memory_bytes: memory,
-            memtable_bytes_max: or(value("memtable_bytes_max"), memory / 4),
-            log_bytes_max,
-            segment_bytes: value("segment_bytes").min(log_bytes_max / 4).max(4 << 10),
+            memory_bytes: value("memory_bytes"),
+            memtable_bytes_max: value("memtable_bytes_max"),
+            log_bytes_max: value("log_bytes_max"),
+            segment_bytes: value("segment_bytes"),
             runs_max: value("runs_max") as usize,
             bucket_bytes_max: value("bucket_bytes_max"),
             split_buckets: value("split_buckets") as usize,
@@ -85,5 +83,20 @@ impl Config {
             block_bytes: value("block_bytes") as usize,
             read_depth: value("read_depth") as usize,
         }
+    }
+
+    /// Bytes of entries that are in no table yet.
+    pub(crate) fn memtable_bytes_max(&self, memory_bytes: u64) -> u64 {
+        if self.memtable_bytes_max == 0 { memory_bytes / 4 } else { self.memtable_bytes_max }
+    }
+
+    /// Bytes of the log.
+    pub(crate) fn log_bytes_max(&self, memory_bytes: u64) -> u64 {
+        if self.log_bytes_max == 0 { memory_bytes / 2 } else { self.log_bytes_max }
+    }
+
+    /// Bytes of a segment of the log.
+    pub(crate) fn segment_bytes(&self, memory_bytes: u64) -> u64 {
+        self.segment_bytes.min(self.log_bytes_max(memory_bytes) / 4).max(4 << 10)
     }
 }

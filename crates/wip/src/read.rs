@@ -166,6 +166,10 @@ impl<D: Device> Burst<'_, D> {
     fn begin(&mut self, buckets: &Buckets<D>, index: usize, hash: u64) -> Result<()> {
         let key = self.keys[index];
         let stores = buckets.of(key).read();
+        if stores.is_gone {
+            drop(stores);
+            return self.begin(&self.wip.buckets(), index, hash);
+        }
         // Taken under the bucket's lock: no segment that its memtables point at is missing.
         let segments = self.wip.log.segments();
         let entries = LogEntries(&segments);

@@ -8,6 +8,7 @@
 //!    got the list.
 
 use crate::bucket::{Bucket, LogEntries, Stores, Version};
+use crate::buckets::Buckets;
 use crate::memtable::Entries;
 use crate::run::Run;
 use crate::state::Edit;
@@ -45,9 +46,22 @@ impl<D: Device> Wip<D> {
         let children = self.hand_over(bucket, &lowers, children);
         let children = lowers.into_iter().zip(children).map(|(l, s)| Arc::new(Bucket::new(l, s)));
         let list = buckets.with(place, children.collect());
-        *self.buckets.write().expect("no panic while held") = Arc::new(list);
+        self.take_over(list, [bucket]);
         drop(writer);
         Ok(true)
+    }
+
+    /// Lets another list of buckets be the store's, in which those of `gone` are not.
+    pub(crate) fn take_over<'b>(
+        &self,
+        list: Buckets<D>,
+        gone: impl IntoIterator<Item = &'b Arc<Bucket<D>>>,
+    ) where
+        D: 'b,
+    {
+        *self.buckets.write().expect("no panic while held") = Arc::new(list);
+        // Nothing is taken from the log before, so who got here earlier finds what it needs.
+        gone.into_iter().for_each(|bucket| bucket.write().is_gone = true);
     }
 
     /// Puts what is in no table into the children's memtables. The writer is locked.

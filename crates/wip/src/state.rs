@@ -38,6 +38,8 @@ pub(crate) struct StoreState {
     pub(crate) buckets: BTreeMap<Vec<u8>, BucketState>,
     /// Everything below this log position was durable at some moment, so recovery has to reach it.
     pub(crate) durable_end: u64,
+    /// Greater than the number of every table that was ever named: a number is never used again.
+    pub(crate) next_table: u64,
 }
 
 /// One change of the state.
@@ -64,6 +66,7 @@ impl StoreState {
             log_segments: Vec::new(),
             buckets: BTreeMap::from([(Vec::new(), BucketState::default())]),
             durable_end: 0,
+            next_table: 1,
         }
     }
 
@@ -102,6 +105,9 @@ impl Ledger for StoreState {
             }
             Edit::Buckets { gone, new } => {
                 gone.iter().for_each(|lower| drop(self.buckets.remove(lower)));
+                let runs = new.iter().flat_map(|(_, bucket)| &bucket.runs);
+                let greatest = runs.flatten().map(|part| part.table).max();
+                self.next_table = self.next_table.max(greatest.map_or(0, |number| number + 1));
                 self.buckets.extend(new.iter().cloned());
             }
         }
@@ -113,6 +119,7 @@ impl Ledger for StoreState {
         out.extend_from_slice(&self.store_id.to_le_bytes());
         out.extend_from_slice(&self.seed.0);
         write_varint(&mut out, self.durable_end);
+        write_varint(&mut out, self.next_table);
         write_varint(&mut out, self.log_segments.len() as u64);
         self.log_segments.iter().for_each(|number| write_varint(&mut out, *number));
         write_varint(&mut out, self.buckets.len() as u64);
@@ -209,10 +216,10 @@ fn decode_part(fields: &mut Fields<'_>) -> Option<PartState> {
 fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
     let store_id = fields.u64()?;
     let seed = HashSeed(fields.take(16)?.try_into().ok()?);
-    let durable_end = fields.varint()?;
+    let (durable_end, next_table) = (fields.varint()?, fields.varint()?);
     let log_segments = list(fields, |fields| fields.varint())?;
     let buckets: BTreeMap<_, _> = list(fields, decode_bucket)?.into_iter().collect();
-    let state = StoreState { store_id, seed, log_segments, buckets, durable_end };
+    let state = StoreState { store_id, seed, log_segments, buckets, durable_end, next_table };
     state.buckets.contains_key(&[][..]).then_some(state)
 }
 

@@ -122,3 +122,21 @@ fn a_run_of_several_parts_is_gone_through_in_both_directions() {
         assert_eq!(at_last.then(|| cursor.version().key), model.last().map(|m| &m.0[..]));
     }
 }
+
+#[test]
+fn who_has_an_old_list_learns_that_its_bucket_is_gone() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = open(&device);
+    let old = wip.buckets();
+    let mut prng = Prng::new(2);
+    while wip.buckets().iter().count() == 1 {
+        let key = prng.below(1 << 40).to_be_bytes();
+        wip.put(&key, &[7; 40], Durability::Buffered).expect("a put");
+        wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance");
+    }
+    assert!(old.of(b"").read().is_gone, "split");
+    let old = wip.buckets();
+    wip.as_admin().expect("it has one").clear().expect("it clears");
+    assert!(old.iter().all(|bucket| bucket.read().is_gone), "cleared");
+    assert_eq!(wip.count_entries(true).expect("a count").high, 0);
+}

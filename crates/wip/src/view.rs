@@ -1,6 +1,7 @@
 //! What a bucket held at one moment, to be read without a lock.
 
 use crate::bucket::{Bucket, LogEntries, Version};
+use crate::buckets::Buckets;
 use crate::memtable::sorted;
 use crate::wip::Wip;
 use silica_device::Device;
@@ -54,7 +55,16 @@ impl<D: Device> Wip<D> {
     /// The bucket of `key`, or, with `before`, of the keys right before it; `None` stands for the
     /// end of all keys.
     pub(crate) fn view(&self, key: Option<&[u8]>, before: bool) -> View<D> {
-        let buckets = self.buckets();
+        loop {
+            let buckets = self.buckets();
+            if let Some(view) = self.view_in(&buckets, key, before) {
+                return view;
+            }
+        }
+    }
+
+    /// The same in one list; `None` where that has been replaced.
+    fn view_in(&self, buckets: &Buckets<D>, key: Option<&[u8]>, before: bool) -> Option<View<D>> {
         let place = match key {
             Some(key) => {
                 let place = buckets.place(key);
@@ -67,8 +77,11 @@ impl<D: Device> Wip<D> {
         self.view_of(bucket, upper)
     }
 
-    fn view_of(&self, bucket: &Bucket<D>, upper: Option<Vec<u8>>) -> View<D> {
+    fn view_of(&self, bucket: &Bucket<D>, upper: Option<Vec<u8>>) -> Option<View<D>> {
         let stores = bucket.read();
+        if stores.is_gone {
+            return None;
+        }
         // Taken under the bucket's lock: no segment that its memtables point at is missing.
         let segments = self.log.segments();
         let (frozen, version) = (stores.frozen.clone(), stores.version.clone());
@@ -84,6 +97,6 @@ impl<D: Device> Wip<D> {
         let frozen = frozen.iter().map(|frozen| Arc::clone(frozen.order(&entries)));
         let memtables = std::iter::once(active).chain(frozen).filter(|m| !m.is_empty()).collect();
         let lower = bucket.lower.clone();
-        View { lower, upper, memtables, segments, version }
+        Some(View { lower, upper, memtables, segments, version })
     }
 }

@@ -1,6 +1,7 @@
 //! The engine: one log, buckets of key ranges, and the boundary.
 
 use crate::buckets::Buckets;
+use crate::files::Removals;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::snapshot::Snapshots;
@@ -9,8 +10,8 @@ use crate::write::Writer;
 use silica_base::{Clock, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
-    Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, MetricVisitor,
-    Ordered, Progress, Scan, WriteBatch,
+    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
+    MetricVisitor, Ordered, Progress, Scan, WriteBatch,
 };
 use silica_parts::BlockCache;
 use silica_parts::manifest::Book;
@@ -40,6 +41,10 @@ pub struct Wip<D: Device> {
     pub(crate) cache: Arc<BlockCache>,
     /// Bytes of entries that are in no table.
     pub(crate) unflushed_bytes: AtomicU64,
+    /// The memory number as it is now.
+    pub(crate) memory_bytes: AtomicU64,
+    /// Files to be removed, while somebody needs them all.
+    pub(crate) removals: Mutex<Removals>,
     /// One flush, compaction or split at a time.
     pub(crate) job: Mutex<()>,
     pub(crate) snapshots: Snapshots,
@@ -54,7 +59,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
         scan: true,
         ordered: true,
         atomic: true,
-        admin: false,
+        admin: true,
         may_evict: false,
     },
     limits: Limits {
@@ -115,8 +120,25 @@ impl<D: Device> Wip<D> {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Removes a file that nothing names; where that fails, the next open does it.
+    /// Bytes of entries that are in no table yet at which a flush is due.
+    pub(crate) fn memtable_bytes_max(&self) -> u64 {
+        self.config.memtable_bytes_max(self.memory_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of the log at which the buckets at its tail are flushed.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        self.config.log_bytes_max(self.memory_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Removes a file that nothing names, once nobody keeps files; where that fails, the next open
+    /// does it.
     pub(crate) fn remove_quietly(&self, name: &str) {
+        let mut removals = self.removals.lock().expect("no panic while held");
+        if removals.keepers > 0 {
+            removals.names.push(name.to_owned());
+            return;
+        }
+        drop(removals);
         if let Err(error) = self.device.remove(name) {
             ::log::debug!("removing {name}: {error}");
         }
@@ -170,6 +192,10 @@ impl<D: Device> Engine for Wip<D> {
 
     fn verify(&self) -> Result<()> {
         self.buckets().iter().try_for_each(|bucket| self.verify_bucket(bucket))
+    }
+
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        Some(self)
     }
 
     fn as_scan(&self) -> Option<&dyn Scan> {

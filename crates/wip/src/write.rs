@@ -128,8 +128,8 @@ impl<D: Device> Wip<D> {
     /// Does maintenance where it is far behind.
     fn assist(&self) {
         let is_behind = self.unflushed_bytes.load(Ordering::Relaxed)
-            > 2 * self.config.memtable_bytes_max
-            || self.log.mapped_bytes() > 2 * self.config.log_bytes_max;
+            > 2 * self.memtable_bytes_max()
+            || self.log.mapped_bytes() > 2 * self.log_bytes_max();
         if is_behind && let Err(error) = self.run_job(Budget { bytes: 0 }) {
             ::log::warn!("maintenance in the course of a write: {error}");
         }

@@ -130,6 +130,21 @@ impl<L: LogFile> Segment<L> {
         Ok(Segment::new(header, file_id, log))
     }
 
+    /// Hands the first `len` bytes and the zeroes behind them to `target`, with the file's name,
+    /// one after the other: for a checkpoint.
+    pub fn copy(&self, len: u64, target: &mut dyn FnMut(&str, &[u8]) -> Result<()>) -> Result<()> {
+        let name = name(self.number);
+        target(&name, self.log.bytes(0, len as usize))?;
+        let mut left = self.capacity - len;
+        let zeroes = vec![0; left.min(PIECE_BYTES as u64) as usize];
+        while left > 0 {
+            let n = left.min(zeroes.len() as u64);
+            target(&name, &zeroes[..n as usize])?;
+            left -= n;
+        }
+        Ok(())
+    }
+
     /// Opens segment `number`, which the manifest names, to be read.
     pub fn open<D: Device<Log = L>>(device: &D, store_id: u64, number: u64) -> Result<Self> {
         let name = name(number);

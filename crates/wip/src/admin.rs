@@ -1,0 +1,72 @@
+//! Operations on the whole store.
+
+use crate::bucket::{Bucket, Stores, Version};
+use crate::buckets::Buckets;
+use crate::files::table_name;
+use crate::state::Edit;
+use crate::wip::Wip;
+use silica_base::Result;
+use silica_device::{Device, LogFile};
+use silica_engine::{Admin, Checkpoint, Count};
+use silica_parts::manifest::{self, Ledger};
+use silica_parts::wal::POSITION_BYTES;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl<D: Device> Admin for Wip<D> {
+    fn count(&self, exact: bool) -> Result<Count> {
+        self.count_entries(exact)
+    }
+
+    fn clear(&self) -> Result<()> {
+        // No table of what was there may come after the edit.
+        let _job = self.job.lock().expect("no panic while held");
+        let writer = self.writer.lock().expect("no panic while held");
+        self.log.check()?;
+        let floor = self.log.end() / POSITION_BYTES;
+        self.spread_poison(self.edit_buckets(Edit::Clear(floor)))?;
+        let empty = || Stores::new(Arc::new(Version { runs: Vec::new(), floor }));
+        let before = self.buckets();
+        let first = Arc::new(Bucket::new(Vec::new(), empty()));
+        self.take_over(Buckets::new(vec![first]), before.iter());
+        self.unflushed_bytes.store(0, Ordering::Relaxed);
+        drop(writer);
+        self.release_log()
+    }
+
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
+        let _keeper = self.keep_files();
+        let (state, segments, lens) = {
+            let _writer = self.writer.lock().expect("no panic while held");
+            // In this order: what the state says needs no segment that is not in the list.
+            let segments = self.log.segments();
+            let mut state = self.book.lock().expect("no panic while held").state().clone();
+            state.log_segments.retain(|number| segments.iter().any(|s| s.number == *number));
+            state.durable_end = state.durable_end.max(self.log.end_of_records());
+            let lens: Vec<u64> = segments.iter().map(|s| s.log.len()).collect();
+            (state, segments, lens)
+        };
+        self.sync_log()?;
+        for number in state.tables() {
+            target.immutable(&table_name(number))?;
+        }
+        for (segment, len) in segments.iter().zip(lens) {
+            if state.log_segments.contains(&segment.number) {
+                segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
+            }
+        }
+        for (name, bytes) in manifest::files(&state.encode()) {
+            target.piece(&name, &bytes)?;
+        }
+        Ok(())
+    }
+
+    fn set_memory_bytes(&self, bytes: u64) {
+        self.memory_bytes.store(bytes, Ordering::Relaxed);
+        self.log.set_segment_bytes(self.config.segment_bytes(bytes));
+    }
+
+    fn inspect(&self) -> Result<String> {
+        self.describe()
+    }
+}

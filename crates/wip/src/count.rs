@@ -1,0 +1,174 @@
+//! How many entries there are: guessed from footers and filters, or counted.
+
+use crate::bucket::{LogEntries, Stores, Version};
+use crate::memtable::{Entries, sorted};
+use crate::merge::Merge;
+use crate::run::Part;
+use crate::run_cursor::RunCursor;
+use crate::view::View;
+use crate::wip::Wip;
+use silica_base::Result;
+use silica_device::Device;
+use silica_engine::Count;
+use silica_parts::frame::TOMBSTONE;
+
+/// Bytes that each run is read ahead.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// Entries of memtables that are looked for in the tables below, at most of each bucket.
+const SAMPLES_MAX: usize = 64;
+
+/// Stores of fewer entries are counted exactly even when that was not asked for.
+const COUNT_ALWAYS_ENTRIES: u64 = 100_000;
+
+/// What is known of a bucket, or of all, without a read of the device.
+#[derive(Debug, Default, Clone, Copy)]
+struct Known {
+    /// Versions of the oldest runs, and those that are younger.
+    old: u64,
+    young: u64,
+    /// Tombstones among the young ones.
+    tombstones: u64,
+    /// Keys of memtables that were looked for in the tables, and those not found.
+    asked: u64,
+    new: u64,
+}
+
+impl<D: Device> Part<D> {
+    /// About how many of the table's versions are in the part: its share of the blocks.
+    pub(crate) fn versions(&self) -> u64 {
+        let table = &self.table.table;
+        let share = self.blocks().len() as f64 / table.blocks() as f64;
+        (table.footer().versions as f64 * share) as u64
+    }
+
+    fn tombstones(&self) -> u64 {
+        let footer = self.table.table.footer();
+        (footer.tombstones as f64 * self.versions() as f64 / footer.versions.max(1) as f64) as u64
+    }
+}
+
+impl<D: Device> Wip<D> {
+    /// Calls `visit` with each bucket from the first key to the last: its lower key, its upper key
+    /// and its stores, also where buckets are split meanwhile.
+    pub(crate) fn for_each_bucket(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>, &Stores<D>)) {
+        let mut next = Some(Vec::new());
+        while let Some(lower) = next {
+            next = self.with_stores(&lower, |upper, stores| {
+                visit(&lower, upper, stores);
+                upper.map(<[u8]>::to_vec)
+            });
+        }
+    }
+
+    /// Calls `with` with the upper key and the stores of the bucket that has `key`.
+    pub(crate) fn with_stores<T>(
+        &self,
+        key: &[u8],
+        with: impl FnOnce(Option<&[u8]>, &Stores<D>) -> T,
+    ) -> T {
+        loop {
+            let buckets = self.buckets();
+            let stores = buckets.of(key).read();
+            if !stores.is_gone {
+                return with(buckets.upper(buckets.place(key)), &stores);
+            }
+        }
+    }
+
+    fn known(&self) -> Known {
+        let mut all = Known::default();
+        self.for_each_bucket(|_, _, stores| {
+            let version = &stores.version;
+            let (last, upper) = match version.runs.split_last() {
+                Some((last, upper)) => (&last[..], upper),
+                None => (&[][..], &[][..]),
+            };
+            all.old += last.iter().map(Part::versions).sum::<u64>();
+            all.young += upper.iter().flatten().map(Part::versions).sum::<u64>();
+            all.tombstones += upper.iter().flatten().map(Part::tombstones).sum::<u64>();
+            let frozen = stores.frozen.iter().map(|frozen| &frozen.directory);
+            for directory in frozen.chain([&stores.active]) {
+                all.young += directory.len() as u64;
+                self.sample(version, &directory.positions(), &mut all);
+            }
+        });
+        all
+    }
+
+    /// Looks for some entries of a memtable in the tables' filters.
+    fn sample(&self, version: &Version<D>, positions: &[u64], known: &mut Known) {
+        let segments = self.log.segments();
+        let entries = LogEntries(&segments);
+        let step = positions.len().div_ceil(SAMPLES_MAX).max(1);
+        for position in positions.iter().step_by(step) {
+            let frame = entries.entry(*position);
+            let hash = self.seed.low(frame.key);
+            let mut parts = version.runs.iter().flatten().filter(|part| part.has(frame.key));
+            let is_new = !parts.any(|part| part.table.table.may_contain(hash));
+            known.asked += 1;
+            known.new += u64::from(is_new && !frame.is_tombstone());
+        }
+    }
+
+    /// The number of entries.
+    pub(crate) fn count_entries(&self, exact: bool) -> Result<Count> {
+        let known = self.known();
+        if exact || known.old + known.young < COUNT_ALWAYS_ENTRIES {
+            let n = self.count_exactly()?;
+            return Ok(Count { low: n, estimate: n, high: n });
+        }
+        let growth = if known.asked == 0 { 1.0 } else { known.new as f64 / known.asked as f64 };
+        let young = known.young.saturating_sub(known.tombstones);
+        let estimate = known.old + (young as f64 * growth) as u64;
+        Ok(Count { low: 0, estimate, high: known.old + known.young })
+    }
+
+    fn count_exactly(&self) -> Result<u64> {
+        let mut count = 0;
+        let mut next = Some(Vec::new());
+        while let Some(lower) = next {
+            let view = self.view(Some(&lower), false);
+            self.for_each_newest(&view, &mut |is_live| count += u64::from(is_live))?;
+            next = view.upper;
+        }
+        Ok(count)
+    }
+
+    /// Calls `visit` once for every key, with whether its newest version is an entry.
+    fn for_each_newest(&self, view: &View<D>, visit: &mut dyn FnMut(bool)) -> Result<()> {
+        let entries = LogEntries(&view.segments);
+        let positions = view.memtables.iter().flat_map(|m| m.iter().copied()).collect();
+        let positions = sorted(positions, &entries);
+        let mut memory = positions.iter().map(|at| entries.entry(*at)).peekable();
+        let sources = view.version.runs.iter().map(|run| {
+            let mut cursor = RunCursor::new(run.clone(), READ_AHEAD_BYTES);
+            cursor.seek_to_first().map(|_| cursor)
+        });
+        let mut tables = Merge::new(sources.collect::<Result<_>>()?);
+        let now_ms = self.clock.unix_ms();
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let of_tables = tables.version();
+            // Of equal keys the newest comes first: what is in memory.
+            let is_in_memory = match (memory.peek(), &of_tables) {
+                (None, None) => return Ok(()),
+                (Some(frame), Some(version)) => frame.key <= version.key,
+                (frame, _) => frame.is_some(),
+            };
+            let mut seen = |key: &[u8], is_tombstone: bool, expires: u64| {
+                if last.as_deref() != Some(key) {
+                    visit(!is_tombstone && (expires == 0 || expires > now_ms));
+                    last = Some(key.to_vec());
+                }
+            };
+            if is_in_memory {
+                let frame = memory.next().expect("it was peeked at");
+                seen(frame.key, frame.is_tombstone(), frame.expires_unix_ms);
+            } else if let Some(version) = of_tables {
+                seen(version.key, version.flags & TOMBSTONE != 0, version.expires_unix_ms);
+                tables.advance()?;
+            }
+        }
+    }
+}
