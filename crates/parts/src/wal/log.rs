@@ -4,7 +4,7 @@ use super::segment::{self, Segment};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 
 /// Bytes between two positions that can be told apart: frames in the log are aligned to it.
 pub const POSITION_BYTES: u64 = 8;
@@ -51,10 +51,23 @@ impl<L> Appender<L> {
     }
 }
 
+/// Times that whoever leads a sync lets others run first who are likely to come.
+const YIELDS_MAX: usize = 16;
+
 #[derive(Default)]
 struct SyncState {
     synced_end: u64,
     leading: bool,
+    /// Callers that came since the last sync began.
+    arrived: usize,
+    /// Callers that had come when it began.
+    served: usize,
+}
+
+impl SyncState {
+    fn new(synced_end: u64) -> Self {
+        SyncState { synced_end, ..Self::default() }
+    }
 }
 
 /// The log of one store; the module's documentation has its invariants.
@@ -96,7 +109,7 @@ impl<D: Device> Wal<D> {
             recovered_end: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             synced_sequence: AtomicU64::new(0),
-            sync_state: Mutex::new(SyncState { synced_end: end, leading: false }),
+            sync_state: Mutex::new(SyncState::new(end)),
             sync_done: Condvar::new(),
             poisoned: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
@@ -232,6 +245,7 @@ impl<D: Device> Wal<D> {
     pub fn sync(&self, before: &dyn Fn() -> Result<()>) -> Result<()> {
         let wanted = self.end();
         let mut state = self.sync_state.lock().expect("no panic while held");
+        state.arrived += 1;
         loop {
             self.check()?;
             if state.synced_end >= wanted {
@@ -243,7 +257,9 @@ impl<D: Device> Wal<D> {
             state = self.sync_done.wait(state).expect("no panic while held");
         }
         state.leading = true;
+        state = self.await_others(state);
         let synced_before = state.synced_end;
+        state.served = std::mem::take(&mut state.arrived);
         drop(state);
         let result = self.lead_sync(synced_before, before);
         let mut state = self.sync_state.lock().expect("no panic while held");
@@ -255,6 +271,23 @@ impl<D: Device> Wal<D> {
         drop(state);
         self.sync_done.notify_all();
         result.map(|_| ())
+    }
+
+    /// Lets those run whom the last sync served: on few processors the first one that wakes would
+    /// else lead a sync for itself alone, and all others the next.
+    fn await_others<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, SyncState>,
+    ) -> MutexGuard<'s, SyncState> {
+        for _ in 0..YIELDS_MAX {
+            if state.arrived >= state.served {
+                break;
+            }
+            drop(state);
+            std::thread::yield_now();
+            state = self.sync_state.lock().expect("no panic while held");
+        }
+        state
     }
 
     fn lead_sync(&self, synced_before: u64, before: &dyn Fn() -> Result<()>) -> Result<u64> {
