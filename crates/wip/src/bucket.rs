@@ -1,17 +1,17 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
-use crate::memtable::{Directory, Entries, Found, Full, Inserted, sorted};
+use crate::memtable::{Entries, Found, Full, Inserted, Memtable};
+use crate::ranges::RangeReads;
 use crate::run::Run;
 use crate::state::BucketState;
-use crate::view::LastOrder;
 use silica_base::HashSeed;
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
 use silica_parts::wal::{POSITION_BYTES, Segments};
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Lines of a memtable that is new.
-const FIRST_LINES: usize = 1;
+/// Positions that are put into a list at once; where there are more, a new list takes over.
+const LISTED_MAX: usize = 4096;
 
 /// The entries of the log.
 pub(crate) struct LogEntries<'s, L>(pub(crate) &'s Segments<L>);
@@ -40,7 +40,7 @@ impl<L: LogFile> Entries for LogEntries<'_, L> {
 
 /// A memtable that takes no more and waits for its flush.
 pub(crate) struct Frozen {
-    pub(crate) directory: Directory,
+    pub(crate) memtable: Memtable,
     /// Bytes of its entries.
     pub(crate) bytes: u64,
     /// Every record of the bucket below this position is in it or in older ones.
@@ -52,7 +52,7 @@ pub(crate) struct Frozen {
 impl Frozen {
     /// Its positions in the order of a range, for its flush and for those who read ranges.
     pub(crate) fn order(&self, entries: &impl Entries) -> &Arc<[u64]> {
-        self.order.get_or_init(|| sorted(self.directory.positions(), entries).into())
+        self.order.get_or_init(|| self.memtable.in_order(entries).into())
     }
 }
 
@@ -66,13 +66,13 @@ pub(crate) struct Version<D: Device> {
 
 /// What a bucket's lock guards.
 pub(crate) struct Stores<D: Device> {
-    pub(crate) active: Directory,
+    pub(crate) active: Memtable,
     /// Bytes of the entries in `active`.
     pub(crate) bytes: u64,
     /// The newest position in `active`.
     pub(crate) newest: u64,
-    /// The order of `active` as far as it was asked for.
-    pub(crate) last_order: LastOrder,
+    /// What reads of ranges asked of `active`.
+    pub(crate) range_reads: RangeReads,
     /// The newest first.
     pub(crate) frozen: Vec<Arc<Frozen>>,
     pub(crate) version: Arc<Version<D>>,
@@ -91,10 +91,10 @@ impl<D: Device> Version<D> {
 impl<D: Device> Stores<D> {
     pub(crate) fn new(version: Arc<Version<D>>) -> Self {
         Stores {
-            active: Directory::new(FIRST_LINES),
+            active: Memtable::new_hash(),
             bytes: 0,
             newest: 0,
-            last_order: LastOrder::default(),
+            range_reads: RangeReads::default(),
             frozen: Vec::new(),
             version,
             is_gone: false,
@@ -105,7 +105,7 @@ impl<D: Device> Stores<D> {
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.active.prefetch(hash);
-        self.frozen.iter().for_each(|frozen| frozen.directory.prefetch(hash));
+        self.frozen.iter().for_each(|frozen| frozen.memtable.prefetch(hash));
     }
 
     /// The newest version of `key` before the position `before` that is in no table.
@@ -119,7 +119,7 @@ impl<D: Device> Stores<D> {
     ) -> Option<Found<'e>> {
         self.active.find(hash, key, before, entries).or_else(|| {
             let mut older = self.frozen.iter();
-            older.find_map(|frozen| frozen.directory.find(hash, key, before, entries))
+            older.find_map(|frozen| frozen.memtable.find(hash, key, before, entries))
         })
     }
 
@@ -135,13 +135,13 @@ impl<D: Device> Stores<D> {
         kept_before: u64,
         entries: &LogEntries<'_, L>,
     ) -> u64 {
+        if self.range_reads.wants_list(&self.active) {
+            self.become_list(position, entries);
+        }
         let inserted = loop {
-            match self.active.insert(seed.low(key), key, position, kept_before, entries) {
+            match self.active.insert(seed, key, position, kept_before, entries) {
                 Ok(inserted) => break inserted,
-                Err(Full) => match self.active.grown(|key| seed.low(key), entries) {
-                    Some(larger) => self.active = larger,
-                    None => self.freeze(position),
-                },
+                Err(Full) => self.freeze(position),
             }
         };
         let replaced = match inserted {
@@ -153,18 +153,33 @@ impl<D: Device> Stores<D> {
         replaced
     }
 
+    /// Has a list for the next entry, which is at `position`.
+    fn become_list<L: LogFile>(&mut self, position: u64, entries: &LogEntries<'_, L>) {
+        if self.active.len() <= LISTED_MAX {
+            let positions = self.active.in_order(entries);
+            self.active = Memtable::list_of(&positions, entries);
+        } else {
+            // Nobody waits while many are put in order.
+            self.freeze(position);
+            self.active = Memtable::new_list();
+        }
+    }
+
     /// Lets a new memtable take over at position `end`.
     pub(crate) fn freeze(&mut self, end: u64) {
-        let directory = std::mem::replace(&mut self.active, Directory::new(FIRST_LINES));
+        // A bucket whose ranges are not read any more goes back to a hash table.
+        let stays = matches!(self.active, Memtable::List(_)) && self.range_reads.count() > 0;
+        let next = if stays { Memtable::new_list() } else { Memtable::new_hash() };
+        let memtable = std::mem::replace(&mut self.active, next);
         let bytes = std::mem::take(&mut self.bytes);
-        (self.newest, self.last_order) = (0, LastOrder::default());
+        (self.newest, self.range_reads) = (0, RangeReads::default());
         let order = OnceLock::new();
-        self.frozen.insert(0, Arc::new(Frozen { directory, bytes, end, order }));
+        self.frozen.insert(0, Arc::new(Frozen { memtable, bytes, end, order }));
     }
 
     /// Bytes of the memtables' directories.
     pub(crate) fn directory_bytes(&self) -> u64 {
-        let frozen = self.frozen.iter().map(|frozen| frozen.directory.bytes() as u64);
+        let frozen = self.frozen.iter().map(|frozen| frozen.memtable.bytes() as u64);
         self.active.bytes() as u64 + frozen.sum::<u64>()
     }
 

@@ -87,7 +87,7 @@ impl<D: Device> Wip<D> {
             all.old += last.iter().map(Part::versions).sum::<u64>();
             all.young += upper.iter().flatten().map(Part::versions).sum::<u64>();
             all.tombstones += upper.iter().flatten().map(Part::tombstones).sum::<u64>();
-            let frozen = stores.frozen.iter().map(|frozen| &frozen.directory);
+            let frozen = stores.frozen.iter().map(|frozen| &frozen.memtable);
             for directory in frozen.chain([&stores.active]) {
                 all.young += directory.len() as u64;
                 self.sample(version, &directory.positions(), &mut all);

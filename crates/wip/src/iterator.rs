@@ -9,7 +9,7 @@
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
 use crate::snapshot::Held;
-use crate::sorted::{Positions, Sorted};
+use crate::sorted::{Is, Listed, Positions, Sorted};
 use crate::view::View;
 use crate::wip::Wip;
 use silica_base::Result;
@@ -79,12 +79,13 @@ pub(crate) struct Iter<D: Device, W: Deref<Target = Wip<D>>> {
 }
 
 impl<D: Device> Entered<D> {
-    fn new(view: View<D>, cache: &Arc<BlockCache>) -> Self {
+    fn new(view: View<D>, before: u64, cache: &Arc<BlockCache>) -> Self {
+        let list = view.list.iter().map(|list| Sorted::List(Listed::new(list, &view, before)));
         let memtables = view.memtables.iter().map(|positions| {
             Sorted::Memtable(Positions::new(Arc::clone(positions), Arc::clone(&view.segments)))
         });
         let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run));
-        let sources = memtables.chain(runs).collect();
+        let sources = list.chain(memtables).chain(runs).collect();
         Entered { view, sources }
     }
 
@@ -151,7 +152,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     }
 
     fn enter(&mut self, view: View<D>) -> &mut Entered<D> {
-        self.entered.insert(Entered::new(view, &self.snapshot.wip.cache))
+        let Held { wip, position } = &*self.snapshot;
+        self.entered.insert(Entered::new(view, *position, &wip.cache))
     }
 
     /// To the first entry at or after `target`.
@@ -160,13 +162,35 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         if self.target < self.lower {
             self.target.clone_from(&self.lower);
         }
-        if self.entered.as_ref().is_none_or(|entered| !entered.view.has(&self.target)) {
-            let view = self.snapshot.wip.view(Some(&self.target), false);
-            self.enter(view);
-        }
-        let entered = self.entered.as_mut().expect("a bucket was entered");
-        entered.sources.iter_mut().try_for_each(|source| source.seek(&self.target))?;
+        self.enter_at_target()?;
         self.settle_forward()
+    }
+
+    /// Has all sources of the bucket of `target` at their first version there or behind.
+    fn enter_at_target(&mut self) -> Result<()> {
+        let target = std::mem::take(&mut self.target);
+        let mut result = Ok(Is::Stale);
+        while matches!(result, Ok(Is::Stale)) {
+            if self.entered.as_ref().is_none_or(|entered| !entered.view.has(&target)) {
+                let view = self.snapshot.wip.view(Some(&target), false);
+                self.enter(view);
+            }
+            result = self.all(|source, wip| source.seek(wip, &target));
+        }
+        self.target = target;
+        result.map(|_| ())
+    }
+
+    /// Moves all sources; where one is stale, the bucket is left.
+    fn all(&mut self, to: impl Fn(&mut Sorted<D>, &Wip<D>) -> Result<Is>) -> Result<Is> {
+        let entered = self.entered.as_mut().expect("a bucket was entered");
+        for source in &mut entered.sources {
+            if to(source, &self.snapshot.wip)? == Is::Stale {
+                self.entered = None;
+                return Ok(Is::Stale);
+            }
+        }
+        Ok(Is::There)
     }
 
     /// From where the sources are to the first entry there or behind.
@@ -180,12 +204,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 if self.upper.as_ref().is_some_and(|end| *end <= self.target) {
                     return Ok(false);
                 }
-                let view = self.snapshot.wip.view(Some(&self.target), false);
-                let target = std::mem::take(&mut self.target);
-                let mut sources = self.enter(view).sources.iter_mut();
-                let sought = sources.try_for_each(|source| source.seek(&target));
-                self.target = target;
-                sought?;
+                self.enter_at_target()?;
                 continue;
             };
             let version = entered.sources[first].version().expect("it is at a version");
@@ -232,12 +251,15 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
             }
             None => view.upper.is_none(),
         };
-        if self.entered.as_ref().is_none_or(|entered| !is_there(&entered.view)) {
-            let view = self.snapshot.wip.view(key, true);
-            self.enter(view);
+        loop {
+            if self.entered.as_ref().is_none_or(|entered| !is_there(&entered.view)) {
+                let view = self.snapshot.wip.view(key, true);
+                self.enter(view);
+            }
+            if self.all(|source, wip| source.seek_before(wip, key))? == Is::There {
+                return Ok(());
+            }
         }
-        let entered = self.entered.as_mut().expect("a bucket was entered");
-        entered.sources.iter_mut().try_for_each(|source| source.seek_before(key))
     }
 
     /// From where the sources are to the last entry there or before.
@@ -259,8 +281,13 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
             }
             self.copied.key.clear();
             self.copied.key.extend_from_slice(version.key);
-            if self.copy_newest()? && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms)
-            {
+            let Some(is_seen) = self.copy_newest()? else {
+                // Once more, from behind the key.
+                let target = after(&self.copied.key);
+                self.enter_before(Some(&target))?;
+                continue;
+            };
+            if is_seen && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms) {
                 self.at = At::Copied;
                 return Ok(true);
             }
@@ -268,8 +295,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     }
 
     /// Copies the newest version of the copied key that the snapshot sees, and has all sources
-    /// before that key; false where it sees none.
-    fn copy_newest(&mut self) -> Result<bool> {
+    /// before that key; false where it sees none, `None` where a source is stale.
+    fn copy_newest(&mut self) -> Result<Option<bool>> {
         let entered = self.entered.as_mut().expect("a bucket was entered");
         let (copied, mut is_found) = (&mut self.copied, false);
         for source in &mut entered.sources {
@@ -281,10 +308,13 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                     copied.copy(&version);
                     is_found = true;
                 }
-                source.retreat()?;
+                if source.retreat(&self.snapshot.wip)? == Is::Stale {
+                    self.entered = None;
+                    return Ok(None);
+                }
             }
         }
-        Ok(is_found)
+        Ok(Some(is_found))
     }
 
     fn set_target(&mut self, key: &[u8]) {

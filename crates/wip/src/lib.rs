@@ -21,6 +21,7 @@ mod metrics;
 mod open;
 mod options;
 mod ordered;
+mod ranges;
 mod read;
 mod run;
 mod run_cursor;

@@ -1,13 +1,15 @@
 //! What a range read goes through: the versions of one memtable or of one run, in order.
 
-use crate::bucket::LogEntries;
-use crate::memtable::Entries;
+use crate::bucket::{Bucket, LogEntries};
+use crate::memtable::{Entries, Memtable, Node, SkipList};
 use crate::run::Run;
 use crate::run_cursor::RunCursor;
+use crate::view::View;
+use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::{Device, LogFile};
 use silica_parts::BlockCache;
-use silica_parts::frame::{Frame, POINTER, TOMBSTONE};
+use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::Version as Row;
 use silica_parts::wal::Segments;
 use std::sync::Arc;
@@ -17,8 +19,17 @@ const READ_AHEAD_BYTES: usize = 256 << 10;
 
 /// The versions of one memtable or run, and a place among them: at one, or nowhere.
 pub(crate) enum Sorted<D: Device> {
+    List(Listed<D>),
     Memtable(Positions<D::Log>),
     Run(Box<RunCursor<D>>),
+}
+
+/// The source has become another one: the bucket has to be entered again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Is {
+    There,
+    Stale,
 }
 
 impl<D: Device> Sorted<D> {
@@ -27,50 +38,173 @@ impl<D: Device> Sorted<D> {
     }
 
     /// To the first version whose key is at or after `key`.
-    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
+    pub(crate) fn seek(&mut self, wip: &Wip<D>, key: &[u8]) -> Result<Is> {
         match self {
+            Sorted::List(listed) => return Ok(listed.seek(wip, key)),
             Sorted::Memtable(positions) => positions.seek(key),
             Sorted::Run(run) => drop(run.seek(key, u64::MAX)?),
         }
-        Ok(())
+        Ok(Is::There)
     }
 
     /// To the last version whose key is before `key`; `None` stands for the end of all keys.
-    pub(crate) fn seek_before(&mut self, key: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn seek_before(&mut self, wip: &Wip<D>, key: Option<&[u8]>) -> Result<Is> {
         match self {
+            Sorted::List(listed) => return Ok(listed.seek_before(wip, key)),
             Sorted::Memtable(positions) => positions.seek_before(key),
             Sorted::Run(run) => drop(match key {
                 Some(key) => run.seek_before(key, u64::MAX)?,
                 None => run.seek_to_last()?,
             }),
         }
-        Ok(())
+        Ok(Is::There)
     }
 
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<()> {
         match self {
+            Sorted::List(listed) => listed.advance(),
             Sorted::Memtable(positions) => positions.go(positions.at + 1),
             Sorted::Run(run) => drop(run.advance()?),
         }
         Ok(())
     }
 
-    pub(crate) fn retreat(&mut self) -> Result<()> {
+    pub(crate) fn retreat(&mut self, wip: &Wip<D>) -> Result<Is> {
         match self {
+            Sorted::List(listed) => return Ok(listed.retreat(wip)),
             Sorted::Memtable(positions) => positions.go(positions.at.wrapping_sub(1)),
             Sorted::Run(run) => drop(run.retreat()?),
         }
-        Ok(())
+        Ok(Is::There)
     }
 
     /// The version here.
     #[inline]
     pub(crate) fn version(&self) -> Option<Row<'_>> {
         match self {
+            Sorted::List(listed) => listed.version(),
             Sorted::Memtable(positions) => positions.version(),
             Sorted::Run(run) => run.is_at_one().then(|| run.version()),
         }
+    }
+}
+
+/// A version of the log.
+#[inline]
+fn row<L: LogFile>(segments: &Segments<L>, position: u64) -> Row<'_> {
+    let frame = LogEntries(segments).frame(position);
+    Row {
+        key: frame.key,
+        sequence: position,
+        flags: frame.flags & (TOMBSTONE | POINTER),
+        expires_unix_ms: frame.expires_unix_ms,
+        user_bits: frame.user_bits,
+        value: frame.value,
+    }
+}
+
+/// A list that is written meanwhile, as far as a snapshot sees it.
+///
+/// A search compares entries, new ones, too. It is made under the bucket's lock, with the log's
+/// segments as they are then, and only while the list is the one that is written: later its entries
+/// may be gone from the log. A step forwards takes no lock, since it passes what is new unread.
+pub(crate) struct Listed<D: Device> {
+    list: Arc<SkipList>,
+    bucket: Arc<Bucket<D>>,
+    segments: Arc<Segments<D::Log>>,
+    before: u64,
+    node: Option<Node>,
+}
+
+impl<D: Device> Listed<D> {
+    /// What is in `list` before position `before`.
+    pub(crate) fn new(list: &Arc<SkipList>, view: &View<D>, before: u64) -> Self {
+        let (bucket, segments) = (Arc::clone(&view.bucket), Arc::clone(&view.segments));
+        Listed { list: Arc::clone(list), bucket, segments, before, node: None }
+    }
+
+    /// Calls `search` where the list is still written.
+    fn search(
+        &mut self,
+        wip: &Wip<D>,
+        search: impl FnOnce(&SkipList, &LogEntries<'_, D::Log>) -> Option<Node>,
+    ) -> Is {
+        let stores = self.bucket.read();
+        let is_written = match &stores.active {
+            Memtable::List(active) => Arc::ptr_eq(active, &self.list),
+            Memtable::Hash(_) => false,
+        };
+        if stores.is_gone || !is_written {
+            return Is::Stale;
+        }
+        self.segments = wip.log.segments();
+        self.node = search(&self.list, &LogEntries(&self.segments));
+        Is::There
+    }
+
+    /// `node`, or the first one behind it that is seen.
+    #[inline]
+    fn seen(list: &SkipList, mut node: Option<Node>, before: u64) -> Option<Node> {
+        while let Some(at) = node
+            && list.position(at) >= before
+        {
+            node = list.after(at);
+        }
+        node
+    }
+
+    fn seek(&mut self, wip: &Wip<D>, key: &[u8]) -> Is {
+        let before = self.before;
+        self.search(wip, |list, entries| {
+            Self::seen(list, list.seek(key, u64::MAX, entries), before)
+        })
+    }
+
+    fn seek_before(&mut self, wip: &Wip<D>, key: Option<&[u8]>) -> Is {
+        let before = self.before;
+        self.search(wip, |list, entries| {
+            let last = match key {
+                Some(key) => list.seek_before(key, u64::MAX, entries),
+                None => list.last(),
+            };
+            Self::seen_before(list, last, before, entries)
+        })
+    }
+
+    /// `node`, or the last one before it that is seen.
+    fn seen_before(
+        list: &SkipList,
+        mut node: Option<Node>,
+        before: u64,
+        entries: &LogEntries<'_, D::Log>,
+    ) -> Option<Node> {
+        while let Some(at) = node
+            && list.position(at) >= before
+        {
+            let position = list.position(at);
+            node = list.seek_before(entries.frame(position).key, position, entries);
+        }
+        node
+    }
+
+    fn advance(&mut self) {
+        let next = self.node.and_then(|node| self.list.after(node));
+        self.node = Self::seen(&self.list, next, self.before);
+    }
+
+    fn retreat(&mut self, wip: &Wip<D>) -> Is {
+        let (node, before) = (self.node, self.before);
+        self.search(wip, |list, entries| {
+            let position = list.position(node?);
+            let last = list.seek_before(entries.frame(position).key, position, entries);
+            Self::seen_before(list, last, before, entries)
+        })
+    }
+
+    #[inline]
+    fn version(&self) -> Option<Row<'_>> {
+        Some(row(&self.segments, self.list.position(self.node?)))
     }
 }
 
@@ -85,11 +219,6 @@ impl<L: LogFile> Positions<L> {
     pub(crate) fn new(positions: Arc<[u64]>, segments: Arc<Segments<L>>) -> Self {
         let at = positions.len();
         Positions { positions, segments, at }
-    }
-
-    fn frame(&self, position: u64) -> Frame<'_> {
-        // Not through the trait: what it borrows from is the segments.
-        LogEntries(&self.segments).frame(position)
     }
 
     fn before(&self, key: &[u8]) -> usize {
@@ -113,15 +242,6 @@ impl<L: LogFile> Positions<L> {
 
     #[inline]
     fn version(&self) -> Option<Row<'_>> {
-        let position = *self.positions.get(self.at)?;
-        let frame = self.frame(position);
-        Some(Row {
-            key: frame.key,
-            sequence: position,
-            flags: frame.flags & (TOMBSTONE | POINTER),
-            expires_unix_ms: frame.expires_unix_ms,
-            user_bits: frame.user_bits,
-            value: frame.value,
-        })
+        Some(row(&self.segments, *self.positions.get(self.at)?))
     }
 }

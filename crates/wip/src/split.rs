@@ -9,7 +9,7 @@
 
 use crate::bucket::{Bucket, LogEntries, Stores, Version};
 use crate::buckets::Buckets;
-use crate::memtable::Entries;
+use crate::memtable::{Entries, Memtable};
 use crate::run::Run;
 use crate::state::Edit;
 use crate::wip::Wip;
@@ -75,9 +75,9 @@ impl<D: Device> Wip<D> {
         let segments = self.log.segments();
         let entries = LogEntries(&segments);
         let kept_before = self.snapshots.newest();
-        let frozen = stores.frozen.iter().map(|frozen| &frozen.directory);
+        let frozen = stores.frozen.iter().map(|frozen| &frozen.memtable);
         let mut positions: Vec<u64> =
-            frozen.chain([&stores.active]).flat_map(|directory| directory.positions()).collect();
+            frozen.chain([&stores.active]).flat_map(Memtable::positions).collect();
         positions.sort_unstable();
         for position in positions {
             let key = entries.entry(position).key;

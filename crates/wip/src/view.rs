@@ -1,44 +1,21 @@
-//! What a bucket held at one moment, to be read without a lock.
+//! What a bucket held at one moment, to be read without its lock.
 
 use crate::bucket::{Bucket, LogEntries, Version};
 use crate::buckets::Buckets;
-use crate::memtable::sorted;
+use crate::memtable::{Memtable, SkipList, sorted};
 use crate::wip::Wip;
 use silica_device::Device;
 use silica_parts::wal::Segments;
-use std::sync::{Arc, Mutex};
-
-/// Positions of a memtable in the order of a range, and the newest one that was there.
-#[derive(Debug, Clone)]
-pub(crate) struct Order {
-    newest: u64,
-    positions: Arc<[u64]>,
-}
-
-/// The order that the last range read of a memtable made, for the next one.
-#[derive(Debug, Default)]
-pub(crate) struct LastOrder(Mutex<Option<Order>>);
-
-impl LastOrder {
-    fn get(&self, newest: u64) -> Option<Arc<[u64]>> {
-        let order = self.0.lock().expect("no panic while held");
-        let order = order.as_ref().filter(|order| order.newest == newest)?;
-        Some(Arc::clone(&order.positions))
-    }
-
-    fn put(&self, order: Order) {
-        let mut last = self.0.lock().expect("no panic while held");
-        if last.as_ref().is_none_or(|last| last.newest < order.newest) {
-            *last = Some(order);
-        }
-    }
-}
+use std::sync::Arc;
 
 /// See the module's documentation.
 pub(crate) struct View<D: Device> {
     pub(crate) lower: Vec<u8>,
     pub(crate) upper: Option<Vec<u8>>,
-    /// Positions in the order of a range, of each memtable; the newest memtable first.
+    pub(crate) bucket: Arc<Bucket<D>>,
+    /// The memtable that is written, where it is a list.
+    pub(crate) list: Option<Arc<SkipList>>,
+    /// Positions in the order of a range, of each other memtable; the newest memtable first.
     pub(crate) memtables: Vec<Arc<[u64]>>,
     pub(crate) segments: Arc<Segments<D::Log>>,
     pub(crate) version: Arc<Version<D>>,
@@ -49,6 +26,13 @@ impl<D: Device> View<D> {
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         *self.lower <= *key && self.upper.as_ref().is_none_or(|upper| *key < **upper)
     }
+}
+
+/// The active memtable as a view has it.
+enum Active {
+    List(Arc<SkipList>),
+    Sorted(Arc<[u64]>),
+    Unsorted(Vec<u64>),
 }
 
 impl<D: Device> Wip<D> {
@@ -72,31 +56,40 @@ impl<D: Device> Wip<D> {
             }
             None => buckets.len() - 1,
         };
-        let bucket = buckets.at(place);
         let upper = buckets.upper(place).map(<[u8]>::to_vec);
-        self.view_of(bucket, upper)
+        self.view_of(buckets.at(place), upper)
     }
 
-    fn view_of(&self, bucket: &Bucket<D>, upper: Option<Vec<u8>>) -> Option<View<D>> {
+    fn view_of(&self, bucket: &Arc<Bucket<D>>, upper: Option<Vec<u8>>) -> Option<View<D>> {
         let stores = bucket.read();
         if stores.is_gone {
             return None;
         }
         // Taken under the bucket's lock: no segment that its memtables point at is missing.
         let segments = self.log.segments();
-        let (frozen, version) = (stores.frozen.clone(), stores.version.clone());
-        let (newest, active) = (stores.newest, stores.last_order.get(stores.newest));
-        let unsorted = if active.is_none() { stores.active.positions() } else { Vec::new() };
+        let (frozen, version, newest) =
+            (stores.frozen.clone(), stores.version.clone(), stores.newest);
+        let order = stores.range_reads.begin(newest);
+        let active = match (&stores.active, order) {
+            (Memtable::List(list), _) => Active::List(Arc::clone(list)),
+            (_, Some(positions)) => Active::Sorted(positions),
+            (Memtable::Hash(directory), None) => Active::Unsorted(directory.positions()),
+        };
         drop(stores);
         let entries = LogEntries(&segments);
-        let active = active.unwrap_or_else(|| {
-            let positions: Arc<[u64]> = sorted(unsorted, &entries).into();
-            bucket.read().last_order.put(Order { newest, positions: Arc::clone(&positions) });
-            positions
-        });
-        let frozen = frozen.iter().map(|frozen| Arc::clone(frozen.order(&entries)));
-        let memtables = std::iter::once(active).chain(frozen).filter(|m| !m.is_empty()).collect();
-        let lower = bucket.lower.clone();
-        Some(View { lower, upper, memtables, segments, version })
+        let (mut list, mut memtables) = (None, Vec::with_capacity(1 + frozen.len()));
+        match active {
+            Active::List(active) => list = Some(active),
+            Active::Sorted(positions) => memtables.push(positions),
+            Active::Unsorted(positions) => {
+                let positions = sorted(positions, &entries).into();
+                bucket.read().range_reads.sorted(newest, &positions);
+                memtables.push(positions);
+            }
+        }
+        memtables.extend(frozen.iter().map(|frozen| Arc::clone(frozen.order(&entries))));
+        memtables.retain(|positions| !positions.is_empty());
+        let (lower, bucket) = (bucket.lower.clone(), Arc::clone(bucket));
+        Some(View { lower, upper, bucket, list, memtables, segments, version })
     }
 }

@@ -15,13 +15,15 @@
 //! handed over: a slot or a node never changes but from one whole state to another.
 
 mod directory;
+mod kind;
 mod skip_list;
 
 #[cfg(test)]
 mod tests;
 
 pub use directory::{Directory, Inserted};
-pub use skip_list::SkipList;
+pub use kind::Memtable;
+pub use skip_list::{Node, SkipList};
 
 use silica_parts::frame::Frame;
 use std::cmp::Ordering;

@@ -7,8 +7,8 @@
 use super::{Entries, Found, Full, head, order};
 use silica_base::{HugeVec, Prng};
 use std::cmp::Ordering;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const LEVELS: usize = 12;
 /// Words of a node before its links.
@@ -25,7 +25,7 @@ pub struct SkipList {
     used: AtomicU32,
     count: AtomicU32,
     /// State of the generator that draws levels.
-    random: std::sync::atomic::AtomicU64,
+    random: AtomicU64,
 }
 
 /// A node in the list; it stays where it is.
@@ -58,7 +58,7 @@ impl SkipList {
             words: HugeVec::zeroed(words),
             used: AtomicU32::new(first),
             count: AtomicU32::new(0),
-            random: std::sync::atomic::AtomicU64::new(words as u64),
+            random: AtomicU64::new(words as u64),
         }
     }
 
@@ -163,6 +163,29 @@ impl SkipList {
         let position = self.position(self.seek(key, before.checked_sub(1)?, entries)?);
         let entry = entries.entry(position);
         (entry.key == key).then_some(Found { position, entry })
+    }
+
+    /// All positions, in the order of a range.
+    pub fn positions(&self) -> Vec<u64> {
+        let nodes = std::iter::successors(self.first(), |node| self.after(*node));
+        nodes.map(|node| self.position(node)).collect()
+    }
+
+    /// The same list with twice as much room; `None` where that is more than links tell apart.
+    /// Only for the one who inserts.
+    pub fn grown(&self) -> Option<SkipList> {
+        let words = HugeVec::zeroed(u32::try_from(2 * self.words.len()).ok()? as usize);
+        let larger = SkipList {
+            words,
+            used: AtomicU32::new(self.used.load(Relaxed)),
+            count: AtomicU32::new(self.count.load(Relaxed)),
+            random: AtomicU64::new(self.random.load(Relaxed)),
+        };
+        // Links are numbers of words, so they stay right.
+        let used = self.used.load(Relaxed) as usize;
+        let both = larger.words.iter().zip(self.words.iter());
+        both.take(used).for_each(|(new, old)| new.store(old.load(Relaxed), Relaxed));
+        Some(larger)
     }
 
     /// Adds the position of `key`. Only for one caller at a time.

@@ -1,5 +1,6 @@
 use super::*;
 use silica_base::{HashSeed, Prng, test_size};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Entries one after the other, as in the log.
@@ -36,10 +37,10 @@ fn key(prng: &mut Prng) -> Vec<u8> {
 }
 
 /// All versions: position by key and position.
-type Model = BTreeMap<(Vec<u8>, std::cmp::Reverse<u64>), u64>;
+type Model = BTreeMap<(Vec<u8>, Reverse<u64>), u64>;
 
 fn newest(model: &Model, key: &[u8], before: u64) -> Option<u64> {
-    let from = (key.to_vec(), std::cmp::Reverse(before.checked_sub(1)?));
+    let from = (key.to_vec(), Reverse(before.checked_sub(1)?));
     let (found, position) = model.range(from..).next()?;
     (found.0 == key).then_some(*position)
 }
@@ -59,7 +60,7 @@ fn directories_find_the_newest_version_that_a_snapshot_sees() {
                 match directory.insert(hash, &key, position, snapshot, &written) {
                     Ok(Inserted::Replaced(old)) => {
                         assert!(old >= snapshot, "a snapshot still needs {old}");
-                        let old = (key.clone(), std::cmp::Reverse(old));
+                        let old = (key.clone(), Reverse(old));
                         assert!(model.remove(&old).is_some(), "{old:?} was there");
                         break;
                     }
@@ -75,7 +76,7 @@ fn directories_find_the_newest_version_that_a_snapshot_sees() {
                     },
                 }
             }
-            model.insert((key, std::cmp::Reverse(position)), position);
+            model.insert((key, Reverse(position)), position);
             if prng.one_in(300) {
                 snapshot = position + 1;
             }
@@ -122,7 +123,7 @@ fn lists_are_in_order_and_find_what_a_snapshot_sees() {
                 assert!(n > 2900, "full at {n}");
                 break;
             }
-            model.insert((key, std::cmp::Reverse(position)), position);
+            model.insert((key, Reverse(position)), position);
         }
         assert_eq!(list.len(), model.len());
         let all: Vec<u64> = model.values().copied().collect();
@@ -134,13 +135,41 @@ fn lists_are_in_order_and_find_what_a_snapshot_sees() {
             let before = [u64::MAX, prng.below(40_000)][prng.below(2) as usize];
             let found = list.find(&key, before, &written);
             assert_eq!(found.map(|found| found.position), newest(&model, &key, before));
-            let at = (key.clone(), std::cmp::Reverse(before));
+            let at = (key.clone(), Reverse(before));
             let after = model.range(at.clone()..).next().map(|(_, position)| *position);
             let seek = list.seek(&key, before, &written).map(|node| list.position(node));
             assert_eq!(seek, after);
             let last = model.range(..at).next_back().map(|(_, position)| *position);
             let back = list.seek_before(&key, before, &written).map(|node| list.position(node));
             assert_eq!(back, last);
+        }
+    }
+}
+
+#[test]
+fn memtables_of_both_kinds_grow_and_become_lists() {
+    for seed in 0..test_size(5, 30, 1000) {
+        let mut prng = Prng::new(seed);
+        let (mut written, mut model) = (Written::default(), Model::new());
+        let mut memtable = if seed % 2 == 0 { Memtable::new_hash() } else { Memtable::new_list() };
+        for n in 0..3000u64 {
+            let key = key(&mut prng);
+            let position = written.push(&key, &n.to_le_bytes());
+            match memtable.insert(SEED, &key, position, 0, &written).expect("there is room") {
+                Inserted::Replaced(old) => drop(model.remove(&(key.clone(), Reverse(old)))),
+                Inserted::Added => (),
+            }
+            model.insert((key, Reverse(position)), position);
+            if n == 1500 && prng.one_in(2) {
+                memtable = Memtable::list_of(&memtable.in_order(&written), &written);
+            }
+        }
+        assert_eq!(memtable.in_order(&written), model.values().copied().collect::<Vec<_>>());
+        for _ in 0..500 {
+            let key = key(&mut prng);
+            let before = [u64::MAX, prng.below(40_000)][prng.below(2) as usize];
+            let found = memtable.find(SEED.low(&key), &key, before, &written);
+            assert_eq!(found.map(|found| found.position), newest(&model, &key, before));
         }
     }
 }
