@@ -1,19 +1,15 @@
 //! How many entries there are: guessed from footers and filters, or counted.
 
 use crate::bucket::{LogEntries, Stores, Version};
-use crate::memtable::{Entries, sorted};
-use crate::merge::Merge;
+use crate::iterator::Iter;
+use crate::memtable::Entries;
 use crate::run::Part;
-use crate::run_cursor::RunCursor;
-use crate::view::View;
+use crate::snapshot::Held;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
-use silica_engine::Count;
-use silica_parts::frame::TOMBSTONE;
-
-/// Bytes that each run is read ahead.
-const READ_AHEAD_BYTES: usize = 1 << 20;
+use silica_engine::{Count, EntryIter, KeyRange};
+use std::sync::Arc;
 
 /// Entries of memtables that are looked for in the tables below, at most of each bucket.
 const SAMPLES_MAX: usize = 64;
@@ -125,50 +121,12 @@ impl<D: Device> Wip<D> {
     }
 
     fn count_exactly(&self) -> Result<u64> {
-        let mut count = 0;
-        let mut next = Some(Vec::new());
-        while let Some(lower) = next {
-            let view = self.view(Some(&lower), false);
-            self.for_each_newest(&view, &mut |is_live| count += u64::from(is_live))?;
-            next = view.upper;
+        let mut iter = Iter::new(Arc::new(Held::new(self)), &KeyRange::ALL);
+        let (mut count, mut is_there) = (0, iter.seek_to_first()?);
+        while is_there {
+            count += 1;
+            is_there = iter.next()?;
         }
         Ok(count)
-    }
-
-    /// Calls `visit` once for every key, with whether its newest version is an entry.
-    fn for_each_newest(&self, view: &View<D>, visit: &mut dyn FnMut(bool)) -> Result<()> {
-        let entries = LogEntries(&view.segments);
-        let positions = view.memtables.iter().flat_map(|m| m.iter().copied()).collect();
-        let positions = sorted(positions, &entries);
-        let mut memory = positions.iter().map(|at| entries.entry(*at)).peekable();
-        let sources = view.version.runs.iter().map(|run| {
-            let mut cursor = RunCursor::new(run.clone(), READ_AHEAD_BYTES);
-            cursor.seek_to_first().map(|_| cursor)
-        });
-        let mut tables = Merge::new(sources.collect::<Result<_>>()?);
-        let now_ms = self.clock.unix_ms();
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let of_tables = tables.version();
-            // Of equal keys the newest comes first: what is in memory.
-            let is_in_memory = match (memory.peek(), &of_tables) {
-                (None, None) => return Ok(()),
-                (Some(frame), Some(version)) => frame.key <= version.key,
-                (frame, _) => frame.is_some(),
-            };
-            let mut seen = |key: &[u8], is_tombstone: bool, expires: u64| {
-                if last.as_deref() != Some(key) {
-                    visit(!is_tombstone && (expires == 0 || expires > now_ms));
-                    last = Some(key.to_vec());
-                }
-            };
-            if is_in_memory {
-                let frame = memory.next().expect("it was peeked at");
-                seen(frame.key, frame.is_tombstone(), frame.expires_unix_ms);
-            } else if let Some(version) = of_tables {
-                seen(version.key, version.flags & TOMBSTONE != 0, version.expires_unix_ms);
-                tables.advance()?;
-            }
-        }
     }
 }
