@@ -148,10 +148,16 @@ pub(crate) enum Verb {
     Verify,
     /// Describe keyspaces, files and structures.
     Inspect,
-    /// Write a backup into a new or empty directory.
+    /// Write a backup into a new or empty directory, or bring one up to date.
     Backup {
         /// The directory.
         target: PathBuf,
+        /// Earlier backup of this store: only files that are not in it are copied or linked anew.
+        #[arg(long, value_name = "PREVIOUS")]
+        from: Option<PathBuf>,
+        /// The directory holds an earlier backup of this store, which is brought up to date.
+        #[arg(long, conflicts_with = "from")]
+        update: bool,
     },
 }
 

@@ -7,7 +7,6 @@ use crate::text;
 use serde_json::{Map, Value, json};
 use silica::{BackupReport, Durability, Error, Keyspace, METRICS, Result, WriteBatch};
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::Instant;
 
 /// Entries that a scan fetches at a time.
@@ -39,7 +38,14 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
         Verb::Stats => stats(session, output),
         Verb::Verify => verify(session, output),
         Verb::Inspect => inspect(session, output),
-        Verb::Backup { target } => backup(session, target, output),
+        Verb::Backup { target, from, update } => {
+            let report = match from {
+                Some(from) => session.store.backup_since(target, from)?,
+                None if *update => session.store.update_backup(target)?,
+                None => session.store.backup(target)?,
+            };
+            show_copy("backed up", &report, output)
+        }
     }
 }
 
@@ -252,11 +258,6 @@ fn inspect(session: &Session, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
-fn backup(session: &Session, target: &Path, output: &mut Output) -> Result<()> {
-    let report = session.store.backup(target)?;
-    show_copy("backed up", &report, output)
-}
-
 /// Reports a backup or a restore.
 pub(crate) fn show_copy(done: &str, report: &BackupReport, output: &mut Output) -> Result<()> {
     output.line(format!(
@@ -267,6 +268,7 @@ pub(crate) fn show_copy(done: &str, report: &BackupReport, output: &mut Output) 
     object.insert("ok".into(), true.into());
     object.insert("keyspaces".into(), report.keyspaces.into());
     object.insert("files_linked".into(), report.files_linked.into());
+    object.insert("files_shared".into(), report.files_shared.into());
     object.insert("files_written".into(), report.files_written.into());
     object.insert("bytes_written".into(), report.bytes_written.into());
     Ok(())

@@ -6,6 +6,8 @@
 //! 2. The catalog is written last, after every other file was synced. A directory without it is
 //!    an interrupted backup and no program takes it for a store.
 //! 3. Only immutable files are hard-linked, so that neither side can change the other.
+//! 4. A backup that is brought up to date is replaced as a whole by a new one beside it: whenever
+//!    the machine stops, one of the two is complete.
 
 use crate::catalog::{Catalog, FILE};
 use crate::keyspace::Keyspace;
@@ -14,6 +16,10 @@ use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, Mode};
 use silica_engine::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// What is compared of a file to know that it is in an earlier backup: its length, and so much of
+/// its end. There a table has its counts, its filter and checksums bound to its store and number.
+const TAIL_BYTES: u64 = 64 << 10;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -25,6 +31,8 @@ pub struct BackupReport {
     pub keyspaces: u64,
     /// Immutable files that were linked (or copied, on another file system).
     pub files_linked: u64,
+    /// Those of them that an earlier backup had already: they were linked from there.
+    pub files_shared: u64,
     /// Files that were written.
     pub files_written: u64,
     /// Bytes that were written.
@@ -35,6 +43,8 @@ pub struct BackupReport {
 struct Target<'a> {
     source: &'a FileDevice,
     target: FileDevice,
+    /// The same keyspace in an earlier backup.
+    previous: Option<FileDevice>,
     /// Files written so far, and their lengths.
     written: BTreeMap<String, (<FileDevice as Device>::File, u64)>,
     report: &'a mut BackupReport,
@@ -42,9 +52,14 @@ struct Target<'a> {
 
 impl silica_engine::Checkpoint for Target<'_> {
     fn immutable(&mut self, name: &str) -> Result<()> {
-        self.source.link_into(name, &self.target, name)?;
         self.report.files_linked += 1;
-        Ok(())
+        match &self.previous {
+            Some(previous) if is_same(self.source, previous, name)? => {
+                self.report.files_shared += 1;
+                previous.link_into(name, &self.target, name)
+            }
+            _ => self.source.link_into(name, &self.target, name),
+        }
     }
 
     fn piece(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
@@ -93,14 +108,55 @@ impl Silica {
     /// # Ok::<(), silica::Error>(())
     /// ```
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupReport> {
-        let target = new_directory(target.as_ref(), "a backup")?;
+        self.backup_beside(target.as_ref(), None)
+    }
+
+    /// The same as [`Silica::backup`], where the directory `previous` holds an earlier backup of
+    /// this store: files that are in it and did not change are linked from there, so that on
+    /// another file system than the store's, too, only what is new is copied.
+    pub fn backup_since(
+        &self,
+        target: impl AsRef<Path>,
+        previous: impl AsRef<Path>,
+    ) -> Result<BackupReport> {
+        self.backup_beside(target.as_ref(), Some(&open_backup(previous.as_ref())?))
+    }
+
+    /// Brings the backup in the directory `target` up to date: a new one is made beside it as
+    /// [`Silica::backup_since`] does, and takes its place when it is complete. Until then the old
+    /// one is as it was.
+    pub fn update_backup(&self, target: impl AsRef<Path>) -> Result<BackupReport> {
+        let target = target.as_ref();
+        let previous = open_backup(target)?;
+        let target = &target.canonicalize().map_err(|e| failed("find", target, e))?;
+        let beside = |ending: &str| {
+            let mut name = target.file_name().unwrap_or_default().to_owned();
+            name.push(ending);
+            target.with_file_name(name)
+        };
+        let (new, old) = (beside(".new"), beside(".old"));
+        if new.exists() {
+            // Of an update that did not come to its end.
+            std::fs::remove_dir_all(&new).map_err(|e| failed("remove", &new, e))?;
+        }
+        let report = self.backup_beside(&new, Some(&previous))?;
+        for (from, to) in [(target, &old), (&new, target)] {
+            std::fs::rename(from, to).map_err(|e| failed("rename", from, e))?;
+        }
+        drop(previous);
+        std::fs::remove_dir_all(&old).map_err(|e| failed("remove", &old, e))?;
+        Ok(report)
+    }
+
+    fn backup_beside(&self, target: &Path, previous: Option<&FileDevice>) -> Result<BackupReport> {
+        let target = new_directory(target, "a backup")?;
         let mut report = BackupReport::default();
         let mut catalog = Catalog::default();
         for info in self.keyspaces()? {
             let keyspace = self.keyspace(&info.name)?;
             let within = |e: Error| e.within(format_args!("backup of keyspace '{}'", info.name));
             if keyspace.engine().descriptor().capabilities.durable {
-                self.backup_keyspace(&keyspace, &target, &mut report).map_err(within)?;
+                self.backup_keyspace(&keyspace, &target, previous, &mut report).map_err(within)?;
             } else {
                 log::info!("keyspace '{}' is in memory: empty in the backup", info.name);
                 report.keyspaces += 1;
@@ -116,11 +172,17 @@ impl Silica {
         &self,
         keyspace: &Keyspace,
         target: &FileDevice,
+        previous: Option<&FileDevice>,
         report: &mut BackupReport,
     ) -> Result<()> {
+        let is_there = |device: &&FileDevice| {
+            device.subdirectories().is_ok_and(|all| all.iter().any(|d| d == keyspace.directory()))
+        };
+        let previous = previous.filter(is_there);
         let mut files = Target {
             source: &self.device().subdirectory(keyspace.directory())?,
             target: target.subdirectory(keyspace.directory())?,
+            previous: previous.map(|p| p.subdirectory(keyspace.directory())).transpose()?,
             written: BTreeMap::new(),
             report,
         };
@@ -140,19 +202,8 @@ pub fn restore(
 ) -> Result<BackupReport> {
     let (backup, target_path) = (backup.as_ref(), target.as_ref());
     let file = backup.join(FILE).display().to_string();
-    let missing = || {
-        let message = format!(
-            "{} is not a complete backup: it has no file 'silica'; give the directory that \
-             `silica backup` wrote",
-            backup.display()
-        );
-        Error::new(ErrorKind::NotFound, message)
-    };
-    if !backup.join(FILE).exists() {
-        return Err(missing());
-    }
-    let source = FileDevice::open(backup, DeviceOptions { create: false, ..options.device })?;
-    let catalog = Catalog::load(&source, &file)?.ok_or_else(missing)?;
+    let source = open_backup(backup)?;
+    let catalog = Catalog::load(&source, &file)?.ok_or_else(|| incomplete(backup))?;
     let target = new_directory(target_path, "the restored store")?;
     let mut report = BackupReport::default();
     for record in &catalog.keyspaces {
@@ -172,6 +223,42 @@ pub fn restore(
     store.verify().map_err(|e| e.within("the restored store"))?;
     store.close()?;
     Ok(report)
+}
+
+/// Opens a backup that is complete, and that nobody has open.
+fn open_backup(path: &Path) -> Result<FileDevice> {
+    if !path.join(FILE).exists() {
+        return Err(incomplete(path));
+    }
+    FileDevice::open(path, DeviceOptions { create: false, ..DeviceOptions::default() })
+}
+
+fn incomplete(path: &Path) -> Error {
+    let message = format!(
+        "{} is not a complete backup: it has no file 'silica'; give the directory that \
+         `silica backup` wrote",
+        path.display()
+    );
+    Error::new(ErrorKind::NotFound, message)
+}
+
+fn failed(what: &str, path: &Path, error: std::io::Error) -> Error {
+    Error::io(format!("{what} {}", path.display()), error)
+}
+
+/// True where both have the same file of this name.
+fn is_same(one: &FileDevice, other: &FileDevice, name: &str) -> Result<bool> {
+    if !other.list()?.iter().any(|n| n == name) {
+        return Ok(false);
+    }
+    let tail = |device: &FileDevice| -> Result<(u64, Vec<u8>)> {
+        let file = device.open(name, Mode::Buffered)?;
+        let len = file.len()?;
+        let mut bytes = vec![0; len.min(TAIL_BYTES) as usize];
+        file.read_at(len - bytes.len() as u64, &mut bytes)?;
+        Ok((len, bytes))
+    };
+    Ok(tail(one)? == tail(other)?)
 }
 
 fn copy(from: &FileDevice, to: &FileDevice, name: &str) -> Result<u64> {

@@ -5,7 +5,7 @@ use crate::merge::{Fate, Keeper, Merge};
 use crate::run::Part;
 use crate::run_cursor::RunCursor;
 use crate::wip::Wip;
-use silica_base::{Error, Result};
+use silica_base::Result;
 use silica_device::Device;
 use std::sync::Arc;
 
@@ -46,31 +46,5 @@ impl<D: Device> Wip<D> {
         };
         self.install(bucket, Version { runs: run, floor: before.floor }, |_| ())?;
         Ok(bytes)
-    }
-
-    /// Every version of every table of a bucket checks and is in order, and every position of its
-    /// memtables is of an entry that belongs here.
-    pub(crate) fn verify_bucket(&self, bucket: &Bucket<D>) -> Result<()> {
-        let version = bucket.read().version.clone();
-        for part in version.runs.iter().flatten() {
-            let table = &part.table.table;
-            let mut cursor = table.cursor(READ_AHEAD_BYTES);
-            let mut more = cursor.seek_to_first()?;
-            let (mut count, mut last) = (0, None);
-            while more {
-                let found = cursor.version();
-                let here = (found.key.to_vec(), std::cmp::Reverse(found.sequence));
-                if last.as_ref().is_some_and(|last| *last >= here) {
-                    return Err(Error::corruption(table.name(), 0, "versions are not in order"));
-                }
-                last = Some(here);
-                count += 1;
-                more = cursor.advance()?;
-            }
-            if count != table.footer().versions {
-                return Err(Error::corruption(table.name(), 0, "versions are missing"));
-            }
-        }
-        Ok(())
     }
 }

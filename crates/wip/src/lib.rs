@@ -30,6 +30,7 @@ mod snapshot;
 mod sorted;
 mod split;
 mod state;
+mod verify;
 mod view;
 mod wip;
 mod write;

@@ -191,7 +191,7 @@ impl<D: Device> Engine for Wip<D> {
     }
 
     fn verify(&self) -> Result<()> {
-        self.buckets().iter().try_for_each(|bucket| self.verify_bucket(bucket))
+        self.verify_all()
     }
 
     fn as_admin(&self) -> Option<&dyn Admin> {
