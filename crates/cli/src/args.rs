@@ -122,20 +122,8 @@ pub(crate) enum Verb {
         #[arg(long, default_value = "synced")]
         durability: DurabilityArg,
     },
-    /// List keys and values in hash order.
-    Scan {
-        /// Where an earlier scan stopped.
-        #[arg(long, default_value_t = 0)]
-        cursor: u64,
-        /// Entries to list, roughly; 0 lists all.
-        #[arg(long, default_value_t = 1000)]
-        limit: usize,
-        /// Leave the values out.
-        #[arg(long)]
-        keys_only: bool,
-        #[command(flatten)]
-        form: Form,
-    },
+    /// List keys and values: in the order of the keys where the engine keeps one, else in its own.
+    Scan(ScanArgs),
     /// Print the number of entries.
     Count {
         /// Walk the store instead of estimating.
@@ -159,6 +147,33 @@ pub(crate) enum Verb {
         #[arg(long, conflicts_with = "from")]
         update: bool,
     },
+}
+
+#[derive(Args)]
+pub(crate) struct ScanArgs {
+    /// First key to list, where the engine keeps an order.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<OsString>,
+    /// Key to end before.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<OsString>,
+    /// List the keys that begin so.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) prefix: Option<OsString>,
+    /// From the last key to the first.
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// Where an earlier scan in the engine's own order stopped.
+    #[arg(long, default_value_t = 0, conflicts_with_all = ["from", "to", "prefix", "reverse"])]
+    pub(crate) cursor: u64,
+    /// Entries to list, roughly in an engine without order; 0 lists all.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) limit: usize,
+    /// Leave the values out.
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+    #[command(flatten)]
+    pub(crate) form: Form,
 }
 
 /// How keys and values are written.

@@ -11,6 +11,7 @@ mod keyspace;
 mod load;
 mod output;
 mod prompt;
+mod scan;
 mod serve;
 mod session;
 mod text;

@@ -3,14 +3,11 @@
 use crate::args::Verb;
 use crate::output::Output;
 use crate::session::Session;
-use crate::text;
+use crate::{scan, text};
 use serde_json::{Map, Value, json};
-use silica::{BackupReport, Durability, Error, Keyspace, METRICS, Result, WriteBatch};
+use silica::{BackupReport, Durability, METRICS, Result, WriteBatch};
 use std::ffi::OsString;
 use std::time::Instant;
-
-/// Entries that a scan fetches at a time.
-const SCAN_BATCH: usize = 256;
 
 /// Does what `verb` says.
 pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result<()> {
@@ -30,10 +27,7 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
             });
             write(session, &batch, (*durability).into(), output)
         }
-        Verb::Scan { cursor, limit, keys_only, form } => {
-            let scan = Scan { limit: *limit, keys_only: *keys_only, hex: form.hex };
-            scan.run(session.keyspace()?, *cursor, output)
-        }
+        Verb::Scan(args) => scan::run(args, session.keyspace()?, output),
         Verb::Count { exact } => count(session, *exact, output),
         Verb::Stats => stats(session, output),
         Verb::Verify => verify(session, output),
@@ -58,6 +52,7 @@ pub(crate) fn check(verb: &Verb) -> Result<()> {
         Verb::Put { key, value, form, .. } => {
             text::parse(key, form.hex).and_then(|_| text::parse(value, form.hex)).map(drop)
         }
+        Verb::Scan(args) => scan::range(args).map(drop),
         _ => Ok(()),
     }
 }
@@ -112,63 +107,6 @@ fn write(
     output.object().insert("ok".into(), true.into());
     output.object().insert("operations".into(), batch.len().into());
     Ok(())
-}
-
-struct Scan {
-    limit: usize,
-    keys_only: bool,
-    hex: bool,
-}
-
-impl Scan {
-    fn run(&self, keyspace: &Keyspace, start: u64, output: &mut Output) -> Result<()> {
-        let unsupported = || Error::new(silica::ErrorKind::Unsupported, "this engine cannot scan");
-        let mut next = Some(start);
-        let mut entries = Vec::new();
-        let mut seen = 0;
-        while let Some(cursor) = next
-            && (self.limit == 0 || seen < self.limit)
-        {
-            let scan = keyspace.engine().as_scan().ok_or_else(unsupported)?;
-            let left = if self.limit == 0 { SCAN_BATCH } else { self.limit - seen };
-            let mut lines = String::new();
-            next = scan.scan(cursor, left.min(SCAN_BATCH), &mut |key, entry| {
-                seen += 1;
-                if output.is_json() {
-                    entries.push(self.object(key, entry.value));
-                } else {
-                    self.line(key, entry.value, &mut lines);
-                }
-            })?;
-            output.raw(lines.as_bytes())?;
-        }
-        if let Some(cursor) = next
-            && !output.is_json()
-        {
-            eprintln!("silica: there is more; go on with --cursor {cursor}, or --limit 0 for all");
-        }
-        output.object().insert("entries".into(), entries.into());
-        output.object().insert("cursor".into(), next.into());
-        Ok(())
-    }
-
-    fn line(&self, key: &[u8], value: &[u8], lines: &mut String) {
-        lines.push_str(&text::show(key, self.hex));
-        if !self.keys_only {
-            lines.push('\t');
-            lines.push_str(&text::show(value, self.hex));
-        }
-        lines.push('\n');
-    }
-
-    fn object(&self, key: &[u8], value: &[u8]) -> Value {
-        let mut entry = Map::new();
-        text::insert_bytes(&mut entry, "key", key, self.hex);
-        if !self.keys_only {
-            text::insert_bytes(&mut entry, "value", value, self.hex);
-        }
-        Value::Object(entry)
-    }
 }
 
 fn count(session: &Session, exact: bool, output: &mut Output) -> Result<()> {

@@ -41,7 +41,12 @@ impl Store {
 
     /// Database `index` where it was opened before.
     pub(crate) fn opened(&self, index: usize) -> Option<&dyn Engine> {
-        self.slots[index].get().map(|engine| engine.as_ref())
+        self.whole(index).map(Arc::as_ref)
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn whole(&self, index: usize) -> Option<&Arc<dyn Engine>> {
+        self.slots[index].get()
     }
 
     /// Database `index`; opens it where needed, which may wait for a device.

@@ -464,7 +464,12 @@ impl Executor {
     /// Commands that come next and run alone, one by one. True where anything may have been
     /// written.
     fn alone(&mut self, wave: &mut Wave<'_, '_>) -> bool {
-        let keyspace = Keyspace { shared: &self.shared, engine: wave.engine };
+        let keyspace = Keyspace {
+            shared: &self.shared,
+            engine: wave.engine,
+            db: wave.db,
+            whole: if wave.is_transaction { None } else { self.shared.store.whole(wave.db) },
+        };
         let mut wrote = false;
         let mut out_bytes = out_bytes(wave.outputs);
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter_mut()) {

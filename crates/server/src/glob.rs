@@ -32,6 +32,24 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
+/// What every text that matches `pattern` begins with.
+pub(crate) fn beginning(pattern: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::new(), pattern);
+    loop {
+        rest = match rest {
+            [] | [b'*' | b'?' | b'[', ..] => return plain,
+            [b'\\', escaped, rest @ ..] => {
+                plain.push(*escaped);
+                rest
+            }
+            [byte, rest @ ..] => {
+                plain.push(*byte);
+                rest
+            }
+        }
+    }
+}
+
 /// Matches `byte` against the first element of `pattern`; returns that element's length.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     let (hit, len) = match pattern {
@@ -68,7 +86,25 @@ fn class(pattern: &[u8], byte: u8) -> (bool, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{beginning, matches};
+
+    #[test]
+    fn what_matches_begins_like_the_pattern() {
+        for (pattern, begins) in [
+            ("user:*", "user:"),
+            ("a?c", "a"),
+            ("*", ""),
+            ("", ""),
+            ("plain", "plain"),
+            ("a[bc]", "a"),
+            (r"a\*b*", "a*b"),
+            (r"a\", r"a\"),
+        ] {
+            assert_eq!(beginning(pattern.as_bytes()), begins.as_bytes(), "{pattern}");
+            assert!(matches(pattern.as_bytes(), begins.as_bytes()) || pattern != begins);
+        }
+        assert!(matches(br"a\", br"a\") && matches(br"a\*b*", b"a*bc"));
+    }
 
     #[test]
     fn the_usual_patterns() {

@@ -28,6 +28,7 @@ mod clients;
 mod commands;
 mod config;
 mod conn;
+mod cursors;
 mod databases;
 mod direct;
 mod event_loop;

@@ -5,6 +5,7 @@ use crate::admin::Admin;
 use crate::burst::{Burst, Owner};
 use crate::calls::Calls;
 use crate::clients::{Client, Clients};
+use crate::cursors::Cursors;
 use crate::databases::Store;
 use crate::direct::{self, Hub, Seat};
 use crate::event_loop::{EventLoop, WAKER};
@@ -108,6 +109,8 @@ pub(crate) struct Shared {
     /// When memcached's clients want everything removed.
     pub(crate) flush: Flush,
     pub(crate) marks: Arc<Marks>,
+    /// Where scans in the order of the keys go on.
+    pub(crate) cursors: Cursors,
     addresses: Vec<SocketAddr>,
     clock: SystemClock,
     random: Mutex<Prng>,
@@ -369,6 +372,7 @@ impl Server {
             let all = doors.iter().map(|door| door.listener.ip());
             all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
         };
+        let mut random = Prng::new(clock.unix_ms());
         let shared = Arc::new(Shared {
             tls,
             tls_addresses: addresses(&doors.tls)?,
@@ -394,7 +398,8 @@ impl Server {
             passes: udp::Passes::new()?,
             flush: Flush::default(),
             marks: Arc::default(),
-            random: Mutex::new(Prng::new(clock.unix_ms())),
+            cursors: Cursors::new([random.next_u64(), random.next_u64()]),
+            random: Mutex::new(random),
             clock,
             stopping: AtomicBool::new(false),
             keeps_nothing: AtomicBool::new(false),

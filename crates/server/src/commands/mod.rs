@@ -31,6 +31,7 @@ use crate::session::Session;
 use crate::table::Run;
 use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, Result};
 use silica_proto::{Limits, Reply};
+use std::sync::Arc;
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -109,6 +110,10 @@ impl<'a> Values<'a> {
 pub(crate) struct Keyspace<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) engine: &'a dyn Engine,
+    /// The number of the database.
+    pub(crate) db: usize,
+    /// All of the database, for views that outlive a call; not there inside a transaction.
+    pub(crate) whole: Option<&'a Arc<dyn Engine>>,
 }
 
 impl Keyspace<'_> {

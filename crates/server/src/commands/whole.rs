@@ -3,8 +3,12 @@
 use super::{Keyspace, NOT_INTEGER, SYNTAX, error_text, info as sections};
 use crate::burst::Args;
 use crate::glob;
-use silica::engine::{Admin, Error, ErrorKind, Result, Scan};
+use silica::engine::{
+    Admin, EntryIter, Error, ErrorKind, KeyRange, Ordered, Result, Scan, Snapshot,
+};
 use silica_proto::{Reply, append_u64, parse_i64};
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// Entries that one SCAN visits at most, whatever COUNT says.
 const SCAN_COUNT_MAX: usize = 10_000;
@@ -17,6 +21,11 @@ const KEYS_BYTES_MAX: usize = 64 << 20;
 impl Keyspace<'_> {
     fn scan(&self) -> Result<&dyn Scan> {
         self.engine.as_scan().ok_or_else(|| self.lacks("iteration"))
+    }
+
+    /// The view of an engine that keeps its keys in order.
+    fn ordered(&self) -> Option<Arc<dyn Ordered>> {
+        Arc::clone(self.whole?).as_ordered()
     }
 
     fn admin(&self) -> Result<&dyn Admin> {
@@ -68,6 +77,12 @@ struct ScanOptions<'a> {
     strings: bool,
 }
 
+impl ScanOptions<'_> {
+    fn wants(&self, key: &[u8]) -> bool {
+        self.strings && self.pattern.is_none_or(|pattern| glob::matches(pattern, key))
+    }
+}
+
 fn scan_options<'a>(args: Args<'a>) -> Result<ScanOptions<'a>, &'static str> {
     let cursor = std::str::from_utf8(args.get(1)).ok().and_then(|text| text.parse().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
@@ -101,10 +116,23 @@ pub(crate) fn scan(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
             return Ok(());
         }
     };
-    let engine = keys.scan()?;
+    let mut found = Keys::default();
+    let next = match keys.ordered() {
+        Some(ordered) => scan_in_order(keys, ordered.snapshot()?, &options, &mut found)?,
+        None => scan_positions(keys.scan()?, &options, &mut found)?,
+    };
+    reply.array(2);
+    let mut digits = Vec::with_capacity(20);
+    append_u64(&mut digits, next);
+    reply.bulk(&digits);
+    found.write(reply);
+    Ok(())
+}
+
+/// Scans in the engine's own order; the next cursor.
+fn scan_positions(engine: &dyn Scan, options: &ScanOptions<'_>, found: &mut Keys) -> Result<u64> {
     let mut left = options.count.min(SCAN_COUNT_MAX);
     let mut next = Some(options.cursor);
-    let mut found = Keys::default();
     while let Some(cursor) = next
         && left > 0
         && found.held_bytes() < SCAN_BYTES_MAX
@@ -112,23 +140,69 @@ pub(crate) fn scan(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
         let step = left.min(STEP);
         left -= step;
         next = engine.scan(cursor, step, &mut |key, _| {
-            if options.strings && options.pattern.is_none_or(|p| glob::matches(p, key)) {
+            if options.wants(key) {
                 found.push(key);
             }
         })?;
     }
-    reply.array(2);
-    let mut digits = Vec::with_capacity(20);
-    append_u64(&mut digits, next.unwrap_or(0));
-    reply.bulk(&digits);
-    found.write(reply);
-    Ok(())
+    Ok(next.unwrap_or(0))
+}
+
+/// Scans in the order of the keys, those that the pattern's beginning leaves; the next cursor.
+fn scan_in_order(
+    keys: &Keyspace<'_>,
+    snapshot: Arc<dyn Snapshot>,
+    options: &ScanOptions<'_>,
+    found: &mut Keys,
+) -> Result<u64> {
+    let mut range = range_of(options.pattern);
+    let cursors = &keys.shared.cursors;
+    match cursors.lower(options.cursor) {
+        Bound::Included(key) | Bound::Excluded(key) if range.is_above(&key) => return Ok(0),
+        Bound::Included(key) | Bound::Excluded(key) if range.is_below(&key) => {}
+        Bound::Unbounded => {}
+        lower => range.lower = lower,
+    }
+    let mut iterator = snapshot.iterate(&range)?;
+    let mut left = options.count.min(SCAN_COUNT_MAX);
+    let mut is_there = iterator.seek_to_first()?;
+    while is_there {
+        if options.wants(iterator.key()) {
+            found.push(iterator.key());
+        }
+        left -= 1;
+        if left == 0 || found.held_bytes() >= SCAN_BYTES_MAX {
+            let last = iterator.key().to_vec();
+            return Ok(if iterator.next()? { cursors.after(keys.db, &last) } else { 0 });
+        }
+        is_there = iterator.next()?;
+    }
+    Ok(0)
+}
+
+/// The keys that may match `pattern`.
+fn range_of(pattern: Option<&[u8]>) -> KeyRange {
+    KeyRange::prefix(&pattern.map(glob::beginning).unwrap_or_default())
 }
 
 pub(crate) fn keys(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let engine = keys.scan()?;
     let pattern = args.get(1);
     let mut found = Keys::default();
+    let is_whole = match keys.ordered() {
+        Some(ordered) => keys_in_order(keys, ordered, pattern, &mut found)?,
+        None => keys_by_position(keys, pattern, &mut found)?,
+    };
+    if is_whole {
+        found.write(reply);
+    } else {
+        reply.error("ERR KEYS would return more than 64 MiB; use SCAN");
+    }
+    Ok(())
+}
+
+/// Finds what matches `pattern`; false where it is too much.
+fn keys_by_position(keys: &Keyspace<'_>, pattern: &[u8], found: &mut Keys) -> Result<bool> {
+    let engine = keys.scan()?;
     let mut next = Some(0);
     while let Some(cursor) = next {
         keys.shared.refuse_when_stopping()?;
@@ -141,16 +215,49 @@ pub(crate) fn keys(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
             found.dedup();
         }
         if found.held_bytes() > KEYS_BYTES_MAX {
-            reply.error("ERR KEYS would return more than 64 MiB; use SCAN");
-            return Ok(());
+            return Ok(false);
         }
     }
     found.dedup();
-    found.write(reply);
-    Ok(())
+    Ok(true)
+}
+
+/// The same where keys are in order.
+fn keys_in_order(
+    keys: &Keyspace<'_>,
+    ordered: Arc<dyn Ordered>,
+    pattern: &[u8],
+    found: &mut Keys,
+) -> Result<bool> {
+    let mut iterator = ordered.snapshot()?.iterate(&range_of(Some(pattern)))?;
+    let mut is_there = iterator.seek_to_first()?;
+    for visited in 0.. {
+        if !is_there {
+            break;
+        }
+        if visited % STEP == 0 {
+            keys.shared.refuse_when_stopping()?;
+        }
+        if glob::matches(pattern, iterator.key()) {
+            found.push(iterator.key());
+        }
+        if found.held_bytes() > KEYS_BYTES_MAX {
+            return Ok(false);
+        }
+        is_there = iterator.next()?;
+    }
+    Ok(true)
 }
 
 pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    if let Some(ordered) = keys.ordered() {
+        let mut iterator = ordered.snapshot()?.iterate(&KeyRange::ALL)?;
+        match seek_random(&mut *iterator, keys.shared.random())? {
+            true => reply.bulk(iterator.key()),
+            false => reply.null(),
+        }
+        return Ok(());
+    }
     let engine = keys.scan()?;
     let mut found = Keys::default();
     // From a random place to the end, and where nothing is there from the start.
@@ -170,6 +277,29 @@ pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
         }
     }
     Ok(())
+}
+
+/// To an entry somewhere between the first and the last; false where there is none.
+fn seek_random(iterator: &mut dyn EntryIter, random: u64) -> Result<bool> {
+    if !iterator.seek_to_last()? {
+        return Ok(false);
+    }
+    let last = iterator.key().to_vec();
+    if !iterator.seek_to_first()? {
+        return Ok(false);
+    }
+    let first = iterator.key();
+    let alike = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+    let number = |key: &[u8]| {
+        let mut bytes = [0; 8];
+        key[alike..].iter().take(8).zip(&mut bytes).for_each(|(from, to)| *to = *from);
+        u64::from_be_bytes(bytes)
+    };
+    let (low, high) = (number(first), number(&last));
+    // The whole range of 64 bits has one number more than fits.
+    let place = low + (high - low).checked_add(1).map_or(random, |count| random % count);
+    let key = [&last[..alike], &place.to_be_bytes()].concat();
+    Ok(iterator.seek(&key)? || iterator.seek_to_last()?)
 }
 
 pub(crate) fn dbsize(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
@@ -199,8 +329,7 @@ pub(crate) fn flushall(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
     }
     let store = &keys.shared.store;
     for db in (0..store.count()).filter(|db| store.may_hold(*db)) {
-        let engine = store.engine(db)?;
-        Keyspace { shared: keys.shared, engine }.admin()?.clear()?;
+        Keyspace { engine: store.engine(db)?, db, ..*keys }.admin()?.clear()?;
     }
     reply.ok();
     Ok(())

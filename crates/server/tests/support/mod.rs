@@ -8,8 +8,8 @@ mod sharded;
 use silica_engine::testkit::Reference;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
-    EntryRef, Error, ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Sharded, Update,
-    WriteBatch,
+    EntryRef, Error, ErrorKind, GetSink, MetricVisitor, Ordered, Progress, Result, Scan, Sharded,
+    Update, WriteBatch,
 };
 use silica_proto::{Value, decode};
 use silica_server::{Config, Databases, EventLoopKind, Mode, Server};
@@ -25,6 +25,8 @@ pub(crate) struct Probe {
     pub(crate) inner: Arc<Reference>,
     pub(crate) owned: Arc<sharded::Owned>,
     pub(crate) descriptor: Descriptor,
+    /// It keeps its keys in order.
+    pub(crate) ordered: bool,
     pub(crate) delay: Duration,
     pub(crate) count_delay: Duration,
     pub(crate) fail_get: AtomicBool,
@@ -47,6 +49,7 @@ impl Probe {
             inner,
             owned: Arc::default(),
             descriptor: Descriptor { capabilities, ..known },
+            ordered: false,
             delay: Duration::ZERO,
             count_delay: Duration::ZERO,
             fail_get: AtomicBool::new(false),
@@ -116,6 +119,10 @@ impl Engine for Probe {
     fn verify(&self) -> Result<()> {
         self.owned.refuse_all()?;
         self.inner.verify()
+    }
+
+    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
+        if self.ordered { Arc::clone(&self.inner).as_ordered() } else { None }
     }
 
     fn as_scan(&self) -> Option<&dyn Scan> {
