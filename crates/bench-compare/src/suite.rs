@@ -141,9 +141,21 @@ const FLASH: &[Line] = &[
 const STATEMENT: usize = 999;
 
 const ORDERED: &[Line] = &[
-    Line { name: "dbbench-fillrandom", workload: "fillrandom", ..LINE },
+    Line { name: "dbbench-fillrandom", workload: "fillrandom", quick: true, ..LINE },
+    line("overwrite"),
+    Line { name: "overwrite-synced", workload: "overwrite", synced: true, ..LINE },
+    Line { name: "overwrite-synced-8", workload: "overwrite", synced: true, threads: 8, ..LINE },
+    Line { name: "readrandom", workload: "read", ..LINE },
+    Line { name: "readrandom-cold", workload: "read", cold: true, limits: READS, ..LINE },
+    Line { name: "readmissing", workload: "read-missing", ..LINE },
     Line { name: "seekrandom", workload: "seekrandom", quick: true, brief: true, ..LINE },
+    Line { name: "seekrandom-cold", workload: "seekrandom", cold: true, ..LINE },
+    line("ycsb-a"),
+    line("ycsb-b"),
+    line("ycsb-c"),
+    line("ycsb-d"),
     Line { name: "ycsb-e", workload: "ycsb-e", quick: true, ..LINE },
+    line("ycsb-f"),
     Line { threads: 2, quick: true, ..line("wipdb-readwhilewriting") },
     Line { threads: 2, ..line("wipdb-readwhilewriting-exponential") },
     line("wipdb-regions"),

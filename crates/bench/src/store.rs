@@ -7,12 +7,13 @@ use crate::report::Report;
 use crate::target::{Abilities, Session, Sink, Target};
 use crate::trace::Trace;
 use silica::{
-    DEFAULT_KEYSPACE, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, GetSink, Keyspace,
-    MetricsMap, Result, Silica, WriteBatch,
+    DEFAULT_KEYSPACE, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, GetSink, KeyRange,
+    Keyspace, MetricsMap, Result, Silica, WriteBatch, engine::Ordered,
 };
 use silica_base::Prng;
 use std::mem::take;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs `config` to its end.
@@ -142,13 +143,14 @@ fn measure(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) ->
 
 impl Target for Keyspace {
     fn abilities(&self) -> Abilities {
-        let lossy = self.engine().descriptor().capabilities.may_evict;
-        Abilities { scan: false, delete: true, lossy }
+        let capabilities = self.engine().descriptor().capabilities;
+        Abilities { scan: capabilities.ordered, delete: true, lossy: capabilities.may_evict }
     }
 
     fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>> {
         let engine = &**self.engine();
-        Ok(Box::new(EngineSession { engine, durability, batch: WriteBatch::new() }))
+        let ordered = Arc::clone(self.engine()).as_ordered();
+        Ok(Box::new(EngineSession { engine, ordered, durability, batch: WriteBatch::new() }))
     }
 
     fn settle(&self) -> Result<()> {
@@ -167,6 +169,7 @@ impl Target for Keyspace {
 /// One thread's use of an engine.
 struct EngineSession<'a> {
     engine: &'a dyn Engine,
+    ordered: Option<Arc<dyn Ordered>>,
     durability: Durability,
     /// Empty between two calls; kept for its allocation.
     batch: WriteBatch<'static>,
@@ -212,9 +215,28 @@ impl Session for EngineSession<'_> {
         })
     }
 
-    fn scan(&mut self, _: &[u8], _: usize, _: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let name = self.engine.descriptor().name;
-        Err(Error::new(ErrorKind::Unsupported, format!("{name} does not keep the keys in order")))
+    fn scan(
+        &mut self,
+        from: &[u8],
+        count: usize,
+        entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let Some(ordered) = &self.ordered else {
+            let name = self.engine.descriptor().name;
+            let message = format!("{name} does not keep the keys in order");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        let snapshot = Arc::clone(ordered).snapshot()?;
+        let mut iterator = snapshot.iterate(&KeyRange::ALL)?;
+        let mut is_there = iterator.seek(from)?;
+        for left in (0..count).rev() {
+            if !is_there {
+                break;
+            }
+            entry(iterator.key(), iterator.entry().value);
+            is_there = left > 0 && iterator.next()?;
+        }
+        Ok(())
     }
 }
 

@@ -50,8 +50,9 @@ fn run_and_remove(config: &Config) -> silica_bench::Report {
 fn every_workload_repeats_itself() {
     for workload in WORKLOADS {
         for (threads, batch) in [(1, 1), (2, 7)] {
-            // The engines of this crate do not keep keys in order; targets.rs scans.
-            if workload.split_roles && threads < 2 || workload.scans > 0 {
+            // What a scan meets of another thread's inserts is a matter of luck.
+            let by_luck = workload.scans > 0 && workload.inserts > 0 && threads > 1;
+            if workload.split_roles && threads < 2 || by_luck {
                 continue;
             }
             let config = changed(workload.name, threads, |plan| plan.batch = batch);
@@ -99,7 +100,8 @@ fn wrong_arguments_are_refused_by_name() {
     let error = run(&small, &mut |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("--key-size must be at least 8"), "{error}");
     assert!(Config::new("fil").err().unwrap().to_string().contains("known are fill"));
-    let scan = config("seekrandom", 1);
+    let mut scan = config("seekrandom", 1);
+    scan.open = OpenOptions::new().engine("silt");
     let mut phases = 0;
     let error = run(&scan, &mut |_, _| phases += 1).unwrap_err().to_string();
     let _ = std::fs::remove_dir_all(scan.path.as_ref().unwrap());

@@ -100,6 +100,45 @@ fn values_are_put_got_listed_counted_and_deleted() {
 }
 
 #[test]
+fn a_range_is_listed_from_either_end_in_pages() {
+    let temp = Temp::new();
+    for key in ["user:b", "user:a", "z", "user:c", "\\xff\\n", "a"] {
+        let put = temp.run(&["put", key, "v", "--engine", "wip", "--durability", "buffered"]);
+        assert!(put.status.success(), "{}", text(&put.stderr));
+    }
+    let keys = |args: &[&str]| {
+        let output = temp.run(&[&["scan", "--keys-only"], args].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout).replace('\n', " "), text(&output.stderr))
+    };
+    let all = "a user:a user:b user:c z \\xff\\n ";
+    assert_eq!(keys(&[]), (all.to_string(), String::new()));
+    assert_eq!(keys(&["--limit", "0"]).0, all);
+    assert_eq!(keys(&["--from", "user:b", "--to", "z"]).0, "user:b user:c ");
+    assert_eq!(keys(&["--prefix", "user:", "--reverse"]).0, "user:c user:b user:a ");
+    assert_eq!(keys(&["--from", "\\xff"]).0, "\\xff\\n ");
+    assert_eq!(keys(&["--from", "z", "--to", "a"]).0, "");
+    let (first, told) = keys(&["--prefix", "user:", "--limit", "2"]);
+    assert_eq!(first, "user:a user:b ");
+    assert!(told.contains("go on with --from 'user:c'"), "{told}");
+    assert_eq!(keys(&["--prefix", "user:", "--from", "user:c"]).0, "user:c ");
+    let (last, told) = keys(&["--prefix", "user:", "--limit", "2", "--reverse"]);
+    assert_eq!(last, "user:c user:b ");
+    assert!(told.contains("go on with --to 'user:b'"), "{told}");
+    assert_eq!(keys(&["--prefix", "user:", "--reverse", "--to", "user:b"]).0, "user:a ");
+    let page = temp.json(&["scan", "--limit", "2", "--from", "user:b"]);
+    assert_eq!(page["entries"][1]["key"], "user:c");
+    assert_eq!((&page["entries"][1]["value"], &page["next_from"]), (&"v".into(), &"z".into()));
+    assert!(temp.json(&["scan", "--from", "z"])["next_from"].is_null());
+    let both = temp.run(&["scan", "--cursor", "5", "--from", "a"]);
+    refused(&both, 2, &["--cursor", "--from"]);
+    refused(&temp.run(&["scan", "--from", "\\q"]), 2, &["backslash"]);
+    temp.run(&["put", "k", "v", "--keyspace", "hashed", "--engine", "silt"]);
+    let hashed = temp.run(&["scan", "--keyspace", "hashed", "--prefix", "k"]);
+    refused(&hashed, 2, &["keeps no order", "engine 'wip'"]);
+}
+
+#[test]
 fn errors_name_the_fix_and_are_one_object_with_json() {
     let temp = Temp::new();
     refused(&temp.run(&["get", "k"]), 1, &["no store at", "silica put"]);

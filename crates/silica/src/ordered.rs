@@ -37,7 +37,7 @@ impl Keyspace {
 
     /// The keyspace as it is now, for as long as the snapshot is kept.
     ///
-    /// ```no_run
+    /// ```
     /// # let name = format!("silica-doc-snapshot-{}", std::process::id());
     /// # let path = std::env::temp_dir().join(name);
     /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
@@ -61,7 +61,7 @@ impl Keyspace {
 
     /// Keys and values of a range as they are now, in order, from either end.
     ///
-    /// ```no_run
+    /// ```
     /// # let name = format!("silica-doc-range-{}", std::process::id());
     /// # let path = std::env::temp_dir().join(name);
     /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
@@ -88,7 +88,7 @@ impl Keyspace {
 
     /// A place among the entries of a range as they are now, which goes where it is told.
     ///
-    /// ```no_run
+    /// ```
     /// # let name = format!("silica-doc-iterator-{}", std::process::id());
     /// # let path = std::env::temp_dir().join(name);
     /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;

@@ -14,7 +14,7 @@ impl Keyspace {
     /// the same keys the one that commits first wins, and the other's commit fails with
     /// [`ErrorKind::Conflict`].
     ///
-    /// ```no_run
+    /// ```
     /// # let name = format!("silica-doc-transaction-{}", std::process::id());
     /// # let path = std::env::temp_dir().join(name);
     /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;

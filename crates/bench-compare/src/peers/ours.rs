@@ -20,6 +20,11 @@ pub(crate) const PEERS: &[Ours] = &[
         options: &[],
     },
     Ours {
+        about: About::embedded("silica:wip", "Silica, its store that keeps keys in order"),
+        engine: "wip",
+        options: &[],
+    },
+    Ours {
         about: About::memory("silica:mica", "Silica, its cache in memory"),
         engine: "mica",
         options: &[],
