@@ -20,17 +20,17 @@ impl<D: Device> Admin for Wip<D> {
 
     fn clear(&self) -> Result<()> {
         // No table of what was there may come after the edit.
-        let _job = self.job.lock().expect("no panic while held");
+        let guard = self.jobs.lock_install();
         let writer = self.writer.lock().expect("no panic while held");
         self.log.check()?;
         let floor = self.log.end() / POSITION_BYTES;
         self.spread_poison(self.edit_buckets(Edit::Clear(floor)))?;
-        let empty = || Stores::new(Arc::new(Version { runs: Vec::new(), floor }));
+        let empty = || Stores::new(Arc::new(Version::new(Vec::new(), floor)));
         let before = self.buckets();
         let first = Arc::new(Bucket::new(Vec::new(), empty()));
         self.take_over(Buckets::new(vec![first]), before.iter());
         self.unflushed_bytes.store(0, Ordering::Relaxed);
-        drop(writer);
+        drop((writer, guard));
         self.release_log()
     }
 

@@ -1,6 +1,7 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable};
+use crate::policy::{RunShape, Shape};
 use crate::ranges::RangeReads;
 use crate::run::Run;
 use crate::state::BucketState;
@@ -8,10 +9,21 @@ use silica_base::HashSeed;
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
 use silica_parts::wal::{POSITION_BYTES, Segments};
+use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Positions that are put into a list at once; where there are more, a new list takes over.
 const LISTED_MAX: usize = 4096;
+
+/// Gets per one that is counted.
+const READ_SAMPLE: u64 = 16;
+
+thread_local! {
+    /// Gets of this thread.
+    static READS: Cell<u64> = const { Cell::new(0) };
+}
 
 /// The entries of the log.
 pub(crate) struct LogEntries<'s, L>(pub(crate) &'s Segments<L>);
@@ -38,11 +50,14 @@ impl<L: LogFile> Entries for LogEntries<'_, L> {
     }
 }
 
-/// A memtable that takes no more and waits for its flush.
+/// A memtable that takes no more and waits for its flush. Buckets that a split made share it: each
+/// of them is to look only at keys that are its own.
 pub(crate) struct Frozen {
     pub(crate) memtable: Memtable,
     /// Bytes of its entries.
     pub(crate) bytes: u64,
+    /// The first position that it got.
+    pub(crate) start: u64,
     /// Every record of the bucket below this position is in it or in older ones.
     pub(crate) end: u64,
     /// Its positions in the order of a range, once somebody asked for it.
@@ -62,6 +77,7 @@ pub(crate) struct Version<D: Device> {
     pub(crate) runs: Vec<Run<D>>,
     /// Records of the log below this position are in the runs.
     pub(crate) floor: u64,
+    shape: OnceLock<Shape>,
 }
 
 /// What a bucket's lock guards.
@@ -73,6 +89,8 @@ pub(crate) struct Stores<D: Device> {
     pub(crate) newest: u64,
     /// What reads of ranges asked of `active`.
     pub(crate) range_reads: RangeReads,
+    /// The first position that `active` got.
+    pub(crate) start: u64,
     /// The newest first.
     pub(crate) frozen: Vec<Arc<Frozen>>,
     pub(crate) version: Arc<Version<D>>,
@@ -82,9 +100,25 @@ pub(crate) struct Stores<D: Device> {
 }
 
 impl<D: Device> Version<D> {
+    pub(crate) fn new(runs: Vec<Run<D>>, floor: u64) -> Self {
+        Version { runs, floor, shape: OnceLock::new() }
+    }
+
     /// Bytes of all runs.
     pub(crate) fn bytes(&self) -> u64 {
-        self.runs.iter().flatten().map(crate::run::Part::bytes).sum()
+        self.shape().bytes()
+    }
+
+    /// What decides whether anything is to be done with the runs.
+    pub(crate) fn shape(&self) -> &Shape {
+        self.shape.get_or_init(|| {
+            let run = |run: &Run<D>| RunShape {
+                level: run.iter().map(|part| part.level).max().unwrap_or(0),
+                bytes: run.iter().map(crate::run::Part::bytes).sum(),
+                dead_bytes: run.iter().map(|part| part.dead_bytes).sum(),
+            };
+            Shape { runs: self.runs.iter().map(run).collect() }
+        })
     }
 }
 
@@ -93,12 +127,19 @@ impl<D: Device> Stores<D> {
         Stores {
             active: Memtable::new_hash(),
             bytes: 0,
+            start: 0,
             newest: 0,
             range_reads: RangeReads::default(),
             frozen: Vec::new(),
             version,
             is_gone: false,
         }
+    }
+
+    /// The position of the oldest entry that is in no table.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let active = (!self.active.is_empty()).then_some(self.start);
+        self.frozen.last().map(|frozen| frozen.start).or(active)
     }
 
     /// Asks for the memory that [`Stores::find`] looks at.
@@ -135,6 +176,9 @@ impl<D: Device> Stores<D> {
         kept_before: u64,
         entries: &LogEntries<'_, L>,
     ) -> u64 {
+        if self.active.is_empty() {
+            self.start = position;
+        }
         if self.range_reads.wants_list(&self.active) {
             self.become_list(position, entries);
         }
@@ -167,14 +211,19 @@ impl<D: Device> Stores<D> {
 
     /// Lets a new memtable take over at position `end`.
     pub(crate) fn freeze(&mut self, end: u64) {
-        // A bucket whose ranges are not read any more goes back to a hash table.
+        // A bucket whose ranges are not read any more goes back to a hash table. The next one is as
+        // large, most likely; room that is not used takes no memory.
         let stays = matches!(self.active, Memtable::List(_)) && self.range_reads.count() > 0;
-        let next = if stays { Memtable::new_list() } else { Memtable::new_hash() };
+        let next = match &self.active {
+            _ if stays => Memtable::new_list(),
+            Memtable::Hash(directory) => Memtable::Hash(directory.like()),
+            Memtable::List(_) => Memtable::new_hash(),
+        };
         let memtable = std::mem::replace(&mut self.active, next);
         let bytes = std::mem::take(&mut self.bytes);
         (self.newest, self.range_reads) = (0, RangeReads::default());
-        let order = OnceLock::new();
-        self.frozen.insert(0, Arc::new(Frozen { memtable, bytes, end, order }));
+        let (start, order) = (std::mem::replace(&mut self.start, end), OnceLock::new());
+        self.frozen.insert(0, Arc::new(Frozen { memtable, bytes, start, end, order }));
     }
 
     /// Bytes of the memtables' directories.
@@ -193,11 +242,26 @@ impl<D: Device> Stores<D> {
 pub(crate) struct Bucket<D: Device> {
     pub(crate) lower: Vec<u8>,
     stores: RwLock<Stores<D>>,
+    /// Gets that its tables were asked for, sampled; halved now and then.
+    pub(crate) reads: AtomicU64,
+    /// Live bytes from which on a split is worth a try.
+    pub(crate) split_from_bytes: AtomicU64,
 }
 
 impl<D: Device> Bucket<D> {
     pub(crate) fn new(lower: Vec<u8>, stores: Stores<D>) -> Self {
-        Bucket { lower, stores: RwLock::new(stores) }
+        let (reads, split_from_bytes) = Default::default();
+        Bucket { lower, stores: RwLock::new(stores), reads, split_from_bytes }
+    }
+
+    /// Counts a get that asks the tables: one of [`READ_SAMPLE`] for all of them.
+    #[inline]
+    pub(crate) fn count_read(&self) {
+        let number = READS.get().wrapping_add(1);
+        READS.set(number);
+        if number.is_multiple_of(READ_SAMPLE) {
+            self.reads.fetch_add(READ_SAMPLE, Relaxed);
+        }
     }
 
     #[inline]

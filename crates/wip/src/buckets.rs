@@ -3,6 +3,7 @@
 use crate::bucket::Bucket;
 use crate::memtable::head;
 use silica_device::Device;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An immutable list; splits and merges make another.
@@ -58,10 +59,10 @@ impl<D: Device> Buckets<D> {
         self.list.get(place + 1).map(|next| &next.lower[..])
     }
 
-    /// The same list with others instead of the bucket at `place`.
-    pub(crate) fn with(&self, place: usize, others: Vec<Arc<Bucket<D>>>) -> Self {
+    /// The same list with others instead of the buckets at `places`.
+    pub(crate) fn with(&self, places: Range<usize>, others: Vec<Arc<Bucket<D>>>) -> Self {
         let mut list = self.list.clone();
-        list.splice(place..=place, others);
+        list.splice(places, others);
         Self::new(list)
     }
 }

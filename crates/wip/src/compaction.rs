@@ -1,9 +1,14 @@
-//! Merging a bucket's runs into one.
+//! Merging neighbouring runs of a bucket into one.
 
 use crate::bucket::{Bucket, Version};
+use crate::jobs::Step;
 use crate::merge::{Fate, Keeper, Merge};
-use crate::run::Part;
+use crate::metrics::add;
+use crate::policy::LEVEL_MAX;
+use crate::run::{Run, same};
 use crate::run_cursor::RunCursor;
+use crate::state::Edit;
+use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
@@ -11,40 +16,111 @@ use std::sync::Arc;
 
 /// Bytes that each run is read ahead.
 const READ_AHEAD_BYTES: usize = 1 << 20;
+/// What a version counts for besides its bytes.
+const VERSION_COST_BYTES: u64 = 16;
 
-impl<D: Device> Wip<D> {
-    /// Merges all runs of a bucket into one; the bytes written.
-    pub(crate) fn compact(&self, bucket: &Arc<Bucket<D>>) -> Result<u64> {
-        let before = bucket.read().version.clone();
-        let mut cursors = Vec::with_capacity(before.runs.len());
-        for run in &before.runs {
+/// A compaction that goes on in steps.
+pub(crate) struct Compaction<D: Device> {
+    pub(crate) bucket: Arc<Bucket<D>>,
+    /// What is merged, and the runs behind it, the newest first.
+    merged: Vec<Run<D>>,
+    older: Vec<Run<D>>,
+    /// `None` before the first step.
+    stage: Option<Stage<D>>,
+}
+
+struct Stage<D: Device> {
+    merge: Merge<RunCursor<D>>,
+    keeper: Keeper,
+    writer: TableWriter<D>,
+}
+
+impl<D: Device> Compaction<D> {
+    /// Of the `count` runs of `bucket` that have `older` ones behind them.
+    pub(crate) fn new(bucket: Arc<Bucket<D>>, count: usize, older: usize) -> Self {
+        let version = bucket.read().version.clone();
+        let end = version.runs.len() - older;
+        let merged = version.runs[end - count..end].to_vec();
+        let older = version.runs[end..].to_vec();
+        Compaction { bucket, merged, older, stage: None }
+    }
+
+    fn begin(&self, wip: &Wip<D>) -> Result<Stage<D>> {
+        let mut cursors = Vec::with_capacity(self.merged.len());
+        for run in &self.merged {
             let mut cursor = RunCursor::new(run.clone(), READ_AHEAD_BYTES);
             cursor.seek_to_first()?;
             cursors.push(cursor);
         }
-        let mut merge = Merge::new(cursors);
-        let mut keeper = Keeper::new(self.live_snapshots(), true, self.clock.unix_ms());
-        let written = self.write_table(1, &mut |builder| {
-            while let Some(mut version) = merge.version() {
-                match keeper.fate(&version) {
-                    Fate::Drop => {}
-                    Fate::Keep => builder.add(&version)?,
-                    Fate::KeepAsOldest => {
-                        version.sequence = 0;
-                        builder.add(&version)?;
-                    }
-                }
-                merge.advance()?;
+        let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());
+        let base = tables.map(|footer| footer.sequence_base).min().unwrap_or(1);
+        Ok(Stage {
+            merge: Merge::new(cursors),
+            keeper: Keeper::new(wip.live_snapshots(), self.older.is_empty(), wip.clock.unix_ms()),
+            writer: wip.begin_table(base)?,
+        })
+    }
+
+    /// True where what is left is to make the table durable.
+    pub(crate) fn ends_next(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| stage.merge.version().is_none())
+    }
+
+    /// Goes on for about `budget` bytes.
+    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64) -> Result<Step> {
+        if self.stage.is_none() {
+            self.stage = Some(self.begin(wip)?);
+        }
+        let stage = self.stage.as_mut().expect("it has begun");
+        let mut done = 0;
+        while let Some(mut row) = stage.merge.version() {
+            done += (row.key.len() + row.value.len()) as u64 + VERSION_COST_BYTES;
+            let fate = stage.keeper.fate(&row);
+            if fate == Fate::KeepAsOldest {
+                row.sequence = 0;
             }
-            Ok(())
-        })?;
-        let (run, bytes) = match written {
-            Some((table, bytes)) => {
-                (vec![vec![Part { table, lower: Vec::new(), upper: None }]], bytes)
+            if fate != Fate::Drop {
+                stage.writer.add(&row, &self.older)?;
             }
-            None => (Vec::new(), 0),
-        };
-        self.install(bucket, Version { runs: run, floor: before.floor }, |_| ())?;
+            stage.merge.advance()?;
+            if done > budget {
+                return Ok(Step::More(done));
+            }
+        }
+        Ok(if done > 0 { Step::More(done) } else { Step::Ready })
+    }
+
+    /// Makes the table durable, and lets it take the merged runs' place; the bytes of the file.
+    pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
+        let writer = self.stage.expect("it is ready").writer;
+        let overlap = writer.overlap;
+        let table = writer.finish()?;
+        let level = self.merged.iter().flatten().map(|part| part.level).max().unwrap_or(0);
+        let level = (level + 1).min(LEVEL_MAX);
+        let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
+        let number = table.as_ref().map(|table| table.number);
+        let run = table.map(|table| vec![whole(table, level, overlap.dead_bytes(bytes))]);
+        let guard = wip.jobs.lock_install();
+        let buckets = wip.buckets();
+        let now = self.bucket.read().version.clone();
+        let end = now.runs.len().checked_sub(self.older.len());
+        let start = end.and_then(|end| end.checked_sub(self.merged.len()));
+        let is_there = Arc::ptr_eq(buckets.of(&self.bucket.lower), &self.bucket)
+            && start.is_some_and(|start| same(&now.runs[start..], &self.merged, &self.older));
+        if !is_there {
+            number.iter().for_each(|number| wip.remove_table(*number));
+            return Ok(0);
+        }
+        let (start, end) = (start.expect("it is there"), end.expect("it is there"));
+        let mut runs = now.runs.clone();
+        runs.splice(start..end, run);
+        let version = Version::new(runs, now.floor);
+        let new = vec![(self.bucket.lower.clone(), Bucket::state(&version))];
+        wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new })?;
+        self.bucket.write().version = Arc::new(version);
+        drop(guard);
+        add(&wip.metrics.compactions, 1);
+        add(&wip.metrics.compaction_bytes, bytes);
         Ok(bytes)
     }
 }

@@ -20,11 +20,11 @@ const COUNT_ALWAYS_ENTRIES: u64 = 100_000;
 /// What is known of a bucket, or of all, without a read of the device.
 #[derive(Debug, Default, Clone, Copy)]
 struct Known {
-    /// Versions of the oldest runs, and those that are younger.
+    /// Versions of tables, and those that live, as far as is known.
+    versions: u64,
     old: u64,
+    /// Versions of memtables.
     young: u64,
-    /// Tombstones among the young ones.
-    tombstones: u64,
     /// Keys of memtables that were looked for in the tables, and those not found.
     asked: u64,
     new: u64,
@@ -36,11 +36,6 @@ impl<D: Device> Part<D> {
         let table = &self.table.table;
         let share = self.blocks().len() as f64 / table.blocks() as f64;
         (table.footer().versions as f64 * share) as u64
-    }
-
-    fn tombstones(&self) -> u64 {
-        let footer = self.table.table.footer();
-        (footer.tombstones as f64 * self.versions() as f64 / footer.versions.max(1) as f64) as u64
     }
 }
 
@@ -76,13 +71,11 @@ impl<D: Device> Wip<D> {
         let mut all = Known::default();
         self.for_each_bucket(|_, _, stores| {
             let version = &stores.version;
-            let (last, upper) = match version.runs.split_last() {
-                Some((last, upper)) => (&last[..], upper),
-                None => (&[][..], &[][..]),
-            };
-            all.old += last.iter().map(Part::versions).sum::<u64>();
-            all.young += upper.iter().flatten().map(Part::versions).sum::<u64>();
-            all.tombstones += upper.iter().flatten().map(Part::tombstones).sum::<u64>();
+            let (shape, parts) = (version.shape(), version.runs.iter().flatten());
+            let versions = parts.map(Part::versions).sum::<u64>();
+            let live = shape.live_bytes() as f64 / shape.bytes().max(1) as f64;
+            all.old += (versions as f64 * live) as u64;
+            all.versions += versions;
             let frozen = stores.frozen.iter().map(|frozen| &frozen.memtable);
             for directory in frozen.chain([&stores.active]) {
                 all.young += directory.len() as u64;
@@ -110,14 +103,14 @@ impl<D: Device> Wip<D> {
     /// The number of entries.
     pub(crate) fn count_entries(&self, exact: bool) -> Result<Count> {
         let known = self.known();
-        if exact || known.old + known.young < COUNT_ALWAYS_ENTRIES {
+        let high = known.versions + known.young;
+        if exact || high < COUNT_ALWAYS_ENTRIES {
             let n = self.count_exactly()?;
             return Ok(Count { low: n, estimate: n, high: n });
         }
         let growth = if known.asked == 0 { 1.0 } else { known.new as f64 / known.asked as f64 };
-        let young = known.young.saturating_sub(known.tombstones);
-        let estimate = known.old + (young as f64 * growth) as u64;
-        Ok(Count { low: 0, estimate, high: known.old + known.young })
+        let estimate = known.old + (known.young as f64 * growth) as u64;
+        Ok(Count { low: 0, estimate, high })
     }
 
     fn count_exactly(&self) -> Result<u64> {

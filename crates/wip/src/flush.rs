@@ -1,93 +1,194 @@
-//! Background work: which bucket is next, and from memtables to tables.
+//! From memtables to tables: a flush writes what frozen memtables hold, of one bucket or of several
+//! cold ones, into one table that they share.
+//!
+//! A memtable may be shared itself, by the buckets that a split made: each of them finds its own
+//! keys in it. It is flushed once, and leaves them all at the same time.
 
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
-use crate::files::{table_id, table_name};
-use crate::memtable::Entries;
-use crate::merge::{Fate, Keeper};
-use crate::run::{Numbered, Part};
+use crate::buckets::Buckets;
+use crate::jobs::Step;
+use crate::memtable::{head, sorted};
+use crate::merge::{Fate, Keeper, Merge, Source};
+use crate::metrics::add;
+use crate::run::Numbered;
 use crate::state::Edit;
+use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
 use silica_base::Result;
-use silica_device::Device;
-use silica_engine::{Budget, Progress};
+use silica_device::{Device, LogFile};
 use silica_parts::frame::{POINTER, TOMBSTONE};
-use silica_parts::table::{Table, TableBuilder, TableOptions, Version as Row};
-use silica_parts::wal::{self, POSITION_BYTES};
+use silica_parts::table::Version as Row;
+use silica_parts::wal::{POSITION_BYTES, Segments};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What is to be done next.
-enum Job<D: Device> {
-    Flush(Arc<Bucket<D>>),
-    Compact(Arc<Bucket<D>>),
-    Split(Arc<Bucket<D>>),
+/// Positions that are sorted at once.
+const CHUNK_POSITIONS: usize = 16 << 10;
+/// What sorting a position counts for.
+const SORT_COST_BYTES: u64 = 32;
+
+/// Positions in the order of a range, and the log they are of.
+pub(crate) struct Chunk<L> {
+    positions: Vec<u64>,
+    at: usize,
+    segments: Arc<Segments<L>>,
+}
+
+impl<L: LogFile> Source for Chunk<L> {
+    #[inline]
+    fn head(&self) -> Option<u64> {
+        (self.at < self.positions.len()).then(|| head(self.version().key))
+    }
+
+    #[inline]
+    fn version(&self) -> Row<'_> {
+        let sequence = self.positions[self.at];
+        let frame = LogEntries(&self.segments).frame(sequence);
+        Row {
+            key: frame.key,
+            sequence,
+            flags: frame.flags & (TOMBSTONE | POINTER),
+            expires_unix_ms: frame.expires_unix_ms,
+            user_bits: frame.user_bits,
+            value: frame.value,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        self.at += 1;
+        Ok(())
+    }
+}
+
+enum Stage<D: Device> {
+    Begin,
+    /// Positions that are not sorted, ascending, and chunks that are.
+    Sort(Vec<u64>, Vec<Chunk<D::Log>>),
+    Write(Box<Write<D>>),
+}
+
+struct Write<D: Device> {
+    merge: Merge<Chunk<D::Log>>,
+    keeper: Keeper,
+    writer: TableWriter<D>,
+}
+
+/// A flush that goes on in steps.
+pub(crate) struct Flush<D: Device> {
+    pub(crate) frozen: Vec<Arc<Frozen>>,
+    segments: Arc<Segments<D::Log>>,
+    /// What the runs are at the beginning, where it is of one bucket.
+    version: Option<Arc<Version<D>>>,
+    buckets: Arc<Buckets<D>>,
+    least_position: u64,
+    stage: Stage<D>,
+}
+
+impl<D: Device> Flush<D> {
+    /// Of memtables each of which is the oldest of its buckets.
+    pub(crate) fn new(wip: &Wip<D>, frozen: Vec<Arc<Frozen>>) -> Self {
+        Flush {
+            frozen,
+            segments: wip.log.segments(),
+            version: None,
+            buckets: wip.buckets(),
+            least_position: 1,
+            stage: Stage::Begin,
+        }
+    }
+
+    fn begin(&mut self) {
+        let frozen = &self.frozen;
+        let mut positions: Vec<u64> =
+            frozen.iter().flat_map(|frozen| frozen.memtable.positions()).collect();
+        positions.sort_unstable();
+        let mut holders = self.buckets.iter().filter(|bucket| holds(bucket, frozen) > 0);
+        let version = holders.next().map(|bucket| bucket.read().version.clone());
+        self.version = version.filter(|_| holders.next().is_none());
+        self.least_position = positions.first().copied().unwrap_or(1);
+        self.stage = Stage::Sort(positions, Vec::new());
+    }
+
+    /// True where what is left is to make the table durable.
+    pub(crate) fn ends_next(&self) -> bool {
+        matches!(&self.stage, Stage::Write(write) if write.merge.version().is_none())
+    }
+
+    /// Goes on for about `budget` bytes.
+    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64) -> Result<Step> {
+        let mut done = 0;
+        if let Stage::Begin = self.stage {
+            self.begin();
+        }
+        while let Stage::Sort(positions, chunks) = &mut self.stage {
+            if done > budget {
+                return Ok(Step::More(done));
+            }
+            let piece = positions.split_off(positions.len().saturating_sub(CHUNK_POSITIONS));
+            done += piece.len() as u64 * SORT_COST_BYTES;
+            if !piece.is_empty() {
+                let positions = sorted(piece, &LogEntries(&self.segments));
+                chunks.push(Chunk { positions, at: 0, segments: Arc::clone(&self.segments) });
+            }
+            if positions.is_empty() {
+                // The newest positions went first.
+                let merge = Merge::new(std::mem::take(chunks));
+                let keeper = Keeper::new(wip.live_snapshots(), false, wip.clock.unix_ms());
+                let writer = wip.begin_table(self.least_position)?;
+                self.stage = Stage::Write(Box::new(Write { merge, keeper, writer }));
+            }
+        }
+        let Stage::Write(write) = &mut self.stage else { unreachable!("it was sorted") };
+        let Write { merge, keeper, writer } = &mut **write;
+        let before = writer.bytes();
+        while let Some(row) = merge.version() {
+            if keeper.fate(&row) != Fate::Drop {
+                match &self.version {
+                    Some(version) => writer.add(&row, &version.runs)?,
+                    None => {
+                        let version = self.buckets.of(row.key).read().version.clone();
+                        writer.add(&row, &version.runs)?;
+                    }
+                }
+            }
+            merge.advance()?;
+            if done + writer.bytes() - before > budget {
+                return Ok(Step::More(done + writer.bytes() - before));
+            }
+        }
+        let written = done + writer.bytes() - before;
+        Ok(if written > 0 { Step::More(written) } else { Step::Ready })
+    }
+
+    /// Makes the table durable, and lets it take the memtables' place; the bytes of the file.
+    pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
+        let Stage::Write(write) = self.stage else { unreachable!("it is ready") };
+        let writer = write.writer;
+        let overlap = writer.overlap;
+        let table = writer.finish()?;
+        let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
+        if wip.install_flush(&self.frozen, table, overlap.dead_bytes(bytes))? {
+            let flushed: u64 = self.frozen.iter().map(|frozen| frozen.bytes).sum();
+            wip.unflushed_bytes.fetch_sub(flushed, Ordering::Relaxed);
+        }
+        add(&wip.metrics.flushes, 1);
+        add(&wip.metrics.flush_bytes, bytes);
+        Ok(bytes)
+    }
+}
+
+/// How many of a bucket's oldest memtables are among `frozen`.
+fn holds<D: Device>(bucket: &Bucket<D>, frozen: &[Arc<Frozen>]) -> usize {
+    let stores = bucket.read();
+    let is_one = |own: &&Arc<Frozen>| frozen.iter().any(|one| Arc::ptr_eq(one, own));
+    stores.frozen.iter().rev().take_while(is_one).count()
 }
 
 impl<D: Device> Wip<D> {
-    /// Does the most urgent piece of background work.
-    pub(crate) fn run_job(&self, _budget: Budget) -> Result<Progress> {
-        let job = self.job.lock().expect("no panic while held");
-        let bytes = match self.next_job() {
-            None => return Ok(Progress::default()),
-            Some(Job::Flush(bucket)) => self.flush(&bucket)?,
-            Some(Job::Compact(bucket)) => self.compact(&bucket)?,
-            Some(Job::Split(bucket)) => {
-                // Where it has too few keys for that, it is compacted.
-                if self.split(&bucket)? { 0 } else { self.compact(&bucket)? }
-            }
-        };
-        self.release_log()?;
-        self.share_memory();
-        drop(job);
-        Ok(Progress { bytes, more: self.next_job().is_some() })
-    }
-
-    fn next_job(&self) -> Option<Job<D>> {
-        let buckets = self.buckets();
-        let is_long = self.log.mapped_bytes() > self.log_bytes_max();
-        if is_long {
-            // The one that holds the log's tail.
-            let has_some = |bucket: &&Arc<Bucket<D>>| bucket.read().unflushed_bytes() > 0;
-            let oldest = buckets.iter().filter(has_some).min_by_key(|b| b.read().version.floor);
-            if let Some(oldest) = oldest {
-                return Some(Job::Flush(Arc::clone(oldest)));
-            }
-        }
-        let frozen = buckets.iter().find(|bucket| !bucket.read().frozen.is_empty());
-        let is_full = self.unflushed_bytes.load(Ordering::Relaxed) > self.memtable_bytes_max();
-        let largest = || buckets.iter().max_by_key(|bucket| bucket.read().unflushed_bytes());
-        if let Some(bucket) = frozen.or_else(|| largest().filter(|_| is_full)) {
-            return Some(Job::Flush(Arc::clone(bucket)));
-        }
-        let most = buckets.iter().max_by_key(|bucket| bucket.read().version.runs.len())?;
-        let version = most.read().version.clone();
-        if version.runs.len() < self.config.runs_max {
-            return None;
-        }
-        let is_large = version.bytes() > self.config.bucket_bytes_max;
-        let most = Arc::clone(most);
-        Some(if is_large { Job::Split(most) } else { Job::Compact(most) })
-    }
-
-    /// Writes the oldest memtable of a bucket to a table; the bytes written.
-    pub(crate) fn flush(&self, bucket: &Arc<Bucket<D>>) -> Result<u64> {
-        let Some(frozen) = self.oldest_frozen(bucket) else { return Ok(0) };
-        let before = bucket.read().version.clone();
-        let (part, bytes) = match self.write_frozen(&frozen)? {
-            Some((table, bytes)) => (Some(Part { table, lower: Vec::new(), upper: None }), bytes),
-            None => (None, 0),
-        };
-        let mut runs = before.runs.clone();
-        runs.splice(0..0, part.map(|part| vec![part]));
-        let version = Version { runs, floor: frozen.end };
-        // A batch of several buckets is not to survive in the tables of one alone.
-        self.sync_log()?;
-        self.install(bucket, version, |stores| drop(stores.frozen.pop()))?;
-        self.unflushed_bytes.fetch_sub(frozen.bytes, Ordering::Relaxed);
-        Ok(bytes)
-    }
-
-    fn oldest_frozen(&self, bucket: &Arc<Bucket<D>>) -> Option<Arc<Frozen>> {
+    /// The oldest frozen memtable of a bucket, which is frozen now where there is none; `None`
+    /// where it has nothing.
+    pub(crate) fn oldest_frozen(&self, bucket: &Bucket<D>) -> Option<Arc<Frozen>> {
         if let Some(frozen) = bucket.read().frozen.last() {
             return Some(Arc::clone(frozen));
         }
@@ -101,118 +202,61 @@ impl<D: Device> Wip<D> {
         stores.frozen.last().cloned()
     }
 
-    fn write_frozen(&self, frozen: &Frozen) -> Result<Option<(Numbered<D>, u64)>> {
-        let segments = self.log.segments();
-        let entries = LogEntries(&segments);
-        let positions = frozen.order(&entries);
-        if positions.is_empty() {
-            return Ok(None);
-        }
-        let base = positions.iter().copied().min().unwrap_or(1);
-        self.write_table(base, &mut |builder| {
-            let mut keeper = Keeper::new(self.live_snapshots(), false, 0);
-            for position in positions.iter() {
-                let frame = entries.entry(*position);
-                let version = Row {
-                    key: frame.key,
-                    sequence: *position,
-                    flags: frame.flags & (TOMBSTONE | POINTER),
-                    expires_unix_ms: frame.expires_unix_ms,
-                    user_bits: frame.user_bits,
-                    value: frame.value,
-                };
-                if keeper.fate(&version) != Fate::Drop {
-                    builder.add(&version)?;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Writes a table of what `fill` adds; `None` where that is nothing.
-    pub(crate) fn write_table(
+    /// Gives every bucket that has some of `frozen` its part of their table instead; false where
+    /// none has any more.
+    fn install_flush(
         &self,
-        sequence_base: u64,
-        fill: &mut dyn FnMut(&mut TableBuilder<D::File>) -> Result<()>,
-    ) -> Result<Option<(Numbered<D>, u64)>> {
-        let number = self.next_file_number();
-        let name = table_name(number);
-        let options = TableOptions {
-            block_bytes: self.config.block_bytes,
-            sequence_base,
-            filter_bits: self.config.filter_bits,
-            seed: self.seed,
-        };
-        let written = self.fill_table(&name, number, &options, fill);
-        if !matches!(written, Ok(Some(_))) {
-            self.remove_quietly(&name);
-        }
-        let Some(table) = written? else { return Ok(None) };
-        let bytes = table.file_bytes();
-        Ok(Some((Numbered { number, table: Arc::new(table) }, bytes)))
-    }
-
-    fn fill_table(
-        &self,
-        name: &str,
-        number: u64,
-        options: &TableOptions,
-        fill: &mut dyn FnMut(&mut TableBuilder<D::File>) -> Result<()>,
-    ) -> Result<Option<Table<D::File>>> {
-        let id = table_id(self.store_id, number);
-        let mut builder = TableBuilder::create(&*self.device, name, id, options)?;
-        fill(&mut builder)?;
-        if builder.versions() == 0 {
-            return Ok(None);
-        }
-        let table = builder.finish()?;
-        self.device.sync_dir()?;
-        Ok(Some(table))
-    }
-
-    /// Gives a bucket another version, durably, and removes tables that no bucket needs any more.
-    /// `also` changes what else becomes visible at the same time.
-    pub(crate) fn install(
-        &self,
-        bucket: &Bucket<D>,
-        version: Version<D>,
-        also: impl FnOnce(&mut crate::bucket::Stores<D>),
-    ) -> Result<()> {
-        let new = vec![(bucket.lower.clone(), Bucket::state(&version))];
-        self.edit_buckets(Edit::Buckets { gone: Vec::new(), new })?;
-        let mut stores = bucket.write();
-        stores.version = Arc::new(version);
-        also(&mut stores);
-        Ok(())
-    }
-
-    /// Makes an edit of buckets, and removes the tables that nobody needs any more.
-    pub(crate) fn edit_buckets(&self, edit: Edit) -> Result<()> {
-        let tables = || self.book.lock().expect("no panic while held").state().tables();
-        let before = tables();
-        self.edit(&[edit])?;
-        for number in before.difference(&tables()) {
-            self.remove_quietly(&table_name(*number));
-        }
-        Ok(())
-    }
-
-    /// Removes log segments that no bucket needs.
-    pub(crate) fn release_log(&self) -> Result<()> {
-        // In this order: what is written meanwhile lies behind.
-        let end = self.log.end() / POSITION_BYTES;
+        frozen: &[Arc<Frozen>],
+        table: Option<Numbered<D>>,
+        dead_bytes: u64,
+    ) -> Result<bool> {
+        // A batch of several buckets is not to survive in the tables of one alone.
+        self.sync_log()?;
+        let guard = self.jobs.lock_install();
         let buckets = self.buckets();
-        let floors = buckets.iter().map(|bucket| {
+        let part = table.map(|table| whole(table, 0, dead_bytes));
+        let mut installs = Vec::new();
+        for (place, bucket) in buckets.iter().enumerate() {
+            let count = holds(bucket, frozen);
+            if count == 0 {
+                continue;
+            }
             let stores = bucket.read();
-            if stores.unflushed_bytes() == 0 { end } else { stores.version.floor }
-        });
-        let floor = floors.min().unwrap_or(end);
-        let removed = self.log.release_below(floor * POSITION_BYTES);
-        let Some(last) = removed.last() else { return Ok(()) };
-        self.edit(&[Edit::ReleaseLog(last + 1)])?;
-        for number in removed {
-            self.remove_quietly(&wal::name(number));
+            let first = stores.frozen.len() - count;
+            let floor = stores.frozen[first].end;
+            let mut runs = stores.version.runs.clone();
+            drop(stores);
+            let upper = buckets.upper(place);
+            let own = part.as_ref().and_then(|part| part.within(&bucket.lower, upper));
+            runs.splice(0..0, own.map(|part| vec![part]));
+            installs.push((Arc::clone(bucket), Version::new(runs, floor), count));
         }
-        Ok(())
+        if installs.is_empty() {
+            // They are all gone meanwhile.
+            part.iter().for_each(|part| self.remove_table(part.table.number));
+            return Ok(false);
+        }
+        let state = |(bucket, version, _): &(Arc<Bucket<D>>, Version<D>, usize)| {
+            (bucket.lower.clone(), Bucket::state(version))
+        };
+        let new = installs.iter().map(state).collect();
+        self.edit_buckets(Edit::Buckets { gone: Vec::new(), new })?;
+        for (bucket, version, count) in installs {
+            let mut stores = bucket.write();
+            stores.version = Arc::new(version);
+            let left = stores.frozen.len() - count;
+            stores.frozen.truncate(left);
+        }
+        drop(guard);
+        Ok(true)
+    }
+
+    /// Flushes all that a bucket has in its oldest memtable; for tests.
+    #[cfg(test)]
+    pub(crate) fn flush(&self, bucket: &Arc<Bucket<D>>) -> Result<u64> {
+        let Some(frozen) = self.oldest_frozen(bucket) else { return Ok(0) };
+        let mut flush = Flush::new(self, vec![frozen]);
+        while !matches!(flush.step(self, u64::MAX)?, Step::Ready) {}
+        flush.finish(self)
     }
 }

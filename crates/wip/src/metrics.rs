@@ -13,6 +13,18 @@ pub(crate) struct Metrics {
     pub(crate) puts: AtomicU64,
     pub(crate) deletes: AtomicU64,
     pub(crate) user_bytes: AtomicU64,
+    pub(crate) log_bytes: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) shared_flushes: AtomicU64,
+    pub(crate) flush_bytes: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) compaction_bytes: AtomicU64,
+    pub(crate) splits: AtomicU64,
+    pub(crate) joins: AtomicU64,
+    pub(crate) writes_slowed: AtomicU64,
+    pub(crate) slowed_by_flush: AtomicU64,
+    pub(crate) slowed_by_compaction: AtomicU64,
+    pub(crate) slowed_by_log: AtomicU64,
 }
 
 /// Adds to a counter, unless that is nothing.
@@ -40,6 +52,18 @@ impl Metrics {
             ("puts", &self.puts),
             ("deletes", &self.deletes),
             ("user_bytes_written", &self.user_bytes),
+            ("log_bytes_written", &self.log_bytes),
+            ("flushes", &self.flushes),
+            ("shared_flushes", &self.shared_flushes),
+            ("flush_bytes_written", &self.flush_bytes),
+            ("compactions", &self.compactions),
+            ("compaction_bytes_written", &self.compaction_bytes),
+            ("bucket_splits", &self.splits),
+            ("bucket_joins", &self.joins),
+            ("writes_slowed", &self.writes_slowed),
+            ("writes_slowed_by_flush", &self.slowed_by_flush),
+            ("writes_slowed_by_compaction", &self.slowed_by_compaction),
+            ("writes_slowed_by_log", &self.slowed_by_log),
         ] {
             visitor.metric(name, counter.load(Ordering::Relaxed) as f64);
         }

@@ -3,6 +3,7 @@
 use crate::bucket::{Bucket, Stores, Version};
 use crate::buckets::Buckets;
 use crate::files::{table_id, table_name, table_number};
+use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::run::{Numbered, Part};
@@ -29,7 +30,7 @@ impl<D: Device> Wip<D> {
         let device = Arc::new(device);
         let config = Config::new(options);
         let memory = config.memory_bytes;
-        let book = open_book(&device, environment.seed)?;
+        let book = open_book(&device, environment.seed, config.first_buckets)?;
         let state = book.state();
         let next_file = remove_orphans(&*device, state)?;
         let (store_id, seed) = (state.store_id, state.seed);
@@ -53,7 +54,7 @@ impl<D: Device> Wip<D> {
             unflushed_bytes: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(memory),
             removals: Mutex::default(),
-            job: Mutex::new(()),
+            jobs: Jobs::new(),
             snapshots: Snapshots::default(),
             metrics: Metrics::default(),
             clock: environment.clock.clone(),
@@ -105,14 +106,19 @@ impl<D: Device> Wip<D> {
 }
 
 /// Opens or creates the manifest.
-fn open_book<D: Device>(device: &Arc<D>, seed: HashSeed) -> Result<Book<D, StoreState>> {
+fn open_book<D: Device>(
+    device: &Arc<D>,
+    seed: HashSeed,
+    first_buckets: usize,
+) -> Result<Book<D, StoreState>> {
     match Manifest::open(device.clone())? {
         Some(opened) => {
             let state = StoreState::decode(&opened.snapshot)?;
             Book::open(opened, state)
         }
         None => {
-            let state = StoreState::new(seed.hash(b"store id").high(), seed);
+            let id = seed.hash(b"store id").high();
+            let state = StoreState::with_buckets(id, seed, first_buckets as u64);
             Book::create(device.clone(), state)
         }
     }
@@ -156,7 +162,9 @@ fn version<D: Device>(bucket: &BucketState, tables: &Tables<D>) -> Version<D> {
         table: tables[&part.table].clone(),
         lower: part.lower.clone(),
         upper: part.upper.clone(),
+        level: part.level,
+        dead_bytes: part.dead_bytes,
     };
     let run = |run: &Vec<PartState>| run.iter().map(part).collect();
-    Version { runs: bucket.runs.iter().map(run).collect(), floor: bucket.floor }
+    Version::new(bucket.runs.iter().map(run).collect(), bucket.floor)
 }

@@ -1,5 +1,6 @@
 //! The engine's options table and the configuration read from it.
 
+use crate::policy::Policy;
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Count, Size};
 use silica_engine::{OptionKind, OptionSpec, OptionValues};
@@ -34,13 +35,43 @@ pub const OPTIONS: &[OptionSpec] = &[
         "bytes of the log before the buckets at its tail are flushed; 0 takes half of the memory",
     ),
     spec("segment_bytes", Size(4 << 10, 1 << 32), 16 * MIB, "bytes of a log segment at most"),
-    spec("runs_max", Count(2, 64), 8, "runs of a bucket at which they are merged"),
+    spec("runs_min", Count(2, 64), 4, "runs from which on reads may have a bucket compacted"),
+    spec("runs_max", Count(2, 64), 20, "runs of a level at which they are merged into one"),
+    spec(
+        "read_weight",
+        Count(0, 1000),
+        10,
+        "how much reads count when buckets are compacted, against the number of runs; 0 for not",
+    ),
+    spec(
+        "space_amplification_percent_max",
+        Count(105, 10_000),
+        140,
+        "bytes of tables per live byte, in percent, at which buckets are rewritten",
+    ),
+    spec(
+        "write_amplification_percent_max",
+        Count(200, 100_000),
+        2000,
+        "bytes written per byte of users, log included, in percent, over which buckets are \
+         compacted only where their runs are too many",
+    ),
     spec(
         "bucket_bytes_max",
-        Size(4 << 10, 1 << 40),
-        512 * MIB,
-        "bytes of a bucket's tables at which it is split",
+        Size(0, 1 << 40),
+        0,
+        "live bytes of a bucket at which it is split; 0 takes half of the memory",
     ),
+    OptionSpec {
+        fixed: true,
+        tunable: false,
+        ..spec(
+            "first_buckets",
+            Count(1, 4096),
+            1,
+            "buckets of a new store, which share the keys evenly by their first eight bytes",
+        )
+    },
     spec("split_buckets", Count(2, 64), 8, "buckets that a bucket is split into"),
     spec("filter_bits", Count(0, 16), 9, "bits of a place of a table's filter; 0 for none"),
     spec("block_bytes", Size(4 << 10, 1 << 20), 4 << 10, "bytes of a table's block at least"),
@@ -60,8 +91,9 @@ pub(crate) struct Config {
     memtable_bytes_max: u64,
     log_bytes_max: u64,
     segment_bytes: u64,
-    pub(crate) runs_max: usize,
-    pub(crate) bucket_bytes_max: u64,
+    pub(crate) policy: Policy,
+    pub(crate) write_amplification_percent_max: u64,
+    pub(crate) first_buckets: usize,
     pub(crate) split_buckets: usize,
     pub(crate) filter_bits: u32,
     pub(crate) block_bytes: usize,
@@ -76,8 +108,18 @@ impl Config {
             memtable_bytes_max: value("memtable_bytes_max"),
             log_bytes_max: value("log_bytes_max"),
             segment_bytes: value("segment_bytes"),
-            runs_max: value("runs_max") as usize,
-            bucket_bytes_max: value("bucket_bytes_max"),
+            policy: Policy {
+                runs_min: value("runs_min").min(value("runs_max")) as usize,
+                runs_max: value("runs_max") as usize,
+                read_weight: value("read_weight"),
+                space_amplification_percent_max: value("space_amplification_percent_max"),
+                bucket_bytes_max: match value("bucket_bytes_max") {
+                    0 => value("memory_bytes") / 2,
+                    given => given,
+                },
+            },
+            write_amplification_percent_max: value("write_amplification_percent_max"),
+            first_buckets: value("first_buckets") as usize,
             split_buckets: value("split_buckets") as usize,
             filter_bits: value("filter_bits") as u32,
             block_bytes: value("block_bytes") as usize,

@@ -186,6 +186,7 @@ impl<D: Device> Burst<'_, D> {
         }
         let version = stores.version.clone();
         drop(stores);
+        buckets.of(key).count_read();
         self.go_on(Search { index, hash, version, run: 0, block: None })
     }
 

@@ -22,12 +22,17 @@ pub(crate) struct Part<D: Device> {
     pub(crate) table: Numbered<D>,
     pub(crate) lower: Vec<u8>,
     pub(crate) upper: Option<Vec<u8>>,
+    /// How often its entries were merged, at most [`crate::policy::LEVEL_MAX`].
+    pub(crate) level: u8,
+    /// Bytes of tables that nobody needs because of it: older versions of its keys, and its own
+    /// tombstones. An estimate.
+    pub(crate) dead_bytes: u64,
 }
 
 impl<D: Device> Clone for Part<D> {
     fn clone(&self) -> Self {
         let (table, lower, upper) = (self.table.clone(), self.lower.clone(), self.upper.clone());
-        Part { table, lower, upper }
+        Part { table, lower, upper, level: self.level, dead_bytes: self.dead_bytes }
     }
 }
 
@@ -45,7 +50,8 @@ impl<D: Device> Part<D> {
     /// What the manifest says of it.
     pub(crate) fn state(&self) -> PartState {
         let (lower, upper) = (self.lower.clone(), self.upper.clone());
-        PartState { table: self.table.number, lower, upper }
+        let (level, dead_bytes) = (self.level, self.dead_bytes);
+        PartState { table: self.table.number, lower, upper, level, dead_bytes }
     }
 
     /// The keys that are in `lower..upper`, too, if that may be any.
@@ -56,7 +62,13 @@ impl<D: Device> Part<D> {
             (a, b) => a.map(<[u8]>::to_vec).or_else(|| b.clone()),
         };
         let is_any = upper.as_ref().is_none_or(|upper| lower < *upper);
-        is_any.then(|| Part { table: self.table.clone(), lower, upper })
+        is_any.then(|| {
+            let (table, level) = (self.table.clone(), self.level);
+            let mut part = Part { table, lower, upper, level, dead_bytes: 0 };
+            let share = part.bytes() as f64 / self.bytes() as f64;
+            part.dead_bytes = (self.dead_bytes as f64 * share) as u64;
+            part
+        })
     }
 
     /// Bytes of the blocks that may have keys of the range.
@@ -80,4 +92,13 @@ pub(crate) type Run<D> = Vec<Part<D>>;
 /// The part where `key` belongs.
 pub(crate) fn part_of<'r, D: Device>(run: &'r Run<D>, key: &[u8]) -> Option<&'r Part<D>> {
     run.iter().find(|part| part.has(key))
+}
+
+/// True where `runs` begin with `some` and end with `others`, and that is all.
+pub(crate) fn same<D: Device>(runs: &[Run<D>], some: &[Run<D>], others: &[Run<D>]) -> bool {
+    let is_same = |(a, b): (&Run<D>, &Run<D>)| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.table.number == b.table.number)
+    };
+    runs.len() == some.len() + others.len()
+        && runs.iter().zip(some.iter().chain(others)).all(is_same)
 }

@@ -1,36 +1,47 @@
-//! Splitting a bucket: its children share its tables, each of them seeing the keys that are its
-//! own, and rewrite them when they are compacted. So a split itself is one edit of the manifest.
+//! Splitting a bucket: its children share its tables and its memtables, each of them seeing the
+//! keys that are its own, and rewrite them when they are compacted. So a split is one edit of the
+//! manifest. And joining neighbours: their runs are put side by side.
 //!
-//! 1. The edit is durable before anybody sees the children.
-//! 2. Positions of the log that are in no table move to the children's memtables while no writer is
-//!    at work, so none is in two places or in none.
+//! 1. The edit is durable before anybody sees the new buckets.
+//! 2. Positions of the log that are in no table are handed over while no writer is at work, so none
+//!    is lost.
 //! 3. A reader who has the old list of buckets finds in the old bucket all that was there when it
 //!    got the list.
 
 use crate::bucket::{Bucket, LogEntries, Stores, Version};
 use crate::buckets::Buckets;
-use crate::memtable::{Entries, Memtable};
+use crate::memtable::Entries;
+use crate::metrics::add;
+use crate::policy::LEVEL_MAX;
 use crate::run::Run;
 use crate::state::Edit;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
+use silica_parts::wal::POSITION_BYTES;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Separators of a run that are looked at, at most.
 const SAMPLES_MAX: usize = 1000;
 
 impl<D: Device> Wip<D> {
-    /// Splits a bucket where its keys are many enough; false where they are not.
-    pub(crate) fn split(&self, bucket: &Arc<Bucket<D>>) -> Result<bool> {
+    /// Splits a bucket, unless it has too few keys for that.
+    pub(crate) fn split(&self, bucket: &Arc<Bucket<D>>) -> Result<()> {
+        let guard = self.jobs.lock_install();
         let buckets = self.buckets();
         let place = buckets.place(&bucket.lower);
+        if !Arc::ptr_eq(buckets.at(place), bucket) {
+            return Ok(());
+        }
         let upper = buckets.upper(place).map(<[u8]>::to_vec);
         let version = bucket.read().version.clone();
         let mut lowers =
             splitters(&version, &bucket.lower, upper.as_deref(), self.config.split_buckets);
         if lowers.is_empty() {
-            return Ok(false);
+            // Not to be tried again soon.
+            bucket.split_from_bytes.store(2 * version.shape().live_bytes(), Ordering::Relaxed);
+            return Ok(());
         }
         lowers.insert(0, bucket.lower.clone());
         let uppers = lowers[1..].iter().map(|lower| Some(&lower[..])).chain([upper.as_deref()]);
@@ -41,14 +52,21 @@ impl<D: Device> Wip<D> {
             .collect();
         let new = lowers.iter().cloned().zip(versions.iter().map(|v| Bucket::state(v))).collect();
         self.edit_buckets(Edit::Buckets { gone: vec![bucket.lower.clone()], new })?;
-        let children = versions.into_iter().map(Stores::new).collect();
         let writer = self.writer.lock().expect("no panic while held");
-        let children = self.hand_over(bucket, &lowers, children);
-        let children = lowers.into_iter().zip(children).map(|(l, s)| Arc::new(Bucket::new(l, s)));
-        let list = buckets.with(place, children.collect());
+        let mut stores = bucket.write();
+        if !stores.active.is_empty() {
+            stores.freeze(self.log.end() / POSITION_BYTES);
+        }
+        let children = lowers.into_iter().zip(versions).map(|(lower, version)| {
+            let frozen = stores.frozen.clone();
+            Arc::new(Bucket::new(lower, Stores { frozen, ..Stores::new(version) }))
+        });
+        let list = buckets.with(place..place + 1, children.collect());
+        drop(stores);
         self.take_over(list, [bucket]);
-        drop(writer);
-        Ok(true)
+        drop((writer, guard));
+        add(&self.metrics.splits, 1);
+        Ok(())
     }
 
     /// Lets another list of buckets be the store's, in which those of `gone` are not.
@@ -64,32 +82,74 @@ impl<D: Device> Wip<D> {
         gone.into_iter().for_each(|bucket| bucket.write().is_gone = true);
     }
 
-    /// Puts what is in no table into the children's memtables. The writer is locked.
-    fn hand_over(
-        &self,
-        bucket: &Bucket<D>,
-        lowers: &[Vec<u8>],
-        mut children: Vec<Stores<D>>,
-    ) -> Vec<Stores<D>> {
-        let stores = bucket.read();
+    /// Makes one bucket of two neighbours.
+    pub(crate) fn join(&self, one: &Arc<Bucket<D>>, other: &Arc<Bucket<D>>) -> Result<()> {
+        let guard = self.jobs.lock_install();
+        let buckets = self.buckets();
+        let place = buckets.place(&one.lower);
+        let are_there = buckets.upper(place).is_some()
+            && Arc::ptr_eq(buckets.at(place), one)
+            && Arc::ptr_eq(buckets.at(place + 1), other);
+        if !are_there {
+            return Ok(());
+        }
+        let clipped = |place: usize| {
+            let bucket = buckets.at(place);
+            within(&bucket.read().version.clone(), &bucket.lower, buckets.upper(place))
+        };
+        let version = Arc::new(side_by_side(&clipped(place), &clipped(place + 1)));
+        let new = vec![(one.lower.clone(), Bucket::state(&version))];
+        self.edit_buckets(Edit::Buckets { gone: vec![other.lower.clone()], new })?;
+        let writer = self.writer.lock().expect("no panic while held");
+        let stores = self.gather(&[one, other], Stores::new(version));
+        let joined = vec![Arc::new(Bucket::new(one.lower.clone(), stores))];
+        let list = buckets.with(place..place + 2, joined);
+        self.take_over(list, [one, other]);
+        drop((writer, guard));
+        add(&self.metrics.joins, 1);
+        Ok(())
+    }
+
+    /// Puts what is in no table of `buckets` into one memtable; it is little. The writer is locked.
+    fn gather(&self, buckets: &[&Arc<Bucket<D>>], mut stores: Stores<D>) -> Stores<D> {
         let segments = self.log.segments();
         let entries = LogEntries(&segments);
+        let mut positions = Vec::new();
+        let mut before = 0;
         let kept_before = self.snapshots.newest();
-        let frozen = stores.frozen.iter().map(|frozen| &frozen.memtable);
-        let mut positions: Vec<u64> =
-            frozen.chain([&stores.active]).flat_map(Memtable::positions).collect();
+        for bucket in buckets {
+            let old = bucket.read();
+            let frozen = old.frozen.iter().map(|frozen| &frozen.memtable);
+            positions.extend(frozen.chain([&old.active]).flat_map(|one| one.positions()));
+            before += old.unflushed_bytes();
+        }
         positions.sort_unstable();
         for position in positions {
-            let key = entries.entry(position).key;
-            let child = lowers.partition_point(|lower| **lower <= *key) - 1;
-            let bytes = entries.bytes(position);
-            children[child].insert(self.seed, key, position, bytes, kept_before, &entries);
+            let (key, bytes) = (entries.entry(position).key, entries.bytes(position));
+            stores.insert(self.seed, key, position, bytes, kept_before, &entries);
         }
-        let before = stores.unflushed_bytes();
-        let now = children.iter().map(Stores::unflushed_bytes).sum::<u64>();
-        self.unflushed_bytes.fetch_sub(before - now, std::sync::atomic::Ordering::Relaxed);
-        children
+        let gone = before.saturating_sub(stores.unflushed_bytes());
+        self.unflushed_bytes.fetch_sub(gone, Ordering::Relaxed);
+        stores
     }
+}
+
+/// The runs of two neighbours, the older ones together as far as their levels are the same.
+fn side_by_side<D: Device>(one: &Version<D>, other: &Version<D>) -> Version<D> {
+    let level = |run: &&Run<D>| run.first().map_or(0, |part| part.level);
+    let mut runs = Vec::new();
+    for wanted in 0..=LEVEL_MAX {
+        let of = |version: &Version<D>| -> Vec<Run<D>> {
+            version.runs.iter().filter(|run| level(run) == wanted).cloned().collect()
+        };
+        let (mut of_one, of_other) = (of(one), of(other));
+        of_one.resize(of_one.len().max(of_other.len()), Vec::new());
+        for (run, more) in of_one.iter_mut().zip(of_other) {
+            run.extend(more);
+        }
+        runs.extend(of_one);
+    }
+    Version::new(runs, one.floor.min(other.floor))
 }
 
 /// A version's runs as far as they are in `lower..upper`.
@@ -98,7 +158,7 @@ fn within<D: Device>(version: &Version<D>, lower: &[u8], upper: Option<&[u8]>) -
         run.iter().filter_map(|part| part.within(lower, upper)).collect()
     };
     let runs = version.runs.iter().map(part).filter(|run| !run.is_empty()).collect();
-    Version { runs, floor: version.floor }
+    Version::new(runs, version.floor)
 }
 
 /// Keys in `lower..upper`, but `lower`, that cut a version's runs into `count` parts of about the

@@ -2,6 +2,7 @@
 //!
 //! `docs/formats/wip-manifest.md` has the bytes of snapshots and edits.
 
+use crate::policy::LEVEL_MAX;
 use silica_base::{Error, ErrorKind, HashSeed, Result, write_varint};
 use silica_parts::Fields;
 use silica_parts::manifest::Ledger;
@@ -16,6 +17,10 @@ pub(crate) struct PartState {
     pub(crate) table: u64,
     pub(crate) lower: Vec<u8>,
     pub(crate) upper: Option<Vec<u8>>,
+    /// How often its entries were merged.
+    pub(crate) level: u8,
+    /// Bytes of tables that nobody needs because of it, estimated.
+    pub(crate) dead_bytes: u64,
 }
 
 /// A bucket: the keys from its first one on.
@@ -58,13 +63,23 @@ pub(crate) enum Edit {
 }
 
 impl StoreState {
-    /// The state of a new store.
+    /// The state of a new store of one bucket.
+    #[cfg(test)]
     pub(crate) fn new(store_id: u64, seed: HashSeed) -> Self {
+        Self::with_buckets(store_id, seed, 1)
+    }
+
+    /// The state of a new store of `count` buckets, which share the keys by their first eight
+    /// bytes.
+    pub(crate) fn with_buckets(store_id: u64, seed: HashSeed, count: u64) -> Self {
+        let lower = |n: u64| ((u128::from(n) << 64) / u128::from(count)) as u64;
+        let lowers = (1..count).map(|n| lower(n).to_be_bytes().to_vec());
+        let lowers = std::iter::once(Vec::new()).chain(lowers);
         StoreState {
             store_id,
             seed,
             log_segments: Vec::new(),
-            buckets: BTreeMap::from([(Vec::new(), BucketState::default())]),
+            buckets: lowers.map(|lower| (lower, BucketState::default())).collect(),
             durable_end: 0,
             next_table: 1,
         }
@@ -184,6 +199,8 @@ fn encode_bucket(out: &mut Vec<u8>, lower: &[u8], bucket: &BucketState) {
             write_sized(out, &part.lower);
             write_varint(out, u64::from(part.upper.is_some()));
             part.upper.iter().for_each(|upper| write_sized(out, upper));
+            write_varint(out, u64::from(part.level));
+            write_varint(out, part.dead_bytes);
         }
     }
 }
@@ -210,7 +227,8 @@ fn decode_part(fields: &mut Fields<'_>) -> Option<PartState> {
         1 => Some(fields.sized()?.to_vec()),
         _ => return None,
     };
-    Some(PartState { table, lower, upper })
+    let level = u8::try_from(fields.varint()?).ok().filter(|level| *level <= LEVEL_MAX)?;
+    Some(PartState { table, lower, upper, level, dead_bytes: fields.varint()? })
 }
 
 fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
@@ -248,6 +266,8 @@ mod tests {
             table,
             lower: lower.to_vec(),
             upper: upper.map(<[u8]>::to_vec),
+            level: 1,
+            dead_bytes: 3 * table,
         };
         let runs =
             vec![vec![part(7, b"", Some(b"m"))], vec![part(5, b"", None), part(6, b"x", None)]];

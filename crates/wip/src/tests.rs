@@ -14,6 +14,7 @@ fn options() -> OptionValues {
         ("log_bytes_max", 64 << 10),
         ("segment_bytes", 16 << 10),
         ("runs_max", 4),
+        ("space_amplification_percent_max", 160),
         ("bucket_bytes_max", 64 << 10),
         ("split_buckets", 4),
     ] {

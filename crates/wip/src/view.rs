@@ -1,8 +1,8 @@
 //! What a bucket held at one moment, to be read without its lock.
 
-use crate::bucket::{Bucket, LogEntries, Version};
+use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
-use crate::memtable::{Memtable, SkipList, sorted};
+use crate::memtable::{Entries, Memtable, SkipList, sorted};
 use crate::wip::Wip;
 use silica_device::Device;
 use silica_parts::wal::Segments;
@@ -87,9 +87,23 @@ impl<D: Device> Wip<D> {
                 memtables.push(positions);
             }
         }
-        memtables.extend(frozen.iter().map(|frozen| Arc::clone(frozen.order(&entries))));
+        let range = (&bucket.lower[..], upper.as_deref());
+        let own = |frozen: &Arc<Frozen>| within(frozen.order(&entries), range, &entries);
+        memtables.extend(frozen.iter().map(own));
         memtables.retain(|positions| !positions.is_empty());
         let (lower, bucket) = (bucket.lower.clone(), Arc::clone(bucket));
         Some(View { lower, upper, bucket, list, memtables, segments, version })
     }
+}
+
+/// The positions of the keys that are in `lower..upper`: the buckets that a split made share
+/// memtables.
+fn within(
+    order: &Arc<[u64]>,
+    (lower, upper): (&[u8], Option<&[u8]>),
+    entries: &impl Entries,
+) -> Arc<[u64]> {
+    let before = |key: &[u8]| order.partition_point(|at| entries.entry(*at).key < key);
+    let (start, end) = (before(lower), upper.map_or(order.len(), before));
+    if end - start == order.len() { Arc::clone(order) } else { order[start..end].into() }
 }

@@ -2,6 +2,7 @@
 
 use crate::buckets::Buckets;
 use crate::files::Removals;
+use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::snapshot::Snapshots;
@@ -45,8 +46,7 @@ pub struct Wip<D: Device> {
     pub(crate) memory_bytes: AtomicU64,
     /// Files to be removed, while somebody needs them all.
     pub(crate) removals: Mutex<Removals>,
-    /// One flush, compaction or split at a time.
-    pub(crate) job: Mutex<()>,
+    pub(crate) jobs: Jobs<D>,
     pub(crate) snapshots: Snapshots,
     pub(crate) metrics: Metrics,
 }
@@ -145,6 +145,7 @@ impl<D: Device> Wip<D> {
     }
 
     fn close(&self) -> Result<()> {
+        self.log.forget_prepared();
         self.log.check()?;
         self.sync_log()?;
         let end = self.log.end_of_records();
@@ -182,7 +183,7 @@ impl<D: Device> Engine for Wip<D> {
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.spread_poison(self.run_job(budget))
+        self.spread_poison(self.attend(budget))
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {

@@ -2,12 +2,14 @@
 //! maintenance that it causes.
 
 use crate::bucket::LogEntries;
+use crate::jobs::ASSIST_EVERY_BYTES;
+use crate::metrics::add;
 use crate::state::Edit;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, Wip};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Optimistic};
-use silica_engine::{Budget, Durability, Op, OpKind, WriteBatch};
+use silica_engine::{Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::Frame;
 use silica_parts::wal::{Appender, POSITION_BYTES, RECORD_ROOM_BYTES};
 use std::sync::atomic::Ordering;
@@ -19,11 +21,13 @@ pub(crate) struct Writer<L> {
     record: Vec<u8>,
     /// Where in the payload the frame of each operation is, and its length.
     frames: Vec<(usize, usize)>,
+    /// Bytes of records since the last look at the backlog.
+    debt_bytes: u64,
 }
 
 impl<L> Writer<L> {
     pub(crate) fn new(appender: Appender<L>) -> Self {
-        Writer { appender, record: Vec::new(), frames: Vec::new() }
+        Writer { appender, record: Vec::new(), frames: Vec::new(), debt_bytes: 0 }
     }
 
     fn fill(&mut self, ops: &[Op<'_>]) {
@@ -76,16 +80,23 @@ impl<D: Device> Wip<D> {
         durability: Durability,
     ) -> Result<bool> {
         check_limits(batch)?;
+        if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
+            self.refuse_if_stuck()?;
+        }
         let mut writer = self.writer.lock().expect("no panic while held");
         if !self.all_hold(conditions) {
             return Ok(false);
         }
         self.append_ops(&mut writer, batch.ops())?;
+        let is_due = writer.debt_bytes >= ASSIST_EVERY_BYTES;
+        let debt = if is_due { std::mem::take(&mut writer.debt_bytes) } else { 0 };
         drop(writer);
         if durability == Durability::Synced {
             self.sync_log()?;
         }
-        self.assist();
+        if debt > 0 {
+            self.assist(debt);
+        }
         Ok(true)
     }
 
@@ -99,6 +110,9 @@ impl<D: Device> Wip<D> {
             self.edit(&[Edit::LogSegment(number)])
         };
         let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
+        let written = writer.record.len() as u64;
+        writer.debt_bytes += written;
+        add(&self.metrics.log_bytes, written);
         let superseded = superseded(ops);
         let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
@@ -123,16 +137,6 @@ impl<D: Device> Wip<D> {
             stores.insert(self.seed, new.key, new.position, new.bytes, kept_before, &entries);
         drop(stores);
         self.unflushed_bytes.fetch_add(new.bytes.wrapping_sub(replaced), Ordering::Relaxed);
-    }
-
-    /// Does maintenance where it is far behind.
-    fn assist(&self) {
-        let is_behind = self.unflushed_bytes.load(Ordering::Relaxed)
-            > 2 * self.memtable_bytes_max()
-            || self.log.mapped_bytes() > 2 * self.log_bytes_max();
-        if is_behind && let Err(error) = self.run_job(Budget { bytes: 0 }) {
-            ::log::warn!("maintenance in the course of a write: {error}");
-        }
     }
 }
 

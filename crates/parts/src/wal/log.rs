@@ -70,6 +70,13 @@ impl SyncState {
     }
 }
 
+/// The file of the next segment, made before it is needed.
+struct Ahead<L> {
+    /// Number and capacity of the next segment, unless its file is there.
+    wanted: Option<(u64, u64)>,
+    made: Option<(u64, u64, L)>,
+}
+
 /// The log of one store; the module's documentation has its invariants.
 pub struct Wal<D: Device> {
     device: Arc<D>,
@@ -86,6 +93,7 @@ pub struct Wal<D: Device> {
     sync_state: Mutex<SyncState>,
     sync_done: Condvar,
     poisoned: AtomicBool,
+    ahead: Mutex<Ahead<D::Log>>,
     /// Group commits made.
     pub syncs: AtomicU64,
 }
@@ -112,6 +120,7 @@ impl<D: Device> Wal<D> {
             sync_state: Mutex::new(SyncState::new(end)),
             sync_done: Condvar::new(),
             poisoned: AtomicBool::new(false),
+            ahead: Mutex::new(Ahead { wanted: None, made: None }),
             syncs: AtomicU64::new(0),
         }
     }
@@ -213,10 +222,18 @@ impl<D: Device> Wal<D> {
         let least = segment::bytes_needed(record_bytes);
         let mut capacity = capacity.max(least);
         let first_sequence = appender.next_sequence;
+        let mut made = self.take_ahead(number, least);
         appender.next_segment += 1;
         let created = loop {
+            let log = match made.take() {
+                Some((made_capacity, log)) => {
+                    capacity = made_capacity;
+                    Ok(log)
+                }
+                None => self.device.create_log(&segment::name(number), capacity),
+            };
             let header = segment::Header { number, start, capacity, first_sequence };
-            let created = Segment::create(&*self.device, self.store_id, &header);
+            let created = log.and_then(|log| Segment::create(log, self.store_id, &header));
             let created = created.inspect_err(|_| {
                 // A segment that the manifest does not name is removed at open, too.
                 let _ = self.device.remove(&segment::name(number));
@@ -237,7 +254,55 @@ impl<D: Device> Wal<D> {
         let mut list = segments.list.clone();
         list.push(created.clone());
         *segments = Arc::new(Segments { list });
+        drop(segments);
+        let next = (2 * created.capacity).min(self.segment_bytes.load(Ordering::Relaxed));
+        self.ahead().wanted = Some((number + 1, next));
         Ok(created)
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Ahead<D::Log>> {
+        self.ahead.lock().expect("no panic while held")
+    }
+
+    /// The file that was made for segment `number` and its capacity, unless that is too small.
+    fn take_ahead(&self, number: u64, least: u64) -> Option<(u64, D::Log)> {
+        let mut ahead = self.ahead();
+        ahead.wanted = None;
+        let (made, capacity, log) = ahead.made.take()?;
+        if made == number && capacity >= least {
+            return Some((capacity, log));
+        }
+        drop(log);
+        let _ = self.device.remove(&segment::name(made));
+        None
+    }
+
+    /// Makes the file of the next segment, so that no append waits for it. The manifest does not
+    /// name it yet: an open without it removes it.
+    pub fn prepare(&self) -> Result<()> {
+        let mut ahead = self.ahead();
+        let Some((number, capacity)) = ahead.wanted.take() else { return Ok(()) };
+        self.check()?;
+        let name = segment::name(number);
+        match self.device.create_log(&name, capacity) {
+            Ok(log) => {
+                ahead.made = Some((number, capacity, log));
+                self.device.sync_dir().inspect_err(|_| self.poison())
+            }
+            Err(error) => {
+                let _ = self.device.remove(&name);
+                // The append that needs it makes a smaller one.
+                if error.kind() == ErrorKind::Full { Ok(()) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Removes what [`Wal::prepare`] made; before the log is dropped.
+    pub fn forget_prepared(&self) {
+        if let Some((number, _, log)) = self.ahead().made.take() {
+            drop(log);
+            let _ = self.device.remove(&segment::name(number));
+        }
     }
 
     /// Makes every record appended before the call durable; concurrent callers share one sync.

@@ -118,14 +118,9 @@ impl Header {
 }
 
 impl<L: LogFile> Segment<L> {
-    /// Creates a segment; its header and its name are not durable yet.
-    pub(super) fn create<D: Device<Log = L>>(
-        device: &D,
-        store_id: u64,
-        header: &Header,
-    ) -> Result<Self> {
+    /// Makes an empty log a segment; its header and its name are not durable yet.
+    pub(super) fn create(log: L, store_id: u64, header: &Header) -> Result<Self> {
         let file_id = file_id(store_id, header.number);
-        let log = device.create_log(&name(header.number), header.capacity)?;
         log.append(&[&header.encode(file_id)])?;
         Ok(Segment::new(header, file_id, log))
     }

@@ -45,6 +45,11 @@ impl Directory {
         Directory { lines: HugeVec::zeroed(lines), used: AtomicU64::new(0) }
     }
 
+    /// An empty one of as many lines.
+    pub fn like(&self) -> Self {
+        Directory::new(self.lines.len())
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         64 * self.lines.len()

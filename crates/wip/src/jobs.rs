@@ -1,0 +1,480 @@
+//! Background work in steps: flushes, compactions, splits, joins. A `maintain` call takes a paused
+//! job or begins the most urgent one, goes on with it for a while, and puts it back or ends it.
+//! Several threads may do so at once; writers do, too, where maintenance is behind.
+//!
+//! 1. A memtable is in one flush at a time, a bucket's runs in one compaction, split or join.
+//! 2. Versions of buckets are replaced under the install lock, relative to what is there then.
+//!    Locks are taken in the order list, install, book or writer, bucket.
+//! 3. A job that fails or is dropped leaves nothing but a file that it removes; the work is found
+//!    again by the next call.
+
+use crate::bucket::{Bucket, Frozen, Version};
+use crate::compaction::Compaction;
+use crate::files::table_name;
+use crate::flush::Flush;
+use crate::metrics::add;
+use crate::policy::{View, Work};
+use crate::state::Edit;
+use crate::wip::Wip;
+use silica_base::Result;
+use silica_device::Device;
+use silica_engine::{Budget, Progress};
+use silica_parts::wal::{self, POSITION_BYTES};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Bytes of buffered writes that maintenance leaves unsynced.
+const SYNC_BEHIND_BYTES: u64 = 4 << 20;
+/// Bytes of writes between two looks at the backlog.
+pub(crate) const ASSIST_EVERY_BYTES: u64 = 64 << 10;
+/// How far behind maintenance is where writers begin to help, where they begin to wait, and where
+/// they go no further before something has ended. 1 is where maintenance begins.
+const ASSIST_PRESSURE: f64 = 1.5;
+const WAIT_PRESSURE: f64 = 2.0;
+const STOP_PRESSURE: f64 = 4.0;
+/// A writer's share of maintenance per byte written, for each unit of pressure above where
+/// slowing begins, and at the most.
+const ASSIST_BYTES_PER_BYTE: f64 = 16.0;
+const ASSIST_BYTES_PER_BYTE_MAX: f64 = 24.0;
+/// The longest wait of a writer for a job that others have in hand.
+const WAIT_MAX: Duration = Duration::from_millis(5);
+/// Memtables of less than one part in so many of the limit, or of so many bytes, are flushed
+/// together with others like them.
+const SMALL_PART: u64 = 256;
+const SMALL_BYTES: u64 = 4 << 10;
+/// A bucket with at most so many entries outside of tables may be joined with another.
+const JOIN_ENTRIES_MAX: usize = 1000;
+
+/// What a step of a job came to.
+pub(crate) enum Step {
+    /// So many bytes were moved, and there is more to do.
+    More(u64),
+    /// What is left is the end.
+    Ready,
+}
+
+pub(crate) enum Job<D: Device> {
+    Flush(Flush<D>),
+    Compaction(Box<Compaction<D>>),
+    Split(Arc<Bucket<D>>),
+    /// The bucket and the next one.
+    Join(Arc<Bucket<D>>, Arc<Bucket<D>>),
+}
+
+/// What is being done.
+struct List<D: Device> {
+    paused: Vec<Job<D>>,
+    /// Memtables that a paused or running job flushes, and their bytes.
+    flushing: Vec<Arc<Frozen>>,
+    /// Buckets on whose runs a job is at work.
+    busy: Vec<Arc<Bucket<D>>>,
+}
+
+/// The jobs of a store.
+pub(crate) struct Jobs<D: Device> {
+    list: Mutex<List<D>>,
+    install: Mutex<()>,
+    /// Signalled when a job ends.
+    ended: Condvar,
+    /// Threads that are in `maintain`, and the log's end when one last was.
+    inside: AtomicU64,
+    attended_at: AtomicU64,
+    /// The last background work failed.
+    stuck: AtomicBool,
+}
+
+/// How far the kinds of work are behind; 1 is where each begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pressure {
+    flush: f64,
+    log: f64,
+    compaction: f64,
+}
+
+impl Pressure {
+    fn most(&self) -> f64 {
+        self.flush.max(self.log).max(self.compaction)
+    }
+}
+
+impl<D: Device> Jobs<D> {
+    pub(crate) fn new() -> Self {
+        let list = List { paused: Vec::new(), flushing: Vec::new(), busy: Vec::new() };
+        Jobs {
+            list: Mutex::new(list),
+            install: Mutex::new(()),
+            ended: Condvar::new(),
+            inside: AtomicU64::new(0),
+            attended_at: AtomicU64::new(0),
+            stuck: AtomicBool::new(false),
+        }
+    }
+
+    /// Held from reading buckets and their versions to publishing their successors.
+    pub(crate) fn lock_install(&self) -> MutexGuard<'_, ()> {
+        self.install.lock().expect("no panic while held")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, List<D>> {
+        self.list.lock().expect("no panic while held")
+    }
+}
+
+impl<D: Device> List<D> {
+    fn is_busy(&self, bucket: &Arc<Bucket<D>>) -> bool {
+        self.busy.iter().any(|other| Arc::ptr_eq(other, bucket))
+    }
+
+    fn is_flushing(&self, frozen: &Arc<Frozen>) -> bool {
+        self.flushing.iter().any(|other| Arc::ptr_eq(other, frozen))
+    }
+
+    /// Lets go what a job had to itself.
+    fn forget(&mut self, claim: &Claim<D>) {
+        self.flushing.retain(|frozen| !claim.frozen.iter().any(|own| Arc::ptr_eq(own, frozen)));
+        self.busy.retain(|bucket| !claim.buckets.iter().any(|own| Arc::ptr_eq(own, bucket)));
+    }
+}
+
+/// What a job has to itself.
+struct Claim<D: Device> {
+    frozen: Vec<Arc<Frozen>>,
+    buckets: Vec<Arc<Bucket<D>>>,
+}
+
+impl<D: Device> Job<D> {
+    fn claim(&self) -> Claim<D> {
+        let (mut frozen, mut buckets) = (Vec::new(), Vec::new());
+        match self {
+            Job::Flush(flush) => frozen.clone_from(&flush.frozen),
+            Job::Compaction(compaction) => buckets.push(Arc::clone(&compaction.bucket)),
+            Job::Split(bucket) => buckets.push(Arc::clone(bucket)),
+            Job::Join(one, other) => buckets.extend([Arc::clone(one), Arc::clone(other)]),
+        }
+        Claim { frozen, buckets }
+    }
+
+    fn is_flush(&self) -> bool {
+        matches!(self, Job::Flush(_))
+    }
+
+    /// True where what is left takes a sync.
+    fn ends_next(&self) -> bool {
+        match self {
+            Job::Flush(flush) => flush.ends_next(),
+            Job::Compaction(compaction) => compaction.ends_next(),
+            Job::Split(_) | Job::Join(..) => true,
+        }
+    }
+
+    fn step(&mut self, wip: &Wip<D>, budget: u64) -> Result<Step> {
+        match self {
+            Job::Flush(flush) => flush.step(wip, budget),
+            Job::Compaction(compaction) => compaction.step(wip, budget),
+            Job::Split(_) | Job::Join(..) => Ok(Step::Ready),
+        }
+    }
+
+    fn finish(self, wip: &Wip<D>) -> Result<u64> {
+        match self {
+            Job::Flush(flush) => flush.finish(wip),
+            Job::Compaction(compaction) => compaction.finish(wip),
+            Job::Split(bucket) => wip.split(&bucket).map(|()| 0),
+            Job::Join(one, other) => wip.join(&one, &other).map(|()| 0),
+        }
+    }
+}
+
+impl<D: Device> Wip<D> {
+    /// Does background work of about `budget`, called by who has nothing else to do.
+    pub(crate) fn attend(&self, budget: Budget) -> Result<Progress> {
+        self.jobs.inside.fetch_add(1, Ordering::Relaxed);
+        let result = self.prepare_log().and_then(|()| self.run_jobs(budget.bytes, true));
+        self.jobs.attended_at.store(self.log.end(), Ordering::Relaxed);
+        self.jobs.inside.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Has the log's next segment made before a writer needs it, and little left to sync then.
+    fn prepare_log(&self) -> Result<()> {
+        if self.log.unsynced_bytes() > SYNC_BEHIND_BYTES {
+            self.sync_log()?;
+        }
+        self.log.prepare()
+    }
+
+    /// Goes on with jobs for about `budget` bytes; with the end of one only where `may_end`.
+    fn run_jobs(&self, budget: u64, may_end: bool) -> Result<Progress> {
+        let mut done = 0;
+        loop {
+            let Some(mut job) = self.take_job(may_end) else {
+                return Ok(Progress { bytes: done, more: false });
+            };
+            let claim = job.claim();
+            let step = job.step(self, budget.saturating_sub(done));
+            let ended = match step {
+                Ok(Step::More(bytes)) => {
+                    done += bytes.max(1);
+                    self.jobs.lock().paused.push(job);
+                    None
+                }
+                Ok(Step::Ready) if !may_end => {
+                    self.jobs.lock().paused.push(job);
+                    return Ok(Progress { bytes: done, more: true });
+                }
+                Ok(Step::Ready) => Some(job.finish(self)),
+                Err(error) => {
+                    drop(job);
+                    Some(Err(error))
+                }
+            };
+            if let Some(ended) = ended {
+                self.jobs.lock().forget(&claim);
+                self.jobs.ended.notify_all();
+                self.jobs.stuck.store(ended.is_err(), Ordering::Relaxed);
+                done += ended?;
+                self.release_log()?;
+                self.share_memory();
+            }
+            if done >= budget {
+                return Ok(Progress { bytes: done, more: true });
+            }
+        }
+    }
+
+    /// A paused job, or a new one; `None` where there is nothing to do.
+    fn take_job(&self, may_end: bool) -> Option<Job<D>> {
+        let mut list = self.jobs.lock();
+        let pressure = self.pressure(&list);
+        let flush_first = pressure.flush.max(pressure.log) >= pressure.compaction.max(1.0);
+        for flushes in [flush_first, !flush_first] {
+            let fits = |job: &Job<D>| job.is_flush() == flushes && (may_end || !job.ends_next());
+            if let Some(at) = list.paused.iter().position(fits) {
+                return Some(list.paused.swap_remove(at));
+            }
+            let begun = if flushes {
+                self.begin_flush(&mut list)
+            } else {
+                self.begin_other(&mut list, may_end)
+            };
+            if begun.is_some() {
+                return begun;
+            }
+        }
+        None
+    }
+
+    fn begin_flush(&self, list: &mut List<D>) -> Option<Job<D>> {
+        let frozen = self.next_flush(list);
+        if frozen.is_empty() {
+            return None;
+        }
+        list.flushing.extend(frozen.iter().cloned());
+        Some(Job::Flush(Flush::new(self, frozen)))
+    }
+
+    /// What to flush: memtables that are frozen; or those at the tail of a log that is too long,
+    /// small ones together; or, where all are too large, the largest.
+    fn next_flush(&self, list: &List<D>) -> Vec<Arc<Frozen>> {
+        let buckets = self.buckets();
+        let mut free: Vec<(u64, u64, &Arc<Bucket<D>>)> = Vec::new();
+        for bucket in buckets.iter() {
+            let stores = bucket.read();
+            match stores.frozen.last() {
+                Some(frozen) if list.is_flushing(frozen) => {}
+                Some(frozen) => return vec![Arc::clone(frozen)],
+                None => {
+                    let oldest = stores.oldest().map(|at| (at, stores.bytes, bucket));
+                    free.extend(oldest);
+                }
+            }
+        }
+        let window = |at: u64| self.log.end().saturating_sub(at * POSITION_BYTES);
+        let log_max = self.log_bytes_max();
+        free.sort_unstable_by_key(|(at, ..)| *at);
+        let Some((tail, tail_bytes, first)) = free.first().copied() else { return Vec::new() };
+        let small = (self.memtable_bytes_max() / SMALL_PART).max(SMALL_BYTES);
+        let mut chosen = vec![first];
+        if window(tail) > log_max {
+            if tail_bytes <= small {
+                // Others that would be next.
+                let near = |at: u64| window(at) > log_max - log_max / 4;
+                let others = free[1..].iter().take_while(|(at, ..)| near(*at));
+                chosen.extend(others.filter(|(_, b, _)| *b <= small).map(|(.., bucket)| *bucket));
+            }
+        } else {
+            let inside: u64 = list.flushing.iter().map(|frozen| frozen.bytes).sum();
+            let unflushed = self.unflushed_bytes.load(Ordering::Relaxed).saturating_sub(inside);
+            if unflushed <= self.memtable_bytes_max() {
+                return Vec::new();
+            }
+            chosen = free
+                .iter()
+                .max_by_key(|(_, b, _)| *b)
+                .map(|(.., bucket)| *bucket)
+                .into_iter()
+                .collect();
+        }
+        if chosen.len() > 1 {
+            add(&self.metrics.shared_flushes, 1);
+        }
+        chosen.iter().filter_map(|bucket| self.oldest_frozen(bucket)).collect()
+    }
+
+    /// A compaction, a split or a join.
+    fn begin_other(&self, list: &mut List<D>, may_end: bool) -> Option<Job<D>> {
+        let found =
+            self.with_views(list, |views| self.config.policy.next(views, self.is_over_ceiling()));
+        let (buckets, Some(work)) = found else { return None };
+        let bucket = |place: usize| Arc::clone(buckets.at(place));
+        let job = match work {
+            Work::Compact { place, count, older } => {
+                bucket(place).reads.store(0, Ordering::Relaxed);
+                Job::Compaction(Box::new(Compaction::new(bucket(place), count, older)))
+            }
+            Work::Split(place) if may_end => Job::Split(bucket(place)),
+            Work::Join(place) if may_end => Job::Join(bucket(place), bucket(place + 1)),
+            Work::Split(_) | Work::Join(_) => return None,
+        };
+        list.busy.extend(job.claim().buckets);
+        Some(job)
+    }
+
+    /// Shows all buckets to `look`.
+    fn with_views<T>(
+        &self,
+        list: &List<D>,
+        look: impl FnOnce(&[View<'_>]) -> T,
+    ) -> (Arc<crate::buckets::Buckets<D>>, T) {
+        let buckets = self.buckets();
+        let versions: Vec<(Arc<Version<D>>, bool)> = buckets
+            .iter()
+            .map(|bucket| {
+                let stores = bucket.read();
+                let is_idle = stores.frozen.is_empty() && stores.active.len() <= JOIN_ENTRIES_MAX;
+                (Arc::clone(&stores.version), is_idle)
+            })
+            .collect();
+        let may_join = versions.len() > self.config.first_buckets;
+        let views: Vec<View<'_>> = buckets
+            .iter()
+            .zip(&versions)
+            .map(|(bucket, (version, is_idle))| View {
+                shape: version.shape(),
+                reads: bucket.reads.load(Ordering::Relaxed),
+                is_busy: list.is_busy(bucket),
+                split_from_bytes: bucket.split_from_bytes.load(Ordering::Relaxed),
+                is_idle: *is_idle && may_join,
+            })
+            .collect();
+        let seen = look(&views);
+        drop(views);
+        (buckets, seen)
+    }
+
+    /// True where more was written for each byte of users than the ceiling allows.
+    fn is_over_ceiling(&self) -> bool {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let m = &self.metrics;
+        let written = load(&m.log_bytes) + load(&m.flush_bytes) + load(&m.compaction_bytes);
+        let user = load(&m.user_bytes);
+        written / self.config.write_amplification_percent_max > user / 100
+    }
+
+    fn pressure(&self, list: &List<D>) -> Pressure {
+        let unflushed = self.unflushed_bytes.load(Ordering::Relaxed) as f64;
+        let (_, compaction) = self.with_views(list, |views| self.config.policy.pressure(views));
+        Pressure {
+            flush: unflushed / self.memtable_bytes_max().max(1) as f64,
+            log: self.log.mapped_bytes() as f64 / self.log_bytes_max().max(1) as f64,
+            compaction,
+        }
+    }
+
+    /// Makes an edit of buckets, and removes the tables that nobody needs any more. The install
+    /// lock is held.
+    pub(crate) fn edit_buckets(&self, edit: Edit) -> Result<()> {
+        let tables = || self.book.lock().expect("no panic while held").state().tables();
+        let before = tables();
+        self.edit(&[edit])?;
+        before.difference(&tables()).for_each(|number| self.remove_table(*number));
+        Ok(())
+    }
+
+    pub(crate) fn remove_table(&self, number: u64) {
+        self.remove_quietly(&table_name(number));
+    }
+
+    /// Removes log segments that no bucket needs.
+    pub(crate) fn release_log(&self) -> Result<()> {
+        // In this order: what is written meanwhile lies behind.
+        let end = self.log.end() / POSITION_BYTES;
+        let guard = self.jobs.lock_install();
+        let buckets = self.buckets();
+        let floor = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
+        let removed = self.log.release_below(floor.unwrap_or(end).min(end) * POSITION_BYTES);
+        let Some(last) = removed.last() else { return Ok(()) };
+        self.edit(&[Edit::ReleaseLog(last + 1)])?;
+        drop(guard);
+        for number in removed {
+            self.remove_quietly(&wal::name(number));
+        }
+        Ok(())
+    }
+
+    /// Before a write: where background work failed (a full disk, a damaged file) and is far
+    /// behind, tries again and passes its error on. Deletes are let through: they make space.
+    pub(crate) fn refuse_if_stuck(&self) -> Result<()> {
+        if !self.jobs.stuck.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let result = self.run_jobs(ASSIST_EVERY_BYTES, true);
+        let pressure = self.pressure(&self.jobs.lock()).most();
+        if pressure < STOP_PRESSURE {
+            return Ok(());
+        }
+        result.map(|_| ()).map_err(|error| error.within("background work cannot go on"))
+    }
+
+    /// After every [`ASSIST_EVERY_BYTES`] of writes, `debt` in all: where maintenance is behind,
+    /// does a share of it that grows with the backlog, so that writers slow down smoothly instead
+    /// of stopping. Where threads attend to the store, they are left the ends of jobs, which wait
+    /// for the device. The write itself is done, so an error here is for later ones.
+    pub(crate) fn assist(&self, debt: u64) {
+        let pressure = self.pressure(&self.jobs.lock());
+        let most = pressure.most();
+        if most < ASSIST_PRESSURE {
+            return;
+        }
+        let m = &self.metrics;
+        add(&m.writes_slowed, 1);
+        let by = if most == pressure.compaction {
+            &m.slowed_by_compaction
+        } else if most == pressure.log {
+            &m.slowed_by_log
+        } else {
+            &m.slowed_by_flush
+        };
+        add(by, 1);
+        let share = (most - ASSIST_PRESSURE + 0.25) * ASSIST_BYTES_PER_BYTE;
+        let budget = (debt as f64 * share.min(ASSIST_BYTES_PER_BYTE_MAX)) as u64;
+        let is_attended = self.is_attended();
+        let may_end = !is_attended || most > STOP_PRESSURE;
+        match self.spread_poison(self.run_jobs(budget, may_end)) {
+            Ok(progress) if is_attended && progress.bytes == 0 && most > WAIT_PRESSURE => {
+                let part = ((most - WAIT_PRESSURE) / (STOP_PRESSURE - WAIT_PRESSURE)).min(1.0);
+                let list = self.jobs.lock();
+                drop(self.jobs.ended.wait_timeout(list, WAIT_MAX.mul_f64(part)));
+            }
+            Ok(_) => {}
+            Err(error) => ::log::warn!("background work of a WipDB store: {error}"),
+        }
+    }
+
+    /// True where somebody is in `maintain`, or was since a quarter of the memtables was written.
+    fn is_attended(&self) -> bool {
+        let since = self.log.end().saturating_sub(self.jobs.attended_at.load(Ordering::Relaxed));
+        self.jobs.inside.load(Ordering::Relaxed) > 0 || since < self.memtable_bytes_max() / 4
+    }
+}

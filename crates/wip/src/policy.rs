@@ -1,0 +1,228 @@
+//! What is to be done with the buckets' runs next: pure arithmetic over their shapes.
+//!
+//! A bucket is a tree of at most three levels (sections 2.3.1 and 2.3.5 of the paper): runs of a
+//! level are merged into one run of the next, so an entry is written once for each level that it
+//! gets to. When that happens is up to four rules, in this order:
+//!
+//! 1. **Room.** A level has no more than `runs_max` runs.
+//! 2. **Space.** The store's dead bytes stay below what `space_amplification_percent_max` allows of
+//!    its live bytes: else all runs of the bucket where most of the bytes are dead become one. So
+//!    the store as a whole keeps to the number, and each rewrite frees as much as there is to free.
+//! 3. **Reads.** From `runs_min` runs on a level is merged as soon as what gets have paid for
+//!    looking at so many runs comes to what a merge costs; of several such buckets the one of the
+//!    highest priority first (section 2.3.7). With a `read_weight` of 0 reads do not count.
+//! 4. **Small neighbours** become one bucket.
+//!
+//! Rules 2 and 3 rest while the store's write amplification is over its ceiling.
+//!
+//! A bucket is split where its live bytes are too many. Overwriting does not change them, so it
+//! never leads to a split.
+
+/// The highest level of a run.
+pub(crate) const LEVEL_MAX: u8 = 2;
+/// Buckets whose live bytes are less than one part in so many of a full one's are small.
+const SMALL_PART: u64 = 16;
+/// Bytes of merging that one more run looked at by one get is worth, at a read weight of 10.
+const PROBE_BYTES: u64 = 32;
+const READ_WEIGHT_USUAL: u64 = 10;
+/// A bucket is rewritten for space where at least one part in so many of its bytes is dead.
+const DEAD_PART_MIN: u64 = 16;
+
+/// A run as the policy sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunShape {
+    pub(crate) level: u8,
+    pub(crate) bytes: u64,
+    /// Bytes that are dead because of it, here or in older runs; estimated.
+    pub(crate) dead_bytes: u64,
+}
+
+/// A bucket's runs, the newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) runs: Vec<RunShape>,
+}
+
+impl Shape {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// Bytes that a compaction of everything would free; estimated.
+    pub(crate) fn dead_bytes(&self) -> u64 {
+        let dead: u64 = self.runs.iter().map(|run| run.dead_bytes).sum();
+        dead.min(self.bytes())
+    }
+
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.bytes() - self.dead_bytes()
+    }
+
+    /// Runs of the levels up to `level`: the newest.
+    fn up_to(&self, level: u8) -> usize {
+        self.runs.iter().take_while(|run| run.level <= level).count()
+    }
+
+    fn at(&self, level: u8) -> usize {
+        self.runs.iter().filter(|run| run.level == level).count()
+    }
+}
+
+/// A bucket as the policy sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'s> {
+    pub(crate) shape: &'s Shape,
+    /// Gets that asked its runs since the last compaction, about.
+    pub(crate) reads: u64,
+    /// A job is at work on its runs.
+    pub(crate) is_busy: bool,
+    /// Below so many live bytes it is known to have too few keys for a split.
+    pub(crate) split_from_bytes: u64,
+    /// It has few entries outside of tables, and may be joined with a neighbour.
+    pub(crate) is_idle: bool,
+}
+
+/// The knobs.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    pub(crate) runs_min: usize,
+    pub(crate) runs_max: usize,
+    pub(crate) read_weight: u64,
+    pub(crate) space_amplification_percent_max: u64,
+    pub(crate) bucket_bytes_max: u64,
+}
+
+/// Something to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The bucket at `.0` is split.
+    Split(usize),
+    /// The bucket at `.0` and the next become one.
+    Join(usize),
+    /// The `count` runs in front of the `older` oldest ones become one.
+    Compact { place: usize, count: usize, older: usize },
+}
+
+impl Policy {
+    /// What is most urgent. `is_over_ceiling`: writing more than needed is not allowed.
+    pub(crate) fn next(&self, views: &[View<'_>], is_over_ceiling: bool) -> Option<Work> {
+        let split = (0..views.len()).find(|place| {
+            let view = &views[*place];
+            let from = self.bucket_bytes_max.max(view.split_from_bytes);
+            !view.is_busy && view.shape.live_bytes() > from
+        });
+        split
+            .map(Work::Split)
+            .or_else(|| self.for_room(views))
+            .or_else(|| if is_over_ceiling { None } else { self.for_space(views) })
+            .or_else(|| if is_over_ceiling { None } else { self.for_reads(views) })
+            .or_else(|| self.small_neighbours(views))
+    }
+
+    /// How full the fullest level is of those that nobody works on; 1 is where it has to be merged.
+    pub(crate) fn pressure(&self, views: &[View<'_>]) -> f64 {
+        let fullest = |view: &View<'_>| (0..=LEVEL_MAX).map(|l| view.shape.at(l)).max();
+        let most = views.iter().filter_map(fullest).max().unwrap_or(0);
+        most as f64 / self.runs_max as f64
+    }
+
+    /// Where a level is full: it and all that is newer.
+    fn for_room(&self, views: &[View<'_>]) -> Option<Work> {
+        let mut best: Option<(f64, Work)> = None;
+        let averages = Averages::of(views, self.runs_min);
+        for (place, view) in views.iter().enumerate().filter(|(_, view)| !view.is_busy) {
+            // The highest full level: what is newer goes along.
+            let full = (0..=LEVEL_MAX).rev().find(|l| view.shape.at(*l) >= self.runs_max);
+            let Some(level) = full else { continue };
+            let count = view.shape.up_to(level);
+            let older = view.shape.runs.len() - count;
+            let priority = self.priority(view, &averages);
+            if best.as_ref().is_none_or(|(most, _)| *most < priority) {
+                best = Some((priority, Work::Compact { place, count, older }));
+            }
+        }
+        best.map(|(_, work)| work)
+    }
+
+    /// Dead bytes that the policy lets be, of so many live ones.
+    fn dead_bytes_max(&self, live_bytes: u64) -> u64 {
+        live_bytes / 100 * self.space_amplification_percent_max.saturating_sub(100)
+    }
+
+    fn for_space(&self, views: &[View<'_>]) -> Option<Work> {
+        let live: u64 = views.iter().map(|view| view.shape.live_bytes()).sum();
+        // What is in hand will be free.
+        let idle = || views.iter().enumerate().filter(|(_, view)| !view.is_busy);
+        let dead: u64 = idle().map(|(_, view)| view.shape.dead_bytes()).sum();
+        if dead <= self.dead_bytes_max(live) {
+            return None;
+        }
+        let part =
+            |view: &View<'_>| view.shape.dead_bytes() as f64 / view.shape.bytes().max(1) as f64;
+        let (place, view) = idle().max_by(|(_, a), (_, b)| part(a).total_cmp(&part(b)))?;
+        let is_worth_it = view.shape.dead_bytes() > view.shape.bytes() / DEAD_PART_MIN;
+        let count = view.shape.runs.len();
+        is_worth_it.then_some(Work::Compact { place, count, older: 0 })
+    }
+
+    /// The paper's p, of the runs that a get looks at.
+    fn priority(&self, view: &View<'_>, averages: &Averages) -> f64 {
+        let reads = view.reads as f64 / averages.reads.max(1.0);
+        let runs = view.shape.runs.len() as f64 / averages.runs.max(1.0);
+        self.read_weight as f64 * reads + runs
+    }
+
+    /// Where gets have paid for a compaction, and as far as they have.
+    fn for_reads(&self, views: &[View<'_>]) -> Option<Work> {
+        let averages = Averages::of(views, self.runs_min);
+        let mut best: Option<(f64, Work)> = None;
+        for (place, view) in views.iter().enumerate() {
+            let is_eligible = view.shape.runs.len() >= self.runs_min;
+            if view.is_busy || !is_eligible || self.read_weight == 0 {
+                continue;
+            }
+            let Some(count) = self.paid_for(view) else { continue };
+            let priority = self.priority(view, &averages);
+            if best.as_ref().is_none_or(|(most, _)| *most < priority) {
+                let older = view.shape.runs.len() - count;
+                best = Some((priority, Work::Compact { place, count, older }));
+            }
+        }
+        best.map(|(_, work)| work)
+    }
+
+    /// The most runs, of whole levels and at least `runs_min`, that reads have paid for merging.
+    fn paid_for(&self, view: &View<'_>) -> Option<usize> {
+        let counts = (0..=LEVEL_MAX).rev().map(|level| view.shape.up_to(level));
+        let mut counts = counts.filter(|count| *count >= self.runs_min);
+        counts.find(|count| {
+            let cost: u64 = view.shape.runs[..*count].iter().map(|run| run.bytes).sum();
+            let worth = view.reads * (*count as u64 - 1) * PROBE_BYTES;
+            worth * self.read_weight / READ_WEIGHT_USUAL >= cost
+        })
+    }
+
+    fn small_neighbours(&self, views: &[View<'_>]) -> Option<Work> {
+        let small = self.bucket_bytes_max / SMALL_PART;
+        let is_small =
+            |view: &View<'_>| !view.is_busy && view.is_idle && view.shape.bytes() < small;
+        let place = views.windows(2).position(|pair| is_small(&pair[0]) && is_small(&pair[1]))?;
+        Some(Work::Join(place))
+    }
+}
+
+/// Averages over the buckets that may be compacted.
+struct Averages {
+    reads: f64,
+    runs: f64,
+}
+
+impl Averages {
+    fn of(views: &[View<'_>], runs_min: usize) -> Self {
+        let eligible = || views.iter().filter(|view| view.shape.runs.len() >= runs_min);
+        let count = eligible().count().max(1) as f64;
+        let reads: u64 = eligible().map(|view| view.reads).sum();
+        let runs: usize = eligible().map(|view| view.shape.runs.len()).sum();
+        Averages { reads: reads as f64 / count, runs: runs as f64 / count }
+    }
+}
