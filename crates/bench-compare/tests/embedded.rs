@@ -7,7 +7,6 @@ use silica_bench_compare::{Peer, Setup, find};
 use std::path::Path;
 
 const NAMES: &[&str] = &[
-    "silica:wip",
     "rocksdb",
     "rocksdb:lz4",
     "leveldb",
