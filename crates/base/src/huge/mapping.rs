@@ -6,6 +6,7 @@ mod reserved;
 use memmap2::{MmapOptions, MmapRaw};
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 /// Bytes of a huge page.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -38,7 +39,7 @@ impl Mapping {
         let skipped = memory.as_mut_ptr().align_offset(HUGE_PAGE_BYTES);
         debug_assert!(skipped < HUGE_PAGE_BYTES);
         let start = NonNull::new(memory.as_mut_ptr().wrapping_add(skipped))?;
-        if huge_bytes > 0 {
+        if huge_bytes > 0 && !super::ONLY_PLAIN.load(Ordering::Relaxed) {
             advise_huge(&memory, skipped, huge_bytes.min(bytes));
         }
         Some(Mapping { memory, start, bytes, reserved_bytes: 0 })

@@ -31,13 +31,21 @@ use pool::Pool;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// From this size on memory comes from the pool rather than from the heap.
 const POOLED_BYTES_MIN: usize = 64 << 10;
 /// Every `HugeVec` that has elements starts at a cache line.
 const LINE_BYTES: usize = 64;
+
+/// Huge pages are not asked for.
+static ONLY_PLAIN: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process asks for no huge pages: to measure what they are good for.
+pub fn use_plain_pages() {
+    ONLY_PLAIN.store(true, Ordering::Relaxed);
+}
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
