@@ -22,7 +22,10 @@ pub const POINTER: u8 = 2;
 pub const EXPIRES: u8 = 4;
 /// The user's 32 bits follow.
 pub const USER_BITS: u8 = 8;
-const FLAGS_KNOWN: u8 = TOMBSTONE | POINTER | EXPIRES | USER_BITS;
+/// In a log: all keys from the key on and before the value are deleted; an empty value stands for
+/// the end of all keys.
+pub const RANGE: u8 = 32;
+const FLAGS_KNOWN: u8 = TOMBSTONE | POINTER | EXPIRES | USER_BITS | RANGE;
 
 /// A decoded frame that borrows from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +68,7 @@ impl<'a> Frame<'a> {
     fn flags_with_meta(&self) -> u8 {
         let expires = if self.expires_unix_ms != 0 { EXPIRES } else { 0 };
         let user = if self.user_bits != 0 { USER_BITS } else { 0 };
-        (self.flags & (TOMBSTONE | POINTER)) | expires | user
+        (self.flags & (TOMBSTONE | POINTER | RANGE)) | expires | user
     }
 
     /// Bytes of the encoded frame.

@@ -25,7 +25,7 @@ impl<D: Device> Admin for Wip<D> {
         self.log.check()?;
         let floor = self.log.end() / POSITION_BYTES;
         self.spread_poison(self.edit_buckets(Edit::Clear(floor)))?;
-        let empty = || Stores::new(Arc::new(Version::new(Vec::new(), floor)));
+        let empty = || Stores::new(Arc::new(Version::new(Vec::new(), floor, Vec::new())));
         let before = self.buckets();
         let first = Arc::new(Bucket::new(Vec::new(), empty()));
         self.take_over(Buckets::new(vec![first]), before.iter());

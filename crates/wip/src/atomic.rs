@@ -1,8 +1,9 @@
 //! Atomic read-modify-write. Where the newest version of a key is in a memtable, its position
-//! tells whether the key has changed; elsewhere the floor of its bucket does, which moves with
+//! tells whether the key has changed; elsewhere the ceiling of its bucket does, which moves with
 //! every flush.
 
 use crate::bucket::LogEntries;
+use crate::deleted::deleted_at;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
@@ -13,9 +14,11 @@ impl<D: Device> Optimistic for Wip<D> {
     fn seen(&self, key: &[u8]) -> Seen {
         self.with_stores(key, |_, stores| {
             let segments = self.log.segments();
+            let deleted = deleted_at(&stores.deleted, key, u64::MAX);
             match stores.find(self.seed.low(key), key, u64::MAX, &LogEntries(&segments)) {
-                Some(found) => Seen::InMemory(found.position),
-                None => Seen::Elsewhere(stores.version.floor),
+                Some(found) => Seen::InMemory(found.position.max(deleted)),
+                None if deleted > 0 => Seen::InMemory(deleted),
+                None => Seen::Elsewhere(stores.version.ceiling),
             }
         })
     }

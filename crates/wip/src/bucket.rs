@@ -1,5 +1,6 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
+use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable};
 use crate::policy::{RunShape, Shape};
 use crate::ranges::RangeReads;
@@ -77,6 +78,11 @@ pub(crate) struct Version<D: Device> {
     pub(crate) runs: Vec<Run<D>>,
     /// Records of the log below this position are in the runs.
     pub(crate) floor: u64,
+    /// Nothing at or behind this position is in the runs. It never becomes less, so it tells
+    /// whether something may have got there.
+    pub(crate) ceiling: u64,
+    /// Ranges that were deleted below the floor.
+    pub(crate) deleted: DeletedRanges,
     shape: OnceLock<Shape>,
 }
 
@@ -93,6 +99,8 @@ pub(crate) struct Stores<D: Device> {
     pub(crate) start: u64,
     /// The newest first.
     pub(crate) frozen: Vec<Arc<Frozen>>,
+    /// Ranges that were deleted at the version's floor or behind it.
+    pub(crate) deleted: DeletedRanges,
     pub(crate) version: Arc<Version<D>>,
     /// Other buckets took over: what the memtables point at may be gone from the log. Whoever finds
     /// this looks for the bucket again, in the list as it is now.
@@ -100,8 +108,13 @@ pub(crate) struct Stores<D: Device> {
 }
 
 impl<D: Device> Version<D> {
-    pub(crate) fn new(runs: Vec<Run<D>>, floor: u64) -> Self {
-        Version { runs, floor, shape: OnceLock::new() }
+    pub(crate) fn new(runs: Vec<Run<D>>, floor: u64, deleted: DeletedRanges) -> Self {
+        Version { runs, floor, ceiling: floor, deleted, shape: OnceLock::new() }
+    }
+
+    /// Of a bucket that had `before`.
+    pub(crate) fn after(self, before: &Version<D>) -> Self {
+        Version { ceiling: self.ceiling.max(before.ceiling), ..self }
     }
 
     /// Bytes of all runs.
@@ -131,15 +144,38 @@ impl<D: Device> Stores<D> {
             newest: 0,
             range_reads: RangeReads::default(),
             frozen: Vec::new(),
+            deleted: Vec::new(),
             version,
             is_gone: false,
         }
     }
 
-    /// The position of the oldest entry that is in no table.
+    /// The position of the oldest entry that is in no table, or of a range deleted since.
     pub(crate) fn oldest(&self) -> Option<u64> {
         let active = (!self.active.is_empty()).then_some(self.start);
-        self.frozen.last().map(|frozen| frozen.start).or(active)
+        let entry = self.frozen.last().map(|frozen| frozen.start).or(active);
+        entry.into_iter().chain(self.deleted.iter().map(|range| range.position)).min()
+    }
+
+    /// True where something is in no table and in no frozen memtable.
+    pub(crate) fn is_written(&self) -> bool {
+        let end = self.frozen.first().map_or(0, |frozen| frozen.end);
+        !self.active.is_empty() || self.deleted.iter().any(|range| range.position >= end)
+    }
+
+    /// Where the last range before position `before` was deleted that covers `key`, or 0.
+    #[inline]
+    pub(crate) fn deleted_at(&self, key: &[u8], before: u64) -> u64 {
+        let old = deleted_at(&self.version.deleted, key, before);
+        old.max(deleted_at(&self.deleted, key, before))
+    }
+
+    /// Deletes a range of the bucket's keys, which is not older than anything that is there.
+    pub(crate) fn delete(&mut self, range: Arc<DeletedRange>) {
+        // Recovery may find one that the version has.
+        if !self.version.deleted.contains(&range) {
+            self.deleted.push(range);
+        }
     }
 
     /// Asks for the memory that [`Stores::find`] looks at.
@@ -277,6 +313,11 @@ impl<D: Device> Bucket<D> {
     /// What the manifest says of a bucket with this version.
     pub(crate) fn state(version: &Version<D>) -> BucketState {
         let parts = |run: &Run<D>| run.iter().map(crate::run::Part::state).collect();
-        BucketState { floor: version.floor, runs: version.runs.iter().map(parts).collect() }
+        let deleted = version.deleted.iter().map(|range| DeletedRange::clone(range)).collect();
+        BucketState {
+            floor: version.floor,
+            runs: version.runs.iter().map(parts).collect(),
+            deleted,
+        }
     }
 }

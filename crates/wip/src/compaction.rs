@@ -1,6 +1,7 @@
 //! Merging neighbouring runs of a bucket into one.
 
 use crate::bucket::{Bucket, Version};
+use crate::deleted::{DeletedRange, DeletedRanges};
 use crate::jobs::Step;
 use crate::merge::{Fate, Keeper, Merge};
 use crate::metrics::add;
@@ -25,6 +26,9 @@ pub(crate) struct Compaction<D: Device> {
     /// What is merged, and the runs behind it, the newest first.
     merged: Vec<Run<D>>,
     older: Vec<Run<D>>,
+    /// Deleted ranges, and those that hide nothing any more when it is done.
+    deleted: DeletedRanges,
+    ends: DeletedRanges,
     /// `None` before the first step.
     stage: Option<Stage<D>>,
 }
@@ -42,10 +46,34 @@ impl<D: Device> Compaction<D> {
         let end = version.runs.len() - older;
         let merged = version.runs[end - count..end].to_vec();
         let older = version.runs[end..].to_vec();
-        Compaction { bucket, merged, older, stage: None }
+        let deleted = version.deleted.clone();
+        let mut compaction =
+            Compaction { bucket, merged, older, deleted, ends: Vec::new(), stage: None };
+        compaction.ends = compaction.ends_of(&version, &version.runs[..end - count]);
+        compaction
     }
 
-    fn begin(&self, wip: &Wip<D>) -> Result<Stage<D>> {
+    /// The ranges that hide nothing in `newer` runs, in memtables, or in what is written: they are
+    /// below the floor, and all that they hide is merged.
+    fn ends_of(&self, version: &Version<D>, newer: &[Run<D>]) -> DeletedRanges {
+        if !self.older.is_empty() {
+            return Vec::new();
+        }
+        let tables = newer.iter().flatten().map(|part| part.table.table.footer().sequence_min);
+        let newer_from = tables.min().unwrap_or(u64::MAX).min(version.floor);
+        let is_over = |range: &&Arc<DeletedRange>| range.position < newer_from;
+        self.deleted.iter().filter(is_over).cloned().collect()
+    }
+
+    fn begin(&mut self, wip: &Wip<D>) -> Result<Stage<D>> {
+        let snapshots = wip.live_snapshots();
+        // A snapshot that does not see a range sees what it hides.
+        let oldest = snapshots.first().copied().unwrap_or(u64::MAX);
+        self.ends.retain(|range| range.position < oldest);
+        let stays = |range: &&Arc<DeletedRange>| !self.ends.contains(range);
+        let stay = self.deleted.iter().filter(stays).cloned().collect();
+        let keeper = Keeper::new(snapshots, self.older.is_empty(), wip.clock.unix_ms())
+            .with_deleted(self.deleted.clone(), stay);
         let mut cursors = Vec::with_capacity(self.merged.len());
         for run in &self.merged {
             let mut cursor = RunCursor::new(run.clone(), READ_AHEAD_BYTES);
@@ -54,11 +82,7 @@ impl<D: Device> Compaction<D> {
         }
         let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());
         let base = tables.map(|footer| footer.sequence_base).min().unwrap_or(1);
-        Ok(Stage {
-            merge: Merge::new(cursors),
-            keeper: Keeper::new(wip.live_snapshots(), self.older.is_empty(), wip.clock.unix_ms()),
-            writer: wip.begin_table(base)?,
-        })
+        Ok(Stage { merge: Merge::new(cursors), keeper, writer: wip.begin_table(base)? })
     }
 
     /// True where what is left is to make the table durable.
@@ -114,7 +138,9 @@ impl<D: Device> Compaction<D> {
         let (start, end) = (start.expect("it is there"), end.expect("it is there"));
         let mut runs = now.runs.clone();
         runs.splice(start..end, run);
-        let version = Version::new(runs, now.floor);
+        let is_left = |range: &&Arc<DeletedRange>| !self.ends.contains(range);
+        let deleted = now.deleted.iter().filter(is_left).cloned().collect();
+        let version = Version::new(runs, now.floor, deleted).after(&now);
         let new = vec![(self.bucket.lower.clone(), Bucket::state(&version))];
         wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new })?;
         self.bucket.write().version = Arc::new(version);

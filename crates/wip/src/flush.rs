@@ -195,7 +195,7 @@ impl<D: Device> Wip<D> {
         // Nobody writes meanwhile, so the log's end is the memtable's.
         let writer = self.writer.lock().expect("no panic while held");
         let mut stores = bucket.write();
-        if !stores.active.is_empty() {
+        if stores.is_written() {
             stores.freeze(self.log.end() / POSITION_BYTES);
         }
         drop(writer);
@@ -225,11 +225,15 @@ impl<D: Device> Wip<D> {
             let first = stores.frozen.len() - count;
             let floor = stores.frozen[first].end;
             let mut runs = stores.version.runs.clone();
+            let moved = stores.deleted.iter().filter(|range| range.position < floor).cloned();
+            let deleted = stores.version.deleted.iter().cloned().chain(moved).collect();
+            let before = Arc::clone(&stores.version);
             drop(stores);
             let upper = buckets.upper(place);
             let own = part.as_ref().and_then(|part| part.within(&bucket.lower, upper));
             runs.splice(0..0, own.map(|part| vec![part]));
-            installs.push((Arc::clone(bucket), Version::new(runs, floor), count));
+            let version = Version::new(runs, floor, deleted).after(&before);
+            installs.push((Arc::clone(bucket), version, count));
         }
         if installs.is_empty() {
             // They are all gone meanwhile.
@@ -243,6 +247,7 @@ impl<D: Device> Wip<D> {
         self.edit_buckets(Edit::Buckets { gone: Vec::new(), new })?;
         for (bucket, version, count) in installs {
             let mut stores = bucket.write();
+            stores.deleted.retain(|range| range.position >= version.floor);
             stores.version = Arc::new(version);
             let left = stores.frozen.len() - count;
             stores.frozen.truncate(left);

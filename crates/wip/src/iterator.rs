@@ -8,6 +8,7 @@
 //!    entry's key, and the entry is a copy.
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
+use crate::deleted::deleted_at;
 use crate::snapshot::Held;
 use crate::sorted::{Is, Listed, Positions, Sorted};
 use crate::view::View;
@@ -24,6 +25,21 @@ use std::sync::Arc;
 /// The first key after `key`.
 fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
+}
+
+/// A range as "from this key on" and "before this key".
+pub(crate) fn bounds(range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
+    let lower = match &range.lower {
+        Bound::Included(key) => key.clone(),
+        Bound::Excluded(key) => after(key),
+        Bound::Unbounded => Vec::new(),
+    };
+    let upper = match &range.upper {
+        Bound::Included(key) => Some(after(key)),
+        Bound::Excluded(key) => Some(key.clone()),
+        Bound::Unbounded => None,
+    };
+    (lower, upper)
 }
 
 /// Where an iterator is.
@@ -130,16 +146,7 @@ impl<D: Device> Entered<D> {
 
 impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     pub(crate) fn new(snapshot: Arc<Held<D, W>>, range: &KeyRange) -> Self {
-        let lower = match &range.lower {
-            Bound::Included(key) => key.clone(),
-            Bound::Excluded(key) => after(key),
-            Bound::Unbounded => Vec::new(),
-        };
-        let upper = match &range.upper {
-            Bound::Included(key) => Some(after(key)),
-            Bound::Excluded(key) => Some(key.clone()),
-            Bound::Unbounded => None,
-        };
+        let (lower, upper) = bounds(range);
         let (copied, target) = (Copied::default(), Vec::new());
         Iter { snapshot, lower, upper, entered: None, at: At::Nowhere, copied, target }
     }
@@ -215,8 +222,12 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 entered.sources[first].advance()?;
                 continue;
             }
+            let deleted = &entered.view.deleted;
+            let is_hidden = !deleted.is_empty()
+                && deleted_at(deleted, version.key, self.snapshot.position) > version.sequence;
             let (flags, expires) = (version.flags, version.expires_unix_ms);
-            if flags & TOMBSTONE == 0 && expires == 0 || !self.is_gone(flags, expires) {
+            let is_there = flags & TOMBSTONE == 0 && expires == 0 || !self.is_gone(flags, expires);
+            if is_there && !is_hidden {
                 self.at = At::Source(first);
                 return Ok(true);
             }
@@ -287,7 +298,13 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 self.enter_before(Some(&target))?;
                 continue;
             };
-            if is_seen && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms) {
+            let deleted = self.entered.as_ref().map_or(&[][..], |entered| &entered.view.deleted);
+            let is_hidden = deleted_at(deleted, &self.copied.key, self.snapshot.position)
+                > self.copied.sequence;
+            if is_seen
+                && !is_hidden
+                && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms)
+            {
                 self.at = At::Copied;
                 return Ok(true);
             }

@@ -10,6 +10,7 @@ mod bucket;
 mod buckets;
 mod compaction;
 mod count;
+mod deleted;
 mod files;
 mod flush;
 mod inspect;

@@ -1,5 +1,6 @@
 //! Merging sorted sources of versions, and which versions somebody may still ask for.
 
+use crate::deleted::DeletedRanges;
 use silica_base::Result;
 use silica_parts::frame::TOMBSTONE;
 use silica_parts::table::Version;
@@ -102,6 +103,9 @@ pub(crate) struct Keeper {
     /// Nothing older is anywhere behind what is merged.
     is_last: bool,
     now_ms: u64,
+    /// Ranges that were deleted, and those of them that stay.
+    deleted: DeletedRanges,
+    stay: DeletedRanges,
     /// The key before, and the sequence number of its version that was last asked about.
     key: Vec<u8>,
     newer: Option<u64>,
@@ -110,7 +114,21 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// For a reader at each of `snapshots`, ascending, and for those to come.
     pub(crate) fn new(snapshots: Vec<u64>, is_last: bool, now_ms: u64) -> Self {
-        Keeper { snapshots, is_last, now_ms, key: Vec::new(), newer: None }
+        let (deleted, stay) = (Vec::new(), Vec::new());
+        Keeper { snapshots, is_last, now_ms, deleted, stay, key: Vec::new(), newer: None }
+    }
+
+    /// The same, where these ranges were deleted, some of which stay known.
+    pub(crate) fn with_deleted(self, deleted: DeletedRanges, stay: DeletedRanges) -> Self {
+        Keeper { deleted, stay, ..self }
+    }
+
+    /// The least position behind `version` at which its key was deleted with a range.
+    #[inline]
+    fn hidden_from(&self, version: &Version<'_>) -> Option<u64> {
+        let ranges = self.deleted.iter();
+        let hiding = ranges.filter(|r| r.position > version.sequence && r.covers(version.key));
+        hiding.map(|range| range.position).min()
     }
 
     /// What becomes of `version`, which comes behind those asked about before.
@@ -120,6 +138,11 @@ impl Keeper {
         if newer.is_none() {
             version.key.clone_into(&mut self.key);
         }
+        let hidden = if self.deleted.is_empty() { None } else { self.hidden_from(version) };
+        let newer = match (newer, hidden) {
+            (Some(newer), Some(hidden)) => Some(newer.min(hidden)),
+            (newer, hidden) => newer.or(hidden),
+        };
         // Snapshots that do not see it, and those that see it or something newer.
         let unseen = self.snapshots.partition_point(|snapshot| *snapshot <= version.sequence);
         let is_seen = newer.is_none_or(|newer| {
@@ -133,7 +156,12 @@ impl Keeper {
         }
         let has_expired = version.expires_unix_ms != 0 && version.expires_unix_ms <= self.now_ms;
         let is_gone = version.flags & TOMBSTONE != 0 || has_expired;
-        if is_gone { Fate::Drop } else { Fate::KeepAsOldest }
+        if is_gone {
+            return Fate::Drop;
+        }
+        // A range that is older than the version and stays would hide it.
+        let is_covered = self.stay.iter().any(|range| range.covers(version.key));
+        if is_covered { Fate::Keep } else { Fate::KeepAsOldest }
     }
 }
 
@@ -212,6 +240,29 @@ mod tests {
         assert_eq!(fates(&[1, 8, 20], true, &list), [Keep, Keep, Drop, Drop, KeepAsOldest]);
         let two_keys = [version(b"a", 4), version(b"b", 4)];
         assert_eq!(fates(&[2], false, &two_keys), [Keep, Keep]);
+    }
+
+    #[test]
+    fn deleted_ranges_hide_what_is_older_from_those_who_see_them() {
+        use Fate::{Drop, Keep, KeepAsOldest};
+        let range = |position| {
+            let (lower, upper) = (b"b".to_vec(), Some(b"l".to_vec()));
+            std::sync::Arc::new(crate::deleted::DeletedRange { lower, upper, position })
+        };
+        let list = [9, 7, 5].map(|sequence| version(b"k", sequence));
+        let fates = |snapshots: &[u64], deleted: &[u64], stay: &[u64], key: &[u8]| {
+            let ranges = |list: &[u64]| list.iter().map(|at| range(*at)).collect();
+            let mut keeper = Keeper::new(snapshots.to_vec(), true, 100)
+                .with_deleted(ranges(deleted), ranges(stay));
+            list.map(|old| keeper.fate(&Version { key, ..old }))
+        };
+        assert_eq!(fates(&[], &[10], &[], b"k"), [Drop, Drop, Drop]);
+        assert_eq!(fates(&[], &[10], &[], b"l"), [KeepAsOldest, Drop, Drop]);
+        assert_eq!(fates(&[], &[8], &[], b"k"), [KeepAsOldest, Drop, Drop]);
+        assert_eq!(fates(&[], &[8], &[8], b"k"), [Keep, Drop, Drop], "0 would be hidden");
+        assert_eq!(fates(&[10], &[10], &[10], b"k"), [Keep, Drop, Drop]);
+        assert_eq!(fates(&[8], &[6, 10], &[10], b"k"), [Drop, Keep, Drop]);
+        assert_eq!(fates(&[6], &[6, 10], &[6, 10], b"k"), [Drop, Drop, Keep]);
     }
 
     #[test]

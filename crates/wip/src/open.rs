@@ -2,6 +2,7 @@
 
 use crate::bucket::{Bucket, Stores, Version};
 use crate::buckets::Buckets;
+use crate::deleted::DeletedRange;
 use crate::files::{table_id, table_name, table_number};
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
@@ -15,6 +16,7 @@ use silica_base::{Error, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
 use silica_parts::BlockCache;
+use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::{Book, Manifest};
 use silica_parts::table::Table;
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Wal};
@@ -96,12 +98,22 @@ impl<D: Device> Wip<D> {
                 continue;
             }
             let position = (at + *offset as u64) / POSITION_BYTES;
+            if frame.flags & RANGE != 0 {
+                self.replay_range(frame, position);
+                continue;
+            }
             if position >= buckets.of(frame.key).read().version.floor {
                 let bytes = frame.encoded_len() as u64;
                 self.insert(&NewEntry { key: frame.key, position, bytes });
             }
         }
         Ok(())
+    }
+
+    fn replay_range(&self, frame: &Frame<'_>, position: u64) {
+        let upper = (!frame.value.is_empty()).then(|| frame.value.to_vec());
+        let range = DeletedRange { lower: frame.key.to_vec(), upper, position };
+        self.insert_range(&range, |version| position >= version.floor);
     }
 }
 
@@ -166,5 +178,6 @@ fn version<D: Device>(bucket: &BucketState, tables: &Tables<D>) -> Version<D> {
         dead_bytes: part.dead_bytes,
     };
     let run = |run: &Vec<PartState>| run.iter().map(part).collect();
-    Version::new(bucket.runs.iter().map(run).collect(), bucket.floor)
+    let deleted = bucket.deleted.iter().cloned().map(Arc::new).collect();
+    Version::new(bucket.runs.iter().map(run).collect(), bucket.floor, deleted)
 }

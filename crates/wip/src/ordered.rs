@@ -1,5 +1,7 @@
 //! The view in the order of the keys.
 
+use crate::deleted::deleted_at;
+use crate::iterator::bounds;
 use crate::snapshot::Held;
 use crate::wip::Wip;
 use silica_base::{Error, ErrorKind, Result};
@@ -16,8 +18,9 @@ impl<D: Device> Ordered for Wip<D> {
         Ok(Arc::new(Held::new(self)))
     }
 
-    fn delete_range(&self, _range: &KeyRange, _durability: Durability) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "ranges are not deleted in one step yet"))
+    fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
+        let (lower, upper) = bounds(range);
+        self.spread_poison(self.delete_keys(lower, upper, durability))
     }
 
     fn commit(
@@ -66,7 +69,7 @@ impl<D: Device> Wip<D> {
             let is_written = match seen {
                 Seen::InMemory(newest) => newest >= position,
                 // Everything in tables is older.
-                Seen::Elsewhere(floor) if floor <= position => false,
+                Seen::Elsewhere(ceiling) if ceiling <= position => false,
                 Seen::Elsewhere(_) => self.is_in_tables_since(position, key)?,
             };
             if is_written {
@@ -81,6 +84,9 @@ impl<D: Device> Wip<D> {
     /// at `position` is held, so that tables tell newer versions from older ones.
     fn is_in_tables_since(&self, position: u64, key: &[u8]) -> Result<bool> {
         let version = self.buckets().of(key).read().version.clone();
+        if deleted_at(&version.deleted, key, u64::MAX) >= position {
+            return Ok(true);
+        }
         let hash = self.seed.low(key);
         for part in version.runs.iter().filter_map(|run| crate::run::part_of(run, key)) {
             let table = &part.table.table;

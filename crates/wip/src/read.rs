@@ -44,6 +44,8 @@ struct Search<D: Device> {
     index: usize,
     hash: u64,
     version: Arc<Version<D>>,
+    /// Versions below this position are deleted, with a range.
+    deleted: u64,
     /// The run to ask, and its block.
     run: usize,
     block: Option<usize>,
@@ -173,6 +175,7 @@ impl<D: Device> Burst<'_, D> {
         // Taken under the bucket's lock: no segment that its memtables point at is missing.
         let segments = self.wip.log.segments();
         let entries = LogEntries(&segments);
+        let deleted = stores.deleted_at(key, self.before);
         if let Some(found) = stores.find(hash, key, self.before, &entries) {
             drop(stores);
             let frame = found.entry;
@@ -181,18 +184,18 @@ impl<D: Device> Burst<'_, D> {
                 expires_unix_ms: frame.expires_unix_ms,
                 user_bits: frame.user_bits,
             };
-            self.report(index, frame.is_tombstone(), entry);
+            self.report(index, frame.is_tombstone() || found.position < deleted, entry);
             return Ok(());
         }
         let version = stores.version.clone();
         drop(stores);
         buckets.of(key).count_read();
-        self.go_on(Search { index, hash, version, run: 0, block: None })
+        self.go_on(Search { index, hash, version, deleted, run: 0, block: None })
     }
 
-    fn report(&mut self, index: usize, is_tombstone: bool, entry: EntryRef<'_>) {
+    fn report(&mut self, index: usize, is_deleted: bool, entry: EntryRef<'_>) {
         let expires = entry.expires_unix_ms;
-        if !is_tombstone && (expires == 0 || expires > self.wip.clock.unix_ms()) {
+        if !is_deleted && (expires == 0 || expires > self.wip.clock.unix_ms()) {
             self.sink.found(index, entry);
             self.hits += 1;
         }
@@ -244,7 +247,8 @@ impl<D: Device> Burst<'_, D> {
                     expires_unix_ms: version.expires_unix_ms,
                     user_bits: version.user_bits,
                 };
-                self.report(search.index, version.flags & TOMBSTONE != 0, entry);
+                let is_deleted = version.sequence < search.deleted;
+                self.report(search.index, is_deleted || version.flags & TOMBSTONE != 0, entry);
                 return Ok(Said::Done);
             }
             Lookup::Next => search.block = Some(block + 1),

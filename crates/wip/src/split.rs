@@ -10,6 +10,7 @@
 
 use crate::bucket::{Bucket, LogEntries, Stores, Version};
 use crate::buckets::Buckets;
+use crate::deleted;
 use crate::memtable::Entries;
 use crate::metrics::add;
 use crate::policy::LEVEL_MAX;
@@ -54,12 +55,15 @@ impl<D: Device> Wip<D> {
         self.edit_buckets(Edit::Buckets { gone: vec![bucket.lower.clone()], new })?;
         let writer = self.writer.lock().expect("no panic while held");
         let mut stores = bucket.write();
-        if !stores.active.is_empty() {
+        if stores.is_written() {
             stores.freeze(self.log.end() / POSITION_BYTES);
         }
-        let children = lowers.into_iter().zip(versions).map(|(lower, version)| {
+        let uppers = lowers[1..].iter().map(|lower| Some(&lower[..])).chain([upper.as_deref()]);
+        let children = lowers.iter().zip(uppers).zip(versions).map(|((lower, upper), version)| {
             let frozen = stores.frozen.clone();
-            Arc::new(Bucket::new(lower, Stores { frozen, ..Stores::new(version) }))
+            let deleted = deleted::within(&stores.deleted, lower, upper);
+            let stores = Stores { frozen, deleted, ..Stores::new(version) };
+            Arc::new(Bucket::new(lower.clone(), stores))
         });
         let list = buckets.with(place..place + 1, children.collect());
         drop(stores);
@@ -122,6 +126,7 @@ impl<D: Device> Wip<D> {
             let frozen = old.frozen.iter().map(|frozen| &frozen.memtable);
             positions.extend(frozen.chain([&old.active]).flat_map(|one| one.positions()));
             before += old.unflushed_bytes();
+            stores.deleted.extend(old.deleted.iter().cloned());
         }
         positions.sort_unstable();
         for position in positions {
@@ -149,7 +154,8 @@ fn side_by_side<D: Device>(one: &Version<D>, other: &Version<D>) -> Version<D> {
         }
         runs.extend(of_one);
     }
-    Version::new(runs, one.floor.min(other.floor))
+    let deleted = [&one.deleted[..], &other.deleted].concat();
+    Version::new(runs, one.floor.min(other.floor), deleted).after(one).after(other)
 }
 
 /// A version's runs as far as they are in `lower..upper`.
@@ -158,7 +164,8 @@ fn within<D: Device>(version: &Version<D>, lower: &[u8], upper: Option<&[u8]>) -
         run.iter().filter_map(|part| part.within(lower, upper)).collect()
     };
     let runs = version.runs.iter().map(part).filter(|run| !run.is_empty()).collect();
-    Version::new(runs, version.floor)
+    let deleted = deleted::within(&version.deleted, lower, upper);
+    Version::new(runs, version.floor, deleted).after(version)
 }
 
 /// Keys in `lower..upper`, but `lower`, that cut a version's runs into `count` parts of about the

@@ -2,6 +2,7 @@
 //!
 //! `docs/formats/wip-manifest.md` has the bytes of snapshots and edits.
 
+use crate::deleted::DeletedRange;
 use crate::policy::LEVEL_MAX;
 use silica_base::{Error, ErrorKind, HashSeed, Result, write_varint};
 use silica_parts::Fields;
@@ -30,6 +31,8 @@ pub(crate) struct BucketState {
     pub(crate) floor: u64,
     /// Runs, the newest first.
     pub(crate) runs: Vec<Vec<PartState>>,
+    /// Ranges that were deleted below the floor.
+    pub(crate) deleted: Vec<DeletedRange>,
 }
 
 /// Everything the manifest says.
@@ -115,7 +118,7 @@ impl Ledger for StoreState {
             Edit::ReleaseLog(below) => self.log_segments.retain(|n| n >= below),
             Edit::DurableEnd(end) => self.durable_end = self.durable_end.max(*end),
             Edit::Clear(floor) => {
-                let empty = BucketState { floor: *floor, runs: Vec::new() };
+                let empty = BucketState { floor: *floor, ..BucketState::default() };
                 self.buckets = BTreeMap::from([(Vec::new(), empty)]);
             }
             Edit::Buckets { gone, new } => {
@@ -188,6 +191,11 @@ fn write_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+fn write_upper(out: &mut Vec<u8>, upper: Option<&[u8]>) {
+    write_varint(out, u64::from(upper.is_some()));
+    upper.iter().for_each(|upper| write_sized(out, upper));
+}
+
 fn encode_bucket(out: &mut Vec<u8>, lower: &[u8], bucket: &BucketState) {
     write_sized(out, lower);
     write_varint(out, bucket.floor);
@@ -197,11 +205,16 @@ fn encode_bucket(out: &mut Vec<u8>, lower: &[u8], bucket: &BucketState) {
         for part in run {
             write_varint(out, part.table);
             write_sized(out, &part.lower);
-            write_varint(out, u64::from(part.upper.is_some()));
-            part.upper.iter().for_each(|upper| write_sized(out, upper));
+            write_upper(out, part.upper.as_deref());
             write_varint(out, u64::from(part.level));
             write_varint(out, part.dead_bytes);
         }
+    }
+    write_varint(out, bucket.deleted.len() as u64);
+    for range in &bucket.deleted {
+        write_varint(out, range.position);
+        write_sized(out, &range.lower);
+        write_upper(out, range.upper.as_deref());
     }
 }
 
@@ -217,16 +230,26 @@ fn list<T>(
 fn decode_bucket(fields: &mut Fields<'_>) -> Option<(Vec<u8>, BucketState)> {
     let (lower, floor) = (fields.sized()?.to_vec(), fields.varint()?);
     let runs = list(fields, |fields| list(fields, decode_part))?;
-    Some((lower, BucketState { floor, runs }))
+    let deleted = list(fields, decode_range)?;
+    Some((lower, BucketState { floor, runs, deleted }))
+}
+
+fn decode_range(fields: &mut Fields<'_>) -> Option<DeletedRange> {
+    let (position, lower) = (fields.varint()?, fields.sized()?.to_vec());
+    Some(DeletedRange { lower, upper: decode_upper(fields)?, position })
+}
+
+fn decode_upper(fields: &mut Fields<'_>) -> Option<Option<Vec<u8>>> {
+    match fields.varint()? {
+        0 => Some(None),
+        1 => Some(Some(fields.sized()?.to_vec())),
+        _ => None,
+    }
 }
 
 fn decode_part(fields: &mut Fields<'_>) -> Option<PartState> {
     let (table, lower) = (fields.varint()?, fields.sized()?.to_vec());
-    let upper = match fields.varint()? {
-        0 => None,
-        1 => Some(fields.sized()?.to_vec()),
-        _ => return None,
-    };
+    let upper = decode_upper(fields)?;
     let level = u8::try_from(fields.varint()?).ok().filter(|level| *level <= LEVEL_MAX)?;
     Some(PartState { table, lower, upper, level, dead_bytes: fields.varint()? })
 }
@@ -271,7 +294,13 @@ mod tests {
         };
         let runs =
             vec![vec![part(7, b"", Some(b"m"))], vec![part(5, b"", None), part(6, b"x", None)]];
-        let bucket = BucketState { floor: 900, runs };
+        let range = |upper: Option<&[u8]>| DeletedRange {
+            lower: b"from".to_vec(),
+            upper: upper.map(<[u8]>::to_vec),
+            position: 800,
+        };
+        let deleted = vec![range(None), range(Some(b"to"))];
+        let bucket = BucketState { floor: 900, runs, deleted };
         let edits = [
             Edit::LogSegment(4),
             Edit::LogSegment(5),

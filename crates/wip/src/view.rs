@@ -2,6 +2,7 @@
 
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
+use crate::deleted::DeletedRanges;
 use crate::memtable::{Entries, Memtable, SkipList, sorted};
 use crate::wip::Wip;
 use silica_device::Device;
@@ -18,6 +19,8 @@ pub(crate) struct View<D: Device> {
     /// Positions in the order of a range, of each other memtable; the newest memtable first.
     pub(crate) memtables: Vec<Arc<[u64]>>,
     pub(crate) segments: Arc<Segments<D::Log>>,
+    /// Ranges that were deleted.
+    pub(crate) deleted: DeletedRanges,
     pub(crate) version: Arc<Version<D>>,
 }
 
@@ -69,6 +72,7 @@ impl<D: Device> Wip<D> {
         let segments = self.log.segments();
         let (frozen, version, newest) =
             (stores.frozen.clone(), stores.version.clone(), stores.newest);
+        let deleted = [&version.deleted[..], &stores.deleted].concat();
         let order = stores.range_reads.begin(newest);
         let active = match (&stores.active, order) {
             (Memtable::List(list), _) => Active::List(Arc::clone(list)),
@@ -92,7 +96,7 @@ impl<D: Device> Wip<D> {
         memtables.extend(frozen.iter().map(own));
         memtables.retain(|positions| !positions.is_empty());
         let (lower, bucket) = (bucket.lower.clone(), Arc::clone(bucket));
-        Some(View { lower, upper, bucket, list, memtables, segments, version })
+        Some(View { lower, upper, bucket, list, memtables, segments, deleted, version })
     }
 }
 

@@ -1,17 +1,19 @@
 //! The way of a write: frames → one log record → memtables → (group commit) → a share of the
 //! maintenance that it causes.
 
-use crate::bucket::LogEntries;
+use crate::bucket::{LogEntries, Version};
+use crate::deleted::DeletedRange;
 use crate::jobs::ASSIST_EVERY_BYTES;
 use crate::metrics::add;
 use crate::state::Edit;
-use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, Wip};
+use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, KEY_BYTES_MAX, Wip};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Optimistic};
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
-use silica_parts::frame::Frame;
+use silica_parts::frame::{Frame, RANGE};
 use silica_parts::wal::{Appender, POSITION_BYTES, RECORD_ROOM_BYTES};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 /// What the one writer at a time works with.
@@ -30,14 +32,14 @@ impl<L> Writer<L> {
         Writer { appender, record: Vec::new(), frames: Vec::new(), debt_bytes: 0 }
     }
 
-    fn fill(&mut self, ops: &[Op<'_>]) {
+    fn fill<'f>(&mut self, frames: impl Iterator<Item = Frame<'f>>) {
         self.record.clear();
         self.record.resize(RECORD_ROOM_BYTES, 0);
         self.frames.clear();
-        for op in ops {
+        for frame in frames {
             self.record.resize(self.record.len().next_multiple_of(8), 0);
             let start = self.record.len();
-            frame_of(op).encode(&mut self.record);
+            frame.encode(&mut self.record);
             self.frames.push((start - RECORD_ROOM_BYTES, self.record.len() - start));
         }
     }
@@ -88,6 +90,16 @@ impl<D: Device> Wip<D> {
             return Ok(false);
         }
         self.append_ops(&mut writer, batch.ops())?;
+        self.end_write(writer, durability)?;
+        Ok(true)
+    }
+
+    /// What follows an append: group commit, and a share of the maintenance.
+    fn end_write(
+        &self,
+        mut writer: MutexGuard<'_, Writer<D::Log>>,
+        durability: Durability,
+    ) -> Result<()> {
         let is_due = writer.debt_bytes >= ASSIST_EVERY_BYTES;
         let debt = if is_due { std::mem::take(&mut writer.debt_bytes) } else { 0 };
         drop(writer);
@@ -97,22 +109,53 @@ impl<D: Device> Wip<D> {
         if debt > 0 {
             self.assist(debt);
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Deletes all keys from `lower` on and before `upper`.
+    pub(crate) fn delete_keys(
+        &self,
+        lower: Vec<u8>,
+        upper: Option<Vec<u8>>,
+        durability: Durability,
+    ) -> Result<()> {
+        if upper.as_ref().is_some_and(|upper| *upper <= lower) {
+            return self.log.check();
+        }
+        for bound in [Some(&lower), upper.as_ref()].into_iter().flatten() {
+            // A bound may be right behind the longest key.
+            at_most("key", bound.len(), KEY_BYTES_MAX + 1)?;
+        }
+        let mut writer = self.writer.lock().expect("no panic while held");
+        let value = upper.as_deref().unwrap_or_default();
+        writer.fill([Frame { flags: RANGE, ..Frame::put(&lower, value) }].into_iter());
+        let position = self.append(&mut writer)? / POSITION_BYTES;
+        self.metrics.count_write(0, 1, lower.len() as u64);
+        self.insert_range(&DeletedRange { lower, upper, position }, |_| true);
+        self.end_write(writer, durability)
+    }
+
+    /// Puts a deleted range of the log into the buckets whose keys it has. Only for the writer.
+    pub(crate) fn insert_range(
+        &self,
+        range: &DeletedRange,
+        is_new_to: impl Fn(&Version<D>) -> bool,
+    ) {
+        let buckets = self.buckets();
+        for place in buckets.place(&range.lower)..buckets.len() {
+            let bucket = buckets.at(place);
+            let Some(own) = range.within(&bucket.lower, buckets.upper(place)) else { break };
+            let mut stores = bucket.write();
+            if is_new_to(&stores.version) {
+                stores.delete(own);
+            }
+        }
     }
 
     /// Appends one record with all `ops` and puts them into the memtables. The writer is locked.
     fn append_ops(&self, writer: &mut Writer<D::Log>, ops: &[Op<'_>]) -> Result<()> {
-        writer.fill(ops);
-        let register = |number| {
-            // A power cut may take the tail of the last segment only: with records behind it, a
-            // missing tail would be a gap.
-            self.sync_log()?;
-            self.edit(&[Edit::LogSegment(number)])
-        };
-        let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
-        let written = writer.record.len() as u64;
-        writer.debt_bytes += written;
-        add(&self.metrics.log_bytes, written);
+        writer.fill(ops.iter().map(frame_of));
+        let at = self.append(writer)?;
         let superseded = superseded(ops);
         let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
@@ -124,6 +167,21 @@ impl<D: Device> Wip<D> {
             }
         }
         Ok(())
+    }
+
+    /// Appends the record in hand to the log; the position of its payload, in bytes.
+    fn append(&self, writer: &mut Writer<D::Log>) -> Result<u64> {
+        let register = |number| {
+            // A power cut may take the tail of the last segment only: with records behind it, a
+            // missing tail would be a gap.
+            self.sync_log()?;
+            self.edit(&[Edit::LogSegment(number)])
+        };
+        let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
+        let written = writer.record.len() as u64;
+        writer.debt_bytes += written;
+        add(&self.metrics.log_bytes, written);
+        Ok(at)
     }
 
     /// Puts an entry of the log into its bucket's memtable. Only for the writer.
@@ -160,15 +218,16 @@ fn user_bytes(op: &Op<'_>) -> u64 {
     (op.key.len() + value) as u64
 }
 
+fn at_most(what: &str, bytes: usize, max: usize) -> Result<()> {
+    if bytes <= max {
+        return Ok(());
+    }
+    let message = format!("a {what} of {bytes} bytes is over the limit of {max} bytes");
+    Err(Error::new(ErrorKind::TooLarge, message))
+}
+
 fn check_limits(batch: &WriteBatch<'_>) -> Result<()> {
     let limits = &DESCRIPTOR.limits;
-    let at_most = |what: &str, bytes: usize, max: usize| {
-        if bytes <= max {
-            return Ok(());
-        }
-        let message = format!("a {what} of {bytes} bytes is over the limit of {max} bytes");
-        Err(Error::new(ErrorKind::TooLarge, message))
-    };
     let mut total = 0;
     for op in batch.ops() {
         at_most("key", op.key.len(), limits.key_bytes_max)?;

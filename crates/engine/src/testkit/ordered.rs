@@ -192,7 +192,13 @@ where
     }
 
     fn delete_range(&mut self) -> Outcome {
-        let range = self.range();
+        let mut range = self.range();
+        if !self.prng.one_in(16) {
+            // A small one: the store is to have some entries.
+            let lower = self.key();
+            let upper = [&lower[..], &self.key()].concat();
+            range = KeyRange::new(lower, upper);
+        }
         match self.ordered().delete_range(&range, Durability::Buffered) {
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
             result => result?,
