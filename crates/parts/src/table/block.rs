@@ -10,7 +10,7 @@ use std::ops::Range;
 const SEQUENCE: u8 = 16;
 const FLAGS_KNOWN: u8 = TOMBSTONE | POINTER | EXPIRES | USER_BITS | SEQUENCE;
 /// Versions from one whole key to the next.
-const RESTART_INTERVAL: usize = 16;
+const RESTART_INTERVAL: usize = 8;
 /// Bytes of a restart, and of their number.
 const RESTART_BYTES: usize = 2;
 /// Where a version of a block starts at most.

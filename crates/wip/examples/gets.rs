@@ -1,0 +1,186 @@
+//! Gets: from the cache, of keys that are not there, and cold beside what the device can do.
+//!
+//! `cargo run --release -p silica-wip --example gets -- DIR [ENTRIES [NAME=VALUE…]]`
+
+#[path = "store/mod.rs"]
+mod store;
+
+use silica_base::{AlignedBuf, Prng};
+use silica_device::{Device, DeviceFile, FileDevice, Mode, Read, ReadQueue};
+use silica_engine::{Engine, EntryRef, GetSink, MetricsMap};
+use silica_wip::Wip;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::key;
+
+/// How long each figure is measured.
+const TIME: Duration = Duration::from_secs(3);
+
+/// Keys of a burst at most.
+const BURST_MAX: usize = 32;
+
+struct Found(u64);
+
+impl GetSink for Found {
+    fn found(&mut self, _: usize, entry: EntryRef<'_>) {
+        std::hint::black_box(entry.value);
+        self.0 += 1;
+    }
+}
+
+/// Calls `work`, which does some of it and says how much, in so many threads; how much was done in
+/// a second.
+fn rate(threads: u64, work: impl Fn(&mut Prng) -> u64 + Sync) -> f64 {
+    let start = Instant::now();
+    let one = |seed: u64| {
+        let (mut prng, mut done) = (Prng::new(seed), 0);
+        while start.elapsed() < TIME {
+            done += work(&mut prng);
+        }
+        done
+    };
+    let done: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|n| scope.spawn(move || one(n + 1))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    done as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Gets a burst of keys from `key`.
+fn gets(
+    wip: &Wip<FileDevice>,
+    burst: usize,
+    prng: &mut Prng,
+    key: impl Fn(&mut Prng) -> [u8; 16],
+) -> u64 {
+    let mut keys = [[0; 16]; BURST_MAX];
+    keys[..burst].fill_with(|| key(prng));
+    let keys: [&[u8]; BURST_MAX] = std::array::from_fn(|n| &keys[n][..]);
+    wip.get_many(&keys[..burst], &mut Found(0)).expect("a get");
+    burst as u64
+}
+
+fn any(entries: u64) -> impl Fn(&mut Prng) -> [u8; 16] {
+    move |prng| key(prng.below(entries))
+}
+
+fn none(prng: &mut Prng) -> [u8; 16] {
+    let mut key = key(prng.next_u64());
+    key[8] = 0xFF;
+    key
+}
+
+fn in_memory(wip: &Wip<FileDevice>, entries: u64) {
+    let settings = |name| {
+        let mut metrics = MetricsMap::default();
+        wip.metrics(&mut metrics);
+        metrics.get(name)
+    };
+    // Ascending numbers are keys at random places.
+    for start in (0..entries).step_by(32) {
+        let keys: Vec<_> = (start..entries.min(start + 32)).map(key).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let mut found = Found(0);
+        wip.get_many(&keys, &mut found).expect("gets");
+        assert_eq!(found.0, keys.len() as u64);
+    }
+    let reads = wip.device().counters().snapshot().reads;
+    println!("{}; cache {:.0} MiB", wip.sizes(), settings("block_cache_bytes") / f64::from(1 << 20));
+    let one = rate(1, |prng| gets(wip, 1, prng, any(entries)));
+    let burst = rate(1, |prng| gets(wip, 32, prng, any(entries)));
+    println!("cached: {:.0} k/s one by one, {:.0} k/s in bursts of 32", one / 1e3, burst / 1e3);
+    let read = wip.device().counters().snapshot().reads - reads;
+    let one = rate(1, |prng| gets(wip, 1, prng, none));
+    let burst = rate(1, |prng| gets(wip, 32, prng, none));
+    println!("missing: {:.0} k/s one by one, {:.0} k/s in bursts of 32", one / 1e3, burst / 1e3);
+    println!("{read} device reads of cached ones");
+}
+
+/// A file to read from.
+struct Source(Arc<<FileDevice as Device>::File>);
+
+impl AsRef<<FileDevice as Device>::File> for Source {
+    fn as_ref(&self) -> &<FileDevice as Device>::File {
+        &self.0
+    }
+}
+
+/// Random reads of 4 KiB, `depth` at a time.
+fn device_reads(
+    device: &FileDevice,
+    files: &[(Arc<<FileDevice as Device>::File>, u64)],
+    depth: usize,
+    prng: &mut Prng,
+) -> u64 {
+    let mut reads = device.reads(depth);
+    let count = 16 * depth as u64;
+    for n in 0..count + depth as u64 {
+        let ended = if n >= depth as u64 { reads.pop() } else { None };
+        let buf = match ended {
+            Some((read, filled)) => {
+                assert_eq!(filled.expect("a read"), 4096);
+                let Read { buf, .. } = read;
+                buf
+            }
+            None => AlignedBuf::zeroed(4096),
+        };
+        if n < count {
+            let (file, len) = &files[prng.below(files.len() as u64) as usize];
+            let offset = prng.below(len / 4096) * 4096;
+            reads.push(Read { of: Source(file.clone()), offset, buf });
+        }
+    }
+    count
+}
+
+fn cold(wip: &Wip<FileDevice>, entries: u64) {
+    let device = wip.device();
+    let names = device.list().expect("names");
+    let files: Vec<_> = names
+        .iter()
+        .filter(|name| name.starts_with("TABLE-"))
+        .map(|name| device.open(name, Mode::Direct).expect("a table"))
+        .map(|file| (file.len().expect("its length"), file))
+        .filter(|(len, _)| *len > 0)
+        .map(|(len, file)| (Arc::new(file), len))
+        .collect();
+    for (what, threads, depth) in [("1 thread", 1, 1), ("2 threads", 2, 1), ("bursts of 32", 1, 32)] {
+        let mut limits = Vec::new();
+        let (mut got, mut read) = (0.0, 0.0);
+        for round in 0..3 {
+            // What the device can do drifts: before, between and after.
+            limits.push(rate(threads, |prng| device_reads(device, &files, depth, prng)));
+            if round < 2 {
+                let (before, start) = (device.counters().snapshot().reads, Instant::now());
+                got += rate(threads, |prng| gets(wip, depth, prng, any(entries)));
+                let reads = device.counters().snapshot().reads - before;
+                read += reads as f64 / start.elapsed().as_secs_f64();
+            }
+        }
+        let limit = limits.iter().sum::<f64>() / 3.0;
+        println!(
+            "cold, {what}: {:.1} k gets/s, {:.1} k reads/s of the device's {:.1} k: {:.0} %",
+            got / 2e3,
+            read / 2e3,
+            limit / 1e3,
+            50.0 * read / limit
+        );
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let dir = Path::new(args.get(1).expect("a directory"));
+    let entries: u64 = args.get(2).map_or(5_000_000, |n| n.parse().expect("a number"));
+    let pairs = &args[args.len().min(3)..];
+    let data_mib = (entries * 116) >> 20;
+    if std::env::var("ONLY_CACHED").is_err() {
+        let wip = store::open(dir, data_mib / 16 + 16, pairs);
+        store::fill(&wip, entries);
+        store::settle(&wip);
+        cold(&wip, entries);
+    }
+    let wip = store::open(dir, 3 * data_mib + 64, pairs);
+    in_memory(&wip, entries);
+}
