@@ -86,7 +86,11 @@ fn in_memory(wip: &Wip<FileDevice>, entries: u64) {
         assert_eq!(found.0, keys.len() as u64);
     }
     let reads = wip.device().counters().snapshot().reads;
-    println!("{}; cache {:.0} MiB", wip.sizes(), settings("block_cache_bytes") / f64::from(1 << 20));
+    println!(
+        "{}; cache {:.0} MiB",
+        wip.sizes(),
+        settings("block_cache_bytes") / f64::from(1 << 20)
+    );
     let one = rate(1, |prng| gets(wip, 1, prng, any(entries)));
     let burst = rate(1, |prng| gets(wip, 32, prng, any(entries)));
     println!("cached: {:.0} k/s one by one, {:.0} k/s in bursts of 32", one / 1e3, burst / 1e3);
@@ -145,7 +149,8 @@ fn cold(wip: &Wip<FileDevice>, entries: u64) {
         .filter(|(len, _)| *len > 0)
         .map(|(len, file)| (Arc::new(file), len))
         .collect();
-    for (what, threads, depth) in [("1 thread", 1, 1), ("2 threads", 2, 1), ("bursts of 32", 1, 32)] {
+    for (what, threads, depth) in [("1 thread", 1, 1), ("2 threads", 2, 1), ("bursts of 32", 1, 32)]
+    {
         let mut limits = Vec::new();
         let (mut got, mut read) = (0.0, 0.0);
         for round in 0..3 {

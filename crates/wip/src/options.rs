@@ -2,8 +2,9 @@
 
 use crate::policy::Policy;
 use silica_device::READS_MAX;
-use silica_engine::OptionKind::{Count, Size};
+use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionKind, OptionSpec, OptionValues};
+use silica_parts::table::Compression;
 
 const MIB: u64 = 1 << 20;
 
@@ -74,6 +75,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     spec("split_buckets", Count(2, 64), 8, "buckets that a bucket is split into"),
     spec("filter_bits", Count(0, 16), 9, "bits of a place of a table's filter; 0 for none"),
+    spec(
+        "compression",
+        Choice(&["none", "lz4", "zstd"]),
+        0,
+        "how tables are compressed that are written from now on",
+    ),
     spec("block_bytes", Size(4 << 10, 1 << 20), 4 << 10, "bytes of a table's block at least"),
     spec(
         "read_depth",
@@ -96,6 +103,7 @@ pub(crate) struct Config {
     pub(crate) first_buckets: usize,
     pub(crate) split_buckets: usize,
     pub(crate) filter_bits: u32,
+    pub(crate) compression: Compression,
     pub(crate) block_bytes: usize,
     pub(crate) read_depth: usize,
 }
@@ -122,6 +130,8 @@ impl Config {
             first_buckets: value("first_buckets") as usize,
             split_buckets: value("split_buckets") as usize,
             filter_bits: value("filter_bits") as u32,
+            compression: [Compression::None, Compression::Lz4, Compression::Zstd]
+                [value("compression") as usize],
             block_bytes: value("block_bytes") as usize,
             read_depth: value("read_depth") as usize,
         }

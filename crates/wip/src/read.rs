@@ -87,6 +87,7 @@ impl<D: Device> Wip<D> {
             reads: None,
             planned: Vec::new(),
             buffers,
+            plain: Vec::new(),
             hits: 0,
             cache_hits: 0,
             device_reads: 0,
@@ -121,6 +122,8 @@ struct Burst<'b, D: Device> {
     /// What is to be read next.
     planned: Vec<Asked<D>>,
     buffers: Vec<AlignedBuf>,
+    /// Where blocks are decompressed to.
+    plain: Vec<u8>,
     hits: u64,
     cache_hits: u64,
     device_reads: u64,
@@ -287,9 +290,11 @@ impl<D: Device> Burst<'_, D> {
             let at = offset + filled as u64;
             return Err(Error::corruption(table.name(), at, "the file ends early"));
         }
-        let bytes = table.check(block, &buf)?;
+        let mut plain = std::mem::take(&mut self.plain);
+        let bytes = table.check(block, &buf, &mut plain)?;
         self.wip.cache.insert(table.id(block), bytes);
         let said = self.ask(&mut search, &table, block, bytes)?;
+        self.plain = plain;
         if self.buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
             self.buffers.push(buf);
         }

@@ -151,6 +151,27 @@ fn differential() {
     testkit::differential(&mut cached, 2, test_size(5_000, 100_000, 100_000_000));
 }
 
+/// Compressed by one way and the other, in blocks of which some are compressed to fewer units.
+fn compressed() -> [WipHarness; 2] {
+    [1, 2].map(|kind| WipHarness::new(&[("compression", kind), ("block_bytes", 8 << 10)]))
+}
+
+#[test]
+fn compressed_differential() {
+    for (seed, mut harness) in compressed().into_iter().enumerate() {
+        testkit::differential(&mut harness, seed as u64, test_size(5_000, 100_000, 100_000_000));
+    }
+}
+
+#[test]
+fn compressed_crash_and_corruption() {
+    for mut harness in compressed() {
+        testkit::crash_random(&mut harness, 3, test_size(50, 2_000, 100_000));
+        let steps = test_size(400, 400, 600) as usize;
+        testkit::corruption(&mut harness, 1, steps, test_size(997, 7, 1) as usize);
+    }
+}
+
 #[test]
 fn iteration() {
     testkit::iteration(&mut tiny(), 1, test_size(2_000, 20_000, 1_000_000) as u32);

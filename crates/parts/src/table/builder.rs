@@ -1,7 +1,8 @@
 //! Writing a table front to back with bounded memory.
 
 use super::block::{BlockBuilder, order};
-use super::extent::{self, TRAILER_BYTES, UNIT_BYTES, units_for};
+use super::compression::{Compression, Decoder, Encoder, SAMPLE_BYTES};
+use super::extent::{self, Form, TRAILER_BYTES, UNIT_BYTES, units_for};
 use super::footer::Footer;
 use super::index::{Index, IndexBuilder};
 use super::{Table, Version};
@@ -25,6 +26,8 @@ pub struct TableOptions {
     pub sequence_base: u64,
     /// Bits of a place of the filter, at most [`crate::BITS_MAX`]; 0 for a table without one.
     pub filter_bits: u32,
+    /// How blocks are compressed.
+    pub compression: Compression,
     /// What keys are hashed under for the filter.
     pub seed: HashSeed,
 }
@@ -36,6 +39,11 @@ pub struct TableBuilder<F> {
     footer: Footer,
     units_min: usize,
     block: BlockBuilder,
+    encoder: Encoder,
+    /// Blocks that wait for a dictionary, one after the other, and their lengths.
+    samples: Vec<u8>,
+    sample_lens: Vec<usize>,
+    dictionary: Vec<u8>,
     index: IndexBuilder,
     filter_bits: u32,
     seed: HashSeed,
@@ -65,6 +73,10 @@ impl<F: DeviceFile> TableBuilder<F> {
             footer: Footer { file_id, sequence_base, sequence_min: u64::MAX, ..Footer::default() },
             units_min: (options.block_bytes / UNIT_BYTES).max(1),
             block: BlockBuilder::new(sequence_base),
+            encoder: Encoder::new(options.compression),
+            samples: Vec::new(),
+            sample_lens: Vec::new(),
+            dictionary: Vec::new(),
             index: IndexBuilder::default(),
             filter_bits: options.filter_bits,
             seed: options.seed,
@@ -130,6 +142,11 @@ impl<F: DeviceFile> TableBuilder<F> {
     /// True where the block is better written as it is.
     fn ends_before(&self, version: &Version<'_>) -> bool {
         let (now, then) = (self.block.len(), self.block.len_with(version));
+        let room = self.units_min * UNIT_BYTES - TRAILER_BYTES;
+        let target = self.encoder.target(room);
+        if target > room {
+            return then > target || !self.block.has_room();
+        }
         let (units, units_then) = (units_for(now), units_for(then));
         if !self.block.has_room() {
             return true;
@@ -143,19 +160,55 @@ impl<F: DeviceFile> TableBuilder<F> {
 
     fn end_block(&mut self) -> Result<()> {
         let bytes = self.block.finish();
-        let units = self.write_extent(&bytes)?;
+        if self.encoder.needs_samples() {
+            self.samples.extend_from_slice(&bytes);
+            self.sample_lens.push(bytes.len());
+            if self.samples.len() >= SAMPLE_BYTES {
+                self.end_samples()?;
+            }
+        } else {
+            self.write_block(&bytes)?;
+        }
         self.block.recycle(bytes);
-        self.index.end(units);
+        Ok(())
+    }
+
+    /// Makes a dictionary of the blocks that wait for one, and writes them.
+    fn end_samples(&mut self) -> Result<()> {
+        let samples = std::mem::take(&mut self.samples);
+        let lens = std::mem::take(&mut self.sample_lens);
+        self.dictionary = self.encoder.train(&samples, &lens);
+        let mut rest = &samples[..];
+        for len in lens {
+            let (block, others) = rest.split_at(len);
+            self.write_block(block)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Writes a block, compressed where that saves a unit.
+    fn write_block(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut encoder = std::mem::replace(&mut self.encoder, Encoder::new(Compression::None));
+        let encoded = encoder.encode(bytes);
+        let units = match encoded.filter(|(_, e)| units_for(e.len()) < units_for(bytes.len())) {
+            Some((codec, encoded)) => {
+                self.write_extent(encoded, Form { plain: bytes.len() as u32, codec })
+            }
+            None => self.write_extent(bytes, Form::default()),
+        };
+        self.encoder = encoder;
+        self.index.end(units?);
         Ok(())
     }
 
     /// Writes bytes as an extent of its own; its units.
-    fn write_extent(&mut self, bytes: &[u8]) -> Result<u32> {
+    fn write_extent(&mut self, bytes: &[u8], form: Form) -> Result<u32> {
         let units = units_for(bytes.len());
         let (file_id, offset) = (self.footer.file_id, self.bytes());
         let extent = self.next_extent(units);
         extent[..bytes.len()].copy_from_slice(bytes);
-        extent::seal(extent, file_id, offset, bytes.len());
+        extent::seal(extent, file_id, offset, bytes.len(), form);
         if self.filled >= BUFFER_BYTES {
             self.write_buffer()?;
         }
@@ -193,14 +246,25 @@ impl<F: DeviceFile> TableBuilder<F> {
     pub fn finish(mut self) -> Result<Table<F>> {
         assert!(self.footer.versions > 0, "a table has versions");
         self.end_block()?;
+        if !self.samples.is_empty() {
+            self.end_samples()?;
+        }
         self.footer.block_units = u32::try_from(self.units()).map_err(|_| self.too_large())?;
         let section = self.index.finish();
         let index = Index::decode(&section).ok_or_else(|| self.too_large())?;
-        self.footer.index_units = self.write_extent(&section)?;
+        self.footer.index_units = self.write_extent(&section, Form::default())?;
         let filter = (self.filter_bits > 0)
             .then(|| FuseFilter::new(&mut std::mem::take(&mut self.hashes), self.filter_bits));
         if let Some(filter) = &filter {
-            self.footer.filter_units = self.write_extent(&filter.encode())?;
+            self.footer.filter_units = self.write_extent(&filter.encode(), Form::default())?;
+        }
+        let mut decoder = Decoder::default();
+        if !self.dictionary.is_empty() {
+            let dictionary = std::mem::take(&mut self.dictionary);
+            self.footer.dictionary_units = self.write_extent(&dictionary, Form::default())?;
+            decoder = Decoder::new(&dictionary).ok_or_else(|| {
+                Error::new(ErrorKind::Io, format!("{}: no memory for a dictionary", self.name))
+            })?;
         }
         let number = self.units();
         let footer = self.footer;
@@ -212,6 +276,6 @@ impl<F: DeviceFile> TableBuilder<F> {
             let context = format!("{}: not {bytes} bytes long after writing them", self.name);
             return Err(Error::new(ErrorKind::Io, context));
         }
-        Ok(Table::new(self.file, self.name, footer, index, filter))
+        Ok(Table::new(self.file, self.name, footer, index, filter, decoder))
     }
 }

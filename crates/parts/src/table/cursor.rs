@@ -16,6 +16,8 @@ enum Entered {
     None,
     /// In the buffer.
     Read(Range<usize>),
+    /// Decompressed.
+    Plain,
     /// From the cache.
     Cached(Arc<[u8]>),
 }
@@ -28,6 +30,8 @@ pub struct Cursor<F> {
     table: Arc<Table<F>>,
     cache: Option<Arc<BlockCache>>,
     buf: AlignedBuf,
+    /// Where blocks are decompressed to.
+    plain: Vec<u8>,
     /// Blocks in `buf`, and where the first of them starts in the file.
     held: Range<usize>,
     held_from: u64,
@@ -51,6 +55,7 @@ impl<F: DeviceFile> Cursor<F> {
             table,
             cache,
             buf: AlignedBuf::zeroed(0),
+            plain: Vec::new(),
             held: 0..0,
             held_from: 0,
             read_ahead_bytes,
@@ -72,6 +77,7 @@ impl<F: DeviceFile> Cursor<F> {
     fn view(&self) -> Block<'_> {
         let bytes = match &self.entered {
             Entered::Read(range) => &self.buf[range.clone()],
+            Entered::Plain => &self.plain,
             Entered::Cached(bytes) => bytes,
             Entered::None => unreachable!("a block was entered"),
         };
@@ -125,11 +131,14 @@ impl<F: DeviceFile> Cursor<F> {
         }
         let place = self.table.place(block);
         let start = (place.offset - self.held_from) as usize;
-        let bytes = self.table.check(block, &self.buf[start..start + place.len])?;
+        let extent = &self.buf[start..start + place.len];
+        let bytes = self.table.check(block, extent, &mut self.plain)?;
         if let Some(cache) = self.cache.as_ref().filter(|_| self.in_a_row < CACHED_BLOCKS_MAX) {
             cache.insert(self.table.id(block), bytes);
         }
-        self.entered = Entered::Read(start..start + bytes.len());
+        let is_here = extent.as_ptr_range().contains(&bytes.as_ptr());
+        let here = start..start + bytes.len();
+        self.entered = if is_here { Entered::Read(here) } else { Entered::Plain };
         self.block = block;
         Ok(())
     }

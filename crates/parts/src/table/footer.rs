@@ -1,6 +1,6 @@
 //! The last unit of a table: what it is and where its parts are.
 
-use super::extent::{self, UNIT_BYTES};
+use super::extent::{self, Form, UNIT_BYTES};
 use crate::fields::Fields;
 use silica_base::{Error, ErrorKind, Result};
 
@@ -36,11 +36,18 @@ pub struct Footer {
     pub block_units: u32,
     /// Units of the index; the filter follows.
     pub index_units: u32,
-    /// Units of the filter; the footer follows.
+    /// Units of the filter; the dictionary follows.
     pub filter_units: u32,
+    /// Units of the dictionary; the footer follows.
+    pub dictionary_units: u32,
 }
 
 impl Footer {
+    /// Units of all parts before the footer.
+    pub(super) fn units(&self) -> [u32; 4] {
+        [self.block_units, self.index_units, self.filter_units, self.dictionary_units]
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(&MAGIC);
@@ -59,7 +66,7 @@ impl Footer {
         ] {
             out.extend_from_slice(&field.to_le_bytes());
         }
-        for units in [self.block_units, self.index_units, self.filter_units, 0] {
+        for units in self.units() {
             out.extend_from_slice(&units.to_le_bytes());
         }
         out.extend_from_slice(&[0; 8]);
@@ -82,17 +89,18 @@ impl Footer {
             block_units: fields.u32()?,
             index_units: fields.u32()?,
             filter_units: fields.u32()?,
+            dictionary_units: fields.u32()?,
         };
         Some(footer)
     }
 
     fn is_consistent(&self, file_id: u64, number: u64) -> bool {
-        let units = [self.block_units, self.index_units, self.filter_units];
+        let units = self.units().iter().map(|units| u64::from(*units)).sum::<u64>();
         self.file_id == file_id
-            && units.iter().map(|units| u64::from(*units)).sum::<u64>() == number
+            && units == number
             && self.block_units > 0
             && self.index_units > 0
-            && units.iter().map(|units| u64::from(*units)).sum::<u64>() <= u64::from(u32::MAX)
+            && units <= u64::from(u32::MAX)
             && self.tombstones <= self.versions
             && self.pointers <= self.versions
             && self.sequence_min <= self.sequence_max
@@ -103,7 +111,7 @@ impl Footer {
     pub(super) fn seal_into(&self, unit: &mut [u8], number: u64) {
         let bytes = self.encode();
         unit[..bytes.len()].copy_from_slice(&bytes);
-        extent::seal(unit, self.file_id, number * UNIT_BYTES as u64, bytes.len());
+        extent::seal(unit, self.file_id, number * UNIT_BYTES as u64, bytes.len(), Form::default());
     }
 
     /// Reads the footer of the file `name` from its last unit.
@@ -149,7 +157,7 @@ mod tests {
         assert_eq!(Footer::open(&unit, "t", 7, 7).expect("whole"), footer);
         assert!(Footer::open(&unit, "t", 8, 7).is_err() && Footer::open(&unit, "t", 7, 6).is_err());
         unit[8] = 2;
-        extent::seal(&mut unit, 7, 7 * UNIT_BYTES as u64, FOOTER_BYTES);
+        extent::seal(&mut unit, 7, 7 * UNIT_BYTES as u64, FOOTER_BYTES, Form::default());
         let newer = Footer::open(&unit, "t", 7, 7).expect_err("a newer version");
         assert_eq!(newer.kind(), ErrorKind::Unsupported);
         Footer { block_units: 3, ..footer }.seal_into(&mut unit, 7);

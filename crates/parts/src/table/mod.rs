@@ -17,6 +17,7 @@
 
 mod block;
 mod builder;
+mod compression;
 mod cursor;
 mod extent;
 mod footer;
@@ -28,6 +29,7 @@ mod table;
 mod tests;
 
 pub use builder::{TableBuilder, TableOptions};
+pub use compression::Compression;
 pub use cursor::Cursor;
 pub use footer::Footer;
 pub use table::{Lookup, Place, Table};

@@ -1,6 +1,7 @@
 //! An open table.
 
 use super::block::{Block, Damaged};
+use super::compression::{Decoder, PLAIN};
 use super::extent::{self, UNIT_BYTES};
 use super::footer::Footer;
 use super::index::Index;
@@ -31,13 +32,14 @@ pub enum Lookup<'a> {
     Next,
 }
 
-/// A table that is open for reading. Its index is in memory.
+/// A table that is open for reading. Its index is in memory; its filter may be.
 pub struct Table<F> {
-    file: F,
+    file: Arc<F>,
     name: String,
     footer: Footer,
-    index: Index,
+    index: Arc<Index>,
     filter: Option<FuseFilter>,
+    decoder: Arc<Decoder>,
 }
 
 impl<F: DeviceFile> Table<F> {
@@ -47,8 +49,10 @@ impl<F: DeviceFile> Table<F> {
         footer: Footer,
         index: Index,
         filter: Option<FuseFilter>,
+        decoder: Decoder,
     ) -> Self {
-        Table { file, name, footer, index, filter }
+        let (file, index, decoder) = (Arc::new(file), Arc::new(index), Arc::new(decoder));
+        Table { file, name, footer, index, filter, decoder }
     }
 
     /// Opens the file `name`, whose id the manifest says is `file_id`: reads footer, index and
@@ -63,24 +67,53 @@ impl<F: DeviceFile> Table<F> {
         let mut buf = AlignedBuf::zeroed(UNIT_BYTES);
         let filled = file.read_at(number * UNIT_BYTES as u64, &mut buf)?;
         let footer = Footer::open(&buf[..filled], name, file_id, number)?;
-        let mut section = |from: u32, units: u32| {
-            let offset = u64::from(from) * UNIT_BYTES as u64;
-            buf.resize(units as usize * UNIT_BYTES);
-            let filled = file.read_at(offset, &mut buf)?;
-            Ok((extent::check(&buf[..filled], name, file_id, offset)?.to_vec(), offset))
+        let index = read_section(
+            (&file, name, file_id),
+            footer.block_units,
+            footer.index_units,
+            "impossible index",
+            |bytes| Index::decode(bytes).filter(|index| index.units() == footer.block_units),
+        )?;
+        let dictionary = footer.units()[..3].iter().sum();
+        let decoder = match footer.dictionary_units {
+            0 => Decoder::default(),
+            units => {
+                let of = (&file, name, file_id);
+                read_section(of, dictionary, units, "impossible dictionary", Decoder::new)?
+            }
         };
-        let (bytes, offset) = section(footer.block_units, footer.index_units)?;
-        let index = Index::decode(&bytes).filter(|index| index.units() == footer.block_units);
-        let index = index.ok_or_else(|| Error::corruption(name, offset, "impossible index"))?;
-        let mut filter = None;
-        if footer.filter_units > 0 {
-            let (bytes, offset) =
-                section(footer.block_units + footer.index_units, footer.filter_units)?;
-            let read = FuseFilter::decode(&bytes);
-            filter =
-                Some(read.ok_or_else(|| Error::corruption(name, offset, "impossible filter"))?);
+        let mut table = Table::new(file, name.to_owned(), footer, index, None, decoder);
+        table.filter = table.read_filter()?;
+        Ok(table)
+    }
+
+    fn read_filter(&self) -> Result<Option<FuseFilter>> {
+        let footer = &self.footer;
+        if footer.filter_units == 0 {
+            return Ok(None);
         }
-        Ok(Table::new(file, name.to_owned(), footer, index, filter))
+        let from = footer.block_units + footer.index_units;
+        let of = (&*self.file, &self.name[..], footer.file_id);
+        let filter = FuseFilter::decode;
+        read_section(of, from, footer.filter_units, "impossible filter", filter).map(Some)
+    }
+
+    /// The same table with its filter in memory, or without: then every key may be in it.
+    pub fn filtered(&self, is_wanted: bool) -> Result<Self> {
+        let filter = if is_wanted { self.read_filter()? } else { None };
+        let (file, index) = (Arc::clone(&self.file), Arc::clone(&self.index));
+        let (name, decoder) = (self.name.clone(), Arc::clone(&self.decoder));
+        Ok(Table { file, name, footer: self.footer, index, filter, decoder })
+    }
+
+    /// Bytes of its filter on the device, which in memory takes no more.
+    pub fn filter_bytes(&self) -> usize {
+        self.footer.filter_units as usize * UNIT_BYTES
+    }
+
+    /// True where it has a filter that is not in memory.
+    pub fn lacks_filter(&self) -> bool {
+        self.footer.filter_units > 0 && self.filter.is_none()
     }
 
     /// The file, for reads in a burst.
@@ -100,14 +133,14 @@ impl<F: DeviceFile> Table<F> {
 
     /// Bytes of the file.
     pub fn file_bytes(&self) -> u64 {
-        let footer = &self.footer;
-        let units = [footer.block_units, footer.index_units, footer.filter_units, 1];
-        units.iter().map(|units| u64::from(*units)).sum::<u64>() * UNIT_BYTES as u64
+        let units = self.footer.units().iter().map(|units| u64::from(*units)).sum::<u64>();
+        (units + 1) * UNIT_BYTES as u64
     }
 
-    /// Bytes of memory that index and filter take.
+    /// Bytes of memory that index, filter and dictionary take.
     pub fn memory_bytes(&self) -> usize {
-        self.index.bytes() + self.filter.as_ref().map_or(0, FuseFilter::bytes)
+        let filter = self.filter.as_ref().map_or(0, FuseFilter::bytes);
+        self.index.bytes() + filter + self.decoder.bytes()
     }
 
     /// False where the table has no version of the key whose hash has this lower half.
@@ -172,10 +205,22 @@ impl<F: DeviceFile> Table<F> {
         BlockId { file: self.footer.file_id, block: block as u32 }
     }
 
-    /// Checks what was read at a block's place; the block's bytes.
-    pub fn check<'a>(&self, block: usize, extent: &'a [u8]) -> Result<&'a [u8]> {
+    /// Checks what was read at a block's place; the block's bytes, which may be decompressed into
+    /// `plain`.
+    pub fn check<'a>(
+        &self,
+        block: usize,
+        extent: &'a [u8],
+        plain: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
         let offset = self.place(block).offset;
-        let bytes = extent::check(extent, &self.name, self.footer.file_id, offset)?;
+        let (mut bytes, form) =
+            extent::check_form(extent, &self.name, self.footer.file_id, offset)?;
+        if form.codec != PLAIN {
+            let decoded = self.decoder.decode(form.codec, bytes, form.plain as usize, plain);
+            decoded.ok_or_else(|| self.damaged(Damaged, block))?;
+            bytes = plain;
+        }
         self.view(bytes).map_err(|damaged| self.damaged(damaged, block))?;
         Ok(bytes)
     }
@@ -222,6 +267,21 @@ impl<F: DeviceFile> Table<F> {
     ) -> Cursor<F> {
         Cursor::new(Arc::clone(self), read_ahead_bytes, Some(Arc::clone(cache)))
     }
+}
+
+/// Reads what lies in so many units of a file, of this name and id, and decodes it.
+fn read_section<F: DeviceFile, T>(
+    (file, name, file_id): (&F, &str, u64),
+    from: u32,
+    units: u32,
+    what: &str,
+    decode: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<T> {
+    let offset = u64::from(from) * UNIT_BYTES as u64;
+    let mut buf = AlignedBuf::zeroed(units as usize * UNIT_BYTES);
+    let filled = file.read_at(offset, &mut buf)?;
+    let bytes = extent::check(&buf[..filled], name, file_id, offset)?;
+    decode(bytes).ok_or_else(|| Error::corruption(name, offset, what))
 }
 
 fn place(units: &Range<u32>) -> Place {

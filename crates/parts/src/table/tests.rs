@@ -19,8 +19,14 @@ struct Owned {
 
 const FILE_ID: u64 = 77;
 const SEED: HashSeed = HashSeed([3; 16]);
-const OPTIONS: TableOptions =
-    TableOptions { block_bytes: BLOCK_BYTES, sequence_base: 1000, filter_bits: 0, seed: SEED };
+const OPTIONS: TableOptions = TableOptions {
+    block_bytes: BLOCK_BYTES,
+    sequence_base: 1000,
+    filter_bits: 0,
+    compression: Compression::None,
+    seed: SEED,
+};
+const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 fn version<'a>(model: (&'a (Vec<u8>, std::cmp::Reverse<u64>), &'a Owned)) -> Version<'a> {
     let ((key, sequence), owned) = model;
@@ -51,10 +57,10 @@ fn get<T>(
     sequence: u64,
     then: impl FnOnce(Option<Version<'_>>) -> T,
 ) -> T {
-    let (mut buf, mut block) = (AlignedBuf::zeroed(0), table.block_of(key));
+    let (mut buf, mut plain, mut block) = (AlignedBuf::zeroed(0), Vec::new(), table.block_of(key));
     loop {
         table.read(table.place(block), &mut buf).expect("read");
-        let bytes = table.check(block, &buf).expect("a block");
+        let bytes = table.check(block, &buf, &mut plain).expect("a block");
         match table.search(block, bytes, key, sequence).expect("searched") {
             Lookup::Found(version) => return then(Some(version)),
             Lookup::Absent => return then(None),
@@ -113,6 +119,7 @@ fn lookups_and_cursors_agree_with_a_sorted_map() {
             block_bytes: BLOCK_BYTES * [1, 1, 4][prng.below(3) as usize],
             sequence_base: 1 + prng.below(1000),
             filter_bits: [0, 1, 9][prng.below(3) as usize],
+            compression: COMPRESSIONS[prng.below(3) as usize],
             seed: SEED,
         };
         let written = write(&device, "t", &model, &options);
@@ -251,37 +258,78 @@ fn a_filter_tells_most_keys_that_are_not_there() {
     assert!((10.0..20.0).contains(&bits), "{bits} bits a key");
 }
 
+/// Opens table `t` and goes through it.
+fn walk_all(device: &SimDevice, model: &Model) -> silica_base::Result<()> {
+    let mut cursor = Arc::new(Table::open(device, "t", FILE_ID)?).cursor(1 << 16);
+    let mut more = cursor.seek_to_first()?;
+    let mut versions = model.iter().map(version);
+    while more {
+        assert_eq!(Some(cursor.version()), versions.next());
+        more = cursor.advance()?;
+    }
+    assert_eq!(versions.next(), None);
+    Ok(())
+}
+
 #[test]
 fn what_is_damaged_is_named_and_never_believed() {
-    let model = random(&mut Prng::new(5), 300, 1);
-    let device = SimDevice::new(5, SimOptions::default());
-    write(&device, "t", &model, &TableOptions { filter_bits: 9, ..OPTIONS });
-    let file = device.open("t", Mode::Buffered).expect("the file");
-    let len = file.len().expect("its length");
-    let mut prng = Prng::new(6);
-    for _ in 0..test_size(100, 400, 5000) {
-        let at = prng.below(len);
-        let mut byte = [0];
-        file.read_at(at, &mut byte).expect("read");
-        file.write_at(at, &[byte[0] ^ (1 << prng.below(8))]).expect("written");
-        let result = Table::open(&device, "t", FILE_ID).and_then(|table| {
-            let mut cursor = Arc::new(table).cursor(1 << 16);
-            let mut more = cursor.seek_to_first()?;
-            let mut versions = model.iter().map(version);
-            while more {
-                assert_eq!(Some(cursor.version()), versions.next());
-                more = cursor.advance()?;
-            }
-            Ok(())
-        });
-        let error = result.expect_err("a flipped bit");
-        assert_eq!(error.kind(), ErrorKind::Corruption);
-        assert!(error.to_string().contains('t'), "{error}");
-        file.write_at(at, &byte).expect("written");
+    for compression in COMPRESSIONS {
+        let model = random(&mut Prng::new(5), 150, 1);
+        let device = SimDevice::new(5, SimOptions::default());
+        let options = TableOptions { filter_bits: 9, compression, ..OPTIONS };
+        write(&device, "t", &model, &options);
+        let file = device.open("t", Mode::Buffered).expect("the file");
+        let mut bytes = vec![0; file.len().expect("its length") as usize];
+        file.read_at(0, &mut bytes).expect("read");
+        walk_all(&device, &model).expect("it is whole");
+        let mut prng = Prng::new(6);
+        let refused = |what: &str, at: usize| {
+            let error = walk_all(&device, &model).expect_err(what);
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{what} at {at}");
+            assert!(error.to_string().contains('t'), "{error}");
+        };
+        let stride = test_size(997, 7, 1) as usize;
+        for at in (0..bytes.len()).step_by(stride) {
+            file.write_at(at as u64, &[bytes[at] ^ (1 << prng.below(8))]).expect("written");
+            refused("a flipped bit", at);
+            file.write_at(at as u64, &bytes[at..=at]).expect("written");
+        }
+        for len in (0..bytes.len()).rev().step_by(stride) {
+            file.truncate(len as u64).expect("cut");
+            refused("a file that was cut", len);
+        }
+        file.write_at(0, &bytes).expect("written");
+        assert!(Table::open(&device, "t", FILE_ID + 1).is_err(), "another file's id");
+        walk_all(&device, &model).expect("it is whole again");
     }
-    assert!(Table::open(&device, "t", FILE_ID + 1).is_err(), "another file's id");
-    file.truncate(len - BLOCK_BYTES as u64).expect("cut");
-    assert!(Table::open(&device, "t", FILE_ID).is_err(), "a file that was cut");
+}
+
+#[test]
+fn compressed_tables_take_fewer_units_and_lookups_read_one() {
+    let mut units = Vec::new();
+    for compression in COMPRESSIONS {
+        let device = SimDevice::new(1, SimOptions::default());
+        let text =
+            |n: u64| format!("{{\"name\": \"user {n}\", \"mail\": \"u{}@example.com\"}}", n * n);
+        let model: Model = (0..40_000u64)
+            .map(|n| {
+                let value = text(n).into_bytes();
+                let owned = Owned { flags: 0, expires_unix_ms: 0, user_bits: 0, value };
+                ((format!("user/{n:08}").into_bytes(), std::cmp::Reverse(1000 + n)), owned)
+            })
+            .collect();
+        let table = write(&device, "t", &model, &TableOptions { compression, ..OPTIONS });
+        units.push(table.footer().block_units);
+        walk_all(&device, &model).expect("it is whole");
+        let mut buf = AlignedBuf::zeroed(0);
+        let four = (0..table.blocks()).filter(|n| {
+            table.read(table.place(*n), &mut buf).expect("read");
+            buf.len() == BLOCK_BYTES
+        });
+        assert!(four.count() * 20 >= table.blocks() * 19, "most have one unit");
+    }
+    let [plain, lz4, zstd] = units[..] else { unreachable!() };
+    assert!(lz4 * 3 < plain * 2 && zstd * 10 < lz4 * 9, "{units:?}");
 }
 
 /// Blocks and indexes whose checksum is right may still hold anything.
