@@ -98,7 +98,7 @@ pub const METRICS: &[Metric] = &[
     gauge("block_cache_bytes", "memory of the block cache"),
     gauge("block_cache_bytes_max", "memory that the block cache may take"),
     gauge("memory_budget_bytes", "the memory number that the user set"),
-    gauge("indexes_dropped", "indexes that are read from the device for want of memory"),
+    gauge("indexes_dropped", "indexes and filters that are left out for want of memory"),
     gauge("live_bytes", "bytes of entries that are not overwritten or deleted, estimated"),
     gauge("dead_bytes", "bytes of a cache's log whose entries were overwritten or deleted"),
     gauge("free_bytes", "bytes that a memory engine has free for entries"),

@@ -64,6 +64,7 @@ impl<D: Device> Admin for Wip<D> {
     fn set_memory_bytes(&self, bytes: u64) {
         self.memory_bytes.store(bytes, Ordering::Relaxed);
         self.log.set_segment_bytes(self.config.segment_bytes(bytes));
+        self.share_memory(true);
     }
 
     fn inspect(&self) -> Result<String> {

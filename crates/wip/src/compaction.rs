@@ -82,7 +82,11 @@ impl<D: Device> Compaction<D> {
         }
         let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());
         let base = tables.map(|footer| footer.sequence_base).min().unwrap_or(1);
-        Ok(Stage { merge: Merge::new(cursors), keeper, writer: wip.begin_table(base)? })
+        Ok(Stage {
+            merge: Merge::new(cursors),
+            keeper,
+            writer: wip.begin_table(base, self.older.is_empty())?,
+        })
     }
 
     /// True where what is left is to make the table durable.

@@ -135,7 +135,7 @@ impl<D: Device> Flush<D> {
                 // The newest positions went first.
                 let merge = Merge::new(std::mem::take(chunks));
                 let keeper = Keeper::new(wip.live_snapshots(), false, wip.clock.unix_ms());
-                let writer = wip.begin_table(self.least_position)?;
+                let writer = wip.begin_table(self.least_position, false)?;
                 self.stage = Stage::Write(Box::new(Write { merge, keeper, writer }));
             }
         }

@@ -235,7 +235,7 @@ impl<D: Device> Wip<D> {
                 self.jobs.stuck.store(ended.is_err(), Ordering::Relaxed);
                 done += ended?;
                 self.release_log()?;
-                self.share_memory();
+                self.share_memory(true);
             }
             if done >= budget {
                 return Ok(Progress { bytes: done, more: true });

@@ -1,57 +1,146 @@
 //! The memory number, and who gets what of it: the log's window first, then the memtables'
 //! directories, the tables' indexes and filters and the buffers of jobs, each as much as it needs;
 //! the block cache takes what is left, and gives way as the others grow.
+//!
+//! Where indexes and filters leave the cache less than its least part, filters go: those of the
+//! oldest runs first, which are the largest and save no read of a key that is there, then those of
+//! others. A key that is looked for in a table without a filter costs a read. They come back, the
+//! smallest first, when there is room. Indexes stay: they take a quarter of a byte a key.
 
+use crate::bucket::Version;
+use crate::run::Part;
 use crate::wip::Wip;
-use silica_device::Device;
+use silica_device::{Device, DeviceFile};
 use silica_engine::MetricVisitor;
+use silica_parts::table::Table;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A part of the memory that is for jobs' buffers: reading ahead, writing, filters to be built.
 const JOBS_PART: u64 = 16;
+/// The part that the block cache has at least, as long as there are filters that may go.
+const CACHE_PART_MIN: u64 = 16;
+
+/// An open table, and where it is.
+struct Placed<F> {
+    table: Arc<Table<F>>,
+    /// It is a bucket's oldest run.
+    is_oldest: bool,
+}
 
 /// What takes memory besides the block cache.
-#[derive(Debug, Default, Clone, Copy)]
-struct Taken {
+struct Taken<F> {
     log: u64,
     directories: u64,
-    tables: u64,
+    /// By their numbers.
+    tables: BTreeMap<u64, Placed<F>>,
+}
+
+impl<F: DeviceFile> Taken<F> {
+    fn table_bytes(&self) -> u64 {
+        self.tables.values().map(|placed| placed.table.memory_bytes() as u64).sum()
+    }
+
+    fn all(&self) -> u64 {
+        self.log + self.directories + self.table_bytes()
+    }
 }
 
 impl<D: Device> Wip<D> {
-    fn taken(&self) -> Taken {
-        let mut taken = Taken { log: self.log.mapped_bytes(), ..Taken::default() };
-        let mut tables = BTreeMap::new();
+    fn taken(&self) -> Taken<D::File> {
+        let (log, tables) = (self.log.mapped_bytes(), BTreeMap::new());
+        let mut taken = Taken { log, directories: 0, tables };
         for bucket in self.buckets().iter() {
             let stores = bucket.read();
             taken.directories += stores.directory_bytes();
-            for part in stores.version.runs.iter().flatten() {
-                tables.insert(part.table.number, part.table.table.memory_bytes() as u64);
+            let runs = &stores.version.runs;
+            for (at, part) in
+                runs.iter().enumerate().flat_map(|(at, r)| r.iter().map(move |p| (at, p)))
+            {
+                let is_oldest = at + 1 == runs.len();
+                let table = Arc::clone(&part.table.table);
+                taken.tables.insert(part.table.number, Placed { table, is_oldest });
             }
         }
-        taken.tables = tables.values().sum();
         taken
     }
 
-    /// Gives the block cache what the others leave.
-    pub(crate) fn share_memory(&self) {
+    /// Gives the block cache what the others leave, and has filters go or, if it may read them,
+    /// come back.
+    pub(crate) fn share_memory(&self, loads: bool) {
         let memory = self.memory_bytes.load(Ordering::Relaxed);
-        let taken = self.taken();
-        let others = taken.log + taken.directories + taken.tables + memory / JOBS_PART;
-        self.cache.set_bytes_max(memory.saturating_sub(others));
+        let mut taken = self.taken();
+        let room = memory - memory / JOBS_PART - memory / CACHE_PART_MIN;
+        while taken.all() > room && self.change_filter(&mut taken, false, u64::MAX) {}
+        if loads {
+            let mut left = room.saturating_sub(taken.all());
+            while self.change_filter(&mut taken, true, left) {
+                left = room.saturating_sub(taken.all());
+            }
+        }
+        self.cache.set_bytes_max((memory - memory / JOBS_PART).saturating_sub(taken.all()));
+    }
+
+    /// Drops a filter, or loads one that takes at most `room`; false where there is none.
+    fn change_filter(&self, taken: &mut Taken<D::File>, loads: bool, room: u64) -> bool {
+        let bytes = |placed: &Placed<_>| placed.table.filter_bytes() as u64;
+        let may = |(_, placed): &(&u64, &Placed<_>)| {
+            let bytes = bytes(placed);
+            // What was just loaded is not to go at once.
+            bytes > 0 && placed.table.lacks_filter() == loads && bytes + room / 16 <= room
+        };
+        let weight = |(_, placed): &(&u64, &Placed<_>)| (placed.is_oldest, bytes(placed));
+        let found = match loads {
+            true => taken.tables.iter().filter(may).min_by_key(weight),
+            false => taken.tables.iter().filter(may).max_by_key(weight),
+        };
+        let Some((number, placed)) = found else { return false };
+        let number = *number;
+        match placed.table.filtered(loads) {
+            Ok(table) => {
+                let table = Arc::new(table);
+                self.put_table(number, &table);
+                taken.tables.get_mut(&number).expect("it is there").table = table;
+                true
+            }
+            Err(error) => {
+                ::log::warn!("reading a filter: {error}");
+                false
+            }
+        }
+    }
+
+    /// Puts a table in the place of the one with the same number, which has the same entries.
+    fn put_table(&self, number: u64, table: &Arc<Table<D::File>>) {
+        let is_it = |part: &&mut Part<D>| part.table.number == number;
+        for bucket in self.buckets().iter() {
+            let mut stores = bucket.write();
+            let mut runs = stores.version.runs.clone();
+            let mut parts = runs.iter_mut().flatten().filter(is_it).peekable();
+            if parts.peek().is_none() {
+                continue;
+            }
+            parts.for_each(|part| part.table.table = Arc::clone(table));
+            let before = &stores.version;
+            let version = Version::new(runs, before.floor, before.deleted.clone()).after(before);
+            stores.version = Arc::new(version);
+        }
     }
 
     pub(crate) fn report_memory(&self, visitor: &mut dyn MetricVisitor) {
         let taken = self.taken();
+        let tables = taken.table_bytes();
+        let lacking = taken.tables.values().filter(|placed| placed.table.lacks_filter()).count();
         for (name, value) in [
             ("block_cache_hits", self.cache.hits()),
             ("block_cache_misses", self.cache.misses()),
             ("block_cache_bytes", self.cache.bytes()),
             ("block_cache_bytes_max", self.cache.bytes_max()),
             ("memtable_index_bytes", taken.directories),
-            ("table_index_bytes", taken.tables),
-            ("index_bytes", taken.directories + taken.tables),
+            ("table_index_bytes", tables),
+            ("index_bytes", taken.directories + tables),
+            ("indexes_dropped", lacking as u64),
             ("log_bytes", taken.log),
             ("memory_budget_bytes", self.memory_bytes.load(Ordering::Relaxed)),
         ] {

@@ -66,7 +66,7 @@ impl<D: Device> Wip<D> {
             device,
         };
         store.replay()?;
-        store.share_memory();
+        store.share_memory(true);
         Ok(store)
     }
 

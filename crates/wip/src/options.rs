@@ -7,6 +7,8 @@ use silica_engine::{OptionKind, OptionSpec, OptionValues};
 use silica_parts::table::Compression;
 
 const MIB: u64 = 1 << 20;
+/// Bits that filters of younger runs have more than those of the oldest ones.
+const UPPER_FILTER_BITS: u32 = 4;
 
 const fn spec(name: &'static str, kind: OptionKind, default: u64, doc: &'static str) -> OptionSpec {
     OptionSpec { name, kind, default, fixed: false, tunable: true, doc }
@@ -74,7 +76,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         )
     },
     spec("split_buckets", Count(2, 64), 8, "buckets that a bucket is split into"),
-    spec("filter_bits", Count(0, 16), 9, "bits of a place of a table's filter; 0 for none"),
+    spec(
+        "filter_bits",
+        Count(0, 12),
+        8,
+        "bits of a place of the filter of a bucket's oldest run, where most keys are; those of the \
+         others, which are asked in vain more often, have four more; 0 for none",
+    ),
     spec(
         "compression",
         Choice(&["none", "lz4", "zstd"]),
@@ -102,7 +110,7 @@ pub(crate) struct Config {
     pub(crate) write_amplification_percent_max: u64,
     pub(crate) first_buckets: usize,
     pub(crate) split_buckets: usize,
-    pub(crate) filter_bits: u32,
+    filter_bits: u32,
     pub(crate) compression: Compression,
     pub(crate) block_bytes: usize,
     pub(crate) read_depth: usize,
@@ -135,6 +143,12 @@ impl Config {
             block_bytes: value("block_bytes") as usize,
             read_depth: value("read_depth") as usize,
         }
+    }
+
+    /// Bits of a place of the filter of a bucket's oldest run, or of another.
+    pub(crate) fn filter_bits(&self, is_oldest: bool) -> u32 {
+        let more = if is_oldest || self.filter_bits == 0 { 0 } else { UPPER_FILTER_BITS };
+        self.filter_bits + more
     }
 
     /// Bytes of entries that are in no table yet.

@@ -117,13 +117,19 @@ impl<D: Device> Drop for TableWriter<D> {
 }
 
 impl<D: Device> Wip<D> {
-    /// Begins a table whose sequence numbers but 0 are at least `sequence_base`.
-    pub(crate) fn begin_table(&self, sequence_base: u64) -> Result<TableWriter<D>> {
+    /// Begins a table whose sequence numbers but 0 are at least `sequence_base`. It becomes a
+    /// bucket's oldest run or, asked for in vain more often, one before that.
+    pub(crate) fn begin_table(
+        &self,
+        sequence_base: u64,
+        is_oldest: bool,
+    ) -> Result<TableWriter<D>> {
         let number = self.next_file_number();
         let options = TableOptions {
             block_bytes: self.config.block_bytes,
             sequence_base,
-            filter_bits: self.config.filter_bits,
+            filter_bits: self.config.filter_bits(is_oldest),
+            compression: self.config.compression,
             seed: self.seed,
         };
         let id = table_id(self.store_id, number);
@@ -134,7 +140,7 @@ impl<D: Device> Wip<D> {
             device: Arc::clone(&self.device),
             number,
             seed: self.seed,
-            mistakes: 0.5f64.powi(self.config.filter_bits as i32),
+            mistakes: 0.5f64.powi(self.config.filter_bits(true) as i32),
             builder: Some(builder),
             overlap: Overlap::default(),
         })

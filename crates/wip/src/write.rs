@@ -175,6 +175,8 @@ impl<D: Device> Wip<D> {
             // A power cut may take the tail of the last segment only: with records behind it, a
             // missing tail would be a gap.
             self.sync_log()?;
+            // The log takes a segment more.
+            self.share_memory(false);
             self.edit(&[Edit::LogSegment(number)])
         };
         let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
