@@ -58,7 +58,7 @@ fn measure(kind: &str, count: usize) -> f64 {
         key[..8].copy_from_slice(&number.to_be_bytes());
         let position = log.push(&key, &[7; 20]);
         // Buckets are ranges of keys.
-        let bucket = (u128::from(number) * tables as u128 >> 64) as usize;
+        let bucket = ((u128::from(number) * tables as u128) >> 64) as usize;
         let inserted = memtables[bucket].insert(SEED, &key, position, 0, &log);
         inserted.expect("there is room");
     }

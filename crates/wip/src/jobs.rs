@@ -406,6 +406,39 @@ impl<D: Device> Wip<D> {
         self.remove_quietly(&table_name(number));
     }
 
+    /// Does the job that `make` makes, from its beginning to its end, as soon as no other is at
+    /// work on the same. Others' jobs go on meanwhile.
+    pub(crate) fn do_now(&self, make: &dyn Fn() -> Option<Job<D>>) -> Result<()> {
+        let (mut job, claim) = loop {
+            let mut list = self.jobs.lock();
+            let Some(job) = make() else { return Ok(()) };
+            let claim = job.claim();
+            let is_free = !claim.frozen.iter().any(|frozen| list.is_flushing(frozen))
+                && !claim.buckets.iter().any(|bucket| list.is_busy(bucket));
+            if is_free {
+                list.flushing.extend(claim.frozen.iter().cloned());
+                list.busy.extend(claim.buckets.iter().cloned());
+                break (job, claim);
+            }
+            drop(list);
+            if self.run_jobs(ASSIST_EVERY_BYTES, true)?.bytes == 0 {
+                // Another thread has it in hand.
+                drop(self.jobs.ended.wait_timeout(self.jobs.lock(), WAIT_MAX));
+            }
+        };
+        let ended = loop {
+            match job.step(self, u64::MAX) {
+                Ok(Step::More(_)) => {}
+                Ok(Step::Ready) => break job.finish(self),
+                Err(error) => break Err(error),
+            }
+        };
+        self.jobs.lock().forget(&claim);
+        self.jobs.ended.notify_all();
+        ended?;
+        self.release_log()
+    }
+
     /// Removes log segments that no bucket needs.
     pub(crate) fn release_log(&self) -> Result<()> {
         // In this order: what is written meanwhile lies behind.

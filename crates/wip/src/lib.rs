@@ -36,6 +36,7 @@ mod state;
 mod table_writer;
 mod verify;
 mod view;
+mod whole_ranges;
 mod wip;
 mod write;
 

@@ -4,7 +4,7 @@ use crate::deleted::deleted_at;
 use crate::iterator::bounds;
 use crate::snapshot::Held;
 use crate::wip::Wip;
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::Result;
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Optimistic, Seen};
 use silica_engine::{Durability, KeyRange, Ordered, RangeSize, Snapshot, WriteBatch};
@@ -45,12 +45,12 @@ impl<D: Device> Ordered for Wip<D> {
         Ok(false)
     }
 
-    fn range_size(&self, _range: &KeyRange) -> RangeSize {
-        RangeSize::default()
+    fn range_size(&self, range: &KeyRange) -> RangeSize {
+        self.size_of(range)
     }
 
-    fn compact_range(&self, _range: &KeyRange) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "ranges are not compacted by themselves yet"))
+    fn compact_range(&self, range: &KeyRange) -> Result<()> {
+        self.spread_poison(self.compact(range))
     }
 }
 

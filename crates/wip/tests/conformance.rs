@@ -185,6 +185,13 @@ fn ordered() {
 }
 
 #[test]
+fn transactions() {
+    for seed in 0..3 {
+        testkit::transactions(&mut tiny(), seed, 3, test_size(1_000, 10_000, 1_000_000));
+    }
+}
+
+#[test]
 fn crash_random() {
     let cuts = test_size(300, 10_000, 500_000);
     testkit::crash_random(&mut tiny(), 1, cuts);

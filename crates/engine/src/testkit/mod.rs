@@ -28,6 +28,7 @@ mod reference_disk;
 mod session;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod workload;
 
 pub use basics::basics;
@@ -44,4 +45,5 @@ pub use linearizable::linearizable;
 pub use ordered::ordered;
 pub use reference::Reference;
 pub use reference_disk::{ReferenceDisk, ReferenceHarness};
+pub use transactions::transactions;
 pub use workload::Workload;

@@ -122,6 +122,10 @@ where
             44..50 => self.transaction(),
             50..56 => self.change_snapshots(),
             56..62 => self.get_at_snapshot(),
+            62 if self.prng.one_in(4) => {
+                let range = self.range();
+                Ok(self.ordered().compact_range(&range)?)
+            }
             62..66 => self.begin_walk(),
             66..92 => self.walk_on(),
             92..99 => {

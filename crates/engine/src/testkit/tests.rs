@@ -34,6 +34,11 @@ fn reference_ordered() {
 }
 
 #[test]
+fn reference_transactions() {
+    transactions(&mut harness(), 1, 3, silica_base::test_size(200, 2_000, 200_000));
+}
+
+#[test]
 fn reference_crash_random() {
     let report = crash_random(&mut harness(), 1, 5_000);
     assert!(report.cuts_in_recovery > 0 && report.cuts_with_loss > 0, "{report:?}");
