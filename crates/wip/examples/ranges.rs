@@ -94,7 +94,10 @@ fn main() {
     };
     say("in memtables", &wip, true, false, time);
     ordered.compact_range(&KeyRange::ALL).expect("compaction");
-    say("cached", &wip, true, false, 2 * time);
+    for is_forward in [true, false] {
+        measure(&wip, is_forward, true, false, 4 * time);
+    }
+    say("cached", &wip, true, false, time);
     say("cached, an iterator for each", &wip, false, false, time);
     say("cached, a write before each", &wip, false, true, time);
     println!("{}", wip.sizes());

@@ -105,9 +105,9 @@ impl<D: Device> Entered<D> {
         Entered { view, sources }
     }
 
-    /// The source with the first version of all; of one key, the newest.
+    /// The first version of all, of one key the newest, and its source.
     #[inline]
-    fn first(&self) -> Option<usize> {
+    fn first(&self) -> Option<(usize, Row<'_>)> {
         let mut first: Option<(usize, Row<'_>)> = None;
         for (at, source) in self.sources.iter().enumerate() {
             let Some(version) = source.version() else { continue };
@@ -118,7 +118,7 @@ impl<D: Device> Entered<D> {
                 first = Some((at, version));
             }
         }
-        first.map(|(at, _)| at)
+        first
     }
 
     /// A source with the last key of all.
@@ -132,16 +132,6 @@ impl<D: Device> Entered<D> {
         }
         last.map(|(at, _)| at)
     }
-
-    /// Has all sources behind every version of `key`.
-    fn pass(&mut self, key: &[u8]) -> Result<()> {
-        for source in &mut self.sources {
-            while source.version().is_some_and(|version| version.key == key) {
-                source.advance()?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
@@ -152,6 +142,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     }
 
     /// True where what `flags` and expiry are of is no entry.
+    #[inline]
     fn is_gone(&self, flags: u8, expires_unix_ms: u64) -> bool {
         let has_expired =
             || expires_unix_ms != 0 && expires_unix_ms <= self.snapshot.wip.clock.unix_ms();
@@ -170,7 +161,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
             self.target.clone_from(&self.lower);
         }
         self.enter_at_target()?;
-        self.settle_forward()
+        self.settle_forward(false)
     }
 
     /// Has all sources of the bucket of `target` at their first version there or behind.
@@ -200,12 +191,13 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         Ok(Is::There)
     }
 
-    /// From where the sources are to the first entry there or behind.
-    fn settle_forward(&mut self) -> Result<bool> {
+    /// From where the sources are to the first entry there or behind; where `is_passed`, to one
+    /// that has not the copied key.
+    fn settle_forward(&mut self, mut is_passed: bool) -> Result<bool> {
         self.at = At::Nowhere;
         loop {
-            let entered = self.entered.as_mut().expect("a bucket was entered");
-            let Some(first) = entered.first() else {
+            let entered = self.entered.as_ref().expect("a bucket was entered");
+            let Some((first, version)) = entered.first() else {
                 let Some(upper) = &entered.view.upper else { return Ok(false) };
                 self.target.clone_from(upper);
                 if self.upper.as_ref().is_some_and(|end| *end <= self.target) {
@@ -214,34 +206,24 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 self.enter_at_target()?;
                 continue;
             };
-            let version = entered.sources[first].version().expect("it is at a version");
             if self.upper.as_ref().is_some_and(|upper| **upper <= *version.key) {
                 return Ok(false);
             }
-            if version.sequence >= self.snapshot.position {
-                entered.sources[first].advance()?;
-                continue;
+            let is_seen = version.sequence < self.snapshot.position;
+            if is_seen && !(is_passed && *version.key == *self.copied.key) {
+                let deleted = &entered.view.deleted;
+                let is_hidden = !deleted.is_empty()
+                    && deleted_at(deleted, version.key, self.snapshot.position) > version.sequence;
+                if !is_hidden && !self.is_gone(version.flags, version.expires_unix_ms) {
+                    self.at = At::Source(first);
+                    return Ok(true);
+                }
+                self.copied.key.clear();
+                self.copied.key.extend_from_slice(version.key);
+                is_passed = true;
             }
-            let deleted = &entered.view.deleted;
-            let is_hidden = !deleted.is_empty()
-                && deleted_at(deleted, version.key, self.snapshot.position) > version.sequence;
-            let (flags, expires) = (version.flags, version.expires_unix_ms);
-            let is_there = flags & TOMBSTONE == 0 && expires == 0 || !self.is_gone(flags, expires);
-            if is_there && !is_hidden {
-                self.at = At::Source(first);
-                return Ok(true);
-            }
-            self.pass_entry(first)?;
+            self.entered.as_mut().expect("a bucket was entered").sources[first].advance()?;
         }
-    }
-
-    /// Has all sources behind the key where a source is.
-    fn pass_entry(&mut self, source: usize) -> Result<()> {
-        let entered = self.entered.as_mut().expect("a bucket was entered");
-        let version = entered.sources[source].version().expect("it is at a version");
-        self.copied.key.clear();
-        self.copied.key.extend_from_slice(version.key);
-        entered.pass(&self.copied.key)
     }
 
     /// To the last entry before `target`, or of all where there is none.
@@ -383,8 +365,12 @@ impl<D: Device, W: Deref<Target = Wip<D>> + Send + Sync> EntryIter for Iter<D, W
             At::Nowhere => Ok(false),
             At::Source(source) => {
                 self.at = At::Nowhere;
-                self.pass_entry(source)?;
-                self.settle_forward()
+                let entered = self.entered.as_mut().expect("it is at an entry");
+                let source = &mut entered.sources[source];
+                self.copied.key.clear();
+                self.copied.key.extend_from_slice(source.version().expect("it is there").key);
+                source.advance()?;
+                self.settle_forward(true)
             }
             At::Copied => {
                 self.target.clone_from(&self.copied.key);

@@ -130,8 +130,14 @@ impl<D: Device> RunCursor<D> {
     /// To the next version.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        let part = self.part;
-        if self.go(part, Cursor::advance)? { Ok(true) } else { self.enter(part + 1) }
+        let (part, cursor) = (self.part, self.cursor.as_mut().expect("a part was entered"));
+        self.is_at_one = false;
+        // What comes after a key of the part is not below it.
+        if cursor.advance()? && self.run[part].is_below_upper(cursor.version().key) {
+            self.is_at_one = true;
+            return Ok(true);
+        }
+        self.enter(part + 1)
     }
 
     /// To the version before.

@@ -1,10 +1,14 @@
 use crate::Wip;
 use crate::run_cursor::RunCursor;
-use silica_base::{HashSeed, Prng, test_size};
+use silica_base::{HashSeed, ManualClock, Prng, test_size};
 use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
-use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, OptionValues};
+use silica_engine::{
+    Budget, Durability, Engine, EngineExt, EntryIter, EntryRef, Environment, KeyRange,
+    OptionValues, Ordered, WriteBatch,
+};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn options() -> OptionValues {
     let mut options = OptionValues::default();
@@ -140,4 +144,108 @@ fn who_has_an_old_list_learns_that_its_bucket_is_gone() {
     wip.as_admin().expect("it has one").clear().expect("it clears");
     assert!(old.iter().all(|bucket| bucket.read().is_gone), "cleared");
     assert_eq!(wip.count_entries(true).expect("a count").high, 0);
+}
+
+/// An iterator over all that is there now.
+fn iterate(wip: &Arc<Wip<SimDevice>>) -> Box<dyn EntryIter> {
+    let snapshot = Arc::clone(wip).snapshot().expect("a snapshot");
+    snapshot.iterate(&KeyRange::ALL).expect("an iterator")
+}
+
+/// The keys from here on.
+fn keys(iter: &mut dyn EntryIter, mut is_there: bool) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    while is_there {
+        keys.push(iter.key().to_vec());
+        is_there = iter.next().expect("a step");
+    }
+    keys
+}
+
+#[test]
+fn keys_of_any_bytes_and_lengths_are_in_order() {
+    let wip = Arc::new(open(&SimDevice::new(1, SimOptions::default())));
+    let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+    for byte in 0..=255u8 {
+        all.extend([vec![byte], vec![byte, 0], vec![byte; 9]]);
+    }
+    for last in [0, 7, 255] {
+        all.push([&vec![b'k'; crate::KEY_BYTES_MAX - 1][..], &[last]].concat());
+    }
+    for key in &all {
+        wip.put(key, &key[..key.len().min(3)], Durability::Buffered).expect("a put");
+    }
+    all.sort();
+    for is_compacted in [false, true] {
+        if is_compacted {
+            wip.compact_range(&KeyRange::ALL).expect("compaction");
+        }
+        let mut iter = iterate(&wip);
+        let is_there = iter.seek_to_first().expect("a seek");
+        assert!(keys(&mut *iter, is_there) == all, "compacted: {is_compacted}");
+        for (place, key) in all.iter().enumerate() {
+            assert!(iter.seek(key).expect("a seek") && iter.key() == key);
+            assert_eq!(iter.prev().expect("a step"), place > 0);
+            assert!(place == 0 || iter.key() == all[place - 1]);
+            assert!(iter.seek_for_prev(key).expect("a seek") && iter.key() == key);
+        }
+    }
+    let (lower, upper) = (all.last().expect("keys").clone(), Vec::new());
+    wip.delete_range(&KeyRange::from(lower.clone()), Durability::Buffered).expect("a delete");
+    assert!(wip.get(&lower).expect("a get").is_none());
+    wip.delete_range(&KeyRange::new(lower, upper), Durability::Buffered).expect("nothing");
+    assert_eq!(wip.range_size(&KeyRange::new(*b"q", *b"q")).entries, 0);
+    assert!(wip.range_size(&KeyRange::ALL).entries >= all.len() as u64 - 1);
+}
+
+#[test]
+fn an_iterator_stays_while_buckets_split_and_ranges_go() {
+    let wip = Arc::new(open(&SimDevice::new(1, SimOptions::default())));
+    let key = |n: u64| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15)).to_be_bytes();
+    let mut before: Vec<Vec<u8>> = (0..2000).map(|n| key(n).to_vec()).collect();
+    for key in &before {
+        wip.put(key, &[1; 40], Durability::Buffered).expect("a put");
+    }
+    before.sort();
+    let mut iter = iterate(&wip);
+    let mut is_there = iter.seek_to_first().expect("a seek");
+    let buckets = wip.buckets().len();
+    for (place, wanted) in before.iter().enumerate() {
+        assert!(is_there && iter.key() == wanted && iter.entry().value == [1; 40], "at {place}");
+        // Overwrites, new keys, deletes, and a range that goes right in front of the iterator.
+        for n in 0..8 {
+            let n = place as u64 * 8 + n;
+            wip.put(&key(n), &[2; 40], Durability::Buffered).expect("a put");
+        }
+        if place % 200 == 100 {
+            let range = KeyRange::new(before[place].clone(), before[place + 50].clone());
+            wip.delete_range(&range, Durability::Buffered).expect("a delete");
+            while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+        }
+        is_there = iter.next().expect("a step");
+    }
+    assert!(!is_there && wip.buckets().len() > buckets + 3, "{} buckets", wip.buckets().len());
+}
+
+#[test]
+fn what_expires_is_gone_at_that_moment() {
+    let clock = Arc::new(ManualClock::default());
+    let environment = Environment { clock: clock.clone(), seed: HashSeed([1; 16]) };
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = Arc::new(Wip::open(device, &options(), &environment).expect("it opens"));
+    let expires_unix_ms = silica_base::Clock::unix_ms(&*clock) + 10;
+    let mut batch = WriteBatch::new();
+    batch.put_entry(b"b", EntryRef { value: b"", expires_unix_ms, user_bits: 0 });
+    batch.put(b"a", b"").put(b"c", b"");
+    wip.write(&batch, Durability::Buffered).expect("a write");
+    let mut iter = iterate(&wip);
+    let mut found = |iter: &mut dyn EntryIter| {
+        let is_there = iter.seek_to_first().expect("a seek");
+        keys(iter, is_there).concat()
+    };
+    clock.advance_ns(9_999_999);
+    assert_eq!(found(&mut *iter), b"abc");
+    clock.advance_ns(1);
+    assert_eq!(found(&mut *iter), b"ac");
+    assert!(iter.seek_for_prev(b"b").expect("a seek") && iter.key() == b"a");
 }

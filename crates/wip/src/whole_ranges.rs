@@ -25,10 +25,8 @@ impl<D: Device> Wip<D> {
             let stores = bucket.read();
             for part in stores.version.runs.iter().flatten() {
                 let Some(own) = part.within(lower, upper) else { continue };
-                let (table, bytes) = (&part.table.table, own.bytes());
-                let share = bytes as f64 / table.file_bytes().max(1) as f64;
-                size.bytes += bytes;
-                size.entries += (table.footer().versions as f64 * share.min(1.0)) as u64;
+                size.bytes += own.bytes();
+                size.entries += own.versions();
             }
             self.add_memtables(&stores, lower, upper, &mut size);
         });
