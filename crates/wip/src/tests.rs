@@ -239,7 +239,7 @@ fn what_expires_is_gone_at_that_moment() {
     batch.put(b"a", b"").put(b"c", b"");
     wip.write(&batch, Durability::Buffered).expect("a write");
     let mut iter = iterate(&wip);
-    let mut found = |iter: &mut dyn EntryIter| {
+    let found = |iter: &mut dyn EntryIter| {
         let is_there = iter.seek_to_first().expect("a seek");
         keys(iter, is_there).concat()
     };
