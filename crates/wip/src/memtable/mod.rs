@@ -8,7 +8,8 @@
 //!   single keys (section 2.3.3 of the paper);
 //! - [`SkipList`], for buckets whose ranges are read often (section 2.3.4).
 //!
-//! One writer at a time; readers take no lock.
+//! One writer at a time. In the engine writers and readers hold their bucket's lock; who goes
+//! forwards in a list does not, and the types need none: readers may come at any time.
 //!
 //! Orderings: an entry's bytes are in the log before its position is stored with release in a slot
 //! or a link; readers load slots and links with acquire, so they find the bytes. Nothing else is
