@@ -13,6 +13,8 @@ const FLAGS_KNOWN: u8 = TOMBSTONE | POINTER | EXPIRES | USER_BITS | SEQUENCE;
 const RESTART_INTERVAL: usize = 8;
 /// Bytes of a restart, and of their number.
 const RESTART_BYTES: usize = 2;
+/// Bytes of a version besides key and value at most, and of its restart.
+pub(super) const VERSION_OVERHEAD_MAX: usize = 1 + 5 * 10 + 4 + RESTART_BYTES;
 /// Where a version of a block starts at most.
 pub(super) const START_MAX: usize = u16::MAX as usize;
 
@@ -22,7 +24,7 @@ pub(super) struct Damaged;
 
 /// The order of versions: keys ascending, of one key the newest first.
 #[inline]
-pub(super) fn order(key: &[u8], sequence: u64, other_key: &[u8], other: u64) -> Ordering {
+fn order(key: &[u8], sequence: u64, other_key: &[u8], other: u64) -> Ordering {
     key.cmp(other_key).then(other.cmp(&sequence))
 }
 

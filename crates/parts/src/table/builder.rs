@@ -1,6 +1,6 @@
 //! Writing a table front to back with bounded memory.
 
-use super::block::{BlockBuilder, order};
+use super::block::{BlockBuilder, VERSION_OVERHEAD_MAX};
 use super::compression::{Compression, Decoder, Encoder, SAMPLE_BYTES};
 use super::extent::{self, Form, TRAILER_BYTES, UNIT_BYTES, units_for};
 use super::footer::Footer;
@@ -110,15 +110,16 @@ impl<F: DeviceFile> TableBuilder<F> {
     /// Where it does not.
     pub fn add(&mut self, version: &Version<'_>) -> Result<()> {
         let is_first = self.footer.versions == 0;
-        let last = order(&self.last_key, self.last_sequence, version.key, version.sequence);
-        assert!(is_first || last.is_lt(), "versions come in order");
+        let last = self.last_key[..].cmp(version.key);
+        let order = last.then(version.sequence.cmp(&self.last_sequence));
+        assert!(is_first || order.is_lt(), "versions come in order");
         if !self.block.is_empty() && self.ends_before(version) {
             self.end_block()?;
         }
         if self.block.is_empty() {
             self.index.begin((!is_first).then_some(&self.last_key[..]), version.key);
         }
-        if self.filter_bits > 0 && (is_first || self.last_key != version.key) {
+        if self.filter_bits > 0 && (is_first || last.is_lt()) {
             self.hashes.push(self.seed.low(version.key));
         }
         self.block.push(version);
@@ -141,9 +142,14 @@ impl<F: DeviceFile> TableBuilder<F> {
 
     /// True where the block is better written as it is.
     fn ends_before(&self, version: &Version<'_>) -> bool {
-        let (now, then) = (self.block.len(), self.block.len_with(version));
         let room = self.units_min * UNIT_BYTES - TRAILER_BYTES;
-        let target = self.encoder.target(room);
+        let (now, target) = (self.block.len(), self.encoder.target(room));
+        // Most fit in any case, and need not be measured.
+        let at_most = now + VERSION_OVERHEAD_MAX + version.key.len() + version.value.len();
+        if at_most <= target && self.block.has_room() {
+            return false;
+        }
+        let then = self.block.len_with(version);
         if target > room {
             return then > target || !self.block.has_room();
         }
