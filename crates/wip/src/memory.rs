@@ -17,8 +17,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A part of the memory that is for jobs' buffers: reading ahead, writing, filters to be built.
-const JOBS_PART: u64 = 16;
+/// The part of the memory that is for jobs' buffers at most: reading ahead, writing, filters to be
+/// built.
+const JOBS_PART_MAX: u64 = 8;
+/// What they need in any case, and for each key of the filter that is built.
+const JOBS_BYTES: u64 = 16 << 20;
+const BUILT_KEY_BYTES: u64 = 48;
 /// The part that the block cache has at least, as long as there are filters that may go.
 const CACHE_PART_MIN: u64 = 16;
 
@@ -44,6 +48,14 @@ impl<F: DeviceFile> Taken<F> {
 
     fn all(&self) -> u64 {
         self.log + self.directories + self.table_bytes()
+    }
+
+    /// What is left of the memory when jobs have theirs. The filter that is built next has about
+    /// as many keys as the largest that is there.
+    fn without_jobs(&self, memory: u64) -> u64 {
+        let keys = self.tables.values().map(|placed| placed.table.footer().versions).max();
+        let building = BUILT_KEY_BYTES * keys.unwrap_or(0);
+        memory - JOBS_BYTES.min(memory / JOBS_PART_MAX) - building.min(memory / 4)
     }
 }
 
@@ -71,15 +83,16 @@ impl<D: Device> Wip<D> {
     pub(crate) fn share_memory(&self, loads: bool) {
         let memory = self.memory_bytes.load(Ordering::Relaxed);
         let mut taken = self.taken();
-        let room = memory - memory / JOBS_PART - memory / CACHE_PART_MIN;
+        let left = taken.without_jobs(memory);
+        let room = left - memory / CACHE_PART_MIN;
         while taken.all() > room && self.change_filter(&mut taken, false, u64::MAX) {}
         if loads {
-            let mut left = room.saturating_sub(taken.all());
-            while self.change_filter(&mut taken, true, left) {
-                left = room.saturating_sub(taken.all());
+            let mut free = room.saturating_sub(taken.all());
+            while self.change_filter(&mut taken, true, free) {
+                free = room.saturating_sub(taken.all());
             }
         }
-        self.cache.set_bytes_max((memory - memory / JOBS_PART).saturating_sub(taken.all()));
+        self.cache.set_bytes_max(left.saturating_sub(taken.all()));
     }
 
     /// Drops a filter, or loads one that takes at most `room`; false where there is none.
