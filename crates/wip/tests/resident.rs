@@ -40,7 +40,9 @@ fn resident_memory_stays_within_the_number_set() {
         let keys: Vec<_> = (start..start + BATCH).map(|n| key(n % entries)).collect();
         let values: Vec<_> =
             keys.iter().map(|key| vec![key[1]; 10 + 4 * key[0] as usize]).collect();
-        keys.iter().zip(&values).for_each(|(key, value)| drop(batch.put(key, value)));
+        for (key, value) in keys.iter().zip(&values) {
+            batch.put(key, value);
+        }
         store.write(&batch, Durability::Buffered).expect("written");
         store.maintain(Budget { bytes: 256 << 10 }).expect("maintains");
         for _ in 0..BATCH / 2 {
