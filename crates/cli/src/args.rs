@@ -60,6 +60,15 @@ pub(crate) enum Command {
     /// Create, drop and list keyspaces.
     #[command(subcommand)]
     Keyspace(KeyspaceCommand),
+    /// Move a keyspace to another engine, with the options of --set; an interrupted migration goes
+    /// on where it was. Of a running server: SILICA.MIGRATE.
+    Migrate {
+        /// The keyspace; the server's database N is dbN, and 0 is default.
+        name: String,
+        /// The engine that it is to have.
+        #[arg(long, value_name = "ENGINE")]
+        to: String,
+    },
     /// Copy a backup into a new store directory and check it.
     Restore {
         /// Directory that `silica backup` wrote.

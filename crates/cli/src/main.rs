@@ -9,6 +9,7 @@ mod compare;
 mod databases;
 mod keyspace;
 mod load;
+mod migrate;
 mod output;
 mod prompt;
 mod scan;
@@ -48,6 +49,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Bench(args)) => bench::run(global, *args, output),
         Some(Command::BuildTable(args)) => build_table::run(global, &args, output),
         Some(Command::Keyspace(command)) => keyspace::run(global, &command, output),
+        Some(Command::Migrate { name, to }) => migrate::run(global, &name, &to, output),
         Some(Command::Restore { backup }) => {
             let report = silica::restore(backup, global.directory(), global.open_options())?;
             verbs::show_copy("restored", &report, output)

@@ -139,6 +139,26 @@ fn a_range_is_listed_from_either_end_in_pages() {
 }
 
 #[test]
+fn a_keyspace_moves_to_another_engine() {
+    let temp = Temp::new();
+    for n in 0..20 {
+        let key = format!("key {n:02}");
+        temp.run(&["put", &key, "v", "--engine", "silt", "--durability", "buffered"]);
+    }
+    let moved = temp.json(&["migrate", "default", "--to", "wip"]);
+    assert_eq!((&moved["entries"], &moved["copied"]), (&20.into(), &20.into()));
+    assert_eq!(temp.json(&["inspect"])["keyspaces"][0]["engine"], "wip");
+    let keys = text(&temp.run(&["scan", "--from", "key 18", "--keys-only"]).stdout);
+    assert_eq!(keys, "key 18\nkey 19\n");
+    refused(&temp.run(&["migrate", "default", "--to", "wip"]), 2, &["has engine wip already"]);
+    refused(&temp.run(&["migrate", "default", "--to", "rocks"]), 2, &["no engine 'rocks'"]);
+    refused(&temp.run(&["migrate", "none", "--to", "silt"]), 1, &["no keyspace 'none'"]);
+    let back = temp.run(&["migrate", "default", "--to", "silt", "--set", "partitions=2"]);
+    assert!(text(&back.stdout).contains("20 entries compared, 20 copied"), "{back:?}");
+    assert_eq!(temp.json(&["stats"])["metrics"]["partitions"], 2.0);
+}
+
+#[test]
 fn errors_name_the_fix_and_are_one_object_with_json() {
     let temp = Temp::new();
     refused(&temp.run(&["get", "k"]), 1, &["no store at", "silica put"]);

@@ -268,6 +268,19 @@ pub trait Databases: Send + Sync {
         Vec::new()
     }
 
+    /// Moves database `index` to another engine while it is served; `tell` is told how far it is,
+    /// and its error ends it. What was done, in words.
+    fn migrate(
+        &self,
+        index: u32,
+        engine: &str,
+        options: &[(&str, &str)],
+        tell: &mut dyn FnMut(String) -> Result<()>,
+    ) -> Result<String> {
+        let _ = (index, engine, options, tell);
+        Err(Error::new(ErrorKind::Unsupported, "databases without a directory keep their engine"))
+    }
+
     /// True where database `index` may hold something already; `FLUSHALL` opens no others.
     fn exists(&self, index: u32) -> bool {
         let _ = index;
@@ -286,6 +299,23 @@ impl Databases for silica::Silica {
         let names = self.keyspaces().unwrap_or_default();
         let is_there = |index: &u32| names.iter().any(|info| info.name == keyspace_name(*index));
         (0..DATABASES_MAX).filter(is_there).collect()
+    }
+
+    fn migrate(
+        &self,
+        index: u32,
+        engine: &str,
+        options: &[(&str, &str)],
+        tell: &mut dyn FnMut(String) -> Result<()>,
+    ) -> Result<String> {
+        let report =
+            silica::Silica::migrate(self, &keyspace_name(index), engine, options, &mut |at| {
+                tell(format!("{} {} of {}", at.phase, at.entries, at.entries_estimate))
+            })?;
+        Ok(format!(
+            "done {} entries, {} copied, checksum {:016x}",
+            report.entries, report.copied, report.checksum
+        ))
     }
 
     fn exists(&self, index: u32) -> bool {

@@ -2,12 +2,14 @@
 
 use crate::Databases;
 use crate::direct::{Direct, Hub};
+use crate::migrations::Migrations;
 use silica::engine::{Engine, MetricVisitor, Result};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// All databases of a server.
 pub(crate) struct Store {
     source: Arc<dyn Databases>,
+    pub(crate) migrations: Migrations,
     slots: Vec<OnceLock<Arc<dyn Engine>>>,
     /// Where partitions belong to loops, what these know of each other.
     hub: Option<Arc<Hub>>,
@@ -18,7 +20,7 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(source: Arc<dyn Databases>, count: u32, hub: Option<Arc<Hub>>) -> Self {
         let slots = (0..count).map(|_| OnceLock::new()).collect();
-        Store { source, slots, hub, opening: Mutex::new(()) }
+        Store { source, migrations: Migrations::default(), slots, hub, opening: Mutex::new(()) }
     }
 
     /// Opens the databases that are there already, so that their figures are shown from the start.
@@ -32,6 +34,16 @@ impl Store {
                 log::error!("database {index} is not there: {error}");
             }
         }
+    }
+
+    /// Begins to move database `index` to another engine.
+    pub(crate) fn migrate(
+        &self,
+        index: u32,
+        engine: String,
+        options: Vec<(String, String)>,
+    ) -> Result<()> {
+        self.migrations.start(Arc::clone(&self.source), index, engine, options)
     }
 
     /// Number of databases, opened or not.

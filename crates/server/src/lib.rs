@@ -35,6 +35,7 @@ mod event_loop;
 mod exec;
 mod glob;
 mod memcached;
+mod migrations;
 mod overlay;
 mod password;
 mod pause;

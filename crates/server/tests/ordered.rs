@@ -129,3 +129,59 @@ fn a_pattern_that_changes_on_the_way_ends_or_goes_on() {
     assert_eq!(page(&mut client, &of_a_hashed_engine, "COUNT 1").1, ["a1"]);
     server.stop();
 }
+
+#[test]
+fn a_database_changes_its_engine_while_it_is_served() {
+    let directory = std::env::temp_dir().join(format!("silica-moves-{}", std::process::id()));
+    let store = silica::OpenOptions::new().engine("silt").memory_bytes(64 << 20);
+    let store: Arc<silica::Silica> = Arc::new(store.open(&directory).unwrap());
+    let config = silica_server::Config { mode: Mode::Crcw, ..config() };
+    let server = Server::start(config, Arc::clone(&store) as Arc<dyn silica_server::Databases>);
+    let server = server.unwrap();
+    let mut client = Client::connect(&server);
+    for n in 0..2000 {
+        let key = format!("key:{n:04}");
+        client.call(&[b"SET", key.as_bytes(), b"0"]);
+    }
+    assert_eq!(client.text("SILICA.MIGRATE 0"), "none");
+    assert_eq!(client.ask("SILICA.MIGRATE 0 wip"), "OK");
+    let mut rounds = 0;
+    loop {
+        let keys: Vec<String> =
+            (0..20).map(|n| format!("key:{:04}", rounds * 7 % 97 + n)).collect();
+        for key in &keys {
+            client.call(&[b"INCR", key.as_bytes()]);
+        }
+        client.send(b"MULTI\r\nSET both:a x\r\nSET both:b x\r\nEXEC\r\n");
+        client.replies(4);
+        rounds += 1;
+        let state = client.text("SILICA.MIGRATE 0");
+        assert!(!state.starts_with("failed"), "{state}");
+        if state.starts_with("done") {
+            break;
+        }
+    }
+    let all = pages(&mut client, "MATCH key:* COUNT 500").concat();
+    assert!(all.is_sorted() && all.len() == 2000);
+    let mut sum = 0;
+    for key in &all {
+        let Value::Bulk(value) = client.call(&[b"GET", key.as_bytes()]) else { panic!("{key}") };
+        sum += String::from_utf8(value).unwrap().parse::<u64>().unwrap();
+    }
+    assert_eq!(sum, 20 * rounds, "every INCR counts once");
+    assert_eq!(client.text("GET both:b"), "x");
+    let again = client.ask("SILICA.MIGRATE 0 wip");
+    assert_eq!(again, "OK");
+    let told = loop {
+        let state = client.text("SILICA.MIGRATE 0");
+        if state.starts_with("failed") {
+            break state;
+        }
+    };
+    assert!(told.contains("has engine wip already"), "{told}");
+    assert!(client.ask("SILICA.MIGRATE 99 wip").contains("out of range"));
+    server.stop();
+    assert_eq!(store.keyspace("default").unwrap().engine().descriptor().name, "wip");
+    drop(store);
+    std::fs::remove_dir_all(&directory).unwrap();
+}

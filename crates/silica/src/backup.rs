@@ -150,6 +150,8 @@ impl Silica {
 
     fn backup_beside(&self, target: &Path, previous: Option<&FileDevice>) -> Result<BackupReport> {
         let target = new_directory(target, "a backup")?;
+        // No keyspace changes its engine meanwhile.
+        let _held = self.hold_backups();
         let mut report = BackupReport::default();
         let mut catalog = Catalog::default();
         for info in self.keyspaces()? {
@@ -161,7 +163,9 @@ impl Silica {
                 log::info!("keyspace '{}' is in memory: empty in the backup", info.name);
                 report.keyspaces += 1;
             }
-            catalog.add(self.record(&info.name)?);
+            let mut record = self.record(&info.name)?;
+            record.options.retain(|(name, _)| name != crate::migrate::MIGRATION);
+            catalog.add(record);
         }
         target.sync_dir()?;
         catalog.save(&target)?;
@@ -175,14 +179,15 @@ impl Silica {
         previous: Option<&FileDevice>,
         report: &mut BackupReport,
     ) -> Result<()> {
+        let directory = &keyspace.directory();
         let is_there = |device: &&FileDevice| {
-            device.subdirectories().is_ok_and(|all| all.iter().any(|d| d == keyspace.directory()))
+            device.subdirectories().is_ok_and(|all| all.iter().any(|d| d == directory))
         };
         let previous = previous.filter(is_there);
         let mut files = Target {
-            source: &self.device().subdirectory(keyspace.directory())?,
-            target: target.subdirectory(keyspace.directory())?,
-            previous: previous.map(|p| p.subdirectory(keyspace.directory())).transpose()?,
+            source: &self.device().subdirectory(directory)?,
+            target: target.subdirectory(directory)?,
+            previous: previous.map(|p| p.subdirectory(directory)).transpose()?,
             written: BTreeMap::new(),
             report,
         };

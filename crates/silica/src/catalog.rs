@@ -44,6 +44,11 @@ impl Record {
     pub(crate) fn directory(&self) -> String {
         directory_of(self.id)
     }
+
+    /// The engine's options, without the note of a migration.
+    pub(crate) fn engine_options(&self) -> impl Iterator<Item = &(String, String)> {
+        self.options.iter().filter(|(name, _)| name != crate::migrate::MIGRATION)
+    }
 }
 
 /// Name of the directory of keyspace number `id`.
@@ -82,6 +87,13 @@ impl Catalog {
         if let Some(record) = self.keyspaces.iter_mut().find(|record| record.name == name) {
             record.options.retain(|(other, _)| other != option);
             record.options.push((option.into(), value));
+        }
+    }
+
+    /// Keeps an option no more.
+    pub(crate) fn remove_option(&mut self, name: &str, option: &str) {
+        if let Some(record) = self.keyspaces.iter_mut().find(|record| record.name == name) {
+            record.options.retain(|(other, _)| other != option);
         }
     }
 

@@ -1,12 +1,13 @@
 //! A keyspace: one engine and the convenient way to it.
 
+use crate::migrate::Switch;
 use crate::scheduler::Scheduler;
 use silica_engine::{
     Admin, Budget, Count, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, MetricsMap,
     Result, Scan, Update, WriteBatch,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Entries that an iterator fetches at a time.
 const ITER_ENTRIES: usize = 256;
@@ -17,7 +18,7 @@ const SETTLE_BYTES: u64 = 16 << 20;
 pub(crate) struct Opened {
     pub(crate) name: String,
     pub(crate) directory: String,
-    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) switch: Arc<Switch>,
     pub(crate) own_memory: bool,
     pub(crate) durability: Durability,
     pub(crate) scheduler: Arc<Scheduler>,
@@ -25,6 +26,10 @@ pub(crate) struct Opened {
 
 struct Inner {
     opened: Opened,
+    /// The same engine, as everybody knows it.
+    engine: Arc<dyn Engine>,
+    /// Directory, and whether it has memory of its own: a migration changes them.
+    place: Mutex<(String, bool)>,
     closed: AtomicBool,
 }
 
@@ -36,7 +41,23 @@ pub struct Keyspace {
 
 impl Keyspace {
     pub(crate) fn new(opened: Opened) -> Self {
-        Keyspace { inner: Arc::new(Inner { opened, closed: AtomicBool::new(false) }) }
+        let engine: Arc<dyn Engine> = Arc::clone(&opened.switch) as _;
+        let place = Mutex::new((opened.directory.clone(), opened.own_memory));
+        let closed = AtomicBool::new(false);
+        Keyspace { inner: Arc::new(Inner { opened, engine, place, closed }) }
+    }
+
+    pub(crate) fn switch(&self) -> &Arc<Switch> {
+        &self.inner.opened.switch
+    }
+
+    fn place(&self) -> MutexGuard<'_, (String, bool)> {
+        self.inner.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another engine has taken over, in `directory`.
+    pub(crate) fn move_to(&self, directory: String, own_memory: bool) {
+        *self.place() = (directory, own_memory);
     }
 
     /// Refuses every later call.
@@ -45,11 +66,11 @@ impl Keyspace {
     }
 
     pub(crate) fn own_memory(&self) -> bool {
-        self.inner.opened.own_memory
+        self.place().1
     }
 
-    pub(crate) fn directory(&self) -> &str {
-        &self.inner.opened.directory
+    pub(crate) fn directory(&self) -> String {
+        self.place().0.clone()
     }
 
     fn live(&self) -> Result<&dyn Engine> {
@@ -57,7 +78,7 @@ impl Keyspace {
             let message = format!("keyspace '{}' is closed or dropped; open it again", self.name());
             return Err(Error::new(ErrorKind::Closed, message));
         }
-        Ok(&*self.inner.opened.engine)
+        Ok(&*self.inner.engine)
     }
 
     /// Refuses where the keyspace is closed.
@@ -100,7 +121,7 @@ impl Keyspace {
 
     /// The engine itself, for bursts with borrowed values and for capability views.
     pub fn engine(&self) -> &Arc<dyn Engine> {
-        &self.inner.opened.engine
+        &self.inner.engine
     }
 
     /// The value of `key`.

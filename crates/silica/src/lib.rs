@@ -37,6 +37,7 @@ mod catalog;
 #[cfg(test)]
 mod hostile_tests;
 mod keyspace;
+mod migrate;
 mod options;
 mod ordered;
 #[cfg(doctest)]
@@ -48,6 +49,7 @@ mod transaction;
 
 pub use backup::{BackupReport, restore};
 pub use keyspace::{Iter, Keyspace};
+pub use migrate::{MigrateProgress, MigrateReport};
 pub use options::{DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, OpenOptions};
 pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use registry::{Build, Registration, Registry};

@@ -9,12 +9,13 @@
 
 use crate::catalog::{self, Catalog, Record};
 use crate::keyspace::{Keyspace, Opened};
+use crate::migrate::{Switch, target_of};
 use crate::scheduler::{PAUSE_MAX, Scheduler};
 use crate::{OpenOptions, Registration};
 use log::{info, warn};
 use silica_base::HashSeed;
 use silica_device::{Device, DeviceOptions, FileDevice};
-use silica_engine::{Environment, Error, ErrorKind, OptionValues, Result};
+use silica_engine::{Engine, Environment, Error, ErrorKind, OptionValues, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,6 +24,7 @@ pub const DEFAULT_KEYSPACE: &str = "default";
 
 const NAME_BYTES_MAX: usize = 255;
 pub(crate) const MEMORY_OPTION: &str = "memory_bytes";
+const EVICTION_OPTION: &str = "eviction";
 
 /// Opens the store in the directory `path`, creating it where there is none.
 ///
@@ -56,6 +58,8 @@ pub struct Silica {
     options: OpenOptions,
     state: Mutex<State>,
     scheduler: Arc<Scheduler>,
+    /// Held while a backup is made, or a keyspace changes its engine.
+    backups: Mutex<()>,
     /// Last, so that the directory is unlocked after everything else is gone.
     device: FileDevice,
 }
@@ -86,6 +90,7 @@ impl Silica {
             options,
             state: Mutex::new(State { catalog, open: Vec::new(), closed: false }),
             scheduler: Arc::new(scheduler),
+            backups: Mutex::default(),
             device,
         })
     }
@@ -162,7 +167,7 @@ impl Silica {
         let info = |r: &Record| KeyspaceInfo {
             name: r.name.clone(),
             engine: r.engine.clone(),
-            options: r.options.clone(),
+            options: r.engine_options().cloned().collect(),
             directory: r.directory(),
         };
         Ok(state.catalog.keyspaces.iter().map(info).collect())
@@ -190,12 +195,19 @@ impl Silica {
             state.open.swap_remove(at).shut();
         }
         self.share_memory(&state);
-        // The keyspace is gone once the catalog says so; what is left is swept at the next open.
-        let directory = self.path.join(record.directory());
+        self.remove_directory(&record.directory());
+        if let Some((id, _)) = target_of(&record) {
+            self.remove_directory(&catalog::directory_of(id));
+        }
+        Ok(())
+    }
+
+    /// Removes what the catalog does not name any more; what is left is swept at the next open.
+    pub(crate) fn remove_directory(&self, name: &str) {
+        let directory = self.path.join(name);
         if let Err(e) = std::fs::remove_dir_all(&directory) {
             warn!("removing {}: {e}; it goes when the store is next opened", directory.display());
         }
-        Ok(())
     }
 
     /// Checks the catalog on the device and every keyspace; the error names what is wrong.
@@ -313,7 +325,7 @@ impl Silica {
         registration: &Registration,
         record: &Record,
     ) -> Result<OptionValues> {
-        let kept = record.options.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        let kept = record.engine_options().map(|(n, v)| (n.as_str(), v.as_str()));
         let mut values = OptionValues::parse(registration.options, kept)?;
         let declared = self.options.declared(&record.name);
         if let Some(other) = declared.filter(|declared| declared.engine != record.engine) {
@@ -359,11 +371,12 @@ impl Silica {
         let directory = self.device.subdirectory(&record.directory())?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let engine = (registration.build)(directory, &values, &environment)?;
-        self.scheduler.add(&record.name, Arc::clone(&engine));
+        let switch = Arc::new(Switch::new(engine));
+        self.scheduler.add(&record.name, Arc::clone(&switch) as Arc<dyn Engine>);
         Ok(Keyspace::new(Opened {
             name: record.name.clone(),
             directory: record.directory(),
-            engine,
+            switch,
             own_memory,
             durability: self.options.durability,
             scheduler: Arc::clone(&self.scheduler),
@@ -405,6 +418,92 @@ impl Silica {
             }
         }
     }
+}
+
+/// What migrations need of a store.
+impl Silica {
+    pub(crate) fn hold_backups(&self) -> MutexGuard<'_, ()> {
+        self.backups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn registration(&self, engine: &str) -> Result<&Registration> {
+        self.options.registry.find(engine)
+    }
+
+    /// Changes the catalog, in memory and on the device.
+    pub(crate) fn edit_catalog(&self, edit: impl FnOnce(&mut Catalog)) -> Result<()> {
+        let mut state = self.lock()?;
+        let mut catalog = state.catalog.clone();
+        edit(&mut catalog);
+        self.device.sync_dir()?;
+        catalog.save(&self.device)?;
+        state.catalog = catalog;
+        Ok(())
+    }
+
+    pub(crate) fn has_own_memory(&self, record: &Record) -> bool {
+        self.own_memory(record).is_some()
+    }
+
+    pub(crate) fn share_all_memory(&self) {
+        if let Ok(state) = self.lock() {
+            self.share_memory(&state);
+        }
+    }
+
+    /// The record of the keyspace `name` with another engine, and that engine, opened in the
+    /// directory of number `id`, or of a new one. The old engine and the new one have half of the
+    /// memory each; one that keeps nothing on the device keeps what it gets.
+    pub(crate) fn open_beside(
+        &self,
+        name: &str,
+        engine: &str,
+        options: &[(&str, &str)],
+        id: Option<u64>,
+    ) -> Result<(Record, Arc<dyn Engine>)> {
+        let state = self.lock()?;
+        let registration = self.options.registry.find(engine)?;
+        let old = state.catalog.find(name).ok_or_else(|| no_keyspace(name, &state.catalog))?;
+        let given = self.new_options(engine, options);
+        let mut values = OptionValues::parse(registration.options, given)?;
+        let eviction = registration.options.iter().any(|spec| spec.name == EVICTION_OPTION);
+        if eviction && values.given(EVICTION_OPTION).is_none() {
+            // A migration forgets nothing.
+            let none = [(EVICTION_OPTION, "none")];
+            let given = self.new_options(engine, options).chain(none);
+            values = OptionValues::parse(registration.options, given)?;
+        }
+        let whole = self.own_memory(old).unwrap_or_else(|| self.memory_share(&state.catalog));
+        let half = clamp_memory(registration, whole / 2);
+        let mut record = Record {
+            id: id.unwrap_or(state.catalog.next_id),
+            name: name.to_string(),
+            engine: engine.to_string(),
+            options: options_to_keep(registration, &values),
+        };
+        let is_given = values.given(MEMORY_OPTION).is_some();
+        if let Some(bytes) = half.filter(|_| !is_given) {
+            values.set(MEMORY_OPTION, bytes);
+        }
+        let directory = self.device.subdirectory(&record.directory())?;
+        let environment = Environment::new(HashSeed(self.options.new_seed()?));
+        let opened = (registration.build)(directory, &values, &environment)?;
+        opened.sync()?;
+        if let Some(bytes) = half.filter(|_| !opened.descriptor().capabilities.durable && !is_given)
+        {
+            record.options.push((MEMORY_OPTION.into(), bytes.to_string()));
+        }
+        let source = state.open.iter().find(|keyspace| keyspace.name() == name);
+        if let (Some(source), Some(bytes)) = (source, clamp_of(&self.options, old, whole / 2)) {
+            let engine = source.engine();
+            engine.as_admin().iter().for_each(|admin| admin.set_memory_bytes(bytes));
+        }
+        Ok((record, opened))
+    }
+}
+
+fn clamp_of(options: &OpenOptions, record: &Record, bytes: u64) -> Option<u64> {
+    clamp_memory(options.registry.find(&record.engine).ok()?, bytes)
 }
 
 impl Drop for Silica {
@@ -524,7 +623,10 @@ fn create(path: &Path, device: &FileDevice, options: &OpenOptions) -> Result<Cat
 fn remove_rubbish(path: &Path, device: &FileDevice, catalog: &Catalog) {
     let Ok(names) = device.subdirectories() else { return };
     for name in names {
-        let listed = catalog.keyspaces.iter().any(|r| r.directory() == name);
+        let listed = catalog.keyspaces.iter().any(|record| {
+            let target = target_of(record).map(|(id, _)| catalog::directory_of(id));
+            record.directory() == name || target.is_some_and(|directory| directory == name)
+        });
         if !listed && catalog::is_directory_name(&name) {
             info!("removing {name}, which belongs to no keyspace");
             if let Err(e) = std::fs::remove_dir_all(path.join(&name)) {

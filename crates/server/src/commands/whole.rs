@@ -335,6 +335,32 @@ pub(crate) fn flushall(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
+/// Begins a migration, or says how far one is.
+pub(crate) fn migrate(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let store = &keys.shared.store;
+    let index = parse_i64(args.get(1)).and_then(|index| u32::try_from(index).ok());
+    let Some(index) = index.filter(|index| (*index as usize) < store.count()) else {
+        reply.error("ERR DB index is out of range");
+        return Ok(());
+    };
+    if args.len() == 2 {
+        let state = store.migrations.state(index).unwrap_or_else(|| "none".to_string());
+        reply.bulk(state.as_bytes());
+        return Ok(());
+    }
+    let words: Vec<String> =
+        args.from(2).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let (engine, options) = (&words[0], &words[1..]);
+    if options.len() % 2 != 0 {
+        reply.error(SYNTAX);
+        return Ok(());
+    }
+    let options = options.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    store.migrate(index, engine.clone(), options)?;
+    reply.ok();
+    Ok(())
+}
+
 pub(crate) fn info(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     match sections::text(keys, args) {
         Ok(text) => reply.verbatim(text.as_bytes()),

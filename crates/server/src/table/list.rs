@@ -154,6 +154,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Overwrites a part of the value of a key.";
     "shutdown" -1 "admin noscript loading stale" NO "server" "1.0.0" Session(session::shutdown),
         "Stops the server gracefully.";
+    "silica.migrate" -2 "admin noscript" NO "server" "7.2.0" Whole(whole::migrate),
+        "Begins to move a database to another engine, or says how far that is.";
     "slowlog" -2 "" NO "server" "2.2.12" Session(slowlog::help),
         "Commands about the log of slow requests.", SLOWLOG;
     "strlen" 2 "readonly fast looks" ONE "string" "2.2.0" Run::Read(&read::STRLEN),

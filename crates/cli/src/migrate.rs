@@ -1,0 +1,46 @@
+//! `silica migrate`.
+
+use crate::args::Global;
+use crate::output::{Output, has_terminal};
+use indicatif::{ProgressBar, ProgressStyle};
+use silica::{MigrateProgress, OpenOptions, Result};
+
+/// Moves the keyspace `name` to the engine `to`.
+pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) -> Result<()> {
+    // What is set is for the new engine.
+    let here = Global { set: Vec::new(), engine: None, ..global.clone() };
+    let options: OpenOptions = here.open_options().create(false);
+    let store = options.open(global.directory())?;
+    let set: Vec<(&str, &str)> = global.set.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    let bar = (has_terminal() && !output.is_json()).then(|| {
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} entries, {msg}, {eta} left");
+        ProgressBar::new(0).with_style(style.expect("the template is well formed"))
+    });
+    let mut progress = |at: MigrateProgress| {
+        if let Some(bar) = &bar {
+            bar.set_length(at.entries_estimate.max(at.entries));
+            bar.set_position(at.entries);
+            bar.set_message(at.phase);
+        }
+        Ok(())
+    };
+    let outcome = store.migrate(name, to, &set, &mut progress);
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let report = outcome?;
+    output.line(format!(
+        "keyspace '{name}' has engine {to} now: {} entries compared, {} copied, checksum {:016x}",
+        report.entries, report.copied, report.checksum
+    ))?;
+    let object = output.object();
+    object.insert("ok".into(), true.into());
+    object.insert("keyspace".into(), name.into());
+    object.insert("engine".into(), to.into());
+    object.insert("entries".into(), report.entries.into());
+    object.insert("bytes".into(), report.bytes.into());
+    object.insert("copied".into(), report.copied.into());
+    object.insert("checksum".into(), format!("{:016x}", report.checksum).into());
+    object.insert("resumed".into(), report.resumed.into());
+    store.close()
+}

@@ -1,0 +1,227 @@
+//! Two engines during a migration: one has everything, the other one gets it.
+//!
+//! Invariants:
+//!
+//! 1. Writes, and pieces that are copied, happen one after the other, each first on the source and
+//!    then on the target. So what was copied or written is the same on both, until the target
+//!    fails.
+//! 2. A target that fails takes part no more; its error ends the migration, and no write of a user.
+//! 3. When it is over, no write happens here any more.
+
+use super::switch::{admin, atomic, ordered};
+use silica_engine::{
+    Durability, Engine, EntryRef, Error, KeyRange, Op, Result, Snapshot, Update, WriteBatch,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Keys of one batch of deletes.
+const DELETES: usize = 1024;
+
+pub(crate) struct Dual {
+    pub(crate) source: Arc<dyn Engine>,
+    pub(crate) target: Arc<dyn Engine>,
+    turn: Mutex<Phase>,
+    /// Writers that wait for their turn.
+    waiting: AtomicUsize,
+}
+
+/// How far it is.
+pub(crate) enum Phase {
+    Both,
+    /// The target failed so.
+    Failed(Error),
+    /// Entries are on one engine alone, which the switch knows.
+    Over,
+}
+
+/// The outcome of a write, or that it must be tried on the switch's new route.
+pub(crate) enum Write<T> {
+    Done(Result<T>),
+    Elsewhere,
+}
+
+impl<T> Write<T> {
+    /// The same without what it returned.
+    pub(crate) fn done(self) -> Write<()> {
+        match self {
+            Write::Done(outcome) => Write::Done(outcome.map(drop)),
+            Write::Elsewhere => Write::Elsewhere,
+        }
+    }
+}
+
+impl Dual {
+    pub(crate) fn new(source: Arc<dyn Engine>, target: Arc<dyn Engine>) -> Self {
+        Dual { source, target, turn: Mutex::new(Phase::Both), waiting: AtomicUsize::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Phase> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The copier's turn: writers who wait go first.
+    pub(crate) fn turn(&self) -> Result<MutexGuard<'_, Phase>> {
+        while self.waiting.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        let phase = self.lock();
+        match &*phase {
+            Phase::Failed(error) => Err(error.duplicate()),
+            _ => Ok(phase),
+        }
+    }
+
+    /// Writes go to the source alone, and then elsewhere.
+    pub(crate) fn end(&self) {
+        *self.lock() = Phase::Over;
+    }
+
+    /// Does `on_source`, and with what it returns `on_target`.
+    fn both<T>(
+        &self,
+        durability: Durability,
+        on_source: impl FnOnce(&Arc<dyn Engine>) -> Result<T>,
+        on_target: impl FnOnce(&Arc<dyn Engine>, &T) -> Result<()>,
+    ) -> Write<T> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut phase = self.lock();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if matches!(*phase, Phase::Over) {
+            return Write::Elsewhere;
+        }
+        let done = match on_source(&self.source) {
+            Ok(done) => done,
+            Err(error) => return Write::Done(Err(error)),
+        };
+        if matches!(*phase, Phase::Both)
+            && let Err(error) = on_target(&self.target, &done)
+        {
+            *phase = Phase::Failed(error);
+        }
+        drop(phase);
+        // Together with the others who wait for the device.
+        let synced = match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Synced => self.source.sync(),
+        };
+        Write::Done(synced.map(|()| done))
+    }
+
+    pub(crate) fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Write<()> {
+        let write = |engine: &Arc<dyn Engine>| engine.write(batch, Durability::Buffered);
+        self.both(durability, write, |target, ()| write(target))
+    }
+
+    pub(crate) fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Write<usize> {
+        let updates = std::cell::RefCell::new(vec![Update::Keep; keys.len()]);
+        self.both(
+            durability,
+            |source| {
+                atomic(source)?.update_many(keys, Durability::Buffered, &mut |index, entry| {
+                    let update = decide(index, entry);
+                    updates.borrow_mut()[index] = update.clone();
+                    update
+                })
+            },
+            |target, done| apply(target, &keys[..*done], &updates.borrow()),
+        )
+    }
+
+    pub(crate) fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Write<()> {
+        let last = std::cell::RefCell::new(Vec::new());
+        self.both(
+            durability,
+            |source| {
+                atomic(source)?.update_all(keys, Durability::Buffered, &mut |entries| {
+                    let updates = decide(entries);
+                    last.borrow_mut().clone_from(&updates);
+                    updates
+                })
+            },
+            |target, ()| apply(target, keys, &last.borrow()),
+        )
+    }
+
+    pub(crate) fn clear(&self) -> Write<()> {
+        let clear = |engine: &Arc<dyn Engine>| admin(engine)?.clear();
+        self.both(Durability::Buffered, clear, |target, ()| clear(target))
+    }
+
+    pub(crate) fn delete_range(&self, range: &KeyRange, durability: Durability) -> Write<()> {
+        let delete =
+            |engine: &Arc<dyn Engine>| ordered(engine)?.delete_range(range, Durability::Buffered);
+        let on_source = |source: &Arc<dyn Engine>| {
+            let before = ordered(source)?.snapshot()?;
+            delete(source).map(|()| before)
+        };
+        let done = self.both(durability, on_source, |target, before| {
+            match target.descriptor().capabilities.ordered {
+                true => delete(target),
+                false => delete_each(target, before, range),
+            }
+        });
+        done.done()
+    }
+
+    pub(crate) fn commit(
+        &self,
+        snapshot: &dyn Snapshot,
+        reads: &[&[u8]],
+        batch: &WriteBatch<'_>,
+        durability: Durability,
+    ) -> Write<bool> {
+        self.both(
+            durability,
+            |source| ordered(source)?.commit(snapshot, reads, batch, Durability::Buffered),
+            |target, done| match done {
+                true => target.write(batch, Durability::Buffered),
+                false => Ok(()),
+            },
+        )
+    }
+}
+
+/// Does to `keys` what was decided.
+fn apply(target: &Arc<dyn Engine>, keys: &[&[u8]], updates: &[Update]) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    for (key, update) in keys.iter().zip(updates) {
+        if let Some(kind) = update.kind() {
+            batch.push(Op { key, kind });
+        }
+    }
+    if batch.is_empty() { Ok(()) } else { target.write(&batch, Durability::Buffered) }
+}
+
+/// Removes from an engine without order the keys that `before` has in `range`.
+fn delete_each(
+    target: &Arc<dyn Engine>,
+    before: &Arc<dyn Snapshot>,
+    range: &KeyRange,
+) -> Result<()> {
+    let mut iterator = Arc::clone(before).iterate(range)?;
+    let mut is_there = iterator.seek_to_first()?;
+    while is_there {
+        let mut keys = Vec::new();
+        while is_there && keys.len() < DELETES {
+            keys.push(iterator.key().to_vec());
+            is_there = iterator.next()?;
+        }
+        let mut batch = WriteBatch::new();
+        keys.iter().for_each(|key| {
+            batch.delete(key);
+        });
+        target.write(&batch, Durability::Buffered)?;
+    }
+    Ok(())
+}

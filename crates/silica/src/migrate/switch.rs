@@ -1,0 +1,414 @@
+//! The engine of every keyspace: passes calls to the engine that has the entries now, so that
+//! another one can take its place while users hold it.
+
+use super::dual::{Dual, Write};
+use arc_swap::{ArcSwap, Guard};
+use silica_base::HashSeed;
+use silica_engine::{
+    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
+    ErrorKind, GetSink, KeyRange, MetricVisitor, Ordered, Progress, RangeSize, Result, Scan, Shard,
+    Sharded, Snapshot, Update, WriteBatch,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// Between two looks whether calls that began before are done.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Where calls go.
+pub(crate) enum Route {
+    Plain(Arc<dyn Engine>),
+    /// Reads to one engine, writes to two.
+    Both(Arc<Dual>),
+}
+
+impl Route {
+    /// The engine that has everything.
+    fn whole(&self) -> &Arc<dyn Engine> {
+        match self {
+            Route::Plain(engine) => engine,
+            Route::Both(dual) => &dual.source,
+        }
+    }
+}
+
+/// Descriptors are lent for as long as the switch lives, so none ever goes.
+struct Named {
+    descriptor: Descriptor,
+    next: OnceLock<Box<Named>>,
+}
+
+impl Named {
+    fn new(descriptor: Descriptor) -> Self {
+        Named { descriptor, next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &Named {
+        self.next.get().map_or(self, |next| next.last())
+    }
+}
+
+pub(crate) struct Switch {
+    route: ArcSwap<Route>,
+    named: Named,
+    /// What the first engine says of its reports; callers may have asked once and for all.
+    in_order: bool,
+    /// Partitions were handed out, whose owners write past this switch.
+    has_owners: AtomicBool,
+}
+
+impl Switch {
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
+        Switch {
+            named: Named::new(*engine.descriptor()),
+            in_order: engine.reports_in_order(),
+            route: ArcSwap::from_pointee(Route::Plain(engine)),
+            has_owners: AtomicBool::new(false),
+        }
+    }
+
+    fn now(&self) -> Guard<Arc<Route>> {
+        self.route.load()
+    }
+
+    /// The engine that has everything, to be kept for a long call.
+    pub(crate) fn whole(&self) -> Arc<dyn Engine> {
+        Arc::clone(self.now().whole())
+    }
+
+    /// The engine, where no migration is under way.
+    pub(crate) fn plain(&self) -> Option<Arc<dyn Engine>> {
+        match &**self.now() {
+            Route::Plain(engine) => Some(Arc::clone(engine)),
+            Route::Both(_) => None,
+        }
+    }
+
+    pub(crate) fn has_owners(&self) -> bool {
+        self.has_owners.load(Ordering::Acquire)
+    }
+
+    /// Sends calls elsewhere; returns when no call is under way on the old route.
+    pub(crate) fn turn(&self, route: Route) {
+        let mut descriptor = *route.whole().descriptor();
+        if let Route::Both(dual) = &route {
+            descriptor.capabilities.may_wait |= dual.target.descriptor().capabilities.may_wait;
+        }
+        let last = self.named.last();
+        if descriptor != last.descriptor {
+            // One migration at a time appends.
+            let _ = last.next.set(Box::new(Named::new(descriptor)));
+        }
+        let old = self.route.swap(Arc::new(route));
+        while Arc::strong_count(&old) > 1 {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Writes to wherever entries are; tries again where that changes meanwhile.
+    fn write_to<T>(
+        &self,
+        mut plain: impl FnMut(&Arc<dyn Engine>) -> Result<T>,
+        mut both: impl FnMut(&Dual) -> Write<T>,
+    ) -> Result<T> {
+        loop {
+            match &**self.now() {
+                Route::Plain(engine) => return plain(engine),
+                Route::Both(dual) => match both(dual) {
+                    Write::Done(outcome) => return outcome,
+                    Write::Elsewhere => {}
+                },
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Answers put in the order of their keys.
+struct Sorted(Vec<(usize, Vec<u8>, u64, u32)>);
+
+impl GetSink for Sorted {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.0.push((index, entry.value.to_vec(), entry.expires_unix_ms, entry.user_bits));
+    }
+}
+
+impl Engine for Switch {
+    fn descriptor(&self) -> &Descriptor {
+        &self.named.last().descriptor
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        let now = self.now();
+        let engine = now.whole();
+        if !self.in_order || engine.reports_in_order() {
+            return engine.get_many(keys, sink);
+        }
+        let mut sorted = Sorted(Vec::new());
+        engine.get_many(keys, &mut sorted)?;
+        sorted.0.sort_unstable_by_key(|found| found.0);
+        for (index, value, expires_unix_ms, user_bits) in &sorted.0 {
+            let entry =
+                EntryRef { value, expires_unix_ms: *expires_unix_ms, user_bits: *user_bits };
+            sink.found(*index, entry);
+        }
+        Ok(())
+    }
+
+    fn reports_in_order(&self) -> bool {
+        self.in_order
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.write_to(
+            |engine| engine.write(batch, durability),
+            |dual| dual.write(batch, durability),
+        )
+    }
+
+    fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.write_to(
+            |engine| engine.write_each(batch, durability),
+            // As one: nobody can tell what of it had happened where it fails.
+            |dual| dual.write(batch, durability),
+        )
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.whole().sync()
+    }
+
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        let (engine, beside) = match &**self.now() {
+            Route::Plain(engine) => (Arc::clone(engine), None),
+            Route::Both(dual) => (Arc::clone(&dual.source), Some(Arc::clone(&dual.target))),
+        };
+        let mut done = engine.maintain(budget)?;
+        if let Some(target) = beside {
+            // What goes wrong there ends the migration at its next write, and nothing else.
+            let more = target.maintain(budget).unwrap_or_default();
+            done = Progress { bytes: done.bytes + more.bytes, more: done.more || more.more };
+        }
+        Ok(done)
+    }
+
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        self.whole().metrics(visitor);
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.whole().verify()
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        self.now().whole().as_scan().is_some().then_some(self)
+    }
+
+    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
+        let is_ordered = self.descriptor().capabilities.ordered;
+        let engine = Arc::downgrade(&self.whole());
+        is_ordered.then(|| Arc::new(InOrder { switch: self, engine }) as Arc<dyn Ordered>)
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        self.now().whole().as_atomic().is_some().then_some(self)
+    }
+
+    fn as_sharded(&self) -> Option<&dyn Sharded> {
+        self.now().whole().as_sharded().is_some().then_some(self)
+    }
+
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        self.now().whole().as_admin().is_some().then_some(self)
+    }
+}
+
+/// What a view says that the engine of now has not, though the one before had it.
+fn lacks(engine: &Arc<dyn Engine>, what: &str) -> Error {
+    let name = engine.descriptor().name;
+    Error::new(ErrorKind::Unsupported, format!("engine {name} cannot {what}"))
+}
+
+impl Scan for Switch {
+    fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Result<Option<u64>> {
+        let engine = self.whole();
+        let scan = engine.as_scan().ok_or_else(|| lacks(&engine, "iterate"))?;
+        scan.scan(cursor, limit, visit)
+    }
+}
+
+pub(super) fn atomic(engine: &Arc<dyn Engine>) -> Result<&dyn Atomic> {
+    engine.as_atomic().ok_or_else(|| lacks(engine, "update atomically"))
+}
+
+impl Atomic for Switch {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        let decide = std::cell::RefCell::new(decide);
+        self.write_to(
+            |engine| atomic(engine)?.update(key, durability, &mut **decide.borrow_mut()),
+            |dual| {
+                let mut decide = decide.borrow_mut();
+                let decide = &mut |_: usize, entry: Option<EntryRef<'_>>| decide(entry);
+                dual.update_many(&[key], durability, decide).done()
+            },
+        )
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let decide = std::cell::RefCell::new(decide);
+        self.write_to(
+            |engine| atomic(engine)?.update_many(keys, durability, &mut **decide.borrow_mut()),
+            |dual| dual.update_many(keys, durability, &mut **decide.borrow_mut()),
+        )
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        let decide = std::cell::RefCell::new(decide);
+        self.write_to(
+            |engine| atomic(engine)?.update_all(keys, durability, &mut **decide.borrow_mut()),
+            |dual| dual.update_all(keys, durability, &mut **decide.borrow_mut()),
+        )
+    }
+}
+
+pub(super) fn admin(engine: &Arc<dyn Engine>) -> Result<&dyn Admin> {
+    engine.as_admin().ok_or_else(|| lacks(engine, "be administered"))
+}
+
+impl Admin for Switch {
+    fn count(&self, exact: bool) -> Result<Count> {
+        admin(&self.whole())?.count(exact)
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.write_to(|engine| admin(engine)?.clear(), Dual::clear)
+    }
+
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
+        admin(&self.whole())?.checkpoint(target)
+    }
+
+    fn set_memory_bytes(&self, bytes: u64) {
+        match &**self.now() {
+            Route::Plain(engine) => {
+                engine.as_admin().iter().for_each(|a| a.set_memory_bytes(bytes))
+            }
+            // Both have their half until it is over.
+            Route::Both(_) => {}
+        }
+    }
+
+    fn close(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        admin(&self.whole())?.close(progress)
+    }
+
+    fn inspect(&self) -> Result<String> {
+        admin(&self.whole())?.inspect()
+    }
+}
+
+impl Switch {
+    fn sharded<T>(&self, ask: impl FnOnce(&dyn Sharded) -> T) -> Option<T> {
+        self.whole().as_sharded().map(ask)
+    }
+}
+
+impl Sharded for Switch {
+    fn shards(&self) -> usize {
+        self.sharded(|sharded| sharded.shards()).unwrap_or(0)
+    }
+
+    fn shard_of(&self, key: &[u8]) -> usize {
+        self.sharded(|sharded| sharded.shard_of(key)).unwrap_or(0)
+    }
+
+    fn shards_of(&self, keys: &[&[u8]], each: &mut dyn FnMut(usize, usize)) {
+        self.sharded(|sharded| sharded.shards_of(keys, each));
+    }
+
+    fn seed(&self) -> Option<HashSeed> {
+        self.sharded(|sharded| sharded.seed()).flatten()
+    }
+
+    fn take(&self, number: usize) -> Result<Box<dyn Shard>> {
+        self.has_owners.store(true, Ordering::Release);
+        if self.plain().is_none() {
+            let message = "partitions have no owners during a migration; wait for its end";
+            return Err(Error::new(ErrorKind::Locked, message));
+        }
+        let none = || lacks(&self.whole(), "hand out partitions");
+        self.sharded(|sharded| sharded.take(number)).ok_or_else(none)?
+    }
+}
+
+/// The ordered view.
+struct InOrder {
+    switch: Arc<Switch>,
+    /// The engine whose snapshots it gave: those of another one say nothing here.
+    engine: Weak<dyn Engine>,
+}
+
+pub(super) fn ordered(engine: &Arc<dyn Engine>) -> Result<Arc<dyn Ordered>> {
+    Arc::clone(engine).as_ordered().ok_or_else(|| lacks(engine, "keep an order"))
+}
+
+impl Ordered for InOrder {
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>> {
+        ordered(&self.switch.whole())?.snapshot()
+    }
+
+    fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
+        self.switch.write_to(
+            |engine| ordered(engine)?.delete_range(range, durability),
+            |dual| dual.delete_range(range, durability),
+        )
+    }
+
+    fn commit(
+        &self,
+        snapshot: &dyn Snapshot,
+        reads: &[&[u8]],
+        batch: &WriteBatch<'_>,
+        durability: Durability,
+    ) -> Result<bool> {
+        self.switch.write_to(
+            |engine| match Weak::ptr_eq(&self.engine, &Arc::downgrade(engine)) {
+                true => ordered(engine)?.commit(snapshot, reads, batch, durability),
+                false => Ok(false),
+            },
+            |dual| match Weak::ptr_eq(&self.engine, &Arc::downgrade(&dual.source)) {
+                true => dual.commit(snapshot, reads, batch, durability),
+                false => Write::Done(Ok(false)),
+            },
+        )
+    }
+
+    fn range_size(&self, range: &KeyRange) -> RangeSize {
+        ordered(&self.switch.whole()).map(|view| view.range_size(range)).unwrap_or_default()
+    }
+
+    fn compact_range(&self, range: &KeyRange) -> Result<()> {
+        ordered(&self.switch.whole())?.compact_range(range)
+    }
+}
