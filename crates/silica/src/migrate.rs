@@ -63,7 +63,8 @@ pub(crate) fn target_of(record: &Record) -> Option<(u64, &str)> {
 impl Silica {
     /// Moves the keyspace `name` to another engine, with `(name, value)` pairs of options, while
     /// it is read and written: handles to it stay what they are. `progress` is told how far it is;
-    /// an error that it returns ends the migration, one of kind `Closed` so that it can go on later.
+    /// an error that it returns ends the migration, and it can go on later where its kind is
+    /// `Closed`.
     ///
     /// Until the end the keyspace is what it was: an error, or a crash, changes nothing. A
     /// migration that a crash interrupted goes on when it is asked for again. Writes wait for
