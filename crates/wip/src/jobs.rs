@@ -198,7 +198,13 @@ impl<D: Device> Wip<D> {
 
     /// Has the log's next segment made before a writer needs it, and little left to sync then.
     fn prepare_log(&self) -> Result<()> {
-        if self.log.unsynced_bytes() > SYNC_BEHIND_BYTES {
+        // The last segment is synced before the next one takes over, so little is to be left then.
+        let behind = if self.log.room_bytes() < SYNC_BEHIND_BYTES / 2 {
+            SYNC_BEHIND_BYTES / 16
+        } else {
+            SYNC_BEHIND_BYTES
+        };
+        if self.log.unsynced_bytes() > behind {
             self.sync_log()?;
         }
         self.log.prepare()
@@ -384,10 +390,15 @@ impl<D: Device> Wip<D> {
 
     fn pressure(&self, list: &List<D>) -> Pressure {
         let unflushed = self.unflushed_bytes.load(Ordering::Relaxed) as f64;
-        let (_, compaction) = self.with_views(list, |views| self.config.policy.pressure(views));
+        let buckets = self.buckets();
+        let oldest = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
+        let window = oldest.map_or(0, |at| self.log.end().saturating_sub(at * POSITION_BYTES));
+        let is_over = self.is_over_ceiling();
+        let look = |views: &[View<'_>]| self.config.policy.pressure(views, is_over);
+        let (_, compaction) = self.with_views(list, look);
         Pressure {
             flush: unflushed / self.memtable_bytes_max().max(1) as f64,
-            log: self.log.mapped_bytes() as f64 / self.log_bytes_max().max(1) as f64,
+            log: window as f64 / self.log_bytes_max().max(1) as f64,
             compaction,
         }
     }

@@ -1,6 +1,9 @@
 //! Counters.
 
+use crate::wip::Wip;
+use silica_device::Device;
 use silica_engine::MetricVisitor;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Event counters of one store; relaxed, since nothing is decided by them.
@@ -66,6 +69,32 @@ impl Metrics {
             ("writes_slowed_by_log", &self.slowed_by_log),
         ] {
             visitor.metric(name, counter.load(Ordering::Relaxed) as f64);
+        }
+    }
+}
+
+impl<D: Device> Wip<D> {
+    /// Reports what there is of buckets and tables.
+    pub(crate) fn report_buckets(&self, visitor: &mut dyn MetricVisitor) {
+        let buckets = self.buckets();
+        let (mut runs, mut live, mut dead, mut tables) = (0, 0, 0, BTreeMap::new());
+        for bucket in buckets.iter() {
+            let version = bucket.read().version.clone();
+            runs += version.runs.len() as u64;
+            live += version.shape().live_bytes();
+            dead += version.shape().dead_bytes();
+            for part in version.runs.iter().flatten() {
+                tables.insert(part.table.number, part.table.table.file_bytes());
+            }
+        }
+        for (name, value) in [
+            ("buckets", buckets.len() as u64),
+            ("runs", runs),
+            ("live_bytes", live),
+            ("dead_bytes", dead),
+            ("table_bytes", tables.values().sum()),
+        ] {
+            visitor.metric(name, value as f64);
         }
     }
 }

@@ -119,11 +119,18 @@ impl Policy {
             .or_else(|| self.small_neighbours(views))
     }
 
-    /// How full the fullest level is of those that nobody works on; 1 is where it has to be merged.
-    pub(crate) fn pressure(&self, views: &[View<'_>]) -> f64 {
+    /// How full the fullest level is, or how near the dead bytes are to where rewriting begins,
+    /// whichever is more; 1 is where something has to be done.
+    pub(crate) fn pressure(&self, views: &[View<'_>], is_over_ceiling: bool) -> f64 {
         let fullest = |view: &View<'_>| (0..=LEVEL_MAX).map(|l| view.shape.at(l)).max();
         let most = views.iter().filter_map(fullest).max().unwrap_or(0);
-        most as f64 / self.runs_max as f64
+        let full = most as f64 / self.runs_max as f64;
+        if is_over_ceiling {
+            return full;
+        }
+        let live: u64 = views.iter().map(|view| view.shape.live_bytes()).sum();
+        let dead: u64 = views.iter().map(|view| view.shape.dead_bytes()).sum();
+        full.max(dead as f64 / self.dead_bytes_max(live).max(self.bucket_bytes_max / 100) as f64)
     }
 
     /// Where a level is full: it and all that is newer.
@@ -144,9 +151,9 @@ impl Policy {
         best.map(|(_, work)| work)
     }
 
-    /// Dead bytes that the policy lets be, of so many live ones.
+    /// Dead bytes at which rewriting begins, of so many live ones: it takes its time.
     fn dead_bytes_max(&self, live_bytes: u64) -> u64 {
-        live_bytes / 100 * self.space_amplification_percent_max.saturating_sub(100)
+        live_bytes / 100 * self.space_amplification_percent_max.saturating_sub(100) / 8 * 5
     }
 
     fn for_space(&self, views: &[View<'_>]) -> Option<Work> {
@@ -154,7 +161,7 @@ impl Policy {
         // What is in hand will be free.
         let idle = || views.iter().enumerate().filter(|(_, view)| !view.is_busy);
         let dead: u64 = idle().map(|(_, view)| view.shape.dead_bytes()).sum();
-        if dead <= self.dead_bytes_max(live) {
+        if dead <= self.dead_bytes_max(live).max(self.bucket_bytes_max / 100) {
             return None;
         }
         let part =
@@ -205,7 +212,7 @@ impl Policy {
     fn small_neighbours(&self, views: &[View<'_>]) -> Option<Work> {
         let small = self.bucket_bytes_max / SMALL_PART;
         let is_small =
-            |view: &View<'_>| !view.is_busy && view.is_idle && view.shape.bytes() < small;
+            |view: &View<'_>| !view.is_busy && view.is_idle && view.shape.bytes() <= small;
         let place = views.windows(2).position(|pair| is_small(&pair[0]) && is_small(&pair[1]))?;
         Some(Work::Join(place))
     }
@@ -226,3 +233,7 @@ impl Averages {
         Averages { reads: reads as f64 / count, runs: runs as f64 / count }
     }
 }
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

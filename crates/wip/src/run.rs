@@ -78,6 +78,13 @@ impl<D: Device> Part<D> {
         last.offset + last.len as u64 - table.place(blocks.start).offset
     }
 
+    /// Bytes of a version of the table, on average.
+    pub(crate) fn version_bytes(&self) -> f64 {
+        let table = &self.table.table;
+        let last = table.place(table.blocks() - 1);
+        (last.offset + last.len as u64) as f64 / table.footer().versions as f64
+    }
+
     /// Blocks that may have keys of the range.
     pub(crate) fn blocks(&self) -> std::ops::Range<usize> {
         let table = &self.table.table;

@@ -19,6 +19,8 @@ pub(crate) struct Overlap {
     /// Of those asked, how many an older filter let pass, and how many would pass by mistake.
     passed: u64,
     mistaken: f64,
+    /// Bytes of versions in the tables of those filters, for those that passed.
+    passed_bytes: f64,
     tombstones: u64,
     versions: u64,
 }
@@ -41,7 +43,10 @@ impl Overlap {
         let hash = hash();
         self.asked += 1;
         let mut runs = older.iter().filter_map(|run| part_of(run, row.key));
-        self.passed += u64::from(runs.any(|part| part.table.table.may_contain(hash)));
+        if let Some(part) = runs.find(|part| part.table.table.may_contain(hash)) {
+            self.passed += 1;
+            self.passed_bytes += part.version_bytes();
+        }
         self.mistaken += (mistakes * older.len() as f64).min(1.0);
     }
 
@@ -54,8 +59,10 @@ impl Overlap {
         let asked = self.asked.max(1) as f64;
         let (passed, mistaken) = (self.passed as f64 / asked, self.mistaken / asked);
         let part = ((passed - mistaken) / (1.0 - mistaken).max(0.01)).clamp(0.0, 1.0);
-        let tombstones = self.tombstones as f64 / self.versions as f64;
-        (bytes as f64 * (part + tombstones)) as u64
+        let overwritten = self.versions as f64 * part;
+        let each = self.passed_bytes / self.passed.max(1) as f64;
+        let tombstones = bytes as f64 * self.tombstones as f64 / self.versions as f64;
+        (overwritten * each + tombstones) as u64
     }
 }
 

@@ -189,6 +189,7 @@ impl<D: Device> Engine for Wip<D> {
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
         self.metrics.report(visitor);
         self.report_memory(visitor);
+        self.report_buckets(visitor);
     }
 
     fn verify(&self) -> Result<()> {

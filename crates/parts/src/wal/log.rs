@@ -163,6 +163,12 @@ impl<D: Device> Wal<D> {
         self.end().saturating_sub(synced)
     }
 
+    /// Room for records in the last segment.
+    pub fn room_bytes(&self) -> u64 {
+        let segments = self.segments();
+        segments.iter().next_back().map_or(0, |s| s.capacity.saturating_sub(s.log.len()))
+    }
+
     /// Mapped bytes.
     pub fn mapped_bytes(&self) -> u64 {
         self.segments().iter().map(|s| s.capacity).sum()
@@ -223,6 +229,7 @@ impl<D: Device> Wal<D> {
         let mut capacity = capacity.max(least);
         let first_sequence = appender.next_sequence;
         let mut made = self.take_ahead(number, least);
+        let has_name = made.is_some();
         appender.next_segment += 1;
         let created = loop {
             let log = match made.take() {
@@ -246,7 +253,10 @@ impl<D: Device> Wal<D> {
                 created => break created?,
             }
         };
-        let durable = created.log.sync().and_then(|()| self.device.sync_dir());
+        let durable = created.log.sync().and_then(|()| {
+            // The name of a file that was made ahead is durable.
+            if has_name { Ok(()) } else { self.device.sync_dir() }
+        });
         durable.inspect_err(|_| self.poison())?;
         register(number)?;
         let created = Arc::new(created);

@@ -1,0 +1,145 @@
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn policy() -> Policy {
+    Policy {
+        runs_min: 4,
+        runs_max: 20,
+        read_weight: 10,
+        space_amplification_percent_max: 140,
+        bucket_bytes_max: 100 * MIB,
+    }
+}
+
+/// A bucket of runs of `(level, MiB, MiB that are dead because of it)`, the newest first.
+fn shape(runs: &[(u8, u64, u64)]) -> Shape {
+    let run = |(level, bytes, dead): &(u8, u64, u64)| RunShape {
+        level: *level,
+        bytes: bytes * MIB,
+        dead_bytes: dead * MIB,
+    };
+    Shape { runs: runs.iter().map(run).collect() }
+}
+
+fn view(shape: &Shape) -> View<'_> {
+    View { shape, reads: 0, is_busy: false, split_from_bytes: 0, is_idle: false }
+}
+
+#[test]
+fn new_keys_are_rewritten_only_where_a_level_is_full() {
+    let policy = policy();
+    let mut runs = vec![(0, 1, 0); 19];
+    runs.extend([(1, 30, 0)]);
+    assert_eq!(policy.next(&[view(&shape(&runs))], false), None);
+    runs.insert(0, (0, 1, 0));
+    let work = Work::Compact { place: 0, count: 20, older: 1 };
+    assert_eq!(policy.next(&[view(&shape(&runs))], false), Some(work));
+    assert_eq!(policy.next(&[view(&shape(&runs))], true), Some(work), "room comes first");
+    let full = shape(&[vec![(0, 1, 0); 3], vec![(1, 2, 0); 20], vec![(2, 9, 0)]].concat());
+    let work = Work::Compact { place: 0, count: 23, older: 1 };
+    assert_eq!(policy.next(&[view(&full)], false), Some(work), "what is newer goes along");
+}
+
+#[test]
+fn buckets_are_split_for_what_lives_in_them_alone() {
+    let policy = policy();
+    let overwritten = shape(&[(0, 60, 60), (2, 90, 0)]);
+    let work = policy.next(&[view(&overwritten)], false);
+    assert_eq!(work, Some(Work::Compact { place: 0, count: 2, older: 0 }));
+    let grown = shape(&[(0, 60, 10), (2, 90, 0)]);
+    assert_eq!(policy.next(&[view(&grown)], false), Some(Work::Split(0)));
+    let too_few_keys = View { split_from_bytes: 200 * MIB, ..view(&grown) };
+    assert_eq!(policy.next(&[too_few_keys], false), None);
+    let busy = View { is_busy: true, ..view(&grown) };
+    assert_eq!(policy.next(&[busy], false), None);
+}
+
+#[test]
+fn the_bucket_with_most_to_free_is_rewritten_once_the_store_has_too_much() {
+    let policy = policy();
+    let clean = shape(&[(2, 80, 0)]);
+    let dirty = shape(&[(0, 10, 10), (2, 40, 0)]);
+    let dirtier = shape(&[(0, 10, 10), (0, 10, 10), (2, 40, 0)]);
+    let few = [view(&clean), view(&dirty), view(&clean)];
+    assert_eq!(policy.next(&few, false), None, "10 of 200 MiB are let be");
+    let many = [view(&dirty), view(&dirtier), view(&dirty)];
+    let work = Work::Compact { place: 1, count: 3, older: 0 };
+    assert_eq!(policy.next(&many, false), Some(work));
+    assert_eq!(policy.next(&many, true), None, "not over the ceiling");
+    assert!(policy.pressure(&many, false) > 1.0 && policy.pressure(&many, true) < 1.0);
+    // What is being rewritten counts as free already.
+    let in_hand = [view(&clean), View { is_busy: true, ..view(&dirtier) }, view(&clean)];
+    assert_eq!(policy.next(&in_hand, false), None);
+    let deleted = shape(&[(0, 5, 50), (2, 50, 0)]);
+    let work = Work::Compact { place: 0, count: 2, older: 0 };
+    assert_eq!(policy.next(&[view(&deleted)], false), Some(work), "space comes back");
+}
+
+#[test]
+fn reads_have_buckets_compacted_that_they_paid_for_the_busiest_first() {
+    let policy = policy();
+    let four = shape(&[(0, 1, 0), (0, 1, 0), (0, 1, 0), (0, 1, 0), (2, 50, 0)]);
+    let three =
+        shape(&four.runs[1..].iter().map(|r| (r.level, r.bytes / MIB, 0)).collect::<Vec<_>>());
+    let read = |shape, reads| View { reads, ..view(shape) };
+    assert_eq!(policy.next(&[read(&four, 1000)], false), None, "not worth it yet");
+    assert_eq!(policy.next(&[read(&three, 1 << 16)], false), None, "too few runs");
+    // 64 Ki gets of three runs more than needed come to 6 MiB, the cost to 4.
+    let views = [read(&four, 1 << 16), read(&four, 1 << 17), read(&four, 0)];
+    let work = Work::Compact { place: 1, count: 4, older: 1 };
+    assert_eq!(policy.next(&views, false), Some(work));
+    // In the end they pay for one run.
+    let work = Work::Compact { place: 0, count: 5, older: 0 };
+    assert_eq!(policy.next(&[read(&four, 1 << 20)], false), Some(work));
+    let unaware = Policy { read_weight: 0, ..policy };
+    assert_eq!(unaware.next(&views, false), None);
+}
+
+#[test]
+fn small_neighbours_are_joined() {
+    let policy = policy();
+    let (small, large) = (shape(&[(2, 2, 0)]), shape(&[(2, 50, 0)]));
+    let idle = |shape| View { is_idle: true, ..view(shape) };
+    let work = policy.next(&[idle(&small), idle(&large), idle(&small), idle(&small)], false);
+    assert_eq!(work, Some(Work::Join(2)));
+    assert_eq!(policy.next(&[view(&small), idle(&small)], false), None, "not under writes");
+}
+
+/// Bytes written for each byte put of a store that only grows, with the log: the paper's bound
+/// (section 2.3.5) is a level each, the split, and the log.
+fn bound(levels: f64, split_buckets: f64) -> f64 {
+    levels + split_buckets / (split_buckets - 1.0) + 1.0
+}
+
+/// The same of this policy for `flushes` flushes of one bucket: log, flush, and one more for what
+/// gets to each further level. A split writes nothing.
+fn model(flushes: u64, runs_max: u64) -> f64 {
+    let part = |runs: u64| (flushes / runs * runs) as f64 / flushes as f64;
+    2.0 + part(runs_max) + part(runs_max * runs_max)
+}
+
+#[test]
+fn growth_costs_what_the_model_says_and_less_than_the_papers_bound() {
+    let policy = Policy { bucket_bytes_max: u64::MAX, ..policy() };
+    for flushes in [8, 19, 20, 100, 390, 1000] {
+        let mut shape = Shape::default();
+        let mut written = 0;
+        for _ in 0..flushes {
+            shape.runs.insert(0, RunShape { level: 0, bytes: MIB, dead_bytes: 0 });
+            written += 2 * MIB;
+            while let Some(Work::Compact { count, .. }) = policy.next(&[view(&shape)], false) {
+                let merged: Vec<_> = shape.runs.drain(..count).collect();
+                let bytes = merged.iter().map(|run| run.bytes).sum();
+                let level = merged.iter().map(|run| run.level).max().map_or(0, |l| l + 1);
+                let run = RunShape { level: level.min(LEVEL_MAX), bytes, dead_bytes: 0 };
+                shape.runs.insert(0, run);
+                written += bytes;
+            }
+        }
+        let amplification = written as f64 / (flushes * MIB) as f64;
+        let expected = model(flushes, 20);
+        assert!((amplification / expected - 1.0).abs() < 0.1, "{amplification} for {expected}");
+        assert!(amplification < bound(3.0, 8.0), "{amplification} of {flushes} flushes");
+    }
+}

@@ -1,0 +1,219 @@
+//! What background work does to a store, and what a power cut in the middle of it does not.
+
+use silica_base::{HashSeed, Prng, Result, test_size};
+use silica_device::Device;
+use silica_device::sim::{SimDevice, SimOptions};
+use silica_engine::{
+    Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues, WriteBatch,
+};
+use silica_wip::Wip;
+use std::collections::BTreeMap;
+
+fn open(device: &SimDevice, more: &[(&str, u64)]) -> Result<Wip<SimDevice>> {
+    let mut options = OptionValues::default();
+    let limits = [
+        ("memory_bytes", 8 << 20),
+        ("memtable_bytes_max", 16 << 10),
+        ("log_bytes_max", 64 << 10),
+        ("segment_bytes", 16 << 10),
+        ("runs_max", 6),
+        ("bucket_bytes_max", 64 << 10),
+        ("split_buckets", 4),
+    ];
+    for (name, value) in limits.iter().chain(more) {
+        options.set(name, *value);
+    }
+    Wip::open(device.clone(), &options, &Environment::new(HashSeed([1; 16])))
+}
+
+fn device() -> SimDevice {
+    SimDevice::new(1, SimOptions::default())
+}
+
+fn metrics(wip: &Wip<SimDevice>) -> MetricsMap {
+    let mut metrics = MetricsMap::default();
+    wip.metrics(&mut metrics);
+    metrics
+}
+
+fn settle(wip: &Wip<SimDevice>) {
+    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+}
+
+fn key(n: u64) -> [u8; 8] {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+#[test]
+fn overwriting_never_splits_for_ever_and_takes_no_more_room() {
+    let wip = open(&device(), &[]).expect("it opens");
+    let (keys, mut prng) = (2000, Prng::new(2));
+    let put = |n: u64| wip.put(&key(n), &[n as u8; 80], Durability::Buffered).expect("a put");
+    (0..keys).for_each(put);
+    settle(&wip);
+    let (live, mut buckets) = ((keys * 88) as f64, Vec::new());
+    for _ in 0..test_size(20, 100, 1000) {
+        (0..keys).for_each(|_| put(prng.below(keys)));
+        settle(&wip);
+        let now = metrics(&wip);
+        buckets.push(now.get("buckets"));
+        let space = now.get("table_bytes") / live;
+        assert!(space < 2.5, "{space} times the entries, which fill few blocks");
+    }
+    // The estimate may be off by what memtables hold, so that buckets near the limit split.
+    assert_eq!(buckets[buckets.len() / 2], buckets[buckets.len() - 1], "{buckets:?}");
+    wip.verify().expect("every invariant");
+}
+
+#[test]
+fn space_and_buckets_come_back_after_deletes() {
+    let wip = open(&device(), &[("bucket_bytes_max", 256 << 10)]).expect("it opens");
+    let keys = 6000;
+    for n in 0..keys {
+        wip.put(&key(n), &[1; 400], Durability::Buffered).expect("a put");
+    }
+    settle(&wip);
+    let full = metrics(&wip);
+    for n in 0..keys - 100 {
+        wip.delete(&key(n), Durability::Buffered).expect("a delete");
+    }
+    // Until the log is so long that the last deletes are flushed.
+    for _ in 0..300 {
+        wip.put(&key(keys), &[1; 400], Durability::Buffered).expect("a put");
+    }
+    settle(&wip);
+    let left = metrics(&wip);
+    assert!(full.get("buckets") >= 4.0, "{} buckets", full.get("buckets"));
+    assert!(left.get("buckets") < full.get("buckets") * 0.8, "{}", left.get("buckets"));
+    assert!(left.get("bucket_joins") > 0.0, "small neighbours are joined");
+    assert!(left.get("table_bytes") < full.get("table_bytes") / 3.0, "{}", left.get("table_bytes"));
+    for n in 0..keys {
+        assert_eq!(wip.get(&key(n)).expect("a get").is_some(), n >= keys - 100, "key {n}");
+    }
+}
+
+#[test]
+fn memtables_stay_inside_the_number_however_many_buckets_there_are() {
+    let limits = [("first_buckets", 1000), ("memory_bytes", 1 << 20)];
+    let wip = open(&device(), &limits).expect("it opens");
+    let mut shared = 0.0;
+    for n in 0..test_size(30_000, 300_000, 3_000_000) {
+        wip.put(&key(n), &[3; 40], Durability::Buffered).expect("a put");
+        if n % 1000 == 0 {
+            let now = metrics(&wip);
+            let memory = now.get("log_bytes") + now.get("memtable_index_bytes");
+            assert!(memory <= f64::from(1 << 20), "{memory} bytes after {n} puts");
+            shared = now.get("shared_flushes");
+        }
+    }
+    assert_eq!(metrics(&wip).get("buckets"), 1000.0);
+    assert!(shared > 0.0, "cold buckets are flushed together");
+}
+
+#[test]
+fn log_segments_live_as_long_as_memtables_need_them() {
+    let device = device();
+    let limits = [("memtable_bytes_max", 4 << 20), ("log_bytes_max", 4 << 20)];
+    let wip = open(&device, &limits).expect("it opens");
+    let keys = 4000;
+    for n in 0..keys {
+        wip.put(&key(n), &n.to_le_bytes().repeat(10), Durability::Buffered).expect("a put");
+        settle(&wip);
+    }
+    wip.sync().expect("a sync");
+    let segments = device.list().expect("names").iter().filter(|n| n.starts_with("LOG")).count();
+    assert!(segments > 20, "{segments} segments");
+    std::mem::forget(wip);
+    device.power_cut();
+    let wip = open(&device.reopen(), &limits).expect("it opens");
+    for n in 0..keys {
+        let value = wip.get(&key(n)).expect("a get").expect("it was synced");
+        assert_eq!(value, n.to_le_bytes().repeat(10), "key {n}");
+    }
+}
+
+#[test]
+fn dropping_a_store_leaves_nothing_of_the_jobs_in_hand() {
+    let device = device();
+    let wip = open(&device, &[]).expect("it opens");
+    let tables = || device.list().expect("names").iter().filter(|n| n.starts_with("TAB")).count();
+    let mut n = 0;
+    // Until a step has begun a table and not ended it.
+    loop {
+        let before = (tables(), metrics(&wip).get("flushes"));
+        wip.put(&key(n), &[1; 80], Durability::Buffered).expect("a put");
+        wip.maintain(Budget { bytes: 1 }).expect("maintenance");
+        if tables() > before.0 && metrics(&wip).get("flushes") == before.1 {
+            break;
+        }
+        n += 1;
+        assert!(n < 10_000, "no job is ever in the middle");
+    }
+    let before = tables();
+    drop(wip);
+    assert_eq!(tables(), before - 1, "the unfinished table is gone");
+    let wip = open(&device, &[]).expect("it opens");
+    (0..=n).for_each(|n| assert!(wip.get(&key(n)).expect("a get").is_some(), "key {n}"));
+}
+
+/// A step of a script: a key and whether it is put or deleted.
+fn script() -> Vec<(u64, bool)> {
+    // Splits; then joins; then little in many buckets.
+    let fill = (0..700).map(|n| (n, true));
+    let clear = (0..650).map(|n| (n, false));
+    let again = (1000..1150).map(|n| (n, true));
+    fill.chain(clear).chain(again).collect()
+}
+
+/// The store after the script, or after the power cut, and the steps that were acknowledged.
+fn run(device: &SimDevice) -> (Option<MetricsMap>, usize) {
+    let Ok(wip) = open(device, SCRIPT_LIMITS) else { return (None, 0) };
+    for (step, (n, is_put)) in script().into_iter().enumerate() {
+        let (key, mut batch) = (key(n), WriteBatch::new());
+        let batch = if is_put { batch.put(&key, &[9; 60]) } else { batch.delete(&key) };
+        let written = wip.write(batch, Durability::Synced);
+        let done = written.and_then(|()| wip.maintain(Budget { bytes: 4 << 10 }));
+        if device.is_cut() || done.is_err() {
+            std::mem::forget(wip);
+            return (None, step);
+        }
+    }
+    (Some(metrics(&wip)), script().len())
+}
+
+const SCRIPT_LIMITS: &[(&str, u64)] = &[
+    ("memtable_bytes_max", 64 << 10),
+    ("log_bytes_max", 8 << 10),
+    ("segment_bytes", 4 << 10),
+    ("bucket_bytes_max", 32 << 10),
+];
+
+#[test]
+fn a_power_cut_in_splits_joins_and_shared_flushes_leaves_one_answer() {
+    let whole = device();
+    let (found, _) = run(&whole);
+    let found = found.expect("nothing fails");
+    for name in ["bucket_splits", "bucket_joins", "shared_flushes", "compactions"] {
+        assert!(found.get(name) > 0.0, "{name} happen");
+    }
+    let ops = whole.op_count();
+    let stride = ops / test_size(60, 600, 6000);
+    for cut in (1..ops).step_by(stride.max(1) as usize) {
+        let device = device();
+        device.cut_at_op(cut);
+        let (_, steps) = run(&device);
+        device.power_cut();
+        let device = device.reopen();
+        device.cut_at_op(u64::MAX);
+        let wip = open(&device, SCRIPT_LIMITS).unwrap_or_else(|e| panic!("cut at {cut}: {e}"));
+        wip.verify().unwrap_or_else(|e| panic!("cut at {cut}: {e}"));
+        let script = script();
+        let model: BTreeMap<u64, bool> = script[..steps].iter().copied().collect();
+        // The step that the cut met may have happened.
+        let met = script.get(steps).map(|(n, _)| *n);
+        for n in (0..1150).filter(|n| met != Some(*n)) {
+            let is_there = wip.get(&key(n)).expect("a get").is_some();
+            assert_eq!(is_there, model.get(&n) == Some(&true), "key {n}, cut at {cut}");
+        }
+    }
+}
