@@ -112,7 +112,7 @@ impl Keyspace {
 
     /// Removes all keys of a range in one step, at the cost of one write.
     ///
-    /// ```no_run
+    /// ```
     /// # let name = format!("silica-doc-delete-{}", std::process::id());
     /// # let path = std::env::temp_dir().join(name);
     /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
