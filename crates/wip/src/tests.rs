@@ -249,3 +249,67 @@ fn what_expires_is_gone_at_that_moment() {
     assert_eq!(found(&mut *iter), b"ac");
     assert!(iter.seek_for_prev(b"b").expect("a seek") && iter.key() == b"a");
 }
+
+#[test]
+fn deleted_ranges_survive_power_cuts() {
+    let mut device = SimDevice::new(1, SimOptions::default());
+    let mut prng = Prng::new(3);
+    let mut model: BTreeMap<Vec<u8>, ()> = BTreeMap::new();
+    for round in 0..test_size(60, 500, 50_000) {
+        let wip = Arc::new(open(&device));
+        let mut iter = iterate(&wip);
+        let is_there = iter.seek_to_first().expect("a seek");
+        let found = keys(&mut *iter, is_there);
+        assert!(found.iter().eq(model.keys()), "round {round}");
+        drop(iter);
+        for _ in 0..prng.below(300) {
+            let key = prng.below(500).to_be_bytes().to_vec();
+            if prng.one_in(20) {
+                let upper = (prng.below(600)).to_be_bytes().to_vec();
+                let range = KeyRange::new(key, upper);
+                wip.delete_range(&range, Durability::Buffered).expect("a delete");
+                model.retain(|key, ()| !range.contains(key));
+            } else {
+                wip.put(&key, &[7; 60], Durability::Buffered).expect("a put");
+                model.insert(key, ());
+            }
+            if prng.one_in(50) {
+                wip.maintain(Budget { bytes: 20_000 }).expect("maintenance");
+            }
+        }
+        wip.sync().expect("a sync");
+        wip.maintain(Budget { bytes: prng.below(100_000) }).expect("maintenance");
+        device.power_cut();
+        drop(wip);
+        device = device.reopen();
+    }
+}
+
+#[test]
+fn the_log_stays_as_long_as_a_deleted_range_needs_it() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = open(&device);
+    let put = |n: u64| wip.put(&n.to_be_bytes(), &[7; 60], Durability::Buffered).expect("a put");
+    let maintain = || while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {};
+    for n in 0..5000 {
+        put(n);
+        if n % 100 == 0 {
+            maintain();
+        }
+    }
+    wip.compact_range(&KeyRange::ALL).expect("compaction");
+    assert!(wip.buckets().len() > 1);
+    let range = KeyRange::new(1u64.to_be_bytes(), 9u64.to_be_bytes());
+    wip.delete_range(&range, Durability::Buffered).expect("a delete");
+    // The log of that is let go while other buckets are written.
+    for n in 0..20_000 {
+        put(4000 + n % 1000);
+        if n % 100 == 0 {
+            maintain();
+        }
+    }
+    drop(wip);
+    let wip = open(&device);
+    let there = |n: u64| wip.get(&n.to_be_bytes()).expect("a get").is_some();
+    assert!(there(0) && (1..9).all(|n| !there(n)) && there(9) && there(4999));
+}
