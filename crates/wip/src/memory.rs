@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 /// The part of the memory that is for jobs' buffers at most: reading ahead, writing, filters to be
 /// built.
-const JOBS_PART_MAX: u64 = 8;
+const JOBS_PART_MAX: u64 = 5;
 /// What they need in any case, and for each key of the filter that is built.
 const JOBS_BYTES: u64 = 16 << 20;
 const BUILT_KEY_BYTES: u64 = 48;

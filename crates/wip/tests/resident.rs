@@ -34,7 +34,7 @@ fn resident_memory_stays_within_the_number_set() {
     let store = Wip::open(device, &options, &Environment::new(HashSeed([7; 16]))).expect("opens");
     let mut prng = Prng::new(1);
     // Small entries and large ones, first new, then again.
-    let entries = test_size(80_000, 600_000, 20_000_000);
+    let entries = test_size(80_000, 250_000, 20_000_000);
     for start in (0..2 * entries).step_by(BATCH as usize) {
         let mut batch = WriteBatch::new();
         let keys: Vec<_> = (start..start + BATCH).map(|n| key(n % entries)).collect();
