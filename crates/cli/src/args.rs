@@ -74,6 +74,11 @@ pub(crate) enum Command {
         /// Directory that `silica backup` wrote.
         backup: PathBuf,
     },
+    /// Salvage what is intact of a damaged store; files that were there are kept aside.
+    Repair {
+        /// Directory of the store, if not --path.
+        directory: Option<PathBuf>,
+    },
     #[command(flatten)]
     Verb(Verb),
 }

@@ -12,6 +12,7 @@ mod load;
 mod migrate;
 mod output;
 mod prompt;
+mod repair;
 mod scan;
 mod serve;
 mod session;
@@ -54,6 +55,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             let report = silica::restore(backup, global.directory(), global.open_options())?;
             verbs::show_copy("restored", &report, output)
         }
+        Some(Command::Repair { directory }) => repair::run(global, directory, output),
         Some(Command::Verb(verb)) => {
             verbs::check(&verb)?;
             let session = Session::open(global, verb.creates())?;

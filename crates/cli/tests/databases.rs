@@ -70,7 +70,7 @@ fn a_cache_beside_a_durable_database_is_asked_for_once() {
     let at = arg(&store).to_string();
     let cache = "1=mica,memory_bytes=8MiB,eviction=lru";
     let served = Served::start(&[&at, "--memory", "64MiB", "--database", cache]);
-    let words = "(engine silt, synced writes; database 1: engine mica, in memory, 0 entries)";
+    let words = "(engine wip, synced writes; database 1: engine mica, in memory, 0 entries)";
     assert!(served.1.contains(words), "{}", served.1);
     script(&mut served.client(), "SET a 1 -> OK\nSELECT 1 -> OK\nGET a -> nil\nSET a 2 -> OK");
     served.stop();

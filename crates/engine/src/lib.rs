@@ -28,4 +28,4 @@ pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{OptionKind, OptionSpec, OptionValues, parse_size};
 pub use ordered::{EntryIter, KeyRange, Ordered, RangeSize, Snapshot};
 pub use silica_base::{Error, ErrorKind, Result};
-pub use views::{Admin, Atomic, Checkpoint, Count, Scan, Shard, Sharded, Update};
+pub use views::{Admin, Atomic, Checkpoint, Count, Repaired, Scan, Shard, Sharded, Update};

@@ -143,6 +143,18 @@ pub trait Admin: Send + Sync {
     fn inspect(&self) -> Result<String>;
 }
 
+/// What a repair came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Repaired {
+    /// Entries that are there now.
+    pub entries: u64,
+    /// What was damaged and what is lost, in words; none where nothing was.
+    pub findings: Vec<String>,
+    /// The directory, in the store's own, with the files that were there; `None` where nothing was
+    /// damaged and nothing changed.
+    pub aside: Option<String>,
+}
+
 /// Partitions that threads can own, for service without synchronisation between them.
 pub trait Sharded: Send + Sync {
     /// Number of partitions.

@@ -347,6 +347,62 @@ fn switch_current<D: Device>(device: &D) -> Result<()> {
     device.sync_dir()
 }
 
+/// What can be read of a manifest that may be damaged.
+#[derive(Debug, Default)]
+pub struct Salvaged {
+    /// The snapshot, where it checks.
+    pub snapshot: Option<Vec<u8>>,
+    /// The edits behind it, up to the first that does not check.
+    pub edits: Vec<Vec<u8>>,
+    /// True where nothing is known to be missing.
+    pub is_whole: bool,
+    /// What is wrong, in words.
+    pub damage: Vec<String>,
+}
+
+/// Reads what is left of a manifest, and changes nothing.
+pub fn salvage<D: Device>(device: &D) -> Result<Salvaged> {
+    let mut found = Salvaged::default();
+    let names = device.list()?;
+    let is_about_the_file =
+        |error: &Error| matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound);
+    let current = device.open(CURRENT, Mode::Buffered).and_then(|file| read_all(&file));
+    let (named, len_noted) = match current.and_then(|bytes| decode_current(&bytes)) {
+        Ok((number, len)) => (Some(name(number)), len),
+        Err(error) if is_about_the_file(&error) => {
+            found
+                .damage
+                .push(format!("{CURRENT} does not say which manifest is in force: {error}"));
+            (names.iter().rfind(|n| n.starts_with(PREFIX)).cloned(), 0)
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(name) = named.filter(|name| names.contains(name)) else {
+        found.damage.push("there is no manifest".into());
+        return Ok(found);
+    };
+    let bytes = read_all(&device.open(&name, Mode::Buffered)?)?;
+    let number = name.strip_prefix(PREFIX).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let id = file_id(number);
+    let header = bytes.get(..HEADER_BYTES).unwrap_or(&bytes);
+    if let Err(error) = check(header, id, 24, MAGIC, &name) {
+        found.damage.push(error.to_string());
+    }
+    let mut reader = RecordReader::new(id, &bytes, HEADER_BYTES, 1);
+    while let Some(record) = reader.next_record() {
+        match found.snapshot {
+            None => found.snapshot = Some(record.payload.to_vec()),
+            Some(_) => found.edits.push(record.payload.to_vec()),
+        }
+    }
+    let is_cut = matches!(reader.end(), End::Damaged(_)) || reader.offset() < len_noted;
+    if is_cut {
+        found.damage.push(format!("{name} cannot be read from offset {} on", reader.offset()));
+    }
+    found.is_whole = !is_cut && found.snapshot.is_some();
+    Ok(found)
+}
+
 /// A state that a manifest holds.
 pub trait Ledger: Sized {
     /// One change.

@@ -70,7 +70,7 @@ fn engines_stand_side_by_side() {
     );
     let info = client.text("INFO everything");
     for line in [
-        "db0_engine:silt",
+        "db0_engine:wip",
         "db0_in_memory:0",
         "db1_engine:mica",
         "db1_in_memory:1",
@@ -88,7 +88,7 @@ fn engines_stand_side_by_side() {
         .map(|line| line.unwrap())
         .take_while(|line| line != "END")
         .collect();
-    for line in ["STAT 0:engine silt", "STAT 1:engine mica", "STAT 1:curr_items 2"] {
+    for line in ["STAT 0:engine wip", "STAT 1:engine mica", "STAT 1:curr_items 2"] {
         assert!(lines.iter().any(|other| other == line), "{line}: {lines:?}");
     }
     assert!(lines.iter().any(|line| line.starts_with("STAT 2:evictions 0")), "{lines:?}");
@@ -96,7 +96,7 @@ fn engines_stand_side_by_side() {
     http.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut page = String::new();
     http.read_to_string(&mut page).unwrap();
-    for labels in ["{db=\"0\",engine=\"silt\"}", "{db=\"1\",engine=\"mica\"}"] {
+    for labels in ["{db=\"0\",engine=\"wip\"}", "{db=\"1\",engine=\"mica\"}"] {
         assert!(page.contains(labels), "{labels}: {page}");
     }
     server.stop();
@@ -108,7 +108,7 @@ fn figures_of_every_database_are_there_from_the_start() {
     stored.0.keyspace("db3").unwrap().put("a", "1").unwrap();
     let server = stored.serve(config());
     let info = Client::connect(&server).text("INFO everything");
-    for line in ["db1_engine:mica", "db3_engine:silt", "db3:keys=1,"] {
+    for line in ["db1_engine:mica", "db3_engine:wip", "db3:keys=1,"] {
         assert!(info.contains(&format!("\r\n{line}")), "{line}: {info}");
     }
     assert!(!info.contains("db4"), "nobody has asked for it");

@@ -43,6 +43,7 @@ mod ordered;
 #[cfg(doctest)]
 mod readme;
 mod registry;
+mod repair;
 mod scheduler;
 mod store;
 mod transaction;
@@ -53,8 +54,10 @@ pub use migrate::{MigrateProgress, MigrateReport};
 pub use options::{DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, OpenOptions};
 pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use registry::{Build, Registration, Registry};
+pub use repair::{KeyspaceRepair, repair};
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};
 pub use silica_engine as engine;
+pub use silica_engine::Repaired;
 pub use silica_engine::{
     Budget, Count, Durability, Engine, EngineExt, EntryRef, Environment, Error, ErrorKind, GetSink,
     KeyRange, METRICS, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, RangeSize,

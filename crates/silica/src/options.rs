@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The engine of keyspaces that are created without naming one.
-pub const DEFAULT_ENGINE: &str = "silt";
+pub const DEFAULT_ENGINE: &str = "wip";
 
 /// Memory of a store where no number is given.
 pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
@@ -47,7 +47,7 @@ impl Declared {
 /// let store = OpenOptions::new()
 ///     .memory_bytes(64 << 20)
 ///     .durability(Durability::Buffered)
-///     .set("partitions", "4")
+///     .set("filter_bits", "10")
 ///     .open(&path)?;
 /// store.keyspace("small")?.put("key", "value")?;
 /// let big = store.create_keyspace("big", "silt", &[("partitions", "16")])?;
@@ -135,7 +135,7 @@ impl OpenOptions {
     /// let cache = [("memory_bytes", "16MiB")];
     /// let store = silica::OpenOptions::new().declare("hot", "mica", &cache).open(&path)?;
     /// assert_eq!(store.keyspace("hot")?.engine().descriptor().name, "mica");
-    /// assert_eq!(store.keyspace("all")?.engine().descriptor().name, "silt");
+    /// assert_eq!(store.keyspace("all")?.engine().descriptor().name, "wip");
     /// # drop(store);
     /// # std::fs::remove_dir_all(&path).ok();
     /// # Ok::<(), silica::Error>(())

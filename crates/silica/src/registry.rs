@@ -1,7 +1,9 @@
 //! Engine names and how to build them: the one place that knows which engines exist.
 
 use silica_device::FileDevice;
-use silica_engine::{Engine, Environment, Error, ErrorKind, OptionSpec, OptionValues, Result};
+use silica_engine::{
+    Engine, Environment, Error, ErrorKind, OptionSpec, OptionValues, Repaired, Result,
+};
 use std::sync::Arc;
 
 /// Opens (creating it where the directory is empty) an engine in a directory of its own.
@@ -18,6 +20,17 @@ pub struct Registration {
     pub options: &'static [OptionSpec],
     /// Opens it.
     pub build: Build,
+}
+
+/// Makes a store that is intact of a damaged one, in a directory of its own.
+pub(crate) type Repair = fn(FileDevice, &OptionValues, &Environment) -> Result<Repaired>;
+
+impl Registration {
+    /// Repairs it, where the engine can.
+    pub(crate) fn repair(&self) -> Option<Repair> {
+        let is_wip = self.name == "wip";
+        is_wip.then_some(silica_wip::repair::<FileDevice> as Repair)
+    }
 }
 
 /// The engines that a store can use.

@@ -562,7 +562,7 @@ fn no_keyspace(name: &str, catalog: &Catalog) -> Error {
     Error::new(ErrorKind::NotFound, format!("no keyspace '{name}'; there are {known}"))
 }
 
-fn open_device(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
+pub(crate) fn open_device(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
     if !path.exists() && !options.create {
         let message = format!(
             "there is no store at {}; check the path, or create one with `silica put` or \

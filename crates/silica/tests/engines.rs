@@ -29,7 +29,7 @@ fn with_cache(bytes: &str) -> OpenOptions {
 #[test]
 fn what_a_keyspace_was_declared_to_be_it_stays() -> Result<()> {
     let temp = Temp::new("stays");
-    let store = with_cache("16MiB").set("partitions", "4").open(&temp.0)?;
+    let store = with_cache("16MiB").engine("silt").set("partitions", "4").open(&temp.0)?;
     store.keyspace("hot")?.put("a", "1")?;
     store.keyspace("cold")?.put("a", "2")?;
     assert_eq!(store.keyspace("cold")?.metrics()?.get("partitions"), 4.0);

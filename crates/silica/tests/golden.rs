@@ -58,7 +58,7 @@ impl Drop for Temp {
 }
 
 fn open(path: &Path) -> Result<Silica> {
-    let mut options = OpenOptions::new().create(false).background_threads(0);
+    let mut options = OpenOptions::new().engine("silt").create(false).background_threads(0);
     for (name, value) in OPTIONS {
         options = options.set(name, value);
     }
@@ -111,7 +111,7 @@ fn copy(from: &Path, to: &Path) {
 /// Makes the store of the present version.
 fn write() {
     let temp = Temp::new("write");
-    let options = OpenOptions::new().seed(SEED).background_threads(0);
+    let options = OpenOptions::new().engine("silt").seed(SEED).background_threads(0);
     let store = options.open(&temp.0).expect("creates");
     for (name, equal_bytes) in KEYSPACES {
         let keyspace = store.create_keyspace(name, "silt", &OPTIONS).expect("creates");

@@ -1,4 +1,4 @@
-//! Entries as large as they may be, on a real directory, and what is refused beyond that.
+//! Entries as large as any engine takes them, on a real directory, and what is refused beyond that.
 //!
 //! The only test of this process, so that the largest resident size the kernel ever saw (`VmHWM`)
 //! is that of this load: a value is not copied as a whole on its way in, and once on its way out,
@@ -33,7 +33,10 @@ fn status(field: &str) -> u64 {
 }
 
 fn open(path: &Path) -> (Silica, Keyspace) {
-    let options = OpenOptions::new().memory_bytes(MEMORY_BYTES).durability(Durability::Buffered);
+    let options = OpenOptions::new()
+        .engine("silt")
+        .memory_bytes(MEMORY_BYTES)
+        .durability(Durability::Buffered);
     let store = options.open(path).expect("opens");
     let keyspace = store.keyspace("default").expect("opens");
     (store, keyspace)

@@ -30,6 +30,7 @@ impl Drop for Temp {
 /// Stores so small that a few thousand keys convert and merge.
 fn tiny() -> OpenOptions {
     OpenOptions::new()
+        .engine("silt")
         .durability(Durability::Buffered)
         .set("partitions", "2")
         .set("log_store_blocks", "1")

@@ -113,7 +113,7 @@ impl<D: Device> Wip<D> {
         Ok(Count { low: 0, estimate, high })
     }
 
-    fn count_exactly(&self) -> Result<u64> {
+    pub(crate) fn count_exactly(&self) -> Result<u64> {
         let mut iter = Iter::new(Arc::new(Held::new(self)), &KeyRange::ALL);
         let (mut count, mut is_there) = (0, iter.seek_to_first()?);
         while is_there {

@@ -26,6 +26,7 @@ mod ordered;
 mod policy;
 mod ranges;
 mod read;
+mod repair;
 mod run;
 mod run_cursor;
 mod scan;
@@ -44,4 +45,5 @@ mod write;
 mod tests;
 
 pub use options::OPTIONS;
+pub use repair::repair;
 pub use wip::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, Wip};

@@ -29,7 +29,14 @@ type Tables<D> = BTreeMap<u64, Numbered<D>>;
 impl<D: Device> Wip<D> {
     /// Opens the store on `device`, creating it where there is none.
     pub fn open(device: D, options: &OptionValues, environment: &Environment) -> Result<Self> {
-        let device = Arc::new(device);
+        Self::open_shared(Arc::new(device), options, environment)
+    }
+
+    pub(crate) fn open_shared(
+        device: Arc<D>,
+        options: &OptionValues,
+        environment: &Environment,
+    ) -> Result<Self> {
         let config = Config::new(options);
         let memory = config.memory_bytes;
         let book = open_book(&device, environment.seed, config.first_buckets)?;

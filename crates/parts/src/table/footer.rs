@@ -114,6 +114,16 @@ impl Footer {
         extent::seal(unit, self.file_id, number * UNIT_BYTES as u64, bytes.len(), Form::default());
     }
 
+    /// The file id in a unit that begins as a footer does; nothing is checked.
+    pub(super) fn claimed_id(unit: &[u8]) -> Option<u64> {
+        let mut fields = Fields(unit);
+        if fields.take(MAGIC.len()) != Some(&MAGIC) {
+            return None;
+        }
+        fields.u64()?;
+        fields.u64()
+    }
+
     /// Reads the footer of the file `name` from its last unit.
     pub(super) fn open(unit: &[u8], name: &str, file_id: u64, number: u64) -> Result<Footer> {
         let at = number * UNIT_BYTES as u64;

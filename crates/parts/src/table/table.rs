@@ -58,6 +58,36 @@ impl<F: DeviceFile> Table<F> {
     /// Opens the file `name`, whose id the manifest says is `file_id`: reads footer, index and
     /// filter.
     pub fn open<D: Device<File = F>>(device: &D, name: &str, file_id: u64) -> Result<Self> {
+        Self::open_with(device, name, file_id, true)
+    }
+
+    /// The same of a file that may be damaged, without its filter: every key may be in it.
+    pub fn open_for_repair<D: Device<File = F>>(
+        device: &D,
+        name: &str,
+        file_id: u64,
+    ) -> Result<Self> {
+        Self::open_with(device, name, file_id, false)
+    }
+
+    /// The id that the last block of a file claims, where it looks like a table's footer.
+    pub fn file_id_of<D: Device<File = F>>(device: &D, name: &str) -> Result<Option<u64>> {
+        let file = device.open(name, Mode::Direct)?;
+        let units = file.len()? / UNIT_BYTES as u64;
+        if units == 0 {
+            return Ok(None);
+        }
+        let mut buf = AlignedBuf::zeroed(UNIT_BYTES);
+        file.read_at((units - 1) * UNIT_BYTES as u64, &mut buf)?;
+        Ok(Footer::claimed_id(&buf))
+    }
+
+    fn open_with<D: Device<File = F>>(
+        device: &D,
+        name: &str,
+        file_id: u64,
+        with_filter: bool,
+    ) -> Result<Self> {
         let file = device.open(name, Mode::Direct)?;
         let len = file.len()?;
         if len == 0 || len % UNIT_BYTES as u64 != 0 {
@@ -83,7 +113,9 @@ impl<F: DeviceFile> Table<F> {
             }
         };
         let mut table = Table::new(file, name.to_owned(), footer, index, None, decoder);
-        table.filter = table.read_filter()?;
+        if with_filter {
+            table.filter = table.read_filter()?;
+        }
         Ok(table)
     }
 

@@ -18,6 +18,11 @@ pub struct Segments<L> {
 }
 
 impl<L: LogFile> Segments<L> {
+    /// These, in the order of their positions.
+    pub fn new(list: Vec<Arc<Segment<L>>>) -> Self {
+        Segments { list }
+    }
+
     /// The bytes from logical position `at` to the end of its segment's appended part.
     #[inline]
     pub fn bytes_from(&self, at: u64) -> Option<&[u8]> {

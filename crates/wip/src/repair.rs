@@ -1,0 +1,470 @@
+//! Salvaging what is intact of a damaged store.
+//!
+//! 1. Every file that was there is in a directory of its own, durable, before one of them goes from
+//!    its place. Nothing is written over.
+//! 2. `CURRENT` goes first and comes last: a repair that is interrupted leaves a store that does
+//!    not open, and can be begun again from the files that were put aside.
+//! 3. What an entry was is decided as in a read: the log is newer than tables, of which a newer run
+//!    is newer than an older one. Without a manifest a later file counts as newer.
+
+use crate::bucket::LogEntries;
+use crate::files::{table_id, table_name, table_number};
+use crate::memtable::{Entries, head, sorted};
+use crate::merge::{Merge, Source};
+use crate::options::Config;
+use crate::policy::LEVEL_MAX;
+use crate::state::{BucketState, PartState, StoreState};
+use crate::wip::Wip;
+use silica_base::{AlignedBuf, ErrorKind, HashSeed, Result};
+use silica_device::{Device, DeviceFile, Mode};
+use silica_engine::{Engine, Environment, OptionValues, Repaired};
+use silica_parts::frame::{POINTER, TOMBSTONE};
+use silica_parts::manifest::{self, Ledger};
+use silica_parts::table::{Cursor, Table, TableBuilder, TableOptions, Version};
+use silica_parts::wal::{self, POSITION_BYTES, Segment, Segments};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of keys and values of a table that a repair writes.
+const TABLE_BYTES: u64 = 64 << 20;
+
+/// Checks the store on `device` and, where it is damaged, makes a new one of what is intact.
+pub fn repair<D: Device>(
+    device: D,
+    options: &OptionValues,
+    environment: &Environment,
+) -> Result<Repaired> {
+    let device = Arc::new(device);
+    let entries = Wip::open_shared(Arc::clone(&device), options, environment)
+        .and_then(|wip| wip.verify().and_then(|()| wip.count_exactly()));
+    let error = match entries {
+        Ok(entries) => return Ok(Repaired { entries, ..Repaired::default() }),
+        Err(error) => error,
+    };
+    if error.kind() != ErrorKind::Corruption {
+        return Err(error);
+    }
+    let mut salvage = Salvage::new(&*device, environment.seed)?;
+    salvage.findings.insert(0, error.to_string());
+    salvage.run(Config::new(options))
+}
+
+/// The parts of a damaged store.
+struct Salvage<'d, D: Device> {
+    device: &'d D,
+    state: StoreState,
+    /// False where the state is not what the store's manifest said last.
+    is_known: bool,
+    tables: BTreeMap<u64, Arc<Table<D::File>>>,
+    /// Intact blocks of each table.
+    blocks: BTreeMap<u64, Vec<Range<usize>>>,
+    segments: Arc<Segments<D::Log>>,
+    /// Positions of all entries in the log.
+    positions: Vec<u64>,
+    names: Vec<String>,
+    findings: Vec<String>,
+}
+
+impl<'d, D: Device> Salvage<'d, D> {
+    fn new(device: &'d D, seed: HashSeed) -> Result<Self> {
+        let names = device.list()?;
+        let found = manifest::salvage(device)?;
+        let mut findings = found.damage;
+        let mut state = found.snapshot.as_deref().and_then(|s| StoreState::decode(s).ok());
+        let mut is_known = found.is_whole && state.is_some();
+        for edit in found.edits {
+            match (StoreState::decode_edit(&edit), &mut state) {
+                (Ok(edit), Some(state)) => state.apply(&edit),
+                _ => is_known = false,
+            }
+        }
+        if !is_known {
+            findings.push(
+                "the manifest is lost: of an entry that was written several times an older value \
+                 may be back, and a deleted one may be back"
+                    .into(),
+            );
+        }
+        let state = match state {
+            Some(state) => state,
+            None => {
+                StoreState::with_buckets(store_id(device, &names)?.unwrap_or_default(), seed, 1)
+            }
+        };
+        let (tables, blocks) = (BTreeMap::new(), BTreeMap::new());
+        let mut salvage = Salvage {
+            segments: Arc::new(Segments::new(Vec::new())),
+            positions: Vec::new(),
+            device,
+            state,
+            is_known,
+            tables,
+            blocks,
+            names,
+            findings,
+        };
+        salvage.open_tables()?;
+        salvage.open_log()?;
+        Ok(salvage)
+    }
+
+    fn open_tables(&mut self) -> Result<()> {
+        let numbers: BTreeSet<u64> = match self.is_known {
+            true => self.state.tables(),
+            false => self.names.iter().filter_map(|name| table_number(name)).collect(),
+        };
+        for number in numbers {
+            let (name, id) = (table_name(number), table_id(self.state.store_id, number));
+            match Table::open_for_repair(self.device, &name, id) {
+                Ok(table) => self.check_blocks(number, Arc::new(table))?,
+                Err(error) if is_about_the_file(error.kind()) => {
+                    self.findings.push(format!("{name} is lost as a whole: {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_blocks(&mut self, number: u64, table: Arc<Table<D::File>>) -> Result<()> {
+        let (mut intact, mut from) = (Vec::new(), 0);
+        let mut buf = AlignedBuf::zeroed(0);
+        for block in 0..table.blocks() {
+            let place = table.place(block);
+            let checked = table
+                .read(place, &mut buf)
+                .and_then(|()| table.search(block, &buf, b"", u64::MAX).map(|_| ()));
+            match checked {
+                Ok(()) => continue,
+                Err(error) if is_about_the_file(error.kind()) => {
+                    let from = table.separator(block);
+                    let to = (block + 1 < table.blocks()).then(|| table.separator(block + 1));
+                    self.findings.push(format!(
+                        "{}: {} bytes at offset {} are lost, with keys from '{}' to {}",
+                        table.name(),
+                        place.len,
+                        place.offset,
+                        from.escape_ascii(),
+                        to.map_or("the end".into(), |to| format!("'{}'", to.escape_ascii()))
+                    ));
+                }
+                Err(error) => return Err(error),
+            }
+            intact.push(from..block);
+            from = block + 1;
+        }
+        intact.push(from..table.blocks());
+        intact.retain(|range| !range.is_empty());
+        self.blocks.insert(number, intact);
+        self.tables.insert(number, table);
+        Ok(())
+    }
+
+    fn open_log(&mut self) -> Result<()> {
+        let numbers: Vec<u64> = match self.is_known {
+            true => self.state.log_segments.clone(),
+            false => self.names.iter().filter_map(|name| wal::number_of(name)).collect(),
+        };
+        let mut list = Vec::new();
+        for number in numbers {
+            match Segment::open(self.device, self.state.store_id, number) {
+                Ok(segment) => list.push(Arc::new(segment)),
+                Err(error) if is_about_the_file(error.kind()) => {
+                    let name = wal::name(number);
+                    self.findings.push(format!("{name} is lost as a whole: {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        for (index, segment) in list.iter().enumerate() {
+            let cut = wal::cut_of(&list, index, None);
+            let read = segment.read_records(cut, &mut |at, payload| {
+                let frames = wal::frames(payload).flatten();
+                let positions = frames.map(|(offset, _)| (at + offset as u64) / POSITION_BYTES);
+                self.positions.extend(positions);
+                Ok(())
+            });
+            if let Err(error) = read {
+                self.findings.push(format!("what follows in it is lost: {error}"));
+            }
+        }
+        self.segments = Arc::new(Segments::new(list));
+        Ok(())
+    }
+
+    /// Writes the new store and puts the old one aside.
+    fn run(mut self, config: Config) -> Result<Repaired> {
+        let numbers = self.names.iter().filter_map(|name| table_number(name));
+        let next_table = numbers.max().unwrap_or(0).max(self.state.next_table) + 1;
+        let mut output = Output {
+            device: self.device,
+            state: StoreState::with_buckets(self.state.store_id, self.state.seed, 1),
+            config,
+            next_table,
+            builder: None,
+            bytes: 0,
+            lower: Vec::new(),
+            run: Vec::new(),
+            entries: 0,
+        };
+        let buckets = match self.is_known {
+            true => std::mem::take(&mut self.state.buckets),
+            false => BTreeMap::from([(Vec::new(), self.all_tables())]),
+        };
+        let lowers: Vec<Vec<u8>> = buckets.keys().cloned().collect();
+        for (at, (lower, bucket)) in buckets.iter().enumerate() {
+            let upper = lowers.get(at + 1).map(|upper| &upper[..]);
+            self.salvage_bucket(lower, upper, bucket, &mut output)?;
+        }
+        let entries = output.entries;
+        let state = output.finish()?;
+        let aside = self.put_aside(&state)?;
+        Ok(Repaired { entries, findings: self.findings, aside: Some(aside) })
+    }
+
+    /// Every table as a run of its own, the latest first.
+    fn all_tables(&self) -> BucketState {
+        let part = |table: &u64| whole_part(*table, Vec::new(), None);
+        let runs = self.tables.keys().rev().map(|table| vec![part(table)]).collect();
+        BucketState { runs, ..BucketState::default() }
+    }
+
+    fn salvage_bucket(
+        &self,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        bucket: &BucketState,
+        output: &mut Output<'_, D>,
+    ) -> Result<()> {
+        let entries = LogEntries(&self.segments);
+        let is_here = |position: &u64| {
+            let key = entries.entry(*position).key;
+            *position >= bucket.floor && *lower <= *key && upper.is_none_or(|upper| *key < *upper)
+        };
+        let positions = self.positions.iter().copied().filter(is_here).collect();
+        let positions = sorted(positions, &entries);
+        let mut sources: Vec<Rows<'_, D>> =
+            vec![Rows::Log { entries: LogEntries(&self.segments), positions, at: 0 }];
+        for part in bucket.runs.iter().flatten() {
+            let Some(table) = self.tables.get(&part.table) else { continue };
+            let mut rows = TableRows {
+                part: part.clone(),
+                blocks: self.blocks[&part.table].clone(),
+                table: Arc::clone(table),
+                cursor: None,
+            };
+            rows.enter()?;
+            sources.push(Rows::Table(Box::new(rows)));
+        }
+        let mut merge = Merge::new(sources);
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(version) = merge.version() {
+            if last.as_deref() != Some(version.key) {
+                last = Some(version.key.to_vec());
+                if version.flags & TOMBSTONE == 0 {
+                    output.add(&Version { sequence: 0, ..version })?;
+                }
+            }
+            merge.advance()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the files that were there into a directory of their own, and the new manifest in
+    /// their place; the directory's name.
+    fn put_aside(&self, state: &StoreState) -> Result<String> {
+        let there = self.device.subdirectories()?;
+        let name = |n: u64| format!("damaged-{n}");
+        let free = (1..).map(name).find(|name| !there.contains(name));
+        let aside = free.expect("numbers do not end");
+        let directory = self.device.subdirectory(&aside)?;
+        for name in &self.names {
+            self.device.link_into(name, &directory, name)?;
+        }
+        directory.sync_dir()?;
+        let mut names = self.names.clone();
+        // A store without its `CURRENT` does not open, so this goes before what it stands for.
+        names.sort_by_key(|name| name != manifest::CURRENT);
+        for name in &names {
+            self.device.remove(name)?;
+        }
+        self.device.sync_dir()?;
+        for (name, bytes) in manifest::files(&state.encode()) {
+            let file = self.device.create(&name, Mode::Buffered)?;
+            file.write_at(0, &bytes)?;
+            file.sync()?;
+            self.device.sync_dir()?;
+        }
+        Ok(aside)
+    }
+}
+
+/// True where an error says that a file is not what it should be.
+fn is_about_the_file(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Corruption | ErrorKind::NotFound)
+}
+
+/// What the footer of any table says of the store.
+fn store_id<D: Device>(device: &D, names: &[String]) -> Result<Option<u64>> {
+    for name in names {
+        let Some(number) = table_number(name) else { continue };
+        let Some(id) = Table::<D::File>::file_id_of(device, name)? else { continue };
+        let store_id = (id ^ number).rotate_right(23);
+        if Table::open_for_repair(device, name, id).is_ok() {
+            return Ok(Some(store_id));
+        }
+    }
+    Ok(None)
+}
+
+fn whole_part(table: u64, lower: Vec<u8>, upper: Option<Vec<u8>>) -> PartState {
+    PartState { table, lower, upper, level: LEVEL_MAX, dead_bytes: 0 }
+}
+
+/// Where versions come from.
+enum Rows<'s, D: Device> {
+    Log { entries: LogEntries<'s, D::Log>, positions: Vec<u64>, at: usize },
+    Table(Box<TableRows<D>>),
+}
+
+/// The versions in the intact blocks of a part.
+struct TableRows<D: Device> {
+    part: PartState,
+    table: Arc<Table<D::File>>,
+    /// What is left; the first one is being read.
+    blocks: Vec<Range<usize>>,
+    cursor: Option<Cursor<D::File>>,
+}
+
+impl<D: Device> TableRows<D> {
+    fn is_here(&self, key: &[u8]) -> bool {
+        *self.part.lower <= *key && self.part.upper.as_ref().is_none_or(|upper| *key < **upper)
+    }
+
+    /// Goes to the first version of the next intact blocks that have one.
+    fn enter(&mut self) -> Result<()> {
+        self.cursor = None;
+        while let Some(blocks) = self.blocks.first() {
+            let mut cursor = self.table.cursor(0);
+            let from = self.table.separator(blocks.start).max(self.part.lower.clone());
+            // The block behind the last one does not check: that is where they end.
+            let found = cursor.seek(&from, u64::MAX).unwrap_or(false);
+            if found && self.is_here(cursor.version().key) {
+                self.cursor = Some(cursor);
+                return Ok(());
+            }
+            self.blocks.remove(0);
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let Some(cursor) = &mut self.cursor else { return Ok(()) };
+        let found = cursor.advance().unwrap_or(false);
+        if found && self.is_here(self.cursor.as_ref().expect("there is one").version().key) {
+            return Ok(());
+        }
+        self.blocks.remove(0);
+        self.enter()
+    }
+}
+
+impl<D: Device> Source for Rows<'_, D> {
+    fn head(&self) -> Option<u64> {
+        match self {
+            Rows::Log { positions, at, .. } if *at >= positions.len() => None,
+            Rows::Table(rows) if rows.cursor.is_none() => None,
+            _ => Some(head(self.version().key)),
+        }
+    }
+
+    fn version(&self) -> Version<'_> {
+        match self {
+            Rows::Log { entries, positions, at } => {
+                let frame = entries.entry(positions[*at]);
+                Version {
+                    key: frame.key,
+                    sequence: positions[*at],
+                    flags: frame.flags & (TOMBSTONE | POINTER),
+                    expires_unix_ms: frame.expires_unix_ms,
+                    user_bits: frame.user_bits,
+                    value: frame.value,
+                }
+            }
+            Rows::Table(rows) => rows.cursor.as_ref().expect("it is at a version").version(),
+        }
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            Rows::Log { at, .. } => {
+                *at += 1;
+                Ok(())
+            }
+            Rows::Table(rows) => rows.advance(),
+        }
+    }
+}
+
+/// The tables of the new store.
+struct Output<'d, D: Device> {
+    device: &'d D,
+    state: StoreState,
+    config: Config,
+    next_table: u64,
+    builder: Option<TableBuilder<D::File>>,
+    /// In the table in hand.
+    bytes: u64,
+    /// Where the table in hand begins.
+    lower: Vec<u8>,
+    run: Vec<PartState>,
+    entries: u64,
+}
+
+impl<D: Device> Output<'_, D> {
+    fn add(&mut self, version: &Version<'_>) -> Result<()> {
+        if self.bytes > TABLE_BYTES {
+            self.end_table(Some(version.key))?;
+        }
+        if self.builder.is_none() {
+            let options = TableOptions {
+                block_bytes: self.config.block_bytes,
+                sequence_base: 1,
+                filter_bits: self.config.filter_bits(true),
+                compression: self.config.compression,
+                seed: self.state.seed,
+            };
+            let (name, id) =
+                (table_name(self.next_table), table_id(self.state.store_id, self.next_table));
+            self.builder = Some(TableBuilder::create(self.device, &name, id, &options)?);
+        }
+        self.builder.as_mut().expect("just made").add(version)?;
+        self.bytes += (version.key.len() + version.value.len()) as u64;
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Ends the table in hand before the key `upper`.
+    fn end_table(&mut self, upper: Option<&[u8]>) -> Result<()> {
+        let Some(builder) = self.builder.take() else { return Ok(()) };
+        builder.finish()?;
+        self.bytes = 0;
+        let upper = upper.map(<[u8]>::to_vec);
+        let lower = std::mem::replace(&mut self.lower, upper.clone().unwrap_or_default());
+        self.run.push(whole_part(self.next_table, lower, upper));
+        self.next_table += 1;
+        Ok(())
+    }
+
+    /// The state of the new store.
+    fn finish(mut self) -> Result<StoreState> {
+        self.end_table(None)?;
+        self.device.sync_dir()?;
+        let runs = if self.run.is_empty() { Vec::new() } else { vec![self.run] };
+        let bucket = BucketState { runs, ..BucketState::default() };
+        self.state.buckets = BTreeMap::from([(Vec::new(), bucket)]);
+        self.state.next_table = self.next_table;
+        Ok(self.state)
+    }
+}
