@@ -7,6 +7,7 @@
 //! 3. A range goes with the compaction after which nobody finds a version that it hides. While it
 //!    is there, versions that are newer keep their numbers, since 0 would be older.
 
+use silica_parts::frame::Frame;
 use std::sync::Arc;
 
 /// The keys from `lower` on and before `upper`, at `position`.
@@ -21,6 +22,12 @@ pub(crate) struct DeletedRange {
 pub(crate) type DeletedRanges = Vec<Arc<DeletedRange>>;
 
 impl DeletedRange {
+    /// What a frame of the log at `position` says.
+    pub(crate) fn of(frame: &Frame<'_>, position: u64) -> Self {
+        let upper = (!frame.value.is_empty()).then(|| frame.value.to_vec());
+        DeletedRange { lower: frame.key.to_vec(), upper, position }
+    }
+
     #[inline]
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         *self.lower <= *key && self.upper.as_ref().is_none_or(|upper| *key < **upper)

@@ -118,8 +118,7 @@ impl<D: Device> Wip<D> {
     }
 
     fn replay_range(&self, frame: &Frame<'_>, position: u64) {
-        let upper = (!frame.value.is_empty()).then(|| frame.value.to_vec());
-        let range = DeletedRange { lower: frame.key.to_vec(), upper, position };
+        let range = DeletedRange::of(frame, position);
         self.insert_range(&range, |version| position >= version.floor);
     }
 }

@@ -8,6 +8,7 @@
 //!    is newer than an older one. Without a manifest a later file counts as newer.
 
 use crate::bucket::LogEntries;
+use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
 use crate::files::{table_id, table_name, table_number};
 use crate::memtable::{Entries, head, sorted};
 use crate::merge::{Merge, Source};
@@ -18,7 +19,7 @@ use crate::wip::Wip;
 use silica_base::{AlignedBuf, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{Engine, Environment, OptionValues, Repaired};
-use silica_parts::frame::{POINTER, TOMBSTONE};
+use silica_parts::frame::{POINTER, RANGE, TOMBSTONE};
 use silica_parts::manifest::{self, Ledger};
 use silica_parts::table::{Cursor, Table, TableBuilder, TableOptions, Version};
 use silica_parts::wal::{self, POSITION_BYTES, Segment, Segments};
@@ -60,8 +61,9 @@ struct Salvage<'d, D: Device> {
     /// Intact blocks of each table.
     blocks: BTreeMap<u64, Vec<Range<usize>>>,
     segments: Arc<Segments<D::Log>>,
-    /// Positions of all entries in the log.
+    /// Positions of all entries in the log, and what it says of ranges.
     positions: Vec<u64>,
+    deleted: Vec<DeletedRange>,
     names: Vec<String>,
     findings: Vec<String>,
 }
@@ -96,6 +98,7 @@ impl<'d, D: Device> Salvage<'d, D> {
         let mut salvage = Salvage {
             segments: Arc::new(Segments::new(Vec::new())),
             positions: Vec::new(),
+            deleted: Vec::new(),
             device,
             state,
             is_known,
@@ -132,9 +135,7 @@ impl<'d, D: Device> Salvage<'d, D> {
         let mut buf = AlignedBuf::zeroed(0);
         for block in 0..table.blocks() {
             let place = table.place(block);
-            let checked = table
-                .read(place, &mut buf)
-                .and_then(|()| table.search(block, &buf, b"", u64::MAX).map(|_| ()));
+            let checked = table.read(place, &mut buf).and_then(|()| table.check(block, &buf).map(drop));
             match checked {
                 Ok(()) => continue,
                 Err(error) if is_about_the_file(error.kind()) => {
@@ -180,9 +181,14 @@ impl<'d, D: Device> Salvage<'d, D> {
         for (index, segment) in list.iter().enumerate() {
             let cut = wal::cut_of(&list, index, None);
             let read = segment.read_records(cut, &mut |at, payload| {
-                let frames = wal::frames(payload).flatten();
-                let positions = frames.map(|(offset, _)| (at + offset as u64) / POSITION_BYTES);
-                self.positions.extend(positions);
+                for (offset, frame) in wal::frames(payload).flatten() {
+                    let position = (at + offset as u64) / POSITION_BYTES;
+                    if frame.flags & RANGE == 0 {
+                        self.positions.push(position);
+                    } else {
+                        self.deleted.push(DeletedRange::of(&frame, position));
+                    }
+                }
                 Ok(())
             });
             if let Err(error) = read {
@@ -257,12 +263,19 @@ impl<'d, D: Device> Salvage<'d, D> {
             rows.enter()?;
             sources.push(Rows::Table(Box::new(rows)));
         }
+        let from_log = self.deleted.iter().filter(|range| range.position >= bucket.floor);
+        let deleted: DeletedRanges =
+            from_log.chain(&bucket.deleted).cloned().map(Arc::new).collect();
         let mut merge = Merge::new(sources);
         let mut last: Option<Vec<u8>> = None;
         while let Some(version) = merge.version() {
             if last.as_deref() != Some(version.key) {
                 last = Some(version.key.to_vec());
-                if version.flags & TOMBSTONE == 0 {
+                // Of a file that nobody vouches for, 0 does not say that a version is old.
+                let has_age = self.is_known || version.sequence > 0;
+                let is_hidden =
+                    has_age && deleted_at(&deleted, version.key, u64::MAX) > version.sequence;
+                if version.flags & TOMBSTONE == 0 && !is_hidden {
                     output.add(&Version { sequence: 0, ..version })?;
                 }
             }
