@@ -132,10 +132,12 @@ impl<'d, D: Device> Salvage<'d, D> {
 
     fn check_blocks(&mut self, number: u64, table: Arc<Table<D::File>>) -> Result<()> {
         let (mut intact, mut from) = (Vec::new(), 0);
-        let mut buf = AlignedBuf::zeroed(0);
+        let (mut buf, mut unpacked) = (AlignedBuf::zeroed(0), Vec::new());
         for block in 0..table.blocks() {
             let place = table.place(block);
-            let checked = table.read(place, &mut buf).and_then(|()| table.check(block, &buf).map(drop));
+            let checked = table
+                .read(place, &mut buf)
+                .and_then(|()| table.check(block, &buf, &mut unpacked).map(drop));
             match checked {
                 Ok(()) => continue,
                 Err(error) if is_about_the_file(error.kind()) => {
