@@ -32,7 +32,6 @@ fn loads() -> Vec<Load> {
         let (entries, keys) = (entries * many, keys * many);
         Load { name, engine: "silt", memory_bytes: memory_mib << 20, entries, value_bytes, keys }
     };
-    let ordered = |name, load| Load { name, engine: "wip", ..load };
     vec![
         load("tiny", 32, 1_200_000, 12, u64::MAX / many),
         load("small", 32, 200_000, 100, u64::MAX / many),
@@ -41,9 +40,6 @@ fn loads() -> Vec<Load> {
         // Below 32 MiB only moderate loads keep within it: docs/engines/silt.md.
         Load { entries: 300_000 * many.min(4), ..load("cramped", 16, 0, 100, u64::MAX / many) },
         load("overwritten", 32, 400_000, 100, 20_000),
-        ordered("ordered", load("", 32, 400_000, 100, u64::MAX / many)),
-        ordered("ordered and large", load("", 64, 10_000, 16_000, u64::MAX / many)),
-        ordered("ordered and overwritten", load("", 32, 400_000, 100, 20_000)),
     ]
 }
 
