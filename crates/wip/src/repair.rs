@@ -363,6 +363,12 @@ impl<D: Device> TableRows<D> {
         while let Some(blocks) = self.blocks.first() {
             let mut cursor = self.table.cursor(0);
             let from = self.table.separator(blocks.start).max(self.part.lower.clone());
+            let end = blocks.end;
+            if end < self.table.blocks() && self.table.separator(end) <= from {
+                // The part begins behind them.
+                self.blocks.remove(0);
+                continue;
+            }
             // The block behind the last one does not check: that is where they end.
             let found = cursor.seek(&from, u64::MAX).unwrap_or(false);
             if found && self.is_here(cursor.version().key) {
