@@ -16,54 +16,24 @@
 //! handed over: a slot or a node never changes but from one whole state to another.
 
 mod directory;
+mod entries;
 mod kind;
 mod skip_list;
+mod sync;
 
 #[cfg(test)]
 mod tests;
 
 pub use directory::{Directory, Inserted};
+pub use entries::{Entries, Found, Full};
 pub use kind::Memtable;
 pub use skip_list::{Node, SkipList};
 
-use silica_parts::frame::Frame;
-use std::cmp::Ordering;
+pub(crate) use entries::head;
+use entries::order;
 
 /// Bits of a position.
 pub const POSITION_BITS: u32 = 48;
-
-/// Entries by their positions: the log.
-pub trait Entries {
-    /// The entry at a position that a memtable holds.
-    fn entry(&self, position: u64) -> Frame<'_>;
-}
-
-/// An entry that was found, and where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found<'e> {
-    /// Its position.
-    pub position: u64,
-    /// The entry.
-    pub entry: Frame<'e>,
-}
-
-/// The memtable has no room for another position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
-
-/// The order of a range: keys ascending, of one key the newest first.
-fn order(key: &[u8], position: u64, other_key: &[u8], other: u64) -> Ordering {
-    key.cmp(other_key).then(other.cmp(&position))
-}
-
-/// The first eight bytes of a key as a number: where two differ, so do the keys, in the same order.
-#[inline]
-pub(crate) fn head(key: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let len = key.len().min(8);
-    bytes[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(bytes)
-}
 
 /// `positions` in the order of a range.
 pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {

@@ -4,13 +4,11 @@
 //! words), the position (two), then one link for each level. Level 0 has all nodes; a node is in
 //! the next level with one chance in four.
 
-use super::{Entries, Found, Full, head, order};
-use silica_base::{HugeVec, Prng};
+use super::entries::{Entries, Found, Full, head, order};
+use super::sync::{Acquire, AtomicU32, AtomicU64, LEVELS, Relaxed, Release, Words};
+use silica_base::Prng;
 use std::cmp::Ordering;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
-const LEVELS: usize = 12;
 /// Words of a node before its links.
 const NODE_WORDS: usize = 4;
 /// Words of a node with its links, on average.
@@ -20,7 +18,7 @@ const NONE: u32 = 0;
 
 /// See the module's documentation.
 pub struct SkipList {
-    words: HugeVec<AtomicU32>,
+    words: Words,
     /// Words in use.
     used: AtomicU32,
     count: AtomicU32,
@@ -55,7 +53,7 @@ impl SkipList {
         assert!(u32::try_from(words).is_ok(), "words have numbers of 32 bits");
         let first = (NODE_WORDS + LEVELS) as u32;
         SkipList {
-            words: HugeVec::zeroed(words),
+            words: Words::zeroed(words),
             used: AtomicU32::new(first),
             count: AtomicU32::new(0),
             random: AtomicU64::new(words as u64),
@@ -101,12 +99,14 @@ impl SkipList {
         })
     }
 
-    /// The last node before what is wanted, on each level.
-    fn before(&self, wanted: &Wanted<'_>, entries: &impl Entries) -> [u32; LEVELS] {
-        let (mut node, mut last) = (NONE, [NONE; LEVELS]);
+    /// The last node before what is wanted, on each level, and the one behind the last of them, at
+    /// or after what is wanted. Who asks for the next of the last once more may get another, that
+    /// was put between them meanwhile and is still before what is wanted.
+    fn around(&self, wanted: &Wanted<'_>, entries: &impl Entries) -> ([u32; LEVELS], u32) {
+        let (mut node, mut next, mut last) = (NONE, NONE, [NONE; LEVELS]);
         for level in (0..LEVELS).rev() {
             loop {
-                let next = self.next(node, level);
+                next = self.next(node, level);
                 if next == NONE || self.compare(next, wanted, entries).is_ge() {
                     break;
                 }
@@ -114,18 +114,17 @@ impl SkipList {
             }
             last[level] = node;
         }
-        last
+        (last, next)
     }
 
     /// The first node at or after (`key`, `position`). For everybody, as all that follow.
     pub fn seek(&self, key: &[u8], position: u64, entries: &impl Entries) -> Option<Node> {
-        let before = self.before(&Wanted::new(key, position), entries)[0];
-        self.some(self.next(before, 0))
+        self.some(self.around(&Wanted::new(key, position), entries).1)
     }
 
     /// The last node before (`key`, `position`).
     pub fn seek_before(&self, key: &[u8], position: u64, entries: &impl Entries) -> Option<Node> {
-        self.some(self.before(&Wanted::new(key, position), entries)[0])
+        self.some(self.around(&Wanted::new(key, position), entries).0[0])
     }
 
     /// The first node.
@@ -174,7 +173,7 @@ impl SkipList {
     /// The same list with twice as much room; `None` where that is more than links tell apart.
     /// Only for the one who inserts.
     pub fn grown(&self) -> Option<SkipList> {
-        let words = HugeVec::zeroed(u32::try_from(2 * self.words.len()).ok()? as usize);
+        let words = Words::zeroed(u32::try_from(2 * self.words.len()).ok()? as usize);
         let larger = SkipList {
             words,
             used: AtomicU32::new(self.used.load(Relaxed)),
@@ -200,7 +199,7 @@ impl SkipList {
             return Err(Full);
         }
         let wanted = Wanted::new(key, position);
-        let before = self.before(&wanted, entries);
+        let (before, _) = self.around(&wanted, entries);
         for (at, pair) in [(0, wanted.head), (2, position)] {
             self.words[node as usize + at].store(pair as u32, Relaxed);
             self.words[node as usize + at + 1].store((pair >> 32) as u32, Relaxed);

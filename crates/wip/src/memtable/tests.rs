@@ -1,5 +1,6 @@
 use super::*;
 use silica_base::{HashSeed, Prng, test_size};
+use silica_parts::frame::Frame;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -205,4 +206,53 @@ fn readers_find_what_was_there_before_they_looked() {
             assert_eq!(found.expect("it was there").entry.value, key);
         }
     });
+}
+
+/// Entries; another one is put into the list when they were looked at often enough.
+struct Interrupted<'l> {
+    written: &'l Written,
+    list: &'l SkipList,
+    /// Looks that are left before that.
+    calls: std::cell::Cell<usize>,
+    key: &'l [u8],
+    position: u64,
+}
+
+impl Entries for Interrupted<'_> {
+    fn entry(&self, position: u64) -> Frame<'_> {
+        self.calls.set(self.calls.get().wrapping_sub(1));
+        if self.calls.get() == 0 {
+            self.list.insert(self.key, self.position, self.written).expect("there is room");
+        }
+        self.written.entry(position)
+    }
+}
+
+#[test]
+fn a_search_finds_its_key_where_others_are_put_in_front_meanwhile() {
+    let mut interrupted_at_most = 0;
+    // Keys that come before the one that is there, or a newer version of it.
+    for (there, new) in [(b"key 5", b"key 3"), (b"key 5", b"key 5")] {
+        let mut calls = 1;
+        loop {
+            let (mut written, list) = (Written::default(), SkipList::new(10));
+            let [there_at, new_at] = [there, new].map(|key| written.push(key, b""));
+            list.insert(there, there_at, &written).expect("there is room");
+            let interrupted = Interrupted {
+                written: &written,
+                list: &list,
+                calls: calls.into(),
+                key: new,
+                position: new_at,
+            };
+            let found = list.find(there, new_at, &interrupted);
+            assert_eq!(found.map(|found| found.position), Some(there_at), "call {calls}");
+            if list.len() == 1 {
+                break;
+            }
+            calls += 1;
+        }
+        interrupted_at_most = interrupted_at_most.max(calls);
+    }
+    assert!(interrupted_at_most > 2, "the search looks at the key on each level");
 }
