@@ -18,7 +18,7 @@ use crate::write::Writer;
 use silica_base::{Error, HashSeed, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
-use silica_parts::frame::Frame;
+use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::Manifest;
 use silica_parts::wal::{self, Appender, Wal};
 use std::sync::atomic::AtomicU64;
@@ -115,6 +115,10 @@ impl<D: Device> Silt<D> {
                 let detail = "a record holds what is no entry";
                 return Err(Error::corruption("the log", at, detail));
             };
+            if frame.flags & RANGE != 0 {
+                let detail = "a range was deleted, which stores in the order of hashes cannot do";
+                return Err(Error::corruption("the log", at + offset as u64, detail));
+            }
             let (here, hash) = (at + offset as u64, self.hash(frame.key));
             let stores = self.partition_of(hash).read();
             if here >= stores.version.floor {
@@ -227,4 +231,30 @@ fn open_partition<D: Device>(
     let is_new = state.log_segments.is_empty();
     let (table, fill_limit) = first_table(config, &version, index, is_new);
     Ok(Partition::new(table, fill_limit, version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use silica_base::ErrorKind;
+    use silica_device::sim::{SimDevice, SimOptions};
+
+    #[test]
+    fn a_deleted_range_in_the_log_is_corruption() {
+        let environment = Environment::new(HashSeed([1; 16]));
+        let open = |device| Silt::open(device, &OptionValues::default(), &environment);
+        let device = SimDevice::new(1, SimOptions::default());
+        for (flags, is_right) in [(0, true), (RANGE, false)] {
+            let store = open(device.clone()).expect("opens");
+            let mut record = vec![0; wal::RECORD_ROOM_BYTES];
+            Frame { flags, ..Frame::put(b"a", b"b") }.encode(&mut record);
+            let register = |number| store.edit(&[Edit::LogSegment(number)]);
+            let mut writer = store.writer.lock().expect("no panic while held");
+            store.log.append(&mut writer.appender, &mut record, &register).expect("appends");
+            drop(writer);
+            drop(store);
+            let error = open(device.clone()).err().map(|error| error.kind());
+            assert_eq!(error, (!is_right).then_some(ErrorKind::Corruption));
+        }
+    }
 }
