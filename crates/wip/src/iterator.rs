@@ -174,9 +174,15 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 self.enter(view);
             }
             result = self.all(|source, wip| source.seek(wip, &target));
+            self.count_read();
         }
         self.target = target;
         result.map(|_| ())
+    }
+
+    /// Counts a search in the bucket that was entered: it asks all tables, as a get does.
+    fn count_read(&self) {
+        self.entered.iter().for_each(|entered| entered.view.bucket.count_read());
     }
 
     /// Moves all sources; where one is stale, the bucket is left.
@@ -249,6 +255,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 let view = self.snapshot.wip.view(key, true);
                 self.enter(view);
             }
+            self.count_read();
             if self.all(|source, wip| source.seek_before(wip, key))? == Is::There {
                 return Ok(());
             }

@@ -13,7 +13,7 @@ use crate::compaction::Compaction;
 use crate::files::table_name;
 use crate::flush::Flush;
 use crate::metrics::add;
-use crate::policy::{View, Work};
+use crate::policy::{RANGES_MAX, View, Work};
 use crate::state::Edit;
 use crate::wip::Wip;
 use silica_base::Result;
@@ -281,10 +281,12 @@ impl<D: Device> Wip<D> {
     }
 
     /// What to flush: memtables that are frozen; or those at the tail of a log that is too long,
-    /// small ones together; or, where all are too large, the largest.
+    /// small ones together; or, where all are too large, the largest. Before the last two, one of
+    /// a bucket of which many ranges were deleted, which only a compaction ends.
     fn next_flush(&self, list: &List<D>) -> Vec<Arc<Frozen>> {
         let buckets = self.buckets();
         let mut free: Vec<(u64, u64, &Arc<Bucket<D>>)> = Vec::new();
+        let mut of_many_ranges = None;
         for bucket in buckets.iter() {
             let stores = bucket.read();
             match stores.frozen.last() {
@@ -293,8 +295,14 @@ impl<D: Device> Wip<D> {
                 None => {
                     let oldest = stores.oldest().map(|at| (at, stores.bytes, bucket));
                     free.extend(oldest);
+                    if stores.deleted.len() > RANGES_MAX {
+                        of_many_ranges = Some(bucket);
+                    }
                 }
             }
+        }
+        if let Some(bucket) = of_many_ranges {
+            return self.oldest_frozen(bucket).into_iter().collect();
         }
         let window = |at: u64| self.log.end().saturating_sub(at * POSITION_BYTES);
         let log_max = self.log_bytes_max();
@@ -363,12 +371,18 @@ impl<D: Device> Wip<D> {
             })
             .collect();
         let may_join = versions.len() > self.config.first_buckets;
+        let oldest = self.live_snapshots().first().copied().unwrap_or(u64::MAX);
+        let ranges = |version: &Version<D>| {
+            let before = version.floor.min(oldest);
+            version.deleted.iter().filter(|range| range.position < before).count()
+        };
         let views: Vec<View<'_>> = buckets
             .iter()
             .zip(&versions)
             .map(|(bucket, (version, is_idle))| View {
                 shape: version.shape(),
                 reads: bucket.reads.load(Ordering::Relaxed),
+                ranges: ranges(version),
                 is_busy: list.is_busy(bucket),
                 split_from_bytes: bucket.split_from_bytes.load(Ordering::Relaxed),
                 is_idle: *is_idle && may_join,

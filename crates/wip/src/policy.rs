@@ -13,6 +13,9 @@
 //!    highest priority first (section 2.3.7). With a `read_weight` of 0 reads do not count.
 //! 4. **Small neighbours** become one bucket.
 //!
+//! Before them, a bucket of more than [`RANGES_MAX`] deleted ranges becomes one run, which ends those
+//! that nobody needs: every read looks at all of them.
+//!
 //! Rules 2 and 3 rest while the store's write amplification is over its ceiling.
 //!
 //! A bucket is split where its live bytes are too many. Overwriting does not change them, so it
@@ -25,6 +28,8 @@ const SMALL_PART: u64 = 16;
 /// Bytes of merging that one more run looked at by one get is worth, at a read weight of 10.
 const PROBE_BYTES: u64 = 32;
 const READ_WEIGHT_USUAL: u64 = 10;
+/// Deleted ranges of a bucket that reads look through.
+pub(crate) const RANGES_MAX: usize = 64;
 /// A bucket is rewritten for space where at least one part in so many of its bytes is dead.
 const DEAD_PART_MIN: u64 = 16;
 
@@ -74,6 +79,8 @@ pub(crate) struct View<'s> {
     pub(crate) shape: &'s Shape,
     /// Gets that asked its runs since the last compaction, about.
     pub(crate) reads: u64,
+    /// Deleted ranges that end where all its runs are merged.
+    pub(crate) ranges: usize,
     /// A job is at work on its runs.
     pub(crate) is_busy: bool,
     /// Below so many live bytes it is known to have too few keys for a split.
@@ -113,6 +120,7 @@ impl Policy {
         });
         split
             .map(Work::Split)
+            .or_else(|| Self::for_ranges(views))
             .or_else(|| self.for_room(views))
             .or_else(|| if is_over_ceiling { None } else { self.for_space(views) })
             .or_else(|| if is_over_ceiling { None } else { self.for_reads(views) })
@@ -131,6 +139,13 @@ impl Policy {
         let live: u64 = views.iter().map(|view| view.shape.live_bytes()).sum();
         let dead: u64 = views.iter().map(|view| view.shape.dead_bytes()).sum();
         full.max(dead as f64 / self.dead_bytes_max(live).max(self.bucket_bytes_max / 100) as f64)
+    }
+
+    /// Where too many ranges were deleted: everything.
+    fn for_ranges(views: &[View<'_>]) -> Option<Work> {
+        let has_many = |view: &View<'_>| !view.is_busy && view.ranges > RANGES_MAX;
+        let place = views.iter().position(has_many)?;
+        Some(Work::Compact { place, count: views[place].shape.runs.len(), older: 0 })
     }
 
     /// Where a level is full: it and all that is newer.

@@ -23,7 +23,7 @@ fn shape(runs: &[(u8, u64, u64)]) -> Shape {
 }
 
 fn view(shape: &Shape) -> View<'_> {
-    View { shape, reads: 0, is_busy: false, split_from_bytes: 0, is_idle: false }
+    View { shape, reads: 0, ranges: 0, is_busy: false, split_from_bytes: 0, is_idle: false }
 }
 
 #[test]
@@ -142,4 +142,16 @@ fn growth_costs_what_the_model_says_and_less_than_the_papers_bound() {
         assert!((amplification / expected - 1.0).abs() < 0.1, "{amplification} for {expected}");
         assert!(amplification < bound(3.0, 8.0), "{amplification} of {flushes} flushes");
     }
+}
+
+#[test]
+fn a_bucket_of_many_deleted_ranges_is_rewritten_as_a_whole() {
+    let policy = policy();
+    let (one, other) = (shape(&[(0, 1, 0), (2, 9, 0)]), shape(&[(0, 1, 0)]));
+    let with = |ranges| [view(&other), View { ranges, ..view(&one) }];
+    assert_eq!(policy.next(&with(RANGES_MAX), true), None);
+    let work = Work::Compact { place: 1, count: 2, older: 0 };
+    assert_eq!(policy.next(&with(RANGES_MAX + 1), true), Some(work));
+    let busy = [View { ranges: RANGES_MAX + 1, is_busy: true, ..view(&one) }];
+    assert_eq!(policy.next(&busy, true), None);
 }

@@ -313,3 +313,51 @@ fn the_log_stays_as_long_as_a_deleted_range_needs_it() {
     let there = |n: u64| wip.get(&n.to_be_bytes()).expect("a get").is_some();
     assert!(there(0) && (1..9).all(|n| !there(n)) && there(9) && there(4999));
 }
+
+fn maintain(wip: &Wip<SimDevice>) {
+    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+}
+
+#[test]
+fn deleted_ranges_of_a_bucket_stay_few() {
+    let wip = Arc::new(open(&SimDevice::new(1, SimOptions::default())));
+    let most = |wip: &Wip<SimDevice>| {
+        let count = |stores: &crate::bucket::Stores<SimDevice>| {
+            stores.deleted.len() + stores.version.deleted.len()
+        };
+        wip.buckets().iter().map(|bucket| count(&bucket.read())).max()
+    };
+    let key = |n: u64| n.to_be_bytes();
+    let delete = |n: u64| {
+        wip.put(&key(n), b"", Durability::Buffered).expect("a put");
+        let range = KeyRange::new(key(n), key(n + 1));
+        wip.delete_range(&range, Durability::Buffered).expect("a delete");
+    };
+    (0..500).for_each(delete);
+    assert_eq!(most(&wip), Some(500), "nobody attends to the store");
+    maintain(&wip);
+    assert!(most(&wip) <= Some(64), "{:?}", most(&wip));
+    // A snapshot needs all of them, and maintenance ends all the same.
+    let mut iter = iterate(&wip);
+    (500..700).for_each(delete);
+    maintain(&wip);
+    assert!(most(&wip) >= Some(200) && !iter.seek_to_first().expect("a seek"));
+    drop(iter);
+    maintain(&wip);
+    assert!(most(&wip) <= Some(64), "{:?}", most(&wip));
+}
+
+#[test]
+fn searches_of_iterators_count_as_reads_of_their_bucket() {
+    let wip = Arc::new(open(&SimDevice::new(1, SimOptions::default())));
+    wip.put(b"key", b"", Durability::Buffered).expect("a put");
+    let mut iter = iterate(&wip);
+    let reads = || wip.buckets().at(0).reads.load(std::sync::atomic::Ordering::Relaxed);
+    for n in 0..200 {
+        let is_there = if n % 2 == 0 { iter.seek(b"a") } else { iter.seek_for_prev(b"z") };
+        assert!(is_there.expect("a seek"));
+    }
+    let counted = reads();
+    assert!((150..=250).contains(&counted), "{counted} of 200");
+    drop(iter);
+}
