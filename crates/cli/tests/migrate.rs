@@ -45,7 +45,7 @@ fn strings_move_over_from_redis_with_their_expiry() {
     }
     let dir = scratch("from-redis");
     let old = Server::start_redis(&dir.join("redis"));
-    let recipe = recipe("MIGRATE").replace("-p 6379", &format!("-p {}", old.port));
+    let recipe = recipe(" MIGRATE ").replace("-p 6379", &format!("-p {}", old.port));
     let mut before = old.client();
     for n in 0..250 {
         ask(&mut before, &format!("SET key:{n} {n}"));
