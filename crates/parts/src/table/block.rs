@@ -296,6 +296,25 @@ pub(super) struct Spot {
     next: usize,
     stored: Stored,
     key: Vec<u8>,
+    /// Apart, since only those who go backwards have it.
+    passed: Option<Box<Passed>>,
+}
+
+/// The versions between a restart and a spot that came there backwards: to step on costs a copy,
+/// where it took decoding all of them again.
+#[derive(Debug, Default)]
+struct Passed {
+    /// Where each is, and where its key is in `keys`.
+    versions: Vec<(usize, usize, Stored)>,
+    /// Whole keys, one after the other.
+    keys: Vec<u8>,
+}
+
+impl Passed {
+    fn clear(&mut self) {
+        self.versions.clear();
+        self.keys.clear();
+    }
 }
 
 impl Spot {
@@ -307,6 +326,9 @@ impl Spot {
     fn go_before(&mut self, at: usize) {
         (self.at, self.next) = (at, at);
         self.key.clear();
+        if let Some(passed) = &mut self.passed {
+            passed.clear();
+        }
     }
 
     /// To the next version; false at the end.
@@ -344,7 +366,7 @@ impl Spot {
 
     /// To the version before; false where there is none.
     pub(super) fn retreat(&mut self, block: &Block<'_>) -> Result<bool, Damaged> {
-        self.go_last_before(block, self.at)
+        if self.pop_passed() { Ok(true) } else { self.go_last_before(block, self.at) }
     }
 
     /// To the last version.
@@ -353,13 +375,38 @@ impl Spot {
     }
 
     fn go_last_before(&mut self, block: &Block<'_>, end: usize) -> Result<bool, Damaged> {
-        let number = (0..block.restarts.len()).rev().find(|n| block.restart(*n) < end);
-        let Some(number) = number else { return Ok(false) };
+        let is_before =
+            |restart: &[u8; RESTART_BYTES]| usize::from(u16::from_le_bytes(*restart)) < end;
+        let Some(number) = block.restarts.partition_point(is_before).checked_sub(1) else {
+            return Ok(false);
+        };
         self.go_before(block.restart(number));
         while self.next < end {
+            if self.at < self.next {
+                self.push_passed();
+            }
             self.advance(block)?;
         }
         Ok(self.at < self.next)
+    }
+
+    /// Remembers the version here.
+    fn push_passed(&mut self) {
+        let passed = self.passed.get_or_insert_default();
+        passed.versions.push((self.at, passed.keys.len(), self.stored.clone()));
+        passed.keys.extend_from_slice(&self.key);
+    }
+
+    /// To the version that was passed last, where it is the one before.
+    fn pop_passed(&mut self) -> bool {
+        let Some(passed) = &mut self.passed else { return false };
+        let is_before = |(.., stored): &mut (usize, usize, Stored)| stored.value.end == self.at;
+        let Some((at, key_at, stored)) = passed.versions.pop_if(is_before) else { return false };
+        self.key.clear();
+        self.key.extend_from_slice(&passed.keys[key_at..]);
+        passed.keys.truncate(key_at);
+        (self.at, self.next, self.stored) = (at, stored.value.end, stored);
+        true
     }
 
     /// The version here.
