@@ -13,8 +13,8 @@
 //!    highest priority first (section 2.3.7). With a `read_weight` of 0 reads do not count.
 //! 4. **Small neighbours** become one bucket.
 //!
-//! Before them, a bucket of more than [`RANGES_MAX`] deleted ranges becomes one run, which ends those
-//! that nobody needs: every read looks at all of them.
+//! Before them, a bucket of more than [`RANGES_MAX`] deleted ranges becomes one run, which ends
+//! those that nobody needs: every read looks at all of them.
 //!
 //! Rules 2 and 3 rest while the store's write amplification is over its ceiling.
 //!
