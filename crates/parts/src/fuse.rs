@@ -80,18 +80,56 @@ pub struct FuseFilter {
     words: Vec<u64>,
 }
 
-/// Keys that share a place, while places are given away.
+/// A mixed hash and a small number, in twelve bytes: there is one for each key and each place.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sharers {
-    count: u32,
-    /// Of all of them, by exclusive or: which of their places this is, and their mixed hashes.
-    which: u32,
-    mixed: u64,
+struct Packed {
+    mixed: [u32; 2],
+    number: u32,
+}
+
+impl Packed {
+    fn new(mixed: u64, number: u32) -> Self {
+        Packed { mixed: [mixed as u32, (mixed >> 32) as u32], number }
+    }
+
+    #[inline(always)]
+    fn mixed(&self) -> u64 {
+        u64::from(self.mixed[0]) | u64::from(self.mixed[1]) << 32
+    }
+}
+
+/// Keys that share a place, while places are given away: of all of them, by exclusive or, their
+/// mixed hashes and, in the number's lowest bits, which of their places this is; above that, how
+/// many they are.
+type Sharers = Packed;
+
+const WHICH_MASK: u32 = 3;
+const ONE: u32 = WHICH_MASK + 1;
+
+impl Sharers {
+    #[inline(always)]
+    fn is_alone(&self) -> bool {
+        self.number & !WHICH_MASK == ONE
+    }
+
+    /// Another one's exclusive or, whether it comes or goes.
+    #[inline(always)]
+    fn toggle(&mut self, mixed: u64, which: u32) {
+        self.mixed[0] ^= mixed as u32;
+        self.mixed[1] ^= (mixed >> 32) as u32;
+        self.number ^= which;
+    }
 }
 
 impl FuseFilter {
+    /// Bytes of memory that making a filter takes for each key, the hashes not counted: its places
+    /// and the order in which they are filled.
+    pub const BUILT_KEY_BYTES: u64 = 28;
+
     /// A filter of `hashes`, of uniform 64-bit values, with places of `bits` bits. Hashes that come
     /// more than once count once; `hashes` is in another order afterwards.
+    ///
+    /// Besides the hashes it takes [`FuseFilter::BUILT_KEY_BYTES`] for each key meanwhile, about.
     ///
     /// # Panics
     /// Where there are more than 2^30 hashes, or no bits or more than 16.
@@ -110,14 +148,14 @@ impl FuseFilter {
         unreachable!("a drawing fails once in hundreds of cases");
     }
 
-    fn filled(geometry: Geometry, bits: u32, order: &[(u64, u32)]) -> Self {
+    fn filled(geometry: Geometry, bits: u32, order: &[Packed]) -> Self {
         let words = (geometry.places() * bits as usize).div_ceil(64) + 1;
         let mut filter = FuseFilter { geometry, bits, words: vec![0; words] };
         // Backwards: each key's place is none of those that come later.
-        for (mixed, which) in order.iter().rev() {
-            let places = geometry.of(*mixed);
-            let others = places.iter().fold(fingerprint(*mixed), |sum, at| sum ^ filter.get(*at));
-            filter.set(places[*which as usize], others & filter.mask());
+        for key in order.iter().rev() {
+            let (mixed, places) = (key.mixed(), geometry.of(key.mixed()));
+            let others = places.iter().fold(fingerprint(mixed), |sum, at| sum ^ filter.get(*at));
+            filter.set(places[key.number as usize], others & filter.mask());
         }
         filter
     }
@@ -201,31 +239,30 @@ impl FuseFilter {
 
 /// Gives every key a place of its own, in an order in which each key's place is none of the later
 /// ones': their mixed hashes and which of their places it is. `None` where that does not come out.
-fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Vec<(u64, u32)>> {
+fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Vec<Packed>> {
     let mut sharers = vec![Sharers::default(); geometry.places()];
     for mixed in in_order(geometry, hashes) {
         for (which, at) in geometry.of(mixed).into_iter().enumerate() {
             let here = &mut sharers[at];
-            here.count += 1;
-            here.which ^= which as u32;
-            here.mixed ^= mixed;
+            here.toggle(mixed, which as u32);
+            here.number = here.number.checked_add(ONE)?;
         }
     }
-    let mut alone: Vec<u32> = (0..sharers.len() as u32).collect();
-    alone.retain(|at| sharers[*at as usize].count == 1);
+    let places = 0..sharers.len() as u32;
+    let mut alone: Vec<u32> = places.filter(|at| sharers[*at as usize].is_alone()).collect();
     let mut order = Vec::with_capacity(hashes.len());
     while let Some(at) = alone.pop() {
-        let Sharers { count, which, mixed } = sharers[at as usize];
-        if count != 1 {
+        let here = sharers[at as usize];
+        if !here.is_alone() {
             continue;
         }
-        order.push((mixed, which));
+        let mixed = here.mixed();
+        order.push(Packed::new(mixed, here.number & WHICH_MASK));
         for (other, at) in geometry.of(mixed).into_iter().enumerate() {
             let there = &mut sharers[at];
-            there.count -= 1;
-            there.which ^= other as u32;
-            there.mixed ^= mixed;
-            if there.count == 1 {
+            there.toggle(mixed, other as u32);
+            there.number -= ONE;
+            if there.is_alone() {
                 alone.push(at as u32);
             }
         }

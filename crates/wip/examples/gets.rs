@@ -1,6 +1,8 @@
 //! Gets: from the cache, of keys that are not there, and cold beside what the device can do.
 //!
-//! `cargo run --release -p silica-wip --example gets -- DIR [ENTRIES [NAME=VALUE…]]`
+//! `cargo run --release -p silica-wip --example gets -- [--cached] DIR [ENTRIES [NAME=VALUE…]]`
+//!
+//! `--cached` takes the store that an earlier run left in DIR, and leaves out cold gets.
 
 #[path = "store/mod.rs"]
 mod store;
@@ -175,12 +177,16 @@ fn cold(wip: &Wip<FileDevice>, entries: u64) {
 }
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
+    let mut args: Vec<String> = std::env::args().collect();
+    let is_cached = args.get(1).is_some_and(|arg| arg == "--cached");
+    if is_cached {
+        args.remove(1);
+    }
     let dir = Path::new(args.get(1).expect("a directory"));
     let entries: u64 = args.get(2).map_or(5_000_000, |n| n.parse().expect("a number"));
     let pairs = &args[args.len().min(3)..];
     let data_mib = (entries * 116) >> 20;
-    if std::env::var("ONLY_CACHED").is_err() {
+    if !is_cached {
         let wip = store::open(dir, data_mib / 16 + 16, pairs);
         store::fill(&wip, entries);
         store::settle(&wip);

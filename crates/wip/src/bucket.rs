@@ -18,6 +18,10 @@ use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// Positions that are put into a list at once; where there are more, a new list takes over.
 const LISTED_MAX: usize = 4096;
 
+/// What an entry counts for at least until it is in a table: a small one takes more memory in
+/// directories, and while its flush sorts it and makes a filter, than in the log.
+const ENTRY_BYTES_MIN: u64 = 96;
+
 /// Gets per one that is counted.
 const READ_SAMPLE: u64 = 16;
 
@@ -37,10 +41,11 @@ impl<'s, L: LogFile> LogEntries<'s, L> {
         frame.expect("memtables hold positions of entries").0
     }
 
-    /// Bytes of the entry at a position.
-    pub(crate) fn bytes(&self, position: u64) -> u64 {
+    /// What the entry at a position counts for.
+    fn counted_bytes(&self, position: u64) -> u64 {
         let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
-        frame.expect("memtables hold positions of entries").1 as u64
+        let bytes = frame.expect("memtables hold positions of entries").1 as u64;
+        bytes.max(ENTRY_BYTES_MIN)
     }
 }
 
@@ -55,7 +60,7 @@ impl<L: LogFile> Entries for LogEntries<'_, L> {
 /// of them is to look only at keys that are its own.
 pub(crate) struct Frozen {
     pub(crate) memtable: Memtable,
-    /// Bytes of its entries.
+    /// What its entries count for.
     pub(crate) bytes: u64,
     /// The first position that it got.
     pub(crate) start: u64,
@@ -89,7 +94,7 @@ pub(crate) struct Version<D: Device> {
 /// What a bucket's lock guards.
 pub(crate) struct Stores<D: Device> {
     pub(crate) active: Memtable,
-    /// Bytes of the entries in `active`.
+    /// What the entries in `active` count for.
     pub(crate) bytes: u64,
     /// The newest position in `active`.
     pub(crate) newest: u64,
@@ -200,15 +205,14 @@ impl<D: Device> Stores<D> {
         })
     }
 
-    /// Puts the position of an entry of `key` into the memtable, greater than all that are there;
-    /// the bytes of the one that it replaces. That is one at or behind `kept_before`: nobody asks
-    /// for it any more.
+    /// Puts the position of an entry of `key` into the memtable, greater than all that are there,
+    /// perhaps in the place of one at or behind `kept_before`, which nobody asks for any more. What
+    /// the memtable's entries count for grows by the result, modulo 2^64.
     pub(crate) fn insert<L: LogFile>(
         &mut self,
         seed: HashSeed,
         key: &[u8],
         position: u64,
-        bytes: u64,
         kept_before: u64,
         entries: &LogEntries<'_, L>,
     ) -> u64 {
@@ -226,11 +230,12 @@ impl<D: Device> Stores<D> {
         };
         let replaced = match inserted {
             Inserted::Added => 0,
-            Inserted::Replaced(old) => entries.bytes(old),
+            Inserted::Replaced(old) => entries.counted_bytes(old),
         };
-        self.bytes = self.bytes + bytes - replaced;
+        let growth = entries.counted_bytes(position).wrapping_sub(replaced);
+        self.bytes = self.bytes.wrapping_add(growth);
         self.newest = position;
-        replaced
+        growth
     }
 
     /// Has a list for the next entry, which is at `position`.
@@ -268,7 +273,7 @@ impl<D: Device> Stores<D> {
         self.active.bytes() as u64 + frozen.sum::<u64>()
     }
 
-    /// Bytes of entries that are in no table.
+    /// What entries that are in no table count for.
     pub(crate) fn unflushed_bytes(&self) -> u64 {
         self.bytes + self.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>()
     }

@@ -14,9 +14,13 @@ use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// Bytes that each run is read ahead.
-const READ_AHEAD_BYTES: usize = 1 << 20;
+/// Bytes that each run is read ahead, at most and at least.
+const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
+const READ_AHEAD_BYTES_MIN: u64 = 64 << 10;
+/// The part of the memory that the runs of a compaction share for reading ahead.
+const READ_AHEAD_PART: u64 = 16;
 /// What a version counts for besides its bytes.
 const VERSION_COST_BYTES: u64 = 16;
 
@@ -74,9 +78,13 @@ impl<D: Device> Compaction<D> {
         let stay = self.deleted.iter().filter(stays).cloned().collect();
         let keeper = Keeper::new(snapshots, self.older.is_empty(), wip.clock.unix_ms())
             .with_deleted(self.deleted.clone(), stay);
+        let read_ahead = wip.memory_bytes.load(Ordering::Relaxed)
+            / READ_AHEAD_PART
+            / self.merged.len().max(1) as u64;
+        let read_ahead = read_ahead.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX) as usize;
         let mut cursors = Vec::with_capacity(self.merged.len());
         for run in &self.merged {
-            let mut cursor = RunCursor::new(run.clone(), READ_AHEAD_BYTES);
+            let mut cursor = RunCursor::new(run.clone(), read_ahead);
             cursor.seek_to_first()?;
             cursors.push(cursor);
         }

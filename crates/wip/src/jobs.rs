@@ -42,7 +42,7 @@ const WAIT_MAX: Duration = Duration::from_millis(5);
 /// Memtables of less than one part in so many of the limit, or of so many bytes, are flushed
 /// together with others like them.
 const SMALL_PART: u64 = 256;
-const SMALL_BYTES: u64 = 4 << 10;
+const SMALL_BYTES: u64 = 16 << 10;
 /// A bucket with at most so many entries outside of tables may be joined with another.
 const JOIN_ENTRIES_MAX: usize = 1000;
 

@@ -12,6 +12,7 @@ use crate::run::Part;
 use crate::wip::Wip;
 use silica_device::{Device, DeviceFile};
 use silica_engine::MetricVisitor;
+use silica_parts::FuseFilter;
 use silica_parts::table::Table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use std::sync::atomic::Ordering;
 /// The part of the memory that is for jobs' buffers at most: reading ahead, writing, filters to be
 /// built.
 const JOBS_PART_MAX: u64 = 5;
-/// What they need in any case, and for each key of the filter that is built.
+/// What they need in any case, and for each key of the filter that is built, its hash included.
 const JOBS_BYTES: u64 = 16 << 20;
-const BUILT_KEY_BYTES: u64 = 48;
+const BUILT_KEY_BYTES: u64 = FuseFilter::BUILT_KEY_BYTES + 8;
 /// The part that the block cache has at least, as long as there are filters that may go.
 const CACHE_PART_MIN: u64 = 16;
 

@@ -110,8 +110,7 @@ impl<D: Device> Wip<D> {
                 continue;
             }
             if position >= buckets.of(frame.key).read().version.floor {
-                let bytes = frame.encoded_len() as u64;
-                self.insert(&NewEntry { key: frame.key, position, bytes });
+                self.insert(&NewEntry { key: frame.key, position });
             }
         }
         Ok(())

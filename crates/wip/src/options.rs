@@ -29,7 +29,8 @@ pub const OPTIONS: &[OptionSpec] = &[
         "memtable_bytes_max",
         Size(0, 1 << 36),
         0,
-        "bytes of entries that are in no table yet; 0 takes a quarter of the memory",
+        "bytes of entries that are in no table yet, each counted as 96 at least; 0 takes a \
+         quarter of the memory",
     ),
     spec(
         "log_bytes_max",

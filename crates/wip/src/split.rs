@@ -130,8 +130,8 @@ impl<D: Device> Wip<D> {
         }
         positions.sort_unstable();
         for position in positions {
-            let (key, bytes) = (entries.entry(position).key, entries.bytes(position));
-            stores.insert(self.seed, key, position, bytes, kept_before, &entries);
+            let key = entries.entry(position).key;
+            stores.insert(self.seed, key, position, kept_before, &entries);
         }
         let gone = before.saturating_sub(stores.unflushed_bytes());
         self.unflushed_bytes.fetch_sub(gone, Ordering::Relaxed);

@@ -40,7 +40,7 @@ pub struct Wip<D: Device> {
     pub(crate) book: Mutex<Book<D, StoreState>>,
     pub(crate) next_file: AtomicU64,
     pub(crate) cache: Arc<BlockCache>,
-    /// Bytes of entries that are in no table.
+    /// What entries that are in no table count for.
     pub(crate) unflushed_bytes: AtomicU64,
     /// The memory number as it is now.
     pub(crate) memory_bytes: AtomicU64,

@@ -21,8 +21,8 @@ pub(crate) struct Writer<L> {
     pub(crate) appender: Appender<L>,
     /// The record in hand: room for its header, then its frames.
     record: Vec<u8>,
-    /// Where in the payload the frame of each operation is, and its length.
-    frames: Vec<(usize, usize)>,
+    /// Where in the payload the frame of each operation is.
+    frames: Vec<usize>,
     /// Bytes of records since the last look at the backlog.
     debt_bytes: u64,
 }
@@ -40,7 +40,7 @@ impl<L> Writer<L> {
             self.record.resize(self.record.len().next_multiple_of(8), 0);
             let start = self.record.len();
             frame.encode(&mut self.record);
-            self.frames.push((start - RECORD_ROOM_BYTES, self.record.len() - start));
+            self.frames.push(start - RECORD_ROOM_BYTES);
         }
     }
 }
@@ -63,7 +63,6 @@ fn frame_of<'a>(op: &Op<'a>) -> Frame<'a> {
 pub(crate) struct NewEntry<'k> {
     pub(crate) key: &'k [u8],
     pub(crate) position: u64,
-    pub(crate) bytes: u64,
 }
 
 impl<D: Device> Wip<D> {
@@ -160,10 +159,10 @@ impl<D: Device> Wip<D> {
         let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
-        for (i, ((offset, len), op)) in writer.frames.iter().zip(ops).enumerate() {
+        for (i, (offset, op)) in writer.frames.iter().zip(ops).enumerate() {
             if superseded.binary_search(&i).is_err() {
                 let position = (at + *offset as u64) / POSITION_BYTES;
-                self.insert(&NewEntry { key: op.key, position, bytes: *len as u64 });
+                self.insert(&NewEntry { key: op.key, position });
             }
         }
         Ok(())
@@ -193,10 +192,9 @@ impl<D: Device> Wip<D> {
         let buckets = self.buckets();
         let mut stores = buckets.of(new.key).write();
         let kept_before = self.snapshots.newest();
-        let replaced =
-            stores.insert(self.seed, new.key, new.position, new.bytes, kept_before, &entries);
+        let growth = stores.insert(self.seed, new.key, new.position, kept_before, &entries);
         drop(stores);
-        self.unflushed_bytes.fetch_add(new.bytes.wrapping_sub(replaced), Ordering::Relaxed);
+        self.unflushed_bytes.fetch_add(growth, Ordering::Relaxed);
     }
 }
 

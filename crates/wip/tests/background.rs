@@ -94,12 +94,15 @@ fn space_and_buckets_come_back_after_deletes() {
 
 #[test]
 fn memtables_stay_inside_the_number_however_many_buckets_there_are() {
-    let limits = [("first_buckets", 1000), ("memory_bytes", 1 << 20)];
+    let limits =
+        [("first_buckets", 1000), ("memory_bytes", 1 << 20), ("memtable_bytes_max", 24 << 10)];
     let wip = open(&device(), &limits).expect("it opens");
     let mut shared = 0.0;
-    for n in 0..test_size(30_000, 300_000, 3_000_000) {
+    let puts = test_size(30_000, 100_000, 3_000_000);
+    for n in 0..puts {
         wip.put(&key(n), &[3; 40], Durability::Buffered).expect("a put");
-        if n % 1000 == 0 {
+        // Whoever asks for them waits for a look at every bucket.
+        if n % (puts / 30) == 0 {
             let now = metrics(&wip);
             let memory = now.get("log_bytes") + now.get("memtable_index_bytes");
             assert!(memory <= f64::from(1 << 20), "{memory} bytes after {n} puts");

@@ -171,7 +171,9 @@ impl Directory {
     /// All positions, in no order. For everybody; those that are added meanwhile may be missing.
     pub fn positions(&self) -> Vec<u64> {
         let slots = self.lines.iter().flatten().map(|slot| slot.load(Acquire) & POSITION_MASK);
-        slots.filter(|position| *position != 0).collect()
+        let mut positions = Vec::with_capacity(self.len());
+        positions.extend(slots.filter(|position| *position != 0));
+        positions
     }
 
     /// The same positions in twice as many lines, or more where they need them; `None` where more

@@ -1,0 +1,60 @@
+//! A load, and the most memory that its process ever had.
+
+use silica_base::{HashSeed, Prng};
+use silica_device::{DeviceOptions, FileDevice};
+use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, OptionValues, WriteBatch};
+use silica_wip::Wip;
+
+const MEMORY: u64 = 64 << 20;
+/// What a process takes that does nothing.
+const PROCESS: u64 = 8 << 20;
+const BATCH: u64 = 100;
+
+/// The most that was ever resident.
+fn highest_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status of this process");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the field");
+    let kib = line.split_whitespace().nth(1).expect("a number");
+    1024 * kib.parse::<u64>().expect("a number")
+}
+
+fn key(n: u64) -> [u8; 8] {
+    Prng::new(n).next_u64().to_le_bytes()
+}
+
+/// Writes `entries` entries twice and reads as many, in batches between which the store is
+/// maintained. A value has ten bytes and up to 255 times `step` more.
+///
+/// # Panics
+/// Where more was ever resident than promise 7 allows.
+pub(crate) fn assert_resident_bytes_stay_within_the_number(entries: u64, step: usize) {
+    let value = |key: &[u8; 8]| vec![key[1]; 10 + step * usize::from(key[0])];
+    let dir = std::env::temp_dir().join(format!("silica-wip-resident-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a scratch directory");
+    let device = FileDevice::open(&dir, DeviceOptions::default()).expect("the directory");
+    let mut options = OptionValues::default();
+    options.set("memory_bytes", MEMORY).set("bucket_bytes_max", 4 << 20);
+    let store = Wip::open(device, &options, &Environment::new(HashSeed([7; 16]))).expect("opens");
+    let mut prng = Prng::new(1);
+    for start in (0..2 * entries).step_by(BATCH as usize) {
+        let mut batch = WriteBatch::new();
+        let keys: Vec<_> = (start..start + BATCH).map(|n| key(n % entries)).collect();
+        let values: Vec<_> = keys.iter().map(value).collect();
+        for (key, value) in keys.iter().zip(&values) {
+            batch.put(key, value);
+        }
+        store.write(&batch, Durability::Buffered).expect("written");
+        store.maintain(Budget { bytes: 256 << 10 }).expect("maintains");
+        for _ in 0..BATCH / 2 {
+            let key = key(prng.below(entries.min(start + BATCH)));
+            let found = store.get(&key).expect("read").expect("it was written");
+            assert_eq!(found, value(&key));
+        }
+    }
+    println!("{}", store.sizes());
+    let (highest, limit) = (highest_bytes(), MEMORY / 10 * 11 + PROCESS);
+    println!("at most {} KiB of {} KiB", highest >> 10, limit >> 10);
+    drop(store);
+    std::fs::remove_dir_all(&dir).expect("removed");
+    assert!(highest <= limit, "{highest} bytes resident; {limit} are promised");
+}
