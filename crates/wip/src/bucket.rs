@@ -253,11 +253,11 @@ impl<D: Device> Stores<D> {
     /// Lets a new memtable take over at position `end`.
     pub(crate) fn freeze(&mut self, end: u64) {
         // A bucket whose ranges are not read any more goes back to a hash table. The next one is as
-        // large, most likely; room that is not used takes no memory.
+        // large, most likely, or larger.
         let stays = matches!(self.active, Memtable::List(_)) && self.range_reads.count() > 0;
         let next = match &self.active {
             _ if stays => Memtable::new_list(),
-            Memtable::Hash(directory) => Memtable::Hash(directory.like()),
+            Memtable::Hash(directory) => Memtable::Hash(directory.next()),
             Memtable::List(_) => Memtable::new_hash(),
         };
         let memtable = std::mem::replace(&mut self.active, next);

@@ -7,14 +7,14 @@
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::jobs::Step;
-use crate::memtable::{head, sorted};
+use crate::memtable::sorted_heads;
 use crate::merge::{Fate, Keeper, Merge, Source};
 use crate::metrics::add;
 use crate::run::Numbered;
 use crate::state::Edit;
 use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
-use silica_base::Result;
+use silica_base::{Result, prefetch};
 use silica_device::{Device, LogFile};
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::Version as Row;
@@ -24,25 +24,36 @@ use std::sync::atomic::Ordering;
 
 /// Positions that are sorted at once.
 const CHUNK_POSITIONS: usize = 16 << 10;
+/// How many entries ahead memory is asked for, two lines of it.
+const PREFETCH_AHEAD: usize = 2;
+const LINE_BYTES: usize = 64;
 /// What sorting a position counts for.
 const SORT_COST_BYTES: u64 = 32;
 
 /// Positions in the order of a range, and the log they are of.
 pub(crate) struct Chunk<L> {
-    positions: Vec<u64>,
+    /// Heads of keys, and the positions.
+    keyed: Vec<(u64, u64)>,
     at: usize,
     segments: Arc<Segments<L>>,
+}
+
+impl<L: LogFile> Chunk<L> {
+    fn new(positions: Vec<u64>, segments: &Arc<Segments<L>>) -> Self {
+        let keyed = sorted_heads(positions, &LogEntries(segments));
+        Chunk { keyed, at: 0, segments: Arc::clone(segments) }
+    }
 }
 
 impl<L: LogFile> Source for Chunk<L> {
     #[inline]
     fn head(&self) -> Option<u64> {
-        (self.at < self.positions.len()).then(|| head(self.version().key))
+        self.keyed.get(self.at).map(|(head, _)| *head)
     }
 
     #[inline]
     fn version(&self) -> Row<'_> {
-        let sequence = self.positions[self.at];
+        let (_, sequence) = self.keyed[self.at];
         let frame = LogEntries(&self.segments).frame(sequence);
         Row {
             key: frame.key,
@@ -57,6 +68,13 @@ impl<L: LogFile> Source for Chunk<L> {
     #[inline]
     fn advance(&mut self) -> Result<()> {
         self.at += 1;
+        // Keys in order are anywhere in the log.
+        if let Some((_, position)) = self.keyed.get(self.at + PREFETCH_AHEAD)
+            && let Some(bytes) = self.segments.bytes_from(position * POSITION_BYTES)
+        {
+            prefetch(bytes, 0);
+            prefetch(bytes, LINE_BYTES);
+        }
         Ok(())
     }
 }
@@ -128,8 +146,7 @@ impl<D: Device> Flush<D> {
             let piece = positions.split_off(positions.len().saturating_sub(CHUNK_POSITIONS));
             done += piece.len() as u64 * SORT_COST_BYTES;
             if !piece.is_empty() {
-                let positions = sorted(piece, &LogEntries(&self.segments));
-                chunks.push(Chunk { positions, at: 0, segments: Arc::clone(&self.segments) });
+                chunks.push(Chunk::new(piece, &self.segments));
             }
             if positions.is_empty() {
                 // The newest positions went first.

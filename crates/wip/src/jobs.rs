@@ -26,8 +26,16 @@ use std::time::Duration;
 
 /// Bytes of buffered writes that maintenance leaves unsynced.
 const SYNC_BEHIND_BYTES: u64 = 4 << 20;
-/// Bytes of writes between two looks at the backlog.
-pub(crate) const ASSIST_EVERY_BYTES: u64 = 64 << 10;
+/// What is left unsynced where the log's last segment is nearly full, and room that is left then:
+/// to background work, and to a writer where that is busy.
+const SYNC_AT_END_BYTES: u64 = 256 << 10;
+const ROOM_AT_END_BYTES: u64 = 4 << 20;
+const WRITERS_SYNC_AT_END_BYTES: u64 = 512 << 10;
+const WRITERS_ROOM_AT_END_BYTES: u64 = 1 << 20;
+/// Bytes of writes between two looks at the backlog; and where writers help, so that each time is
+/// short.
+const ASSIST_EVERY_BYTES: u64 = 64 << 10;
+const HELPING_EVERY_BYTES: u64 = 16 << 10;
 /// How far behind maintenance is where writers begin to help, where they begin to wait, and where
 /// they go no further before something has ended. 1 is where maintenance begins.
 const ASSIST_PRESSURE: f64 = 1.5;
@@ -82,6 +90,8 @@ pub(crate) struct Jobs<D: Device> {
     attended_at: AtomicU64,
     /// The last background work failed.
     stuck: AtomicBool,
+    /// Writers helped when they last looked, and there was much to do.
+    helped: AtomicBool,
 }
 
 /// How far the kinds of work are behind; 1 is where each begins.
@@ -108,12 +118,20 @@ impl<D: Device> Jobs<D> {
             inside: AtomicU64::new(0),
             attended_at: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
+            helped: AtomicBool::new(false),
         }
     }
 
     /// Held from reading buckets and their versions to publishing their successors.
     pub(crate) fn lock_install(&self) -> MutexGuard<'_, ()> {
         self.install.lock().expect("no panic while held")
+    }
+
+    /// Bytes of writes after which a writer looks at the backlog.
+    #[inline]
+    pub(crate) fn assist_every(&self) -> u64 {
+        let helped = self.helped.load(Ordering::Relaxed);
+        if helped { HELPING_EVERY_BYTES } else { ASSIST_EVERY_BYTES }
     }
 
     fn lock(&self) -> MutexGuard<'_, List<D>> {
@@ -199,8 +217,8 @@ impl<D: Device> Wip<D> {
     /// Has the log's next segment made before a writer needs it, and little left to sync then.
     fn prepare_log(&self) -> Result<()> {
         // The last segment is synced before the next one takes over, so little is to be left then.
-        let behind = if self.log.room_bytes() < SYNC_BEHIND_BYTES / 2 {
-            SYNC_BEHIND_BYTES / 16
+        let behind = if self.log.room_bytes() < ROOM_AT_END_BYTES {
+            SYNC_AT_END_BYTES
         } else {
             SYNC_BEHIND_BYTES
         };
@@ -208,6 +226,16 @@ impl<D: Device> Wip<D> {
             self.sync_log()?;
         }
         self.log.prepare()
+    }
+
+    /// The same by a writer, with the writer not locked, where a segment is about to end and
+    /// background work has not come to it: a part of what it would wait for then.
+    fn sync_before_end(&self) -> Result<()> {
+        let is_near = self.log.room_bytes() < WRITERS_ROOM_AT_END_BYTES;
+        if is_near && self.log.unsynced_bytes() > WRITERS_SYNC_AT_END_BYTES {
+            self.sync_log()?;
+        }
+        Ok(())
     }
 
     /// Goes on with jobs for about `budget` bytes; with the end of one only where `may_end`.
@@ -495,13 +523,19 @@ impl<D: Device> Wip<D> {
         result.map(|_| ()).map_err(|error| error.within("background work cannot go on"))
     }
 
-    /// After every [`ASSIST_EVERY_BYTES`] of writes, `debt` in all: where maintenance is behind,
-    /// does a share of it that grows with the backlog, so that writers slow down smoothly instead
-    /// of stopping. Where threads attend to the store, they are left the ends of jobs, which wait
-    /// for the device. The write itself is done, so an error here is for later ones.
+    /// After every [`Jobs::assist_every`] bytes of writes, `debt` in all: where maintenance is
+    /// behind, does a share of it that grows with the backlog, so that writers slow down smoothly
+    /// instead of stopping. Where threads attend to the store, they are left the ends of jobs, which
+    /// wait for the device. The write itself is done, so an error here is for later ones.
     pub(crate) fn assist(&self, debt: u64) {
+        if let Err(error) = self.sync_before_end() {
+            ::log::warn!("a sync of a WipDB store's log: {error}");
+        }
         let pressure = self.pressure(&self.jobs.lock());
         let most = pressure.most();
+        // Small memtables are flushed in one go.
+        let is_long = self.memtable_bytes_max() > 64 * ASSIST_EVERY_BYTES;
+        self.jobs.helped.store(is_long && most >= ASSIST_PRESSURE, Ordering::Relaxed);
         if most < ASSIST_PRESSURE {
             return;
         }

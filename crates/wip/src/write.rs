@@ -3,7 +3,6 @@
 
 use crate::bucket::{LogEntries, Version};
 use crate::deleted::DeletedRange;
-use crate::jobs::ASSIST_EVERY_BYTES;
 use crate::metrics::add;
 use crate::state::Edit;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, KEY_BYTES_MAX, Wip};
@@ -99,7 +98,7 @@ impl<D: Device> Wip<D> {
         mut writer: MutexGuard<'_, Writer<D::Log>>,
         durability: Durability,
     ) -> Result<()> {
-        let is_due = writer.debt_bytes >= ASSIST_EVERY_BYTES;
+        let is_due = writer.debt_bytes >= self.jobs.assist_every();
         let debt = if is_due { std::mem::take(&mut writer.debt_bytes) } else { 0 };
         drop(writer);
         if durability == Durability::Synced {
@@ -187,12 +186,14 @@ impl<D: Device> Wip<D> {
 
     /// Puts an entry of the log into its bucket's memtable. Only for the writer.
     pub(crate) fn insert(&self, new: &NewEntry<'_>) {
-        let segments = self.log.segments();
-        let entries = LogEntries(&segments);
         let buckets = self.buckets();
         let mut stores = buckets.of(new.key).write();
         let kept_before = self.snapshots.newest();
-        let growth = stores.insert(self.seed, new.key, new.position, kept_before, &entries);
+        // Who has the list of segments waits for nothing, so it may be asked for with a bucket.
+        let growth = self.log.with_segments(|segments| {
+            let entries = LogEntries(segments);
+            stores.insert(self.seed, new.key, new.position, kept_before, &entries)
+        });
         drop(stores);
         self.unflushed_bytes.fetch_add(growth, Ordering::Relaxed);
     }

@@ -12,7 +12,7 @@ use silica_base::{AlignedBuf, Error, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
 
 /// Bytes collected before a write.
-const BUFFER_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 256 << 10;
 /// A block of less than so many units grows where it would end with more than an eighth unused.
 const UNITS_MAX: usize = 8;
 const UNUSED_PART_MAX: usize = 8;

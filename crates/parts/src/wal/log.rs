@@ -149,6 +149,12 @@ impl<D: Device> Wal<D> {
         self.segments.read().expect("no panic while held").clone()
     }
 
+    /// Looks at the live segments, which stay as they are meanwhile: `look` is to wait for nothing.
+    #[inline]
+    pub fn with_segments<T>(&self, look: impl FnOnce(&Segments<D::Log>) -> T) -> T {
+        look(&self.segments.read().expect("no panic while held"))
+    }
+
     /// Logical position after everything appended.
     #[inline]
     pub fn end(&self) -> u64 {
@@ -170,8 +176,8 @@ impl<D: Device> Wal<D> {
 
     /// Room for records in the last segment.
     pub fn room_bytes(&self) -> u64 {
-        let segments = self.segments();
-        segments.iter().next_back().map_or(0, |s| s.capacity.saturating_sub(s.log.len()))
+        let room = |s: &Arc<Segment<D::Log>>| s.capacity.saturating_sub(s.log.len());
+        self.with_segments(|segments| segments.list.last().map_or(0, room))
     }
 
     /// Mapped bytes.

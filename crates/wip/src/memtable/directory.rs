@@ -19,6 +19,9 @@ const NEAR_MASK: u64 = 63;
 /// Times that a directory has as many lines as its positions need, at most, where it grows.
 const GROWTH_MAX: usize = 16;
 
+/// A directory of more bytes does not grow.
+const LARGE_BYTES: usize = 256 << 10;
+
 /// What became of an older version of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inserted {
@@ -45,9 +48,17 @@ impl Directory {
         Directory { lines: HugeVec::zeroed(lines), used: AtomicU64::new(0) }
     }
 
-    /// An empty one of as many lines.
-    pub fn like(&self) -> Self {
-        Directory::new(self.lines.len())
+    /// An empty one to come after this: of as many lines, or twice as many where this is large and
+    /// full.
+    pub fn next(&self) -> Self {
+        let is_full = self.len() * 10 > self.lines.len() * TAG_GROUP * 7;
+        Directory::new(self.lines.len() << usize::from(self.is_large() && is_full))
+    }
+
+    /// True where it is not to grow: the put that it grows for would wait for all of its keys to be
+    /// hashed again. Another one takes over.
+    pub fn is_large(&self) -> bool {
+        self.bytes() > LARGE_BYTES
     }
 
     /// Bytes of memory.

@@ -87,7 +87,7 @@ impl Memtable {
 
     /// Adds the position of `key`, greater than all that are there, as [`Directory::insert`] does.
     /// A list keeps every version. It grows where it has to; that it is full means that more room
-    /// does not help.
+    /// does not help, or takes too long to make.
     pub fn insert(
         &mut self,
         seed: HashSeed,
@@ -102,6 +102,7 @@ impl Memtable {
                     let hash = seed.low(key);
                     match directory.insert(hash, key, position, kept_before, entries) {
                         Ok(inserted) => return Ok(inserted),
+                        Err(Full) if directory.is_large() => return Err(Full),
                         Err(Full) => {
                             *directory =
                                 directory.grown(|key| seed.low(key), entries).ok_or(Full)?;

@@ -36,7 +36,12 @@ use entries::order;
 pub const POSITION_BITS: u32 = 48;
 
 /// `positions` in the order of a range.
-pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
+pub fn sorted(positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
+    sorted_heads(positions, entries).into_iter().map(|(_, at)| at).collect()
+}
+
+/// `positions` in the order of a range, each behind the [`head`] of its key.
+pub(crate) fn sorted_heads(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<(u64, u64)> {
     // In the order of the log, whose memory is then read from one end to the other.
     positions.sort_unstable();
     let mut keyed: Vec<(u64, u64)> =
@@ -45,5 +50,5 @@ pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
         head.cmp(other_head)
             .then_with(|| order(entries.entry(*at).key, *at, entries.entry(*other).key, *other))
     });
-    keyed.into_iter().map(|(_, at)| at).collect()
+    keyed
 }

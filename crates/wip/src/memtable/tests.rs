@@ -256,3 +256,16 @@ fn a_search_finds_its_key_where_others_are_put_in_front_meanwhile() {
     }
     assert!(interrupted_at_most > 2, "the search looks at the key on each level");
 }
+
+#[test]
+fn a_put_into_a_large_directory_does_not_wait_for_it_to_grow() {
+    let mut written = Written::default();
+    let mut memtable = Memtable::new_hash();
+    let is_full = (0..100_000u64).any(|n| {
+        let at = written.push(&n.to_be_bytes(), b"");
+        memtable.insert(SEED, &n.to_be_bytes(), at, 0, &written).is_err()
+    });
+    assert!(is_full, "of {} bytes", memtable.bytes());
+    let Memtable::Hash(directory) = &memtable else { unreachable!("it has no order") };
+    assert!(directory.next().bytes() > directory.bytes(), "the next one has more room");
+}
