@@ -109,7 +109,7 @@ fn memtables_stay_inside_the_number_however_many_buckets_there_are() {
             shared = now.get("shared_flushes");
         }
     }
-    assert_eq!(metrics(&wip).get("buckets"), 1000.0);
+    assert!(metrics(&wip).get("buckets") >= 1000.0);
     assert!(shared > 0.0, "cold buckets are flushed together");
 }
 
