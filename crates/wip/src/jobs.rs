@@ -525,8 +525,8 @@ impl<D: Device> Wip<D> {
 
     /// After every [`Jobs::assist_every`] bytes of writes, `debt` in all: where maintenance is
     /// behind, does a share of it that grows with the backlog, so that writers slow down smoothly
-    /// instead of stopping. Where threads attend to the store, they are left the ends of jobs, which
-    /// wait for the device. The write itself is done, so an error here is for later ones.
+    /// instead of stopping. Where threads attend to the store, they are left the ends of jobs,
+    /// which wait for the device. The write itself is done, so an error here is for later ones.
     pub(crate) fn assist(&self, debt: u64) {
         if let Err(error) = self.sync_before_end() {
             ::log::warn!("a sync of a WipDB store's log: {error}");
