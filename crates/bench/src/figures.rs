@@ -24,7 +24,9 @@ const STORES: [(&str, &str); 3] = [
 /// Draws all three figures into `out`; the files.
 pub fn draw(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<Vec<PathBuf>> {
     let figures: [Figure; 3] = [throughput, index_memory, latency];
-    figures.iter().map(|figure| figure(config, out, observer)).collect()
+    // They are of its stores and their conversions.
+    let config = Config { open: config.open.clone().engine("silt"), ..config.clone() };
+    figures.iter().map(|figure| figure(&config, out, observer)).collect()
 }
 
 type Figure = fn(&Config, &Path, &mut Observer<'_>) -> Result<PathBuf>;

@@ -27,6 +27,10 @@ const BUILT_KEY_BYTES: u64 = FuseFilter::BUILT_KEY_BYTES + 8;
 /// The part that the block cache has at least, as long as there are filters that may go.
 const CACHE_PART_MIN: u64 = 16;
 
+/// Memory that a byte of the cache takes: blocks of many sizes come and go on several threads, and
+/// what the allocator keeps between them is about as much again.
+const CACHED_BYTE_TAKES: u64 = 2;
+
 /// An open table, and where it is.
 struct Placed<F> {
     table: Arc<Table<F>>,
@@ -93,7 +97,7 @@ impl<D: Device> Wip<D> {
                 free = room.saturating_sub(taken.all());
             }
         }
-        self.cache.set_bytes_max(left.saturating_sub(taken.all()));
+        self.cache.set_bytes_max(left.saturating_sub(taken.all()) / CACHED_BYTE_TAKES);
     }
 
     /// Drops a filter, or loads one that takes at most `room`; false where there is none.

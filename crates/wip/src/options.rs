@@ -30,13 +30,14 @@ pub const OPTIONS: &[OptionSpec] = &[
         Size(0, 1 << 36),
         0,
         "bytes of entries that are in no table yet, each counted as 96 at least; 0 takes a \
-         quarter of the memory",
+         fifth of the memory",
     ),
     spec(
         "log_bytes_max",
         Size(0, 1 << 37),
         0,
-        "bytes of the log before the buckets at its tail are flushed; 0 takes half of the memory",
+        "bytes of the log before the buckets at its tail are flushed; 0 takes three eighths of the \
+         memory",
     ),
     spec("segment_bytes", Size(4 << 10, 1 << 32), 16 * MIB, "bytes of a log segment at most"),
     spec("runs_min", Count(2, 64), 4, "runs from which on reads may have a bucket compacted"),
@@ -64,7 +65,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "bucket_bytes_max",
         Size(0, 1 << 40),
         0,
-        "live bytes of a bucket at which it is split; 0 takes half of the memory",
+        "live bytes of a bucket at which it is split; 0 takes a quarter of the memory",
     ),
     OptionSpec {
         fixed: true,
@@ -154,12 +155,12 @@ impl Config {
 
     /// Bytes of entries that are in no table yet.
     pub(crate) fn memtable_bytes_max(&self, memory_bytes: u64) -> u64 {
-        if self.memtable_bytes_max == 0 { memory_bytes / 4 } else { self.memtable_bytes_max }
+        if self.memtable_bytes_max == 0 { memory_bytes / 5 } else { self.memtable_bytes_max }
     }
 
     /// Bytes of the log.
     pub(crate) fn log_bytes_max(&self, memory_bytes: u64) -> u64 {
-        if self.log_bytes_max == 0 { memory_bytes / 2 } else { self.log_bytes_max }
+        if self.log_bytes_max == 0 { memory_bytes / 8 * 3 } else { self.log_bytes_max }
     }
 
     /// Bytes of a segment of the log.
