@@ -36,6 +36,17 @@ pub struct Op<'a> {
     pub kind: OpKind<'a>,
 }
 
+impl<'a> Op<'a> {
+    /// The value, if it has more than `bytes` bytes.
+    #[inline]
+    pub fn value_over(&self, bytes: usize) -> Option<&'a [u8]> {
+        match self.kind {
+            OpKind::Put(entry) => Some(entry.value).filter(|value| value.len() > bytes),
+            OpKind::Delete => None,
+        }
+    }
+}
+
 /// Operations that happen together: all of them or, after a crash, none. Later operations on the
 /// same key win.
 #[derive(Debug, Clone, Default)]

@@ -13,6 +13,7 @@ pub mod framing;
 mod fuse;
 pub mod manifest;
 pub mod table;
+pub mod value_log;
 pub mod wal;
 
 pub use block_cache::{BlockCache, BlockId};

@@ -86,7 +86,7 @@ impl<D: Device> Admin for Silt<D> {
                 epoch: stores.version.epoch + 1,
             });
         }
-        let values = self.seal_values();
+        let values = self.values.seal();
         drop(writer);
         files.iter().try_for_each(|name| self.device.remove(name))?;
         self.clear_values(&values)?;

@@ -11,7 +11,6 @@ use crate::rank_map::{RankMap, RankMapBuilder};
 use crate::sorted_store::{IndexKind, SortedStore, SortedStoreBuilder, SortedStoreOptions};
 use crate::state::{Edit, PartitionState, StoreState};
 use crate::test_support::{SEEDED, Sizes, device, frames};
-use crate::value_segment::{self, Pointer, Walk};
 use silica_base::{
     AlignedBuf, Checksum, CountingAllocator, Error, HashSeed, KeyHash, Prng, Result, hammer,
     mutated, test_size,
@@ -24,6 +23,7 @@ use silica_parts::ect::EctParams;
 use silica_parts::frame::{Frame, Header, TOMBSTONE};
 use silica_parts::framing::{self, RecordHeader};
 use silica_parts::manifest::{self, Manifest};
+use silica_parts::value_log::{self, Pointer, Walk};
 use silica_parts::wal::{self, Segment};
 use std::sync::Arc;
 
@@ -244,7 +244,7 @@ fn states_and_edits() {
         |bytes| {
             let Ok(edit) = Edit::decode(bytes) else { return false };
             assert_eq!(Edit::decode(&edit.encode()).expect("just encoded"), edit);
-            if state.log_segments.len() + state.value_segments.len() > 100 {
+            if state.log_segments.len() + state.values.segments.len() > 100 {
                 state = states().remove(1);
             }
             state.apply(&edit);
@@ -444,20 +444,20 @@ fn lists_and_rank_maps() {
 }
 
 fn value_file_id() -> u64 {
-    STORE ^ 5u64.rotate_left(32) ^ u64::from_le_bytes(value_segment::MAGIC)
+    STORE ^ 5u64.rotate_left(32) ^ u64::from_le_bytes(value_log::MAGIC)
 }
 
 fn value_log_segment(values: &[usize]) -> (Vec<u8>, Vec<(Vec<u8>, Pointer)>) {
-    let mut bytes = vec![0; value_segment::HEADER_BYTES];
-    bytes[..8].copy_from_slice(&value_segment::MAGIC);
+    let mut bytes = vec![0; value_log::HEADER_BYTES];
+    bytes[..8].copy_from_slice(&value_log::MAGIC);
     (bytes[8], bytes[16]) = (1, 5);
     let mut pointers = Vec::new();
     for (i, len) in values.iter().enumerate() {
         let (key, value) = (format!("key {i}").into_bytes(), vec![i as u8; *len]);
         let offset = bytes.len() as u64;
-        let head = value_segment::encode_record_header(value_file_id(), offset, &key, &value);
+        let head = value_log::encode_record_header(value_file_id(), offset, &key, &value);
         let length = (head.len() + key.len() + value.len()) as u32;
-        let checksum = value_segment::checksum_in(&head);
+        let checksum = value_log::checksum_in(&head);
         for part in [&head[..], &key, &value] {
             bytes.extend_from_slice(part);
         }
@@ -470,14 +470,14 @@ fn value_log_segment(values: &[usize]) -> (Vec<u8>, Vec<(Vec<u8>, Pointer)>) {
 
 /// The checksums of the header and of the lengths of records.
 fn reseal_values(bytes: &mut [u8]) {
-    if bytes.len() >= value_segment::HEADER_BYTES {
+    if bytes.len() >= value_log::HEADER_BYTES {
         let sum = Checksum::at(value_file_id(), 0).update(&bytes[..56]).finish();
         set_u32(bytes, 56, sum);
     }
-    let mut at = value_segment::HEADER_BYTES;
-    while let Some(header) = bytes.get(at..at + value_segment::RECORD_HEADER_BYTES) {
+    let mut at = value_log::HEADER_BYTES;
+    while let Some(header) = bytes.get(at..at + value_log::RECORD_HEADER_BYTES) {
         let len = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
-        let next = value_segment::record_bytes(len(8) as usize, len(12) as usize);
+        let next = value_log::record_bytes(len(8) as usize, len(12) as usize);
         let sum = Checksum::at(!value_file_id(), at as u64).update(&header[8..16]).finish();
         set_u32(bytes, at + 4, sum);
         at += next as usize;
@@ -494,8 +494,8 @@ fn value_log_segments_and_pointers() {
         &corpus,
         |b| reseal_values(b),
         |bytes| {
-            let device = with_file(&value_segment::name(5), bytes);
-            let Ok(segment) = value_segment::Segment::open(&device, STORE, 5) else { return false };
+            let device = with_file(&value_log::name(5), bytes);
+            let Ok(segment) = value_log::Segment::open(&device, STORE, 5) else { return false };
             let segment = Arc::new(segment);
             let (key, mut pointer) = pointers[prng.below(5) as usize].clone();
             if let Ok(value) = segment.read(&pointer, &key) {
@@ -512,7 +512,7 @@ fn value_log_segments_and_pointers() {
                 let _ = segment.read(&record.pointer, &record.key);
                 records += 1;
             }
-            assert!(records <= bytes.len() / value_segment::RECORD_HEADER_BYTES);
+            assert!(records <= bytes.len() / value_log::RECORD_HEADER_BYTES);
             true
         },
     );

@@ -29,8 +29,6 @@ pub mod sorted_store;
 mod space;
 mod state;
 mod upkeep;
-mod value_log;
-mod value_segment;
 mod values;
 mod verify;
 mod write;

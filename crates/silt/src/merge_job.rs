@@ -250,7 +250,7 @@ impl<D: Device> Silt<D> {
         })?;
         self.discard(&job.inputs);
         if !job.dead_values.is_empty() {
-            job.dead_values.iter().for_each(|pointer| self.note_dead_pointer(pointer));
+            job.dead_values.iter().for_each(|pointer| self.values.note_dead_at(pointer));
             self.note_dead_values()?;
         }
         add(&self.metrics.merges, 1);

@@ -12,14 +12,13 @@ use crate::silt::{Book, DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::space::Space;
 use crate::state::{Edit, PartitionState, StoreState};
-use crate::value_log::ValueLog;
-use crate::value_segment;
 use crate::write::Writer;
 use silica_base::{Error, HashSeed, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
 use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::Manifest;
+use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, Wal};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -53,7 +52,9 @@ impl<D: Device> Silt<D> {
         let partitions = partitions
             .map(|(index, p)| open_partition(&*device, state, &config, hasher, index, p))
             .collect::<Result<Vec<_>>>()?;
-        let values = open_values(&device, state, &config)?;
+        let value_segment_bytes = config.value_log_segment_bytes;
+        let values =
+            ValueLog::open(device.clone(), state.store_id, value_segment_bytes, &state.values)?;
         let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
         let store_id = state.store_id;
         let segment_bytes = config.segment_bytes(config.memory_bytes);
@@ -87,7 +88,10 @@ impl<D: Device> Silt<D> {
         let segments = self.log.segments();
         let mut burst = Burst::new();
         let list: Vec<_> = segments.iter().cloned().collect();
-        let cut = self.find_lost_value(&list, durable_end)?;
+        let is_wanted = |frame: &Frame<'_>, at| {
+            at >= self.partition_of(self.hash(frame.key)).read().version.floor
+        };
+        let cut = self.values.find_lost(&list, durable_end, &is_wanted)?;
         let recovered = wal::replay(&*self.device, &list, cut, durable_end, &mut |at, payload| {
             self.replay_record(at, payload, &mut burst)
         })?;
@@ -182,8 +186,8 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
             !state.table_files().any(|live| live == number)
         } else if let Some(number) = wal::number_of(&name) {
             !state.log_segments.contains(&number)
-        } else if let Some(number) = value_segment::number_of(&name) {
-            !state.value_segments.contains(&number)
+        } else if let Some(number) = value_log::number_of(&name) {
+            !state.values.segments.contains(&number)
         } else {
             false
         };
@@ -192,17 +196,6 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
         }
     }
     Ok(next)
-}
-
-fn open_values<D: Device>(
-    device: &Arc<D>,
-    state: &StoreState,
-    config: &Config,
-) -> Result<ValueLog<D>> {
-    let dead = |number| state.value_dead.get(number).copied().unwrap_or(0);
-    let live: Vec<_> = state.value_segments.iter().map(|n| (*n, dead(n))).collect();
-    let segment_bytes = config.value_log_segment_bytes;
-    ValueLog::open(device.clone(), state.store_id, segment_bytes, &live, state.value_segment_next)
 }
 
 fn open_partition<D: Device>(

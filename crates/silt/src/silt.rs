@@ -7,7 +7,6 @@ use crate::options::Config;
 use crate::partition::Partition;
 use crate::space::Space;
 use crate::state::{Edit, StoreState};
-use crate::value_log::ValueLog;
 use crate::write::Writer;
 use silica_base::{Clock, ErrorKind, KeyHash, Result};
 use silica_device::Device;
@@ -16,6 +15,7 @@ use silica_engine::{
     MetricVisitor, Progress, Scan, WriteBatch,
 };
 use silica_parts::manifest::Manifest;
+use silica_parts::value_log::ValueLog;
 use silica_parts::wal::Wal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -3,7 +3,7 @@
 //! `docs/formats/silt-manifest.md` has the bytes of snapshots and edits.
 
 use silica_base::{Error, ErrorKind, HashSeed, Result, read_varint, write_varint};
-use std::collections::BTreeMap;
+use silica_parts::value_log;
 
 /// Version of the snapshot and edit payloads.
 pub(crate) const VERSION: u64 = 1;
@@ -25,12 +25,8 @@ pub(crate) struct StoreState {
     pub(crate) partition_bits: u32,
     /// Log segments that live, ascending.
     pub(crate) log_segments: Vec<u64>,
-    /// Value-log segments that live, ascending.
-    pub(crate) value_segments: Vec<u32>,
-    /// Number of the next value-log segment; none is used twice.
-    pub(crate) value_segment_next: u32,
-    /// Bytes of value-log segments that nothing points to, as far as noted.
-    pub(crate) value_dead: BTreeMap<u32, u64>,
+    /// The value log.
+    pub(crate) values: value_log::State,
     pub(crate) partitions: Vec<PartitionState>,
     /// Everything below this log position was durable at some moment, so recovery has to reach it.
     pub(crate) durable_end: u64,
@@ -65,9 +61,7 @@ impl StoreState {
             seed,
             partition_bits,
             log_segments: Vec::new(),
-            value_segments: Vec::new(),
-            value_segment_next: 1,
-            value_dead: BTreeMap::new(),
+            values: value_log::State::default(),
             partitions: vec![PartitionState::default(); 1 << partition_bits],
             durable_end: 0,
         }
@@ -78,18 +72,9 @@ impl StoreState {
         match edit {
             Edit::LogSegment(number) => self.log_segments.push(*number),
             Edit::ReleaseLog(below) => self.log_segments.retain(|n| n >= below),
-            Edit::ValueSegment(number) => {
-                self.value_segments.push(*number);
-                self.value_segment_next = self.value_segment_next.max(number.saturating_add(1));
-            }
-            Edit::ReleaseValueSegment(number) => {
-                self.value_segments.retain(|n| n != number);
-                self.value_dead.remove(number);
-            }
-            Edit::ValueDead(dead) => {
-                let lives = |(number, _): &&(u32, u64)| self.value_segments.contains(number);
-                self.value_dead.extend(dead.iter().filter(lives).copied());
-            }
+            Edit::ValueSegment(number) => self.values.add(*number),
+            Edit::ReleaseValueSegment(number) => self.values.release(*number),
+            Edit::ValueDead(dead) => self.values.set_dead(dead),
             Edit::Partition(index, state) => {
                 if let Some(partition) = self.partitions.get_mut(*index as usize) {
                     *partition = state.clone();
@@ -98,8 +83,7 @@ impl StoreState {
             Edit::Clear(floor) => {
                 let empty = PartitionState { floor: *floor, ..PartitionState::default() };
                 self.partitions.fill(empty);
-                // Nothing written before points into them any more.
-                self.value_dead = self.value_segments.iter().map(|n| (*n, u64::MAX)).collect();
+                self.values.all_dead();
             }
             Edit::DurableEnd(end) => self.durable_end = self.durable_end.max(*end),
         }
@@ -119,10 +103,10 @@ impl StoreState {
         write_varint(&mut out, u64::from(self.partition_bits));
         write_varint(&mut out, self.durable_end);
         write_list(&mut out, self.log_segments.iter().copied());
-        write_list(&mut out, self.value_segments.iter().map(|n| u64::from(*n)));
-        write_varint(&mut out, u64::from(self.value_segment_next));
-        write_list(&mut out, self.value_dead.keys().map(|n| u64::from(*n)));
-        write_list(&mut out, self.value_dead.values().copied());
+        write_list(&mut out, self.values.segments.iter().map(|n| u64::from(*n)));
+        write_varint(&mut out, u64::from(self.values.next));
+        write_list(&mut out, self.values.dead.keys().map(|n| u64::from(*n)));
+        write_list(&mut out, self.values.dead.values().copied());
         self.partitions.iter().for_each(|p| p.encode(&mut out));
         out
     }
@@ -146,9 +130,11 @@ impl StoreState {
         }
         let durable_end = reader.varint()?;
         let log_segments = reader.list()?;
-        let value_segments = reader.numbers()?;
-        let value_segment_next = reader.narrow()?;
-        let value_dead = reader.numbers()?.into_iter().zip(reader.list()?).collect();
+        let values = value_log::State {
+            segments: reader.numbers()?,
+            next: reader.narrow()?,
+            dead: reader.numbers()?.into_iter().zip(reader.list()?).collect(),
+        };
         let partitions = (0..1 << partition_bits)
             .map(|_| PartitionState::decode(&mut reader))
             .collect::<Result<_>>()?;
@@ -158,9 +144,7 @@ impl StoreState {
             seed,
             partition_bits,
             log_segments,
-            value_segments,
-            value_segment_next,
-            value_dead,
+            values,
             partitions,
             durable_end,
         })
@@ -302,6 +286,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn sample() -> StoreState {
         let mut state = StoreState::new(77, HashSeed([5; 16]), 1);
@@ -327,8 +312,8 @@ mod tests {
     #[test]
     fn state_round_trips_and_every_cut_is_refused() {
         let state = sample();
-        assert_eq!((&state.log_segments[..], &state.value_segments[..]), (&[5][..], &[6][..]));
-        assert_eq!((state.value_segment_next, &state.value_dead), (7, &BTreeMap::from([(6, 300)])));
+        assert_eq!((&state.log_segments[..], &state.values.segments[..]), (&[5][..], &[6][..]));
+        assert_eq!((state.values.next, &state.values.dead), (7, &BTreeMap::from([(6, 300)])));
         let bytes = state.encode();
         assert_eq!(StoreState::decode(&bytes).expect("decodes"), state);
         assert!((0..bytes.len()).all(|cut| StoreState::decode(&bytes[..cut]).is_err()));

@@ -195,7 +195,7 @@ impl<D: Device> Silt<D> {
     /// Counts the value of an overwritten frame as garbage.
     pub(crate) fn note_dead_value(&self, frame: &Frame<'_>) {
         if frame.is_pointer() {
-            self.note_dead_pointer(frame.value);
+            self.values.note_dead_at(frame.value);
         }
     }
 }

@@ -3,11 +3,10 @@
 use crate::packed::READ_AHEAD_BYTES;
 use crate::position::expand;
 use crate::silt::Silt;
-use crate::value_segment;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_parts::frame::Frame;
-use silica_parts::wal;
+use silica_parts::{value_log, wal};
 
 impl<D: Device> Silt<D> {
     /// Checks tables, stores and the files that the manifest names; the error says what is wrong
@@ -47,8 +46,8 @@ impl<D: Device> Silt<D> {
                 return missing(name);
             }
         }
-        for number in &state.value_segments {
-            let name = value_segment::name(*number);
+        for number in &state.values.segments {
+            let name = value_log::name(*number);
             if !names.contains(&name) {
                 return missing(name);
             }

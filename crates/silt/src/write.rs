@@ -5,12 +5,12 @@ use crate::jobs::ASSIST_EVERY_BYTES;
 use crate::partition::{InLog, NewFrame, Stores};
 use crate::silt::Silt;
 use crate::state::Edit;
-use crate::values::StoredValues;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Optimistic};
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::{Frame, POINTER};
+use silica_parts::value_log::Stored;
 use silica_parts::wal::{Appender, RECORD_ROOM_BYTES};
 use std::sync::atomic::Ordering;
 
@@ -88,9 +88,9 @@ impl<D: Device> Silt<D> {
         }
         let stored = self.store_large_values(batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
-        let appended = self.append_ops(&mut writer, batch.ops(), &stored.pointers);
+        let appended = self.append_ops(&mut writer, batch.ops(), &stored);
         drop(writer);
-        let written = appended.inspect_err(|_| self.forget_values(&stored))?;
+        let written = appended.inspect_err(|_| self.values.forget(&stored))?;
         drop(stored);
         self.finish_write(durability, &written)
     }
@@ -111,12 +111,12 @@ impl<D: Device> Silt<D> {
         let mut writer = self.writer.lock().expect("no panic while held");
         if !self.all_hold(conditions) {
             drop(writer);
-            self.forget_values(&stored);
+            self.values.forget(&stored);
             return Ok(false);
         }
-        let appended = self.append_ops(&mut writer, batch.ops(), &stored.pointers);
+        let appended = self.append_ops(&mut writer, batch.ops(), &stored);
         drop(writer);
-        let written = appended.inspect_err(|_| self.forget_values(&stored))?;
+        let written = appended.inspect_err(|_| self.values.forget(&stored))?;
         drop(stored);
         self.finish_write(durability, &written)?;
         Ok(true)
@@ -148,24 +148,14 @@ impl<D: Device> Silt<D> {
     }
 
     /// Puts values that are too large for a slot into the value log.
-    fn store_large_values(&self, batch: &WriteBatch<'_>) -> Result<StoredValues<D::File>> {
+    fn store_large_values(&self, batch: &WriteBatch<'_>) -> Result<Stored<D::File>> {
         let large_max = self.config.inline_value_bytes_max;
-        let is_large = |op: &Op<'_>| matches!(op.kind, OpKind::Put(e) if e.value.len() > large_max);
-        let mut stored = StoredValues::default();
-        if !batch.ops().iter().any(is_large) {
-            return Ok(stored);
+        if batch.ops().iter().all(|op| op.value_over(large_max).is_none()) {
+            return Ok(Stored::default());
         }
         self.log.check()?;
-        for op in batch.ops() {
-            match op.kind {
-                OpKind::Put(entry) if entry.value.len() > large_max => {
-                    let value = self.store_value(op.key, entry.value);
-                    stored.push(value.inspect_err(|_| self.forget_values(&stored))?);
-                }
-                _ => stored.pointers.push(None),
-            }
-        }
-        Ok(stored)
+        let ops = batch.ops().iter();
+        self.store_values(ops.map(|op| Some((op.key, op.value_over(large_max)?))))
     }
 
     /// Appends one record with all `ops` and puts them into the tables. The writer is
@@ -174,9 +164,9 @@ impl<D: Device> Silt<D> {
         &self,
         writer: &mut Writer<D::Log>,
         ops: &[Op<'_>],
-        pointers: &[Option<Vec<u8>>],
+        stored: &Stored<D::File>,
     ) -> Result<Written> {
-        let bytes = self.append_uncounted(writer, ops, pointers)?;
+        let bytes = self.append_uncounted(writer, ops, stored)?;
         let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
         Ok(writer.written(bytes))
@@ -188,15 +178,14 @@ impl<D: Device> Silt<D> {
         &self,
         writer: &mut Writer<D::Log>,
         ops: &[Op<'_>],
-        pointers: &[Option<Vec<u8>>],
+        stored: &Stored<D::File>,
     ) -> Result<u64> {
         writer.clear();
         for (i, op) in ops.iter().enumerate() {
             let hash = self.hash(op.key);
             // The buckets are on their way while the record is made and appended.
             self.partition_of(hash).read().prefetch(hash);
-            let pointer = pointers.get(i).and_then(|p| p.as_deref());
-            writer.push(hash, &frame_of(op, pointer));
+            writer.push(hash, &frame_of(op, stored.pointer(i)));
         }
         let register = |number| {
             // A power cut may take the tail of the last segment only: with records behind it, a
@@ -212,9 +201,7 @@ impl<D: Device> Silt<D> {
         let superseded = superseded(&frames, ops);
         for (i, (placed, op)) in frames.iter().zip(ops).enumerate() {
             if superseded.binary_search(&i).is_ok() {
-                if let Some(pointer) = pointers.get(i).and_then(|p| p.as_deref()) {
-                    self.note_dead_pointer(pointer);
-                }
+                stored.pointer(i).iter().for_each(|pointer| self.values.note_dead_at(pointer));
                 bytes += placed.len as u64;
                 continue;
             }

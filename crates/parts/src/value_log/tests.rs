@@ -1,5 +1,5 @@
 use super::*;
-use crate::value_segment::{HEADER_BYTES, POINTER_BYTES, Walk, WalkedRecord};
+use crate::value_log::segment::{HEADER_BYTES, Walk, WalkedRecord};
 use silica_device::sim::{FaultKind, SimDevice, SimOptions};
 
 const STORE: u64 = 77;
@@ -8,10 +8,18 @@ fn device() -> Arc<SimDevice> {
     Arc::new(SimDevice::new(3, SimOptions::default()))
 }
 
+fn try_open(
+    device: &Arc<SimDevice>,
+    segment_bytes: u64,
+    live: &[u32],
+) -> Result<ValueLog<SimDevice>> {
+    let mut state = State::default();
+    live.iter().for_each(|number| state.add(*number));
+    ValueLog::open(device.clone(), STORE, segment_bytes, &state)
+}
+
 fn open(device: &Arc<SimDevice>, segment_bytes: u64, live: &[u32]) -> ValueLog<SimDevice> {
-    let live: Vec<_> = live.iter().map(|n| (*n, 0)).collect();
-    let next = live.iter().map(|l| l.0 + 1).max().unwrap_or(1);
-    ValueLog::open(device.clone(), STORE, segment_bytes, &live, next).expect("opens")
+    try_open(device, segment_bytes, live).expect("opens")
 }
 
 fn value(i: u32) -> Vec<u8> {
@@ -94,11 +102,10 @@ fn every_flip_and_cut_of_a_segment_is_found() {
     let device = device();
     let log = open(&device, 1 << 20, &[]);
     let (pointers, made) = fill(&log, 6);
-    let name = value_segment::name(made[0]);
+    let name = segment::name(made[0]);
     let bytes = device.peek(&name).expect("it exists");
     let check = |device: &Arc<SimDevice>| {
-        let live = [(made[0], 0)];
-        let log = ValueLog::open(device.clone(), STORE, 1 << 20, &live, 9)?;
+        let log = try_open(device, 1 << 20, &made)?;
         let mut all = Vec::new();
         for (key, pointer) in &pointers {
             all.push(log.read(pointer, key));
@@ -159,7 +166,7 @@ fn a_walk_meets_every_record_and_skips_torn_ones() {
     let (records, skipped) = walk(segment.clone());
     assert_eq!((found(&records), skipped), (pointers.clone(), 0));
     // The value of one record and the header of another are lost.
-    let name = value_segment::name(made[0]);
+    let name = segment::name(made[0]);
     device.poke(&name, pointers[3].1.offset + 40, &[0; 64]);
     device.poke(&name, pointers[9].1.offset, &[0; 16]);
     let (records, skipped) = walk(segment);
@@ -218,14 +225,14 @@ fn a_newer_version_is_refused() {
     let device = device();
     let log = open(&device, 1 << 20, &[]);
     let (_, made) = fill(&log, 1);
-    let name = value_segment::name(made[0]);
+    let name = segment::name(made[0]);
     let mut header = device.peek(&name).expect("exists")[..HEADER_BYTES].to_vec();
     header[8] = 2;
     let file_id = log.segment(made[0]).expect("lives").file_id;
     let sum = silica_base::Checksum::at(file_id, 0).update(&header[..56]).finish();
     header[56..60].copy_from_slice(&sum.to_le_bytes());
     device.poke(&name, 0, &header);
-    let error = ValueLog::open(device, STORE, 1, &[(made[0], 0)], 9).err().expect("refused");
+    let error = try_open(&device, 1, &made).err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("format 2"), "{error}");
 }

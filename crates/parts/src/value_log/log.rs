@@ -1,30 +1,12 @@
-//! The value log: values too large for a slot, in append-only segment files.
-//!
-//! Invariants:
-//!
-//! 1. A segment's header and name are durable and its number is in the manifest before its first
-//!    record. So a named segment without a valid header is damage, never a torn creation. Numbers
-//!    are never used again.
-//! 2. A record is written before the log record that points at it is appended, and synced before
-//!    that one is ([`ValueLog::sync`] runs first in every group commit).
-//! 3. Written bytes never change, and nothing is appended to a segment found at open.
-//! 4. A segment is reclaimed only when it takes no more records, all of it is durable, and no
-//!    write that stored a value there is still under way (no [`Pin`] is held).
-//! 5. A segment is removed only after the entries that pointed at its live values point elsewhere,
-//!    durably, and the manifest no longer names it.
-//! 6. After a failed sync every further append and sync fails until the store is opened again.
-//!
-//! A segment that takes appends is written and read through the page cache (values have any
-//! length, and a put must not wait for the device). Once it is full and synced it is opened anew
-//! for direct reads, so that cold values do not push other data out of memory.
-//!
-//! `docs/formats/value-log.md` has the bytes.
+//! Appending, syncing and reading values.
 
-use crate::value_segment::{self, Header, Pointer, RECORD_HEADER_BYTES, Segment, record_bytes};
+use super::segment::{
+    self, Header, POINTER_BYTES, Pointer, RECORD_HEADER_BYTES, Segment, record_bytes,
+};
+use super::state::State;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -35,17 +17,11 @@ const ONE_WRITE_BYTES: usize = 64 << 10;
 const SMALL_SHARE: u64 = 8;
 const SMALL_SEGMENTS_MAX: usize = 16;
 
-/// Bytes that recovery writes at once.
-const PIECE_BYTES: usize = 1 << 20;
-
-/// Bytes of segments that nothing says are durable.
-pub(crate) type Found = BTreeMap<u32, Range<u64>>;
-
 /// A segment file of a device.
-pub(crate) type SegmentOf<D> = Segment<<D as Device>::File>;
+pub type SegmentOf<D> = Segment<<D as Device>::File>;
 
 /// Keeps a segment from being reclaimed while a write that stored a value there is under way.
-pub(crate) struct Pin<F>(Arc<Segment<F>>);
+pub struct Pin<F>(Arc<Segment<F>>);
 
 impl<F> Pin<F> {
     fn new(segment: &Arc<Segment<F>>) -> Self {
@@ -60,6 +36,29 @@ impl<F> Drop for Pin<F> {
     }
 }
 
+/// The values of a batch that are in the value log. Their segments are not reclaimed while this
+/// lives, so it must live until the batch is in the log.
+pub struct Stored<F> {
+    /// Encoded pointers by index of the operation; empty where no value was large.
+    pointers: Vec<Option<[u8; POINTER_BYTES]>>,
+    pins: Vec<Pin<F>>,
+    /// Bytes that they take.
+    pub bytes: u64,
+}
+
+impl<F> Default for Stored<F> {
+    fn default() -> Self {
+        Stored { pointers: Vec::new(), pins: Vec::new(), bytes: 0 }
+    }
+}
+
+impl<F> Stored<F> {
+    /// The encoded pointer of operation `index`, if its value is in the value log.
+    pub fn pointer(&self, index: usize) -> Option<&[u8]> {
+        self.pointers.get(index)?.as_ref().map(|pointer| &pointer[..])
+    }
+}
+
 /// Segments that may hold bytes which are not durable yet.
 struct Open<F> {
     /// The segment that takes appends.
@@ -70,8 +69,8 @@ struct Open<F> {
 }
 
 /// The value log of one store.
-pub(crate) struct ValueLog<D: Device> {
-    device: Arc<D>,
+pub struct ValueLog<D: Device> {
+    pub(super) device: Arc<D>,
     store_id: u64,
     segment_bytes: u64,
     segments: RwLock<BTreeMap<u32, Arc<SegmentOf<D>>>>,
@@ -83,15 +82,10 @@ pub(crate) struct ValueLog<D: Device> {
 
 impl<D: Device> ValueLog<D> {
     /// Opens the segments that the manifest names, with their dead bytes as far as known.
-    pub(crate) fn open(
-        device: Arc<D>,
-        store_id: u64,
-        segment_bytes: u64,
-        live: &[(u32, u64)],
-        next_number: u32,
-    ) -> Result<Self> {
+    pub fn open(device: Arc<D>, store_id: u64, segment_bytes: u64, state: &State) -> Result<Self> {
         let mut segments = BTreeMap::new();
-        for &(number, dead) in live {
+        for &number in &state.segments {
+            let dead = state.dead.get(&number).copied().unwrap_or(0);
             let segment = Segment::open(&*device, store_id, number)?;
             let payload = segment.end.load(Ordering::Relaxed) - segment.header_bytes();
             segment.dead.store(dead.min(payload), Ordering::Relaxed);
@@ -102,14 +96,14 @@ impl<D: Device> ValueLog<D> {
             store_id,
             segment_bytes,
             segments: RwLock::new(segments),
-            open: Mutex::new(Open { current: None, full: Vec::new(), next_number }),
+            open: Mutex::new(Open { current: None, full: Vec::new(), next_number: state.next }),
             sync: Mutex::new(()),
             poisoned: AtomicBool::new(false),
         })
     }
 
     /// True after a failed sync.
-    pub(crate) fn is_poisoned(&self) -> bool {
+    pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }
 
@@ -125,7 +119,7 @@ impl<D: Device> ValueLog<D> {
     /// Appends a record; when it returns the bytes are the kernel's. The segment is not reclaimed
     /// while the pin is held, so it must live until an entry points at the value. `register` puts
     /// a new segment's number into the manifest.
-    pub(crate) fn append(
+    pub fn append(
         &self,
         key: &[u8],
         value: &[u8],
@@ -141,7 +135,7 @@ impl<D: Device> ValueLog<D> {
             let pin = Pin::new(&segment);
             (segment, offset, pin)
         };
-        let header = value_segment::encode_record_header(segment.file_id, offset, key, value);
+        let header = segment::encode_record_header(segment.file_id, offset, key, value);
         let written = write_record(&*segment.file(), offset, &header, key, value);
         // Set after the write and even where it failed: a sync from here on covers it.
         segment.dirty.store(true, Ordering::Release);
@@ -153,9 +147,36 @@ impl<D: Device> ValueLog<D> {
             segment: segment.number,
             offset,
             length: (RECORD_HEADER_BYTES + key.len() + value.len()) as u32,
-            checksum: value_segment::checksum_in(&header),
+            checksum: segment::checksum_in(&header),
         };
         Ok((pointer, pin))
+    }
+
+    /// Appends all of `values`, keys with the values that are to be stored, `None` for what else is
+    /// in the batch. Where one fails, the others are garbage.
+    pub fn append_all<'v>(
+        &self,
+        values: impl Iterator<Item = Option<(&'v [u8], &'v [u8])>>,
+        register: &dyn Fn(u32) -> Result<()>,
+    ) -> Result<Stored<D::File>> {
+        let mut stored = Stored::default();
+        for value in values {
+            let Some((key, value)) = value else {
+                stored.pointers.push(None);
+                continue;
+            };
+            let appended = self.append(key, value, register);
+            let (pointer, pin) = appended.inspect_err(|_| self.forget(&stored))?;
+            stored.bytes += record_bytes(key.len(), value.len());
+            stored.pointers.push(Some(pointer.encode()));
+            stored.pins.push(pin);
+        }
+        Ok(stored)
+    }
+
+    /// Counts values as garbage whose batch was not written.
+    pub fn forget(&self, stored: &Stored<D::File>) {
+        stored.pointers.iter().flatten().for_each(|pointer| self.note_dead_at(pointer));
     }
 
     /// The segment that takes the next `bytes`.
@@ -178,7 +199,7 @@ impl<D: Device> ValueLog<D> {
         let created = Segment::create(&*self.device, self.store_id, &header);
         let created = Arc::new(created.inspect_err(|_| {
             // A segment that the manifest does not name is removed at open, too.
-            let _ = self.device.remove(&value_segment::name(number));
+            let _ = self.device.remove(&segment::name(number));
         })?);
         let durable = created.file().sync().and_then(|()| self.device.sync_dir());
         durable.inspect_err(|_| self.poisoned.store(true, Ordering::Release))?;
@@ -190,7 +211,7 @@ impl<D: Device> ValueLog<D> {
     }
 
     /// Makes every value appended before the call durable.
-    pub(crate) fn sync(&self) -> Result<()> {
+    pub fn sync(&self) -> Result<()> {
         let _one_at_a_time = self.sync.lock().expect("no panic while held");
         self.check()?;
         let segments: Vec<_> = {
@@ -208,39 +229,25 @@ impl<D: Device> ValueLog<D> {
         Ok(())
     }
 
-    /// Makes what recovery found durable. It is written again before the sync, for the reason
-    /// that log segments are (`Segment::make_durable` there).
-    pub(crate) fn make_durable(&self, found: &Found) -> Result<()> {
-        let mut buf = Vec::new();
-        for (number, range) in found {
-            let name = value_segment::name(*number);
-            let file = self.device.open(&name, Mode::Buffered)?;
-            let mut at = range.start;
-            while at < range.end {
-                buf.resize(PIECE_BYTES.min((range.end - at) as usize), 0);
-                let filled = file.read_at(at, &mut buf)?;
-                if filled == 0 {
-                    break;
-                }
-                file.write_at(at, &buf[..filled])?;
-                at += filled as u64;
-            }
-            file.sync().map_err(|e| e.within(name))?;
-        }
-        Ok(())
-    }
-
-    /// The next value goes to a new segment; all segments before it.
-    pub(crate) fn seal(&self) -> Vec<Arc<SegmentOf<D>>> {
+    /// Everything stored so far is garbage, and the next value goes to a new segment. The segments
+    /// that hold no value of a write under way, so none that anything will ever point to.
+    pub fn seal(&self) -> Vec<u32> {
         let mut open = self.open.lock().expect("no panic while held");
         let current = open.current.take();
         open.full.extend(current);
+        let mut garbage = Vec::new();
         // Under the lock: no new segment comes in between.
-        self.segments()
+        for segment in self.segments() {
+            segment.dead.store(segment.end.load(Ordering::Acquire), Ordering::Relaxed);
+            if segment.pins.load(Ordering::Acquire) == 0 {
+                garbage.push(segment.number);
+            }
+        }
+        garbage
     }
 
     /// Opens full and durable segments for direct reads; true where there was one.
-    pub(crate) fn settle(&self) -> Result<bool> {
+    pub fn settle(&self) -> Result<bool> {
         let ready = |s: &Arc<SegmentOf<D>>| {
             s.pins.load(Ordering::Acquire) == 0 && !s.dirty.load(Ordering::Acquire)
         };
@@ -260,22 +267,22 @@ impl<D: Device> ValueLog<D> {
     }
 
     /// True where a full segment waits to be settled.
-    pub(crate) fn has_full(&self) -> bool {
+    pub fn has_full(&self) -> bool {
         !self.open.lock().expect("no panic while held").full.is_empty()
     }
 
     /// The segment `number`, where it lives.
-    pub(crate) fn segment(&self, number: u32) -> Option<Arc<SegmentOf<D>>> {
+    pub fn segment(&self, number: u32) -> Option<Arc<SegmentOf<D>>> {
         self.segments.read().expect("no panic while held").get(&number).cloned()
     }
 
     /// All live segments.
-    pub(crate) fn segments(&self) -> Vec<Arc<SegmentOf<D>>> {
+    pub fn segments(&self) -> Vec<Arc<SegmentOf<D>>> {
         self.segments.read().expect("no panic while held").values().cloned().collect()
     }
 
     /// The value of `key` that `pointer` names, or `None` where its segment was reclaimed.
-    pub(crate) fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.segment(pointer.segment) {
             Some(segment) => segment.read(pointer, key).map(Some),
             None => Ok(None),
@@ -283,16 +290,20 @@ impl<D: Device> ValueLog<D> {
     }
 
     /// Counts the record of `pointer` as garbage.
-    pub(crate) fn note_dead(&self, pointer: &Pointer) {
+    pub fn note_dead(&self, pointer: &Pointer) {
         if let Some(segment) = self.segment(pointer.segment) {
-            let bytes = u64::from(pointer.length).next_multiple_of(value_segment::ALIGN_BYTES);
-            segment.dead.fetch_add(bytes, Ordering::Relaxed);
+            segment.dead.fetch_add(pointer.record_bytes(), Ordering::Relaxed);
         }
+    }
+
+    /// The same, of an encoded pointer.
+    pub fn note_dead_at(&self, pointer: &[u8]) {
+        Pointer::decode(pointer).iter().for_each(|pointer| self.note_dead(pointer));
     }
 
     /// The segment with the largest share of garbage that may be reclaimed, if that is at least
     /// `dead_percent`; else the smallest one where many short runs have left many small ones.
-    pub(crate) fn pick_victim(&self, dead_percent: u64) -> Option<Arc<SegmentOf<D>>> {
+    pub fn pick_victim(&self, dead_percent: u64) -> Option<Arc<SegmentOf<D>>> {
         let segments = self.segments.read().expect("no panic while held");
         let ready = segments.values().filter(|s| {
             s.settled.load(Ordering::Acquire)
@@ -312,20 +323,20 @@ impl<D: Device> ValueLog<D> {
     }
 
     /// Takes a segment out; the caller removes the file once the manifest says so.
-    pub(crate) fn release(&self, number: u32) {
+    pub fn release(&self, number: u32) {
         self.segments.write().expect("no panic while held").remove(&number);
         let mut open = self.open.lock().expect("no panic while held");
         open.full.retain(|s| s.number != number);
     }
 
     /// Bytes of the largest segment.
-    pub(crate) fn largest_segment_bytes(&self) -> u64 {
+    pub fn largest_segment_bytes(&self) -> u64 {
         let segments = self.segments.read().expect("no panic while held");
         segments.values().map(|s| s.end.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
     /// Bytes of all segments, and those of them that are not known to be garbage.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
+    pub fn bytes(&self) -> (u64, u64) {
         let segments = self.segments.read().expect("no panic while held");
         segments.values().fold((0, 0), |(all, live), segment| {
             let len = segment.end.load(Ordering::Relaxed);
@@ -335,7 +346,7 @@ impl<D: Device> ValueLog<D> {
     }
 
     /// Dead bytes per segment, where there are any.
-    pub(crate) fn dead(&self) -> Vec<(u32, u64)> {
+    pub fn dead(&self) -> Vec<(u32, u64)> {
         let segments = self.segments.read().expect("no panic while held");
         let dead = segments.values().map(|s| (s.number, s.dead.load(Ordering::Relaxed)));
         dead.filter(|(_, dead)| *dead > 0).collect()
@@ -369,5 +380,5 @@ fn write_record<F: DeviceFile>(
 }
 
 #[cfg(test)]
-#[path = "value_log_tests.rs"]
+#[path = "tests.rs"]
 mod tests;

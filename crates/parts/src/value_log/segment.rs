@@ -2,23 +2,24 @@
 //!
 //! `docs/formats/value-log.md` has the bytes.
 
+use crate::frame::Frame;
 use silica_base::{AlignedBuf, BLOCK_BYTES, Checksum, Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 /// First bytes of every segment.
-pub(crate) const MAGIC: [u8; 8] = *b"SILICAVL";
+pub const MAGIC: [u8; 8] = *b"SILICAVL";
 /// Version of the format.
-pub(crate) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 /// Bytes of the segment header; the first record starts here.
-pub(crate) const HEADER_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = 64;
 /// Bytes in front of a record's key.
-pub(crate) const RECORD_HEADER_BYTES: usize = 16;
+pub const RECORD_HEADER_BYTES: usize = 16;
 /// Records start at multiples of this.
-pub(crate) const ALIGN_BYTES: u64 = 8;
+pub(super) const ALIGN_BYTES: u64 = 8;
 /// Bytes of an encoded pointer.
-pub(crate) const POINTER_BYTES: usize = 20;
+pub const POINTER_BYTES: usize = 20;
 /// Large values are read in pieces of this size, so that they are in memory only once.
 const PIECE_BYTES: usize = 1 << 20;
 /// Bytes read at once when the records of a segment are walked.
@@ -29,19 +30,20 @@ const VALUE_BYTES_MAX: u32 = 512 << 20;
 
 /// Where a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pointer {
-    pub(crate) segment: u32,
+pub struct Pointer {
+    /// Number of its segment.
+    pub segment: u32,
     /// Where its record starts.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// Bytes of the record without padding: header, key and value.
-    pub(crate) length: u32,
+    pub length: u32,
     /// The record's checksum.
-    pub(crate) checksum: u32,
+    pub checksum: u32,
 }
 
 impl Pointer {
     /// The pointer as entries hold it.
-    pub(crate) fn encode(&self) -> [u8; POINTER_BYTES] {
+    pub fn encode(&self) -> [u8; POINTER_BYTES] {
         let mut bytes = [0; POINTER_BYTES];
         bytes[..4].copy_from_slice(&self.segment.to_le_bytes());
         bytes[4..12].copy_from_slice(&self.offset.to_le_bytes());
@@ -50,8 +52,20 @@ impl Pointer {
         bytes
     }
 
+    /// The pointer of a frame that has one.
+    pub fn of(frame: &Frame<'_>) -> Result<Self> {
+        Pointer::decode(frame.value).ok_or_else(|| {
+            Error::new(ErrorKind::Corruption, "an entry's pointer into the value log is damaged")
+        })
+    }
+
+    /// Bytes that its record takes, padding included.
+    pub fn record_bytes(&self) -> u64 {
+        u64::from(self.length).next_multiple_of(ALIGN_BYTES)
+    }
+
     /// Reads an encoded pointer.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; POINTER_BYTES] = bytes.try_into().ok()?;
         Some(Pointer {
             segment: u32_at(bytes, 0),
@@ -64,17 +78,17 @@ impl Pointer {
 
 /// What a segment says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) number: u32,
+pub(super) struct Header {
+    pub(super) number: u32,
 }
 
 /// Name of segment `number`.
-pub(crate) fn name(number: u32) -> String {
+pub fn name(number: u32) -> String {
     format!("VALUE-{number:08}")
 }
 
 /// The number in a segment's name.
-pub(crate) fn number_of(name: &str) -> Option<u32> {
+pub fn number_of(name: &str) -> Option<u32> {
     name.strip_prefix("VALUE-")?.parse().ok()
 }
 
@@ -87,12 +101,12 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Bytes that a record takes, padding included.
-pub(crate) fn record_bytes(key_len: usize, value_len: usize) -> u64 {
+pub fn record_bytes(key_len: usize, value_len: usize) -> u64 {
     ((RECORD_HEADER_BYTES + key_len + value_len) as u64).next_multiple_of(ALIGN_BYTES)
 }
 
 /// The header of a record at `offset`.
-pub(crate) fn encode_record_header(
+pub fn encode_record_header(
     file_id: u64,
     offset: u64,
     key: &[u8],
@@ -109,7 +123,7 @@ pub(crate) fn encode_record_header(
 }
 
 /// The record's checksum, from its header.
-pub(crate) fn checksum_in(header: &[u8; RECORD_HEADER_BYTES]) -> u32 {
+pub fn checksum_in(header: &[u8; RECORD_HEADER_BYTES]) -> u32 {
     u32_at(header, 0)
 }
 
@@ -152,27 +166,28 @@ impl Header {
 }
 
 /// A segment file and what is known of it.
-pub(crate) struct Segment<F> {
-    pub(crate) number: u32,
-    pub(crate) file_id: u64,
-    pub(crate) file: RwLock<Arc<F>>,
+pub struct Segment<F> {
+    /// Its number.
+    pub number: u32,
+    pub(super) file_id: u64,
+    pub(super) file: RwLock<Arc<F>>,
     /// Bytes reserved so far; every record lies below.
-    pub(crate) end: AtomicU64,
+    pub(super) end: AtomicU64,
     /// Bytes of records that nothing points to, as far as known.
-    pub(crate) dead: AtomicU64,
+    pub(super) dead: AtomicU64,
     /// Writes under way that stored a value here.
-    pub(crate) pins: AtomicU32,
+    pub(super) pins: AtomicU32,
     /// Something was written since the last sync.
-    pub(crate) dirty: AtomicBool,
+    pub(super) dirty: AtomicBool,
     /// Takes no more records, is durable and open for direct reads.
-    pub(crate) settled: AtomicBool,
+    pub(super) settled: AtomicBool,
     /// Reclaiming it failed on a damaged record; it stays as it is.
-    pub(crate) damaged: AtomicBool,
+    pub(super) damaged: AtomicBool,
 }
 
 impl<F: DeviceFile> Segment<F> {
     /// Creates a segment; its header and its name are not durable yet.
-    pub(crate) fn create<D: Device<File = F>>(
+    pub(super) fn create<D: Device<File = F>>(
         device: &D,
         store_id: u64,
         header: &Header,
@@ -184,11 +199,7 @@ impl<F: DeviceFile> Segment<F> {
     }
 
     /// Opens segment `number`, which the manifest names, for direct reads.
-    pub(crate) fn open<D: Device<File = F>>(
-        device: &D,
-        store_id: u64,
-        number: u32,
-    ) -> Result<Self> {
+    pub fn open<D: Device<File = F>>(device: &D, store_id: u64, number: u32) -> Result<Self> {
         let name = name(number);
         let file_id = file_id(store_id, number);
         let file = device.open(&name, Mode::Direct)?;
@@ -218,34 +229,45 @@ impl<F: DeviceFile> Segment<F> {
     }
 
     /// The file to read and write now.
-    pub(crate) fn file(&self) -> Arc<F> {
+    pub(super) fn file(&self) -> Arc<F> {
         self.file.read().expect("no panic while held").clone()
     }
 
     /// The file's name.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         name(self.number)
     }
 
+    /// True where it takes no more records, is durable and open for direct reads: its file stays as
+    /// it is from now on.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    /// Reclaiming it failed on a damaged record: it stays as it is.
+    pub fn set_damaged(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+    }
+
     /// Bytes that never hold records.
-    pub(crate) fn header_bytes(&self) -> u64 {
+    pub(super) fn header_bytes(&self) -> u64 {
         HEADER_BYTES as u64
     }
 
     /// Share of the records' bytes that nothing points to, as far as known.
-    pub(crate) fn dead_share(&self) -> f64 {
+    pub(super) fn dead_share(&self) -> f64 {
         let payload = self.end.load(Ordering::Relaxed) - self.header_bytes();
         let dead = self.dead.load(Ordering::Relaxed).min(payload);
         if payload == 0 { 1.0 } else { dead as f64 / payload as f64 }
     }
 
     /// True where no record was appended.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.end.load(Ordering::Acquire) == self.header_bytes()
     }
 
     /// The value of `key` whose record `pointer` names, checked.
-    pub(crate) fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Vec<u8>> {
+    pub fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Vec<u8>> {
         let damaged = |at, detail: &str| Error::corruption(self.name(), at, detail);
         let head_len = RECORD_HEADER_BYTES + key.len();
         let value_len = (pointer.length as usize)
@@ -275,6 +297,21 @@ impl<F: DeviceFile> Segment<F> {
         Ok(value)
     }
 
+    /// Hands a copy of the file to `target`, as far as it goes now.
+    pub fn copy(&self, target: &mut dyn FnMut(&str, &[u8]) -> Result<()>) -> Result<()> {
+        let (name, file) = (self.name(), self.file());
+        let mut buf = vec![0; PIECE_BYTES];
+        let mut at = 0;
+        loop {
+            let filled = file.read_at(at, &mut buf)?;
+            if filled == 0 {
+                return Ok(());
+            }
+            target(&name, &buf[..filled])?;
+            at += filled as u64;
+        }
+    }
+
     /// Hands `len` bytes from `offset` on to `take`, read in aligned pieces.
     fn read_pieces(&self, offset: u64, len: usize, take: &mut dyn FnMut(&[u8])) -> Result<()> {
         let file = self.file();
@@ -302,15 +339,18 @@ impl<F: DeviceFile> Segment<F> {
 
 /// A record met on a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WalkedRecord {
-    pub(crate) pointer: Pointer,
-    pub(crate) key: Vec<u8>,
-    pub(crate) value_len: u32,
+pub struct WalkedRecord {
+    /// Where it is.
+    pub pointer: Pointer,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Bytes of its value.
+    pub value_len: u32,
 }
 
 /// Walks the records of a segment that takes no more of them. Where a header is not valid (a
 /// write that failed, or was lost in a power cut) the walk goes on at the next valid one.
-pub(crate) struct Walk<F> {
+pub struct Walk<F> {
     segment: Arc<Segment<F>>,
     at: u64,
     end: u64,
@@ -319,12 +359,12 @@ pub(crate) struct Walk<F> {
     buf_start: u64,
     buf_len: usize,
     /// Bytes that belonged to no record.
-    pub(crate) skipped: u64,
+    pub(super) skipped: u64,
 }
 
 impl<F: DeviceFile> Walk<F> {
     /// A walk from the first record on.
-    pub(crate) fn new(segment: Arc<Segment<F>>) -> Result<Self> {
+    pub fn new(segment: Arc<Segment<F>>) -> Result<Self> {
         let at = segment.header_bytes();
         // A write that failed may have reserved bytes past the file's end.
         let end = segment.end.load(Ordering::Acquire).min(segment.file().len()?);
@@ -333,12 +373,12 @@ impl<F: DeviceFile> Walk<F> {
     }
 
     /// The segment walked.
-    pub(crate) fn segment(&self) -> &Arc<Segment<F>> {
+    pub fn segment(&self) -> &Arc<Segment<F>> {
         &self.segment
     }
 
     /// The next record; its value is not checked.
-    pub(crate) fn next_record(&mut self) -> Result<Option<WalkedRecord>> {
+    pub fn next_record(&mut self) -> Result<Option<WalkedRecord>> {
         while self.at + RECORD_HEADER_BYTES as u64 <= self.end {
             if let Some(record) = self.record_here()? {
                 let key_len = record.key.len();
