@@ -136,7 +136,7 @@ impl Server {
             if server.wait_until_ready(password) {
                 return server;
             }
-            // Another process may have taken the port in between; an unfit store fails again.
+            // Another process may have taken the port meanwhile; an unfit store fails again.
         }
         let log = std::fs::read_to_string(path.with_extension("log")).unwrap_or_default();
         panic!("the server on {} does not start:\n{log}", path.display());
@@ -151,6 +151,7 @@ impl Server {
         while start.elapsed() < START_LIMIT {
             if let Ok(mut client) = Client::connect(self.port)
                 && client.ask(asked).is_ok_and(|reply| matches!(reply, Reply::Status(_)))
+                && process_of(&mut client) == Some(self.pid())
             {
                 return true;
             }
@@ -209,6 +210,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill_in_place();
     }
+}
+
+/// The process that answers a client: where two servers were to have one port, it may be another
+/// one than the one that was started.
+fn process_of(client: &mut Client) -> Option<u32> {
+    let Ok(Reply::Bytes(Some(text))) = client.ask(&[b"INFO", b"server"]) else { return None };
+    let text = String::from_utf8(text).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("process_id:"))?.parse().ok()
 }
 
 /// A RESP2 reply.
