@@ -494,8 +494,11 @@ impl<D: Device> Wip<D> {
 
     /// Removes log segments that no bucket needs.
     pub(crate) fn release_log(&self) -> Result<()> {
-        // In this order: what is written meanwhile lies behind.
+        // In this order: what is written meanwhile lies behind. With the writer locked, since what
+        // is in the log and in no memtable yet counts as unflushed, too.
+        let writer = self.writer.lock().expect("no panic while held");
         let end = self.log.end() / POSITION_BYTES;
+        drop(writer);
         let guard = self.jobs.lock_install();
         let buckets = self.buckets();
         let floor = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();

@@ -20,6 +20,7 @@ use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
 use silica_parts::wal::POSITION_BYTES;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -105,7 +106,7 @@ impl<D: Device> Wip<D> {
         let new = vec![(one.lower.clone(), Bucket::state(&version))];
         self.edit_buckets(Edit::Buckets { gone: vec![other.lower.clone()], new })?;
         let writer = self.writer.lock().expect("no panic while held");
-        let stores = self.gather(&[one, other], Stores::new(version));
+        let stores = self.gather(&buckets, place..place + 2, Stores::new(version));
         let joined = vec![Arc::new(Bucket::new(one.lower.clone(), stores))];
         let list = buckets.with(place..place + 2, joined);
         self.take_over(list, [one, other]);
@@ -114,17 +115,30 @@ impl<D: Device> Wip<D> {
         Ok(())
     }
 
-    /// Puts what is in no table of `buckets` into one memtable; it is little. The writer is locked.
-    fn gather(&self, buckets: &[&Arc<Bucket<D>>], mut stores: Stores<D>) -> Stores<D> {
+    /// Puts what is in no table of the buckets at `places` into one memtable; it is little. The
+    /// writer is locked.
+    fn gather(
+        &self,
+        buckets: &Buckets<D>,
+        places: Range<usize>,
+        mut stores: Stores<D>,
+    ) -> Stores<D> {
         let segments = self.log.segments();
         let entries = LogEntries(&segments);
         let mut positions = Vec::new();
         let mut before = 0;
         let kept_before = self.snapshots.newest();
-        for bucket in buckets {
+        for place in places {
+            let (bucket, upper) = (buckets.at(place), buckets.upper(place));
             let old = bucket.read();
-            let frozen = old.frozen.iter().map(|frozen| &frozen.memtable);
-            positions.extend(frozen.chain([&old.active]).flat_map(|one| one.positions()));
+            let memtables = old.frozen.iter().map(|frozen| &frozen.memtable).chain([&old.active]);
+            // A memtable that a split shared out has keys of others, too, who may have newer
+            // versions in tables.
+            let is_own = |position: &u64| {
+                let key = entries.entry(*position).key;
+                *bucket.lower <= *key && upper.is_none_or(|upper| *key < *upper)
+            };
+            positions.extend(memtables.flat_map(|one| one.positions()).filter(is_own));
             before += old.unflushed_bytes();
             stores.deleted.extend(old.deleted.iter().cloned());
         }

@@ -146,6 +146,62 @@ fn who_has_an_old_list_learns_that_its_bucket_is_gone() {
     assert_eq!(wip.count_entries(true).expect("a count").high, 0);
 }
 
+/// A store of several buckets with the numbers below 2000 in tables, but one, which is in a
+/// memtable that they share.
+fn split_in_parts(device: &SimDevice) -> Wip<SimDevice> {
+    let wip = open(device);
+    let put = |n: u32| wip.put(&n.to_be_bytes(), b"old", Durability::Buffered).expect("a put");
+    (0..2000).for_each(put);
+    let all = wip.buckets().of(b"").clone();
+    while wip.flush(&all).expect("a flush") > 0 {}
+    put(1999);
+    wip.split(&all).expect("a split");
+    assert!(wip.buckets().len() > 2, "there are several buckets");
+    wip
+}
+
+fn join_first_two(wip: &Wip<SimDevice>) {
+    let buckets = wip.buckets();
+    wip.join(buckets.at(0), buckets.at(1)).expect("a join");
+}
+
+#[test]
+fn a_joined_bucket_takes_no_keys_of_others_from_a_memtable_that_they_share() {
+    let wip = split_in_parts(&SimDevice::new(1, SimOptions::default()));
+    join_first_two(&wip);
+    let last = 1999u32.to_be_bytes();
+    wip.put(&last, b"new", Durability::Buffered).expect("a put");
+    let right = wip.buckets().of(&last).clone();
+    while wip.flush(&right).expect("a flush") > 0 {}
+    while wip.buckets().len() > 1 {
+        join_first_two(&wip);
+    }
+    assert_eq!(wip.get(&last).expect("a get").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn a_range_that_ended_in_one_bucket_stays_so_when_it_is_joined_with_another() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = split_in_parts(&device);
+    let (first, last) = (0u32.to_be_bytes(), 1999u32.to_be_bytes());
+    let put = |key: &[u8], value: &[u8]| wip.put(key, value, Durability::Buffered).expect("a put");
+    put(&first, b"keeps the log");
+    let range = KeyRange::from(1990u32.to_be_bytes());
+    wip.delete_range(&range, Durability::Buffered).expect("a delete");
+    put(&last, b"new");
+    wip.compact_range(&range).expect("a compaction");
+    while wip.buckets().len() > 1 {
+        join_first_two(&wip);
+    }
+    wip.sync().expect("a sync");
+    device.power_cut();
+    drop(wip);
+    let wip = open(&device.reopen());
+    assert_eq!(wip.get(&last).expect("a get").as_deref(), Some(&b"new"[..]));
+    assert_eq!(wip.get(&1998u32.to_be_bytes()).expect("a get"), None);
+    assert_eq!(wip.get(&first).expect("a get").as_deref(), Some(&b"keeps the log"[..]));
+}
+
 /// An iterator over all that is there now.
 fn iterate(wip: &Arc<Wip<SimDevice>>) -> Box<dyn EntryIter> {
     let snapshot = Arc::clone(wip).snapshot().expect("a snapshot");
