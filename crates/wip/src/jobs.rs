@@ -16,7 +16,7 @@ use crate::metrics::add;
 use crate::policy::{RANGES_MAX, View, Work};
 use crate::state::Edit;
 use crate::wip::Wip;
-use silica_base::Result;
+use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{Budget, Progress};
 use silica_parts::wal::{self, POSITION_BYTES};
@@ -208,6 +208,9 @@ impl<D: Device> Wip<D> {
     /// Does background work of about `budget`, called by who has nothing else to do.
     pub(crate) fn attend(&self, budget: Budget) -> Result<Progress> {
         self.jobs.inside.fetch_add(1, Ordering::Relaxed);
+        if self.is_short_of_space() {
+            self.look_at_space(0);
+        }
         let result = self.prepare_log().and_then(|()| self.run_jobs(budget.bytes, true));
         self.jobs.attended_at.store(self.log.end(), Ordering::Relaxed);
         self.jobs.inside.fetch_sub(1, Ordering::Relaxed);
@@ -239,7 +242,7 @@ impl<D: Device> Wip<D> {
     }
 
     /// Goes on with jobs for about `budget` bytes; with the end of one only where `may_end`.
-    fn run_jobs(&self, budget: u64, may_end: bool) -> Result<Progress> {
+    pub(crate) fn run_jobs(&self, budget: u64, may_end: bool) -> Result<Progress> {
         let mut done = 0;
         loop {
             let Some(mut job) = self.take_job(may_end) else {
@@ -250,6 +253,7 @@ impl<D: Device> Wip<D> {
             let ended = match step {
                 Ok(Step::More(bytes)) => {
                     done += bytes.max(1);
+                    self.count_space(bytes);
                     self.jobs.lock().paused.push(job);
                     None
                 }
@@ -267,9 +271,15 @@ impl<D: Device> Wip<D> {
                 self.jobs.lock().forget(&claim);
                 self.jobs.ended.notify_all();
                 self.jobs.stuck.store(ended.is_err(), Ordering::Relaxed);
+                if ended.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full) {
+                    self.note_full();
+                }
                 done += ended?;
                 self.release_log()?;
                 self.share_memory(true);
+                if self.is_short_of_space() || self.is_look_due() {
+                    self.look_at_space(0);
+                }
             }
             if done >= budget {
                 return Ok(Progress { bytes: done, more: true });
@@ -280,6 +290,9 @@ impl<D: Device> Wip<D> {
     /// A paused job, or a new one; `None` where there is nothing to do.
     fn take_job(&self, may_end: bool) -> Option<Job<D>> {
         let mut list = self.jobs.lock();
+        if self.is_short_of_space() {
+            return self.take_job_for_space(&mut list, may_end);
+        }
         let pressure = self.pressure(&list);
         let flush_first = pressure.flush.max(pressure.log) >= pressure.compaction.max(1.0);
         for flushes in [flush_first, !flush_first] {
@@ -288,7 +301,8 @@ impl<D: Device> Wip<D> {
                 return Some(list.paused.swap_remove(at));
             }
             let begun = if flushes {
-                self.begin_flush(&mut list)
+                let due = self.next_flush(&list);
+                self.begin_flush(&mut list, due)
             } else {
                 self.begin_other(&mut list, may_end)
             };
@@ -299,8 +313,30 @@ impl<D: Device> Wip<D> {
         None
     }
 
-    fn begin_flush(&self, list: &mut List<D>) -> Option<Job<D>> {
-        let frozen = self.next_flush(list);
+    /// While room on the device is short: only what frees some.
+    fn take_job_for_space(&self, list: &mut List<D>, may_end: bool) -> Option<Job<D>> {
+        let fits = |job: &Job<D>| may_end || !job.ends_next();
+        if let Some(at) = list.paused.iter().position(fits) {
+            return Some(list.paused.swap_remove(at));
+        }
+        if self.pauses_for_space() {
+            return None;
+        }
+        if self.flush_is_due_for_space() {
+            // All together: each table takes much more than a few entries.
+            let all = self.flush_for_space(|frozen| !list.is_flushing(frozen), true);
+            return self.begin_flush(list, all);
+        }
+        let found = self.compaction_for_space(|bucket| !list.is_busy(bucket));
+        let Some((bucket, count)) = found else {
+            let worth = self.flush_for_space(|frozen| !list.is_flushing(frozen), false);
+            return self.begin_flush(list, worth);
+        };
+        list.busy.push(Arc::clone(&bucket));
+        Some(Job::Compaction(Box::new(Compaction::new(bucket, count, 0))))
+    }
+
+    fn begin_flush(&self, list: &mut List<D>, frozen: Vec<Arc<Frozen>>) -> Option<Job<D>> {
         if frozen.is_empty() {
             return None;
         }

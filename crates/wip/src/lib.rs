@@ -32,6 +32,7 @@ mod run_cursor;
 mod scan;
 mod snapshot;
 mod sorted;
+mod space;
 mod split;
 mod state;
 mod table_writer;

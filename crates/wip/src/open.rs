@@ -9,9 +9,10 @@ use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::run::{Numbered, Part};
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::state::{BucketState, PartState, StoreState};
 use crate::wip::Wip;
-use crate::write::{NewEntry, Writer};
+use crate::write::{NewEntry, Writer, superseded};
 use silica_base::{Error, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
@@ -65,6 +66,7 @@ impl<D: Device> Wip<D> {
             removals: Mutex::default(),
             jobs: Jobs::new(),
             snapshots: Snapshots::default(),
+            space: Space::default(),
             metrics: Metrics::default(),
             clock: environment.clock.clone(),
             seed,
@@ -74,6 +76,7 @@ impl<D: Device> Wip<D> {
         };
         store.replay()?;
         store.share_memory(true);
+        store.look_at_space(0);
         Ok(store)
     }
 
@@ -99,9 +102,10 @@ impl<D: Device> Wip<D> {
             found.push((offset, frame));
         }
         let buckets = self.buckets();
+        // Of a key that a batch writes twice only the last one counts.
+        let superseded = superseded(found.len(), |i| found[i].1.key);
         for (i, (offset, frame)) in found.iter().enumerate() {
-            // Of a key that a batch writes twice only the last one counts.
-            if found[i + 1..].iter().any(|(_, later)| later.key == frame.key) {
+            if superseded.binary_search(&i).is_ok() {
                 continue;
             }
             let position = (at + *offset as u64) / POSITION_BYTES;

@@ -6,6 +6,7 @@ use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::state::{Edit, StoreState};
 use crate::write::Writer;
 use silica_base::{Clock, ErrorKind, HashSeed, Result};
@@ -48,6 +49,7 @@ pub struct Wip<D: Device> {
     pub(crate) removals: Mutex<Removals>,
     pub(crate) jobs: Jobs<D>,
     pub(crate) snapshots: Snapshots,
+    pub(crate) space: Space,
     pub(crate) metrics: Metrics,
 }
 

@@ -81,6 +81,7 @@ impl<D: Device> Wip<D> {
     ) -> Result<bool> {
         check_limits(batch)?;
         if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
+            self.refuse_if_short(batch.ops().iter().map(user_bytes).sum())?;
             self.refuse_if_stuck()?;
         }
         let mut writer = self.writer.lock().expect("no panic while held");
@@ -103,6 +104,9 @@ impl<D: Device> Wip<D> {
         drop(writer);
         if durability == Durability::Synced {
             self.sync_log()?;
+        }
+        if self.is_look_due() {
+            self.look_at_space(0);
         }
         if debt > 0 {
             self.assist(debt);
@@ -154,7 +158,7 @@ impl<D: Device> Wip<D> {
     fn append_ops(&self, writer: &mut Writer<D::Log>, ops: &[Op<'_>]) -> Result<()> {
         writer.fill(ops.iter().map(frame_of));
         let at = self.append(writer)?;
-        let superseded = superseded(ops);
+        let superseded = superseded(ops.len(), |i| ops[i].key);
         let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
@@ -180,6 +184,7 @@ impl<D: Device> Wip<D> {
         let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
         let written = writer.record.len() as u64;
         writer.debt_bytes += written;
+        self.count_space(written);
         add(&self.metrics.log_bytes, written);
         Ok(at)
     }
@@ -201,13 +206,13 @@ impl<D: Device> Wip<D> {
 
 /// Indices, ascending, of the operations whose key a later one of the batch writes again. They
 /// must not get into the memtables: a reader would see the key in a state that no batch left it in.
-fn superseded(ops: &[Op<'_>]) -> Vec<usize> {
-    if ops.len() < 2 {
+pub(crate) fn superseded<'k>(count: usize, key: impl Fn(usize) -> &'k [u8]) -> Vec<usize> {
+    if count < 2 {
         return Vec::new();
     }
-    let mut order: Vec<usize> = (0..ops.len()).collect();
-    order.sort_unstable_by_key(|&i| (ops[i].key, i));
-    let same = |pair: &&[usize]| ops[pair[0]].key == ops[pair[1]].key;
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_unstable_by_key(|&i| (key(i), i));
+    let same = |pair: &&[usize]| key(pair[0]) == key(pair[1]);
     let mut found: Vec<usize> = order.windows(2).filter(same).map(|pair| pair[0]).collect();
     found.sort_unstable();
     found

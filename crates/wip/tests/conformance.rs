@@ -1,11 +1,11 @@
 //! The conformance suite on WipDB over the simulated device, with limits so small that flushes and
 //! compactions happen all the time.
 
-use silica_base::{HashSeed, ManualClock, Result, test_size};
+use silica_base::{ErrorKind, HashSeed, ManualClock, Result, test_size};
 use silica_device::sim::{FaultKind, SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::testkit::{self, DeviceHarness, Fault, Harness, Image, Workload};
-use silica_engine::{Environment, OptionValues};
+use silica_engine::{Durability, EngineExt, Environment, OptionValues};
 use silica_wip::Wip;
 use std::sync::Arc;
 
@@ -234,4 +234,40 @@ fn linearizable() {
 fn corruption() {
     let steps = test_size(400, 400, 600) as usize;
     testkit::corruption(&mut tiny(), 1, steps, test_size(61, 1, 1) as usize);
+}
+
+#[test]
+fn full_disk() {
+    // Tables of a few blocks that many buckets share, and larger ones.
+    let larger = [("bucket_bytes_max", 128 << 10), ("memtable_bytes_max", 32 << 10)];
+    for seed in 0..test_size(2, 10, 1_000) {
+        for mut harness in [tiny(), WipHarness::new(&larger)] {
+            let report = testkit::full_disk(&mut harness, seed, 768 << 10);
+            assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
+            // Files of a few blocks are rounded up, so that some puts more or less are refused.
+            let most_go = report.puts_again * 4 >= report.writes / 4 * 3;
+            assert!(report.deletes_refused == 0 && most_go, "seed {seed}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn writes_go_on_when_others_make_room() {
+    let mut harness = tiny();
+    harness.set_capacity(Some(512 << 10));
+    let engine = harness.open().expect("it opens");
+    let value = [7; 100];
+    let put = |n: u32| engine.put(&n.to_be_bytes(), &value, Durability::Buffered);
+    let refused = (0..100_000).find_map(|n| put(n).err().map(|error| (n, error)));
+    let (count, error) = refused.expect("the disk becomes full");
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    assert!(error.to_string().contains("make room on the disk"), "{error}");
+    for n in 0..count {
+        assert_eq!(engine.get(&n.to_be_bytes()).expect("reads go on").as_deref(), Some(&value[..]));
+    }
+    engine.delete(&0u32.to_be_bytes(), Durability::Buffered).expect("deletes go on");
+    harness.set_capacity(Some(1 << 20));
+    for n in count..count + 100 {
+        put(n).expect("there is room");
+    }
 }

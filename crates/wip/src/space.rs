@@ -1,0 +1,258 @@
+//! Room on the device: puts leave enough of it free that maintenance, and with it deletes, can go
+//! on when there is no more.
+//!
+//! A flush and a compaction write their output before their inputs go, and so need room to make
+//! room. Puts are refused with `Full` while less is free than the largest of these steps and the log
+//! of deletes take. Deletes and maintenance may use that rest. While it is not whole, maintenance
+//! does only what frees space: it flushes all memtables together, or those with a few percent of
+//! their bucket's bytes, and compacts the bucket with the most dead bytes of those whose output
+//! fits, until there is room again.
+
+use crate::bucket::{Bucket, Frozen, Version};
+use crate::run::Part;
+use crate::table_writer::whole;
+use crate::wip::Wip;
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::Device;
+use silica_parts::wal::POSITION_BYTES;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Bytes of writes between two looks at the free space where there is little, and where there is
+/// so much that a part in [`LOOK_PART`] of it is more.
+const LOOK_EVERY_BYTES: u64 = 64 << 10;
+const LOOK_EVERY_BYTES_MAX: u64 = 16 << 20;
+const LOOK_PART: u64 = 16;
+/// Bytes of work that a put tries before it is refused, and how often at most.
+const TRY_BYTES: u64 = 64 << 10;
+const TRIES_MAX: u64 = 32;
+/// For the edits of the manifest, their snapshot, and file headers.
+const BOOK_BYTES: u64 = 32 << 10;
+/// Blocks that a bucket's table may be longer by when a few of its entries were deleted.
+const ROUNDING_BLOCKS: u64 = 2;
+/// While room is short, what is young in a bucket is flushed and compacted where it is one part in
+/// so many of the bucket.
+const YOUNG_PART: u64 = 50;
+/// A bucket is rewritten for dead bytes alone where they are at least one part in so many.
+const DEAD_PART: u64 = 16;
+/// While room is short, all is flushed where the log has so many segments, or where what is in no
+/// table comes to so many times of what it is otherwise.
+const LOG_SEGMENTS: u64 = 3;
+const UNFLUSHED_TIMES: u64 = 2;
+/// So many looks for work pass after a job did not fit, unless more becomes free.
+const PAUSES: u64 = 16;
+
+/// What is known of the room on the device.
+#[derive(Default)]
+pub(crate) struct Space {
+    /// Less is free than maintenance may need.
+    short: AtomicBool,
+    /// Bytes written since the last look, and at how many the next one is due.
+    unseen_bytes: AtomicU64,
+    look_at_bytes: AtomicU64,
+    /// Looks for work that are to pass, unless more is free than this.
+    pauses: AtomicU64,
+    paused_at_bytes: AtomicU64,
+}
+
+impl<D: Device> Wip<D> {
+    /// True while less is free than maintenance may need.
+    pub(crate) fn is_short_of_space(&self) -> bool {
+        self.space.short.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes written.
+    pub(crate) fn count_space(&self, bytes: u64) {
+        self.space.unseen_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// True where a look at the free space is due.
+    pub(crate) fn is_look_due(&self) -> bool {
+        let unseen = self.space.unseen_bytes.load(Ordering::Relaxed);
+        unseen >= self.space.look_at_bytes.load(Ordering::Relaxed)
+    }
+
+    fn free_bytes(&self) -> u64 {
+        // A device that does not tell is taken to have room: it will say when it has not.
+        self.device.free_bytes().unwrap_or(u64::MAX / 2)
+    }
+
+    /// Compares what is free with what maintenance needs beside `more` bytes; true where it is
+    /// less.
+    pub(crate) fn look_at_space(&self, more: u64) -> bool {
+        self.space.unseen_bytes.store(0, Ordering::Relaxed);
+        let (free, needed) = (self.free_bytes(), self.space_needed_bytes() + more);
+        let least = LOOK_EVERY_BYTES.min(self.log_bytes_max() / 16);
+        let next = (free.saturating_sub(needed) / LOOK_PART).clamp(least, LOOK_EVERY_BYTES_MAX);
+        self.space.look_at_bytes.store(next, Ordering::Relaxed);
+        self.space.short.store(free < needed, Ordering::Relaxed);
+        free < needed
+    }
+
+    /// Bytes that maintenance takes at the worst before it frees any.
+    fn space_needed_bytes(&self) -> u64 {
+        let buckets = self.buckets();
+        let files = |bucket: &Arc<Bucket<D>>| file_bytes(&bucket.read().version);
+        let compaction = buckets.iter().map(files).max().unwrap_or(0);
+        let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
+        // What deletes write meanwhile, in the log and in a table: not more than what is there.
+        let all: u64 = buckets.iter().map(|bucket| bucket.read().version.bytes()).sum();
+        let segments = self.log_for_space_bytes() + 2 * self.log_segment_bytes();
+        let deletes = 2 * segments.min(all.max(LOOK_EVERY_BYTES) + unflushed);
+        // Before the last bucket that shares a table is rewritten, the others may have got longer.
+        let rounding = buckets.len() as u64 * ROUNDING_BLOCKS * self.config.block_bytes as u64;
+        compaction + compaction / 8 + unflushed + unflushed / 4 + deletes + rounding + BOOK_BYTES
+    }
+
+    fn log_segment_bytes(&self) -> u64 {
+        self.config.segment_bytes(self.memory_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of the log at which all is flushed while room is short.
+    fn log_for_space_bytes(&self) -> u64 {
+        self.log_bytes_max().min(LOG_SEGMENTS * self.log_segment_bytes())
+    }
+
+    /// While room is short: true where what is in no table takes too much of the log or of the
+    /// memory.
+    pub(crate) fn flush_is_due_for_space(&self) -> bool {
+        let buckets = self.buckets();
+        let oldest = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
+        let oldest = oldest.map_or(u64::MAX, |oldest| oldest * POSITION_BYTES);
+        let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
+        self.log.end().saturating_sub(oldest) > self.log_for_space_bytes()
+            || unflushed > UNFLUSHED_TIMES * self.memtable_bytes_max()
+    }
+
+    /// A job did not fit.
+    pub(crate) fn note_full(&self) {
+        self.space.short.store(true, Ordering::Relaxed);
+        self.space.paused_at_bytes.store(self.free_bytes(), Ordering::Relaxed);
+        self.space.pauses.store(PAUSES, Ordering::Relaxed);
+    }
+
+    /// True where a job did not fit a short while ago and nothing became free.
+    pub(crate) fn pauses_for_space(&self) -> bool {
+        let pauses = self.space.pauses.load(Ordering::Relaxed);
+        if pauses == 0 || self.free_bytes() > self.space.paused_at_bytes.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.space.pauses.store(pauses - 1, Ordering::Relaxed);
+        true
+    }
+
+    /// While room is short: the memtables whose entries make a compaction worth its while. They go
+    /// together: a small table takes much more than its entries.
+    pub(crate) fn flush_for_space(
+        &self,
+        is_free: impl Fn(&Arc<Frozen>) -> bool,
+        is_due: bool,
+    ) -> Vec<Arc<Frozen>> {
+        let buckets = self.buckets();
+        let worth = buckets.iter().filter(|bucket| {
+            let stores = bucket.read();
+            let young = stores.unflushed_bytes();
+            let is_large = young > 0 && young * YOUNG_PART >= stores.version.bytes();
+            let is_idle = stores.frozen.last().is_none_or(&is_free);
+            is_idle && (is_due || is_large || !stores.deleted.is_empty())
+        });
+        let mut chosen: Vec<Arc<Frozen>> = Vec::new();
+        for frozen in worth.filter_map(|bucket| self.oldest_frozen(bucket)).filter(&is_free) {
+            // Buckets that a split made share theirs.
+            if !chosen.iter().any(|other| Arc::ptr_eq(other, &frozen)) {
+                chosen.push(frozen);
+            }
+        }
+        chosen
+    }
+
+    /// While room is short: the bucket whose compaction frees most of those that fit, or that takes
+    /// the least where none does; and the number of its runs.
+    pub(crate) fn compaction_for_space(
+        &self,
+        is_free: impl Fn(&Arc<Bucket<D>>) -> bool,
+    ) -> Option<(Arc<Bucket<D>>, usize)> {
+        let buckets = self.buckets();
+        let all: Vec<_> = buckets.iter().map(|bucket| bucket.read().version.clone()).collect();
+        let shared = unneeded_bytes(&all);
+        let is_alone = self.snapshots.newest() == 0;
+        let free = self.free_bytes().saturating_sub(BOOK_BYTES);
+        let mut best: Option<(bool, u64, &Arc<Bucket<D>>, usize)> = None;
+        for (bucket, version) in buckets.iter().zip(&all) {
+            let bytes = version.bytes();
+            let oldest = version.shape().runs.last().map_or(0, |run| run.bytes);
+            let unneeded = |part: &Part<D>| shared.get(&part.table.number).copied().unwrap_or(0);
+            let tables: u64 = version.runs.iter().flatten().map(unneeded).sum();
+            // What a snapshot sees stays, however often it is rewritten.
+            let estimated = if is_alone { version.shape().dead_bytes() } else { 0 };
+            let dead = estimated + tables;
+            let is_young = version.runs.len() > 1 && (bytes - oldest) * YOUNG_PART >= bytes;
+            let has_ranges = is_alone && !version.deleted.is_empty();
+            let is_dead = dead > 0 && dead * DEAD_PART >= bytes;
+            if version.runs.is_empty() || !is_free(bucket) || !(is_young || is_dead || has_ranges) {
+                continue;
+            }
+            let output = version.shape().live_bytes();
+            let fits = output <= free;
+            let rank = if fits { dead } else { u64::MAX - output };
+            if best.is_none_or(|(b_fits, b_rank, ..)| (b_fits, b_rank) < (fits, rank)) {
+                best = Some((fits, rank, bucket, version.runs.len()));
+            }
+        }
+        best.map(|(_, _, bucket, count)| (Arc::clone(bucket), count))
+    }
+
+    /// Before a put of `bytes`: where room is short, tries to make some, and refuses the put where
+    /// that does not help. Deletes are let through: they make space.
+    pub(crate) fn refuse_if_short(&self, bytes: u64) -> Result<()> {
+        let is_large = bytes >= LOOK_EVERY_BYTES && self.look_at_space(bytes);
+        if !is_large && !self.is_short_of_space() {
+            return Ok(());
+        }
+        for _ in 0..TRIES_MAX {
+            let worked = self.run_jobs(TRY_BYTES, true);
+            if !self.look_at_space(bytes) {
+                return Ok(());
+            }
+            match worked {
+                Ok(progress) if progress.bytes > 0 => {}
+                Err(error) if error.kind() != ErrorKind::Full => return Err(error),
+                _ => break,
+            }
+        }
+        let message = format!(
+            "the disk has {} bytes left, and the store keeps {} of them to compact and to delete; \
+             delete entries, which frees their space after a while, or make room on the disk",
+            self.free_bytes(),
+            self.space_needed_bytes()
+        );
+        Err(Error::new(ErrorKind::Full, message))
+    }
+}
+
+/// Bytes of all tables that have a part in `version`: before the last one of the buckets that
+/// share them is compacted, none of them goes.
+fn file_bytes<D: Device>(version: &Version<D>) -> u64 {
+    let parts = version.runs.iter().flatten();
+    let files: BTreeMap<u64, u64> =
+        parts.map(|part| (part.table.number, part.table.table.file_bytes())).collect();
+    files.values().sum()
+}
+
+/// Of each table that buckets share, the bytes that no bucket needs, for each of its parts.
+fn unneeded_bytes<D: Device>(versions: &[Arc<Version<D>>]) -> BTreeMap<u64, u64> {
+    let mut tables: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+    for part in versions.iter().flat_map(|version| version.runs.iter().flatten()) {
+        let (needed, parts, blocks) = tables.entry(part.table.number).or_default();
+        *needed += part.bytes();
+        *parts += 1;
+        *blocks = whole(part.table.clone(), 0, 0).bytes();
+    }
+    let unneeded = |(number, (needed, parts, blocks)): (u64, (u64, u64, u64))| {
+        // Buckets may both need the block at their border, and estimates are not worth a rewrite.
+        let rest = blocks.saturating_sub(needed);
+        (rest > blocks / DEAD_PART).then_some((number, rest / parts))
+    };
+    tables.into_iter().filter_map(unneeded).collect()
+}
