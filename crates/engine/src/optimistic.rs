@@ -5,7 +5,7 @@
 //! A burst of updates is one burst of reads and one log record. Of several updates of a key only
 //! what the last one leaves is written: nobody could ever see what was between.
 
-use crate::{Durability, Engine, EntryRef, GetSink, Op, OpKind, Update, WriteBatch};
+use crate::{Atomic, Durability, Engine, EntryRef, GetSink, Op, OpKind, Update, WriteBatch};
 use silica_base::{Error, ErrorKind, Result};
 
 /// Keys of one burst.
@@ -101,7 +101,7 @@ impl Decisions {
     }
 }
 
-/// An engine that can tell without I/O whether a key has changed.
+/// An engine that can tell without I/O whether a key has changed. It is [`Atomic`] by that.
 pub trait Optimistic: Engine {
     /// The state of a key right now. A key whose state is the same has not changed meanwhile.
     fn seen(&self, key: &[u8]) -> Seen;
@@ -128,6 +128,38 @@ pub trait Optimistic: Engine {
     /// So many puts and deletes of a burst were not written because a later one of it writes the
     /// same keys.
     fn count_superseded(&self, _puts: u64, _deletes: u64) {}
+
+    /// An update ends with this error.
+    fn note_error(&self, _error: &Error) {}
+}
+
+impl<E: Optimistic> Atomic for E {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        self.update_many(&[key], durability, &mut |_, current| decide(current)).map(|_| ())
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        update_many(self, keys, durability, decide).inspect_err(|error| self.note_error(error))
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        update_all(self, keys, durability, decide).inspect_err(|error| self.note_error(error))
+    }
 }
 
 /// A key, and the state in which it has to be.
@@ -148,8 +180,7 @@ pub enum Seen {
     Elsewhere(u64),
 }
 
-/// [`crate::Atomic::update_many`] of an optimistic engine.
-pub fn update_many<E: Optimistic>(
+fn update_many<E: Optimistic>(
     engine: &E,
     keys: &[&[u8]],
     durability: Durability,
@@ -167,8 +198,7 @@ pub fn update_many<E: Optimistic>(
     Ok(0)
 }
 
-/// [`crate::Atomic::update_all`] of an optimistic engine.
-pub fn update_all<E: Optimistic>(
+fn update_all<E: Optimistic>(
     engine: &E,
     keys: &[&[u8]],
     durability: Durability,

@@ -8,7 +8,7 @@ use crate::partition::Partition;
 use crate::space::Space;
 use crate::state::{Edit, StoreState};
 use crate::write::Writer;
-use silica_base::{Clock, ErrorKind, KeyHash, Result};
+use silica_base::{Clock, Error, ErrorKind, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
@@ -128,11 +128,13 @@ impl<D: Device> Silt<D> {
     /// Where a file or directory refuses further syncs, the whole store refuses further writes:
     /// half a store that goes on would only fail later.
     pub(crate) fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| {
-            if error.kind() == ErrorKind::Poisoned {
-                self.log.poison();
-            }
-        })
+        result.inspect_err(|error| self.poison_with(error))
+    }
+
+    pub(crate) fn poison_with(&self, error: &Error) {
+        if error.kind() == ErrorKind::Poisoned {
+            self.log.poison();
+        }
     }
 
     /// Makes everything written so far durable: values first, then the records that point at

@@ -5,10 +5,10 @@
 use crate::bucket::LogEntries;
 use crate::deleted::deleted_at;
 use crate::wip::Wip;
-use silica_base::Result;
+use silica_base::{Error, Result};
 use silica_device::Device;
-use silica_engine::optimistic::{self, Condition, Optimistic, Seen};
-use silica_engine::{Atomic, Durability, EntryRef, Update, WriteBatch};
+use silica_engine::optimistic::{Condition, Optimistic, Seen};
+use silica_engine::{Durability, WriteBatch};
 
 impl<D: Device> Optimistic for Wip<D> {
     fn seen(&self, key: &[u8]) -> Seen {
@@ -39,33 +39,8 @@ impl<D: Device> Optimistic for Wip<D> {
     fn count_superseded(&self, puts: u64, deletes: u64) {
         self.metrics.count_write(puts, deletes, 0);
     }
-}
 
-impl<D: Device> Atomic for Wip<D> {
-    fn update(
-        &self,
-        key: &[u8],
-        durability: Durability,
-        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
-    ) -> Result<()> {
-        self.update_many(&[key], durability, &mut |_, current| decide(current)).map(|_| ())
-    }
-
-    fn update_many(
-        &self,
-        keys: &[&[u8]],
-        durability: Durability,
-        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
-    ) -> Result<usize> {
-        self.spread_poison(optimistic::update_many(self, keys, durability, decide))
-    }
-
-    fn update_all(
-        &self,
-        keys: &[&[u8]],
-        durability: Durability,
-        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
-    ) -> Result<()> {
-        self.spread_poison(optimistic::update_all(self, keys, durability, decide))
+    fn note_error(&self, error: &Error) {
+        self.poison_with(error);
     }
 }

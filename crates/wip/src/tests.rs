@@ -1,35 +1,26 @@
+#[path = "../tests/small/mod.rs"]
+mod small;
+
 use crate::Wip;
 use crate::run_cursor::RunCursor;
 use silica_base::{HashSeed, ManualClock, Prng, test_size};
 use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_engine::{
-    Budget, Durability, Engine, EngineExt, EntryIter, EntryRef, Environment, KeyRange,
-    OptionValues, Ordered, WriteBatch,
+    Budget, Durability, Engine, EngineExt, EntryIter, EntryRef, Environment, KeyRange, Ordered,
+    WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn options() -> OptionValues {
-    let mut options = OptionValues::default();
-    for (name, value) in [
-        ("memory_bytes", 8 << 20),
-        ("memtable_bytes_max", 16 << 10),
-        ("log_bytes_max", 64 << 10),
-        ("segment_bytes", 16 << 10),
-        ("runs_max", 4),
-        ("space_amplification_percent_max", 160),
-        ("bucket_bytes_max", 64 << 10),
-        ("split_buckets", 4),
-    ] {
-        options.set(name, value);
-    }
-    options
-}
-
 fn open(device: &SimDevice) -> Wip<SimDevice> {
     let environment = Environment::new(HashSeed([1; 16]));
-    Wip::open(device.clone(), &options(), &environment).expect("it opens")
+    Wip::open(
+        device.clone(),
+        &small::options(&[("space_amplification_percent_max", 160)]),
+        &environment,
+    )
+    .expect("it opens")
 }
 
 #[test]
@@ -288,7 +279,14 @@ fn what_expires_is_gone_at_that_moment() {
     let clock = Arc::new(ManualClock::default());
     let environment = Environment { clock: clock.clone(), seed: HashSeed([1; 16]) };
     let device = SimDevice::new(1, SimOptions::default());
-    let wip = Arc::new(Wip::open(device, &options(), &environment).expect("it opens"));
+    let wip = Arc::new(
+        Wip::open(
+            device,
+            &small::options(&[("space_amplification_percent_max", 160)]),
+            &environment,
+        )
+        .expect("it opens"),
+    );
     let expires_unix_ms = silica_base::Clock::unix_ms(&*clock) + 10;
     let mut batch = WriteBatch::new();
     batch.put_entry(b"b", EntryRef { value: b"", expires_unix_ms, user_bits: 0 });

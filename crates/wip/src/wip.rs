@@ -9,7 +9,7 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::state::{Edit, StoreState};
 use crate::write::Writer;
-use silica_base::{Clock, ErrorKind, HashSeed, Result};
+use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
@@ -106,11 +106,13 @@ impl<D: Device> Wip<D> {
 
     /// Where a file or directory refuses further syncs, the whole store refuses further writes.
     pub(crate) fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| {
-            if error.kind() == ErrorKind::Poisoned {
-                self.log.poison();
-            }
-        })
+        result.inspect_err(|error| self.poison_with(error))
+    }
+
+    pub(crate) fn poison_with(&self, error: &Error) {
+        if error.kind() == ErrorKind::Poisoned {
+            self.log.poison();
+        }
     }
 
     pub(crate) fn sync_log(&self) -> Result<()> {

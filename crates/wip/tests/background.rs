@@ -1,28 +1,16 @@
 //! What background work does to a store, and what a power cut in the middle of it does not.
 
+mod small;
+
 use silica_base::{HashSeed, Prng, Result, test_size};
 use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
-use silica_engine::{
-    Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues, WriteBatch,
-};
+use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, MetricsMap, WriteBatch};
 use silica_wip::Wip;
 use std::collections::BTreeMap;
 
 fn open(device: &SimDevice, more: &[(&str, u64)]) -> Result<Wip<SimDevice>> {
-    let mut options = OptionValues::default();
-    let limits = [
-        ("memory_bytes", 8 << 20),
-        ("memtable_bytes_max", 16 << 10),
-        ("log_bytes_max", 64 << 10),
-        ("segment_bytes", 16 << 10),
-        ("runs_max", 6),
-        ("bucket_bytes_max", 64 << 10),
-        ("split_buckets", 4),
-    ];
-    for (name, value) in limits.iter().chain(more) {
-        options.set(name, *value);
-    }
+    let options = small::options(&[&[("runs_max", 6)], more].concat());
     Wip::open(device.clone(), &options, &Environment::new(HashSeed([1; 16])))
 }
 

@@ -1,39 +1,24 @@
 //! Repairs: what is intact stays, what is lost is said, and nothing is written over.
 
+mod small;
+
 use silica_base::{HashSeed, Prng};
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::testkit::Image;
-use silica_engine::{
-    Budget, Durability, Engine, EngineExt, Environment, ErrorKind, OptionValues, Repaired,
-};
+use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, ErrorKind, Repaired};
 use silica_wip::{Wip, repair};
 use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn options() -> OptionValues {
-    let mut options = OptionValues::default();
-    for (name, value) in [
-        ("memory_bytes", 8 << 20),
-        ("memtable_bytes_max", 16 << 10),
-        ("log_bytes_max", 64 << 10),
-        ("segment_bytes", 16 << 10),
-        ("runs_max", 4),
-        ("bucket_bytes_max", 64 << 10),
-        ("split_buckets", 3),
-    ] {
-        options.set(name, value);
-    }
-    options
-}
 
 fn environment() -> Environment {
     Environment::new(HashSeed([5; 16]))
 }
 
 fn open(device: &SimDevice) -> Wip<SimDevice> {
-    Wip::open(device.clone(), &options(), &environment()).expect("it opens")
+    Wip::open(device.clone(), &small::options(&[("split_buckets", 3)]), &environment())
+        .expect("it opens")
 }
 
 /// A store whose entries are in the log and in tables of several buckets.
@@ -77,7 +62,8 @@ fn with(image: &Image, name: &str, bytes: &[u8]) -> SimDevice {
 }
 
 fn repaired(device: &SimDevice) -> Repaired {
-    repair(device.clone(), &options(), &environment()).expect("a repair")
+    repair(device.clone(), &small::options(&[("split_buckets", 3)]), &environment())
+        .expect("a repair")
 }
 
 /// What is there after a repair: how many entries are as they were, and how many are not there.
@@ -139,7 +125,9 @@ fn without_a_manifest_tables_and_log_give_the_entries_back() {
     let image = image(&device);
     let manifest = image.keys().find(|name| name.starts_with("MANIFEST")).expect("one");
     let device = with(&image, manifest, &[]);
-    let error = Wip::open(device.clone(), &options(), &environment()).map(drop).expect_err("cut");
+    let error = Wip::open(device.clone(), &small::options(&[("split_buckets", 3)]), &environment())
+        .map(drop)
+        .expect_err("cut");
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     let done = repaired(&device);
     assert!(done.findings.iter().any(|what| what.contains("older value")), "{done:?}");

@@ -1,35 +1,18 @@
 //! Counting, clearing and checkpoints, while writes, flushes, compactions and splits go on.
 
+mod small;
+
 use silica_base::{HashSeed, Prng, Result};
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::{
-    Admin, Budget, Checkpoint, Durability, Engine, EngineExt, Environment, OptionValues,
-};
+use silica_engine::{Admin, Budget, Checkpoint, Durability, Engine, EngineExt, Environment};
 use silica_wip::Wip;
 use std::collections::BTreeMap;
 use std::thread;
 
-/// Limits at which a few thousand entries are in several buckets.
-fn options() -> OptionValues {
-    let mut options = OptionValues::default();
-    for (name, value) in [
-        ("memory_bytes", 8 << 20),
-        ("memtable_bytes_max", 16 << 10),
-        ("log_bytes_max", 64 << 10),
-        ("segment_bytes", 16 << 10),
-        ("runs_max", 4),
-        ("bucket_bytes_max", 64 << 10),
-        ("split_buckets", 4),
-    ] {
-        options.set(name, value);
-    }
-    options
-}
-
 fn open(device: &SimDevice) -> Wip<SimDevice> {
     let environment = Environment::new(HashSeed([3; 16]));
-    Wip::open(device.clone(), &options(), &environment).expect("it opens")
+    Wip::open(device.clone(), &small::options(&[]), &environment).expect("it opens")
 }
 
 fn admin(wip: &Wip<SimDevice>) -> &dyn Admin {
