@@ -144,8 +144,10 @@ impl FuseFilter {
             // Two that are the same never come out.
             hashes.sort_unstable();
             hashes.dedup();
+            // Of some numbers of keys nearly every drawing fails where places are this few.
+            geometry.span += geometry.segment;
         }
-        unreachable!("a drawing fails once in hundreds of cases");
+        unreachable!("with that many places nearly every drawing comes out");
     }
 
     fn filled(geometry: Geometry, bits: u32, order: &[Packed]) -> Self {
@@ -315,6 +317,19 @@ mod tests {
                 let bits_per_key = 8.0 * filter.bytes() as f64 / keys as f64;
                 assert!(bits_per_key < 1.25 * f64::from(bits), "{bits_per_key} a key for {bits}");
             }
+        }
+    }
+
+    #[test]
+    fn every_number_of_keys_gets_a_filter() {
+        let mut prng = Prng::new(7);
+        // Where the places come to whole segments they are fewest, and drawings fail.
+        let least: Vec<u64> = vec![3_540, 3_960, 11_400, 12_300, 13_150];
+        for keys in (0..20).chain(least.into_iter().flat_map(|n| (n..n + 150).step_by(15))) {
+            let hashes: Vec<u64> = (0..keys).map(|_| prng.next_u64()).collect();
+            let filter = FuseFilter::new(&mut hashes.clone(), 8);
+            assert!(hashes.iter().all(|hash| filter.may_contain(*hash)), "{keys} keys");
+            assert!(filter.bytes() as u64 <= 2 * keys + 100, "{keys}: {} bytes", filter.bytes());
         }
     }
 
