@@ -2,11 +2,11 @@
 //! on when there is no more.
 //!
 //! A flush and a compaction write their output before their inputs go, and so need room to make
-//! room. Puts are refused with `Full` while less is free than the largest of these steps and the log
-//! of deletes take. Deletes and maintenance may use that rest. While it is not whole, maintenance
-//! does only what frees space: it flushes all memtables together, or those with a few percent of
-//! their bucket's bytes, and compacts the bucket with the most dead bytes of those whose output
-//! fits, until there is room again.
+//! room. Puts are refused with `Full` while less is free than the largest of these steps and the
+//! log of deletes take. Deletes and maintenance may use that rest. While it is not whole,
+//! maintenance does only what frees space: it flushes all memtables together, or those with a few
+//! percent of their bucket's bytes, and compacts the bucket with the most dead bytes of those whose
+//! output fits, until there is room again.
 
 use crate::bucket::{Bucket, Frozen, Version};
 use crate::run::Part;
