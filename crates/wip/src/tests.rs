@@ -2,13 +2,16 @@
 mod small;
 
 use crate::Wip;
+use crate::compaction::Compaction;
+use crate::jobs::Job;
 use crate::run_cursor::RunCursor;
 use silica_base::{HashSeed, ManualClock, Prng, test_size};
 use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
+use silica_engine::optimistic::Optimistic;
 use silica_engine::{
-    Budget, Durability, Engine, EngineExt, EntryIter, EntryRef, Environment, KeyRange, Ordered,
-    WriteBatch,
+    Budget, Durability, Engine, EngineExt, EntryIter, EntryRef, Environment, ErrorKind, KeyRange,
+    Ordered, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -414,4 +417,52 @@ fn searches_of_iterators_count_as_reads_of_their_bucket() {
     let counted = reads();
     assert!((150..=250).contains(&counted), "{counted} of 200");
     drop(iter);
+}
+
+#[test]
+fn a_range_stays_while_a_newer_run_has_what_it_hides() {
+    let wip = open(&SimDevice::new(1, SimOptions::default()));
+    let put = |key: &[u8]| wip.put(key, b"value", Durability::Buffered).expect("a put");
+    let bucket = wip.buckets().of(b"").clone();
+    put(b"oldest run");
+    wip.flush(&bucket).expect("a flush");
+    put(b"hidden");
+    let range = KeyRange::prefix(b"hidden");
+    wip.delete_range(&range, Durability::Buffered).expect("a delete");
+    wip.flush(&bucket).expect("a flush");
+    assert_eq!(bucket.read().version.runs.len(), 2);
+    let of_oldest = || {
+        let compaction = Compaction::new(Arc::clone(&bucket), 1, 0);
+        Some(Job::Compaction(Box::new(compaction)))
+    };
+    wip.do_now(&of_oldest).expect("a compaction");
+    assert_eq!(wip.get(b"hidden").expect("a get"), None);
+    assert_eq!(bucket.read().version.deleted.len(), 1);
+    wip.compact_range(&KeyRange::ALL).expect("a compaction");
+    assert!(bucket.read().version.deleted.is_empty(), "nothing is left that it hides");
+    assert_eq!(wip.get(b"hidden").expect("a get"), None);
+}
+
+#[test]
+fn what_was_written_before_a_join_counts_as_written_after_it() {
+    let wip = split_in_parts(&SimDevice::new(1, SimOptions::default()));
+    let first = 0u32.to_be_bytes();
+    while wip.flush(wip.buckets().at(0)).expect("a flush") > 0 {}
+    let before = wip.seen(&first);
+    wip.put(&first, b"written", Durability::Buffered).expect("a put");
+    while wip.flush(wip.buckets().at(0)).expect("a flush") > 0 {}
+    join_first_two(&wip);
+    assert_ne!(wip.seen(&first), before);
+}
+
+#[test]
+fn bounds_longer_than_any_key_are_refused() {
+    let wip = open(&SimDevice::new(1, SimOptions::default()));
+    let delete = |len: usize| {
+        let range = KeyRange::new(b"", vec![b'k'; len]);
+        wip.delete_range(&range, Durability::Buffered)
+    };
+    delete(crate::KEY_BYTES_MAX + 1).expect("right behind the longest key");
+    let refused = delete(crate::KEY_BYTES_MAX + 2).expect_err("too long");
+    assert_eq!(refused.kind(), ErrorKind::TooLarge);
 }
