@@ -35,7 +35,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashSeed, KeyHash};
 pub use histogram::Histogram;
 pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};
-pub use huge::{HUGE_PAGE_BYTES, HugeVec, Zeroable, use_plain_pages};
+pub use huge::{HUGE_PAGE_BYTES, HugeVec, KeptBytes, Zeroable, use_plain_pages};
 pub use prefetch::{prefetch, prefetch_burst};
 pub use prng::Prng;
 pub use ring::{RingReceiver, RingSender, ring};

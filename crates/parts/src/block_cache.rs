@@ -11,8 +11,9 @@
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
+use silica_base::KeptBytes;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Parts of the cache that are locked by themselves.
@@ -32,12 +33,26 @@ pub struct BlockId {
     pub block: u32,
 }
 
+/// The bytes of a block, which stay as long as somebody has them. The bytes of all blocks lie
+/// together, in large pages, and the counters of those who have them lie together, too.
+#[derive(Debug, Clone)]
+pub struct CachedBlock(KeptBytes);
+
+impl Deref for CachedBlock {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Bytes;
 
-impl Weighter<BlockId, Arc<[u8]>> for Bytes {
-    fn weight(&self, _: &BlockId, block: &Arc<[u8]>) -> u64 {
-        block.len() as u64 + BLOCK_OVERHEAD_BYTES
+impl Weighter<BlockId, CachedBlock> for Bytes {
+    fn weight(&self, _: &BlockId, block: &CachedBlock) -> u64 {
+        KeptBytes::memory_bytes(block.len()) as u64 + BLOCK_OVERHEAD_BYTES
     }
 }
 
@@ -76,7 +91,7 @@ impl BuildHasher for Mixer {
 
 /// See the module's documentation.
 pub struct BlockCache {
-    blocks: Cache<BlockId, Arc<[u8]>, Bytes, Mixer>,
+    blocks: Cache<BlockId, CachedBlock, Bytes, Mixer>,
     bytes_max: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -114,14 +129,14 @@ impl BlockCache {
 
     /// The bytes of a block, where they are here.
     #[inline]
-    pub fn get(&self, id: BlockId) -> Option<Arc<[u8]>> {
+    pub fn get(&self, id: BlockId) -> Option<CachedBlock> {
         self.blocks.get(&id)
     }
 
     /// Keeps the bytes of a block.
     pub fn insert(&self, id: BlockId, bytes: &[u8]) {
         if bytes.len() as u64 <= self.bytes_max() {
-            self.blocks.insert(id, Arc::from(bytes));
+            self.blocks.insert(id, CachedBlock(KeptBytes::new(bytes)));
         }
     }
 

@@ -16,6 +16,6 @@ pub mod table;
 pub mod value_log;
 pub mod wal;
 
-pub use block_cache::{BlockCache, BlockId};
+pub use block_cache::{BlockCache, BlockId, CachedBlock};
 pub use fields::Fields;
 pub use fuse::{BITS_MAX, FuseFilter};

@@ -12,8 +12,9 @@ use crate::wip::Wip;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::{EntryRef, GetSink};
+use silica_parts::CachedBlock;
 use silica_parts::frame::TOMBSTONE;
-use silica_parts::table::{Lookup, Table};
+use silica_parts::table::{self, Lookup, Table};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -51,6 +52,43 @@ struct Search<D: Device> {
     block: Option<usize>,
 }
 
+impl<D: Device> Search<D> {
+    /// Goes to the next block that may have `key`, which is the search's; false where none has.
+    #[inline]
+    fn locate(&mut self, key: &[u8]) -> bool {
+        while let Some(run) = self.version.runs.get(self.run) {
+            if let Some(part) = part_of(run, key) {
+                let table = &part.table.table;
+                if self.block.is_none() && table.may_contain(self.hash) {
+                    self.block = Some(table.block_of(key));
+                }
+                if self.block.is_some() {
+                    return true;
+                }
+            }
+            self.run += 1;
+        }
+        false
+    }
+
+    /// The block that was located, and its table.
+    #[inline]
+    fn block(&self, key: &[u8]) -> (&Arc<Table<D::File>>, usize) {
+        let part = part_of(&self.version.runs[self.run], key).expect("it was located");
+        (&part.table.table, self.block.expect("it was located"))
+    }
+
+    /// False where the search is over with what its block said.
+    fn goes_on(&mut self, said: &Said) -> bool {
+        match said {
+            Said::Done => return false,
+            Said::Next => self.block = self.block.map(|block| block + 1),
+            Said::Absent => (self.run, self.block) = (self.run + 1, None),
+        }
+        true
+    }
+}
+
 /// A search that waits for its block.
 struct Asked<D: Device> {
     search: Search<D>,
@@ -67,7 +105,9 @@ impl<D: Device> AsRef<D::File> for Asked<D> {
 /// What a block said of a key.
 enum Said {
     Done,
-    GoOn,
+    /// The next block has to be asked.
+    Next,
+    Absent,
 }
 
 impl<D: Device> Wip<D> {
@@ -86,6 +126,7 @@ impl<D: Device> Wip<D> {
             sink,
             reads: None,
             planned: Vec::new(),
+            here: Vec::new(),
             buffers,
             plain: Vec::new(),
             hits: 0,
@@ -121,6 +162,9 @@ struct Burst<'b, D: Device> {
     reads: Option<D::Reads<'b, Asked<D>>>,
     /// What is to be read next.
     planned: Vec<Asked<D>>,
+    /// Searches whose blocks the cache has, where there are several: the memory of all of them is
+    /// asked for before the first is searched.
+    here: Vec<(Search<D>, CachedBlock)>,
     buffers: Vec<AlignedBuf>,
     /// Where blocks are decompressed to.
     plain: Vec<u8>,
@@ -146,9 +190,11 @@ impl<D: Device> Burst<'_, D> {
                 self.begin(&buckets, start + at, *hash)?;
                 self.begin_reads()?;
             }
+            self.search_here()?;
         }
         while let Some(done) = self.reads.as_mut().and_then(ReadQueue::pop) {
             self.end_read(done)?;
+            self.search_here()?;
             self.begin_reads()?;
         }
         Ok(hashes)
@@ -174,6 +220,10 @@ impl<D: Device> Burst<'_, D> {
         if stores.is_gone {
             drop(stores);
             return self.begin(&self.wip.buckets(), index, hash);
+        }
+        if self.keys.len() == 1 {
+            let tables = stores.version.runs.iter().filter_map(|run| part_of(run, key));
+            tables.for_each(|part| part.table.table.prefetch(hash));
         }
         // Taken under the bucket's lock: no segment that its memtables point at is missing.
         let segments = self.wip.log.segments();
@@ -207,60 +257,72 @@ impl<D: Device> Burst<'_, D> {
     /// Looks for a search's key in one run after the other, until it is found, none is left, or a
     /// block has to be read.
     fn go_on(&mut self, mut search: Search<D>) -> Result<()> {
-        let (key, version) = (self.keys[search.index], search.version.clone());
-        while let Some(run) = version.runs.get(search.run) {
-            let Some(part) = part_of(run, key) else {
-                search.run += 1;
-                continue;
-            };
-            let table = &part.table.table;
-            let block = match search.block {
-                Some(block) => block,
-                None if table.may_contain(search.hash) => table.block_of(key),
-                None => {
-                    search.run += 1;
-                    continue;
-                }
-            };
+        let key = self.keys[search.index];
+        while search.locate(key) {
+            let (table, block) = search.block(key);
             let Some(bytes) = self.wip.cache.get(table.id(block)) else {
                 let table = Arc::clone(table);
                 self.planned.push(Asked { search, table, block });
                 return Ok(());
             };
             self.cache_hits += 1;
-            if let Said::Done = self.ask(&mut search, table, block, &bytes)? {
+            if self.keys.len() > 1 {
+                table::prefetch_end(&bytes);
+                self.here.push((search, bytes));
+                return Ok(());
+            }
+            let said = self.ask(&search, table, block, &bytes)?;
+            if !search.goes_on(&said) {
                 return Ok(());
             }
         }
         Ok(())
     }
 
+    /// Searches the blocks that the cache has.
+    fn search_here(&mut self) -> Result<()> {
+        while !self.here.is_empty() {
+            let here = std::mem::take(&mut self.here);
+            here.iter().for_each(|(_, bytes)| table::prefetch_keys(bytes));
+            for (mut search, bytes) in here {
+                let (table, block) = search.block(self.keys[search.index]);
+                let said = self.ask(&search, table, block, &bytes)?;
+                if search.goes_on(&said) {
+                    self.go_on(search)?;
+                    self.begin_reads()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Looks for a search's key in the bytes of a block.
+    #[inline]
     fn ask(
         &mut self,
-        search: &mut Search<D>,
+        search: &Search<D>,
         table: &Table<D::File>,
         block: usize,
         bytes: &[u8],
     ) -> Result<Said> {
-        match table.search(block, bytes, self.keys[search.index], self.before - 1)? {
+        let (index, deleted) = (search.index, search.deleted);
+        match table.search(block, bytes, self.keys[index], self.before - 1)? {
             Lookup::Found(version) => {
                 let entry = EntryRef {
                     value: version.value,
                     expires_unix_ms: version.expires_unix_ms,
                     user_bits: version.user_bits,
                 };
-                let is_deleted = version.sequence < search.deleted;
-                self.report(search.index, is_deleted || version.flags & TOMBSTONE != 0, entry);
-                return Ok(Said::Done);
+                let is_deleted = version.sequence < deleted;
+                self.report(index, is_deleted || version.flags & TOMBSTONE != 0, entry);
+                Ok(Said::Done)
             }
-            Lookup::Next => search.block = Some(block + 1),
+            Lookup::Next => Ok(Said::Next),
             Lookup::Absent => {
                 self.false_positives += 1;
-                (search.run, search.block) = (search.run + 1, None);
+                Ok(Said::Absent)
             }
         }
-        Ok(Said::GoOn)
     }
 
     /// Begins the reads that are planned. Where the window is full, each takes the place of one
@@ -293,14 +355,11 @@ impl<D: Device> Burst<'_, D> {
         let mut plain = std::mem::take(&mut self.plain);
         let bytes = table.check(block, &buf, &mut plain)?;
         self.wip.cache.insert(table.id(block), bytes);
-        let said = self.ask(&mut search, &table, block, bytes)?;
+        let said = self.ask(&search, &table, block, bytes)?;
         self.plain = plain;
         if self.buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
             self.buffers.push(buf);
         }
-        match said {
-            Said::Done => Ok(()),
-            Said::GoOn => self.go_on(search),
-        }
+        if search.goes_on(&said) { self.go_on(search) } else { Ok(()) }
     }
 }

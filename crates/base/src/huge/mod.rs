@@ -22,9 +22,11 @@
 //! Huge pages are asked for, not demanded: where the kernel has none (`madvise` fails, or there is
 //! no free 2 MiB frame) the same memory consists of plain pages.
 
+mod kept;
 mod mapping;
 mod pool;
 
+pub use kept::KeptBytes;
 pub use mapping::HUGE_PAGE_BYTES;
 use mapping::Mapping;
 use pool::Pool;

@@ -2,7 +2,7 @@
 
 use super::Version;
 use crate::frame::{EXPIRES, POINTER, TOMBSTONE, USER_BITS};
-use silica_base::{read_varint, varint_len, write_varint};
+use silica_base::{prefetch, read_varint, varint_len, write_varint};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -213,6 +213,17 @@ impl Stored {
     }
 }
 
+/// Asks for the memory where it stands how many restarts a block has, and most of them, too.
+pub(super) fn prefetch_end(bytes: &[u8]) {
+    prefetch(bytes, bytes.len().wrapping_sub(RESTART_BYTES));
+}
+
+/// Bytes that are asked for at once, at most: more would drive out what is waited for first.
+const AHEAD_BYTES_MAX: usize = 1024;
+const LINE_BYTES: usize = 64;
+/// Restarts that are asked for at once, at most.
+const AHEAD_RESTARTS_MAX: usize = 16;
+
 /// A block to be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Block<'a> {
@@ -236,13 +247,25 @@ impl<'a> Block<'a> {
         usize::from(u16::from_le_bytes(self.restarts[number]))
     }
 
+    /// Asks for the memory of the keys that a search compares first.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        // The first one is compared with none.
+        for restart in self.restarts.iter().skip(1).take(AHEAD_RESTARTS_MAX) {
+            prefetch(self.entries, usize::from(u16::from_le_bytes(*restart)));
+        }
+    }
+
+    #[inline]
     fn stored(&self, at: usize) -> Result<Stored, Damaged> {
         Stored::decode(self.entries, at, self.base).ok_or(Damaged)
     }
 
     /// Where the last restart is whose version comes before (`key`, `sequence`), or the first.
+    #[inline]
     fn restart_before(&self, key: &[u8], sequence: u64) -> Result<usize, Damaged> {
         let (mut low, mut high) = (0, self.restarts.len());
+        self.prefetch();
         while high - low > 1 {
             let middle = low.midpoint(high);
             let stored = self.stored(self.restart(middle))?;
@@ -253,7 +276,14 @@ impl<'a> Block<'a> {
                 high = middle;
             }
         }
-        Ok(self.restart(low))
+        let (at, end) = (self.restart(low), self.restarts.get(low + 1));
+        let end = end.map_or(self.entries.len(), |end| usize::from(u16::from_le_bytes(*end)));
+        // From here on one version after the other is looked at.
+
+        for line in (at..end.min(at + AHEAD_BYTES_MAX)).step_by(LINE_BYTES) {
+            prefetch(self.entries, line);
+        }
+        Ok(at)
     }
 
     /// The newest version of `key` that is not newer than `sequence`; an error of `Ok` says

@@ -2,7 +2,7 @@
 
 use super::block::{Block, Damaged, Spot};
 use super::{Table, Version};
-use crate::BlockCache;
+use crate::{BlockCache, CachedBlock};
 use silica_base::{AlignedBuf, Result};
 use silica_device::DeviceFile;
 use std::ops::Range;
@@ -19,7 +19,7 @@ enum Entered {
     /// Decompressed.
     Plain,
     /// From the cache.
-    Cached(Arc<[u8]>),
+    Cached(CachedBlock),
 }
 
 /// A place in a table, and the blocks around it. After a call that returned true, it is at a

@@ -1,6 +1,6 @@
 //! An open table.
 
-use super::block::{Block, Damaged};
+use super::block::{self, Block, Damaged};
 use super::compression::{Decoder, PLAIN};
 use super::extent::{self, UNIT_BYTES};
 use super::footer::Footer;
@@ -30,6 +30,20 @@ pub enum Lookup<'a> {
     Absent,
     /// Not decided by this block: the next one begins with the same key.
     Next,
+}
+
+/// Asks for the memory that [`prefetch_keys`] looks at in the bytes of a block.
+#[inline]
+pub fn prefetch_end(bytes: &[u8]) {
+    block::prefetch_end(bytes);
+}
+
+/// Asks for the memory that a search looks at first in the bytes of a block, which were checked.
+#[inline]
+pub fn prefetch_keys(bytes: &[u8]) {
+    if let Ok(block) = Block::new(bytes, 0) {
+        block.prefetch();
+    }
 }
 
 /// A table that is open for reading. Its index is in memory; its filter may be.
