@@ -19,6 +19,9 @@ use store::key;
 /// How long each figure is measured.
 const TIME: Duration = Duration::from_secs(3);
 
+/// Gets whose blocks are counted.
+const BLOCKS_GETS: u64 = 30_000;
+
 /// Keys of a burst at most.
 const BURST_MAX: usize = 32;
 
@@ -73,12 +76,25 @@ fn none(prng: &mut Prng) -> [u8; 16] {
     key
 }
 
+fn metric(wip: &Wip<FileDevice>, name: &str) -> f64 {
+    let mut metrics = MetricsMap::default();
+    wip.metrics(&mut metrics);
+    metrics.get(name)
+}
+
+/// Blocks that a get asks for, and those of them that have to be read.
+fn blocks_per_get(wip: &Wip<FileDevice>, what: &str, key: impl Fn(&mut Prng) -> [u8; 16]) {
+    let count = || ["get_device_reads", "block_cache_hits"].map(|name| metric(wip, name));
+    let (before, mut prng) = (count(), Prng::new(9));
+    for _ in 0..BLOCKS_GETS {
+        gets(wip, 1, &mut prng, &key);
+    }
+    let after = count();
+    let [read, found] = [0, 1].map(|at| (after[at] - before[at]) / BLOCKS_GETS as f64);
+    println!("{what}: {:.4} blocks a get, {read:.4} of them read", read + found);
+}
+
 fn in_memory(wip: &Wip<FileDevice>, entries: u64) {
-    let settings = |name| {
-        let mut metrics = MetricsMap::default();
-        wip.metrics(&mut metrics);
-        metrics.get(name)
-    };
     // Ascending numbers are keys at random places.
     for start in (0..entries).step_by(32) {
         let keys: Vec<_> = (start..entries.min(start + 32)).map(key).collect();
@@ -91,7 +107,7 @@ fn in_memory(wip: &Wip<FileDevice>, entries: u64) {
     println!(
         "{}; cache {:.0} MiB",
         wip.sizes(),
-        settings("block_cache_bytes") / f64::from(1 << 20)
+        metric(wip, "block_cache_bytes") / f64::from(1 << 20)
     );
     let one = rate(1, |prng| gets(wip, 1, prng, any(entries)));
     let burst = rate(1, |prng| gets(wip, 32, prng, any(entries)));
@@ -112,15 +128,14 @@ impl AsRef<<FileDevice as Device>::File> for Source {
     }
 }
 
-/// Random reads of 4 KiB, `depth` at a time.
+/// So many random reads of 4 KiB, `depth` at a time.
 fn device_reads(
     device: &FileDevice,
     files: &[(Arc<<FileDevice as Device>::File>, u64)],
-    depth: usize,
+    (count, depth): (u64, usize),
     prng: &mut Prng,
 ) -> u64 {
     let mut reads = device.reads(depth);
-    let count = 16 * depth as u64;
     for n in 0..count + depth as u64 {
         let ended = if n >= depth as u64 { reads.pop() } else { None };
         let buf = match ended {
@@ -151,29 +166,42 @@ fn cold(wip: &Wip<FileDevice>, entries: u64) {
         .filter(|(len, _)| *len > 0)
         .map(|(len, file)| (Arc::new(file), len))
         .collect();
-    for (what, threads, depth) in [("1 thread", 1, 1), ("2 threads", 2, 1), ("bursts of 32", 1, 32)]
-    {
-        let mut limits = Vec::new();
-        let (mut got, mut read) = (0.0, 0.0);
+    let ways = [("1 thread", 1, 1), ("2 threads", 2, 1), ("bursts of 32", 1, 32)];
+    for (what, threads, depth) in ways {
+        // Of a burst, all reads are begun together and waited for; the device does more where
+        // each that ends is replaced.
+        let (mut limits, mut fulls, mut got, mut read) = (0.0, 0.0, 0.0, 0.0);
         for round in 0..3 {
             // What the device can do drifts: before, between and after.
-            limits.push(rate(threads, |prng| device_reads(device, &files, depth, prng)));
+            let limit = |count| {
+                rate(threads, |prng| device_reads(device, &files, (count, depth), prng)) / 3.0
+            };
+            limits += limit(if depth == 1 { 16 } else { depth as u64 });
+            fulls += if depth == 1 { 0.0 } else { limit(16 * depth as u64) };
             if round < 2 {
                 let (before, start) = (device.counters().snapshot().reads, Instant::now());
-                got += rate(threads, |prng| gets(wip, depth, prng, any(entries)));
+                got += rate(threads, |prng| gets(wip, depth, prng, any(entries))) / 2.0;
                 let reads = device.counters().snapshot().reads - before;
-                read += reads as f64 / start.elapsed().as_secs_f64();
+                read += reads as f64 / start.elapsed().as_secs_f64() / 2.0;
             }
         }
-        let limit = limits.iter().sum::<f64>() / 3.0;
         println!(
             "cold, {what}: {:.1} k gets/s, {:.1} k reads/s of the device's {:.1} k: {:.0} %",
-            got / 2e3,
-            read / 2e3,
-            limit / 1e3,
-            50.0 * read / limit
+            got / 1e3,
+            read / 1e3,
+            limits / 1e3,
+            100.0 * read / limits
         );
+        if depth > 1 {
+            let part = 100.0 * read / fulls;
+            println!(
+                "with {depth} always in flight the device does {:.1} k: {part:.0} %",
+                fulls / 1e3
+            );
+        }
     }
+    blocks_per_get(wip, "keys that are there", any(entries));
+    blocks_per_get(wip, "keys that are not", none);
 }
 
 fn main() {
