@@ -2,8 +2,8 @@
 //! cache's blocks.
 //!
 //! An allocator puts such pieces among everything else and keeps what it got from the system, where
-//! it finds no use for the holes that they leave. Here pieces of one size share mappings (**slabs**)
-//! in huge pages, so that reading one of many needs no walk through page tables.
+//! it finds no use for the holes that they leave. Here pieces of one size share mappings
+//! (**slabs**) in huge pages, so that reading one of many needs no walk through page tables.
 //!
 //! Counters of owners lie apart from the bytes and close together: they stay in the processor's
 //! caches, where each piece's own would cost the way to memory.
