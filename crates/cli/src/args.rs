@@ -42,6 +42,9 @@ pub(crate) struct Global {
     /// Set an engine option (may be repeated).
     #[arg(long = "set", global = true, value_name = "OPTION=VALUE", value_parser = pair)]
     pub(crate) set: Vec<(String, String)>,
+    /// Directory, on another device, for the write-ahead logs of keyspaces that are created.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) log_path: Option<PathBuf>,
     /// Threads for background work.
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     pub(crate) background_threads: usize,

@@ -25,6 +25,9 @@ impl Global {
         if let Some(engine) = &self.engine {
             options = options.engine(engine);
         }
+        if let Some(path) = &self.log_path {
+            options = options.log_path(path);
+        }
         self.set.iter().fold(options, |options, (name, value)| options.set(name, value))
     }
 }

@@ -5,6 +5,10 @@ use silica_base::{Error, ErrorKind, Result};
 /// The file that carries the advisory lock of a directory; not a name of the device.
 pub(crate) const LOCK_NAME: &str = "LOCK";
 
+/// What the names of logs begin with, which may lie in a directory of their own
+/// ([`crate::FileDevice::put_logs`]).
+pub const LOG_PREFIX: &str = "LOG-";
+
 /// Refuses names that would leave the directory or hit the lock file.
 pub(crate) fn check(name: &str) -> Result<()> {
     let bad = name.is_empty()

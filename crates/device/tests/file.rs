@@ -382,3 +382,50 @@ fn refused_uring_falls_back_to_threads_with_one_line() {
     };
     std::thread::scope(|scope| scope.spawn(refused).join().unwrap());
 }
+
+#[test]
+fn logs_may_lie_in_another_directory() {
+    let dir = tempdir();
+    let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+    let create = |device: &FileDevice, name: &str| {
+        let log = device.create_log(name, 4096).unwrap();
+        log.append(&[b"record"]).unwrap();
+        log.sync().unwrap();
+        device.sync_dir().unwrap();
+    };
+    let device = open(&here).unwrap().put_logs(&there).unwrap();
+    create(&device, "LOG-1");
+    device.create("TABLE-1", Mode::Buffered).unwrap();
+    assert!(there.join("LOG-1").exists() && here.join("TABLE-1").exists());
+    assert!(!here.join("LOG-1").exists());
+    assert_eq!(device.list().unwrap(), ["LOG-1", "TABLE-1"]);
+    assert!(device.subdirectories().unwrap().is_empty());
+    drop(device);
+
+    // Found again, also where the directory was moved.
+    let moved = dir.path().join("moved");
+    std::fs::rename(&here, &moved).unwrap();
+    let device = open(&moved).unwrap();
+    assert_eq!(device.open_log("LOG-1").unwrap().bytes(0, 6), b"record");
+    device.remove("LOG-1").unwrap();
+    create(&device, "LOG-2");
+    assert_eq!(device.list().unwrap(), ["LOG-2", "TABLE-1"]);
+    assert!(text(device.put_logs(&there)).contains("has files already"));
+
+    // Not for a copy, not for another one, and not where the device is missing.
+    let copied = std::process::Command::new("cp").arg("-a").args([&moved, &here]).status();
+    assert!(copied.unwrap().success());
+    assert!(text(open(&here)).contains("copy a store with `silica backup`"));
+    let other = open(&dir.path().join("other")).unwrap();
+    assert!(text(other.put_logs(&there)).contains("logs need a directory of their own"));
+    let away = dir.path().join("away");
+    std::fs::rename(&there, &away).unwrap();
+    assert!(text(open(&moved)).contains("which is not there; mount its device"));
+    std::fs::rename(&away, &there).unwrap();
+
+    std::fs::write(there.join("notes"), "of somebody").unwrap();
+    assert!(silica_device::remove_directory(&moved).is_err(), "what is not ours stays");
+    std::fs::remove_file(there.join("notes")).unwrap();
+    silica_device::remove_directory(&moved).unwrap();
+    assert!(!moved.exists() && !there.exists());
+}

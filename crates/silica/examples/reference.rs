@@ -21,6 +21,10 @@ fn config() -> String {
     out += "Give them as `--set NAME=VALUE` on the command line, with `OpenOptions::set` or\n\
             `Silica::create_keyspace` in the library. Sizes take `KiB`, `MB`, `G` and so on.\n\
             *Fixed* options are chosen when a keyspace is created and stay.\n\n\
+            The write-ahead logs of keyspaces that are created lie in a directory for each of\n\
+            them below `--log-path` (`OpenOptions::log_path`), on another device most likely, so\n\
+            that synced writes do not wait behind flushes and compactions. Later openings find\n\
+            them without the option; keyspaces that exist keep their logs where they are.\n\n\
             The memory of a store is one number: `--memory`, `OpenOptions::memory_bytes`. A\n\
             server takes the memory for its clients out of it (`--client-memory`, an eighth\n\
             where it is not given; see [server.md](server.md)). Keyspaces with a\n\

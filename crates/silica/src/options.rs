@@ -65,6 +65,7 @@ pub struct OpenOptions {
     pub(crate) engine: String,
     pub(crate) background_threads: usize,
     pub(crate) background_bytes_per_second: u64,
+    pub(crate) log_path: Option<PathBuf>,
     pub(crate) durability: Durability,
     pub(crate) set: Vec<(String, String)>,
     pub(crate) registry: Registry,
@@ -83,6 +84,7 @@ impl Default for OpenOptions {
             engine: DEFAULT_ENGINE.to_string(),
             background_threads: 1,
             background_bytes_per_second: 0,
+            log_path: None,
             durability: Durability::default(),
             set: Vec::new(),
             registry: Registry::builtin(),
@@ -94,7 +96,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// The defaults: create where missing, 256 MiB, engine `silt`, one background thread, synced
+    /// The defaults: create where missing, 256 MiB, engine `wip`, one background thread, synced
     /// writes.
     pub fn new() -> Self {
         Self::default()
@@ -203,6 +205,15 @@ impl OpenOptions {
     #[must_use]
     pub fn background_bytes_per_second(mut self, bytes: u64) -> Self {
         self.background_bytes_per_second = bytes;
+        self
+    }
+
+    /// Has the write-ahead logs of keyspaces that are created in a directory of each below `path`,
+    /// on another device most likely: then a synced write does not wait for flushes and
+    /// compactions. `path` is for this store alone. Later openings find the logs without this.
+    #[must_use]
+    pub fn log_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.log_path = Some(path.into());
         self
     }
 

@@ -205,7 +205,7 @@ impl Silica {
     /// Removes what the catalog does not name any more; what is left is swept at the next open.
     pub(crate) fn remove_directory(&self, name: &str) {
         let directory = self.path.join(name);
-        if let Err(e) = std::fs::remove_dir_all(&directory) {
+        if let Err(e) = silica_device::remove_directory(&directory) {
             warn!("removing {}: {e}; it goes when the store is next opened", directory.display());
         }
     }
@@ -368,7 +368,7 @@ impl Silica {
         if let Some(bytes) = bytes.and_then(|bytes| clamp_memory(registration, bytes)) {
             values.set(MEMORY_OPTION, bytes);
         }
-        let directory = self.device.subdirectory(&record.directory())?;
+        let directory = self.directory_of(&record.directory())?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let engine = (registration.build)(directory, &values, &environment)?;
         let switch = Arc::new(Switch::new(engine));
@@ -381,6 +381,22 @@ impl Silica {
             durability: self.options.durability,
             scheduler: Arc::clone(&self.scheduler),
         }))
+    }
+
+    /// The directory `name` of a keyspace; a new one with its logs where they are wanted.
+    fn directory_of(&self, name: &str) -> Result<FileDevice> {
+        let directory = self.device.subdirectory(name)?;
+        let Some(wanted) = self.options.log_path.as_ref().map(|path| path.join(name)) else {
+            return Ok(directory);
+        };
+        if directory.logs_path().is_none() && directory.list()?.is_empty() {
+            return directory.put_logs(&wanted);
+        }
+        let there = directory.logs_path().unwrap_or(directory.path());
+        if wanted.canonicalize().ok().as_deref() != Some(there) {
+            warn!("the log of {name} stays in {}, where it was created", there.display());
+        }
+        Ok(directory)
     }
 
     fn enter(&self, state: &mut State, keyspace: Keyspace) -> Keyspace {
@@ -485,7 +501,7 @@ impl Silica {
         if let Some(bytes) = half.filter(|_| !is_given) {
             values.set(MEMORY_OPTION, bytes);
         }
-        let directory = self.device.subdirectory(&record.directory())?;
+        let directory = self.directory_of(&record.directory())?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let opened = (registration.build)(directory, &values, &environment)?;
         opened.sync()?;
@@ -629,7 +645,7 @@ fn remove_rubbish(path: &Path, device: &FileDevice, catalog: &Catalog) {
         });
         if !listed && catalog::is_directory_name(&name) {
             info!("removing {name}, which belongs to no keyspace");
-            if let Err(e) = std::fs::remove_dir_all(path.join(&name)) {
+            if let Err(e) = silica_device::remove_directory(&path.join(&name)) {
                 warn!("removing {name}: {e}");
             }
         }

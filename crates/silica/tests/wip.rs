@@ -108,3 +108,30 @@ fn an_earlier_backup_of_another_store_gives_nothing() -> Result<()> {
     check(&temp.join("backup of other"), 3000);
     Ok(())
 }
+
+#[test]
+fn logs_lie_on_another_device_and_go_with_their_keyspace() -> Result<()> {
+    let temp = Temp::new();
+    let logs = temp.join("logs");
+    let count =
+        |directory: &str| std::fs::read_dir(logs.join(directory)).map_or(0, Iterator::count);
+    let store = OpenOptions::new().log_path(&logs).open(temp.join("store"))?;
+    store.keyspace("default")?.put("key", "value")?;
+    store.keyspace("other")?.put("key", "value")?;
+    assert!(count("keyspace-0") > 1 && count("keyspace-1") > 1, "segments, and whose they are");
+    store.backup(temp.join("backup"))?;
+    store.drop_keyspace("other")?;
+    assert!(!logs.join("keyspace-1").exists());
+    drop(store);
+    let value = Some(b"value".to_vec());
+    let store = silica::open(temp.join("store"))?;
+    assert_eq!(store.keyspace("default")?.get("key")?, value);
+    drop(store);
+    std::fs::remove_dir_all(&logs).expect("logs are removed");
+    let lost = silica::open(temp.join("store"))?.keyspace("default").expect_err("no logs");
+    assert!(lost.to_string().contains("mount its device"), "{lost}");
+    let backup = silica::open(temp.join("backup"))?;
+    assert_eq!(backup.keyspace("default")?.get("key")?, value);
+    assert_eq!(backup.keyspace("other")?.get("key")?, value);
+    Ok(())
+}

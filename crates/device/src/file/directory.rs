@@ -1,6 +1,7 @@
 //! The directory: lock, names, and which way I/O goes.
 
 use super::log::MappedLog;
+use super::logs::Logs;
 use super::plain::{PlainFile, poisoned};
 use super::reads::{FileReads, Together};
 use super::{InodeId, Inodes, failed, inode_id, make_direct, sync_directory};
@@ -92,6 +93,8 @@ impl Shared {
 pub struct FileDevice {
     path: PathBuf,
     inode: InodeId,
+    /// Where logs are, if not here.
+    logs: Option<Logs>,
     shared: Arc<Shared>,
 }
 
@@ -116,7 +119,31 @@ impl FileDevice {
 
     fn at(path: PathBuf, shared: Arc<Shared>) -> Result<FileDevice> {
         let metadata = fs::metadata(&path).map_err(|e| failed("open the directory", &path, e))?;
-        Ok(FileDevice { inode: inode_id(&metadata), path, shared })
+        let logs = Logs::of(&path)?;
+        Ok(FileDevice { inode: inode_id(&metadata), path, logs, shared })
+    }
+
+    /// Has the logs of this directory (files whose names begin with [`crate::LOG_PREFIX`]) in the
+    /// directory `path`, which is created or must be empty. The directory has a link to it, so
+    /// later openings need not be told.
+    ///
+    /// # Errors
+    /// `Config` where this directory has files already, or the other one.
+    pub fn put_logs(self, path: &Path) -> Result<FileDevice> {
+        if self.logs.is_some() || !self.list()?.is_empty() {
+            let message = format!(
+                "{} has files already, so its logs stay where they are",
+                self.path.display()
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        Logs::put(&self.path, path)?;
+        FileDevice::at(self.path, self.shared)
+    }
+
+    /// The directory where the logs are, if that is another one.
+    pub fn logs_path(&self) -> Option<&Path> {
+        self.logs.as_ref().map(|logs| &*logs.path)
     }
 
     /// Where the directory is.
@@ -126,7 +153,8 @@ impl FileDevice {
 
     fn child(&self, name: &str) -> Result<PathBuf> {
         names::check(name)?;
-        Ok(self.path.join(name))
+        let logs = self.logs.as_ref().filter(|_| name.starts_with(names::LOG_PREFIX));
+        Ok(logs.map_or(&self.path, |logs| &logs.path).join(name))
     }
 
     fn plain(&self, file: File, path: PathBuf, mode: Mode) -> Result<PlainFile> {
@@ -160,11 +188,11 @@ impl FileDevice {
         file.map_err(|e| failed("open", path, e))
     }
 
-    /// Names of the entries that `wanted` accepts, sorted.
-    fn entries(&self, wanted: impl Fn(&fs::FileType) -> bool) -> Result<Vec<String>> {
-        let failed = |e| failed("list", &self.path, e);
+    /// Names of the entries of `path` that `wanted` accepts, sorted.
+    fn entries(path: &Path, wanted: impl Fn(&fs::FileType) -> bool) -> Result<Vec<String>> {
+        let failed = |e| failed("list", path, e);
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(failed)? {
+        for entry in fs::read_dir(path).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().into_string();
             if let Ok(name) = name
@@ -181,7 +209,7 @@ impl FileDevice {
 
 /// Creates the directory and what is missing above it, durably: a store in a directory whose own
 /// name is lost would be lost with it.
-fn create_directories(path: &Path) -> Result<()> {
+pub(super) fn create_directories(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -288,15 +316,25 @@ impl Device for FileDevice {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        self.entries(|kind| kind.is_file())
+        let mut names = Self::entries(&self.path, fs::FileType::is_file)?;
+        if let Some(logs) = &self.logs {
+            let is_log = |name: &String| name.starts_with(names::LOG_PREFIX);
+            let more = Self::entries(&logs.path, fs::FileType::is_file)?;
+            names.extend(more.into_iter().filter(is_log));
+            names.sort_unstable();
+        }
+        Ok(names)
     }
 
     fn sync_dir(&self) -> Result<()> {
-        if self.shared.poisoned.contains(self.inode) {
-            return Err(poisoned(&self.path));
+        let logs = self.logs.as_ref().map(|logs| (&logs.path, logs.inode));
+        for (path, inode) in [(&self.path, self.inode)].into_iter().chain(logs) {
+            if self.shared.poisoned.contains(inode) {
+                return Err(poisoned(path));
+            }
+            sync_directory(path).inspect_err(|_| self.shared.poisoned.insert(inode))?;
+            self.shared.counters.add_sync();
         }
-        sync_directory(&self.path).inspect_err(|_| self.shared.poisoned.insert(self.inode))?;
-        self.shared.counters.add_sync();
         Ok(())
     }
 
@@ -311,7 +349,7 @@ impl Device for FileDevice {
     }
 
     fn subdirectories(&self) -> Result<Vec<String>> {
-        self.entries(|kind| kind.is_dir())
+        Self::entries(&self.path, fs::FileType::is_dir)
     }
 
     fn free_bytes(&self) -> Result<u64> {

@@ -7,11 +7,14 @@
 //! 2. A sync that failed is final: the inode is remembered as poisoned, and no handle of this
 //!    process, not even one opened later, reports a successful sync for it.
 //! 3. A log that is being appended to is never mapped a second time in this process.
-//! 4. Everything the kernel may do in part (short reads and writes, interrupted calls) is
+//! 4. Logs may lie in another directory; they are names of the device like all others, and a sync
+//!    of the directory is one of both.
+//! 5. Everything the kernel may do in part (short reads and writes, interrupted calls) is
 //!    completed here or reported as an error.
 
 mod directory;
 mod log;
+mod logs;
 mod plain;
 mod pool;
 mod reads;
@@ -19,6 +22,7 @@ mod uring;
 
 pub use directory::{DeviceOptions, FileDevice, IoChoice};
 pub use log::MappedLog;
+pub use logs::remove_directory;
 pub use plain::PlainFile;
 pub use reads::FileReads;
 

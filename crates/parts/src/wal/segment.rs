@@ -7,7 +7,7 @@ use super::Recovered;
 use crate::frame::Frame;
 use crate::framing::{self, End, RecordHeader, RecordReader};
 use silica_base::{Checksum, Error, ErrorKind, Result};
-use silica_device::{Device, DeviceFile, LogFile, Mode};
+use silica_device::{Device, DeviceFile, LOG_PREFIX, LogFile, Mode};
 use std::sync::Arc;
 
 /// Kind of a record that holds frames.
@@ -57,12 +57,12 @@ pub struct Segment<L> {
 
 /// Name of segment `number`.
 pub fn name(number: u64) -> String {
-    format!("LOG-{number:08}")
+    format!("{LOG_PREFIX}{number:08}")
 }
 
 /// The number in a segment's name.
 pub fn number_of(name: &str) -> Option<u64> {
-    name.strip_prefix("LOG-")?.parse().ok()
+    name.strip_prefix(LOG_PREFIX)?.parse().ok()
 }
 
 /// Capacity of a segment that holds one record of `record_bytes`.
