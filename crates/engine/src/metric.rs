@@ -83,6 +83,7 @@ pub const METRICS: &[Metric] = &[
     gauge("buckets", "buckets of key ranges"),
     gauge("runs", "runs of all buckets"),
     gauge("table_bytes", "bytes of all tables"),
+    gauge("value_log_bytes", "bytes of the value log's segments"),
     gauge("entries_estimate", "entries in the store, estimated"),
     gauge("log_store_entries", "entries in log stores"),
     gauge("hash_store_entries", "entries in hash stores"),

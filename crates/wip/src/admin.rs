@@ -9,6 +9,7 @@ use silica_base::Result;
 use silica_device::{Device, LogFile};
 use silica_engine::{Admin, Checkpoint, Count};
 use silica_parts::manifest::{self, Ledger};
+use silica_parts::value_log::Garbage;
 use silica_parts::wal::POSITION_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,24 +20,28 @@ impl<D: Device> Admin for Wip<D> {
     }
 
     fn clear(&self) -> Result<()> {
+        let mut values = self.value_jobs.lock();
         // No table of what was there may come after the edit.
         let guard = self.jobs.lock_install();
         let writer = self.writer.lock().expect("no panic while held");
         self.log.check()?;
         let floor = self.log.end() / POSITION_BYTES;
-        self.spread_poison(self.edit_buckets(Edit::Clear(floor)))?;
+        self.spread_poison(self.edit_buckets(Edit::Clear(floor), &Garbage::default()))?;
         let empty = || Stores::new(Arc::new(Version::new(Vec::new(), floor, Vec::new())));
         let before = self.buckets();
         let first = Arc::new(Bucket::new(Vec::new(), empty()));
         self.take_over(Buckets::new(vec![first]), before.iter());
         self.unflushed_bytes.store(0, Ordering::Relaxed);
+        let garbage = self.values.seal();
         drop((writer, guard));
+        self.clear_values(&mut values, &garbage, floor)?;
+        drop(values);
         self.release_log()
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
         let _keeper = self.keep_files();
-        let (state, segments, lens) = {
+        let (state, segments, lens, values) = {
             let _writer = self.writer.lock().expect("no panic while held");
             // In this order: what the state says needs no segment that is not in the list.
             let segments = self.log.segments();
@@ -44,7 +49,10 @@ impl<D: Device> Admin for Wip<D> {
             state.log_segments.retain(|number| segments.iter().any(|s| s.number == *number));
             state.durable_end = state.durable_end.max(self.log.end_of_records());
             let lens: Vec<u64> = segments.iter().map(|s| s.log.len()).collect();
-            (state, segments, lens)
+            let values = self.values.segments();
+            // One that is only named has no value yet that anything points at.
+            state.values.segments.retain(|number| values.iter().any(|s| s.number == *number));
+            (state, segments, lens, values)
         };
         self.sync_log()?;
         for number in state.tables() {
@@ -55,6 +63,7 @@ impl<D: Device> Admin for Wip<D> {
                 segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
             }
         }
+        self.checkpoint_values(&values, &state, target)?;
         for (name, bytes) in manifest::files(&state.encode()) {
             target.piece(&name, &bytes)?;
         }

@@ -9,6 +9,7 @@ use crate::state::BucketState;
 use silica_base::HashSeed;
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
+use silica_parts::value_log::Pointer;
 use silica_parts::wal::{POSITION_BYTES, Segments};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -21,6 +22,10 @@ const LISTED_MAX: usize = 4096;
 /// What an entry counts for at least until it is in a table: a small one takes more memory in
 /// directories, and while its flush sorts it and makes a filter, than in the log.
 const ENTRY_BYTES_MIN: u64 = 96;
+
+/// The part of a value that lies apart which counts: a memtable hides older versions of its keys,
+/// and garbage is known only once they meet.
+const APART_PART: u64 = 16;
 
 /// Gets per one that is counted.
 const READ_SAMPLE: u64 = 16;
@@ -44,8 +49,10 @@ impl<'s, L: LogFile> LogEntries<'s, L> {
     /// What the entry at a position counts for.
     fn counted_bytes(&self, position: u64) -> u64 {
         let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
-        let bytes = frame.expect("memtables hold positions of entries").1 as u64;
-        bytes.max(ENTRY_BYTES_MIN)
+        let (frame, bytes) = frame.expect("memtables hold positions of entries");
+        let apart = if frame.is_pointer() { Pointer::decode(frame.value) } else { None };
+        let apart = apart.map_or(0, |pointer| u64::from(pointer.length) / APART_PART);
+        (bytes as u64).max(ENTRY_BYTES_MIN) + apart
     }
 }
 
@@ -89,6 +96,15 @@ pub(crate) struct Version<D: Device> {
     /// Ranges that were deleted below the floor.
     pub(crate) deleted: DeletedRanges,
     shape: OnceLock<Shape>,
+}
+
+/// What an insert into a memtable changed.
+#[must_use]
+pub(crate) struct Growth {
+    /// What the memtable's entries count for grew by so much, modulo 2^64.
+    pub(crate) bytes: u64,
+    /// The position whose place was taken.
+    pub(crate) replaced: Option<u64>,
 }
 
 /// What a bucket's lock guards.
@@ -206,8 +222,7 @@ impl<D: Device> Stores<D> {
     }
 
     /// Puts the position of an entry of `key` into the memtable, greater than all that are there,
-    /// perhaps in the place of one at or behind `kept_before`, which nobody asks for any more. What
-    /// the memtable's entries count for grows by the result, modulo 2^64.
+    /// perhaps in the place of one at or behind `kept_before`, which nobody asks for any more.
     pub(crate) fn insert<L: LogFile>(
         &mut self,
         seed: HashSeed,
@@ -215,7 +230,7 @@ impl<D: Device> Stores<D> {
         position: u64,
         kept_before: u64,
         entries: &LogEntries<'_, L>,
-    ) -> u64 {
+    ) -> Growth {
         if self.active.is_empty() {
             self.start = position;
         }
@@ -229,13 +244,14 @@ impl<D: Device> Stores<D> {
             }
         };
         let replaced = match inserted {
-            Inserted::Added => 0,
-            Inserted::Replaced(old) => entries.counted_bytes(old),
+            Inserted::Added => None,
+            Inserted::Replaced(old) => Some(old),
         };
-        let growth = entries.counted_bytes(position).wrapping_sub(replaced);
-        self.bytes = self.bytes.wrapping_add(growth);
+        let gone = replaced.map_or(0, |old| entries.counted_bytes(old));
+        let bytes = entries.counted_bytes(position).wrapping_sub(gone);
+        self.bytes = self.bytes.wrapping_add(bytes);
         self.newest = position;
-        growth
+        Growth { bytes, replaced }
     }
 
     /// Has a list for the next entry, which is at `position`.

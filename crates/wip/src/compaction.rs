@@ -13,6 +13,8 @@ use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
+use silica_parts::frame::POINTER;
+use silica_parts::value_log::Garbage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -41,6 +43,7 @@ struct Stage<D: Device> {
     merge: Merge<RunCursor<D>>,
     keeper: Keeper,
     writer: TableWriter<D>,
+    garbage: Garbage,
 }
 
 impl<D: Device> Compaction<D> {
@@ -94,6 +97,7 @@ impl<D: Device> Compaction<D> {
             merge: Merge::new(cursors),
             keeper,
             writer: wip.begin_table(base, self.older.is_empty())?,
+            garbage: Garbage::default(),
         })
     }
 
@@ -117,6 +121,8 @@ impl<D: Device> Compaction<D> {
             }
             if fate != Fate::Drop {
                 stage.writer.add(&row, &self.older)?;
+            } else if row.flags & POINTER != 0 {
+                stage.garbage.add(row.value);
             }
             stage.merge.advance()?;
             if done > budget {
@@ -128,7 +134,7 @@ impl<D: Device> Compaction<D> {
 
     /// Makes the table durable, and lets it take the merged runs' place; the bytes of the file.
     pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
-        let writer = self.stage.expect("it is ready").writer;
+        let Stage { writer, garbage, .. } = self.stage.expect("it is ready");
         let overlap = writer.overlap;
         let table = writer.finish()?;
         let level = self.merged.iter().flatten().map(|part| part.level).max().unwrap_or(0);
@@ -154,7 +160,7 @@ impl<D: Device> Compaction<D> {
         let deleted = now.deleted.iter().filter(is_left).cloned().collect();
         let version = Version::new(runs, now.floor, deleted).after(&now);
         let new = vec![(self.bucket.lower.clone(), Bucket::state(&version))];
-        wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new })?;
+        wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
         self.bucket.write().version = Arc::new(version);
         drop(guard);
         add(&wip.metrics.compactions, 1);

@@ -114,7 +114,7 @@ impl<D: Device> Wip<D> {
     }
 
     pub(crate) fn count_exactly(&self) -> Result<u64> {
-        let mut iter = Iter::new(Arc::new(Held::new(self)), &KeyRange::ALL);
+        let mut iter = Iter::of_keys(Arc::new(Held::new(self)), &KeyRange::ALL);
         let (mut count, mut is_there) = (0, iter.seek_to_first()?);
         while is_there {
             count += 1;

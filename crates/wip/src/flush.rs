@@ -18,6 +18,7 @@ use silica_base::{Result, prefetch};
 use silica_device::{Device, LogFile};
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::Version as Row;
+use silica_parts::value_log::Garbage;
 use silica_parts::wal::{POSITION_BYTES, Segments};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,6 +91,7 @@ struct Write<D: Device> {
     merge: Merge<Chunk<D::Log>>,
     keeper: Keeper,
     writer: TableWriter<D>,
+    garbage: Garbage,
 }
 
 /// A flush that goes on in steps.
@@ -153,11 +155,12 @@ impl<D: Device> Flush<D> {
                 let merge = Merge::new(std::mem::take(chunks));
                 let keeper = Keeper::new(wip.live_snapshots(), false, wip.clock.unix_ms());
                 let writer = wip.begin_table(self.least_position, false)?;
-                self.stage = Stage::Write(Box::new(Write { merge, keeper, writer }));
+                let garbage = Garbage::default();
+                self.stage = Stage::Write(Box::new(Write { merge, keeper, writer, garbage }));
             }
         }
         let Stage::Write(write) = &mut self.stage else { unreachable!("it was sorted") };
-        let Write { merge, keeper, writer } = &mut **write;
+        let Write { merge, keeper, writer, garbage } = &mut **write;
         let before = writer.bytes();
         while let Some(row) = merge.version() {
             if keeper.fate(&row) != Fate::Drop {
@@ -168,6 +171,8 @@ impl<D: Device> Flush<D> {
                         writer.add(&row, &version.runs)?;
                     }
                 }
+            } else if row.flags & POINTER != 0 {
+                garbage.add(row.value);
             }
             merge.advance()?;
             if done + writer.bytes() - before > budget {
@@ -181,11 +186,11 @@ impl<D: Device> Flush<D> {
     /// Makes the table durable, and lets it take the memtables' place; the bytes of the file.
     pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
         let Stage::Write(write) = self.stage else { unreachable!("it is ready") };
-        let writer = write.writer;
+        let Write { writer, garbage, .. } = *write;
         let overlap = writer.overlap;
         let table = writer.finish()?;
         let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
-        if wip.install_flush(&self.frozen, table, overlap.dead_bytes(bytes))? {
+        if wip.install_flush(&self.frozen, table, overlap.dead_bytes(bytes), &garbage)? {
             let flushed: u64 = self.frozen.iter().map(|frozen| frozen.bytes).sum();
             wip.unflushed_bytes.fetch_sub(flushed, Ordering::Relaxed);
         }
@@ -226,6 +231,7 @@ impl<D: Device> Wip<D> {
         frozen: &[Arc<Frozen>],
         table: Option<Numbered<D>>,
         dead_bytes: u64,
+        garbage: &Garbage,
     ) -> Result<bool> {
         // A batch of several buckets is not to survive in the tables of one alone.
         self.sync_log()?;
@@ -261,7 +267,7 @@ impl<D: Device> Wip<D> {
             (bucket.lower.clone(), Bucket::state(version))
         };
         let new = installs.iter().map(state).collect();
-        self.edit_buckets(Edit::Buckets { gone: Vec::new(), new })?;
+        self.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, garbage)?;
         for (bucket, version, count) in installs {
             let mut stores = bucket.write();
             stores.deleted.retain(|range| range.position >= version.floor);

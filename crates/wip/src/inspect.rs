@@ -7,7 +7,8 @@ use silica_device::{Device, LogFile};
 use std::fmt::Write;
 
 impl<D: Device> Wip<D> {
-    /// Lines of `name: value`: the log, then each bucket and its runs, the newest first.
+    /// Lines of `name: value`: the log, the value log, then each bucket and its runs, the newest
+    /// first.
     pub(crate) fn describe(&self) -> Result<String> {
         let mut out = String::new();
         let mut line = |name: &str, value: String| {
@@ -19,6 +20,10 @@ impl<D: Device> Wip<D> {
             let (len, capacity, start) = (segment.log.len(), segment.capacity, segment.start);
             let value = format!("{len} of {capacity} bytes from {start}");
             line(&format!("log segment {}", segment.number), value);
+        }
+        for segment in self.values.segments() {
+            let (bytes, dead) = (segment.record_bytes(), segment.dead_bytes());
+            line(&segment.name(), format!("{bytes} bytes of values, {dead} of them garbage"));
         }
         let mut number = 0;
         self.for_each_bucket(|lower, upper, stores| {

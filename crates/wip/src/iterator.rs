@@ -17,7 +17,7 @@ use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{EntryIter, EntryRef, KeyRange};
 use silica_parts::BlockCache;
-use silica_parts::frame::TOMBSTONE;
+use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::Version as Row;
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
@@ -92,6 +92,10 @@ pub(crate) struct Iter<D: Device, W: Deref<Target = Wip<D>>> {
     copied: Copied,
     /// Where a seek goes to.
     target: Vec<u8>,
+    /// The entry's value, where that lies apart.
+    apart: Option<Vec<u8>>,
+    /// Nobody asks for values.
+    is_of_keys: bool,
 }
 
 impl<D: Device> Entered<D> {
@@ -138,7 +142,27 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     pub(crate) fn new(snapshot: Arc<Held<D, W>>, range: &KeyRange) -> Self {
         let (lower, upper) = bounds(range);
         let (copied, target) = (Copied::default(), Vec::new());
-        Iter { snapshot, lower, upper, entered: None, at: At::Nowhere, copied, target }
+        let (entered, apart) = (None, None);
+        let (at, is_of_keys) = (At::Nowhere, false);
+        Iter { snapshot, lower, upper, entered, at, copied, target, apart, is_of_keys }
+    }
+
+    /// The same for who asks for keys only: values that lie apart are left there.
+    pub(crate) fn of_keys(snapshot: Arc<Held<D, W>>, range: &KeyRange) -> Self {
+        Iter { is_of_keys: true, ..Iter::new(snapshot, range) }
+    }
+
+    /// The iterator is at an entry: fetches its value, where that lies apart.
+    #[inline]
+    fn settled_at(&mut self, at: At) -> Result<bool> {
+        self.at = at;
+        self.apart = None;
+        let version = self.version();
+        if version.flags & POINTER != 0 && !self.is_of_keys {
+            let fetched = self.snapshot.wip.value_at(version.key, version.value);
+            self.apart = Some(fetched.inspect_err(|_| self.at = At::Nowhere)?);
+        }
+        Ok(true)
     }
 
     /// True where what `flags` and expiry are of is no entry.
@@ -221,8 +245,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 let is_hidden = !deleted.is_empty()
                     && deleted_at(deleted, version.key, self.snapshot.position) > version.sequence;
                 if !is_hidden && !self.is_gone(version.flags, version.expires_unix_ms) {
-                    self.at = At::Source(first);
-                    return Ok(true);
+                    return self.settled_at(At::Source(first));
                 }
                 self.copied.key.clear();
                 self.copied.key.extend_from_slice(version.key);
@@ -294,8 +317,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 && !is_hidden
                 && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms)
             {
-                self.at = At::Copied;
-                return Ok(true);
+                return self.settled_at(At::Copied);
             }
         }
     }
@@ -407,6 +429,7 @@ impl<D: Device, W: Deref<Target = Wip<D>> + Send + Sync> EntryIter for Iter<D, W
 
     fn entry(&self) -> EntryRef<'_> {
         let Row { value, expires_unix_ms, user_bits, .. } = self.version();
+        let value = self.apart.as_deref().unwrap_or(value);
         EntryRef { value, expires_unix_ms, user_bits }
     }
 }

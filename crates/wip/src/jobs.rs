@@ -19,6 +19,7 @@ use crate::wip::Wip;
 use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{Budget, Progress};
+use silica_parts::value_log::Garbage;
 use silica_parts::wal::{self, POSITION_BYTES};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -212,9 +213,21 @@ impl<D: Device> Wip<D> {
             self.look_at_space(0);
         }
         let result = self.prepare_log().and_then(|()| self.run_jobs(budget.bytes, true));
+        let result = result.and_then(|progress| self.attend_values(progress));
         self.jobs.attended_at.store(self.log.end(), Ordering::Relaxed);
         self.jobs.inside.fetch_sub(1, Ordering::Relaxed);
         result
+    }
+
+    /// A step for the value log, where nothing else is to be done or it cannot wait.
+    fn attend_values(&self, mut progress: Progress) -> Result<Progress> {
+        if (!progress.more || self.values_press())
+            && let Some(bytes) = self.step_values()?
+        {
+            progress.bytes += bytes;
+            progress.more = true;
+        }
+        Ok(progress)
     }
 
     /// Has the log's next segment made before a writer needs it, and little left to sync then.
@@ -481,12 +494,13 @@ impl<D: Device> Wip<D> {
         }
     }
 
-    /// Makes an edit of buckets, and removes the tables that nobody needs any more. The install
-    /// lock is held.
-    pub(crate) fn edit_buckets(&self, edit: Edit) -> Result<()> {
+    /// Makes an edit of buckets, which leaves `garbage` in the value log, and removes the tables
+    /// that nobody needs any more. The install lock is held.
+    pub(crate) fn edit_buckets(&self, edit: Edit, garbage: &Garbage) -> Result<()> {
         let tables = || self.book.lock().expect("no panic while held").state().tables();
         let before = tables();
-        self.edit(&[edit])?;
+        let edits: Vec<Edit> = self.garbage_edit(garbage).into_iter().chain([edit]).collect();
+        self.edit(&edits)?;
         before.difference(&tables()).for_each(|number| self.remove_table(*number));
         Ok(())
     }

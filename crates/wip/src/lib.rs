@@ -36,6 +36,7 @@ mod space;
 mod split;
 mod state;
 mod table_writer;
+mod values;
 mod verify;
 mod view;
 mod whole_ranges;

@@ -20,6 +20,7 @@ pub(crate) struct Metrics {
     pub(crate) flushes: AtomicU64,
     pub(crate) shared_flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
+    pub(crate) value_log_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compaction_bytes: AtomicU64,
     pub(crate) splits: AtomicU64,
@@ -59,6 +60,7 @@ impl Metrics {
             ("flushes", &self.flushes),
             ("shared_flushes", &self.shared_flushes),
             ("flush_bytes_written", &self.flush_bytes),
+            ("value_log_bytes_written", &self.value_log_bytes),
             ("compactions", &self.compactions),
             ("compaction_bytes_written", &self.compaction_bytes),
             ("bucket_splits", &self.splits),
@@ -87,12 +89,14 @@ impl<D: Device> Wip<D> {
                 tables.insert(part.table.number, part.table.table.file_bytes());
             }
         }
+        let (values, live_values) = self.values.bytes();
         for (name, value) in [
             ("buckets", buckets.len() as u64),
             ("runs", runs),
-            ("live_bytes", live),
-            ("dead_bytes", dead),
+            ("live_bytes", live + live_values),
+            ("dead_bytes", dead + values - live_values),
             ("table_bytes", tables.values().sum()),
+            ("value_log_bytes", values),
         ] {
             visitor.metric(name, value as f64);
         }

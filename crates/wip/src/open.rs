@@ -10,7 +10,8 @@ use crate::options::Config;
 use crate::run::{Numbered, Part};
 use crate::snapshot::Snapshots;
 use crate::space::Space;
-use crate::state::{BucketState, PartState, StoreState};
+use crate::state::{BucketState, Edit, PartState, StoreState};
+use crate::values::ValueJobs;
 use crate::wip::Wip;
 use crate::write::{NewEntry, Writer, superseded};
 use silica_base::{Error, HashSeed, Result};
@@ -20,7 +21,8 @@ use silica_parts::BlockCache;
 use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::{Book, Manifest};
 use silica_parts::table::Table;
-use silica_parts::wal::{self, Appender, POSITION_BYTES, Wal};
+use silica_parts::value_log::{self, ValueLog};
+use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
@@ -48,7 +50,10 @@ impl<D: Device> Wip<D> {
         let log_end = segments.last().map_or(0, |s| s.end());
         let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
         let buckets = open_buckets(&*device, state)?;
+        let value_segment_bytes = config.value_log_segment_bytes;
+        let values = ValueLog::open(device.clone(), store_id, value_segment_bytes, &state.values)?;
         let store = Wip {
+            values,
             log: Wal::new(
                 device.clone(),
                 store_id,
@@ -65,6 +70,7 @@ impl<D: Device> Wip<D> {
             memory_bytes: AtomicU64::new(memory),
             removals: Mutex::default(),
             jobs: Jobs::new(),
+            value_jobs: ValueJobs::new(),
             snapshots: Snapshots::default(),
             space: Space::default(),
             metrics: Metrics::default(),
@@ -85,11 +91,36 @@ impl<D: Device> Wip<D> {
         let durable_end = self.book.lock().expect("no panic while held").state().durable_end;
         let list: Vec<_> = self.log.segments().iter().cloned().collect();
         let visit = &mut |at: u64, payload: &[u8]| self.replay_record(at, payload);
-        let recovered = wal::replay(&*self.device, &list, None, durable_end, visit)?;
+        let cut = self.find_lost_value(&list, durable_end)?;
+        let recovered = wal::replay(&*self.device, &list, cut, durable_end, visit)?;
         self.log.set_recovered(recovered.next_sequence - 1, recovered.end);
         let mut writer = self.writer.lock().expect("no panic while held");
         writer.appender.next_sequence = recovered.next_sequence;
-        Ok(())
+        drop(writer);
+        if cut.is_some() { self.seal_cut() } else { Ok(()) }
+    }
+
+    /// The sequence number of the first record that a power cut left without its values.
+    fn find_lost_value(
+        &self,
+        list: &[Arc<Segment<D::Log>>],
+        durable_end: u64,
+    ) -> Result<Option<u64>> {
+        let buckets = self.buckets();
+        let is_wanted = |frame: &Frame<'_>, at: u64| {
+            at / POSITION_BYTES >= buckets.of(frame.key).read().version.floor
+        };
+        self.values.find_lost(list, durable_end, &is_wanted)
+    }
+
+    /// Makes a cut that only the values told of lasting: the sequence number of a new segment
+    /// says from now on where it is.
+    fn seal_cut(&self) -> Result<()> {
+        let mut writer = self.writer.lock().expect("no panic while held");
+        let register = |number| self.edit(&[Edit::LogSegment(number)]);
+        self.log.append(&mut writer.appender, &mut vec![0; wal::RECORD_ROOM_BYTES], &register)?;
+        drop(writer);
+        self.sync_log()
     }
 
     fn replay_record(&self, at: u64, payload: &[u8]) -> Result<()> {
@@ -154,6 +185,8 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
             !tables.contains(&number)
         } else if let Some(number) = wal::number_of(&name) {
             !state.log_segments.contains(&number)
+        } else if let Some(number) = value_log::number_of(&name) {
+            !state.values.segments.contains(&number)
         } else {
             false
         };

@@ -10,6 +10,9 @@ const MIB: u64 = 1 << 20;
 /// Bits that filters of younger runs have more than those of the oldest ones.
 const UPPER_FILTER_BITS: u32 = 4;
 
+/// Larger values never go through log and tables: a record of the log is in memory as a whole.
+const INLINE_VALUE_BYTES_MOST: u64 = 16 * MIB;
+
 const fn spec(name: &'static str, kind: OptionKind, default: u64, doc: &'static str) -> OptionSpec {
     OptionSpec { name, kind, default, fixed: false, tunable: true, doc }
 }
@@ -91,6 +94,25 @@ pub const OPTIONS: &[OptionSpec] = &[
         0,
         "how tables are compressed that are written from now on",
     ),
+    spec(
+        "inline_value_bytes_max",
+        Size(0, INLINE_VALUE_BYTES_MOST),
+        INLINE_VALUE_BYTES_MOST,
+        "larger values lie apart in the value log: they are not written again by compactions, and \
+         cost one more read",
+    ),
+    spec(
+        "value_log_segment_bytes",
+        Size(4 << 10, 1 << 34),
+        256 * MIB,
+        "bytes of a value-log segment",
+    ),
+    spec(
+        "value_log_dead_percent",
+        Count(1, 100),
+        50,
+        "dead share at which a value-log segment is reclaimed",
+    ),
     spec("block_bytes", Size(4 << 10, 1 << 20), 4 << 10, "bytes of a table's block at least"),
     spec(
         "read_depth",
@@ -114,6 +136,9 @@ pub(crate) struct Config {
     pub(crate) split_buckets: usize,
     filter_bits: u32,
     pub(crate) compression: Compression,
+    pub(crate) inline_value_bytes_max: usize,
+    pub(crate) value_log_segment_bytes: u64,
+    pub(crate) value_log_dead_percent: u64,
     pub(crate) block_bytes: usize,
     pub(crate) read_depth: usize,
 }
@@ -142,6 +167,9 @@ impl Config {
             filter_bits: value("filter_bits") as u32,
             compression: [Compression::None, Compression::Lz4, Compression::Zstd]
                 [value("compression") as usize],
+            inline_value_bytes_max: value("inline_value_bytes_max") as usize,
+            value_log_segment_bytes: value("value_log_segment_bytes"),
+            value_log_dead_percent: value("value_log_dead_percent"),
             block_bytes: value("block_bytes") as usize,
             read_depth: value("read_depth") as usize,
         }

@@ -8,13 +8,15 @@ use crate::bucket::{LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::metrics::add;
 use crate::run::part_of;
+use crate::values::gone;
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::{EntryRef, GetSink};
 use silica_parts::CachedBlock;
-use silica_parts::frame::TOMBSTONE;
+use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{self, Lookup, Table};
+use silica_parts::value_log::Pointer;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -129,6 +131,7 @@ impl<D: Device> Wip<D> {
             here: Vec::new(),
             buffers,
             plain: Vec::new(),
+            gone: Vec::new(),
             hits: 0,
             cache_hits: 0,
             device_reads: 0,
@@ -168,6 +171,8 @@ struct Burst<'b, D: Device> {
     buffers: Vec<AlignedBuf>,
     /// Where blocks are decompressed to.
     plain: Vec<u8>,
+    /// Keys that led to values which were moved, and where those were.
+    gone: Vec<(usize, Pointer)>,
     hits: u64,
     cache_hits: u64,
     device_reads: u64,
@@ -237,8 +242,7 @@ impl<D: Device> Burst<'_, D> {
                 expires_unix_ms: frame.expires_unix_ms,
                 user_bits: frame.user_bits,
             };
-            self.report(index, frame.is_tombstone() || found.position < deleted, entry);
-            return Ok(());
+            return self.report((index, hash), frame.flags, found.position < deleted, entry);
         }
         let version = stores.version.clone();
         drop(stores);
@@ -246,12 +250,44 @@ impl<D: Device> Burst<'_, D> {
         self.go_on(Search { index, hash, version, deleted, run: 0, block: None })
     }
 
-    fn report(&mut self, index: usize, is_deleted: bool, entry: EntryRef<'_>) {
+    /// Passes on what a version with these flags says of key `index`.
+    #[inline]
+    fn report(
+        &mut self,
+        (index, hash): (usize, u64),
+        flags: u8,
+        is_deleted: bool,
+        entry: EntryRef<'_>,
+    ) -> Result<()> {
         let expires = entry.expires_unix_ms;
-        if !is_deleted && (expires == 0 || expires > self.wip.clock.unix_ms()) {
-            self.sink.found(index, entry);
-            self.hits += 1;
+        let is_gone = is_deleted || flags & TOMBSTONE != 0;
+        if is_gone || expires != 0 && expires <= self.wip.clock.unix_ms() {
+            return Ok(());
         }
+        if flags & POINTER != 0 {
+            return self.report_apart((index, hash), entry);
+        }
+        self.sink.found(index, entry);
+        self.hits += 1;
+        Ok(())
+    }
+
+    /// The same where the value lies apart. Where it was moved meanwhile, the key is looked up
+    /// again.
+    #[cold]
+    fn report_apart(&mut self, (index, hash): (usize, u64), entry: EntryRef<'_>) -> Result<()> {
+        let pointer = Pointer::in_entry(entry.value)?;
+        if let Some(value) = self.wip.values.read(&pointer, self.keys[index])? {
+            self.sink.found(index, EntryRef { value: &value, ..entry });
+            self.hits += 1;
+            return Ok(());
+        }
+        // A snapshot keeps what it sees, and a lookup later does not lead to the same place.
+        if self.before != u64::MAX || self.gone.contains(&(index, pointer)) {
+            return Err(gone(&pointer));
+        }
+        self.gone.push((index, pointer));
+        self.begin(&self.wip.buckets(), index, hash)
     }
 
     /// Looks for a search's key in one run after the other, until it is found, none is left, or a
@@ -289,8 +325,9 @@ impl<D: Device> Burst<'_, D> {
                 let said = self.ask(&search, table, block, &bytes)?;
                 if search.goes_on(&said) {
                     self.go_on(search)?;
-                    self.begin_reads()?;
                 }
+                // What was said may have led to another look.
+                self.begin_reads()?;
             }
         }
         Ok(())
@@ -314,7 +351,7 @@ impl<D: Device> Burst<'_, D> {
                     user_bits: version.user_bits,
                 };
                 let is_deleted = version.sequence < deleted;
-                self.report(index, is_deleted || version.flags & TOMBSTONE != 0, entry);
+                self.report((index, search.hash), version.flags, is_deleted, entry)?;
                 Ok(Said::Done)
             }
             Lookup::Next => Ok(Said::Next),

@@ -4,7 +4,8 @@
 //!    its place. Nothing is written over.
 //! 2. `CURRENT` goes first and comes last: a repair that is interrupted leaves a store that does
 //!    not open, and can be begun again from the files that were put aside.
-//! 3. What an entry was is decided as in a read: the log is newer than tables, of which a newer run
+//! 3. Segments of the value log stay where they are, too: what is written there never changes.
+//! 4. What an entry was is decided as in a read: the log is newer than tables, of which a newer run
 //!    is newer than an older one. Without a manifest a later file counts as newer.
 
 use crate::bucket::LogEntries;
@@ -15,6 +16,7 @@ use crate::merge::{Merge, Source};
 use crate::options::Config;
 use crate::policy::LEVEL_MAX;
 use crate::state::{BucketState, PartState, StoreState};
+use crate::values::gone;
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
@@ -22,6 +24,7 @@ use silica_engine::{Engine, Environment, OptionValues, Repaired};
 use silica_parts::frame::{POINTER, RANGE, TOMBSTONE};
 use silica_parts::manifest::{self, Ledger};
 use silica_parts::table::{Cursor, Table, TableBuilder, TableOptions, Version};
+use silica_parts::value_log::{self, Pointer};
 use silica_parts::wal::{self, POSITION_BYTES, Segment, Segments};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -64,6 +67,8 @@ struct Salvage<'d, D: Device> {
     /// Positions of all entries in the log, and what it says of ranges.
     positions: Vec<u64>,
     deleted: Vec<DeletedRange>,
+    /// Segments of the value log.
+    values: BTreeMap<u32, Arc<value_log::Segment<D::File>>>,
     names: Vec<String>,
     findings: Vec<String>,
 }
@@ -99,6 +104,7 @@ impl<'d, D: Device> Salvage<'d, D> {
             segments: Arc::new(Segments::new(Vec::new())),
             positions: Vec::new(),
             deleted: Vec::new(),
+            values: BTreeMap::new(),
             device,
             state,
             is_known,
@@ -109,7 +115,33 @@ impl<'d, D: Device> Salvage<'d, D> {
         };
         salvage.open_tables()?;
         salvage.open_log()?;
+        salvage.open_values()?;
         Ok(salvage)
+    }
+
+    fn open_values(&mut self) -> Result<()> {
+        let numbers: Vec<u32> = match self.is_known {
+            true => self.state.values.segments.clone(),
+            false => self.names.iter().filter_map(|name| value_log::number_of(name)).collect(),
+        };
+        for number in numbers {
+            match value_log::Segment::open(self.device, self.state.store_id, number) {
+                Ok(segment) => drop(self.values.insert(number, Arc::new(segment))),
+                Err(error) if is_about_the_file(error.kind()) => {
+                    let name = value_log::name(number);
+                    self.findings.push(format!("{name} is lost as a whole: {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the value that a version points at is, and that it checks.
+    fn find_value(&self, key: &[u8], pointer: &[u8]) -> Result<Pointer> {
+        let pointer = Pointer::in_entry(pointer)?;
+        let segment = self.values.get(&pointer.segment).ok_or_else(|| gone(&pointer))?;
+        segment.read(&pointer, key).map(|_| pointer)
     }
 
     fn open_tables(&mut self) -> Result<()> {
@@ -214,6 +246,7 @@ impl<'d, D: Device> Salvage<'d, D> {
             bytes: 0,
             lower: Vec::new(),
             run: Vec::new(),
+            live: BTreeMap::new(),
             entries: 0,
         };
         let buckets = match self.is_known {
@@ -223,12 +256,27 @@ impl<'d, D: Device> Salvage<'d, D> {
         let lowers: Vec<Vec<u8>> = buckets.keys().cloned().collect();
         for (at, (lower, bucket)) in buckets.iter().enumerate() {
             let upper = lowers.get(at + 1).map(|upper| &upper[..]);
-            self.salvage_bucket(lower, upper, bucket, &mut output)?;
+            let lost = self.salvage_bucket(lower, upper, bucket, &mut output)?;
+            self.findings.extend(lost);
         }
         let entries = output.entries;
-        let state = output.finish()?;
+        let values = self.values_left(&output.live);
+        let state = StoreState { values, ..output.finish()? };
         let aside = self.put_aside(&state)?;
         Ok(Repaired { entries, findings: self.findings, aside: Some(aside) })
+    }
+
+    /// The value log with the segments in which so many bytes live.
+    fn values_left(&self, live: &BTreeMap<u32, u64>) -> value_log::State {
+        let named = self.names.iter().filter_map(|name| value_log::number_of(name)).max();
+        let mut state = value_log::State::default();
+        for (number, live) in live {
+            state.add(*number);
+            state.dead.insert(*number, self.values[number].record_bytes().saturating_sub(*live));
+        }
+        let next = named.map_or(1, |number| number.saturating_add(1));
+        state.next = next.max(self.state.values.next);
+        state
     }
 
     /// Every table as a run of its own, the latest first.
@@ -244,7 +292,7 @@ impl<'d, D: Device> Salvage<'d, D> {
         upper: Option<&[u8]>,
         bucket: &BucketState,
         output: &mut Output<'_, D>,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         let entries = LogEntries(&self.segments);
         let is_here = |position: &u64| {
             let key = entries.entry(*position).key;
@@ -269,7 +317,7 @@ impl<'d, D: Device> Salvage<'d, D> {
         let deleted: DeletedRanges =
             from_log.chain(&bucket.deleted).cloned().map(Arc::new).collect();
         let mut merge = Merge::new(sources);
-        let mut last: Option<Vec<u8>> = None;
+        let (mut last, mut lost) = (None::<Vec<u8>>, Vec::new());
         while let Some(version) = merge.version() {
             if last.as_deref() != Some(version.key) {
                 last = Some(version.key.to_vec());
@@ -277,13 +325,25 @@ impl<'d, D: Device> Salvage<'d, D> {
                 let has_age = self.is_known || version.sequence > 0;
                 let is_hidden =
                     has_age && deleted_at(&deleted, version.key, u64::MAX) > version.sequence;
-                if version.flags & TOMBSTONE == 0 && !is_hidden {
-                    output.add(&Version { sequence: 0, ..version })?;
+                let is_there = version.flags & TOMBSTONE == 0 && !is_hidden;
+                let is_apart = is_there && version.flags & POINTER != 0;
+                let value = is_apart.then(|| self.find_value(version.key, version.value));
+                match value.transpose() {
+                    Ok(_) if !is_there => {}
+                    Ok(pointer) => {
+                        output.add(&Version { sequence: 0, ..version })?;
+                        pointer.iter().for_each(|pointer| output.count_value(pointer));
+                    }
+                    Err(error) if is_about_the_file(error.kind()) => {
+                        let key = version.key.escape_ascii();
+                        lost.push(format!("the value of '{key}' is lost: {error}"));
+                    }
+                    Err(error) => return Err(error),
                 }
             }
             merge.advance()?;
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Puts the files that were there into a directory of their own, and the new manifest in
@@ -301,7 +361,9 @@ impl<'d, D: Device> Salvage<'d, D> {
         let mut names = self.names.clone();
         // A store without its `CURRENT` does not open, so this goes before what it stands for.
         names.sort_by_key(|name| name != manifest::CURRENT);
-        for name in &names {
+        let stay: Vec<_> =
+            state.values.segments.iter().map(|number| value_log::name(*number)).collect();
+        for name in names.iter().filter(|name| !stay.contains(name)) {
             self.device.remove(name)?;
         }
         self.device.sync_dir()?;
@@ -440,6 +502,8 @@ struct Output<'d, D: Device> {
     /// Where the table in hand begins.
     lower: Vec<u8>,
     run: Vec<PartState>,
+    /// Bytes of value-log segments that entries point at.
+    live: BTreeMap<u32, u64>,
     entries: u64,
 }
 
@@ -464,6 +528,10 @@ impl<D: Device> Output<'_, D> {
         self.bytes += (version.key.len() + version.value.len()) as u64;
         self.entries += 1;
         Ok(())
+    }
+
+    fn count_value(&mut self, pointer: &Pointer) {
+        *self.live.entry(pointer.segment).or_default() += pointer.record_bytes();
     }
 
     /// Ends the table in hand before the key `upper`.

@@ -102,7 +102,15 @@ impl<D: Device> Wip<D> {
         let deletes = 2 * segments.min(all.max(LOOK_EVERY_BYTES) + unflushed);
         // Before the last bucket that shares a table is rewritten, the others may have got longer.
         let rounding = buckets.len() as u64 * ROUNDING_BLOCKS * self.config.block_bytes as u64;
-        compaction + compaction / 8 + unflushed + unflushed / 4 + deletes + rounding + BOOK_BYTES
+        let values = self.reclaim_bytes();
+        compaction
+            + compaction / 8
+            + unflushed
+            + unflushed / 4
+            + deletes
+            + rounding
+            + values
+            + BOOK_BYTES
     }
 
     fn log_segment_bytes(&self) -> u64 {

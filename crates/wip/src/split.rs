@@ -19,6 +19,7 @@ use crate::state::Edit;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
+use silica_parts::value_log::Garbage;
 use silica_parts::wal::POSITION_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,7 +54,8 @@ impl<D: Device> Wip<D> {
             .map(|(lower, upper)| Arc::new(within(&version, lower, upper)))
             .collect();
         let new = lowers.iter().cloned().zip(versions.iter().map(|v| Bucket::state(v))).collect();
-        self.edit_buckets(Edit::Buckets { gone: vec![bucket.lower.clone()], new })?;
+        let edit = Edit::Buckets { gone: vec![bucket.lower.clone()], new };
+        self.edit_buckets(edit, &Garbage::default())?;
         let writer = self.writer.lock().expect("no panic while held");
         let mut stores = bucket.write();
         if stores.is_written() {
@@ -104,7 +106,8 @@ impl<D: Device> Wip<D> {
         };
         let version = Arc::new(side_by_side(&clipped(place), &clipped(place + 1)));
         let new = vec![(one.lower.clone(), Bucket::state(&version))];
-        self.edit_buckets(Edit::Buckets { gone: vec![other.lower.clone()], new })?;
+        let edit = Edit::Buckets { gone: vec![other.lower.clone()], new };
+        self.edit_buckets(edit, &Garbage::default())?;
         let writer = self.writer.lock().expect("no panic while held");
         let stores = self.gather(&buckets, place..place + 2, Stores::new(version));
         let joined = vec![Arc::new(Bucket::new(one.lower.clone(), stores))];
@@ -145,7 +148,8 @@ impl<D: Device> Wip<D> {
         positions.sort_unstable();
         for position in positions {
             let key = entries.entry(position).key;
-            stores.insert(self.seed, key, position, kept_before, &entries);
+            let growth = stores.insert(self.seed, key, position, kept_before, &entries);
+            self.note_replaced(&growth, &entries);
         }
         let gone = before.saturating_sub(stores.unflushed_bytes());
         self.unflushed_bytes.fetch_sub(gone, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use crate::policy::LEVEL_MAX;
 use silica_base::{Error, ErrorKind, HashSeed, Result, write_varint};
 use silica_parts::Fields;
 use silica_parts::manifest::Ledger;
+use silica_parts::value_log;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the snapshot and edit payloads.
@@ -42,6 +43,8 @@ pub(crate) struct StoreState {
     pub(crate) seed: HashSeed,
     /// Log segments that live, ascending.
     pub(crate) log_segments: Vec<u64>,
+    /// The value log.
+    pub(crate) values: value_log::State,
     /// Buckets by their lowest key; the first one's is empty.
     pub(crate) buckets: BTreeMap<Vec<u8>, BucketState>,
     /// Everything below this log position was durable at some moment, so recovery has to reach it.
@@ -61,6 +64,12 @@ pub(crate) enum Edit {
     DurableEnd(u64),
     /// Every entry is gone; the log counts from this position on.
     Clear(u64),
+    /// A value-log segment was created.
+    ValueSegment(u32),
+    /// A value-log segment is not needed any more.
+    ReleaseValueSegment(u32),
+    /// Nothing points to so many bytes of these value-log segments.
+    ValueDead(Vec<(u32, u64)>),
     /// Buckets that begin at these keys are no more, and these are there.
     Buckets { gone: Vec<Vec<u8>>, new: Vec<(Vec<u8>, BucketState)> },
 }
@@ -82,6 +91,7 @@ impl StoreState {
             store_id,
             seed,
             log_segments: Vec::new(),
+            values: value_log::State::default(),
             buckets: lowers.map(|lower| (lower, BucketState::default())).collect(),
             durable_end: 0,
             next_table: 1,
@@ -120,7 +130,11 @@ impl Ledger for StoreState {
             Edit::Clear(floor) => {
                 let empty = BucketState { floor: *floor, ..BucketState::default() };
                 self.buckets = BTreeMap::from([(Vec::new(), empty)]);
+                self.values.all_dead();
             }
+            Edit::ValueSegment(number) => self.values.add(*number),
+            Edit::ReleaseValueSegment(number) => self.values.release(*number),
+            Edit::ValueDead(dead) => self.values.set_dead(dead),
             Edit::Buckets { gone, new } => {
                 gone.iter().for_each(|lower| drop(self.buckets.remove(lower)));
                 let runs = new.iter().flat_map(|(_, bucket)| &bucket.runs);
@@ -140,6 +154,10 @@ impl Ledger for StoreState {
         write_varint(&mut out, self.next_table);
         write_varint(&mut out, self.log_segments.len() as u64);
         self.log_segments.iter().for_each(|number| write_varint(&mut out, *number));
+        write_varint(&mut out, self.values.segments.len() as u64);
+        self.values.segments.iter().for_each(|n| write_varint(&mut out, u64::from(*n)));
+        write_varint(&mut out, u64::from(self.values.next));
+        write_dead(&mut out, self.values.dead.iter().map(|(number, bytes)| (*number, *bytes)));
         write_varint(&mut out, self.buckets.len() as u64);
         for (lower, bucket) in &self.buckets {
             encode_bucket(&mut out, lower, bucket);
@@ -158,6 +176,12 @@ impl Ledger for StoreState {
             Edit::ReleaseLog(n) => number(RELEASE_LOG, *n),
             Edit::DurableEnd(n) => number(DURABLE_END, *n),
             Edit::Clear(n) => number(CLEAR, *n),
+            Edit::ValueSegment(n) => number(VALUE_SEGMENT, u64::from(*n)),
+            Edit::ReleaseValueSegment(n) => number(RELEASE_VALUE_SEGMENT, u64::from(*n)),
+            Edit::ValueDead(dead) => {
+                out.push(VALUE_DEAD);
+                write_dead(&mut out, dead.iter().copied());
+            }
             Edit::Buckets { gone, new } => {
                 number(BUCKETS, gone.len() as u64);
                 gone.iter().for_each(|lower| write_sized(&mut out, lower));
@@ -181,6 +205,9 @@ const RELEASE_LOG: u8 = 2;
 const DURABLE_END: u8 = 3;
 const CLEAR: u8 = 4;
 const BUCKETS: u8 = 5;
+const VALUE_SEGMENT: u8 = 6;
+const RELEASE_VALUE_SEGMENT: u8 = 7;
+const VALUE_DEAD: u8 = 8;
 
 fn damaged() -> Error {
     Error::new(ErrorKind::Corruption, "the manifest holds what no version of WipDB wrote")
@@ -194,6 +221,14 @@ fn write_sized(out: &mut Vec<u8>, bytes: &[u8]) {
 fn write_upper(out: &mut Vec<u8>, upper: Option<&[u8]>) {
     write_varint(out, u64::from(upper.is_some()));
     upper.iter().for_each(|upper| write_sized(out, upper));
+}
+
+fn write_dead(out: &mut Vec<u8>, dead: impl ExactSizeIterator<Item = (u32, u64)>) {
+    write_varint(out, dead.len() as u64);
+    for (number, bytes) in dead {
+        write_varint(out, u64::from(number));
+        write_varint(out, bytes);
+    }
 }
 
 fn encode_bucket(out: &mut Vec<u8>, lower: &[u8], bucket: &BucketState) {
@@ -259,9 +294,23 @@ fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
     let seed = HashSeed(fields.take(16)?.try_into().ok()?);
     let (durable_end, next_table) = (fields.varint()?, fields.varint()?);
     let log_segments = list(fields, |fields| fields.varint())?;
+    let values = value_log::State {
+        segments: list(fields, narrow)?,
+        next: narrow(fields)?,
+        dead: list(fields, decode_dead)?.into_iter().collect(),
+    };
     let buckets: BTreeMap<_, _> = list(fields, decode_bucket)?.into_iter().collect();
-    let state = StoreState { store_id, seed, log_segments, buckets, durable_end, next_table };
+    let state =
+        StoreState { store_id, seed, log_segments, values, buckets, durable_end, next_table };
     state.buckets.contains_key(&[][..]).then_some(state)
+}
+
+fn narrow(fields: &mut Fields<'_>) -> Option<u32> {
+    u32::try_from(fields.varint()?).ok()
+}
+
+fn decode_dead(fields: &mut Fields<'_>) -> Option<(u32, u64)> {
+    Some((narrow(fields)?, fields.varint()?))
 }
 
 fn decode_edit(fields: &mut Fields<'_>) -> Option<Edit> {
@@ -271,6 +320,9 @@ fn decode_edit(fields: &mut Fields<'_>) -> Option<Edit> {
         RELEASE_LOG => Edit::ReleaseLog(fields.varint()?),
         DURABLE_END => Edit::DurableEnd(fields.varint()?),
         CLEAR => Edit::Clear(fields.varint()?),
+        VALUE_SEGMENT => Edit::ValueSegment(narrow(fields)?),
+        RELEASE_VALUE_SEGMENT => Edit::ReleaseValueSegment(narrow(fields)?),
+        VALUE_DEAD => Edit::ValueDead(list(fields, decode_dead)?),
         BUCKETS => Edit::Buckets {
             gone: list(fields, |fields| Some(fields.sized()?.to_vec()))?,
             new: list(fields, decode_bucket)?,
@@ -310,6 +362,10 @@ mod tests {
             },
             Edit::ReleaseLog(5),
             Edit::DurableEnd(77),
+            Edit::ValueSegment(2),
+            Edit::ValueSegment(6),
+            Edit::ValueDead(vec![(2, 9), (6, 300), (77, 1)]),
+            Edit::ReleaseValueSegment(2),
         ];
         let mut state = StoreState::new(3, HashSeed([1; 16]));
         for edit in &edits {
@@ -319,11 +375,14 @@ mod tests {
             state.apply(edit);
         }
         assert_eq!(state.log_segments, [5]);
+        assert_eq!((&state.values.segments[..], state.values.next), (&[6][..], 7));
+        assert_eq!(state.values.dead, BTreeMap::from([(6, 300)]));
         assert_eq!(state.tables(), BTreeSet::from([5, 6, 7]));
         let bytes = state.encode();
         assert_eq!(StoreState::decode(&bytes).expect("decodes"), state);
         assert!((0..bytes.len()).all(|cut| StoreState::decode(&bytes[..cut]).is_err()));
         state.apply(&Edit::Clear(100));
         assert!(state.tables().is_empty() && state.buckets[&[][..]].floor == 100);
+        assert_eq!(state.values.dead, BTreeMap::from([(6, u64::MAX)]));
     }
 }

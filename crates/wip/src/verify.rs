@@ -1,14 +1,19 @@
 //! Checking every invariant of an open store.
 
 use crate::bucket::LogEntries;
+use crate::iterator::Iter;
 use crate::memtable::{Entries, sorted};
 use crate::run::{Numbered, Part, Run};
+use crate::snapshot::Held;
 use crate::view::View;
 use crate::wip::Wip;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
+use silica_engine::{EntryIter, KeyRange};
+use silica_parts::value_log;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bytes that a table is read ahead.
 const READ_AHEAD_BYTES: usize = 1 << 20;
@@ -16,7 +21,7 @@ const READ_AHEAD_BYTES: usize = 1 << 20;
 impl<D: Device> Wip<D> {
     /// Checks that buckets follow one another without a gap; that runs lie in them; that memtables
     /// hold positions of entries that belong there; that the manifest names files that are there;
-    /// and every block of every table.
+    /// and every block of every table, and every value that lies apart.
     pub(crate) fn verify_all(&self) -> Result<()> {
         let _kept = self.keep_files();
         let mut tables = BTreeMap::new();
@@ -38,7 +43,21 @@ impl<D: Device> Wip<D> {
             next = view.upper;
         }
         self.verify_names()?;
-        tables.values().try_for_each(|table| self.verify_table(table))
+        tables.values().try_for_each(|table| self.verify_table(table))?;
+        self.verify_values()
+    }
+
+    /// Every value that lies apart and that somebody may ask for is there and checks.
+    fn verify_values(&self) -> Result<()> {
+        if self.values.segments().is_empty() {
+            return Ok(());
+        }
+        let mut iter = Iter::new(Arc::new(Held::new(self)), &KeyRange::ALL);
+        let mut is_there = iter.seek_to_first()?;
+        while is_there {
+            is_there = iter.next()?;
+        }
+        Ok(())
     }
 
     fn verify_names(&self) -> Result<()> {
@@ -48,7 +67,8 @@ impl<D: Device> Wip<D> {
             (self.device.list()?, book.state().clone())
         };
         let tables = state.tables().into_iter().map(crate::files::table_name);
-        match tables.into_iter().find(|name| !names.contains(name)) {
+        let values = state.values.segments.iter().map(|number| value_log::name(*number));
+        match tables.chain(values).find(|name| !names.contains(name)) {
             Some(name) => Err(Error::corruption(name, 0, "the manifest names it; it is missing")),
             None => Ok(()),
         }

@@ -8,6 +8,7 @@ use crate::options::Config;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::state::{Edit, StoreState};
+use crate::values::ValueJobs;
 use crate::write::Writer;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
@@ -17,6 +18,7 @@ use silica_engine::{
 };
 use silica_parts::BlockCache;
 use silica_parts::manifest::Book;
+use silica_parts::value_log::{Garbage, ValueLog};
 use silica_parts::wal::Wal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -24,8 +26,8 @@ use std::sync::{Arc, Mutex, RwLock};
 /// Longest key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// Longest value.
-pub const VALUE_BYTES_MAX: usize = 16 << 20;
-/// Most bytes of keys and values in one batch.
+pub const VALUE_BYTES_MAX: usize = 512 << 20;
+/// Most bytes of keys and values in one batch; those that lie apart do not count.
 pub const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// A WipDB store on device `D`.
@@ -36,6 +38,7 @@ pub struct Wip<D: Device> {
     pub(crate) seed: HashSeed,
     pub(crate) store_id: u64,
     pub(crate) log: Wal<D>,
+    pub(crate) values: ValueLog<D>,
     pub(crate) buckets: RwLock<Arc<Buckets<D>>>,
     pub(crate) writer: Mutex<Writer<D::Log>>,
     pub(crate) book: Mutex<Book<D, StoreState>>,
@@ -48,6 +51,7 @@ pub struct Wip<D: Device> {
     /// Files to be removed, while somebody needs them all.
     pub(crate) removals: Mutex<Removals>,
     pub(crate) jobs: Jobs<D>,
+    pub(crate) value_jobs: ValueJobs<D::File>,
     pub(crate) snapshots: Snapshots,
     pub(crate) space: Space,
     pub(crate) metrics: Metrics,
@@ -116,7 +120,7 @@ impl<D: Device> Wip<D> {
     }
 
     pub(crate) fn sync_log(&self) -> Result<()> {
-        self.log.sync(&|| Ok(()))
+        self.log.sync(&|| self.values.sync())
     }
 
     /// A number for a new table.
@@ -153,10 +157,12 @@ impl<D: Device> Wip<D> {
         self.log.check()?;
         self.sync_log()?;
         let end = self.log.end_of_records();
+        let garbage = self.garbage_edit(&Garbage::default());
         let mut book = self.book.lock().expect("no panic while held");
         if book.state().durable_end < end {
             book.edit(&[Edit::DurableEnd(end)])?;
         }
+        garbage.map_or(Ok(()), |edit| book.edit(&[edit]))?;
         book.close()
     }
 }

@@ -1,7 +1,7 @@
 //! The way of a write: frames → one log record → memtables → (group commit) → a share of the
 //! maintenance that it causes.
 
-use crate::bucket::{LogEntries, Version};
+use crate::bucket::{Growth, LogEntries, Version};
 use crate::deleted::DeletedRange;
 use crate::metrics::add;
 use crate::state::Edit;
@@ -10,7 +10,8 @@ use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Optimistic};
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
-use silica_parts::frame::{Frame, RANGE};
+use silica_parts::frame::{Frame, POINTER, RANGE};
+use silica_parts::value_log::{POINTER_BYTES, Stored};
 use silica_parts::wal::{Appender, POSITION_BYTES, RECORD_ROOM_BYTES};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -44,15 +45,16 @@ impl<L> Writer<L> {
     }
 }
 
-fn frame_of<'a>(op: &Op<'a>) -> Frame<'a> {
+/// The frame of an operation, whose value may lie where `pointer` says.
+fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
     match op.kind {
         OpKind::Delete => Frame::tombstone(op.key),
         OpKind::Put(entry) => Frame {
-            flags: 0,
+            flags: if pointer.is_some() { POINTER } else { 0 },
             expires_unix_ms: entry.expires_unix_ms,
             user_bits: entry.user_bits,
             key: op.key,
-            value: entry.value,
+            value: pointer.unwrap_or(entry.value),
         },
     }
 }
@@ -79,18 +81,38 @@ impl<D: Device> Wip<D> {
         conditions: &[Condition<'_>],
         durability: Durability,
     ) -> Result<bool> {
-        check_limits(batch)?;
+        self.check_limits(batch)?;
         if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
             self.refuse_if_short(batch.ops().iter().map(user_bytes).sum())?;
             self.refuse_if_stuck()?;
         }
+        let stored = self.store_large_values(batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
         if !self.all_hold(conditions) {
+            drop(writer);
+            self.values.forget(&stored);
             return Ok(false);
         }
-        self.append_ops(&mut writer, batch.ops())?;
+        let appended = self.append_ops(&mut writer, batch.ops(), &stored);
+        appended.inspect_err(|_| self.values.forget(&stored))?;
+        drop(stored);
         self.end_write(writer, durability)?;
         Ok(true)
+    }
+
+    fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
+        let limits = &DESCRIPTOR.limits;
+        let mut total = 0;
+        for op in batch.ops() {
+            at_most("key", op.key.len(), limits.key_bytes_max)?;
+            total += op.key.len() + 64;
+            if let OpKind::Put(entry) = op.kind {
+                at_most("value", entry.value.len(), limits.value_bytes_max)?;
+                let is_apart = entry.value.len() > self.config.inline_value_bytes_max;
+                total += if is_apart { POINTER_BYTES } else { entry.value.len() };
+            }
+        }
+        at_most("batch", total, BATCH_BYTES_MAX)
     }
 
     /// What follows an append: group commit, and a share of the maintenance.
@@ -111,6 +133,7 @@ impl<D: Device> Wip<D> {
         if debt > 0 {
             self.assist(debt);
         }
+        self.assist_values();
         Ok(())
     }
 
@@ -155,17 +178,35 @@ impl<D: Device> Wip<D> {
     }
 
     /// Appends one record with all `ops` and puts them into the memtables. The writer is locked.
-    fn append_ops(&self, writer: &mut Writer<D::Log>, ops: &[Op<'_>]) -> Result<()> {
-        writer.fill(ops.iter().map(frame_of));
-        let at = self.append(writer)?;
-        let superseded = superseded(ops.len(), |i| ops[i].key);
+    fn append_ops(
+        &self,
+        writer: &mut Writer<D::Log>,
+        ops: &[Op<'_>],
+        stored: &Stored<D::File>,
+    ) -> Result<()> {
+        self.append_uncounted(writer, ops, stored)?;
         let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
+        Ok(())
+    }
+
+    /// The same, for entries that are only moved: no user wrote them.
+    pub(crate) fn append_uncounted(
+        &self,
+        writer: &mut Writer<D::Log>,
+        ops: &[Op<'_>],
+        stored: &Stored<D::File>,
+    ) -> Result<()> {
+        writer.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
+        let at = self.append(writer)?;
+        let superseded = superseded(ops.len(), |i| ops[i].key);
         for (i, (offset, op)) in writer.frames.iter().zip(ops).enumerate() {
             if superseded.binary_search(&i).is_err() {
                 let position = (at + *offset as u64) / POSITION_BYTES;
                 self.insert(&NewEntry { key: op.key, position });
+            } else if let Some(pointer) = stored.pointer(i) {
+                self.values.note_dead_at(pointer);
             }
         }
         Ok(())
@@ -197,10 +238,21 @@ impl<D: Device> Wip<D> {
         // Who has the list of segments waits for nothing, so it may be asked for with a bucket.
         let growth = self.log.with_segments(|segments| {
             let entries = LogEntries(segments);
-            stores.insert(self.seed, new.key, new.position, kept_before, &entries)
+            let growth = stores.insert(self.seed, new.key, new.position, kept_before, &entries);
+            self.note_replaced(&growth, &entries);
+            growth.bytes
         });
         drop(stores);
         self.unflushed_bytes.fetch_add(growth, Ordering::Relaxed);
+    }
+
+    /// Counts the value of an entry as garbage whose place another one took.
+    pub(crate) fn note_replaced(&self, growth: &Growth, entries: &LogEntries<'_, D::Log>) {
+        if let Some(old) = growth.replaced.map(|position| entries.frame(position))
+            && old.is_pointer()
+        {
+            self.values.note_dead_at(old.value);
+        }
     }
 }
 
@@ -230,18 +282,4 @@ fn at_most(what: &str, bytes: usize, max: usize) -> Result<()> {
     }
     let message = format!("a {what} of {bytes} bytes is over the limit of {max} bytes");
     Err(Error::new(ErrorKind::TooLarge, message))
-}
-
-fn check_limits(batch: &WriteBatch<'_>) -> Result<()> {
-    let limits = &DESCRIPTOR.limits;
-    let mut total = 0;
-    for op in batch.ops() {
-        at_most("key", op.key.len(), limits.key_bytes_max)?;
-        total += op.key.len() + 64;
-        if let OpKind::Put(entry) = op.kind {
-            at_most("value", entry.value.len(), limits.value_bytes_max)?;
-            total += entry.value.len();
-        }
-    }
-    at_most("batch", total, BATCH_BYTES_MAX)
 }

@@ -131,16 +131,64 @@ fn tiny() -> WipHarness {
     WipHarness::new(&[])
 }
 
+/// Most values lie apart, in segments that hold a few dozen of them.
+fn large_values() -> WipHarness {
+    let apart = [("inline_value_bytes_max", 24), ("value_log_segment_bytes", 4 << 10)];
+    let mut harness = WipHarness::new(&apart);
+    harness.workload.value_bytes_max = 200;
+    harness
+}
+
 #[test]
 fn basics() {
     testkit::basics(&mut tiny());
+    testkit::basics(&mut large_values());
 }
 
 #[test]
 fn expiry() {
-    let mut harness = tiny();
-    let clock = harness.clock.clone();
-    testkit::expiry(&mut harness, &clock);
+    for mut harness in [tiny(), large_values()] {
+        let clock = harness.clock.clone();
+        testkit::expiry(&mut harness, &clock);
+    }
+}
+
+#[test]
+fn large_values_differential() {
+    testkit::differential(&mut large_values(), 3, test_size(5_000, 100_000, 100_000_000));
+}
+
+#[test]
+fn large_values_ordered() {
+    testkit::iteration(&mut large_values(), 1, test_size(1_000, 20_000, 1_000_000) as u32);
+    testkit::ordered(&mut large_values(), 1, test_size(5_000, 100_000, 100_000_000));
+    testkit::transactions(&mut large_values(), 1, 3, test_size(500, 10_000, 1_000_000));
+}
+
+#[test]
+fn large_values_crash() {
+    testkit::crash_random(&mut large_values(), 3, test_size(150, 10_000, 500_000));
+    let garbling = SimOptions { garble: true, names_in_order: true };
+    let cuts = test_size(150, 5_000, 500_000);
+    testkit::crash_random(&mut large_values().on(garbling), 4, cuts);
+    let (steps, stride) = (test_size(100, 1000, 2000) as usize, test_size(7, 1, 1));
+    testkit::crash_every_op(&mut large_values(), 0, steps, stride, stride);
+}
+
+#[test]
+fn large_values_faults_and_corruption() {
+    testkit::faults(&mut large_values(), 0, 100);
+    testkit::reopen(&mut large_values(), 1, test_size(8, 100, 10_000));
+    let steps = test_size(400, 400, 600) as usize;
+    testkit::corruption(&mut large_values(), 1, steps, test_size(61, 3, 1) as usize);
+}
+
+#[test]
+fn large_values_of_many_threads() {
+    let operations = test_size(5_000, 50_000, 50_000_000);
+    testkit::concurrent_readers(&mut large_values(), 1, 2, operations);
+    testkit::concurrent_updates(&mut large_values(), 1, 3, test_size(1_000, 20_000, 10_000_000));
+    testkit::linearizable(&mut large_values(), 1, test_size(100, 1_000, 100_000));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Appending, syncing and reading values.
 
+use super::garbage::Garbage;
 use super::segment::{
     self, Header, POINTER_BYTES, Pointer, RECORD_HEADER_BYTES, Segment, record_bytes,
 };
@@ -87,7 +88,7 @@ impl<D: Device> ValueLog<D> {
         for &number in &state.segments {
             let dead = state.dead.get(&number).copied().unwrap_or(0);
             let segment = Segment::open(&*device, store_id, number)?;
-            let payload = segment.end.load(Ordering::Relaxed) - segment.header_bytes();
+            let payload = segment.record_bytes();
             segment.dead.store(dead.min(payload), Ordering::Relaxed);
             segments.insert(number, Arc::new(segment));
         }
@@ -296,7 +297,16 @@ impl<D: Device> ValueLog<D> {
         }
     }
 
-    /// The same, of an encoded pointer.
+    /// Counts what `garbage` has.
+    pub fn note(&self, garbage: &Garbage) {
+        for (number, bytes) in &garbage.0 {
+            if let Some(segment) = self.segment(*number) {
+                segment.dead.fetch_add(*bytes, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Counts the record of an encoded pointer as garbage.
     pub fn note_dead_at(&self, pointer: &[u8]) {
         Pointer::decode(pointer).iter().for_each(|pointer| self.note_dead(pointer));
     }
@@ -308,7 +318,7 @@ impl<D: Device> ValueLog<D> {
         let ready = segments.values().filter(|s| {
             s.settled.load(Ordering::Acquire)
                 && s.pins.load(Ordering::Acquire) == 0
-                && !s.damaged.load(Ordering::Relaxed)
+                && !s.left.load(Ordering::Relaxed)
         });
         let most = ready.clone().max_by(|a, b| a.dead_share().total_cmp(&b.dead_share()));
         if let Some(most) = most.filter(|s| 100.0 * s.dead_share() >= dead_percent as f64) {

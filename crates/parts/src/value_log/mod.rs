@@ -23,12 +23,14 @@
 //! length, and a put must not wait for the device). Once it is full and synced it is opened anew
 //! for direct reads, so that cold values do not push other data out of memory.
 
+mod garbage;
 mod log;
 mod reclaim;
 mod recovery;
 mod segment;
 mod state;
 
+pub use garbage::Garbage;
 pub use log::{Pin, SegmentOf, Stored, ValueLog};
 pub use reclaim::Reclaim;
 pub use segment::{

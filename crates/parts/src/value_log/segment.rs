@@ -54,7 +54,12 @@ impl Pointer {
 
     /// The pointer of a frame that has one.
     pub fn of(frame: &Frame<'_>) -> Result<Self> {
-        Pointer::decode(frame.value).ok_or_else(|| {
+        Pointer::in_entry(frame.value)
+    }
+
+    /// The pointer that is the value of an entry.
+    pub fn in_entry(value: &[u8]) -> Result<Self> {
+        Pointer::decode(value).ok_or_else(|| {
             Error::new(ErrorKind::Corruption, "an entry's pointer into the value log is damaged")
         })
     }
@@ -181,8 +186,9 @@ pub struct Segment<F> {
     pub(super) dirty: AtomicBool,
     /// Takes no more records, is durable and open for direct reads.
     pub(super) settled: AtomicBool,
-    /// Reclaiming it failed on a damaged record; it stays as it is.
-    pub(super) damaged: AtomicBool,
+    /// It is not to be reclaimed any more: that failed on a damaged record, or it is empty and
+    /// waits for readers.
+    pub(super) left: AtomicBool,
 }
 
 impl<F: DeviceFile> Segment<F> {
@@ -224,7 +230,7 @@ impl<F: DeviceFile> Segment<F> {
             pins: AtomicU32::new(0),
             dirty: AtomicBool::new(false),
             settled: AtomicBool::new(settled),
-            damaged: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         }
     }
 
@@ -246,7 +252,23 @@ impl<F: DeviceFile> Segment<F> {
 
     /// Reclaiming it failed on a damaged record: it stays as it is.
     pub fn set_damaged(&self) {
-        self.damaged.store(true, Ordering::Relaxed);
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Its values are elsewhere; it stays only until no reader follows an old pointer any more.
+    pub fn set_emptied(&self) {
+        self.dead.store(self.end.load(Ordering::Acquire), Ordering::Relaxed);
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of its records.
+    pub fn record_bytes(&self) -> u64 {
+        self.end.load(Ordering::Relaxed) - self.header_bytes()
+    }
+
+    /// Bytes of records that nothing points to, as far as known.
+    pub fn dead_bytes(&self) -> u64 {
+        self.dead.load(Ordering::Relaxed).min(self.record_bytes())
     }
 
     /// Bytes that never hold records.
@@ -256,8 +278,8 @@ impl<F: DeviceFile> Segment<F> {
 
     /// Share of the records' bytes that nothing points to, as far as known.
     pub(super) fn dead_share(&self) -> f64 {
-        let payload = self.end.load(Ordering::Relaxed) - self.header_bytes();
-        let dead = self.dead.load(Ordering::Relaxed).min(payload);
+        let payload = self.record_bytes();
+        let dead = self.dead_bytes();
         if payload == 0 { 1.0 } else { dead as f64 / payload as f64 }
     }
 
