@@ -48,6 +48,9 @@ pub(crate) struct Global {
     /// Threads for background work.
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     pub(crate) background_threads: usize,
+    /// Bytes that background work may move a second, such as 50MiB; no limit where none is given.
+    #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
+    pub(crate) background_rate: Option<u64>,
 }
 
 #[derive(Subcommand)]

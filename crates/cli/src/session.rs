@@ -25,6 +25,9 @@ impl Global {
         if let Some(engine) = &self.engine {
             options = options.engine(engine);
         }
+        if let Some(bytes) = self.background_rate {
+            options = options.background_bytes_per_second(bytes);
+        }
         if let Some(path) = &self.log_path {
             options = options.log_path(path);
         }

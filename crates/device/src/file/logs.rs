@@ -29,7 +29,8 @@ impl Logs {
         let Some(path) = target(directory)? else { return Ok(None) };
         let metadata = fs::metadata(&path).map_err(|e| {
             let what = format!(
-                "the logs of {} are in {}, which is not there; mount its device",
+                "the logs of {} are in {}, which is not there; mount its device or, where that is \
+                 lost, remove the link `log` and run `silica repair`",
                 directory.display(),
                 path.display()
             );
