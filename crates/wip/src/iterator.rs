@@ -104,7 +104,8 @@ impl<D: Device> Entered<D> {
         let memtables = view.memtables.iter().map(|positions| {
             Sorted::Memtable(Positions::new(Arc::clone(positions), Arc::clone(&view.segments)))
         });
-        let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run));
+        let count = view.version.runs.len();
+        let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run, count));
         let sources = list.chain(memtables).chain(runs).collect();
         Entered { view, sources }
     }

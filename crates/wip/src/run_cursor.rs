@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub(crate) struct RunCursor<D: Device> {
     run: Run<D>,
     read_ahead_bytes: usize,
+    first_read_bytes: usize,
     cache: Option<Arc<BlockCache>>,
     /// The part that was entered last, and a place in its table.
     part: usize,
@@ -24,12 +25,27 @@ pub(crate) struct RunCursor<D: Device> {
 impl<D: Device> RunCursor<D> {
     /// A cursor that reads up to `read_ahead_bytes` at once where it goes on in one direction.
     pub(crate) fn new(run: Run<D>, read_ahead_bytes: usize) -> Self {
-        RunCursor { run, read_ahead_bytes, cache: None, part: 0, cursor: None, is_at_one: false }
+        RunCursor {
+            run,
+            read_ahead_bytes,
+            first_read_bytes: 0,
+            cache: None,
+            part: 0,
+            cursor: None,
+            is_at_one: false,
+        }
     }
 
-    /// The same, which finds blocks in a cache, too.
-    pub(crate) fn through(cache: &Arc<BlockCache>, run: Run<D>, read_ahead_bytes: usize) -> Self {
-        RunCursor { cache: Some(Arc::clone(cache)), ..RunCursor::new(run, read_ahead_bytes) }
+    /// The same, which finds blocks in a cache, too, and reads `first_read_bytes` at once where it
+    /// comes to another place.
+    pub(crate) fn through(
+        cache: &Arc<BlockCache>,
+        run: Run<D>,
+        read_ahead_bytes: usize,
+        first_read_bytes: usize,
+    ) -> Self {
+        let cache = Some(Arc::clone(cache));
+        RunCursor { cache, first_read_bytes, ..RunCursor::new(run, read_ahead_bytes) }
     }
 
     /// True where it is at a version.
@@ -56,10 +72,11 @@ impl<D: Device> RunCursor<D> {
         self.is_at_one = false;
         if part != self.part || self.cursor.is_none() {
             let table = &self.run[part].table.table;
-            self.cursor = Some(match &self.cache {
+            let cursor = match &self.cache {
                 Some(cache) => table.cursor_through(cache, self.read_ahead_bytes),
                 None => table.cursor(self.read_ahead_bytes),
-            });
+            };
+            self.cursor = Some(cursor.with_first_read(self.first_read_bytes));
             self.part = part;
         }
         let cursor = self.cursor.as_mut().expect("just made");
@@ -142,8 +159,14 @@ impl<D: Device> RunCursor<D> {
 
     /// To the version before.
     pub(crate) fn retreat(&mut self) -> Result<bool> {
-        let part = self.part;
-        if self.go(part, Cursor::retreat)? { Ok(true) } else { self.enter_backwards(part) }
+        let (part, cursor) = (self.part, self.cursor.as_mut().expect("a part was entered"));
+        self.is_at_one = false;
+        // What comes before a key of the part is not behind it.
+        if cursor.retreat()? && *self.run[part].lower <= *cursor.version().key {
+            self.is_at_one = true;
+            return Ok(true);
+        }
+        self.enter_backwards(part)
     }
 }
 

@@ -17,6 +17,10 @@ use std::sync::Arc;
 /// Bytes that a range read reads ahead in each run, at most.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
+/// Bytes that it reads first where it comes to a place, in all runs together: some fifty entries
+/// of the usual size come with one read where there is one run.
+const FIRST_READ_BYTES: usize = 12 << 10;
+
 /// The versions of one memtable or run, and a place among them: at one, or nowhere.
 pub(crate) enum Sorted<D: Device> {
     List(Listed<D>),
@@ -33,8 +37,10 @@ pub(crate) enum Is {
 }
 
 impl<D: Device> Sorted<D> {
-    pub(crate) fn run(cache: &Arc<BlockCache>, run: &Run<D>) -> Self {
-        Sorted::Run(Box::new(RunCursor::through(cache, run.clone(), READ_AHEAD_BYTES)))
+    /// One of so many runs.
+    pub(crate) fn run(cache: &Arc<BlockCache>, run: &Run<D>, runs: usize) -> Self {
+        let (run, first) = (run.clone(), FIRST_READ_BYTES / runs);
+        Sorted::Run(Box::new(RunCursor::through(cache, run, READ_AHEAD_BYTES, first)))
     }
 
     /// To the first version whose key is at or after `key`.

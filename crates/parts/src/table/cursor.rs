@@ -36,6 +36,7 @@ pub struct Cursor<F> {
     held: Range<usize>,
     held_from: u64,
     read_ahead_bytes: usize,
+    first_read_bytes: usize,
     next_read_bytes: usize,
     /// The block of `spot`.
     block: usize,
@@ -43,6 +44,19 @@ pub struct Cursor<F> {
     /// Blocks entered one after the other.
     in_a_row: usize,
     spot: Spot,
+}
+
+impl Entered {
+    /// Its bytes, of which those of `buf` or `plain` are still there.
+    #[inline]
+    fn bytes<'a>(&'a self, buf: &'a AlignedBuf, plain: &'a [u8]) -> &'a [u8] {
+        match self {
+            Entered::Read(range) => &buf[range.clone()],
+            Entered::Plain => plain,
+            Entered::Cached(bytes) => bytes,
+            Entered::None => unreachable!("a block was entered"),
+        }
+    }
 }
 
 impl<F: DeviceFile> Cursor<F> {
@@ -59,6 +73,7 @@ impl<F: DeviceFile> Cursor<F> {
             held: 0..0,
             held_from: 0,
             read_ahead_bytes,
+            first_read_bytes: 0,
             next_read_bytes: 0,
             block: usize::MAX,
             entered: Entered::None,
@@ -67,21 +82,15 @@ impl<F: DeviceFile> Cursor<F> {
         }
     }
 
+    /// The same, which reads so many bytes at once where it goes to another place, or one block.
+    pub fn with_first_read(mut self, bytes: usize) -> Self {
+        self.first_read_bytes = bytes.min(self.read_ahead_bytes);
+        self
+    }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table<F>> {
         &self.table
-    }
-
-    /// The block that was entered last.
-    #[inline]
-    fn view(&self) -> Block<'_> {
-        let bytes = match &self.entered {
-            Entered::Read(range) => &self.buf[range.clone()],
-            Entered::Plain => &self.plain,
-            Entered::Cached(bytes) => bytes,
-            Entered::None => unreachable!("a block was entered"),
-        };
-        self.table.view(bytes).expect("it was one then")
     }
 
     /// Reads `block` into the buffer, together with those that follow in the direction.
@@ -113,7 +122,7 @@ impl<F: DeviceFile> Cursor<F> {
         if goes_on {
             self.in_a_row += 1;
         } else {
-            (self.in_a_row, self.next_read_bytes) = (0, 0);
+            (self.in_a_row, self.next_read_bytes) = (0, self.first_read_bytes);
         }
         self.block = usize::MAX;
         let is_held = self.held.contains(&block);
@@ -153,9 +162,8 @@ impl<F: DeviceFile> Cursor<F> {
         if block != self.block {
             self.enter_block(block, is_forward)?;
         }
-        let mut spot = std::mem::take(&mut self.spot);
-        let went = go(&mut spot, &self.view());
-        self.spot = spot;
+        let bytes = self.entered.bytes(&self.buf, &self.plain);
+        let went = self.table.view(bytes).and_then(|view| go(&mut self.spot, &view));
         went.map_err(|damaged| self.table.damaged(damaged, block))
     }
 
@@ -188,9 +196,14 @@ impl<F: DeviceFile> Cursor<F> {
     /// To the first version at or after (`key`, `sequence`): the newest one of `key` that is not
     /// newer than that, or else the first of the next key.
     pub fn seek(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
+        self.seek_and(key, sequence, true)
+    }
+
+    /// The same; from there it goes on forwards, or back.
+    fn seek_and(&mut self, key: &[u8], sequence: u64, is_forward: bool) -> Result<bool> {
         let mut block = self.table.block_of(key);
         loop {
-            if self.at(block, true, |spot, block| spot.seek(block, key, sequence))? {
+            if self.at(block, is_forward, |spot, block| spot.seek(block, key, sequence))? {
                 return Ok(true);
             }
             block += 1;
@@ -202,7 +215,7 @@ impl<F: DeviceFile> Cursor<F> {
 
     /// To the last version before (`key`, `sequence`).
     pub fn seek_before(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
-        if self.seek(key, sequence)? { self.retreat() } else { self.seek_to_last() }
+        if self.seek_and(key, sequence, false)? { self.retreat() } else { self.seek_to_last() }
     }
 
     /// To the next version.
@@ -225,7 +238,9 @@ impl<F: DeviceFile> Cursor<F> {
     ///
     /// # Panics
     /// May panic where the last call did not return true.
+    #[inline]
     pub fn version(&self) -> Version<'_> {
-        self.spot.version(&self.view())
+        let bytes = self.entered.bytes(&self.buf, &self.plain);
+        self.spot.version(&self.table.view(bytes).expect("it was one then"))
     }
 }
