@@ -29,6 +29,8 @@ const STORES: [&[&str]; 3] = [
         "--set=runs_max=4",
         "--set=bucket_bytes_max=128KiB",
         "--set=split_buckets=3",
+        "--set=inline_value_bytes_max=500",
+        "--set=value_log_segment_bytes=64KiB",
     ],
     &[
         "--engine=silt",

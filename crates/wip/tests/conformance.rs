@@ -167,11 +167,11 @@ fn large_values_ordered() {
 
 #[test]
 fn large_values_crash() {
-    testkit::crash_random(&mut large_values(), 3, test_size(150, 10_000, 500_000));
+    testkit::crash_random(&mut large_values(), 3, test_size(150, 3_000, 500_000));
     let garbling = SimOptions { garble: true, names_in_order: true };
-    let cuts = test_size(150, 5_000, 500_000);
+    let cuts = test_size(150, 2_000, 500_000);
     testkit::crash_random(&mut large_values().on(garbling), 4, cuts);
-    let (steps, stride) = (test_size(100, 1000, 2000) as usize, test_size(7, 1, 1));
+    let (steps, stride) = (test_size(100, 400, 2000) as usize, test_size(7, 1, 1));
     testkit::crash_every_op(&mut large_values(), 0, steps, stride, stride);
 }
 
@@ -180,7 +180,7 @@ fn large_values_faults_and_corruption() {
     testkit::faults(&mut large_values(), 0, 100);
     testkit::reopen(&mut large_values(), 1, test_size(8, 100, 10_000));
     let steps = test_size(400, 400, 600) as usize;
-    testkit::corruption(&mut large_values(), 1, steps, test_size(61, 3, 1) as usize);
+    testkit::corruption(&mut large_values(), 1, steps, test_size(61, 7, 1) as usize);
 }
 
 #[test]
