@@ -46,6 +46,8 @@ const STOP_PRESSURE: f64 = 4.0;
 /// slowing begins, and at the most.
 const ASSIST_BYTES_PER_BYTE: f64 = 16.0;
 const ASSIST_BYTES_PER_BYTE_MAX: f64 = 24.0;
+/// Jobs that writers leave to others to end, at most: each has its buffers.
+const PAUSED_MAX: usize = 4;
 /// The longest wait of a writer for a job that others have in hand.
 const WAIT_MAX: Duration = Duration::from_millis(5);
 /// Memtables of less than one part in so many of the limit, or of so many bytes, are flushed
@@ -300,11 +302,22 @@ impl<D: Device> Wip<D> {
         }
     }
 
-    /// A paused job, or a new one; `None` where there is nothing to do.
+    /// A paused job, or a new one; `None` where there is nothing to do. Ends of
+    /// jobs come first, and splits: they move nothing, and what is flushed or merged later is the
+    /// smaller for them.
     fn take_job(&self, may_end: bool) -> Option<Job<D>> {
         let mut list = self.jobs.lock();
         if self.is_short_of_space() {
             return self.take_job_for_space(&mut list, may_end);
+        }
+        if may_end {
+            // What others brought to its end keeps its buffers until then.
+            if let Some(at) = list.paused.iter().position(Job::ends_next) {
+                return Some(list.paused.swap_remove(at));
+            }
+            if let Some(split) = self.begin_split(&mut list) {
+                return Some(split);
+            }
         }
         let pressure = self.pressure(&list);
         let flush_first = pressure.flush.max(pressure.log) >= pressure.compaction.max(1.0);
@@ -312,6 +325,9 @@ impl<D: Device> Wip<D> {
             let fits = |job: &Job<D>| job.is_flush() == flushes && (may_end || !job.ends_next());
             if let Some(at) = list.paused.iter().position(fits) {
                 return Some(list.paused.swap_remove(at));
+            }
+            if !may_end && list.paused.len() >= PAUSED_MAX {
+                continue;
             }
             let begun = if flushes {
                 let due = self.next_flush(&list);
@@ -413,7 +429,14 @@ impl<D: Device> Wip<D> {
         chosen.iter().filter_map(|bucket| self.oldest_frozen(bucket)).collect()
     }
 
-    /// A compaction, a split or a join.
+    fn begin_split(&self, list: &mut List<D>) -> Option<Job<D>> {
+        let (buckets, place) = self.with_views(list, |views| self.config.policy.split(views));
+        let job = Job::Split(Arc::clone(buckets.at(place?)));
+        list.busy.extend(job.claim().buckets);
+        Some(job)
+    }
+
+    /// A compaction or a join.
     fn begin_other(&self, list: &mut List<D>, may_end: bool) -> Option<Job<D>> {
         let found =
             self.with_views(list, |views| self.config.policy.next(views, self.is_over_ceiling()));
@@ -424,9 +447,8 @@ impl<D: Device> Wip<D> {
                 bucket(place).reads.store(0, Ordering::Relaxed);
                 Job::Compaction(Box::new(Compaction::new(bucket(place), count, older)))
             }
-            Work::Split(place) if may_end => Job::Split(bucket(place)),
             Work::Join(place) if may_end => Job::Join(bucket(place), bucket(place + 1)),
-            Work::Split(_) | Work::Join(_) => return None,
+            Work::Join(_) => return None,
         };
         list.busy.extend(job.claim().buckets);
         Some(job)

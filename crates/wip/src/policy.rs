@@ -32,6 +32,14 @@ const READ_WEIGHT_USUAL: u64 = 10;
 pub(crate) const RANGES_MAX: usize = 64;
 /// A bucket is rewritten for space where at least one part in so many of its bytes is dead.
 const DEAD_PART_MIN: u64 = 16;
+/// The part of the dead bytes allowed at which rewriting begins: late, so that each rewrite frees
+/// much, and yet early enough for it to be done in time.
+const REWRITE_FROM: f64 = 0.58;
+/// What the pressure grows by for each further such part as is allowed in all. At what is allowed
+/// nobody writes on.
+const REWRITE_PRESSURE: f64 = 3.0 / (1.0 - REWRITE_FROM);
+/// The most that dead bytes come to as a pressure: a store of few bytes is soon rewritten.
+const REWRITE_PRESSURE_MAX: f64 = 4.0;
 
 /// A run as the policy sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +110,6 @@ pub(crate) struct Policy {
 /// Something to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// The bucket at `.0` is split.
-    Split(usize),
     /// The bucket at `.0` and the next become one.
     Join(usize),
     /// The `count` runs in front of the `older` oldest ones become one.
@@ -111,16 +117,18 @@ pub(crate) enum Work {
 }
 
 impl Policy {
-    /// What is most urgent. `is_over_ceiling`: writing more than needed is not allowed.
-    pub(crate) fn next(&self, views: &[View<'_>], is_over_ceiling: bool) -> Option<Work> {
-        let split = (0..views.len()).find(|place| {
-            let view = &views[*place];
+    /// A bucket that is to be split.
+    pub(crate) fn split(&self, views: &[View<'_>]) -> Option<usize> {
+        views.iter().position(|view| {
             let from = self.bucket_bytes_max.max(view.split_from_bytes);
             !view.is_busy && view.shape.live_bytes() > from
-        });
-        split
-            .map(Work::Split)
-            .or_else(|| Self::for_ranges(views))
+        })
+    }
+
+    /// What is most urgent besides splits. `is_over_ceiling`: writing more than needed is not
+    /// allowed.
+    pub(crate) fn next(&self, views: &[View<'_>], is_over_ceiling: bool) -> Option<Work> {
+        Self::for_ranges(views)
             .or_else(|| self.for_room(views))
             .or_else(|| if is_over_ceiling { None } else { self.for_space(views) })
             .or_else(|| if is_over_ceiling { None } else { self.for_reads(views) })
@@ -136,9 +144,11 @@ impl Policy {
         if is_over_ceiling {
             return full;
         }
-        let live: u64 = views.iter().map(|view| view.shape.live_bytes()).sum();
         let dead: u64 = views.iter().map(|view| view.shape.dead_bytes()).sum();
-        full.max(dead as f64 / self.dead_bytes_max(live).max(self.bucket_bytes_max / 100) as f64)
+        let part = dead as f64 / self.dead_bytes_max(views) as f64;
+        let over = part - REWRITE_FROM;
+        let space = if over > 0.0 { 1.0 + over * REWRITE_PRESSURE } else { part / REWRITE_FROM };
+        full.max(space.min(REWRITE_PRESSURE_MAX))
     }
 
     /// Where too many ranges were deleted: everything.
@@ -166,17 +176,18 @@ impl Policy {
         best.map(|(_, work)| work)
     }
 
-    /// Dead bytes at which rewriting begins, of so many live ones: it takes its time.
-    fn dead_bytes_max(&self, live_bytes: u64) -> u64 {
-        live_bytes / 100 * self.space_amplification_percent_max.saturating_sub(100) / 8 * 5
+    /// Dead bytes that are allowed; a few in any case.
+    fn dead_bytes_max(&self, views: &[View<'_>]) -> u64 {
+        let live: u64 = views.iter().map(|view| view.shape.live_bytes()).sum();
+        let allowed = live / 100 * self.space_amplification_percent_max.saturating_sub(100);
+        allowed.max(self.bucket_bytes_max / 60).max(1)
     }
 
     fn for_space(&self, views: &[View<'_>]) -> Option<Work> {
-        let live: u64 = views.iter().map(|view| view.shape.live_bytes()).sum();
         // What is in hand will be free.
         let idle = || views.iter().enumerate().filter(|(_, view)| !view.is_busy);
         let dead: u64 = idle().map(|(_, view)| view.shape.dead_bytes()).sum();
-        if dead <= self.dead_bytes_max(live).max(self.bucket_bytes_max / 100) {
+        if dead as f64 <= self.dead_bytes_max(views) as f64 * REWRITE_FROM {
             return None;
         }
         let part =

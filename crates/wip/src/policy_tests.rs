@@ -48,11 +48,11 @@ fn buckets_are_split_for_what_lives_in_them_alone() {
     let work = policy.next(&[view(&overwritten)], false);
     assert_eq!(work, Some(Work::Compact { place: 0, count: 2, older: 0 }));
     let grown = shape(&[(0, 60, 10), (2, 90, 0)]);
-    assert_eq!(policy.next(&[view(&grown)], false), Some(Work::Split(0)));
+    assert_eq!(policy.split(&[view(&overwritten), view(&grown)]), Some(1));
     let too_few_keys = View { split_from_bytes: 200 * MIB, ..view(&grown) };
-    assert_eq!(policy.next(&[too_few_keys], false), None);
+    assert_eq!(policy.split(&[too_few_keys]), None);
     let busy = View { is_busy: true, ..view(&grown) };
-    assert_eq!(policy.next(&[busy], false), None);
+    assert_eq!(policy.split(&[busy]), None);
 }
 
 #[test]
@@ -74,6 +74,20 @@ fn the_bucket_with_most_to_free_is_rewritten_once_the_store_has_too_much() {
     let deleted = shape(&[(0, 5, 50), (2, 50, 0)]);
     let work = Work::Compact { place: 0, count: 2, older: 0 };
     assert_eq!(policy.next(&[view(&deleted)], false), Some(work), "space comes back");
+}
+
+#[test]
+fn writers_slow_down_as_the_space_nears_what_is_allowed() {
+    let policy = policy();
+    let pressure = |dead| {
+        let (clean, dirty) = (shape(&[(2, 80, 0)]), shape(&[(0, dead, dead), (2, 20, 0)]));
+        policy.pressure(&[view(&clean), view(&dirty)], false)
+    };
+    // 40 MiB of 100 may be dead.
+    assert!(pressure(20) < 1.0, "{}", pressure(20));
+    assert!((1.0..1.5).contains(&pressure(25)), "{}", pressure(25));
+    assert!((2.0..4.0).contains(&pressure(35)), "{}", pressure(35));
+    assert_eq!(pressure(41), 4.0);
 }
 
 #[test]

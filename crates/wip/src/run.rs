@@ -85,6 +85,19 @@ impl<D: Device> Part<D> {
         (last.offset + last.len as u64) as f64 / table.footer().versions as f64
     }
 
+    /// True where it has a version of `key`, which is in the range; for estimates, so that a read
+    /// that fails counts as none.
+    pub(crate) fn has_version_of(&self, key: &[u8]) -> bool {
+        let mut cursor = self.table.table.cursor(0);
+        match cursor.seek(key, u64::MAX) {
+            Ok(is_any) => is_any && cursor.version().key == key,
+            Err(error) => {
+                ::log::debug!("looking for what a new table hides: {error}");
+                false
+            }
+        }
+    }
+
     /// Blocks that may have keys of the range.
     pub(crate) fn blocks(&self) -> std::ops::Range<usize> {
         let table = &self.table.table;

@@ -208,3 +208,45 @@ fn a_power_cut_in_splits_joins_and_shared_flushes_leaves_one_answer() {
         }
     }
 }
+
+#[test]
+fn the_store_keeps_to_its_space_while_writes_go_on() {
+    let (keys, mut prng) = (4000, Prng::new(2));
+    for percent in [120, 140, 200] {
+        let wip = open(&device(), &[("space_amplification_percent_max", percent)]);
+        let wip = wip.expect("it opens");
+        let put = |n: u64| wip.put(&key(n), &[n as u8; 80], Durability::Buffered).expect("a put");
+        (0..keys).for_each(put);
+        let mut most: f64 = 0.0;
+        for n in 0..test_size(10, 50, 500) * keys {
+            put(prng.below(keys));
+            if n % 50 == 0 {
+                let now = metrics(&wip);
+                most = most.max(now.get("dead_bytes") / now.get("live_bytes"));
+            }
+        }
+        // One flush comes at a time, and is a twentieth of what is there.
+        let allowed = (percent - 100) as f64 / 100.0;
+        assert!(most < allowed + 0.1, "{most:.2} of {allowed}");
+        assert!(most > allowed / 3.0, "{most:.2} of {allowed}: written too often");
+    }
+}
+
+#[test]
+fn what_is_dead_is_known_without_filters() {
+    for filter_bits in [0, 8] {
+        let more = [("filter_bits", filter_bits), ("space_amplification_percent_max", 10_000)];
+        let wip = open(&device(), &more).expect("it opens");
+        let dead = || metrics(&wip).get("dead_bytes") / metrics(&wip).get("table_bytes");
+        let put = |n: u64| wip.put(&key(n), &[n as u8; 80], Durability::Buffered).expect("a put");
+        for n in 0..4000 {
+            put(n);
+        }
+        assert!(dead() < 0.05, "new keys with {filter_bits} bits: {}", dead());
+        for n in 0..4000 {
+            put(n);
+        }
+        let twice = dead();
+        assert!((0.3..0.55).contains(&twice), "twice with {filter_bits} bits: {twice}");
+    }
+}

@@ -162,6 +162,11 @@ impl<F: DeviceFile> Table<F> {
         self.footer.filter_units > 0 && self.filter.is_none()
     }
 
+    /// True where its filter is in memory, so that [`Table::may_contain`] says something.
+    pub fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+
     /// The file, for reads in a burst.
     pub fn file(&self) -> &F {
         &self.file

@@ -18,6 +18,7 @@ pub const VALUE: [u8; 100] = [7; 100];
 const SLICE_BYTES: u64 = 4 << 20;
 
 /// A directory and `name=value` pairs.
+#[derive(Clone)]
 pub struct Args {
     dir: String,
     pairs: Vec<(String, u64)>,
@@ -38,6 +39,20 @@ impl Args {
     pub fn take(&mut self, name: &str, usual: u64) -> u64 {
         let at = self.pairs.iter().position(|(n, _)| n == name);
         at.map_or(usual, |at| self.pairs.remove(at).1)
+    }
+
+    /// The same with one more pair.
+    pub fn with(mut self, name: &str, value: u64) -> Self {
+        self.pairs.push((name.to_owned(), value));
+        self
+    }
+
+    /// The same in a directory of this name inside, which is made empty.
+    pub fn in_dir(&self, name: &str) -> Self {
+        let dir = std::path::Path::new(&self.dir).join(name);
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("the directory");
+        Args { dir: dir.to_str().expect("its name").to_owned(), pairs: self.pairs.clone() }
     }
 
     /// Opens a store with what is left as its options.
