@@ -299,6 +299,17 @@ fn full_disk() {
     }
 }
 
+/// A segment that is emptied takes room before it gives any back, and garbage is known late.
+#[test]
+fn large_values_full_disk() {
+    for seed in 0..test_size(2, 5, 1_000) {
+        let report = testkit::full_disk(&mut large_values(), seed, 768 << 10);
+        println!("seed {seed}: {report:?}");
+        assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
+        assert_eq!(report.deletes_refused, 0, "seed {seed}: {report:?}");
+    }
+}
+
 #[test]
 fn writes_go_on_when_others_make_room() {
     let mut harness = tiny();
