@@ -48,6 +48,13 @@ fn a_piece_stays_until_its_last_owner_goes() {
             let next = KeptBytes::new(&vec![0xFF; bytes.len()]);
             others.into_iter().for_each(|other| assert_eq!(other.join().expect("it ends"), bytes));
             assert!(next.iter().all(|byte| *byte == 0xFF));
+            let (first, second) = (next.clone(), next.clone());
+            drop(next);
+            drop(first);
+            let others: Vec<_> = (0..4).map(|_| KeptBytes::new(&bytes)).collect();
+            assert!(
+                second.iter().all(|byte| *byte == 0xFF) && others.iter().all(|o| **o == *bytes)
+            );
         }
     });
 }
