@@ -61,8 +61,15 @@ pub(crate) enum Command {
     Load(LoadArgs),
     /// Measure: workloads, index structures, the device.
     Bench(Box<BenchArgs>),
-    /// Index any number of keys with an entropy-coded trie, in bounded memory.
+    /// Make table files for `silica ingest` of records in any order, or index keys with an
+    /// entropy-coded trie: any number of them, in bounded memory.
     BuildTable(BuildTableArgs),
+    /// Put the entries of table files into a keyspace in one step, newer than all that is there.
+    Ingest {
+        /// Files that `silica build-table` made.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
     /// Create, drop and list keyspaces.
     #[command(subcommand)]
     Keyspace(KeyspaceCommand),
@@ -366,23 +373,30 @@ pub(crate) struct LoadArgs {
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
 pub(crate) enum KeyFormat {
-    /// A key per line, which is hashed.
+    /// A record per line: key, TAB, value; makes table files.
+    Tsv,
+    /// Key length and value length (u32, little-endian), key, value; makes table files.
+    Lp,
+    /// A key per line, which is hashed; makes an index.
     Lines,
-    /// Hashes of 16 bytes each, little-endian.
+    /// Hashes of 16 bytes each, little-endian; makes an index.
     Hashes,
 }
 
 #[derive(Args)]
 pub(crate) struct BuildTableArgs {
-    /// File of keys.
+    /// File of records or keys; of records - is standard input.
     pub(crate) input: PathBuf,
-    /// File for the index.
+    /// File for the table or the index.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    /// Bytes of a table file; then another one begins, whose name ends in .2 and so on.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1GiB")]
+    pub(crate) file_bytes: u64,
     /// File for the sorted hashes.
     #[arg(long, value_name = "FILE")]
     pub(crate) sorted: Option<PathBuf>,
-    /// How keys are given.
+    /// What the input is, and with that what is made of it.
     #[arg(long, value_enum, default_value_t = KeyFormat::Lines)]
     pub(crate) format: KeyFormat,
     /// Threads that sort and merge; 0 means one for each core.

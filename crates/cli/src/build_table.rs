@@ -1,9 +1,11 @@
-//! `silica build-table`: an index over any number of keys, by external sort in bounded memory.
+//! `silica build-table`: table files of any number of records, or an index over any number of keys,
+//! by external sort in bounded memory.
 
-use crate::args::{BuildTableArgs, Global, KeyFormat};
+use crate::args::{BuildTableArgs, FileFormat, Global, KeyFormat};
+use crate::load::each_record;
 use crate::output::{Output, has_terminal};
 use indicatif::{ProgressBar, ProgressStyle};
-use silica::{DeviceOptions, Error, ErrorKind, FileDevice, Result};
+use silica::{DeviceOptions, Error, ErrorKind, FileDevice, Result, TableFiles};
 use silica_base::HashSeed;
 use silica_parts::ect::bulk::{Jobs, Options, Phase, Progress, Sorted, Sorter};
 use silica_parts::ect::{DenseBuilder, EctParams, SparseBuilder};
@@ -14,11 +16,62 @@ use std::time::Instant;
 
 /// A record is a 128-bit hash, little-endian.
 const RECORD_BYTES: usize = 16;
+/// Records from one report of the progress to the next.
+const REPORT_EVERY: u64 = 4096;
 /// Seed of the hash where keys are given as text; it is part of what the index means.
 const SEED: HashSeed = HashSeed([0; 16]);
 
-/// Builds the index.
+/// Builds what the input's format says.
 pub(crate) fn run(global: &Global, args: &BuildTableArgs, output: &mut Output) -> Result<()> {
+    match args.format {
+        KeyFormat::Tsv => tables(global, args, FileFormat::Tsv, output),
+        KeyFormat::Lp => tables(global, args, FileFormat::Lp, output),
+        KeyFormat::Lines | KeyFormat::Hashes => index(global, args, output),
+    }
+}
+
+/// Builds table files. Until they are complete, nothing has their names.
+fn tables(
+    global: &Global,
+    args: &BuildTableArgs,
+    format: FileFormat,
+    output: &mut Output,
+) -> Result<()> {
+    let started = Instant::now();
+    let memory_bytes = global.memory.unwrap_or(silica::DEFAULT_MEMORY_BYTES);
+    let mut files = TableFiles::create_with(&args.out, memory_bytes, args.file_bytes)?;
+    let mut bar = Bar::new(output);
+    let mut count = 0u64;
+    let records = each_record(&args.input, format, |key, value, (done, all)| {
+        count += 1;
+        if count.is_multiple_of(REPORT_EVERY) {
+            bar.show("reading", done, all);
+        }
+        files.put(key, value)
+    })?;
+    let (paths, entries) = files.finish_with(|done, all| bar.show("merging", done, all))?;
+    let seconds = started.elapsed().as_secs_f64();
+    let sizes = paths.iter().map(|path| std::fs::metadata(path).map(|file| file.len()));
+    let sizes: std::io::Result<Vec<u64>> = sizes.collect();
+    let bytes: u64 = sizes.map_err(|e| failed("reading", &args.out, e))?.iter().sum();
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let rate = records as f64 / seconds;
+    output.line(format!(
+        "made tables of {entries} entries from {records} records in {seconds:.2} s ({rate:.0} \
+         records/s): {bytes} bytes, in {}",
+        if names.is_empty() { "no file".to_string() } else { names.join(" ") }
+    ))?;
+    let object = output.object();
+    object.insert("records".into(), records.into());
+    object.insert("entries".into(), entries.into());
+    object.insert("files".into(), names.into());
+    object.insert("file_bytes".into(), bytes.into());
+    object.insert("seconds".into(), seconds.into());
+    Ok(())
+}
+
+/// Builds the index.
+fn index(global: &Global, args: &BuildTableArgs, output: &mut Output) -> Result<()> {
     let started = Instant::now();
     let spill = SpillDirectory::beside(&args.out);
     let device = FileDevice::open(&spill.0, DeviceOptions::default())?;
@@ -119,6 +172,7 @@ fn each_hash(
     let file = File::open(path).map_err(|e| failed("reading", path, e))?;
     let mut reader = BufReader::with_capacity(1 << 20, file);
     match format {
+        KeyFormat::Tsv | KeyFormat::Lp => unreachable!("tables are made of records"),
         KeyFormat::Hashes => {
             let mut record = [0; RECORD_BYTES];
             while fill(&mut reader, &mut record).map_err(|e| failed("reading", path, e))? {
@@ -197,25 +251,42 @@ impl Drop for SpillDirectory {
 }
 
 /// A bar per phase on a terminal, nothing elsewhere.
-fn watcher(output: &Output) -> impl FnMut(Progress) + use<> {
-    let bar = (has_terminal() && !output.is_json()).then(|| {
-        let style =
-            ProgressStyle::with_template("{msg:>8} {bar:40} {human_pos}/{human_len}, {eta} left");
-        ProgressBar::new(0).with_style(style.expect("the template is well formed"))
-    });
-    let mut phase = None;
-    move |progress| {
-        let Some(bar) = &bar else { return };
-        if phase != Some(progress.phase) {
-            phase = Some(progress.phase);
+pub(crate) struct Bar {
+    bar: Option<ProgressBar>,
+    phase: &'static str,
+}
+
+impl Bar {
+    pub(crate) fn new(output: &Output) -> Self {
+        let bar = (has_terminal() && !output.is_json()).then(|| {
+            let style = ProgressStyle::with_template(
+                "{msg:>8} {bar:40} {human_pos}/{human_len}, {eta} left",
+            );
+            ProgressBar::new(0).with_style(style.expect("the template is well formed"))
+        });
+        Bar { bar, phase: "" }
+    }
+
+    pub(crate) fn show(&mut self, phase: &'static str, done: u64, all: u64) {
+        let Some(bar) = &self.bar else { return };
+        if self.phase != phase {
+            self.phase = phase;
             bar.reset();
-            bar.set_message(match progress.phase {
-                Phase::Sorting => "sorting",
-                Phase::Merging => "merging",
-                Phase::Output => "indexing",
-            });
+            bar.set_message(phase);
         }
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
+        bar.set_length(all);
+        bar.set_position(done);
+    }
+}
+
+fn watcher(output: &Output) -> impl FnMut(Progress) + use<> {
+    let mut bar = Bar::new(output);
+    move |progress| {
+        let phase = match progress.phase {
+            Phase::Sorting => "sorting",
+            Phase::Merging => "merging",
+            Phase::Output => "indexing",
+        };
+        bar.show(phase, progress.done, progress.total);
     }
 }

@@ -162,19 +162,95 @@ fn parse_lp(bytes: &[u8]) -> Parsed<'_> {
     }
 }
 
-struct Load {
+/// Records that are read one after the other.
+struct Input {
     source: Source,
     format: FileFormat,
-    sync_every: u64,
-    /// Where the position is remembered.
-    progress_path: Option<PathBuf>,
-    keyspace: String,
-    /// Bytes read and not yet put: `buffer[at..]`.
+    /// Bytes read and not yet taken: `buffer[at..]`.
     buffer: Vec<u8>,
     at: usize,
     at_end: bool,
     /// Position in the file of `buffer[at]`.
     offset: u64,
+}
+
+impl Input {
+    fn new(source: Source, format: FileFormat) -> Self {
+        Input { source, format, buffer: Vec::new(), at: 0, at_end: false, offset: 0 }
+    }
+
+    /// What is wrong with record `number`, at `at` of the buffer.
+    fn bad_record(&self, at: usize, number: u64, why: &str) -> Error {
+        let position = self.offset + (at - self.at) as u64;
+        let name = &self.source.name;
+        let message = format!("{name} at byte {position}, record {number}: {why}");
+        Error::new(ErrorKind::Config, message)
+    }
+
+    fn read_more(&mut self, number: u64) -> Result<()> {
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        if self.buffer.len() >= RECORD_BYTES_MAX {
+            return Err(self.bad_record(0, number, "the record has no end within 1 GiB"));
+        }
+        let old = self.buffer.len();
+        let want = READ_BYTES.max(old);
+        let read = (&mut self.source.reader)
+            .take(want as u64)
+            .read_to_end(&mut self.buffer)
+            .map_err(|e| Error::io(format!("reading {}", self.source.name), e))?;
+        self.at_end = read < want;
+        Ok(())
+    }
+}
+
+/// Hands every record of a file to `take`: its key, its value, and how many bytes of the file are
+/// done and there are in all. Returns how many there are.
+pub(crate) fn each_record(
+    path: &Path,
+    format: FileFormat,
+    mut take: impl FnMut(&[u8], &[u8], (u64, u64)) -> Result<()>,
+) -> Result<u64> {
+    let mut input = Input::new(Source::open(path)?, format);
+    let mut records = 0;
+    loop {
+        if input.at_end && input.at == input.buffer.len() {
+            return Ok(records);
+        }
+        let rest = &input.buffer[input.at..];
+        let bytes = match parse(format, rest, input.at_end) {
+            Parsed::Record(record) => {
+                let done = (input.offset, input.source.bytes);
+                let taken = take(record.key, record.value, done);
+                taken.map_err(|e| {
+                    let name = &input.source.name;
+                    e.within(format_args!("{name} at byte {}", input.offset))
+                })?;
+                records += 1;
+                record.bytes
+            }
+            Parsed::Nothing(bytes) => bytes,
+            Parsed::Bad(why) => return Err(input.bad_record(input.at, records + 1, why)),
+            Parsed::Cut if input.at_end => {
+                let why = "the last record is cut short";
+                return Err(input.bad_record(input.at, records + 1, why));
+            }
+            Parsed::Cut => {
+                input.read_more(records + 1)?;
+                continue;
+            }
+        };
+        input.at += bytes;
+        input.offset += bytes as u64;
+    }
+}
+
+struct Load {
+    input: Input,
+    sync_every: u64,
+    /// Where the position is remembered.
+    progress_path: Option<PathBuf>,
+    keyspace: String,
     records: u64,
     resumed_at: u64,
     records_before: u64,
@@ -191,15 +267,10 @@ impl Load {
         });
         Ok(Load {
             progress: Progress::new(source.bytes),
-            source,
-            format: args.format,
+            input: Input::new(source, args.format),
             sync_every: args.sync_every.max(1),
             progress_path,
             keyspace: session.keyspace()?.name().to_string(),
-            buffer: Vec::new(),
-            at: 0,
-            at_end: false,
-            offset: 0,
             records: 0,
             resumed_at: 0,
             records_before: 0,
@@ -210,10 +281,10 @@ impl Load {
 
     /// What is remembered: the input's identity, and the position.
     fn position(&self) -> Option<Value> {
-        let mut position = self.source.identity.clone()?;
-        position["format"] = if self.format == FileFormat::Tsv { "tsv" } else { "lp" }.into();
+        let mut position = self.input.source.identity.clone()?;
+        position["format"] = if self.input.format == FileFormat::Tsv { "tsv" } else { "lp" }.into();
         position["keyspace"] = self.keyspace.as_str().into();
-        position["offset"] = self.offset.into();
+        position["offset"] = self.input.offset.into();
         position["samples"] = self.samples.keys.iter().map(|key| hex(key)).collect();
         position["records"] = (self.records_before + self.records).into();
         Some(position)
@@ -233,7 +304,7 @@ impl Load {
         else {
             return Ok(());
         };
-        if restart || !same || offset > self.source.bytes {
+        if restart || !same || offset > self.input.source.bytes {
             return Ok(());
         }
         let samples = Samples::remembered(&remembered["samples"]);
@@ -241,30 +312,30 @@ impl Load {
             eprintln!(
                 "silica: keyspace '{}' was cleared since it was loaded from {}: beginning at the \
                  start",
-                self.keyspace, self.source.name
+                self.keyspace, self.input.source.name
             );
             return Ok(());
         }
         self.samples = samples;
-        self.source.skip_to(offset)?;
-        (self.offset, self.resumed_at, self.records_before) = (offset, offset, records);
+        self.input.source.skip_to(offset)?;
+        (self.input.offset, self.resumed_at, self.records_before) = (offset, offset, records);
         eprintln!(
             "silica: going on at byte {offset} of {}, after {records} records (--restart begins \
              at the start)",
-            self.source.name
+            self.input.source.name
         );
         Ok(())
     }
 
     fn run(&mut self, keyspace: &Keyspace) -> Result<()> {
-        let mut synced = self.offset;
+        let mut synced = self.input.offset;
         while self.put_batch(keyspace)? {
-            if self.offset - synced >= self.sync_every {
+            if self.input.offset - synced >= self.sync_every {
                 keyspace.sync()?;
                 self.remember()?;
-                synced = self.offset;
+                synced = self.input.offset;
             }
-            self.progress.show(self.offset, self.records, self.started);
+            self.progress.show(self.input.offset, self.records, self.started);
         }
         keyspace.sync()?;
         self.progress.finish();
@@ -280,9 +351,12 @@ impl Load {
     /// Puts the next batch; false at the end of the input.
     fn put_batch(&mut self, keyspace: &Keyspace) -> Result<bool> {
         let mut batch = WriteBatch::new();
-        let mut at = self.at;
-        while batch.len() < BATCH_RECORDS && at - self.at < BATCH_BYTES && at < self.buffer.len() {
-            match parse(self.format, &self.buffer[at..], self.at_end) {
+        let mut at = self.input.at;
+        while batch.len() < BATCH_RECORDS
+            && at - self.input.at < BATCH_BYTES
+            && at < self.input.buffer.len()
+        {
+            match parse(self.input.format, &self.input.buffer[at..], self.input.at_end) {
                 Parsed::Record(record) => {
                     batch.put(record.key, record.value);
                     at += record.bytes;
@@ -291,54 +365,37 @@ impl Load {
                 Parsed::Cut => break,
                 // What stands before it is put first.
                 Parsed::Bad(_) if !batch.is_empty() => break,
-                Parsed::Bad(why) => return Err(self.bad_record(at, why)),
+                Parsed::Bad(why) => return Err(self.input.bad_record(at, self.next_number(), why)),
             }
         }
-        if at == self.at {
-            if !self.at_end {
-                self.read_more()?;
+        if at == self.input.at {
+            if !self.input.at_end {
+                self.input.read_more(self.next_number())?;
                 return Ok(true);
             }
-            if at < self.buffer.len() {
-                return Err(self.bad_record(at, "the last record is cut short"));
+            if at < self.input.buffer.len() {
+                return Err(self.input.bad_record(
+                    at,
+                    self.next_number(),
+                    "the last record is cut short",
+                ));
             }
             return Ok(false);
         }
         if !batch.is_empty() {
-            let within = |e: Error| e.within(format_args!("at byte {}", self.offset));
+            let within = |e: Error| e.within(format_args!("at byte {}", self.input.offset));
             keyspace.write_with(&batch, Durability::Buffered).map_err(within)?;
             self.samples.offer(batch.ops().last().map_or(&[], |op| op.key));
         }
         self.records += batch.len() as u64;
-        self.offset += (at - self.at) as u64;
-        self.at = at;
+        self.input.offset += (at - self.input.at) as u64;
+        self.input.at = at;
         Ok(true)
     }
 
-    fn bad_record(&self, at: usize, why: &str) -> Error {
-        let position = self.offset + (at - self.at) as u64;
-        let message = format!(
-            "{} at byte {position}, record {}: {why}",
-            self.source.name,
-            self.records_before + self.records + 1
-        );
-        Error::new(ErrorKind::Config, message)
-    }
-
-    fn read_more(&mut self) -> Result<()> {
-        self.buffer.drain(..self.at);
-        self.at = 0;
-        if self.buffer.len() >= RECORD_BYTES_MAX {
-            return Err(self.bad_record(0, "the record has no end within 1 GiB"));
-        }
-        let old = self.buffer.len();
-        let want = READ_BYTES.max(old);
-        let read = (&mut self.source.reader)
-            .take(want as u64)
-            .read_to_end(&mut self.buffer)
-            .map_err(|e| Error::io(format!("reading {}", self.source.name), e))?;
-        self.at_end = read < want;
-        Ok(())
+    /// The number in the file of the record that comes next.
+    fn next_number(&self) -> u64 {
+        self.records_before + self.records + 1
     }
 
     /// Writes down the position. What stands before it was synced.
@@ -359,7 +416,7 @@ impl Load {
     fn report(&self, output: &mut Output) -> Result<()> {
         let seconds = self.started.elapsed().as_secs_f64();
         let rate = self.records as f64 / seconds;
-        let bytes = self.offset - self.resumed_at;
+        let bytes = self.input.offset - self.resumed_at;
         output.line(format!(
             "loaded {} records, {bytes} bytes, in {seconds:.2} s: {rate:.0} records/s",
             self.records

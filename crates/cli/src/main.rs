@@ -7,6 +7,7 @@ mod build_table;
 #[cfg(feature = "compare")]
 mod compare;
 mod databases;
+mod ingest;
 mod keyspace;
 mod load;
 mod migrate;
@@ -49,6 +50,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Load(args)) => load::run(global, &args, output),
         Some(Command::Bench(args)) => bench::run(global, *args, output),
         Some(Command::BuildTable(args)) => build_table::run(global, &args, output),
+        Some(Command::Ingest { files }) => ingest::run(global, &files, output),
         Some(Command::Keyspace(command)) => keyspace::run(global, &command, output),
         Some(Command::Migrate { name, to }) => migrate::run(global, &name, &to, output),
         Some(Command::Restore { backup }) => {

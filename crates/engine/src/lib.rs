@@ -26,6 +26,8 @@ pub use environment::Environment;
 pub use ext::EngineExt;
 pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{OptionKind, OptionSpec, OptionValues, parse_size};
-pub use ordered::{EntryIter, KeyRange, Ordered, RangeSize, Snapshot};
+pub use ordered::{
+    EntryIter, INGESTED, Ingested, KeyRange, Ordered, RangeSize, Snapshot, SortedFile,
+};
 pub use silica_base::{Error, ErrorKind, Result};
 pub use views::{Admin, Atomic, Checkpoint, Count, Repaired, Scan, Shard, Sharded, Update};

@@ -1,7 +1,7 @@
 //! The view of stores whose keys are in order: snapshots, ranges, transactions.
 
 use crate::{Durability, EntryRef, GetSink, WriteBatch};
-use silica_base::Result;
+use silica_base::{Error, ErrorKind, Result};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -75,6 +75,30 @@ pub struct RangeSize {
     pub bytes: u64,
 }
 
+/// What the names begin with of files that are put into an engine's directory to be ingested. Any
+/// that are left there belong to an ingest that did not come to its end.
+pub const INGESTED: &str = "INGEST-";
+
+/// A sorted file that is to be ingested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SortedFile {
+    /// Its name on the engine's device, which begins with [`INGESTED`].
+    pub name: String,
+    /// What the user calls it.
+    pub shown: String,
+}
+
+/// What an ingest came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ingested {
+    /// Files that were read.
+    pub files: u64,
+    /// Entries in them, deleted keys included.
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+}
+
 /// Snapshots, ranges and transactions of an engine that keeps its keys in order.
 pub trait Ordered: Send + Sync {
     /// The store as it is now. It stays so for whoever holds it, and what it needs stays stored.
@@ -99,6 +123,21 @@ pub trait Ordered: Send + Sync {
 
     /// Rewrites what is in `range` so that only what is live takes space, and returns that space.
     fn compact_range(&self, range: &KeyRange) -> Result<()>;
+
+    /// Puts the entries of sorted files into the store, durably and in one step: newer than all
+    /// that is there, and after a crash all of them or none. The files are copied, and stay as they
+    /// are. Whatever is wrong with one of them, nothing changes. `progress` is told of bytes done
+    /// and of all of them.
+    fn ingest(
+        &self,
+        _files: &[SortedFile],
+        _progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Ingested> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "the engine takes no sorted files; use `silica load`",
+        ))
+    }
 }
 
 /// A store as it was at one moment.

@@ -6,6 +6,7 @@ use silica_engine::{
     Admin, Budget, Count, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, MetricsMap,
     Result, Scan, Update, WriteBatch,
 };
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +17,8 @@ const SETTLE_BYTES: u64 = 16 << 20;
 
 /// What a store hands to a keyspace when it opens it.
 pub(crate) struct Opened {
+    /// The store's directory.
+    pub(crate) root: PathBuf,
     pub(crate) name: String,
     pub(crate) directory: String,
     pub(crate) switch: Arc<Switch>,
@@ -67,6 +70,10 @@ impl Keyspace {
 
     pub(crate) fn own_memory(&self) -> bool {
         self.place().1
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.inner.opened.root
     }
 
     pub(crate) fn directory(&self) -> String {

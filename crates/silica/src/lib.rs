@@ -36,6 +36,7 @@ mod cache;
 mod catalog;
 #[cfg(test)]
 mod hostile_tests;
+mod ingest;
 mod keyspace;
 mod migrate;
 mod options;
@@ -49,6 +50,7 @@ mod store;
 mod transaction;
 
 pub use backup::{BackupReport, restore};
+pub use ingest::TableFiles;
 pub use keyspace::{Iter, Keyspace};
 pub use migrate::{MigrateProgress, MigrateReport};
 pub use options::{DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, OpenOptions};
@@ -57,11 +59,11 @@ pub use registry::{Build, Registration, Registry};
 pub use repair::{KeyspaceRepair, repair};
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};
 pub use silica_engine as engine;
-pub use silica_engine::Repaired;
 pub use silica_engine::{
     Budget, Count, Durability, Engine, EngineExt, EntryRef, Environment, Error, ErrorKind, GetSink,
     KeyRange, METRICS, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, RangeSize,
     Result, Update, WriteBatch, parse_size,
 };
+pub use silica_engine::{Ingested, Repaired};
 pub use store::{DEFAULT_KEYSPACE, KeyspaceInfo, Silica, open};
 pub use transaction::Transaction;

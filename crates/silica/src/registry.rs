@@ -33,6 +33,26 @@ impl Registration {
     }
 }
 
+/// Makes sorted files of entries in any order.
+pub(crate) type SortedFiles = silica_wip::TableFiles<FileDevice>;
+
+/// The same, on `device`.
+pub(crate) fn sorted_files(
+    device: Arc<FileDevice>,
+    memory_bytes: u64,
+    file_bytes: u64,
+    id: u64,
+) -> SortedFiles {
+    let options = silica_wip::TableFileOptions {
+        memory_bytes: memory_bytes as usize,
+        file_bytes,
+        compression: silica_parts::table::Compression::None,
+        block_bytes: 4096,
+        id,
+    };
+    silica_wip::TableFiles::new(device, options)
+}
+
 /// The engines that a store can use.
 #[derive(Clone)]
 pub struct Registry(Vec<Registration>);

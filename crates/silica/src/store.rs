@@ -374,6 +374,7 @@ impl Silica {
         let switch = Arc::new(Switch::new(engine));
         self.scheduler.add(&record.name, Arc::clone(&switch) as Arc<dyn Engine>);
         Ok(Keyspace::new(Opened {
+            root: self.path.clone(),
             name: record.name.clone(),
             directory: record.directory(),
             switch,

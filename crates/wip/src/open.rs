@@ -16,7 +16,7 @@ use crate::wip::Wip;
 use crate::write::{NewEntry, Writer, superseded};
 use silica_base::{Error, HashSeed, Result};
 use silica_device::Device;
-use silica_engine::{Environment, OptionValues};
+use silica_engine::{Environment, INGESTED, OptionValues};
 use silica_parts::BlockCache;
 use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::{Book, Manifest};
@@ -25,7 +25,7 @@ use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 type Tables<D> = BTreeMap<u64, Numbered<D>>;
 
@@ -63,6 +63,8 @@ impl<D: Device> Wip<D> {
             ),
             buckets: RwLock::new(Arc::new(buckets)),
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
+            released: Condvar::new(),
+            ingests: Mutex::default(),
             book: Mutex::new(book),
             next_file: AtomicU64::new(next_file),
             cache: Arc::new(BlockCache::new(0, config.memory_bytes)),
@@ -188,7 +190,8 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
         } else if let Some(number) = value_log::number_of(&name) {
             !state.values.segments.contains(&number)
         } else {
-            false
+            // Of an ingest that did not come to its end.
+            name.starts_with(INGESTED)
         };
         if orphan {
             device.remove(&name)?;
@@ -198,11 +201,14 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
 }
 
 fn open_buckets<D: Device>(device: &D, state: &StoreState) -> Result<Buckets<D>> {
-    let mut tables = Tables::new();
+    let (mut tables, ingested) = (Tables::new(), state.ingested());
     for number in state.tables() {
         let id = table_id(state.store_id, number);
-        let table = Arc::new(Table::open(device, &table_name(number), id)?);
-        tables.insert(number, Numbered { number, table });
+        let mut table = Numbered::new(number, Table::open(device, &table_name(number), id)?);
+        if let Some(sequence) = ingested.get(&number) {
+            table = table.ingested(*sequence)?;
+        }
+        tables.insert(number, table);
     }
     let list = state.buckets.iter().map(|(lower, bucket)| {
         let stores = Stores::new(Arc::new(version(bucket, &tables)));

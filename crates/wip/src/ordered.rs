@@ -7,7 +7,9 @@ use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Optimistic, Seen};
-use silica_engine::{Durability, KeyRange, Ordered, RangeSize, Snapshot, WriteBatch};
+use silica_engine::{
+    Durability, Ingested, KeyRange, Ordered, RangeSize, Snapshot, SortedFile, WriteBatch,
+};
 use std::sync::Arc;
 
 /// Times that a commit looks again where a flush came between.
@@ -51,6 +53,10 @@ impl<D: Device> Ordered for Wip<D> {
 
     fn compact_range(&self, range: &KeyRange) -> Result<()> {
         self.spread_poison(self.compact(range))
+    }
+
+    fn ingest(&self, files: &[SortedFile], progress: &mut dyn FnMut(u64, u64)) -> Result<Ingested> {
+        self.spread_poison(self.ingest_files(files, progress))
     }
 }
 

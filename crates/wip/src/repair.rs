@@ -23,7 +23,7 @@ use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{Engine, Environment, OptionValues, Repaired};
 use silica_parts::frame::{POINTER, RANGE, TOMBSTONE};
 use silica_parts::manifest::{self, Ledger};
-use silica_parts::table::{Cursor, Table, TableBuilder, TableOptions, Version};
+use silica_parts::table::{Cursor, Table, TableBuilder, TableOptions, UNNUMBERED, Version};
 use silica_parts::value_log::{self, Pointer};
 use silica_parts::wal::{self, POSITION_BYTES, Segment, Segments};
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,9 +149,15 @@ impl<'d, D: Device> Salvage<'d, D> {
             true => self.state.tables(),
             false => self.names.iter().filter_map(|name| table_number(name)).collect(),
         };
+        let ingested = if self.is_known { self.state.ingested() } else { BTreeMap::new() };
         for number in numbers {
             let (name, id) = (table_name(number), table_id(self.state.store_id, number));
-            match Table::open_for_repair(self.device, &name, id) {
+            let opened = Table::open_for_repair(self.device, &name, id);
+            let opened = opened.and_then(|table| match ingested.get(&number) {
+                Some(sequence) => table.numbered(*sequence),
+                None => Ok(table),
+            });
+            match opened {
                 Ok(table) => self.check_blocks(number, Arc::new(table))?,
                 Err(error) if is_about_the_file(error.kind()) => {
                     self.findings.push(format!("{name} is lost as a whole: {error}"));
@@ -321,8 +327,9 @@ impl<'d, D: Device> Salvage<'d, D> {
         while let Some(version) = merge.version() {
             if last.as_deref() != Some(version.key) {
                 last = Some(version.key.to_vec());
-                // Of a file that nobody vouches for, 0 does not say that a version is old.
-                let has_age = self.is_known || version.sequence > 0;
+                // Of a file that nobody vouches for, neither 0 nor what ingested versions have
+                // says that a version is old.
+                let has_age = self.is_known || version.sequence > UNNUMBERED;
                 let is_hidden =
                     has_age && deleted_at(&deleted, version.key, u64::MAX) > version.sequence;
                 let is_there = version.flags & TOMBSTONE == 0 && !is_hidden;
@@ -396,7 +403,7 @@ fn store_id<D: Device>(device: &D, names: &[String]) -> Result<Option<u64>> {
 }
 
 fn whole_part(table: u64, lower: Vec<u8>, upper: Option<Vec<u8>>) -> PartState {
-    PartState { table, lower, upper, level: LEVEL_MAX, dead_bytes: 0 }
+    PartState { table, lower, upper, level: LEVEL_MAX, dead_bytes: 0, sequence: 0 }
 }
 
 /// Where versions come from.

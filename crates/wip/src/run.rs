@@ -1,6 +1,7 @@
 //! Runs: tables, or parts of them, whose ranges of keys do not meet.
 
 use crate::state::PartState;
+use silica_base::Result;
 use silica_device::Device;
 use silica_parts::table::Table;
 use std::sync::Arc;
@@ -9,11 +10,28 @@ use std::sync::Arc;
 pub(crate) struct Numbered<D: Device> {
     pub(crate) number: u64,
     pub(crate) table: Arc<Table<D::File>>,
+    /// The sequence number of all of its versions where it was ingested; else 0.
+    pub(crate) ingested_at: u64,
+}
+
+impl<D: Device> Numbered<D> {
+    /// A table that was not ingested.
+    pub(crate) fn new(number: u64, table: Table<D::File>) -> Self {
+        Numbered { number, table: Arc::new(table), ingested_at: 0 }
+    }
+
+    /// The same, ingested: nobody else has it yet, and its versions have no numbers.
+    pub(crate) fn ingested(self, sequence: u64) -> Result<Self> {
+        let table = Arc::into_inner(self.table).expect("nobody else has it");
+        let table = Arc::new(table.numbered(sequence)?);
+        Ok(Numbered { number: self.number, table, ingested_at: sequence })
+    }
 }
 
 impl<D: Device> Clone for Numbered<D> {
     fn clone(&self) -> Self {
-        Numbered { number: self.number, table: Arc::clone(&self.table) }
+        let (number, ingested_at) = (self.number, self.ingested_at);
+        Numbered { number, table: Arc::clone(&self.table), ingested_at }
     }
 }
 
@@ -51,7 +69,8 @@ impl<D: Device> Part<D> {
     pub(crate) fn state(&self) -> PartState {
         let (lower, upper) = (self.lower.clone(), self.upper.clone());
         let (level, dead_bytes) = (self.level, self.dead_bytes);
-        PartState { table: self.table.number, lower, upper, level, dead_bytes }
+        let sequence = self.table.ingested_at;
+        PartState { table: self.table.number, lower, upper, level, dead_bytes, sequence }
     }
 
     /// The keys that are in `lower..upper`, too, if that may be any.

@@ -23,6 +23,8 @@ pub(crate) struct PartState {
     pub(crate) level: u8,
     /// Bytes of tables that nobody needs because of it, estimated.
     pub(crate) dead_bytes: u64,
+    /// The sequence number of all versions of a table that was ingested; else 0.
+    pub(crate) sequence: u64,
 }
 
 /// A bucket: the keys from its first one on.
@@ -98,10 +100,19 @@ impl StoreState {
         }
     }
 
+    fn parts(&self) -> impl Iterator<Item = &PartState> {
+        self.buckets.values().flat_map(|bucket| &bucket.runs).flatten()
+    }
+
     /// Numbers of all tables that live.
     pub(crate) fn tables(&self) -> BTreeSet<u64> {
-        let runs = self.buckets.values().flat_map(|bucket| &bucket.runs);
-        runs.flatten().map(|part| part.table).collect()
+        self.parts().map(|part| part.table).collect()
+    }
+
+    /// The sequence numbers of tables that were ingested.
+    pub(crate) fn ingested(&self) -> BTreeMap<u64, u64> {
+        let ingested = self.parts().filter(|part| part.sequence > 0);
+        ingested.map(|part| (part.table, part.sequence)).collect()
     }
 
     /// Reads a snapshot payload.
@@ -208,6 +219,9 @@ const BUCKETS: u8 = 5;
 const VALUE_SEGMENT: u8 = 6;
 const RELEASE_VALUE_SEGMENT: u8 = 7;
 const VALUE_DEAD: u8 = 8;
+/// Flags of a part: it ends before a key; its table was ingested.
+const HAS_UPPER: u64 = 1;
+const IS_INGESTED: u64 = 2;
 
 fn damaged() -> Error {
     Error::new(ErrorKind::Corruption, "the manifest holds what no version of WipDB wrote")
@@ -240,9 +254,16 @@ fn encode_bucket(out: &mut Vec<u8>, lower: &[u8], bucket: &BucketState) {
         for part in run {
             write_varint(out, part.table);
             write_sized(out, &part.lower);
-            write_upper(out, part.upper.as_deref());
+            let flag = |is_there: bool, flag: u64| if is_there { flag } else { 0 };
+            let is_ingested = part.sequence > 0;
+            let flags = flag(part.upper.is_some(), HAS_UPPER) | flag(is_ingested, IS_INGESTED);
+            write_varint(out, flags);
+            part.upper.iter().for_each(|upper| write_sized(out, upper));
             write_varint(out, u64::from(part.level));
             write_varint(out, part.dead_bytes);
+            if is_ingested {
+                write_varint(out, part.sequence);
+            }
         }
     }
     write_varint(out, bucket.deleted.len() as u64);
@@ -284,9 +305,12 @@ fn decode_upper(fields: &mut Fields<'_>) -> Option<Option<Vec<u8>>> {
 
 fn decode_part(fields: &mut Fields<'_>) -> Option<PartState> {
     let (table, lower) = (fields.varint()?, fields.sized()?.to_vec());
-    let upper = decode_upper(fields)?;
+    let flags = fields.varint().filter(|flags| flags & !(HAS_UPPER | IS_INGESTED) == 0)?;
+    let upper = if flags & HAS_UPPER != 0 { Some(fields.sized()?.to_vec()) } else { None };
     let level = u8::try_from(fields.varint()?).ok().filter(|level| *level <= LEVEL_MAX)?;
-    Some(PartState { table, lower, upper, level, dead_bytes: fields.varint()? })
+    let dead_bytes = fields.varint()?;
+    let sequence = if flags & IS_INGESTED != 0 { fields.varint()? } else { 0 };
+    Some(PartState { table, lower, upper, level, dead_bytes, sequence })
 }
 
 fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
@@ -343,6 +367,7 @@ mod tests {
             upper: upper.map(<[u8]>::to_vec),
             level: 1,
             dead_bytes: 3 * table,
+            sequence: table / 6,
         };
         let runs =
             vec![vec![part(7, b"", Some(b"m"))], vec![part(5, b"", None), part(6, b"x", None)]];
@@ -378,6 +403,7 @@ mod tests {
         assert_eq!((&state.values.segments[..], state.values.next), (&[6][..], 7));
         assert_eq!(state.values.dead, BTreeMap::from([(6, 300)]));
         assert_eq!(state.tables(), BTreeSet::from([5, 6, 7]));
+        assert_eq!(state.ingested(), BTreeMap::from([(6, 1), (7, 1)]));
         let bytes = state.encode();
         assert_eq!(StoreState::decode(&bytes).expect("decodes"), state);
         assert!((0..bytes.len()).all(|cut| StoreState::decode(&bytes[..cut]).is_err()));

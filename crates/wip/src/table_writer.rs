@@ -6,7 +6,7 @@ use crate::wip::Wip;
 use silica_base::{HashSeed, Result};
 use silica_device::Device;
 use silica_parts::frame::TOMBSTONE;
-use silica_parts::table::{Table, TableBuilder, TableOptions, Version as Row};
+use silica_parts::table::{TableBuilder, TableOptions, Version as Row};
 use std::sync::Arc;
 
 /// Of so many keys, older tables' filters are asked for one.
@@ -138,7 +138,7 @@ impl<D: Device> TableWriter<D> {
         if table.is_err() {
             self.remove();
         }
-        Ok(Some(Numbered { number: self.number, table: Arc::<Table<_>>::new(table?) }))
+        Ok(Some(Numbered::new(self.number, table?)))
     }
 
     fn remove(&self) {

@@ -21,7 +21,7 @@ use silica_parts::manifest::Book;
 use silica_parts::value_log::{Garbage, ValueLog};
 use silica_parts::wal::Wal;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 /// Longest key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -41,6 +41,10 @@ pub struct Wip<D: Device> {
     pub(crate) values: ValueLog<D>,
     pub(crate) buckets: RwLock<Arc<Buckets<D>>>,
     pub(crate) writer: Mutex<Writer<D::Log>>,
+    /// Writes are not held any more.
+    pub(crate) released: Condvar,
+    /// Held by an ingest: one at a time.
+    pub(crate) ingests: Mutex<()>,
     pub(crate) book: Mutex<Book<D, StoreState>>,
     pub(crate) next_file: AtomicU64,
     pub(crate) cache: Arc<BlockCache>,

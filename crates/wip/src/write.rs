@@ -25,11 +25,14 @@ pub(crate) struct Writer<L> {
     frames: Vec<usize>,
     /// Bytes of records since the last look at the backlog.
     debt_bytes: u64,
+    /// Nobody writes for the moment.
+    is_held: bool,
 }
 
 impl<L> Writer<L> {
     pub(crate) fn new(appender: Appender<L>) -> Self {
-        Writer { appender, record: Vec::new(), frames: Vec::new(), debt_bytes: 0 }
+        let (record, frames) = (Vec::new(), Vec::new());
+        Writer { appender, record, frames, debt_bytes: 0, is_held: false }
     }
 
     fn fill<'f>(&mut self, frames: impl Iterator<Item = Frame<'f>>) {
@@ -87,7 +90,7 @@ impl<D: Device> Wip<D> {
             self.refuse_if_stuck()?;
         }
         let stored = self.store_large_values(batch)?;
-        let mut writer = self.writer.lock().expect("no panic while held");
+        let mut writer = self.lock_to_write();
         if !self.all_hold(conditions) {
             drop(writer);
             self.values.forget(&stored);
@@ -113,6 +116,28 @@ impl<D: Device> Wip<D> {
             }
         }
         at_most("batch", total, BATCH_BYTES_MAX)
+    }
+
+    /// The writer, once writes are not held.
+    fn lock_to_write(&self) -> MutexGuard<'_, Writer<D::Log>> {
+        let mut writer = self.writer.lock().expect("no panic while held");
+        while writer.is_held {
+            writer = self.released.wait(writer).expect("no panic while held");
+        }
+        writer
+    }
+
+    /// Lets writes wait, or go on.
+    pub(crate) fn hold_writes(&self, holds: bool) {
+        self.writer.lock().expect("no panic while held").is_held = holds;
+        self.released.notify_all();
+    }
+
+    /// Appends a record that changes nothing, and takes a position for what comes from elsewhere: a
+    /// range of no keys is deleted.
+    pub(crate) fn mark(&self, writer: &mut Writer<D::Log>) -> Result<u64> {
+        writer.fill([Frame { flags: RANGE, ..Frame::put(&[0], &[0]) }].into_iter());
+        Ok(self.append(writer)? / POSITION_BYTES)
     }
 
     /// What follows an append: group commit, and a share of the maintenance.
@@ -151,7 +176,7 @@ impl<D: Device> Wip<D> {
             // A bound may be right behind the longest key.
             at_most("key", bound.len(), KEY_BYTES_MAX + 1)?;
         }
-        let mut writer = self.writer.lock().expect("no panic while held");
+        let mut writer = self.lock_to_write();
         let value = upper.as_deref().unwrap_or_default();
         writer.fill([Frame { flags: RANGE, ..Frame::put(&lower, value) }].into_iter());
         let position = self.append(&mut writer)? / POSITION_BYTES;

@@ -32,7 +32,7 @@ pub use builder::{TableBuilder, TableOptions};
 pub use compression::Compression;
 pub use cursor::Cursor;
 pub use footer::Footer;
-pub use table::{Lookup, Place, Table, prefetch_end, prefetch_keys};
+pub use table::{Lookup, Place, Table, UNNUMBERED, prefetch_end, prefetch_keys};
 
 /// What a write left of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,10 @@ use silica_device::{Device, DeviceFile, Mode};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The sequence number in a file of versions that get one number for all of them when the table is
+/// put into a store: whoever names the file says which. No write has it.
+pub const UNNUMBERED: u64 = 1;
+
 /// A part of the file that one read fetches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -82,6 +86,35 @@ impl<F: DeviceFile> Table<F> {
         file_id: u64,
     ) -> Result<Self> {
         Self::open_with(device, name, file_id, false)
+    }
+
+    /// Opens a table that nobody vouches for: its id is the one that it claims.
+    pub fn open_foreign<D: Device<File = F>>(device: &D, name: &str) -> Result<Self> {
+        let len = device.open(name, Mode::Direct)?.len()?;
+        if len == 0 || len % UNIT_BYTES as u64 != 0 {
+            let detail = "the file ends here, and no table does: it is cut short, or none";
+            return Err(Error::corruption(name, len, detail));
+        }
+        let Some(file_id) = Self::file_id_of(device, name)? else {
+            let detail = "no table ends like this: it is cut short, or none";
+            return Err(Error::corruption(name, len - UNIT_BYTES as u64, detail));
+        };
+        Self::open_with(device, name, file_id, false)
+    }
+
+    /// The same table with `sequence` for the number of all its versions, which are
+    /// [`UNNUMBERED`] so far.
+    pub fn numbered(mut self, sequence: u64) -> Result<Self> {
+        let footer = &mut self.footer;
+        let numbers = [footer.sequence_base, footer.sequence_min, footer.sequence_max];
+        if numbers != [UNNUMBERED; 3] {
+            let at = self.file_bytes() - UNIT_BYTES as u64;
+            let detail = "versions that were ingested have numbers of their own";
+            return Err(Error::corruption(&self.name, at, detail));
+        }
+        footer.sequence_base = sequence;
+        (footer.sequence_min, footer.sequence_max) = (sequence, sequence);
+        Ok(self)
     }
 
     /// The id that the last block of a file claims, where it looks like a table's footer.

@@ -6,8 +6,8 @@ use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
 use silica_engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
-    ErrorKind, GetSink, KeyRange, MetricVisitor, Ordered, Progress, RangeSize, Result, Scan, Shard,
-    Sharded, Snapshot, Update, WriteBatch,
+    ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Ordered, Progress, RangeSize, Result,
+    Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -410,5 +410,15 @@ impl Ordered for InOrder {
 
     fn compact_range(&self, range: &KeyRange) -> Result<()> {
         ordered(&self.switch.whole())?.compact_range(range)
+    }
+
+    fn ingest(&self, files: &[SortedFile], progress: &mut dyn FnMut(u64, u64)) -> Result<Ingested> {
+        match &**self.switch.now() {
+            Route::Plain(engine) => ordered(engine)?.ingest(files, progress),
+            Route::Both(_) => {
+                let message = "files are not ingested during a migration; wait for its end";
+                Err(Error::new(ErrorKind::Locked, message))
+            }
+        }
     }
 }

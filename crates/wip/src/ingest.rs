@@ -1,0 +1,392 @@
+//! Taking in sorted files that were made elsewhere.
+//!
+//! 1. Files are copied into tables of the store's own, block by block checked, before anything
+//!    changes. What is wrong with one is found then, and the tables go again.
+//! 2. Their versions have one sequence number, the position of a mark in the log: above everything
+//!    that was written and every snapshot that was taken before, below what comes behind. It stands
+//!    in the manifest, since nobody knows it while the tables are written.
+//! 3. The mark, the edit that names the tables, and the new versions of all buckets are made with
+//!    the writer locked and nothing outside of tables: so no memtable hides what is ingested, and
+//!    no snapshot is taken in between.
+//! 4. The same edit raises every bucket's floor behind the mark. A record from before that came
+//!    back into a memtable would hide what is ingested; and a join takes the lower one of two
+//!    floors.
+
+use crate::bucket::{Bucket, Frozen, Version};
+use crate::buckets::Buckets;
+use crate::flush::Flush;
+use crate::jobs::Job;
+use crate::metrics::add;
+use crate::run::{Part, Run};
+use crate::state::Edit;
+use crate::table_files::VALUE_BYTES_MAX;
+use crate::table_writer::TableWriter;
+use crate::wip::{KEY_BYTES_MAX, Wip};
+use silica_base::{Error, ErrorKind, Result};
+use silica_device::Device;
+use silica_engine::{Ingested, SortedFile};
+use silica_parts::frame::POINTER;
+use silica_parts::table::{Cursor, Table, UNNUMBERED, Version as Row};
+use silica_parts::value_log::Garbage;
+use silica_parts::wal::POSITION_BYTES;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes that a file is read ahead.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+/// A table gets at most this part of the memory, in bytes and in what its keys take while their
+/// filter is made.
+const TABLE_PART: u64 = 8;
+const BUILT_KEY_BYTES: u64 = 64;
+/// Times that memtables are flushed while others write into them; then writes wait.
+const ROUNDS: usize = 4;
+/// Memtables of fewer bytes are flushed together.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// A file to be ingested, and the keys that it begins and ends with.
+struct Source<D: Device> {
+    shown: String,
+    table: Arc<Table<D::File>>,
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+/// Tables that are written and in no bucket yet; they go with this.
+struct Written<'w, D: Device> {
+    wip: &'w Wip<D>,
+    parts: Vec<Part<D>>,
+}
+
+impl<D: Device> Drop for Written<'_, D> {
+    fn drop(&mut self) {
+        self.parts.iter().for_each(|part| self.wip.remove_table(part.table.number));
+    }
+}
+
+/// While this lives, nobody writes.
+struct WritesHeld<'w, D: Device>(&'w Wip<D>);
+
+impl<'w, D: Device> WritesHeld<'w, D> {
+    fn new(wip: &'w Wip<D>) -> Self {
+        wip.hold_writes(true);
+        WritesHeld(wip)
+    }
+}
+
+impl<D: Device> Drop for WritesHeld<'_, D> {
+    fn drop(&mut self) {
+        self.0.hold_writes(false);
+    }
+}
+
+impl<D: Device> Wip<D> {
+    pub(crate) fn ingest_files(
+        &self,
+        files: &[SortedFile],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Ingested> {
+        let _one = self.ingests.lock().expect("no panic while held");
+        self.log.check()?;
+        let mut sources = files
+            .iter()
+            .map(|file| self.open_source(file).map_err(|error| of_file(&file.shown, error)))
+            .collect::<Result<Vec<Source<D>>>>()?;
+        sources.sort_by(|a, b| a.first.cmp(&b.first));
+        if let Some(pair) = sources.windows(2).find(|pair| pair[0].last >= pair[1].first) {
+            return Err(overlap(&pair[0], &pair[1]));
+        }
+        let all: u64 = sources.iter().map(|source| source.table.file_bytes()).sum();
+        self.refuse_if_short(all)?;
+        let mut written = Written { wip: self, parts: Vec::new() };
+        let mut before = 0;
+        for source in &sources {
+            let bytes = source.table.file_bytes();
+            let copied = self.copy(source, &mut written, &mut |share| {
+                progress(before + (bytes as f64 * share) as u64, all);
+            });
+            copied.map_err(|error| of_file(&source.shown, error))?;
+            before += bytes;
+        }
+        let footers = || sources.iter().map(|source| source.table.footer());
+        let ingested = Ingested {
+            files: files.len() as u64,
+            entries: footers().map(|footer| footer.versions).sum(),
+            bytes: footers().map(|footer| footer.key_bytes + footer.value_bytes).sum(),
+        };
+        let deletes = footers().map(|footer| footer.tombstones).sum();
+        let table_bytes = written.parts.iter().map(|part| part.table.table.file_bytes()).sum();
+        self.install(written)?;
+        progress(all, all);
+        self.metrics.count_write(ingested.entries - deletes, deletes, ingested.bytes);
+        add(&self.metrics.flush_bytes, table_bytes);
+        // It is done, and what follows is found again by the jobs.
+        let followed = self.split_large().and_then(|()| self.release_log());
+        if let Err(error) = followed {
+            ::log::warn!("after an ingest: {error}");
+        }
+        self.share_memory(true);
+        self.look_at_space(0);
+        Ok(ingested)
+    }
+
+    /// Splits buckets until none is too large: room on the device is kept for the largest of them.
+    fn split_large(&self) -> Result<()> {
+        let is_large = |bucket: &&Arc<Bucket<D>>| {
+            let from = bucket.split_from_bytes.load(Ordering::Relaxed);
+            let live = bucket.read().version.shape().live_bytes();
+            live > self.config.policy.bucket_bytes_max.max(from)
+        };
+        while let Some(bucket) = self.buckets().iter().find(is_large).cloned() {
+            self.do_now(&|| Some(Job::Split(Arc::clone(&bucket))))?;
+        }
+        Ok(())
+    }
+
+    /// Opens a file, and refuses what is no table of entries that were never written.
+    fn open_source(&self, file: &SortedFile) -> Result<Source<D>> {
+        let table = Arc::new(Table::open_foreign(&*self.device, &file.name)?);
+        let footer = table.footer();
+        // Files that are made to be ingested have no sequence numbers, and no least one.
+        let is_foreign = footer.sequence_max > 0 || footer.sequence_base > 0 || footer.pointers > 0;
+        if is_foreign {
+            let message = "it is a file of a store, which cannot be understood without the others";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let mut cursor = table.cursor(0);
+        let mut end = |to: fn(&mut Cursor<D::File>) -> Result<bool>| -> Result<Vec<u8>> {
+            match to(&mut cursor)? {
+                true => Ok(cursor.version().key.to_vec()),
+                false => Err(Error::corruption(&file.name, 0, "a table without entries")),
+            }
+        };
+        let (first, last) = (end(Cursor::seek_to_first)?, end(Cursor::seek_to_last)?);
+        Ok(Source { shown: file.shown.clone(), table, first, last })
+    }
+
+    /// Copies a file into tables of this store, checking all of it.
+    fn copy(
+        &self,
+        source: &Source<D>,
+        written: &mut Written<'_, D>,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<()> {
+        let part = self.memory_bytes.load(Ordering::Relaxed) / TABLE_PART;
+        let damaged = |detail: &str| Error::corruption(source.table.name(), 0, detail);
+        let versions = source.table.footer().versions;
+        let mut cursor = source.table.cursor(READ_AHEAD_BYTES);
+        let mut more = cursor.seek_to_first()?;
+        let (mut count, mut last) = (0u64, None::<Vec<u8>>);
+        let mut output: Option<Output<D>> = None;
+        while more {
+            let row = cursor.version();
+            if last.as_deref().is_some_and(|last| row.key <= last) {
+                return Err(damaged("keys are not in order"));
+            }
+            check_row(&row)?;
+            if output.as_ref().is_some_and(|output| output.is_full(part)) {
+                written
+                    .parts
+                    .extend(output.take().expect("there is one").finish(self, last.as_deref())?);
+                progress(count as f64 / versions.max(1) as f64);
+            }
+            let buckets = self.buckets();
+            if output.is_none() {
+                output = Some(Output::new(self, &buckets, row.key)?);
+            }
+            let older = buckets.of(row.key).read().version.clone();
+            let row = Row { sequence: UNNUMBERED, ..row };
+            output.as_mut().expect("just made").writer.add(&row, &older.runs)?;
+            last.get_or_insert_default().clear();
+            last.as_mut().expect("just made").extend_from_slice(row.key);
+            count += 1;
+            more = cursor.advance()?;
+        }
+        if count != versions {
+            return Err(damaged("there are not as many entries as the footer says"));
+        }
+        if let Some(output) = output {
+            written.parts.extend(output.finish(self, last.as_deref())?);
+        }
+        Ok(())
+    }
+
+    /// Flushes all memtables and lets the tables take their place in the buckets, which works where
+    /// nobody writes in between: so in the end writes wait.
+    fn install(&self, mut written: Written<'_, D>) -> Result<()> {
+        for _ in 0..ROUNDS {
+            self.flush_all()?;
+            if self.try_install(&mut written)? {
+                return Ok(());
+            }
+        }
+        let _held = WritesHeld::new(self);
+        loop {
+            self.flush_all()?;
+            if self.try_install(&mut written)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Flushes everything that was written before the call.
+    fn flush_all(&self) -> Result<()> {
+        let end = self.log.end() / POSITION_BYTES;
+        let is_old = |bucket: &Bucket<D>| {
+            let stores = bucket.read();
+            let is_old = stores.oldest().is_some_and(|oldest| oldest < end);
+            (is_old && !stores.is_gone).then(|| stores.unflushed_bytes())
+        };
+        loop {
+            let buckets = self.buckets();
+            let mut old: Vec<(&Arc<Bucket<D>>, u64)> = Vec::new();
+            for bucket in buckets.iter() {
+                old.extend(is_old(bucket).map(|bytes| (bucket, bytes)));
+            }
+            let Some((first, bytes)) = old.first().copied() else { return Ok(()) };
+            let small = old.iter().filter(|(_, bytes)| *bytes < SMALL_BYTES);
+            let chosen: Vec<_> = match bytes < SMALL_BYTES {
+                true => small.map(|(bucket, _)| *bucket).collect(),
+                false => vec![first],
+            };
+            self.do_now(&|| {
+                let mut frozen: Vec<Arc<Frozen>> = Vec::new();
+                for bucket in &chosen {
+                    let one = self.oldest_frozen(bucket);
+                    let Some(one) = one.filter(|_| !bucket.read().is_gone) else { continue };
+                    if !frozen.iter().any(|other| Arc::ptr_eq(other, &one)) {
+                        frozen.push(one);
+                    }
+                }
+                (!frozen.is_empty()).then(|| Job::Flush(Flush::new(self, frozen)))
+            })?;
+        }
+    }
+
+    /// Puts the tables in front of all runs; false, and nothing changes, where something is in no
+    /// table.
+    fn try_install(&self, written: &mut Written<'_, D>) -> Result<bool> {
+        let guard = self.jobs.lock_install();
+        let mut writer = self.writer.lock().expect("no panic while held");
+        let buckets = self.buckets();
+        if buckets.iter().any(|bucket| bucket.read().oldest().is_some()) {
+            return Ok(false);
+        }
+        let position = self.mark(&mut writer)?;
+        self.sync_log()?;
+        let end = self.log.end() / POSITION_BYTES;
+        let mut run: Run<D> = Vec::new();
+        // From here on the manifest may name them.
+        for part in written.parts.drain(..) {
+            run.push(Part { table: part.table.ingested(position)?, ..part });
+        }
+        let versions: Vec<Version<D>> = (0..buckets.len())
+            .map(|place| {
+                let bucket = buckets.at(place);
+                let before = bucket.read().version.clone();
+                let own = |part: &Part<D>| part.within(&bucket.lower, buckets.upper(place));
+                let own: Run<D> = run.iter().filter_map(own).collect();
+                let mut runs = before.runs.clone();
+                runs.splice(0..0, (!own.is_empty()).then_some(own));
+                Version::new(runs, end, before.deleted.clone()).after(&before)
+            })
+            .collect();
+        let states = buckets.iter().zip(&versions);
+        let new = states.map(|(b, version)| (b.lower.clone(), Bucket::state(version))).collect();
+        if let Err(error) =
+            self.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &Garbage::default())
+        {
+            self.after_failed_edit(&run, error)?;
+        }
+        for (bucket, version) in buckets.iter().zip(versions) {
+            bucket.write().version = Arc::new(version);
+        }
+        drop((writer, guard));
+        Ok(true)
+    }
+
+    /// Passes the error of an edit on that would have named the tables of `run`, unless the edit is
+    /// there: then writing the manifest anew failed.
+    fn after_failed_edit(&self, run: &Run<D>, error: Error) -> Result<()> {
+        let book = self.book.lock().expect("no panic while held");
+        let (named, is_known) = (book.state().tables(), !book.is_poisoned());
+        drop(book);
+        if is_known && run.iter().all(|part| named.contains(&part.table.number)) {
+            ::log::warn!("an ingest: {error}");
+            return Ok(());
+        }
+        if is_known {
+            run.iter().for_each(|part| self.remove_table(part.table.number));
+        }
+        Err(error)
+    }
+}
+
+/// A table that is being written.
+struct Output<D: Device> {
+    writer: TableWriter<D>,
+    first: Vec<u8>,
+}
+
+impl<D: Device> Output<D> {
+    fn new(wip: &Wip<D>, buckets: &Buckets<D>, first: &[u8]) -> Result<Self> {
+        let is_oldest = buckets.of(first).read().version.runs.is_empty();
+        let writer = wip.begin_table(UNNUMBERED, is_oldest)?;
+        Ok(Output { writer, first: first.to_vec() })
+    }
+
+    fn is_full(&self, part: u64) -> bool {
+        self.writer.bytes().max(self.writer.versions() * BUILT_KEY_BYTES) >= part
+    }
+
+    /// Makes it durable; it ends with the key `last`.
+    fn finish(self, wip: &Wip<D>, last: Option<&[u8]>) -> Result<Option<Part<D>>> {
+        let overlap = self.writer.overlap;
+        let Some(table) = self.writer.finish()? else { return Ok(None) };
+        let bytes = table.table.file_bytes();
+        wip.count_space(bytes);
+        let dead_bytes = overlap.dead_bytes(bytes);
+        // The first key after it.
+        let upper = last.map(|last| [last, &[0]].concat());
+        Ok(Some(Part { table, lower: self.first, upper, level: 0, dead_bytes }))
+    }
+}
+
+fn check_row(row: &Row<'_>) -> Result<()> {
+    let (key, value) = (row.key.len(), row.value.len());
+    if key <= KEY_BYTES_MAX && value <= VALUE_BYTES_MAX && row.flags & POINTER == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "the entry of key '{}' has a value of {value} bytes: the engine takes keys of \
+         {KEY_BYTES_MAX} bytes and values of {VALUE_BYTES_MAX}",
+        row.key[..key.min(64)].escape_ascii()
+    );
+    Err(Error::new(ErrorKind::TooLarge, message))
+}
+
+/// An error of the file that the user calls `shown`.
+fn of_file(shown: &str, error: Error) -> Error {
+    let advice = match error.kind() {
+        ErrorKind::Corruption | ErrorKind::Unsupported => {
+            "; nothing was ingested. Make the file again with `silica build-table`"
+        }
+        _ => "; nothing was ingested",
+    };
+    error.within(format_args!("ingesting {shown}{advice}"))
+}
+
+fn overlap<D: Device>(one: &Source<D>, other: &Source<D>) -> Error {
+    let message = format!(
+        "the files overlap: {} has keys up to '{}', {} from '{}' on; nothing was ingested. Ingest \
+         them one after the other, the newer one last, or make one of both",
+        one.shown,
+        one.last.escape_ascii(),
+        other.shown,
+        other.first.escape_ascii()
+    );
+    Error::new(ErrorKind::Config, message)
+}
+
+#[cfg(test)]
+#[path = "ingest_tests.rs"]
+mod tests;
