@@ -7,7 +7,7 @@ use crate::state::Edit;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::{Device, LogFile};
-use silica_engine::{Admin, Checkpoint, Count};
+use silica_engine::{Admin, Checkpoint, Count, Durability};
 use silica_parts::manifest::{self, Ledger};
 use silica_parts::value_log::Garbage;
 use silica_parts::wal::POSITION_BYTES;
@@ -25,6 +25,12 @@ impl<D: Device> Admin for Wip<D> {
         let guard = self.jobs.lock_install();
         let writer = self.writer.lock().expect("no panic while held");
         self.log.check()?;
+        if self.snapshots.newest() > 0 {
+            // They go on seeing what they see.
+            drop(guard);
+            let all = self.delete_keys_by(writer, Vec::new(), None, Durability::Synced);
+            return self.spread_poison(all);
+        }
         let floor = self.log.end() / POSITION_BYTES;
         self.spread_poison(self.edit_buckets(Edit::Clear(floor), &Garbage::default()))?;
         let empty = || Stores::new(Arc::new(Version::new(Vec::new(), floor, Vec::new())));

@@ -82,6 +82,11 @@ impl Frozen {
     pub(crate) fn order(&self, entries: &impl Entries) -> &Arc<[u64]> {
         self.order.get_or_init(|| self.memtable.in_order(entries).into())
     }
+
+    /// Bytes of the directory and, where it is there, of the order.
+    fn index_bytes(&self) -> u64 {
+        self.memtable.bytes() as u64 + self.order.get().map_or(0, |order| 8 * order.len() as u64)
+    }
 }
 
 /// What is in tables.
@@ -150,6 +155,7 @@ impl<D: Device> Version<D> {
                 level: run.iter().map(|part| part.level).max().unwrap_or(0),
                 bytes: run.iter().map(crate::run::Part::bytes).sum(),
                 dead_bytes: run.iter().map(|part| part.dead_bytes).sum(),
+                versions: run.iter().map(crate::run::Part::versions).sum(),
             };
             Shape { runs: self.runs.iter().map(run).collect() }
         })
@@ -283,9 +289,9 @@ impl<D: Device> Stores<D> {
         self.frozen.insert(0, Arc::new(Frozen { memtable, bytes, start, end, order }));
     }
 
-    /// Bytes of the memtables' directories.
+    /// Bytes of the memtables' directories, and of positions put in order.
     pub(crate) fn directory_bytes(&self) -> u64 {
-        let frozen = self.frozen.iter().map(|frozen| frozen.memtable.bytes() as u64);
+        let frozen = self.frozen.iter().map(|frozen| frozen.index_bytes());
         self.active.bytes() as u64 + frozen.sum::<u64>()
     }
 

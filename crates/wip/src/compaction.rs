@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
 const READ_AHEAD_BYTES_MIN: u64 = 64 << 10;
 /// The part of the memory that the runs of a compaction share for reading ahead.
-const READ_AHEAD_PART: u64 = 16;
+pub(crate) const READ_AHEAD_PART: u64 = 16;
 /// What a version counts for besides its bytes.
 const VERSION_COST_BYTES: u64 = 16;
 

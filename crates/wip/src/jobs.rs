@@ -10,6 +10,7 @@
 
 use crate::bucket::{Bucket, Frozen, Version};
 use crate::compaction::Compaction;
+use crate::deleted::DeletedRange;
 use crate::files::table_name;
 use crate::flush::Flush;
 use crate::metrics::add;
@@ -442,6 +443,11 @@ impl<D: Device> Wip<D> {
             self.with_views(list, |views| self.config.policy.next(views, self.is_over_ceiling()));
         let (buckets, Some(work)) = found else { return None };
         let bucket = |place: usize| Arc::clone(buckets.at(place));
+        if let Work::Compact { place, .. } = work
+            && !self.has_memory_for(buckets.at(place), &list.busy)
+        {
+            return None;
+        }
         let job = match work {
             Work::Compact { place, count, older } => {
                 bucket(place).reads.store(0, Ordering::Relaxed);
@@ -471,17 +477,23 @@ impl<D: Device> Wip<D> {
             .collect();
         let may_join = versions.len() > self.config.first_buckets;
         let oldest = self.live_snapshots().first().copied().unwrap_or(u64::MAX);
-        let ranges = |version: &Version<D>| {
+        let ranges = |place: usize, version: &Version<D>| {
             let before = version.floor.min(oldest);
-            version.deleted.iter().filter(|range| range.position < before).count()
+            let ends = || version.deleted.iter().filter(|range| range.position < before);
+            // Where all that was there is deleted, that is worth a compaction.
+            let (lower, upper) = (&buckets.at(place).lower, buckets.upper(place));
+            let is_all =
+                |range: &DeletedRange| range.lower == *lower && range.upper.as_deref() == upper;
+            if ends().any(|range| is_all(range)) { RANGES_MAX + 1 } else { ends().count() }
         };
         let views: Vec<View<'_>> = buckets
             .iter()
             .zip(&versions)
-            .map(|(bucket, (version, is_idle))| View {
+            .enumerate()
+            .map(|(place, (bucket, (version, is_idle)))| View {
                 shape: version.shape(),
                 reads: bucket.reads.load(Ordering::Relaxed),
-                ranges: ranges(version),
+                ranges: ranges(place, version),
                 is_busy: list.is_busy(bucket),
                 split_from_bytes: bucket.split_from_bytes.load(Ordering::Relaxed),
                 is_idle: *is_idle && may_join,

@@ -7,7 +7,8 @@
 //! others. A key that is looked for in a table without a filter costs a read. They come back, the
 //! smallest first, when there is room. Indexes stay: they take a quarter of a byte a key.
 
-use crate::bucket::Version;
+use crate::bucket::{Bucket, Version};
+use crate::compaction::READ_AHEAD_PART;
 use crate::run::Part;
 use crate::wip::Wip;
 use silica_device::{Device, DeviceFile};
@@ -23,7 +24,11 @@ use std::sync::atomic::Ordering;
 const JOBS_PART_MAX: u64 = 5;
 /// What they need in any case, and for each key of the filter that is built, its hash included.
 const JOBS_BYTES: u64 = 16 << 20;
-const BUILT_KEY_BYTES: u64 = FuseFilter::BUILT_KEY_BYTES + 8;
+pub(crate) const BUILT_KEY_BYTES: u64 = FuseFilter::BUILT_KEY_BYTES + 8;
+/// The part for the filter that is built next. A bucket has no more keys than that has room for.
+pub(crate) const FILTERS_PART_MAX: u64 = 4;
+/// The part that compactions may take at once.
+const COMPACTIONS_PART_MAX: u64 = 2;
 /// The part that the block cache has at least, as long as there are filters that may go.
 const CACHE_PART_MIN: u64 = 16;
 
@@ -60,11 +65,25 @@ impl<F: DeviceFile> Taken<F> {
     fn without_jobs(&self, memory: u64) -> u64 {
         let keys = self.tables.values().map(|placed| placed.table.footer().versions).max();
         let building = BUILT_KEY_BYTES * keys.unwrap_or(0);
-        memory - JOBS_BYTES.min(memory / JOBS_PART_MAX) - building.min(memory / 4)
+        let building = building.min(memory / FILTERS_PART_MAX);
+        memory - JOBS_BYTES.min(memory / JOBS_PART_MAX) - building
     }
 }
 
 impl<D: Device> Wip<D> {
+    /// True where a compaction of `bucket` has memory beside those of `busy` buckets; one always
+    /// has.
+    pub(crate) fn has_memory_for(&self, bucket: &Bucket<D>, busy: &[Arc<Bucket<D>>]) -> bool {
+        let memory = self.memory_bytes.load(Ordering::Relaxed);
+        let needs = |bucket: &Bucket<D>| {
+            let version = bucket.read().version.clone();
+            let read_ahead = version.bytes().min(memory / READ_AHEAD_PART);
+            read_ahead + BUILT_KEY_BYTES * version.shape().versions()
+        };
+        let others: u64 = busy.iter().map(|bucket| needs(bucket)).sum();
+        others == 0 || others + needs(bucket) <= memory / COMPACTIONS_PART_MAX
+    }
+
     fn taken(&self) -> Taken<D::File> {
         let (log, tables) = (self.log.mapped_bytes(), BTreeMap::new());
         let mut taken = Taken { log, directories: 0, tables };

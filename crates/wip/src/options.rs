@@ -1,5 +1,6 @@
 //! The engine's options table and the configuration read from it.
 
+use crate::memory::{BUILT_KEY_BYTES, FILTERS_PART_MAX};
 use crate::policy::Policy;
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
@@ -68,7 +69,8 @@ pub const OPTIONS: &[OptionSpec] = &[
         "bucket_bytes_max",
         Size(0, 1 << 40),
         0,
-        "live bytes of a bucket at which it is split; 0 takes a quarter of the memory",
+        "live bytes of a bucket at which it is split; 0 takes half of the memory. Buckets of many \
+         small entries are split earlier, where their filters would take a quarter of it",
     ),
     OptionSpec {
         fixed: true,
@@ -160,6 +162,7 @@ impl Config {
                     0 => value("memory_bytes") / 2,
                     given => given,
                 },
+                bucket_keys_max: value("memory_bytes") / FILTERS_PART_MAX / BUILT_KEY_BYTES,
             },
             write_amplification_percent_max: value("write_amplification_percent_max"),
             first_buckets: value("first_buckets") as usize,

@@ -18,8 +18,9 @@
 //!
 //! Rules 2 and 3 rest while the store's write amplification is over its ceiling.
 //!
-//! A bucket is split where its live bytes are too many. Overwriting does not change them, so it
-//! never leads to a split.
+//! A bucket is split where its live bytes are too many, or its keys, each of which takes memory
+//! while the bucket's filter is made. Overwriting does not change them, so it never leads to a
+//! split.
 
 /// The highest level of a run.
 pub(crate) const LEVEL_MAX: u8 = 2;
@@ -48,6 +49,7 @@ pub(crate) struct RunShape {
     pub(crate) bytes: u64,
     /// Bytes that are dead because of it, here or in older runs; estimated.
     pub(crate) dead_bytes: u64,
+    pub(crate) versions: u64,
 }
 
 /// A bucket's runs, the newest first.
@@ -69,6 +71,16 @@ impl Shape {
 
     pub(crate) fn live_bytes(&self) -> u64 {
         self.bytes() - self.dead_bytes()
+    }
+
+    pub(crate) fn versions(&self) -> u64 {
+        self.runs.iter().map(|run| run.versions).sum()
+    }
+
+    /// Keys that are there; estimated.
+    fn live_keys(&self) -> u64 {
+        let live = self.live_bytes() as f64 / self.bytes().max(1) as f64;
+        (self.versions() as f64 * live) as u64
     }
 
     /// Runs of the levels up to `level`: the newest.
@@ -105,6 +117,7 @@ pub(crate) struct Policy {
     pub(crate) read_weight: u64,
     pub(crate) space_amplification_percent_max: u64,
     pub(crate) bucket_bytes_max: u64,
+    pub(crate) bucket_keys_max: u64,
 }
 
 /// Something to be done.
@@ -120,8 +133,10 @@ impl Policy {
     /// A bucket that is to be split.
     pub(crate) fn split(&self, views: &[View<'_>]) -> Option<usize> {
         views.iter().position(|view| {
-            let from = self.bucket_bytes_max.max(view.split_from_bytes);
-            !view.is_busy && view.shape.live_bytes() > from
+            let bytes = view.shape.live_bytes();
+            let is_full =
+                bytes > self.bucket_bytes_max || view.shape.live_keys() > self.bucket_keys_max;
+            !view.is_busy && is_full && bytes > view.split_from_bytes
         })
     }
 
@@ -236,9 +251,11 @@ impl Policy {
     }
 
     fn small_neighbours(&self, views: &[View<'_>]) -> Option<Work> {
-        let small = self.bucket_bytes_max / SMALL_PART;
-        let is_small =
-            |view: &View<'_>| !view.is_busy && view.is_idle && view.shape.bytes() <= small;
+        let (bytes, keys) = (self.bucket_bytes_max / SMALL_PART, self.bucket_keys_max / SMALL_PART);
+        let is_small = |view: &View<'_>| {
+            let shape = view.shape;
+            !view.is_busy && view.is_idle && shape.bytes() <= bytes && shape.versions() <= keys
+        };
         let place = views.windows(2).position(|pair| is_small(&pair[0]) && is_small(&pair[1]))?;
         Some(Work::Join(place))
     }

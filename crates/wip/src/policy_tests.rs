@@ -9,6 +9,7 @@ fn policy() -> Policy {
         read_weight: 10,
         space_amplification_percent_max: 140,
         bucket_bytes_max: 100 * MIB,
+        bucket_keys_max: u64::MAX,
     }
 }
 
@@ -18,6 +19,7 @@ fn shape(runs: &[(u8, u64, u64)]) -> Shape {
         level: *level,
         bytes: bytes * MIB,
         dead_bytes: dead * MIB,
+        versions: bytes * 1000,
     };
     Shape { runs: runs.iter().map(run).collect() }
 }
@@ -53,6 +55,18 @@ fn buckets_are_split_for_what_lives_in_them_alone() {
     assert_eq!(policy.split(&[too_few_keys]), None);
     let busy = View { is_busy: true, ..view(&grown) };
     assert_eq!(policy.split(&[busy]), None);
+}
+
+#[test]
+fn buckets_of_many_small_entries_are_split_and_not_joined() {
+    let policy = Policy { bucket_keys_max: 40_000, ..policy() };
+    let (full, overwritten) = (shape(&[(0, 1, 0), (2, 40, 0)]), shape(&[(0, 1, 1), (2, 40, 0)]));
+    assert_eq!(policy.split(&[view(&full)]), Some(0));
+    assert_eq!(policy.split(&[view(&overwritten)]), None);
+    let idle = |shape| View { is_idle: true, ..view(shape) };
+    let (few, many) = (shape(&[(2, 2, 0)]), shape(&[(2, 3, 0)]));
+    assert_eq!(policy.next(&[idle(&few), idle(&few)], false), Some(Work::Join(0)));
+    assert_eq!(policy.next(&[idle(&few), idle(&many)], false), None);
 }
 
 #[test]
@@ -140,13 +154,14 @@ fn growth_costs_what_the_model_says_and_less_than_the_papers_bound() {
         let mut shape = Shape::default();
         let mut written = 0;
         for _ in 0..flushes {
-            shape.runs.insert(0, RunShape { level: 0, bytes: MIB, dead_bytes: 0 });
+            shape.runs.insert(0, RunShape { level: 0, bytes: MIB, dead_bytes: 0, versions: 1 });
             written += 2 * MIB;
             while let Some(Work::Compact { count, .. }) = policy.next(&[view(&shape)], false) {
                 let merged: Vec<_> = shape.runs.drain(..count).collect();
                 let bytes = merged.iter().map(|run| run.bytes).sum();
                 let level = merged.iter().map(|run| run.level).max().map_or(0, |l| l + 1);
-                let run = RunShape { level: level.min(LEVEL_MAX), bytes, dead_bytes: 0 };
+                let run =
+                    RunShape { level: level.min(LEVEL_MAX), bytes, dead_bytes: 0, versions: 1 };
                 shape.runs.insert(0, run);
                 written += bytes;
             }

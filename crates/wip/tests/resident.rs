@@ -4,10 +4,12 @@
 
 mod resident_load;
 
-use resident_load::assert_resident_bytes_stay_within_the_number;
+use resident_load::{Load, assert_resident_bytes_stay_within_the_number};
 use silica_base::test_size;
 
 #[test]
 fn resident_memory_stays_within_the_number_set() {
-    assert_resident_bytes_stay_within_the_number(test_size(80_000, 250_000, 20_000_000), 4);
+    let entries = test_size(80_000, 250_000, 20_000_000);
+    let load = Load { memory_bytes: 64 << 20, bucket_bytes_max: 4 << 20, entries, step: 4 };
+    assert_resident_bytes_stay_within_the_number(&load);
 }

@@ -133,6 +133,7 @@ where
                 Ok(self.engine().maintain(Budget { bytes }).map(|_| ())?)
             }
             _ if self.prng.one_in(4) => self.reopen(),
+            _ if self.prng.one_in(4) => self.clear(),
             _ => Ok(()),
         }
     }
@@ -209,6 +210,14 @@ where
         }
         let keys: Vec<Vec<u8>> =
             self.map.keys().filter(|key| range.contains(key)).cloned().collect();
+        keys.iter().for_each(|key| self.change(key, None));
+        Ok(())
+    }
+
+    fn clear(&mut self) -> Outcome {
+        let Some(admin) = self.engine().as_admin() else { return Ok(()) };
+        admin.clear()?;
+        let keys: Vec<Vec<u8>> = self.map.keys().cloned().collect();
         keys.iter().for_each(|key| self.change(key, None));
         Ok(())
     }

@@ -5,7 +5,6 @@ use silica_device::{DeviceOptions, FileDevice};
 use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, OptionValues, WriteBatch};
 use silica_wip::Wip;
 
-const MEMORY: u64 = 64 << 20;
 /// What a process takes that does nothing.
 const PROCESS: u64 = 8 << 20;
 const BATCH: u64 = 100;
@@ -22,18 +21,29 @@ fn key(n: u64) -> [u8; 8] {
     Prng::new(n).next_u64().to_le_bytes()
 }
 
-/// Writes `entries` entries twice and reads as many, in batches between which the store is
-/// maintained. A value has ten bytes and up to 255 times `step` more.
+/// What is written and read, and by which store.
+pub(crate) struct Load {
+    pub(crate) memory_bytes: u64,
+    /// 0 for as many as the memory allows.
+    pub(crate) bucket_bytes_max: u64,
+    pub(crate) entries: u64,
+    /// A value has ten bytes and up to 255 times as many more.
+    pub(crate) step: usize,
+}
+
+/// Writes the entries of `load` twice and reads as many, in batches between which the store is
+/// maintained.
 ///
 /// # Panics
 /// Where more was ever resident than promise 7 allows.
-pub(crate) fn assert_resident_bytes_stay_within_the_number(entries: u64, step: usize) {
+pub(crate) fn assert_resident_bytes_stay_within_the_number(load: &Load) {
+    let Load { memory_bytes, bucket_bytes_max, entries, step } = *load;
     let value = |key: &[u8; 8]| vec![key[1]; 10 + step * usize::from(key[0])];
     let dir = std::env::temp_dir().join(format!("silica-wip-resident-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a scratch directory");
     let device = FileDevice::open(&dir, DeviceOptions::default()).expect("the directory");
     let mut options = OptionValues::default();
-    options.set("memory_bytes", MEMORY).set("bucket_bytes_max", 4 << 20);
+    options.set("memory_bytes", memory_bytes).set("bucket_bytes_max", bucket_bytes_max);
     let store = Wip::open(device, &options, &Environment::new(HashSeed([7; 16]))).expect("opens");
     let mut prng = Prng::new(1);
     for start in (0..2 * entries).step_by(BATCH as usize) {
@@ -52,7 +62,7 @@ pub(crate) fn assert_resident_bytes_stay_within_the_number(entries: u64, step: u
         }
     }
     println!("{}", store.sizes());
-    let (highest, limit) = (highest_bytes(), MEMORY / 10 * 11 + PROCESS);
+    let (highest, limit) = (highest_bytes(), memory_bytes / 10 * 11 + PROCESS);
     println!("at most {} KiB of {} KiB", highest >> 10, limit >> 10);
     drop(store);
     std::fs::remove_dir_all(&dir).expect("removed");
