@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const DEFAULT_KEYSPACE: &str = "default";
 
 const NAME_BYTES_MAX: usize = 255;
+/// How often a directory is removed, in which background work that is at its end may make files.
+const REMOVALS_MAX: u32 = 100;
 pub(crate) const MEMORY_OPTION: &str = "memory_bytes";
 const EVICTION_OPTION: &str = "eviction";
 
@@ -205,7 +207,14 @@ impl Silica {
     /// Removes what the catalog does not name any more; what is left is swept at the next open.
     pub(crate) fn remove_directory(&self, name: &str) {
         let directory = self.path.join(name);
-        if let Err(e) = silica_device::remove_directory(&directory) {
+        let mut left = None;
+        for _ in 0..REMOVALS_MAX {
+            left = silica_device::remove_directory(&directory).err();
+            if left.is_none() || !directory.exists() {
+                return;
+            }
+        }
+        if let Some(e) = left {
             warn!("removing {}: {e}; it goes when the store is next opened", directory.display());
         }
     }
