@@ -27,8 +27,8 @@ impl<D: Device> Admin for Wip<D> {
         self.log.check()?;
         if self.snapshots.newest() > 0 {
             // They go on seeing what they see.
-            drop((guard, values));
-            let all = self.delete_keys_by(writer, Vec::new(), None, Durability::Synced);
+            drop((writer, guard, values));
+            let all = self.delete_keys(Vec::new(), None, Durability::Synced);
             return self.spread_poison(all);
         }
         let floor = self.log.end() / POSITION_BYTES;

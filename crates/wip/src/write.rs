@@ -176,18 +176,7 @@ impl<D: Device> Wip<D> {
             // A bound may be right behind the longest key.
             at_most("key", bound.len(), KEY_BYTES_MAX + 1)?;
         }
-        let writer = self.lock_to_write();
-        self.delete_keys_by(writer, lower, upper, durability)
-    }
-
-    /// The same by the writer.
-    pub(crate) fn delete_keys_by(
-        &self,
-        mut writer: MutexGuard<'_, Writer<D::Log>>,
-        lower: Vec<u8>,
-        upper: Option<Vec<u8>>,
-        durability: Durability,
-    ) -> Result<()> {
+        let mut writer = self.lock_to_write();
         let value = upper.as_deref().unwrap_or_default();
         writer.fill([Frame { flags: RANGE, ..Frame::put(&lower, value) }].into_iter());
         let position = self.append(&mut writer)? / POSITION_BYTES;
