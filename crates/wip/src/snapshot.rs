@@ -56,7 +56,8 @@ pub(crate) struct Held<D: Device, W: Deref<Target = Wip<D>>> {
 impl<D: Device, W: Deref<Target = Wip<D>>> Held<D, W> {
     pub(crate) fn new(wip: W) -> Self {
         let writer = wip.writer.lock().expect("no panic while held");
-        let position = wip.log.end() / POSITION_BYTES;
+        // A repaired store has entries and no log yet: what has number 0 is seen.
+        let position = (wip.log.end() / POSITION_BYTES).max(1);
         wip.snapshots.change(|held| *held.entry(position).or_default() += 1);
         drop(writer);
         Held { wip, position }
