@@ -33,9 +33,12 @@ impl<D: Device> Admin for Wip<D> {
         }
         let floor = self.log.end() / POSITION_BYTES;
         self.spread_poison(self.edit_buckets(Edit::Clear(floor), &Garbage::default()))?;
-        let empty = || Stores::new(Arc::new(Version::new(Vec::new(), floor, Vec::new())));
+        // Who read something before is to see that it has changed, also where nothing was written
+        // since the last flush.
+        let mut version = Version::new(Vec::new(), floor, Vec::new());
+        version.ceiling = floor + 1;
         let before = self.buckets();
-        let first = Arc::new(Bucket::new(Vec::new(), empty()));
+        let first = Arc::new(Bucket::new(Vec::new(), Stores::new(Arc::new(version))));
         self.take_over(Buckets::new(vec![first]), before.iter());
         self.unflushed_bytes.store(0, Ordering::Relaxed);
         let garbage = self.values.seal();

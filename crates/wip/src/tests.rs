@@ -456,6 +456,16 @@ fn what_was_written_before_a_join_counts_as_written_after_it() {
 }
 
 #[test]
+fn what_is_cleared_counts_as_written() {
+    let wip = open(&SimDevice::new(1, SimOptions::default()));
+    wip.put(b"key", b"value", Durability::Buffered).expect("a put");
+    while wip.flush(wip.buckets().at(0)).expect("a flush") > 0 {}
+    let before = wip.seen(b"key");
+    wip.as_admin().expect("it has one").clear().expect("it clears");
+    assert_ne!(wip.seen(b"key"), before);
+}
+
+#[test]
 fn bounds_longer_than_any_key_are_refused() {
     let wip = open(&SimDevice::new(1, SimOptions::default()));
     let delete = |len: usize| {
