@@ -1,14 +1,17 @@
 //! Promise 14: a store of each format version opens and holds what it held, and a file of a newer
 //! version is refused by name.
 //!
-//! The stores lie in `tests/golden/v<version>`. A new version's store is made once:
+//! The stores lie in `tests/golden`: `v<version>` of the engine `silt`, `wip-v<version>`. A new
+//! version's store is made once:
 //!
 //! ```text
-//! SILICA_GOLDEN=write cargo test -p silica --test golden
+//! SILICA_GOLDEN=silt cargo test -p silica --test golden
+//! SILICA_GOLDEN=wip cargo test -p silica --test golden
 //! ```
 
 use silica::{
-    DEFAULT_KEYSPACE, Durability, ErrorKind, Keyspace, OpenOptions, Result, Silica, WriteBatch,
+    DEFAULT_KEYSPACE, Durability, EntryRef, ErrorKind, Keyspace, OpenOptions, Result, Silica,
+    TableFiles, WriteBatch,
 };
 use silica_base::{Checksum, Prng, checksum};
 use std::collections::BTreeMap;
@@ -35,8 +38,17 @@ const OPTIONS: [(&str, &str); 10] = [
     ("merge_ratio_percent", "10000"),
 ];
 
-fn golden_directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/v1")
+/// The stores of version 1 of either engine.
+const SILT: &str = "v1";
+const WIP: &str = "wip-v1";
+
+fn golden_directory(store: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(store)
+}
+
+/// True where the stores of an engine are to be made anew.
+fn is_to_be_written(engine: &str) -> bool {
+    std::env::var("SILICA_GOLDEN").is_ok_and(|what| what == engine)
 }
 
 /// A directory that goes when the test ends.
@@ -129,13 +141,17 @@ fn write() {
         }
     }
     store.close().expect("closes");
-    let _ = std::fs::remove_dir_all(golden_directory());
-    copy(&temp.0, &golden_directory());
+    keep(&temp, SILT);
 }
 
-fn golden(name: &str) -> Temp {
-    let temp = Temp::new(name);
-    copy(&golden_directory(), &temp.0);
+fn keep(temp: &Temp, store: &str) {
+    let _ = std::fs::remove_dir_all(golden_directory(store));
+    copy(&temp.0, &golden_directory(store));
+}
+
+fn golden(store: &str, name: &str) -> Temp {
+    let temp = Temp::new(&format!("{store}-{name}"));
+    copy(&golden_directory(store), &temp.0);
     temp
 }
 
@@ -158,23 +174,28 @@ fn entries(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     keyspace.iter().map(|entry| entry.expect("reads")).collect()
 }
 
-#[test]
-fn a_store_of_version_1_opens_and_holds_what_it_held() {
-    if std::env::var("SILICA_GOLDEN").is_ok_and(|what| what == "write") {
-        write();
-    }
-    let temp = golden("open");
+/// There are files of these kinds and of those that every store has, and they are small.
+fn check_files(temp: &Temp, kinds: &[&str]) {
     let all = files(&temp.0);
     let has = |prefix: &str| {
         let named =
             |p: &PathBuf| p.file_name().is_some_and(|n| n.to_str().unwrap().starts_with(prefix));
         all.iter().any(named)
     };
-    for kind in ["silica", "CURRENT", "MANIFEST-", "LOG-", "HASH-", "SORTED-", "VALUE-"] {
+    for kind in ["silica", "CURRENT", "MANIFEST-", "LOG-"].iter().chain(kinds) {
         assert!(has(kind), "the golden store has no {kind} file");
     }
     let bytes: u64 = all.iter().map(|p| p.metadata().expect("a file").len()).sum();
-    assert!(bytes < 200 << 10, "{bytes} bytes of golden files");
+    assert!(bytes < 300 << 10, "{bytes} bytes of golden files");
+}
+
+#[test]
+fn a_store_of_version_1_opens_and_holds_what_it_held() {
+    if is_to_be_written("silt") {
+        write();
+    }
+    let temp = golden(SILT, "open");
+    check_files(&temp, &["HASH-", "SORTED-", "VALUE-"]);
     // Read as it is, then after everything was rewritten by this version.
     for round in 0..3 {
         let store = open(&temp.0).expect("opens");
@@ -228,6 +249,16 @@ fn raise(name: &str, bytes: &mut [u8], store_id: u64) {
         "CURRENT" => header(bytes, 32, 0),
         "MANIFEST" => header(bytes, 24, magic ^ number),
         "LOG" | "VALUE" => header(bytes, 56, store_id ^ number.rotate_left(32) ^ magic),
+        "TABLE" => {
+            let at = bytes.len() - CHUNK;
+            let id = store_id.rotate_left(23) ^ number;
+            let footer = &mut bytes[at..];
+            let sum = placed(id, at as u64, &footer[..CHUNK - 4]);
+            assert_eq!(footer[CHUNK - 4..], sum.to_le_bytes());
+            put_u32(footer, 8, 2);
+            let sum = placed(id, at as u64, &footer[..CHUNK - 4]);
+            put_u32(footer, CHUNK - 4, sum);
+        }
         "HASH" | "SORTED" => {
             let (chunk, at) = (bytes.len() / CHUNK - 1, bytes.len() - CHUNK);
             let id = store_id.rotate_left(17) ^ number;
@@ -249,31 +280,33 @@ fn store_id(directory: &Path) -> u64 {
     u64_at(&bytes, 32 + 24 + 1)
 }
 
-/// Opens the store and both keyspaces.
+/// Opens the store and all keyspaces.
 fn open_all(path: &Path) -> Result<()> {
     let store = open(path)?;
-    KEYSPACES.iter().try_for_each(|(name, _)| store.keyspace(name).map(drop))
+    store.keyspaces()?.iter().try_for_each(|info| store.keyspace(&info.name).map(drop))
 }
 
 #[test]
 fn files_of_a_newer_version_are_refused_by_name() {
-    let temp = golden("newer");
-    open_all(&temp.0).expect("opens as it is");
-    drop(temp);
-    let names: Vec<PathBuf> = files(&golden_directory());
-    assert!(names.len() > 10, "{names:?}");
-    for name in names {
-        let temp = golden("newer");
-        let path = temp.0.join(name.strip_prefix(golden_directory()).expect("inside"));
-        let file = path.file_name().expect("a name").to_string_lossy().into_owned();
-        let mut bytes = std::fs::read(&path).expect("reads");
-        let id = if file == "silica" { 0 } else { store_id(path.parent().expect("one")) };
-        raise(&file, &mut bytes, id);
-        std::fs::write(&path, bytes).expect("writes");
-        let error = open_all(&temp.0).expect_err("a newer version");
-        let text = error.to_string();
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{file}: {text}");
-        assert!(text.contains("newer") && text.contains(&file), "{file}: {text}");
+    for which in [SILT, WIP] {
+        let temp = golden(which, "newer");
+        open_all(&temp.0).expect("opens as it is");
+        drop(temp);
+        let names: Vec<PathBuf> = files(&golden_directory(which));
+        assert!(names.len() > 10, "{names:?}");
+        for name in names {
+            let temp = golden(which, "newer");
+            let path = temp.0.join(name.strip_prefix(golden_directory(which)).expect("inside"));
+            let file = path.file_name().expect("a name").to_string_lossy().into_owned();
+            let mut bytes = std::fs::read(&path).expect("reads");
+            let id = if file == "silica" { 0 } else { store_id(path.parent().expect("one")) };
+            raise(&file, &mut bytes, id);
+            std::fs::write(&path, bytes).expect("writes");
+            let error = open_all(&temp.0).expect_err("a newer version");
+            let text = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{file}: {text}");
+            assert!(text.contains("newer") && text.contains(&file), "{file}: {text}");
+        }
     }
 }
 
@@ -281,7 +314,7 @@ fn files_of_a_newer_version_are_refused_by_name() {
 #[test]
 fn sections_of_a_newer_version_are_refused_by_name() {
     for (magic, version_at, width) in [(&b"SECT"[..], 4, 1), (&b"SiCF"[..], 4, 2)] {
-        let temp = golden("section");
+        let temp = golden(SILT, "section");
         let mut raised = Vec::new();
         for path in files(&temp.0) {
             let file = path.file_name().expect("a name").to_string_lossy().into_owned();
@@ -320,7 +353,12 @@ fn sections_of_a_newer_version_are_refused_by_name() {
 
 #[test]
 fn a_state_of_a_newer_version_is_refused_by_name() {
-    let temp = golden("state");
+    state_of_a_newer_version(SILT);
+    state_of_a_newer_version(WIP);
+}
+
+fn state_of_a_newer_version(which: &str) {
+    let temp = golden(which, "state");
     let manifests =
         files(&temp.0).into_iter().filter(|p| p.to_string_lossy().contains("MANIFEST-"));
     for path in manifests {
@@ -336,4 +374,165 @@ fn a_state_of_a_newer_version_is_refused_by_name() {
     let error = open_all(&temp.0).expect_err("a newer version");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("newer"), "{error}");
+}
+
+/// The keyspaces of the engine `wip`: one for each kind of compression, and one of several first
+/// buckets whose larger values are apart.
+const WIP_KEYSPACES: [(&str, &[(&str, &str)]); 4] = [
+    (DEFAULT_KEYSPACE, &[("memtable_bytes_max", "16KiB"), ("bucket_bytes_max", "8KiB")]),
+    ("lz4", &[("compression", "lz4"), ("memtable_bytes_max", "64KiB")]),
+    ("zstd", &[("compression", "zstd"), ("memtable_bytes_max", "512KiB")]),
+    (
+        "many",
+        &[
+            ("memtable_bytes_max", "16KiB"),
+            ("first_buckets", "3"),
+            ("inline_value_bytes_max", "30"),
+            ("value_log_segment_bytes", "8KiB"),
+        ],
+    ),
+];
+
+/// Sizes at which a few kilobytes make every kind of file.
+const WIP_OPTIONS: [(&str, &str); 5] = [
+    ("memory_bytes", "4MiB"),
+    ("segment_bytes", "8KiB"),
+    ("log_bytes_max", "32KiB"),
+    ("split_buckets", "2"),
+    ("runs_max", "4"),
+];
+
+/// The year 2100, and 2001.
+const LATER_MS: u64 = 4_102_444_800_000;
+const EARLIER_MS: u64 = 1_000_000_000_000;
+
+/// A value and its meta.
+type Held = (Vec<u8>, u64, u32);
+
+fn put_held(keyspace: &Keyspace, key: &[u8], held: &Held) {
+    let mut batch = WriteBatch::new();
+    let (value, expires_unix_ms, user_bits) = (&held.0[..], held.1, held.2);
+    batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits });
+    keyspace.write_with(&batch, Durability::Synced).expect("writes");
+}
+
+/// The steps that made a keyspace: without one, only what they come to.
+fn wip_steps(name: &str, keyspace: Option<&Keyspace>, files: &Path) -> BTreeMap<Vec<u8>, Held> {
+    let (mut held, mut prng) = (BTreeMap::new(), Prng::new(name.len() as u64));
+    // Compressible; of the dictionary's keyspace enough for one.
+    let repeats = if name == "zstd" { 30 } else { 4 };
+    for n in 0..700u64 {
+        let mut key = format!("key-{:03}", n * 37 % 250).into_bytes();
+        if name == "many" {
+            // All over the keys that the first buckets share by their first eight bytes.
+            key.insert(0, (n * 37 % 250) as u8);
+        }
+        let value = format!("value {n} {} ", prng.below(1000)).repeat(prng.below(repeats) as usize);
+        let (expires, bits) = match n % 11 {
+            3 => (LATER_MS + n, 0),
+            4 => (EARLIER_MS, 0),
+            5 => (LATER_MS, u32::MAX - n as u32),
+            6 => (0, n as u32),
+            _ => (0, 0),
+        };
+        let entry = (value.into_bytes(), expires, bits);
+        if n % 13 == 5 {
+            held.remove(&key);
+            keyspace.iter().for_each(|keyspace| keyspace.delete(&key).expect("deletes"));
+        } else {
+            keyspace.iter().for_each(|keyspace| put_held(keyspace, &key, &entry));
+            held.insert(key, entry);
+        }
+        if [200, 400, 600, 650].contains(&n) {
+            keyspace.iter().for_each(|keyspace| keyspace.settle().expect("settles"));
+        }
+        // One of them in tables, the other in the log.
+        for (at, from, to) in [(330, "key-040", "key-060"), (690, "key-100", "key-105")] {
+            if n == at {
+                held.retain(|key, _| key[..] < *from.as_bytes() || key[..] >= *to.as_bytes());
+                keyspace.iter().for_each(|k| k.delete_range(from..to).expect("deletes"));
+            }
+        }
+        if n == 640 {
+            let ingested: Vec<_> = (0..30).map(|n| format!("key-{:03}", 7 * n)).collect();
+            let value = |key: &String| format!("ingested {key}").into_bytes();
+            if let Some(keyspace) = keyspace {
+                let mut table = TableFiles::create(files).expect("creates");
+                ingested.iter().for_each(|key| table.put(key, value(key)).expect("puts"));
+                keyspace.ingest(&table.finish().expect("makes a file")).expect("ingests");
+            }
+            held.extend(ingested.iter().map(|key| (key.clone().into_bytes(), (value(key), 0, 0))));
+        }
+    }
+    held.retain(|_, (_, expires, _)| *expires != EARLIER_MS);
+    held
+}
+
+fn open_wip(path: &Path) -> Silica {
+    OpenOptions::new().create(false).background_threads(0).open(path).expect("opens")
+}
+
+fn write_wip() {
+    let temp = Temp::new("write-wip");
+    let table = Temp::new("write-wip-table");
+    let options = OpenOptions::new().engine("wip").seed(SEED).background_threads(0);
+    let store = options.open(&temp.0).expect("creates");
+    for (name, own) in WIP_KEYSPACES {
+        let options: Vec<_> = WIP_OPTIONS.iter().chain(own).copied().collect();
+        let keyspace = store.create_keyspace(name, "wip", &options).expect("creates");
+        wip_steps(name, Some(&keyspace), &table.0);
+    }
+    store.close().expect("closes");
+    let _ = std::fs::remove_file(&table.0);
+    keep(&temp, WIP);
+}
+
+/// All entries with what belongs to them.
+fn all_held(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Held> {
+    let mut found = BTreeMap::new();
+    let mut entries = keyspace.iterator(..).expect("an iterator");
+    entries.seek_to_first().expect("reads");
+    while let (Some(key), Some(entry)) = (entries.key(), entries.entry()) {
+        let held = (entry.value.to_vec(), entry.expires_unix_ms, entry.user_bits);
+        found.insert(key.to_vec(), held);
+        entries.next().expect("reads");
+    }
+    found
+}
+
+#[test]
+fn an_ordered_store_of_version_1_opens_and_holds_what_it_held() {
+    if is_to_be_written("wip") {
+        write_wip();
+    }
+    let temp = golden(WIP, "open");
+    check_files(&temp, &["TABLE-", "VALUE-"]);
+    // Read as it is, then after more was written, and after all was rewritten by this version.
+    for round in 0..3 {
+        let store = open_wip(&temp.0);
+        for (name, _) in WIP_KEYSPACES {
+            let keyspace = store.existing(name).expect("opens").expect("is there");
+            let expected = wip_steps(name, None, Path::new(""));
+            keyspace.verify().expect("verifies");
+            let found = all_held(&keyspace);
+            let keys = found.keys().chain(expected.keys());
+            let differ: Vec<_> = keys.filter(|key| found.get(*key) != expected.get(*key)).collect();
+            if let Some(key) = differ.first() {
+                let (key, some) = (key.escape_ascii(), (found.get(*key), expected.get(*key)));
+                panic!("{name}, round {round}: {} keys differ, {key}: {some:?}", differ.len());
+            }
+            for (key, (value, ..)) in &expected {
+                assert_eq!(keyspace.get(key).expect("gets").as_ref(), Some(value), "{name}");
+            }
+            let buckets = keyspace.get_property("buckets").expect("told").expect("there is one");
+            let least = if name == DEFAULT_KEYSPACE { 2.0 } else { 1.0 };
+            assert!(buckets.parse::<f64>().expect("a number") >= least, "{name}: {buckets}");
+            if round == 1 {
+                keyspace.compact_range(..).expect("compacts");
+            }
+            let (key, held) = expected.first_key_value().expect("entries");
+            put_held(&keyspace, key, held);
+        }
+        store.close().expect("closes");
+    }
 }
