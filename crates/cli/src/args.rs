@@ -161,8 +161,12 @@ pub(crate) enum Verb {
     Stats,
     /// Check every file and index of the store.
     Verify,
-    /// Describe keyspaces, files and structures.
-    Inspect,
+    /// Describe keyspaces, files and structures; buckets and their runs as a picture.
+    Inspect {
+        /// File for the picture of the keyspace, as SVG.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+    },
     /// Write a backup into a new or empty directory, or bring one up to date.
     Backup {
         /// The directory.

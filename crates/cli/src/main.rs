@@ -12,6 +12,7 @@ mod keyspace;
 mod load;
 mod migrate;
 mod output;
+mod picture;
 mod prompt;
 mod repair;
 mod scan;

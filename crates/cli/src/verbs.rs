@@ -2,11 +2,13 @@
 
 use crate::args::Verb;
 use crate::output::Output;
+use crate::picture::Picture;
 use crate::session::Session;
 use crate::{scan, text};
 use serde_json::{Map, Value, json};
-use silica::{BackupReport, Durability, METRICS, Result, WriteBatch};
+use silica::{BackupReport, Durability, Error, ErrorKind, METRICS, Result, WriteBatch};
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Instant;
 
 /// Does what `verb` says.
@@ -31,7 +33,10 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
         Verb::Count { exact } => count(session, *exact, output),
         Verb::Stats => stats(session, output),
         Verb::Verify => verify(session, output),
-        Verb::Inspect => inspect(session, output),
+        Verb::Inspect { svg } => {
+            svg.iter().try_for_each(|file| draw(session, file))?;
+            inspect(session, output)
+        }
         Verb::Backup { target, from, update } => {
             let report = match from {
                 Some(from) => session.store.backup_since(target, from)?,
@@ -165,6 +170,21 @@ fn verify(session: &Session, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
+/// Draws the buckets of the keyspace into a file.
+fn draw(session: &Session, file: &Path) -> Result<()> {
+    let keyspace = session.keyspace()?;
+    let Some(picture) = Picture::of(&keyspace.inspect()?) else {
+        let engine = keyspace.engine().descriptor().name;
+        let message = format!(
+            "keyspace '{}' has no buckets to be drawn: its engine is {engine}, not wip",
+            keyspace.name()
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    };
+    std::fs::write(file, picture.svg(&format!("keyspace {}", keyspace.name())))
+        .map_err(|e| Error::io(format!("writing {}", file.display()), e))
+}
+
 fn inspect(session: &Session, output: &mut Output) -> Result<()> {
     let mut keyspaces = Vec::new();
     for info in session.store.keyspaces()? {
@@ -173,6 +193,9 @@ fn inspect(session: &Session, output: &mut Output) -> Result<()> {
         output.line(format!("  engine: {}", info.engine))?;
         for (name, value) in &info.options {
             output.line(format!("  option {name}: {value}"))?;
+        }
+        if let Some(picture) = Picture::of(&text) {
+            picture.lines().iter().try_for_each(|l| output.line(format!("  {l}")))?;
         }
         text.lines().try_for_each(|l| output.line(format!("  {l}")))?;
         let options: Map<String, Value> =

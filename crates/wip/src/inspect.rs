@@ -1,10 +1,13 @@
 //! What there is, in words.
 
+use crate::bucket::Stores;
+use crate::policy::LEVEL_MAX;
 use crate::run::Part;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::{Device, LogFile};
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 impl<D: Device> Wip<D> {
     /// Lines of `name: value`: the log, the value log, then each bucket and its runs, the newest
@@ -38,6 +41,10 @@ impl<D: Device> Wip<D> {
                 stores.version.floor
             );
             line(&format!("bucket {number}"), value);
+            let reads = self.buckets().of(lower).reads.load(Ordering::Relaxed);
+            for (property, value) in properties(lower, &upper, stores, reads) {
+                line(&format!("bucket {number} {property}"), value);
+            }
             for (at, run) in stores.version.runs.iter().enumerate() {
                 let parts: Vec<_> = run.iter().map(describe_part).collect();
                 line(&format!("bucket {number} run {at}"), parts.join(", "));
@@ -46,6 +53,43 @@ impl<D: Device> Wip<D> {
         });
         Ok(out)
     }
+}
+
+/// What is known of a bucket without a read of the device: bounds, sizes, and for each level the
+/// bytes of its runs, the newest first.
+fn properties<D: Device>(
+    lower: &[u8],
+    upper: &str,
+    stores: &Stores<D>,
+    reads: u64,
+) -> Vec<(String, String)> {
+    let version = &stores.version;
+    let parts = || version.runs.iter().flatten();
+    let frozen = stores.frozen.iter().map(|frozen| frozen.memtable.len());
+    let in_memory = stores.active.len() + frozen.sum::<usize>();
+    let entries = in_memory as u64 + parts().map(Part::versions).sum::<u64>();
+    let tombstones = parts().map(|part| {
+        let footer = part.table.table.footer();
+        footer.tombstones as f64 * part.versions() as f64 / footer.versions.max(1) as f64
+    });
+    let mut found = vec![
+        ("lower".to_owned(), shown(lower)),
+        ("upper".to_owned(), upper.to_owned()),
+        ("bytes".to_owned(), version.bytes().to_string()),
+        ("dead bytes".to_owned(), version.shape().dead_bytes().to_string()),
+        ("entries".to_owned(), entries.to_string()),
+        ("entries in memory".to_owned(), in_memory.to_string()),
+        ("tombstones".to_owned(), (tombstones.sum::<f64>() as u64).to_string()),
+        ("reads".to_owned(), reads.to_string()),
+    ];
+    for level in 0..=LEVEL_MAX {
+        let runs = version.shape().runs.iter().filter(|run| run.level == level);
+        let bytes: Vec<String> = runs.map(|run| run.bytes.to_string()).collect();
+        if !bytes.is_empty() {
+            found.push((format!("level {level}"), bytes.join(" ")));
+        }
+    }
+    found
 }
 
 fn describe_part<D: Device>(part: &Part<D>) -> String {
