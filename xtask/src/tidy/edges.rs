@@ -25,13 +25,21 @@ const FACADE: &[&str] = &[
     "silica-silt",
     "silica-wip",
     "silica-mica",
+    "silica-tune",
 ];
 /// The server moves the bytes of its sockets by what the device wraps.
 const SERVER: &[&str] =
     &["silica-base", "silica-device", "silica-engine", "silica", "silica-proto"];
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.
-const BENCH: &[&str] =
-    &["silica-base", "silica-device", "silica-parts", "silica-engine", "silica-silt", "silica"];
+const BENCH: &[&str] = &[
+    "silica-base",
+    "silica-device",
+    "silica-parts",
+    "silica-engine",
+    "silica-silt",
+    "silica-tune",
+    "silica",
+];
 const CLIENT: &[&str] = &["silica-base", "silica-device", "silica-proto"];
 /// Its clients of datagrams send and receive as the server does.
 const COMPARE: &[&str] =
@@ -58,6 +66,7 @@ const HOUSE: &[Place] = &[
     },
     passive("silica-parts", "crates/parts", GROUND),
     passive("silica-engine", "crates/engine", &["silica-base"]),
+    passive("silica-tune", "crates/tune", &["silica-base", "silica-engine"]),
     passive("silica-silt", "crates/silt", ENGINE),
     passive("silica-wip", "crates/wip", ENGINE),
     Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },

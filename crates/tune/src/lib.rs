@@ -1,0 +1,11 @@
+//! What a store will cost before it is built: models, their judges, and choices made from them.
+//!
+//! [`model`] predicts write, read, memory and space cost from a key popularity and an engine's
+//! parameters, in microseconds.
+//!
+//! Invariant: this crate does no I/O, reads no clock and starts no threads; what a machine can do
+//! and what a workload does come in as values.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
+pub mod model;

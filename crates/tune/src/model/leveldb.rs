@@ -1,0 +1,83 @@
+//! LevelDB: overlapping tables in level 0, then levels compacted table by table, round and round.
+
+use silica_base::{Error, ErrorKind, Result};
+
+use super::{Primitives, Stage, WriteAmplification};
+
+/// LevelDB's parameters, in entries (Lim's dissertation, section 4.3).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelDb {
+    /// Entries in a log, and so in a memtable.
+    pub log: f64,
+    /// Tables in level 0 that begin a compaction into level 1.
+    pub level0_tables: f64,
+    /// Entries in levels 1, 2, …; the last level has every key.
+    pub levels: Vec<f64>,
+}
+
+impl LevelDb {
+    /// Checked parameters for stores of `keys` keys.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for no levels, a last level that is not all keys, and numbers that are
+    /// not over zero.
+    pub fn checked(self, keys: f64) -> Result<Self> {
+        positive("the log's size", self.log)?;
+        positive("the number of tables in level 0", self.level0_tables)?;
+        for &size in &self.levels {
+            positive("a level's size", size)?;
+        }
+        match self.levels.last() {
+            None => Err(config("there are no levels: give at least one, which has every key")),
+            Some(&last) if last != keys => Err(config(format!(
+                "the last level has every key, so its size is {keys}, not {last}"
+            ))),
+            Some(_) => Ok(self),
+        }
+    }
+
+    /// Algorithm 3.
+    pub fn write_amplification(&self, keys: &Primitives) -> WriteAmplification {
+        let mut cost = WriteAmplification::logged();
+        cost.add(Stage::Level(0), keys.unique(self.log) / self.log);
+        let mut interval = self.log * self.level0_tables;
+        let mut level = 1;
+        let mut write = keys.merge(keys.unique(interval), self.levels[0]);
+        cost.add(Stage::Level(level), write / interval);
+        for sizes in self.levels.windows(2) {
+            level += 1;
+            interval += keys.d_interval(sizes[0]);
+            let moved = keys.unique(interval);
+            write = keys.merge(moved, sizes[1]) + moved;
+            cost.add(
+                Stage::Level(level),
+                if interval.is_finite() { write / interval } else { 0.0 },
+            );
+        }
+        cost
+    }
+
+    /// The same without redundancy: a merge of two tables is as large as both together.
+    pub fn worst_case(&self) -> WriteAmplification {
+        let mut cost = WriteAmplification::logged();
+        cost.add(Stage::Level(0), 1.0);
+        let first = self.log * self.level0_tables;
+        cost.add(Stage::Level(1), (first + self.levels[0]) / first);
+        for (level, sizes) in (2..).zip(self.levels.windows(2)) {
+            cost.add(Stage::Level(level), (sizes[0] + sizes[1]) / sizes[0]);
+        }
+        cost
+    }
+}
+
+/// Refuses what is not a number over zero.
+pub(super) fn positive(what: &str, value: f64) -> Result<()> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    Err(config(format!("{what} is a number over zero, not {value}")))
+}
+
+fn config(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Config, text)
+}
