@@ -3,9 +3,17 @@
 //! [`model`] predicts write, read, memory and space cost from a key popularity and an engine's
 //! parameters, in microseconds.
 //!
+//! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on.
+//!
 //! Invariant: this crate does no I/O, reads no clock and starts no threads; what a machine can do
 //! and what a workload does come in as values.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod lines;
+mod machine;
 pub mod model;
+mod workload;
+
+pub use machine::{Device, Machine, Memory};
+pub use workload::{Access, Mix, Sizes, WorkingSet, Workload};

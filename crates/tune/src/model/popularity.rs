@@ -126,6 +126,22 @@ impl Popularity {
         Self::from_groups(mean, GROUPED * GROUPED / 12.0 * 0.28)
     }
 
+    /// From groups of keys: how many keys, and the share of the requests that they get together,
+    /// of which only the proportions matter.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] where there is no group, or a number is not over zero and finite.
+    pub fn weighted(groups: &[(f64, f64)]) -> Result<Self> {
+        let good = |&(keys, share): &(f64, f64)| {
+            keys > 0.0 && keys <= KEYS_MAX as f64 && share > 0.0 && share.is_finite()
+        };
+        if groups.is_empty() || !groups.iter().all(good) {
+            let text = "a popularity needs at least one group, each of keys and a share over zero";
+            return Err(config(text));
+        }
+        Self::from_groups(groups.iter().map(|&(keys, share)| (share / keys, keys)).collect(), 0.0)
+    }
+
     /// From relative popularities and numbers of keys.
     fn from_groups(groups: Vec<(f64, f64)>, error: f64) -> Result<Self> {
         let keys: f64 = groups.iter().map(|&(_, keys)| keys).sum();
