@@ -3,6 +3,8 @@
 //! [`model`] predicts write, read, memory and space cost from a key popularity and an engine's
 //! parameters, in microseconds.
 //!
+//! [`recommend`] chooses engine and options by what the models predict.
+//!
 //! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on.
 //!
 //! Invariant: this crate does no I/O, reads no clock and starts no threads; what a machine can do
@@ -13,6 +15,7 @@
 mod lines;
 mod machine;
 pub mod model;
+pub mod recommend;
 mod workload;
 
 pub use machine::{Device, Machine, Memory};

@@ -1,0 +1,100 @@
+//! A workload in one line of words, as people describe it.
+
+use silica_base::Result;
+use silica_engine::parse_size;
+
+use crate::lines::{config, number};
+use crate::{Access, Mix, Sizes, Workload};
+
+use super::Needs;
+
+/// The words that a description may have, with what they mean.
+pub const WORDS: [(&str, &str); 22] = [
+    ("keys", "live keys, such as 100M"),
+    ("key", "bytes of a key"),
+    ("value", "bytes of a value"),
+    ("gets", "share of gets of keys that are there, and so on: only proportions matter"),
+    ("misses", "gets of keys that are not"),
+    ("puts", "puts of keys that are there"),
+    ("inserts", "puts of new keys"),
+    ("deletes", "deletes"),
+    ("scans", "scans"),
+    ("modifies", "gets and puts of a key as one step"),
+    ("scan", "entries of a scan"),
+    ("zipf", "skew of the popularity of keys"),
+    ("uniform", "all keys alike"),
+    ("hot-set", "share of the keys and of the requests they get, such as 0.1:0.9"),
+    ("memory", "memory that the store may use, such as 1GiB"),
+    ("threads", "threads that call at the same time"),
+    ("burst", "keys that a call looks up"),
+    ("synced", "share of the writes that are synced, 0 to 1"),
+    ("rate", "operations a second that come"),
+    ("ordered", "keys are needed in their order"),
+    ("volatile", "entries need not survive the process"),
+    ("cache", "entries need not survive the process, nor stay"),
+];
+
+/// Reads `keys=100M value=100 gets=90 puts=10 zipf=0.99 memory=1GiB`; what is left out is as in
+/// [`Workload::default`].
+///
+/// # Errors
+/// `Config` for words that are not known, numbers that are none, and workloads that cannot be.
+pub fn describe(text: &str) -> Result<(Workload, Needs)> {
+    let mut workload = Workload::default();
+    let mut mix = Mix::NOTHING;
+    let (mut ordered, mut durable, mut may_evict) = (false, true, false);
+    for word in text.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty()) {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let count = || counted(value).map_err(|e| e.within(format_args!("'{word}'")));
+        match name {
+            "keys" => workload.keys = count()? as u64,
+            "key" => workload.key_bytes = Sizes::constant(count()?),
+            "value" => workload.value_bytes = Sizes::constant(bytes(word, value)? as f64),
+            "gets" => mix.get_hits = count()?,
+            "misses" => mix.get_misses = count()?,
+            "puts" => mix.overwrites = count()?,
+            "inserts" => mix.inserts = count()?,
+            "deletes" => mix.deletes = count()?,
+            "scans" => mix.scans = count()?,
+            "modifies" => mix.modifies = count()?,
+            "scan" => workload.scan_entries = Sizes::constant(count()?),
+            "zipf" => workload.access = Access::Zipf { skew: count()? },
+            "uniform" => workload.access = Access::Zipf { skew: 0.0 },
+            "hot-set" => workload.access = format!("hot-set {value}").parse()?,
+            "memory" => workload.memory_bytes = bytes(word, value)?,
+            "threads" => workload.threads = count()? as u32,
+            "burst" => workload.burst = count()?,
+            "synced" => workload.synced = count()?,
+            "rate" => workload.rate = Some(count()?),
+            "ordered" => ordered = true,
+            "volatile" => durable = false,
+            "cache" => (durable, may_evict) = (false, true),
+            _ => {
+                let known = WORDS.map(|(name, _)| name).join(", ");
+                return Err(config(format!("'{word}' describes nothing; known are {known}")));
+            }
+        }
+    }
+    if mix != Mix::NOTHING {
+        workload.mix = mix;
+    }
+    workload.validate()?;
+    let needs = Needs::of(&workload);
+    Ok((workload.clone(), Needs { ordered: ordered || needs.ordered, durable, may_evict, ..needs }))
+}
+
+fn bytes(word: &str, value: &str) -> Result<u64> {
+    parse_size(value).ok_or_else(|| config(format!("'{word}' is no size; use one such as 64MiB")))
+}
+
+/// `100M`, `1.5k`, `1e6` or `7`.
+fn counted(text: &str) -> Result<f64> {
+    let (digits, factor) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G' | 'B')) => (&text[..at], 1e9),
+        Some((at, 'T')) => (&text[..at], 1e12),
+        _ => (text, 1.0),
+    };
+    number(digits).map(|value| value * factor)
+}

@@ -1,0 +1,125 @@
+//! What each engine costs at each setting: device bytes and reads, memory, and processor time.
+
+mod mica;
+mod silt;
+mod wip;
+
+use silica_engine::{OptionSpec, OptionValues};
+
+use super::processor::{Calibration, Nanoseconds};
+use super::work::Work;
+
+/// An engine that may be chosen, with the options table that its search space comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// The name that it is registered under.
+    pub engine: &'static str,
+    /// Its options.
+    pub options: &'static [OptionSpec],
+}
+
+/// Options of one engine as a model reads them.
+#[derive(Clone, Copy)]
+pub struct Settings<'s> {
+    pub(super) options: &'s [OptionSpec],
+    pub(super) values: &'s OptionValues,
+    /// Bytes of memory that the keyspace has.
+    pub(super) memory_bytes: f64,
+}
+
+impl Settings<'_> {
+    /// The value of `name`, or its default; 0 where the table lacks it.
+    pub(super) fn value(&self, name: &str) -> f64 {
+        let known = self.options.iter().any(|spec| spec.name == name);
+        if known { self.values.value(self.options, name) as f64 } else { 0.0 }
+    }
+
+    /// The value of `name`, where it is given.
+    pub(super) fn given(&self, name: &str) -> Option<f64> {
+        self.values.given(name).map(|value| value as f64)
+    }
+}
+
+/// What an engine can do; its descriptor says the same once it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Entries survive the process.
+    pub durable: bool,
+    /// Keys have an order.
+    pub ordered: bool,
+    /// Bytes of the largest value.
+    pub value_bytes_max: u64,
+}
+
+/// What one setting of an engine costs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Bytes written to the device for each byte of entries put, by what they are written for.
+    pub written: Vec<(&'static str, f64)>,
+    /// Device reads of 4 KiB for a get of a key that is there.
+    pub reads_per_hit: f64,
+    /// The same for a key that is not.
+    pub reads_per_miss: f64,
+    /// The same for a scan.
+    pub reads_per_scan: f64,
+    /// Memory of indexes and filters for each key.
+    pub index_bytes_per_key: f64,
+    /// Bytes of memory without which it does not keep to the number.
+    pub memory_bytes_min: f64,
+    /// Bytes on the device.
+    pub device_bytes: f64,
+    /// Bytes on the device for each live byte.
+    pub space_amplification: f64,
+    /// Share of the entries that do not fit and go.
+    pub lost: f64,
+    /// Processor time of an operation.
+    pub processor: Nanoseconds,
+}
+
+impl Cost {
+    /// The sum of what is written.
+    pub fn write_amplification(&self) -> f64 {
+        self.written.iter().map(|(_, amount)| amount).sum()
+    }
+}
+
+/// A dimension of the search: an option and the values that are tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// The option's name.
+    pub option: &'static str,
+    /// The values, besides the default.
+    pub values: Vec<u64>,
+}
+
+/// The model of one engine.
+pub trait Model: Sync {
+    /// The engine's name.
+    fn engine(&self) -> &'static str;
+    /// What it can do.
+    fn offer(&self) -> Offer;
+    /// Options that the model depends on, with values worth trying.
+    fn axes(&self, work: &Work<'_>, may_evict: bool) -> Vec<Axis>;
+    /// What `settings` cost.
+    fn cost(&self, work: &Work<'_>, settings: Settings<'_>, calibration: &Calibration) -> Cost;
+}
+
+/// The models that there are.
+pub(super) const MODELS: [&dyn Model; 3] = [&wip::Wip, &silt::Silt, &mica::Mica];
+
+/// The model of `engine`.
+pub fn model_of(engine: &str) -> Option<&'static dyn Model> {
+    MODELS.into_iter().find(|model| model.engine() == engine)
+}
+
+fn axis(option: &'static str, values: &[u64]) -> Axis {
+    Axis { option, values: values.to_vec() }
+}
+
+/// Bytes written to a value log for each byte put there, and its bytes for each live one:
+/// segments are emptied once `dead` of them is dead, and lie between nothing and that.
+fn value_log(overwrites: f64, dead_percent: f64) -> (f64, f64) {
+    let dead = (dead_percent / 100.0).clamp(0.01, 1.0);
+    let copied = overwrites * (1.0 - dead) / dead;
+    (1.0 + copied, 1.0 + overwrites * dead / (2.0 - dead))
+}

@@ -1,0 +1,230 @@
+use super::*;
+use crate::{Machine, Workload};
+use silica_engine::OptionValues;
+
+const CANDIDATES: [Candidate; 3] = [
+    Candidate { engine: "wip", options: silica_wip::OPTIONS },
+    Candidate { engine: "silt", options: silica_silt::OPTIONS },
+    Candidate { engine: "mica", options: silica_mica::OPTIONS },
+];
+
+/// A workload of words, a machine, and a question about both.
+struct Asked {
+    workload: Workload,
+    needs: Needs,
+    machine: Machine,
+}
+
+impl Asked {
+    fn new(words: &str) -> Self {
+        let (workload, needs) = describe(words).unwrap();
+        Asked { workload, needs, machine: Machine::default() }
+    }
+
+    fn question(&self) -> Question<'_> {
+        Question {
+            workload: &self.workload,
+            machine: &self.machine,
+            needs: self.needs,
+            goal: Goal::default(),
+            bounds: Bounds::default(),
+            prices: Prices::default(),
+            calibration: Calibration::default(),
+            candidates: &CANDIDATES,
+        }
+    }
+
+    fn engine(&self) -> &'static str {
+        recommend(&self.question()).unwrap().choice.engine
+    }
+}
+
+#[test]
+fn a_constant_of_a_model_changes_the_choice() {
+    let asked = Asked::new("keys=1M uniform gets=1 memory=1GiB volatile");
+    assert_eq!(asked.engine(), "mica");
+    let mut question = asked.question();
+    question.calibration.mica.hit = 1e6;
+    let other = recommend(&question).unwrap();
+    assert_ne!(other.choice.engine, "mica");
+    question.calibration.wip.hit *= 100.0;
+    question.calibration.wip.put *= 100.0;
+    assert_eq!(recommend(&question).unwrap().choice.engine, "silt");
+}
+
+#[test]
+fn what_cannot_be_done_is_excluded_and_named() {
+    let scans = Asked::new("keys=1M scans=1 memory=1GiB volatile");
+    let found = recommend(&scans.question()).unwrap();
+    assert_eq!(found.choice.engine, "wip");
+    let why = |engine| found.excluded.iter().find(|e| e.engine == engine).unwrap().why.clone();
+    assert!(why("silt").contains("order"), "{}", why("silt"));
+    assert!(why("mica").contains("order"), "{}", why("mica"));
+    let kept = Asked::new("keys=1M gets=1 memory=1GiB");
+    let found = recommend(&kept.question()).unwrap();
+    assert!(found.excluded.iter().any(|e| e.engine == "mica" && e.why.contains("forgets")));
+    let large = Asked::new("keys=1k value=2MiB gets=1 memory=1GiB volatile");
+    let found = recommend(&large.question()).unwrap();
+    assert!(found.excluded.iter().any(|e| e.engine == "mica" && e.why.contains("values")));
+}
+
+#[test]
+fn more_data_than_memory_is_no_store_in_memory_but_may_be_a_cache() {
+    let store = Asked::new("keys=100M gets=1 memory=1GiB volatile");
+    let found = recommend(&store.question()).unwrap();
+    let mica = found.excluded.iter().find(|e| e.engine == "mica").unwrap();
+    assert!(mica.why.contains("memory"), "{}", mica.why);
+    let cache = Asked::new("keys=100M gets=1 zipf=1.1 memory=1GiB cache");
+    let found = recommend(&cache.question()).unwrap();
+    assert_eq!(found.choice.engine, "mica");
+    assert!(found.choice.prediction.cost.lost > 0.0);
+    assert!(!found.choice.options.iter().any(|(name, _)| *name == "eviction"));
+}
+
+#[test]
+fn bounds_that_cannot_be_kept_say_what_excludes_whom() {
+    let asked = Asked::new("keys=10M puts=1 memory=256MiB");
+    let mut question = asked.question();
+    question.bounds.write_amplification_max = Some(1.01);
+    let error = recommend(&question).unwrap_err().to_string();
+    for part in ["loosen", "wip: breaks write_amplification <= 1.01", "silt: breaks", "mica: it"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    question.bounds = Bounds { throughput_min: Some(f64::NAN), ..Bounds::default() };
+    assert!(recommend(&question).unwrap_err().to_string().contains("throughput"));
+    question.bounds = Bounds { life_years_min: Some(900.0), ..Bounds::default() };
+    assert!(recommend(&question).unwrap_err().to_string().contains("life_years >="));
+}
+
+#[test]
+fn a_bound_is_kept_where_it_can_be() {
+    let asked = Asked::new("keys=10M puts=1 uniform memory=256MiB");
+    let free = recommend(&asked.question()).unwrap().choice.prediction;
+    let mut question = asked.question();
+    question.bounds.device_bytes_max = Some(free.device_bytes * 0.95);
+    let bound = recommend(&question).unwrap().choice.prediction;
+    assert!(bound.device_bytes <= free.device_bytes * 0.95);
+    assert!(bound.throughput <= free.throughput * 1.01);
+}
+
+#[test]
+fn goals_pull_their_own_way() {
+    let asked = Asked::new("keys=10M gets=50 puts=50 rate=2000 memory=1GiB");
+    let of = |goal: &str| {
+        let question = Question { goal: goal.parse().unwrap(), ..asked.question() };
+        recommend(&question).unwrap().choice.prediction
+    };
+    let (fast, cheap, small) = (of("throughput"), of("cost"), of("memory"));
+    let lasting = of("life");
+    assert!(cheap.money_per_month < fast.money_per_month);
+    assert!(small.memory_bytes < fast.memory_bytes && small.memory_bytes <= cheap.memory_bytes);
+    assert!(lasting.life_years >= fast.life_years);
+    assert!("speed".parse::<Goal>().unwrap_err().to_string().contains("throughput, cost"));
+    assert!("cost=0".parse::<Goal>().is_err() && "cost=-1".parse::<Goal>().is_err());
+}
+
+#[test]
+fn the_search_is_bounded_repeats_and_finds_no_worse_than_the_defaults() {
+    for words in ["keys=1M gets=1", "keys=100M puts=1 memory=1GiB", "keys=1M value=64KiB puts=1"] {
+        let asked = Asked::new(words);
+        let found = recommend(&asked.question()).unwrap();
+        assert_eq!(recommend(&asked.question()).unwrap(), found);
+        assert!(found.evaluations < 2000, "{}", found.evaluations);
+        let engine = found.choice.engine;
+        let default = predict(&asked.question(), engine, &OptionValues::default()).unwrap();
+        assert!(found.choice.prediction.throughput >= default.throughput, "{words}");
+        assert_eq!(
+            predict(&asked.question(), engine, &found.choice.values()).unwrap(),
+            found.choice.prediction
+        );
+    }
+}
+
+#[test]
+fn figures_are_numbers_whatever_is_asked() {
+    for keys in ["1", "2", "1k", "1T"] {
+        for rest in ["gets=1", "misses=1", "inserts=1", "puts=1", "deletes=1", "scans=1 ordered"] {
+            for more in ["zipf=0", "zipf=2", "value=0", "value=1MiB", "memory=1MiB", "burst=1M"] {
+                let asked = Asked::new(&format!("keys={keys} {rest} {more}"));
+                for engine in ["wip", "silt", "mica"] {
+                    let values = OptionValues::default();
+                    let p = predict(&asked.question(), engine, &values).unwrap();
+                    let figures = [
+                        p.throughput,
+                        p.written(),
+                        p.reads_per_get,
+                        p.device_bytes,
+                        p.life_years,
+                        p.money_per_month,
+                        p.cost.index_bytes_per_key,
+                        p.cost.reads_per_scan,
+                    ];
+                    let fine = figures.iter().all(|f| f.is_finite() && *f >= 0.0);
+                    assert!(fine, "{keys} {rest} {more} {engine}: {p:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn measured_write_amplifications_come_out() {
+    // docs/benchmarks/wip.md, "Space against writes"; docs/benchmarks/silt.md, "Updates".
+    let asked = Asked::new("keys=500k uniform puts=1 memory=32MiB");
+    let measured = [(115, 5.85), (130, 4.39), (170, 3.38), (200, 3.06)];
+    for (percent, written) in measured {
+        let mut values = OptionValues::default();
+        values.set("space_amplification_percent_max", percent);
+        let p = predict(&asked.question(), "wip", &values).unwrap();
+        assert!((p.written() / written - 1.0).abs() < 0.07, "{percent}: {}", p.written());
+    }
+    let silt = Asked::new("keys=8M value=48 uniform puts=1 memory=256MiB");
+    let p = predict(&silt.question(), "silt", &OptionValues::default()).unwrap();
+    assert!((p.written() / 5.57 - 1.0).abs() < 0.1, "{:?}", p.cost.written);
+}
+
+#[test]
+fn life_is_equation_2_8() {
+    let asked = Asked::new("keys=100M value=1008 uniform puts=1 rate=5k memory=4GiB");
+    let mut question = asked.question();
+    let mut machine = Machine::default();
+    machine.device.capacity_bytes = 256 << 30;
+    question.machine = &machine;
+    question.prices.erase_cycles = 10_000.0;
+    let p = predict(&question, "silt", &OptionValues::default()).unwrap();
+    let seconds = 256.0 * f64::from(1 << 30) * 10_000.0 / (5000.0 * 1024.0 * p.written());
+    assert!((p.life_years / (seconds / 31_556_952.0) - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn the_runner_up_says_which_term_made_it_lose() {
+    let asked = Asked::new("keys=50M uniform gets=1 memory=256MiB value=1000");
+    let found = recommend(&asked.question()).unwrap();
+    let (next, why) = found.runner_up.unwrap();
+    assert_ne!(next.engine, found.choice.engine);
+    assert!(why.contains("against"), "{why}");
+}
+
+#[test]
+fn words_that_say_nothing_are_named() {
+    for (words, why) in [
+        ("keys=x", "'keys=x'"),
+        ("colour=red", "'colour=red' describes nothing"),
+        ("value=many", "64MiB"),
+        ("zipf=9", "skew"),
+        ("keys=0", "no keys"),
+        ("hot-set=1", "no pair"),
+    ] {
+        let error = describe(words).unwrap_err().to_string();
+        assert!(error.contains(why), "{words}: {error}");
+    }
+    for (word, _) in WORDS {
+        let value = match word {
+            "uniform" | "ordered" | "volatile" | "cache" => String::new(),
+            "hot-set" => "=0.1:0.9".into(),
+            "memory" | "value" => "=1MiB".into(),
+            _ => "=1".into(),
+        };
+        describe(&format!("{word}{value}")).unwrap();
+    }
+}
