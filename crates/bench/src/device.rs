@@ -3,21 +3,16 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use silica::device::{Device, DeviceFile, Mode, Read, ReadQueue};
-use silica::{DeviceOptions, Error, ErrorKind, FileDevice, Result};
-use silica_base::{AlignedBuf, Prng};
-use std::path::{Path, PathBuf};
+use silica::{Error, ErrorKind, Names, Result, SCRATCH_BLOCK_BYTES, Scratch};
+use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const CHUNK_BYTES: usize = 4096;
-const STREAM_BYTES: usize = 1 << 20;
+const STREAM_BYTES: usize = SCRATCH_BLOCK_BYTES as usize;
 const DEPTHS: [usize; 3] = [1, 8, 32];
 const FILE: &str = "bench-data";
 const SYNC_FILE: &str = "bench-sync";
-const SYNC_FILE_BYTES: u64 = STREAM_BYTES as u64;
 
 /// Random reads with a number of them in flight.
 #[derive(Debug, Clone, Serialize)]
@@ -79,7 +74,7 @@ pub fn device(path: &Path, bytes: u64, seconds: f64) -> Result<DeviceReport> {
     }
     let period = Duration::from_secs_f64(seconds);
     let probe = DeviceProbe::new(path, bytes)?;
-    let read_bytes_per_second = probe.read_in_order_once()?;
+    let read_bytes_per_second = probe.scratch.read_in_order_once()?;
     let mut random_reads = Vec::new();
     for depth in DEPTHS {
         random_reads.push(RandomReads {
@@ -135,80 +130,50 @@ impl Access {
     }
 }
 
-/// Files on a device, read and written through the same code as those of the engines; removed
-/// when the probe is dropped.
+/// A scratch file on a device, and fio beside it; removed when the probe is dropped.
 pub struct DeviceProbe {
-    directory: Directory,
-    device: FileDevice,
-    file: Arc<<FileDevice as Device>::File>,
-    sync_file: <FileDevice as Device>::File,
-    bytes: u64,
-    /// Measurements so far: each reads other blocks, which nobody has in a cache yet.
-    asked: AtomicU64,
+    scratch: Scratch,
     /// Bytes per second at which the new file was filled in order, by one writer.
     pub fill_bytes_per_second: f64,
-}
-
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // The figures are what counts; a directory that stays is only untidy.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 impl DeviceProbe {
     /// Fills a file of `bytes` (at least 1 MiB) in a new directory under `path`.
     pub fn new(path: &Path, bytes: u64) -> Result<Self> {
-        if bytes < STREAM_BYTES as u64 {
+        if bytes < SCRATCH_BLOCK_BYTES {
             return Err(Error::new(ErrorKind::Config, "--size must be at least 1MiB"));
         }
-        let name = format!("silica-bench-device-{}", std::process::id());
-        let directory = Directory(path.join(name));
-        let device = FileDevice::open(&directory.0, DeviceOptions::default())?;
-        let bytes = bytes / STREAM_BYTES as u64 * STREAM_BYTES as u64;
-        let file = device.create(FILE, Mode::Direct)?;
-        let fill_bytes_per_second = fill(&file, bytes)?;
-        let sync_file = device.create(SYNC_FILE, Mode::Direct)?;
-        fill(&sync_file, SYNC_FILE_BYTES)?;
-        let file = Arc::new(file);
-        let asked = AtomicU64::new(0);
-        Ok(DeviceProbe { directory, device, file, sync_file, bytes, asked, fill_bytes_per_second })
+        // fio opens them by their names.
+        let scratch = Scratch::new(path, "silica-bench-device", bytes, Names::Kept)?;
+        let fill_bytes_per_second = scratch.fill_bytes_per_second();
+        Ok(DeviceProbe { scratch, fill_bytes_per_second })
     }
 
     /// Where its files are.
     pub fn directory(&self) -> &Path {
-        &self.directory.0
+        self.scratch.directory()
     }
 
     /// Reads or writes per second, measured for `period` with `depth` of them in flight.
     pub fn rate(&self, access: Access, depth: usize, period: Duration) -> Result<f64> {
         match access {
-            Access::RandomReads => {
-                let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-                let mut prng = Prng::new(asked << 32 | depth as u64);
-                let chunks = self.bytes / CHUNK_BYTES as u64;
-                self.read(CHUNK_BYTES, depth, period, || prng.below(chunks))
-            }
-            Access::Reads => {
-                let mut blocks = (0..self.bytes / STREAM_BYTES as u64).cycle();
-                self.read(STREAM_BYTES, depth, period, || blocks.next().expect("a cycle"))
-            }
-            Access::Writes => self.write(depth, period),
-            Access::SyncedWrites => self.sync_often(period),
+            Access::RandomReads => self.scratch.random_reads(depth, period),
+            Access::Reads => self.scratch.reads_in_order(access.bytes(), depth, period),
+            Access::Writes => self.scratch.writes_in_order(access.bytes(), depth, period),
+            Access::SyncedWrites => self.scratch.synced_writes(period),
         }
     }
 
     /// The same by fio, or `None` where it is not installed or refuses.
     pub fn fio_rate(&self, access: Access, depth: usize, period: Duration) -> Option<f64> {
         let (arguments, part) = access.of_fio();
-        let bytes = if access == Access::SyncedWrites { SYNC_FILE_BYTES } else { self.bytes };
+        let bytes =
+            if access == Access::SyncedWrites { SCRATCH_BLOCK_BYTES } else { self.scratch.bytes() };
         let output = Command::new("fio")
             .args(["--name=silica", "--direct=1", "--ioengine=io_uring", "--time_based"])
             .arg("--output-format=json")
             .args(arguments)
-            .arg(format!("--filename={}", self.directory.0.join(access.file()).display()))
+            .arg(format!("--filename={}", self.directory().join(access.file()).display()))
             .arg(format!("--bs={}", access.bytes()))
             .arg(format!("--size={bytes}"))
             .arg(format!("--iodepth={depth}"))
@@ -220,92 +185,6 @@ impl DeviceProbe {
         let object: Value = serde_json::from_str(&text[text.find('{')?..]).ok()?;
         object["jobs"][0][part]["iops"].as_f64().filter(|iops| *iops > 0.0)
     }
-
-    /// Keeps `depth` reads of `len` bytes in flight; `next` draws which block is read.
-    fn read(
-        &self,
-        len: usize,
-        depth: usize,
-        period: Duration,
-        mut next: impl FnMut() -> u64,
-    ) -> Result<f64> {
-        let mut draw = |buf| Read { of: self.file.clone(), offset: next() * len as u64, buf };
-        let mut reads = self.device.reads(depth);
-        let started = Instant::now();
-        for _ in 0..depth {
-            reads.push(draw(AlignedBuf::zeroed(len)));
-        }
-        let mut done = 0u64;
-        while started.elapsed() < period || done == 0 {
-            let (read, filled) = reads.pop().expect("as many are under way as at the start");
-            if filled? != len {
-                return Err(Error::new(ErrorKind::Io, "a read inside the file was short"));
-            }
-            done += 1;
-            reads.push(draw(read.buf));
-        }
-        Ok(done as f64 / started.elapsed().as_secs_f64())
-    }
-
-    /// One reader that waits for each MiB, once through the file: bytes per second.
-    fn read_in_order_once(&self) -> Result<f64> {
-        let mut buf = AlignedBuf::zeroed(STREAM_BYTES);
-        let started = Instant::now();
-        for at in (0..self.bytes).step_by(STREAM_BYTES) {
-            self.file.read_at(at, &mut buf)?;
-        }
-        Ok(self.bytes as f64 / started.elapsed().as_secs_f64())
-    }
-
-    /// As many writers as writes are to be in flight.
-    fn write(&self, depth: usize, period: Duration) -> Result<f64> {
-        let blocks = self.bytes / STREAM_BYTES as u64;
-        let done = AtomicU64::new(0);
-        let started = Instant::now();
-        let writer = || {
-            let mut buf = AlignedBuf::zeroed(STREAM_BYTES);
-            Prng::new(4).fill(&mut buf);
-            loop {
-                let block = done.fetch_add(1, Ordering::Relaxed) % blocks;
-                self.file.write_at(block * STREAM_BYTES as u64, &buf)?;
-                if started.elapsed() >= period {
-                    return Ok::<(), Error>(());
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..depth).map(|_| scope.spawn(writer)).collect();
-            writers.into_iter().try_for_each(|w| w.join().expect("a writer does not panic"))
-        })?;
-        self.file.sync()?;
-        Ok(done.into_inner() as f64 / started.elapsed().as_secs_f64())
-    }
-
-    fn sync_often(&self, period: Duration) -> Result<f64> {
-        let buf = AlignedBuf::zeroed(CHUNK_BYTES);
-        let started = Instant::now();
-        let mut done = 0u64;
-        while started.elapsed() < period || done == 0 {
-            // The same few chunks again and again: what is measured is the sync, not the growth.
-            let at = done * CHUNK_BYTES as u64 % SYNC_FILE_BYTES;
-            self.sync_file.write_at(at, &buf)?;
-            self.sync_file.sync()?;
-            done += 1;
-        }
-        Ok(done as f64 / started.elapsed().as_secs_f64())
-    }
-}
-
-/// Writes all of a new file in order; bytes per second.
-fn fill<F: DeviceFile>(file: &F, bytes: u64) -> Result<f64> {
-    let mut buf = AlignedBuf::zeroed(STREAM_BYTES);
-    Prng::new(3).fill(&mut buf);
-    let started = Instant::now();
-    for at in (0..bytes).step_by(STREAM_BYTES) {
-        file.write_at(at, &buf)?;
-    }
-    file.sync()?;
-    Ok(bytes as f64 / started.elapsed().as_secs_f64())
 }
 
 #[cfg(test)]

@@ -92,8 +92,26 @@ pub(crate) enum Command {
         /// Directory of the store, if not --path.
         directory: Option<PathBuf>,
     },
+    /// Measure what this machine can do (device, memory, cores), and keep it beside the data.
+    Probe(ProbeArgs),
     #[command(flatten)]
     Verb(Verb),
+}
+
+#[derive(Args)]
+pub(crate) struct ProbeArgs {
+    /// Only show what an earlier run kept.
+    #[arg(long)]
+    pub(crate) show: bool,
+    /// Seconds of all measurements together.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Bytes of the scratch file, which is gone afterwards.
+    #[arg(long, value_parser = size, default_value = "256MiB")]
+    pub(crate) size: u64,
+    /// Bytes that the device may be written in its life, such as 600TB: its maker's figure.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) endurance: Option<u64>,
 }
 
 #[derive(Subcommand)]

@@ -13,6 +13,7 @@ mod load;
 mod migrate;
 mod output;
 mod picture;
+mod probe;
 mod prompt;
 mod repair;
 mod scan;
@@ -59,6 +60,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             verbs::show_copy("restored", &report, output)
         }
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
+        Some(Command::Probe(args)) => probe::run(global, &args, output),
         Some(Command::Verb(verb)) => {
             verbs::check(&verb)?;
             let session = Session::open(global, verb.creates())?;

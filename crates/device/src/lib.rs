@@ -58,7 +58,8 @@ pub use allocator::return_large_buffers;
 pub use counters::{CounterSnapshot, Counters};
 pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue};
 pub use file::{
-    DeviceOptions, FileDevice, FileReads, IoChoice, MappedLog, PlainFile, remove_directory,
+    DeviceOptions, FileDevice, FileReads, IoChoice, MappedLog, PlainFile, capacity_bytes,
+    remove_directory,
 };
 pub use names::LOG_PREFIX;
 pub use socket_ring::{SocketEvent, SocketRing};

@@ -41,11 +41,13 @@ mod keyspace;
 mod migrate;
 mod options;
 mod ordered;
+mod probe;
 #[cfg(doctest)]
 mod readme;
 mod registry;
 mod repair;
 mod scheduler;
+mod sealed;
 mod store;
 mod transaction;
 
@@ -55,6 +57,7 @@ pub use keyspace::{Iter, Keyspace};
 pub use migrate::{MigrateProgress, MigrateReport};
 pub use options::{DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, OpenOptions};
 pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
+pub use probe::{Names, ProbeOptions, SCRATCH_BLOCK_BYTES, Scratch, keep_probe, kept_probe, probe};
 pub use registry::{Build, Registration, Registry};
 pub use repair::{KeyspaceRepair, repair};
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};
@@ -65,5 +68,6 @@ pub use silica_engine::{
     Result, Update, WriteBatch, parse_size,
 };
 pub use silica_engine::{Ingested, Repaired};
+pub use silica_tune as tune;
 pub use store::{DEFAULT_KEYSPACE, KeyspaceInfo, Silica, open};
 pub use transaction::Transaction;

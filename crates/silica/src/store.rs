@@ -616,7 +616,8 @@ fn refuse_foreign(path: &Path, options: &OpenOptions) -> Result<()> {
         .map_err(|e| Error::io(format!("reading directory {}", path.display()), e))?;
     let foreign = entries.filter_map(|e| e.ok()).map(|e| e.file_name()).find(|n| {
         let name = n.to_string_lossy();
-        name != catalog::FILE_NEW && name != "LOCK"
+        let ours = [catalog::FILE_NEW, "LOCK", crate::probe::FILE];
+        !ours.contains(&&*name)
     });
     let message = match foreign {
         Some(name) => format!(

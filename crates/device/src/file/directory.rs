@@ -363,6 +363,13 @@ impl Device for FileDevice {
     }
 }
 
+/// Bytes of the file system that `path` is on, used or not.
+pub fn capacity_bytes(path: &Path) -> Result<u64> {
+    let space = rustix::fs::statvfs(path)
+        .map_err(|e| failed("ask for the file system's size of", path, e.into()))?;
+    Ok(space.f_blocks.saturating_mul(space.f_frsize))
+}
+
 /// Copies a file's bytes and makes them durable.
 fn copy(mut from: &File, mut to: &File, path: &Path) -> Result<()> {
     io::copy(&mut from, &mut to).map_err(|e| failed("copy to", path, e))?;

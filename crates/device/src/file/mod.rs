@@ -20,7 +20,7 @@ mod pool;
 mod reads;
 mod uring;
 
-pub use directory::{DeviceOptions, FileDevice, IoChoice};
+pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes};
 pub use log::MappedLog;
 pub use logs::remove_directory;
 pub use plain::PlainFile;

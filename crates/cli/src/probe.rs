@@ -1,0 +1,110 @@
+//! `silica probe`: what this machine can do.
+
+use crate::args::{Global, ProbeArgs};
+use crate::output::{Output, has_terminal};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+use silica::tune::Machine;
+use silica::{Error, ErrorKind, ProbeOptions, Result};
+
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+
+pub(crate) fn run(global: &Global, args: &ProbeArgs, output: &mut Output) -> Result<()> {
+    let path = global.directory();
+    let machine = if args.show {
+        silica::kept_probe(&path)?.ok_or_else(|| {
+            let message = format!(
+                "nothing was probed in {} yet; run `silica probe --path {}`",
+                path.display(),
+                path.display()
+            );
+            Error::new(ErrorKind::NotFound, message)
+        })?
+    } else {
+        let machine = measure(global, args)?;
+        silica::keep_probe(&path, &machine)?;
+        machine
+    };
+    show(&machine, output)?;
+    output.object().insert("path".into(), path.display().to_string().into());
+    Ok(())
+}
+
+fn measure(global: &Global, args: &ProbeArgs) -> Result<Machine> {
+    let defaults = ProbeOptions::default();
+    let options = ProbeOptions {
+        file_bytes: args.size,
+        // As for every command, --memory is what this one may take.
+        memory_bytes: global.memory.unwrap_or(defaults.memory_bytes),
+        seconds: args.seconds,
+        endurance_bytes: args.endurance,
+    };
+    let bar = has_terminal().then(|| {
+        let style = ProgressStyle::with_template("{wide_bar} {percent}% {msg}");
+        ProgressBar::new(STEPS).with_style(style.expect("the template is well formed"))
+    });
+    let machine = silica::probe(global.directory(), &options, |what, share| {
+        if let Some(bar) = &bar {
+            bar.set_position((share * STEPS as f64) as u64);
+            bar.set_message(what.to_string());
+        }
+    });
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    machine
+}
+
+fn show(machine: &Machine, output: &mut Output) -> Result<()> {
+    let Machine { cores, memory, device } = machine;
+    let mib = f64::from(1 << 20);
+    let curve = |points: &[(f64, f64)]| -> Value {
+        points.iter().map(|(x, y)| (x.to_string(), json!(y))).collect::<Map<_, _>>().into()
+    };
+    output.line(format!("cores                  {cores}"))?;
+    output.line(format!("memory                 {:.0} MiB free", memory.bytes as f64 / mib))?;
+    output.line(format!("  dependent reads      {:.1} ns each", 1e9 / memory.dependent_reads))?;
+    output.line(format!("  copied               {:.0} MiB/s", memory.copy_bytes / mib))?;
+    let gib = device.capacity_bytes as f64 / f64::from(1 << 30);
+    output.line(format!("device                 {gib:.0} GiB"))?;
+    match device.endurance_bytes {
+        Some(bytes) => output.line(format!("  endurance            {:.0} TB", bytes / 1e12))?,
+        None => output.line("  endurance            unknown; say it with --endurance")?,
+    }
+    for (depth, rate) in &device.reads {
+        output.line(format!("  random reads, {depth:>4}   {rate:>9.0}/s of 4 KiB"))?;
+    }
+    let streams = [("read in", &device.read_bandwidth), ("written in", &device.write_bandwidth)];
+    for (what, points) in streams {
+        for (block, rate) in points {
+            let (kib, rate) = (block / 1024.0, rate / mib);
+            output.line(format!("  {what:<10} {kib:>4} KiB  {rate:>9.0} MiB/s"))?;
+        }
+    }
+    for (waiters, rate) in &device.syncs {
+        output.line(format!("  syncs, waiting {waiters:>3}   {rate:>9.0}/s"))?;
+    }
+    let object = output.object();
+    object.insert("cores".into(), json!(cores));
+    object.insert(
+        "memory".into(),
+        json!({
+            "bytes": memory.bytes,
+            "dependent_reads": memory.dependent_reads,
+            "copy_bytes": memory.copy_bytes,
+        }),
+    );
+    object.insert(
+        "device".into(),
+        json!({
+            "capacity_bytes": device.capacity_bytes,
+            "endurance_bytes": device.endurance_bytes,
+            "reads": curve(&device.reads),
+            "read_bandwidth": curve(&device.read_bandwidth),
+            "write_bandwidth": curve(&device.write_bandwidth),
+            "syncs": curve(&device.syncs),
+        }),
+    );
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! What this machine can do: measured once, kept beside the data (docs/formats/probe.md).
+
+mod memory;
+mod scratch;
+
+pub use scratch::{Names, SCRATCH_BLOCK_BYTES, Scratch};
+
+use crate::sealed::Kind;
+use silica_engine::{Error, ErrorKind, Result};
+use silica_tune::{Device as DeviceFigures, Machine, Memory};
+use std::path::Path;
+use std::time::Duration;
+
+/// The file, in the store's directory.
+pub(crate) const FILE: &str = "PROBE";
+const KIND: Kind = Kind { magic: *b"SILPROBE", version: 1 };
+
+const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const BLOCKS: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 1 << 20];
+/// Reads in flight, and writers, where blocks follow one another.
+const STREAMS: usize = 4;
+const WAITERS: [usize; 2] = [1, 16];
+/// Figures that take their part of the time.
+const FIGURES: usize = DEPTHS.len() + 2 * BLOCKS.len() + WAITERS.len() + 2;
+/// No figure means anything in less.
+const SECONDS_MIN: f64 = 0.01;
+
+/// How to probe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProbeOptions {
+    /// Bytes of the scratch file, at least 1 MiB. One that a device's cache holds shows the cache.
+    pub file_bytes: u64,
+    /// Bytes of memory to read from; more than the processor's caches.
+    pub memory_bytes: u64,
+    /// Seconds of all figures together; filling the file and the memory comes on top.
+    pub seconds: f64,
+    /// Bytes that the device's maker says may be written in its life.
+    pub endurance_bytes: Option<u64>,
+}
+
+impl Default for ProbeOptions {
+    fn default() -> Self {
+        let bytes = 256 << 20;
+        ProbeOptions {
+            file_bytes: bytes,
+            memory_bytes: bytes,
+            seconds: 10.0,
+            endurance_bytes: None,
+        }
+    }
+}
+
+/// Measures the device below the directory `path`, through the code that engines read and write
+/// with, and this machine's memory and cores. The scratch file has no name while it is used, so
+/// nothing stays behind, however the process ends. `progress` hears what is measured and which
+/// share of the work is done.
+///
+/// # Errors
+/// `NotFound` where there is no such directory, `Full` where the scratch file does not fit,
+/// `Config` for options that measure nothing, and what the operating system refuses.
+pub fn probe(
+    path: impl AsRef<Path>,
+    options: &ProbeOptions,
+    mut progress: impl FnMut(&str, f64),
+) -> Result<Machine> {
+    let path = path.as_ref();
+    check(path, options)?;
+    let period = Duration::from_secs_f64((options.seconds / FIGURES as f64).max(SECONDS_MIN));
+    let mut done = 0;
+    let mut next = |what: String| {
+        progress(&what, done as f64 / (FIGURES + 2) as f64);
+        done += 1;
+    };
+    next("filling the scratch file".into());
+    let capacity_bytes = silica_device::capacity_bytes(path)?;
+    let scratch = Scratch::new(path, "silica-probe", options.file_bytes, Names::Gone)?;
+    let mut device = DeviceFigures {
+        capacity_bytes,
+        endurance_bytes: options.endurance_bytes.map(|bytes| bytes as f64),
+        reads: Vec::new(),
+        read_bandwidth: Vec::new(),
+        write_bandwidth: Vec::new(),
+        syncs: Vec::new(),
+    };
+    for depth in DEPTHS {
+        next(format!("random reads of 4 KiB, {depth} in flight"));
+        device.reads.push((depth as f64, scratch.random_reads(depth, period)?));
+    }
+    for block in BLOCKS {
+        next(format!("reads in order, {} KiB each", block >> 10));
+        let rate = scratch.reads_in_order(block, STREAMS, period)?;
+        device.read_bandwidth.push((block as f64, rate * block as f64));
+    }
+    for block in BLOCKS {
+        next(format!("writes in order, {} KiB each", block >> 10));
+        let rate = scratch.writes_in_order(block, STREAMS, period)?;
+        device.write_bandwidth.push((block as f64, rate * block as f64));
+    }
+    for waiters in WAITERS {
+        next(format!("syncs, {waiters} waiting"));
+        device.syncs.push((waiters as f64, scratch.synced_appends(waiters, period)?));
+    }
+    drop(scratch);
+    next("filling memory".into());
+    let memory = memory::Buffer::new(options.memory_bytes);
+    next("dependent reads of memory".into());
+    let dependent_reads = memory.dependent_reads(period);
+    next("copying memory".into());
+    let copy_bytes = memory.copied(period);
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let memory = Memory { bytes: memory::available_bytes()?, dependent_reads, copy_bytes };
+    let machine = Machine { cores, memory, device };
+    machine.validate().map_err(|e| e.within("what was measured makes no sense"))?;
+    Ok(machine)
+}
+
+fn check(path: &Path, options: &ProbeOptions) -> Result<()> {
+    if !path.is_dir() {
+        let path = path.display();
+        let message = format!("there is no directory {path} to probe; create it, or name another");
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    let wrong = |message: &str| Err(Error::new(ErrorKind::Config, message));
+    if !(options.seconds > 0.0 && options.seconds <= 86_400.0) {
+        return wrong("seconds must be more than 0, and at most a day");
+    }
+    if options.memory_bytes < 1 << 20 {
+        return wrong("memory to probe must be at least 1MiB");
+    }
+    if options.endurance_bytes == Some(0) {
+        return wrong("the device's endurance must be more than 0; leave it out if unknown");
+    }
+    Ok(())
+}
+
+/// Keeps what was measured in the store's directory `path`, in place of what was there.
+///
+/// # Errors
+/// `Full` or `Io`; what was there is still there.
+pub fn keep_probe(path: impl AsRef<Path>, machine: &Machine) -> Result<()> {
+    KIND.write(&path.as_ref().join(FILE), machine.to_string().as_bytes())
+}
+
+/// What was kept in the store's directory `path`; `None` where nothing was.
+///
+/// # Errors
+/// `Corruption` where the file is damaged, `Unsupported` where a newer program wrote it, `Io`.
+pub fn kept_probe(path: impl AsRef<Path>) -> Result<Option<Machine>> {
+    let path = path.as_ref().join(FILE);
+    let Some(body) = KIND.read(&path)? else { return Ok(None) };
+    let damaged = |e: &dyn std::fmt::Display| Error::corruption(path.display(), 16, e);
+    let text = str::from_utf8(&body).map_err(|e| damaged(&e))?;
+    text.parse().map(Some).map_err(|e: Error| damaged(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> ProbeOptions {
+        let bytes = 2 << 20;
+        ProbeOptions { file_bytes: bytes, memory_bytes: bytes, seconds: 0.1, endurance_bytes: None }
+    }
+
+    #[test]
+    fn a_probe_measures_everything_and_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut shares = Vec::new();
+        let options = ProbeOptions { endurance_bytes: Some(1 << 40), ..small() };
+        let machine = probe(directory.path(), &options, |_, share| {
+            shares.push(share);
+            let names = std::fs::read_dir(directory.path()).unwrap().count();
+            assert_eq!(names, 0, "no file has a name while it is used");
+        })
+        .unwrap();
+        assert_eq!(shares.len(), FIGURES + 2);
+        assert!(shares.is_sorted() && shares.iter().all(|s| (0.0..1.0).contains(s)));
+        assert_eq!(machine.device.reads.len(), DEPTHS.len());
+        assert_eq!(machine.device.syncs.len(), WAITERS.len());
+        assert_eq!(machine.device.endurance_bytes, Some((1u64 << 40) as f64));
+        assert!(machine.memory.dependent_reads > 1e5 && machine.memory.copy_bytes > 1e7);
+        keep_probe(directory.path(), &machine).unwrap();
+        assert_eq!(kept_probe(directory.path()).unwrap(), Some(machine));
+    }
+
+    #[test]
+    fn what_cannot_be_probed_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |path: &Path, options: &ProbeOptions| probe(path, options, |_, _| {}).unwrap_err();
+        let missing = directory.path().join("none");
+        assert_eq!(of(&missing, &small()).kind(), ErrorKind::NotFound);
+        assert!(!missing.exists());
+        for options in [
+            ProbeOptions { seconds: 0.0, ..small() },
+            ProbeOptions { seconds: f64::NAN, ..small() },
+            ProbeOptions { file_bytes: 1, ..small() },
+            ProbeOptions { memory_bytes: 0, ..small() },
+            ProbeOptions { endurance_bytes: Some(0), ..small() },
+        ] {
+            assert_eq!(of(directory.path(), &options).kind(), ErrorKind::Config, "{options:?}");
+        }
+        let large = ProbeOptions { file_bytes: 1 << 60, ..small() };
+        let error = of(directory.path(), &large);
+        assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_damaged_file_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(kept_probe(directory.path()).unwrap(), None);
+        keep_probe(directory.path(), &Machine::default()).unwrap();
+        let path = directory.path().join(FILE);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[40] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(kept_probe(directory.path()).unwrap_err().kind(), ErrorKind::Corruption);
+        KIND.write(&path, b"silica machine 1\ncores = 0\n").unwrap();
+        let error = kept_probe(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("cores must be over zero"), "{error}");
+    }
+}
