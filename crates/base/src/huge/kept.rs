@@ -3,164 +3,37 @@
 //!
 //! An allocator puts such pieces among everything else and keeps what it got from the system, where
 //! it finds no use for the holes that they leave. Here pieces of one size share mappings
-//! (**slabs**) in huge pages, so that reading one of many needs no walk through page tables.
+//! (**slabs**, `pieces.rs`) in huge pages, so that reading one of many needs no walk through page
+//! tables.
 //!
 //! Counters of owners lie apart from the bytes and close together: they stay in the processor's
 //! caches, where each piece's own would cost the way to memory.
 //!
-//! 1. A piece belongs to as many [`KeptBytes`] as its counter says. The first one wrote it before
-//!    the others were made of it, and nobody writes it again; the last one gives it back. Or it is
-//!    in one of its class's lists of free pieces, or it was never used.
-//! 2. Slabs and counters stay where they are for as long as the process lives.
-//! 3. Free pieces that hold memory ([`Pieces::held`]) are few: those beyond that are given back to
-//!    the system one by one, wherever they lie. What is kept is addresses, as many as the most
-//!    pieces of a size ever took.
+//! A piece belongs to as many [`KeptBytes`] as its counter says. The first one wrote it before the
+//! others were made of it, and nobody writes it again; the last one gives it back.
+//!
+//! Orderings:
+//!
+//! * A clone counts itself with a relaxed add: who clones is an owner, so the counter is not zero,
+//!   and how the clone gets to another thread hands over the bytes, too.
+//! * An owner that goes takes itself off with release, after the last time that it read the bytes.
+//!   Who finds that it was the last one fences with acquire, so all reads of all owners are done
+//!   before the piece is free.
+//! * From giving back to the next taking the lock of the pieces is what orders; so the taker may
+//!   set the counter with a relaxed store, and write.
+//!
+//! `tests/kept_model.rs` checks them.
 
-use super::mapping::{HUGE_PAGE_BYTES, Mapping};
+use super::pieces::{CLASSES, GRAIN_BYTES, Place, pieces};
 use crate::AlignedBuf;
+use crate::sync::{AtomicU32, Ordering, fence};
 use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
-/// Sizes of pieces are multiples of it.
-const GRAIN_BYTES: usize = 4096;
-/// Sizes of pieces. Larger ones have mappings of their own.
-const CLASSES: usize = 31;
 /// Fewer bytes come from the heap.
 const PIECE_BYTES_MIN: usize = GRAIN_BYTES / 2;
-const SLAB_BYTES: usize = HUGE_PAGE_BYTES;
-/// Slabs of a size that are plain pages: of a huge one that is filled by half the other half is
-/// held, too.
-const PLAIN_SLABS: usize = 8;
-/// Free pieces hold at most so many bytes, or one of so many that are in use.
-const HELD_BYTES_MAX: usize = 1 << 20;
-const HELD_PART_MAX: usize = 32;
-/// Whether pages are as small as the system can take back.
-const GIVES_BACK: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
-
-static PIECES: Mutex<Pieces> = Mutex::new(Pieces::new());
-
-fn pieces() -> MutexGuard<'static, Pieces> {
-    PIECES.lock().expect("no panic while held")
-}
-
-/// Where a piece is.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    slab: u32,
-    piece: u16,
-    class: u8,
-}
-
-/// Memory for pieces of one size.
-struct Slab {
-    mapping: Mapping,
-    /// Owners of each piece.
-    owners: Box<[AtomicU32]>,
-}
-
-/// Pieces of one size.
-struct Class {
-    slabs: Vec<Slab>,
-    /// Pieces of the last slab that were used.
-    used: usize,
-    /// Free pieces that hold memory, as (slab, piece).
-    held: Vec<(u32, u16)>,
-    /// Free pieces that do not.
-    gone: Vec<(u32, u16)>,
-}
-
-/// All pieces of the process.
-struct Pieces {
-    classes: [Class; CLASSES],
-    /// Bytes of pieces that are in use, and of free ones that hold memory.
-    in_use: usize,
-    held: usize,
-}
-
-impl Place {
-    fn bytes(self) -> usize {
-        (usize::from(self.class) + 1) * GRAIN_BYTES
-    }
-}
-
-impl Class {
-    const NEW: Class = Class { slabs: Vec::new(), used: 0, held: Vec::new(), gone: Vec::new() };
-}
-
-impl Pieces {
-    const fn new() -> Self {
-        Pieces { classes: [Class::NEW; CLASSES], in_use: 0, held: 0 }
-    }
-
-    /// The memory of a piece, and its counter.
-    fn of(&self, place: Place) -> (NonNull<u8>, &AtomicU32) {
-        let slab = &self.classes[usize::from(place.class)].slabs[place.slab as usize];
-        let offset = usize::from(place.piece) * place.bytes();
-        debug_assert!(offset + place.bytes() <= slab.mapping.bytes());
-        // SAFETY: a slab's pieces lie in its mapping.
-        let start = unsafe { slab.mapping.start().add(offset) };
-        (start, &slab.owners[usize::from(place.piece)])
-    }
-
-    /// A piece that nobody has, or `None` where the system has no more memory.
-    fn take(&mut self, class: usize) -> Option<Place> {
-        let of = &mut self.classes[class];
-        let bytes = (class + 1) * GRAIN_BYTES;
-        let (slab, piece) = if let Some(place) = of.held.pop() {
-            self.held -= bytes;
-            place
-        } else if let Some(place) = of.gone.pop() {
-            place
-        } else {
-            if of.slabs.is_empty() || (of.used + 1) * bytes > SLAB_BYTES {
-                let is_huge = of.slabs.len() >= PLAIN_SLABS;
-                let mapping = Mapping::new(SLAB_BYTES, if is_huge { SLAB_BYTES } else { 0 })?;
-                let owners = (0..SLAB_BYTES / bytes).map(|_| AtomicU32::new(0)).collect();
-                of.slabs.push(Slab { mapping, owners });
-                of.used = 0;
-            }
-            of.used += 1;
-            (of.slabs.len() as u32 - 1, of.used as u16 - 1)
-        };
-        self.in_use += bytes;
-        Some(Place { slab, piece, class: class as u8 })
-    }
-
-    /// Adds a free piece that holds memory.
-    fn hold(&mut self, place: Place) {
-        self.classes[usize::from(place.class)].held.push((place.slab, place.piece));
-        self.held += place.bytes();
-    }
-
-    /// Takes back a piece that nothing refers to any more.
-    fn give_back(&mut self, place: Place) {
-        self.in_use -= place.bytes();
-        self.hold(place);
-        let held_max = HELD_BYTES_MAX.max(self.in_use / HELD_PART_MAX);
-        // One more than came: with fewer pieces in use fewer are held.
-        for _ in 0..2 {
-            if GIVES_BACK && self.held > held_max {
-                self.discard(place.class);
-            }
-        }
-    }
-
-    /// Gives the memory of a free piece back to the system.
-    fn discard(&mut self, class: u8) {
-        let Some((slab, piece)) = self.classes[usize::from(class)].held.pop() else { return };
-        let place = Place { slab, piece, class };
-        let (start, of) =
-            (usize::from(piece) * place.bytes(), &mut self.classes[usize::from(class)]);
-        self.held -= place.bytes();
-        // SAFETY: the range is a piece of the slab, whole pages, and nothing refers to it, as it
-        // was in a list of free ones. Where the system refuses, it is as good as before.
-        unsafe { of.slabs[slab as usize].mapping.try_discard(start..start + place.bytes()) };
-        of.gone.push((slab, piece));
-    }
-}
 
 /// Bytes that are never changed, in memory that they share with others of their size. Clones are
 /// the same bytes.
@@ -220,7 +93,7 @@ impl KeptBytes {
         let Some((place, start, owners)) = taken else {
             handle_alloc_error(Layout::for_value(bytes))
         };
-        // SAFETY: the piece has room for `len` bytes, and nothing else refers to it (invariant 1).
+        // SAFETY: the piece has room for `len` bytes, and nothing else refers to it (see the top).
         unsafe { start.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         KeptBytes { start, len, home: Home::Piece(place, owners) }
     }
@@ -237,7 +110,7 @@ impl Deref for KeptBytes {
     #[inline(always)]
     fn deref(&self) -> &[u8] {
         // SAFETY: `start` points to `len` bytes that were written in `new`, belong to `self` for as
-        // long as it lives, and are not written again (invariant 1).
+        // long as it lives, and are not written again (see the top).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len as usize) }
     }
 }
@@ -246,7 +119,7 @@ impl Clone for KeptBytes {
     #[inline]
     fn clone(&self) -> Self {
         if let Home::Piece(_, owners) = &self.home {
-            // SAFETY: counters stay where they are (invariant 2).
+            // SAFETY: counters stay where they are (`pieces.rs`).
             let before = unsafe { owners.as_ref() }.fetch_add(1, Ordering::Relaxed);
             // Only clones that are forgotten can be so many.
             if before > u32::MAX / 2 {
@@ -261,7 +134,7 @@ impl Drop for KeptBytes {
     #[inline]
     fn drop(&mut self) {
         let Home::Piece(place, owners) = self.home else { return };
-        // SAFETY: counters stay where they are (invariant 2).
+        // SAFETY: counters stay where they are (`pieces.rs`).
         if unsafe { owners.as_ref() }.fetch_sub(1, Ordering::Release) == 1 {
             // What other owners read, they read before.
             fence(Ordering::Acquire);
@@ -275,6 +148,3 @@ impl std::fmt::Debug for KeptBytes {
         write!(f, "KeptBytes({})", self.len)
     }
 }
-
-#[cfg(test)]
-mod tests;

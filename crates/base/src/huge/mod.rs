@@ -24,6 +24,7 @@
 
 mod kept;
 mod mapping;
+mod pieces;
 mod pool;
 
 pub use kept::KeptBytes;

@@ -4,13 +4,22 @@
 //! of memory; a new position goes to the one that has more room, behind those that are there. With
 //! one line a table would have to grow as soon as one of many has nine keys by chance, at a third
 //! of its room; with two it gets three quarters full.
+//!
+//! Orderings, for one who inserts and any number who read (`tests/directory_model.rs` checks them):
+//!
+//! * A slot is stored with release, once the entry is in the log, and the reader's load of it that
+//!   says where the entry is has acquire: so the entry's bytes are there.
+//! * A slot goes from empty to a position and then only to greater positions of the same key, so a
+//!   word is whole whenever it is read. The search by tags is relaxed: it says where to look, and
+//!   the load that follows decides. A slot that it misses was empty for this reader, or holds
+//!   another key's tag.
+//! * Versions of a key that readers of the past may ask for stay in slots of their own; so what was
+//!   there when a reader began is found, or a newer version of the same key.
+//! * The number of slots in use is relaxed: nothing is found by it.
 
-use super::{Entries, Found, Full, POSITION_BITS};
-use silica_base::{HugeVec, TAG_GROUP, match_tags, prefetch};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
-type Line = [AtomicU64; TAG_GROUP];
+use super::entries::{Entries, Found, Full, POSITION_BITS};
+use super::sync::{Acquire, AtomicU64, Line, Lines, Relaxed, Release};
+use super::sync::{TAG_GROUP, match_tags, prefetch};
 
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 /// Lines that a key's second one is at most away from the first, less one; all of a page.
@@ -33,7 +42,7 @@ pub enum Inserted {
 
 /// See the module's documentation.
 pub struct Directory {
-    lines: HugeVec<Line>,
+    lines: Lines,
     /// Slots in use.
     used: AtomicU64,
 }
@@ -45,7 +54,7 @@ impl Directory {
     /// Where that is none.
     pub fn new(lines: usize) -> Self {
         assert!(lines.is_power_of_two(), "lines are a power of two");
-        Directory { lines: HugeVec::zeroed(lines), used: AtomicU64::new(0) }
+        Directory { lines: Lines::zeroed(lines), used: AtomicU64::new(0) }
     }
 
     /// An empty one to come after this: of as many lines, or twice as many where this is large and

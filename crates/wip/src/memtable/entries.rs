@@ -3,6 +3,9 @@
 use silica_parts::frame::Frame;
 use std::cmp::Ordering;
 
+/// Bits of a position.
+pub const POSITION_BITS: u32 = 48;
+
 /// Entries by their positions: the log.
 pub trait Entries {
     /// The entry at a position that a memtable holds.

@@ -13,7 +13,9 @@
 //!
 //! Orderings: an entry's bytes are in the log before its position is stored with release in a slot
 //! or a link; readers load slots and links with acquire, so they find the bytes. Nothing else is
-//! handed over: a slot or a node never changes but from one whole state to another.
+//! handed over: a slot or a node never changes but from one whole state to another. Both kinds say
+//! more, and models of both run under a model checker (`tests/directory_model.rs`,
+//! `tests/list_model.rs`).
 
 mod directory;
 mod entries;
@@ -25,15 +27,12 @@ mod sync;
 mod tests;
 
 pub use directory::{Directory, Inserted};
-pub use entries::{Entries, Found, Full};
+pub use entries::{Entries, Found, Full, POSITION_BITS};
 pub use kind::Memtable;
 pub use skip_list::{Node, SkipList};
 
 pub(crate) use entries::head;
 use entries::order;
-
-/// Bits of a position.
-pub const POSITION_BITS: u32 = 48;
 
 /// `positions` in the order of a range.
 pub fn sorted(positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {

@@ -3,6 +3,17 @@
 //! Nodes are words of one piece of memory, and links are their numbers: the head of the key (two
 //! words), the position (two), then one link for each level. Level 0 has all nodes; a node is in
 //! the next level with one chance in four.
+//!
+//! Orderings, for one who inserts and any number who read (`tests/list_model.rs` checks them):
+//!
+//! * A node's words are stored relaxed before any link to it, and each link to it with release;
+//!   readers follow links with acquire: who sees a link sees the node behind it, whole, and the
+//!   entry in the log.
+//! * Links are made from level 0 up. A reader that comes along an upper level finds the node in the
+//!   lower ones, too: what is searched on the way down is never behind what was found above.
+//! * A node is never taken out and its words never change, except for links, which only ever go to
+//!   nodes that come before the one that they went to.
+//! * What the writer alone uses (words in use, the generator's state) is relaxed; so is the count.
 
 use super::entries::{Entries, Found, Full, head, order};
 use super::sync::{Acquire, AtomicU32, AtomicU64, LEVELS, Relaxed, Release, Words};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Prng, test_size};
+use crate::{KeptBytes, Prng, test_size};
 
 fn bytes(prng: &mut Prng) -> Vec<u8> {
     let len = [10, 3000, 4080, 4096, 4097, 30_000, CLASSES * GRAIN_BYTES, 200_000];
