@@ -94,6 +94,9 @@ pub(crate) enum Command {
     },
     /// Measure what this machine can do (device, memory, cores), and keep it beside the data.
     Probe(ProbeArgs),
+    /// What a design would cost: primitives and models of write amplification, sizes in items.
+    #[command(subcommand)]
+    Model(crate::model::ModelCommand),
     #[command(flatten)]
     Verb(Verb),
 }

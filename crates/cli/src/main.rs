@@ -11,6 +11,7 @@ mod ingest;
 mod keyspace;
 mod load;
 mod migrate;
+mod model;
 mod output;
 mod picture;
 mod probe;
@@ -61,6 +62,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         }
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
         Some(Command::Probe(args)) => probe::run(global, &args, output),
+        Some(Command::Model(command)) => model::run(&command, output),
         Some(Command::Verb(verb)) => {
             verbs::check(&verb)?;
             let session = Session::open(global, verb.creates())?;

@@ -1,8 +1,8 @@
 //! A smooth function of the logarithm of a number of requests, kept as values on a grid.
 //!
-//! Models ask for the same sums over all keys thousands of times. What they ask for is smooth in the
-//! logarithm of the requests, so eight neighbouring values of an equidistant grid give any other
-//! value to about 1e-12; each value of the grid is computed when it is first needed.
+//! Models ask for the same sums over all keys thousands of times. What they ask for is smooth in
+//! the logarithm of the requests, so eight neighbouring values of an equidistant grid give any
+//! other value to about 1e-12; each value of the grid is computed when it is first needed.
 
 use std::sync::OnceLock;
 

@@ -20,12 +20,21 @@ impl LevelDb {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for no levels, a last level that is not all keys, and numbers that are
-    /// not over zero.
+    /// not over zero; for a level smaller than the one before, and more than 64.
     pub fn checked(self, keys: f64) -> Result<Self> {
         positive("the log's size", self.log)?;
         positive("the number of tables in level 0", self.level0_tables)?;
+        if self.levels.len() > LEVELS_MAX {
+            let text = format!("there are at most {LEVELS_MAX} levels, not {}", self.levels.len());
+            return Err(config(text));
+        }
         for &size in &self.levels {
             positive("a level's size", size)?;
+        }
+        if let Some(pair) = self.levels.windows(2).find(|pair| pair[0] > pair[1]) {
+            let (before, after) = (pair[0], pair[1]);
+            let text = format!("no level is smaller than the one before: {after} follows {before}");
+            return Err(config(text));
         }
         match self.levels.last() {
             None => Err(config("there are no levels: give at least one, which has every key")),
@@ -70,12 +79,18 @@ impl LevelDb {
     }
 }
 
+/// More levels than any store needs.
+const LEVELS_MAX: usize = 64;
+
+/// Larger parameters would overflow what models compute with.
+const NUMBER_MAX: f64 = 1e18;
+
 /// Refuses what is not a number over zero.
 pub(super) fn positive(what: &str, value: f64) -> Result<()> {
-    if value > 0.0 && value.is_finite() {
+    if value > 0.0 && value <= NUMBER_MAX {
         return Ok(());
     }
-    Err(config(format!("{what} is a number over zero, not {value}")))
+    Err(config(format!("{what} is a number over 0 and up to {NUMBER_MAX:e}, not {value}")))
 }
 
 fn config(text: impl Into<String>) -> Error {

@@ -20,8 +20,8 @@ impl Silt {
     /// Checked parameters for stores of `keys` keys.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for an occupancy outside `0 ..= 1`, a table that never fills with so few
-    /// keys, and numbers that are not over zero.
+    /// [`ErrorKind::Config`] for an occupancy outside `0 ..= 1`, a table that never fills with so
+    /// few keys, and numbers that are not over zero.
     pub fn checked(self, keys: f64) -> Result<Self> {
         positive("the table's size", self.table)?;
         positive("the number of hash stores", self.hash_stores)?;

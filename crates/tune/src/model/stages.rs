@@ -31,11 +31,14 @@ pub struct Samt {
 /// More levels than any growth factor over 1 needs.
 const LEVELS_MAX: u32 = 64;
 
+/// A model takes time in proportion to it.
+const GROWTH_MAX: u32 = 10_000;
+
 fn check(log: f64, growth: u32, levels: u32) -> Result<()> {
     positive("the log's size", log)?;
     let refuse = |text: String| Err(Error::new(ErrorKind::Config, text));
-    if growth < 2 {
-        return refuse(format!("a growth factor is 2 or more, not {growth}"));
+    if !(2..=GROWTH_MAX).contains(&growth) {
+        return refuse(format!("a growth factor is from 2 to {GROWTH_MAX}, not {growth}"));
     }
     if !(1..=LEVELS_MAX).contains(&levels) {
         return refuse(format!("there are 1 to {LEVELS_MAX} levels, not {levels}"));

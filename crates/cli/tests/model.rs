@@ -1,0 +1,152 @@
+//! `silica model` as scripts use it: names, figures and refusals.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn model(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_silica"));
+    command.arg("model").args(line.split_whitespace()).env_remove("RUST_LOG");
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn json(line: &str) -> Value {
+    let output = model(&format!("{line} --json"));
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[track_caller]
+fn near(value: &Value, expected: f64, tolerance: f64) {
+    let value = value.as_f64().expect("a number");
+    assert!((value / expected - 1.0).abs() <= tolerance, "{value} is not {expected}");
+}
+
+/// Probabilities of `keys` keys, the most popular first.
+fn probabilities(keys: u32, skew: f64) -> Vec<f64> {
+    let weights: Vec<f64> = (1..=keys).map(|i| f64::from(i).powf(-skew)).collect();
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / total).collect()
+}
+
+#[test]
+fn primitives_are_sums_over_all_keys() {
+    for skew in [0.0, 0.5, 0.99, 1.5] {
+        let keys = probabilities(1000, skew);
+        let unique =
+            |requests: f64| -> f64 { keys.iter().map(|p| 1.0 - (1.0 - p).powf(requests)).sum() };
+        let of = format!("--keys 1000 --zipf {skew}");
+        near(&json(&format!("unique {of} --requests 700"))["unique"], unique(700.0), 1e-9);
+        let line = format!("unique-inverse {of} --unique {}", unique(700.0));
+        near(&json(&line)["requests"], 700.0, 1e-9);
+        let line = format!("merge {of} --left {} --right {}", unique(300.0), unique(400.0));
+        near(&json(&line)["merged"], unique(700.0), 1e-9);
+        let size: f64 = (0..1000).map(|d| unique(700.0 * f64::from(d) / 1000.0) / 1000.0).sum();
+        near(&json(&format!("dinterval {of} --size {size}"))["requests"], 700.0, 1e-9);
+    }
+}
+
+#[test]
+fn designs_cost_what_the_paper_prints() {
+    let levels = "--levels 10485.76,104857.6,1048576,10485760,100000000";
+    let cost = json(&format!("leveldb --keys 100000000 --wal 4194.304 --l0 4 {levels}"));
+    near(&cost["total"], 25.82, 0.001);
+    let terms = cost["terms"].as_object().unwrap();
+    let paper = [
+        ("log", 1.0),
+        ("level 0", 1.0),
+        ("level 1", 1.62),
+        ("level 2", 4.77),
+        ("level 3", 6.22),
+        ("level 4", 6.32),
+        ("level 5", 4.89),
+    ];
+    assert_eq!(terms.len(), paper.len());
+    for (name, amount) in paper {
+        near(&terms[name], amount, 0.004);
+    }
+    let silt = "silt --keys 25000000 --table-size 131072 --occupancy 0.93";
+    near(&json(&format!("{silt} --zipf 0 --hash-stores 62"))["total"], 5.4, 0.01);
+    near(&json(&format!("{silt} --zipf 0.99 --hash-stores 62"))["total"], 3.0, 0.02);
+}
+
+/// Keys by hand, for designs of which the paper prints no figure.
+#[test]
+fn cola_and_samt_are_algorithm_4() {
+    let keys = probabilities(500, 0.8);
+    let unique =
+        |requests: f64| -> f64 { keys.iter().map(|p| 1.0 - (1.0 - p).powf(requests)).sum() };
+    let cola = 1.0 + (unique(10.0) + unique(20.0)) / 30.0;
+    let cola = cola + (unique(30.0) + unique(60.0)) / 90.0 + 500.0 / 90.0;
+    let of = "--keys 500 --zipf 0.8 --wal 10 --growth 3 --levels 3";
+    near(&json(&format!("cola {of}"))["total"], cola, 1e-9);
+    let samt = 1.0 + unique(10.0) / 10.0 + unique(30.0) / 30.0 + 500.0 / 90.0;
+    near(&json(&format!("samt {of}"))["total"], samt, 1e-9);
+}
+
+#[test]
+fn people_get_a_table() {
+    let output = model("leveldb --keys 1000 --wal 10 --l0 4 --levels 100,1000");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<&str> = text.lines().map(|line| line[..14].trim_end()).collect();
+    assert_eq!(names, ["log", "level 0", "level 1", "level 2", "total"]);
+}
+
+#[test]
+fn what_no_model_can_be_asked_is_refused_by_name() {
+    let refusals = [
+        ("unique --keys 0 --requests 1", "--keys"),
+        ("unique --keys nan --requests 1", "--keys"),
+        ("unique --keys inf --requests 1", "--keys"),
+        ("unique --keys 1.5 --requests 1", "--keys"),
+        ("unique --keys 10 --requests nan", "--requests"),
+        ("unique --keys 10 --requests inf", "--requests"),
+        ("unique --keys 10 --requests -1", "--requests"),
+        ("unique --keys 10 --zipf -0.5 --requests 1", "skew"),
+        ("unique --keys 10 --zipf nan --requests 1", "skew"),
+        ("unique --keys 10 --zipf 3 --requests 1", "skew"),
+        ("unique --keys 1e300 --requests 1", "up to"),
+        ("unique-inverse --keys 10 --unique 10", "less than 10"),
+        ("unique-inverse --keys 10 --unique nan", "--unique"),
+        ("merge --keys 10 --left 11 --right 1", "--left"),
+        ("merge --keys 10 --left 1 --right nan", "--right"),
+        ("dinterval --keys 10 --size 9", "less than 9"),
+        ("leveldb --keys 100 --wal 0 --l0 4 --levels 10,100", "log"),
+        ("leveldb --keys 100 --wal 1 --l0 nan --levels 10,100", "level 0"),
+        ("leveldb --keys 100 --wal 1 --l0 4 --levels 50,10,100", "10 follows 50"),
+        ("leveldb --keys 100 --wal 1 --l0 4 --levels 10,nan,100", "level's size"),
+        ("leveldb --keys 100 --wal 1 --l0 4 --levels 10,50", "every key"),
+        ("leveldb --keys 100 --wal 1 --l0 4 --levels 10,apples", "levels"),
+        ("cola --keys 100 --wal 1 --growth 1 --levels 3", "growth"),
+        ("cola --keys 100 --wal 1 --growth 4000000000 --levels 3", "growth"),
+        ("samt --keys 100 --wal 1 --growth 2 --levels 0", "levels"),
+        ("samt --keys 100 --wal inf --growth 2 --levels 3", "log"),
+        ("silt --keys 100 --table-size 1000 --occupancy 0.9 --hash-stores 3", "smaller"),
+        ("silt --keys 100 --table-size 10 --occupancy nan --hash-stores 3", "occupancy"),
+        ("silt --keys 100 --table-size 10 --occupancy 0.9 --hash-stores 0", "hash stores"),
+    ];
+    for (line, word) in refusals {
+        let output = model(line);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
+        assert!(error.contains(word), "{line}: '{word}' is missing in: {error}");
+    }
+}
+
+#[test]
+fn extremes_are_numbers_and_quick() {
+    for line in [
+        "unique --keys 1 --requests 5",
+        "unique --keys 1000000000000 --zipf 1.5 --requests 1e300",
+        "leveldb --keys 1 --wal 10 --l0 4 --levels 1",
+        "leveldb --keys 2 --wal 1e18 --l0 1e18 --levels 1,2",
+        "cola --keys 100 --wal 1e18 --growth 10000 --levels 64",
+        "samt --keys 1000000000000 --zipf 2 --wal 1e-9 --growth 10000 --levels 64",
+        "silt --keys 2 --zipf 2 --table-size 1.5 --occupancy 1 --hash-stores 1e-9",
+    ] {
+        let figures = json(line);
+        for (name, value) in figures.as_object().unwrap() {
+            assert!(value.is_object() || value.as_f64().is_some(), "{line}: {name} {value}");
+        }
+    }
+}
