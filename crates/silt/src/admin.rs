@@ -98,22 +98,30 @@ impl<D: Device> Admin for Silt<D> {
         let _conversion = self.jobs.conversion.lock().expect("no panic while held");
         let _merge = self.jobs.merge.lock().expect("no panic while held");
         let _upkeep = self.jobs.upkeep.lock().expect("no panic while held");
-        let (state, segments, lens) = {
+        let (state, segments, lens, values) = {
             let _writer = self.writer.lock().expect("no panic while held");
-            let mut state = self.book.lock().expect("no panic while held").state.clone();
-            state.durable_end = state.durable_end.max(self.log.end_of_records());
+            // In this order: what the state says needs no segment that is not in the list. The
+            // log's oldest ones may go meanwhile.
             let segments = self.log.segments();
+            let mut state = self.book.lock().expect("no panic while held").state.clone();
+            state.log_segments.retain(|number| segments.iter().any(|s| s.number == *number));
+            state.durable_end = state.durable_end.max(self.log.end_of_records());
             let lens: Vec<u64> = segments.iter().map(|s| s.log.len()).collect();
-            (state, segments, lens)
+            let values = self.values.segments();
+            // One that is only named has no value yet that anything points at.
+            state.values.segments.retain(|number| values.iter().any(|s| s.number == *number));
+            (state, segments, lens, values)
         };
         self.sync_log()?;
         for partition in &self.partitions {
             partition.version().store_names().try_for_each(|name| target.immutable(&name))?;
         }
         for (segment, len) in segments.iter().zip(lens) {
-            segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
+            if state.log_segments.contains(&segment.number) {
+                segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
+            }
         }
-        self.checkpoint_values(&state, target)?;
+        self.checkpoint_values(&values, &state, target)?;
         for (name, bytes) in manifest::files(&state.encode()) {
             target.piece(&name, &bytes)?;
         }

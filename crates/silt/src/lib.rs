@@ -34,6 +34,8 @@ mod verify;
 mod write;
 
 #[cfg(test)]
+mod checkpoint_tests;
+#[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod test_support;

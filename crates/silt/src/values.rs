@@ -94,23 +94,20 @@ impl<D: Device> Silt<D> {
         self.device.remove(&value_log::name(number))
     }
 
-    /// Hands the segments that `state` names to `target`. Upkeep is held, so none goes away.
+    /// Hands those of `segments` that `state` names to `target`. Upkeep is held, so none goes away.
     pub(crate) fn checkpoint_values(
         &self,
+        segments: &[Arc<SegmentOf<D>>],
         state: &StoreState,
         target: &mut dyn Checkpoint,
     ) -> Result<()> {
-        for number in &state.values.segments {
-            let name = value_log::name(*number);
-            let segment = self
-                .values
-                .segment(*number)
-                .ok_or_else(|| Error::new(ErrorKind::Corruption, format!("{name} is not open")))?;
+        let is_named = |s: &&Arc<SegmentOf<D>>| state.values.segments.contains(&s.number);
+        for segment in segments.iter().filter(is_named) {
             if segment.is_settled() {
-                target.immutable(&name)?;
-                continue;
+                target.immutable(&segment.name())?;
+            } else {
+                segment.copy(&mut |name, bytes| target.piece(name, bytes))?;
             }
-            segment.copy(&mut |name, bytes| target.piece(name, bytes))?;
         }
         Ok(())
     }
