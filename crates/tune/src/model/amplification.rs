@@ -35,7 +35,12 @@ pub struct WriteAmplification {
 impl WriteAmplification {
     /// Starts with the log, which has every entry once.
     pub(super) fn logged() -> Self {
-        WriteAmplification { terms: vec![(Stage::Log, 1.0)] }
+        Self::scaled(1.0)
+    }
+
+    /// Starts with a log that has `amount` for each entry.
+    pub(super) fn scaled(amount: f64) -> Self {
+        WriteAmplification { terms: vec![(Stage::Log, amount)] }
     }
 
     pub(super) fn add(&mut self, stage: Stage, amount: f64) {

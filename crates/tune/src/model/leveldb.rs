@@ -47,6 +47,15 @@ impl LevelDb {
 
     /// Algorithm 3.
     pub fn write_amplification(&self, keys: &Primitives) -> WriteAmplification {
+        self.with_interval(keys, |size| keys.d_interval(size))
+    }
+
+    /// Algorithm 3 where a level of a size has each of its keys compacted once in so many requests.
+    pub(super) fn with_interval(
+        &self,
+        keys: &Primitives,
+        requests: impl Fn(f64) -> f64,
+    ) -> WriteAmplification {
         let mut cost = WriteAmplification::logged();
         cost.add(Stage::Level(0), keys.unique(self.log) / self.log);
         let mut interval = self.log * self.level0_tables;
@@ -55,7 +64,7 @@ impl LevelDb {
         cost.add(Stage::Level(level), write / interval);
         for sizes in self.levels.windows(2) {
             level += 1;
-            interval += keys.d_interval(sizes[0]);
+            interval += requests(sizes[0]);
             let moved = keys.unique(interval);
             write = keys.merge(moved, sizes[1]) + moved;
             cost.add(

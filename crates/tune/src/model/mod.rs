@@ -7,16 +7,26 @@
 
 mod amplification;
 mod curve;
+mod extended;
 mod leveldb;
+mod levelled;
 mod popularity;
 mod primitives;
 mod quadrature;
 mod silt;
+mod silt_design;
+mod slabs;
 mod stages;
+mod universal;
 
 pub use amplification::{Stage, WriteAmplification};
+pub use extended::{Deletes, Drifting, ItemBytes};
 pub use leveldb::LevelDb;
+pub use levelled::{LazyLevelled, Pick, RocksLevelled, WipDb, wip_bound};
 pub use popularity::{Group, Popularity, SKEW_MAX};
 pub use primitives::Primitives;
 pub use silt::Silt;
+pub use silt_design::{SiltDesign, life_seconds};
+pub use slabs::Slabs;
 pub use stages::{Cola, Samt};
+pub use universal::{Universal, UniversalCost};

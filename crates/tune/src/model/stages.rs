@@ -34,7 +34,7 @@ const LEVELS_MAX: u32 = 64;
 /// A model takes time in proportion to it.
 const GROWTH_MAX: u32 = 10_000;
 
-fn check(log: f64, growth: u32, levels: u32) -> Result<()> {
+pub(super) fn check(log: f64, growth: u32, levels: u32) -> Result<()> {
     positive("the log's size", log)?;
     let refuse = |text: String| Err(Error::new(ErrorKind::Config, text));
     if !(2..=GROWTH_MAX).contains(&growth) {

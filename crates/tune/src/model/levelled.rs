@@ -1,0 +1,252 @@
+//! RocksDB's levelled compaction, and lazy levelling.
+
+use silica_base::{Error, ErrorKind, Result};
+
+use super::leveldb::positive;
+use super::{LevelDb, Primitives, Stage, WriteAmplification};
+
+/// Which table of a level is compacted next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// Round and round (`kRoundRobin`, `kOldestSmallestSeqFirst`), as LevelDB does. Tables with
+    /// least overlap (`kMinOverlappingRatio`) come to much the same: it is the densest part of
+    /// the level that was compacted longest ago (Lim's dissertation, section 4.3.3).
+    RoundRobin,
+    /// The largest table (`kByCompensatedSize`): anywhere in the level, so nothing is gained from
+    /// its being denser in places.
+    Largest,
+}
+
+/// Parameters of RocksDB's levelled compaction, under its names; sizes in entries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RocksLevelled {
+    /// Entries in a memtable (`write_buffer_size`).
+    pub log: f64,
+    /// Tables in level 0 that begin a compaction (`level0_file_num_compaction_trigger`).
+    pub level0_tables: f64,
+    /// Entries of the first level at most (`max_bytes_for_level_base`).
+    pub base: f64,
+    /// How much larger the next level is (`max_bytes_for_level_multiplier`).
+    pub multiplier: f64,
+    /// Sizes follow from the last level's (`level_compaction_dynamic_level_bytes`), not from the
+    /// first one's.
+    pub dynamic: bool,
+    /// Which table is next.
+    pub pick: Pick,
+}
+
+const LEVELS_MAX: usize = 64;
+
+impl RocksLevelled {
+    /// Checked parameters.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a multiplier under 1.1, and numbers that are not over zero.
+    pub fn checked(self) -> Result<Self> {
+        positive("the log's size", self.log)?;
+        positive("the number of tables in level 0", self.level0_tables)?;
+        positive("the first level's size", self.base)?;
+        positive("the multiplier", self.multiplier)?;
+        if self.multiplier < 1.1 {
+            let text = format!("a level is at least 1.1 times the last, not {}", self.multiplier);
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        Ok(self)
+    }
+
+    /// Sizes of the levels of a store of `keys` keys, the last of which has them all; at most 64.
+    pub fn levels(&self, keys: f64) -> Vec<f64> {
+        let mut sizes = Vec::new();
+        if self.dynamic {
+            let mut size = keys;
+            while size > self.base && sizes.len() + 1 < LEVELS_MAX {
+                sizes.push(size);
+                size /= self.multiplier;
+            }
+            sizes.push(size);
+            sizes.reverse();
+            return sizes;
+        }
+        let mut size = self.base;
+        while size < keys && sizes.len() + 1 < LEVELS_MAX {
+            sizes.push(size);
+            size *= self.multiplier;
+        }
+        sizes.push(keys);
+        sizes
+    }
+
+    /// Algorithm 3 with RocksDB's sizes and its choice of tables.
+    pub fn write_amplification(&self, keys: &Primitives) -> WriteAmplification {
+        let levels = self.levels(keys.keys());
+        let model = LevelDb { log: self.log, level0_tables: self.level0_tables, levels };
+        match self.pick {
+            Pick::RoundRobin => model.write_amplification(keys),
+            Pick::Largest => model.with_interval(keys, |size| keys.unique_inverse(size)),
+        }
+    }
+}
+
+/// Lazy levelling (Dayan and Idreos, Dostoevsky, SIGMOD 2018): runs are gathered in all levels but
+/// the last, which is one run. With one run a level it is plain levelling of whole levels, with
+/// `growth` runs tiering of all levels but the last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LazyLevelled {
+    /// Entries in a memtable.
+    pub log: f64,
+    /// What a level takes in before it moves on, in memtables or runs of the level before.
+    pub growth: u32,
+    /// Runs of a level that is not the last, 1 to `growth`.
+    pub runs: u32,
+    /// Levels, the last of which has every key.
+    pub levels: u32,
+}
+
+impl LazyLevelled {
+    /// Checked parameters.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a growth outside 2 to 10,000, runs outside 1 to the growth, levels
+    /// outside 1 to 64, and an empty log.
+    pub fn checked(self) -> Result<Self> {
+        super::stages::check(self.log, self.growth, self.levels)?;
+        if !(1..=self.growth).contains(&self.runs) {
+            let text = format!("a level has 1 to {} runs, not {}", self.growth, self.runs);
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        Ok(self)
+    }
+
+    /// What arrives at a level is merged into its active run; after `growth / runs` arrivals
+    /// another one begins, and after `growth` all move on as one.
+    pub fn write_amplification(&self, keys: &Primitives) -> WriteAmplification {
+        let mut cost = WriteAmplification::logged();
+        let arrivals = self.arrivals();
+        let mut interval = self.log;
+        for level in 1..self.levels {
+            let mut write = 0.0;
+            for arrived in &arrivals {
+                let sizes = (1..=*arrived).map(|n| keys.unique(interval * f64::from(n)));
+                write += sizes.sum::<f64>();
+            }
+            interval *= f64::from(self.growth);
+            cost.add(Stage::Level(level), write / interval);
+        }
+        cost.add(Stage::Level(self.levels), keys.keys() / interval);
+        cost
+    }
+
+    /// Arrivals that each run of a level takes in.
+    fn arrivals(&self) -> Vec<u32> {
+        let (each, more) = (self.growth / self.runs, self.growth % self.runs);
+        (0..self.runs).map(|run| each + u32::from(run < more)).collect()
+    }
+
+    /// Runs that a get of a key that is not there looks at when levels are as full as on average.
+    pub fn runs_read(&self) -> f64 {
+        let arrivals = self.arrivals();
+        let growth = f64::from(self.growth);
+        // After n of `growth` arrivals, n from 0 to growth - 1, so many runs have begun.
+        let mut sum = 0.0;
+        for (run, arrived) in (1..).zip(&arrivals) {
+            sum += f64::from(run) * f64::from(*arrived);
+        }
+        let on_average = (sum - f64::from(self.runs)) / growth;
+        1.0 + f64::from(self.levels - 1) * on_average
+    }
+}
+
+/// The paper's bound on what WipDB writes while a store grows: `L_max + N / (N - 1) + 1` for
+/// `L_max` levels and buckets split into `N` (section 2.3.1 of WipDB's paper): the log, once for
+/// each level, and what splits write.
+pub fn wip_bound(levels_max: u32, split_buckets: u32) -> f64 {
+    let split = f64::from(split_buckets.max(2));
+    f64::from(levels_max) + split / (split - 1.0) + 1.0
+}
+
+/// WipDB as our engine has it: buckets with runs of sublevels, and splits that write nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WipDb {
+    /// Entries that all memtables have together when one is flushed.
+    pub memtable: f64,
+    /// Puts that the log has room for before the bucket at its tail is flushed.
+    pub log_window: f64,
+    /// Runs of a level at which they become one (`runs_max`).
+    pub runs_max: u32,
+    /// Bytes of tables for each live byte on average while writes go on; infinite for no bound.
+    pub space: f64,
+    /// Bytes of a log record for each byte of its entry.
+    pub log: f64,
+    /// Bytes of a table for each byte of its entries.
+    pub table: f64,
+}
+
+/// Levels above a bucket's memtable (`LEVEL_MAX` of the engine's policy, and level 0).
+const WIP_LEVELS: u32 = 3;
+
+impl WipDb {
+    /// Checked parameters.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for fewer than 2 runs, a space that tables alone exceed, and numbers
+    /// that are not over zero.
+    pub fn checked(self) -> Result<Self> {
+        positive("the memtables' size", self.memtable)?;
+        positive("the log's window", self.log_window)?;
+        positive("the log's factor", self.log)?;
+        positive("the tables' factor", self.table)?;
+        let refuse = |text: String| Err(Error::new(ErrorKind::Config, text));
+        if self.runs_max < 2 {
+            return refuse(format!("a level has at least 2 runs, not {}", self.runs_max));
+        }
+        if self.space.is_nan() || self.space <= self.table {
+            return refuse(format!(
+                "tables alone take {} times their entries: allow more space than {}",
+                self.table, self.space
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Of filling a store with `keys` new keys in any order: the log, the flush, and once more for
+    /// each level that the flushes of a bucket fill. Below [`wip_bound`] without its splits.
+    pub fn fill(&self, keys: f64) -> WriteAmplification {
+        let mut cost = WriteAmplification::scaled(self.log);
+        cost.add(Stage::Level(0), self.table);
+        let mut filled = self.memtable * f64::from(self.runs_max);
+        for level in 1..WIP_LEVELS {
+            if filled > keys {
+                break;
+            }
+            cost.add(Stage::Level(level), self.table);
+            filled *= f64::from(self.runs_max);
+        }
+        cost
+    }
+
+    /// Of overwriting keys again and again: the log, the flush of distinct keys, and rewriting.
+    ///
+    /// Memtables fill and are flushed one after the other, so together they are what a level that
+    /// is compacted round and round is, unless the log's tail comes first. A bucket is rewritten
+    /// with twice the mean of dead bytes, since the one with most is next and the others lie
+    /// between it and none, or when it has `runs_max` runs.
+    pub fn overwrite(&self, keys: &Primitives) -> WriteAmplification {
+        let mut cost = WriteAmplification::scaled(self.log);
+        let interval = keys.d_interval(self.memtable).min(self.log_window).max(1.0);
+        let flushed = keys.unique(interval);
+        cost.add(Stage::Level(0), self.table * flushed / interval);
+        let dead = 2.0 * (self.space / self.table - 1.0) * keys.keys();
+        let flushes = (dead / flushed + EARLY).min(f64::from(self.runs_max)).max(1.0);
+        cost.add(Stage::Level(1), self.table * keys.keys() / (flushes * interval));
+        cost
+    }
+}
+
+/// Dead bytes come by whole flushes. Were a bucket rewritten right after its last flush, it would
+/// have those of one flush less on average; half of one fits what was measured
+/// (docs/benchmarks/wip.md, "Space against writes").
+const EARLY: f64 = 0.5;
+
+#[cfg(test)]
+#[path = "levelled_tests.rs"]
+mod tests;

@@ -1,0 +1,210 @@
+//! RocksDB's universal compaction: sorted runs by age, merged by their sizes and their number.
+
+use silica_base::Result;
+
+use super::leveldb::positive;
+use super::{Primitives, Stage, WriteAmplification};
+
+/// Parameters of universal compaction, under RocksDB's names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Universal {
+    /// Entries in a memtable (`write_buffer_size`).
+    pub log: f64,
+    /// Sorted runs from which on there are compactions (`level0_file_num_compaction_trigger`).
+    pub runs: u32,
+    /// Percent by which the next run may be larger than those taken (`size_ratio`).
+    pub size_ratio: f64,
+    /// Percent of the last run that the newer ones may come to
+    /// (`max_size_amplification_percent`).
+    pub space_percent: f64,
+}
+
+/// What universal compaction costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UniversalCost {
+    /// Entries written for each put: the log, flushes as level 0, compactions as level 1.
+    pub writes: WriteAmplification,
+    /// Sorted runs that a read may have to look at, on average.
+    pub runs: f64,
+    /// Entries in all runs for each key, on average.
+    pub space: f64,
+}
+
+/// Flushes after which an average stands, whether or not everything was merged by then.
+const FLUSHES_MAX: u32 = 200_000;
+const RUNS_MAX: u32 = 1000;
+
+impl Universal {
+    /// Checked parameters.
+    ///
+    /// # Errors
+    /// [`silica_base::ErrorKind::Config`] for fewer than 2 runs or more than 1000, a negative size
+    /// ratio, and numbers that are not over zero.
+    pub fn checked(self) -> Result<Self> {
+        positive("the log's size", self.log)?;
+        positive("the percentage of the last run", self.space_percent)?;
+        let refuse = |text: String| Err(silica_base::Error::new(ERROR, text));
+        if !(2..=RUNS_MAX).contains(&self.runs) {
+            return refuse(format!("there are 2 to {RUNS_MAX} runs, not {}", self.runs));
+        }
+        if !(0.0..=1e6).contains(&self.size_ratio) {
+            return refuse(format!("a size ratio is 0 to 1e6 percent, not {}", self.size_ratio));
+        }
+        Ok(self)
+    }
+
+    /// Follows the runs' expected sizes from one merge of everything to the next.
+    ///
+    /// A run is known by the requests that it holds; merged, they add up, and
+    /// [`Primitives::unique`] says how large that is. What compaction does next depends on sizes
+    /// alone, so the course of one cycle is that of all. A cycle of more than 200,000 flushes is
+    /// followed that far.
+    pub fn cost(&self, keys: &Primitives) -> UniversalCost {
+        let all = keys.keys();
+        let flushed = keys.unique(self.log);
+        // Requests and entries of each run but the last, which has every key; the newest last.
+        let mut runs: Vec<(f64, f64)> = Vec::new();
+        let (mut compacted, mut runs_sum, mut space_sum, mut flushes) = (0.0, 0.0, 0.0, 0.0);
+        for _ in 0..FLUSHES_MAX {
+            runs.push((self.log, flushed));
+            flushes += 1.0;
+            let newer: f64 = runs.iter().map(|run| run.1).sum();
+            runs_sum += 1.0 + runs.len() as f64;
+            space_sum += 1.0 + newer / all;
+            if runs.len() + 1 < self.runs as usize {
+                continue;
+            }
+            if 100.0 * newer >= self.space_percent * all {
+                compacted += all;
+                break;
+            }
+            let Merge { first, count, takes_last } = self.pick(&runs, all);
+            if takes_last {
+                compacted += all;
+                runs.drain(..count);
+                if runs.is_empty() {
+                    break;
+                }
+                continue;
+            }
+            let requests = runs[first..first + count].iter().map(|run| run.0).sum();
+            let merged = (requests, keys.unique(requests));
+            compacted += merged.1;
+            runs.splice(first..first + count, [merged]);
+        }
+        let mut writes = WriteAmplification::logged();
+        let requests = flushes * self.log;
+        writes.add(Stage::Level(0), flushed / self.log);
+        writes.add(Stage::Level(1), compacted / requests);
+        UniversalCost { writes, runs: runs_sum / flushes, space: space_sum / flushes }
+    }
+
+    /// What is merged next: the first run from the newest on that has older neighbours of its
+    /// size or less, with them; else the newest runs, as many as are too many. The last run has
+    /// `all` entries.
+    fn pick(&self, runs: &[(f64, f64)], all: f64) -> Merge {
+        let len = runs.len();
+        // By age from the newest; the last run is at the end.
+        let size = |age: usize| if age < len { runs[len - 1 - age].1 } else { all };
+        for start in 0..len {
+            let mut sum = size(start);
+            let mut end = start + 1;
+            while end <= len && sum * (100.0 + self.size_ratio) >= 100.0 * size(end) {
+                sum += size(end);
+                end += 1;
+            }
+            if end > len {
+                return Merge { first: 0, count: len - start, takes_last: true };
+            }
+            if end - start > 1 {
+                return Merge { first: len - end, count: end - start, takes_last: false };
+            }
+        }
+        let count = (len + 3).saturating_sub(self.runs as usize).max(2);
+        match len < count {
+            true => Merge { first: 0, count: len, takes_last: true },
+            false => Merge { first: len - count, count, takes_last: false },
+        }
+    }
+}
+
+/// Runs that become one, by their place from the oldest on; the last run may be among them.
+struct Merge {
+    first: usize,
+    count: usize,
+    takes_last: bool,
+}
+
+const ERROR: silica_base::ErrorKind = silica_base::ErrorKind::Config;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Popularity;
+    use silica_base::Prng;
+    use std::collections::HashSet;
+
+    /// The same rules over sets of keys: entries written for each put, flushes as well.
+    fn simulated(model: &Universal, keys: usize, skew: f64) -> f64 {
+        let mut sums: Vec<f64> = Vec::new();
+        for i in 1..=keys {
+            sums.push(sums.last().copied().unwrap_or(0.0) + (i as f64).powf(-skew));
+        }
+        let mut random = Prng::new(3);
+        let mut runs: Vec<HashSet<usize>> = Vec::new();
+        let (mut written, mut puts) = (0.0, 0.0);
+        for flush in 0..1500 {
+            let counts = flush >= 300;
+            let draw = |_| {
+                let at = random.unit() * sums[keys - 1];
+                sums.partition_point(|sum| *sum <= at).min(keys - 1)
+            };
+            let run: HashSet<usize> = (0..model.log as usize).map(draw).collect();
+            let mut wrote = run.len();
+            runs.push(run);
+            let shapes: Vec<(f64, f64)> = runs.iter().map(|run| (0.0, run.len() as f64)).collect();
+            let newer: f64 = shapes.iter().map(|shape| shape.1).sum();
+            if runs.len() + 1 >= model.runs as usize {
+                let all = keys as f64;
+                if 100.0 * newer >= model.space_percent * all {
+                    wrote += keys;
+                    runs.clear();
+                } else {
+                    let Merge { first, count, takes_last } = model.pick(&shapes, all);
+                    let merged: HashSet<usize> =
+                        runs.drain(first..first + count).flatten().collect();
+                    wrote += if takes_last { keys } else { merged.len() };
+                    if !takes_last {
+                        runs.insert(first, merged);
+                    }
+                }
+            }
+            if counts {
+                written += wrote as f64;
+                puts += model.log;
+            }
+        }
+        1.0 + written / puts
+    }
+
+    #[test]
+    fn costs_what_sets_of_keys_under_the_same_rules_cost() {
+        for (skew, runs, space) in [(0.0, 4, 200.0), (0.0, 8, 50.0), (0.99, 4, 100.0)] {
+            let model = Universal { log: 200.0, runs, size_ratio: 1.0, space_percent: space };
+            let keys = Primitives::new(Popularity::zipf(15_000, skew).unwrap());
+            let ours = model.cost(&keys).writes.total();
+            let judge = simulated(&model, 15_000, skew);
+            assert!((ours / judge - 1.0).abs() < 0.05, "{skew} {runs} {space}: {ours} {judge}");
+        }
+    }
+
+    #[test]
+    fn ends_whatever_it_is_asked() {
+        for (keys, skew, log, runs) in [(1, 0.0, 1.0, 2), (1000, 2.0, 1e-3, 2), (5, 1.0, 1e18, 9)] {
+            let keys = Primitives::new(Popularity::zipf(keys, skew).unwrap());
+            let model = Universal { log, runs, size_ratio: 0.0, space_percent: 1e9 };
+            let cost = model.checked().unwrap().cost(&keys);
+            assert!(cost.writes.total().is_finite() && cost.runs.is_finite(), "{cost:?}");
+        }
+    }
+}
