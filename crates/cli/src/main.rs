@@ -12,6 +12,7 @@ mod keyspace;
 mod load;
 mod migrate;
 mod model;
+mod model_plot;
 mod output;
 mod picture;
 mod probe;

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
 use silica_tune::model::{Cola, LevelDb, Popularity, Primitives, Samt, Silt, WriteAmplification};
+use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(crate) enum ModelCommand {
@@ -86,6 +87,12 @@ pub(crate) enum ModelCommand {
         #[arg(long, value_name = "HC", allow_hyphen_values = true)]
         hash_stores: f64,
     },
+    /// Draw the paper's figures from the models.
+    Plot {
+        /// Directory for the SVG files.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
 }
 
 /// Which keys are written, and how often.
@@ -126,6 +133,7 @@ impl KeysArgs {
 /// Evaluates one model.
 pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
     match command {
+        ModelCommand::Plot { out } => crate::model_plot::run(out, output),
         ModelCommand::Unique { keys, requests } => {
             let keys = keys.primitives()?;
             number("--requests", *requests, f64::MAX)?;

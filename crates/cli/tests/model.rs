@@ -150,3 +150,21 @@ fn extremes_are_numbers_and_quick() {
         }
     }
 }
+
+#[test]
+fn figures_are_drawn_with_every_line() {
+    let name = format!("silica-model-plot-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    let figures = json(&format!("plot --out {}", directory.display()));
+    let files = figures["files"].as_array().unwrap();
+    assert_eq!(files.len(), 7);
+    let drawing = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+    for file in files {
+        let text = std::fs::read_to_string(file.as_str().unwrap()).unwrap();
+        assert!(text.contains("<polyline") && !text.contains("NaN"), "{file}");
+    }
+    assert!(drawing("unique.svg").contains("Zipf 0.99"));
+    assert!(drawing("writes-by-skew.svg").contains("without redundancy"));
+    assert!(drawing("silt-memory.svg").contains("equation 6"));
+    std::fs::remove_dir_all(directory).unwrap();
+}
