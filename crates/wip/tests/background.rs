@@ -250,3 +250,37 @@ fn what_is_dead_is_known_without_filters() {
         assert!((0.3..0.55).contains(&twice), "twice with {filter_bits} bits: {twice}");
     }
 }
+
+/// The looks at which a writer had to help, by cause, where nobody else does background work.
+fn slowed(more: &[(&str, u64)], keys: u64) -> [f64; 3] {
+    let wip = open(&device(), more).expect("it opens");
+    for n in 0..20_000 {
+        wip.put(&key(n % keys), &[n as u8; 200], Durability::Buffered).expect("a put");
+    }
+    let metrics = metrics(&wip);
+    let by = ["flush", "log", "compaction"];
+    let slowed = by.map(|by| metrics.get(&format!("writes_slowed_by_{by}")));
+    assert_eq!(slowed.iter().sum::<f64>(), metrics.get("writes_slowed"), "{slowed:?}");
+    slowed
+}
+
+#[test]
+fn metrics_name_what_slows_writers() {
+    let (small, large) = (16 << 10, 4 << 20);
+    let wide = ("bucket_bytes_max", large);
+    let [flush, log, compaction] =
+        slowed(&[("memtable_bytes_max", small), ("log_bytes_max", large), wide], u64::MAX);
+    assert!(flush > 10.0 * (log + compaction).max(1.0), "{flush}, {log}, {compaction}");
+    let [flush, log, compaction] =
+        slowed(&[("memtable_bytes_max", large), ("log_bytes_max", small), wide], u64::MAX);
+    assert!(log > 10.0 * (flush + compaction).max(1.0), "{flush}, {log}, {compaction}");
+    // Somebody has to flush before anything can be merged; so the same with room to spare, too.
+    let with_room_for = |runs, percent| {
+        let limits = [("memtable_bytes_max", 96 << 10), ("log_bytes_max", large)];
+        let limits = [&limits[..], &[("runs_max", runs), percent]].concat();
+        slowed(&limits, 3000)
+    };
+    let [.., tight] = with_room_for(64, ("space_amplification_percent_max", 105));
+    let [_, log, roomy] = with_room_for(64, ("space_amplification_percent_max", 10_000));
+    assert!(tight > 5.0 && log + roomy == 0.0, "{tight}, {log}, {roomy}");
+}
