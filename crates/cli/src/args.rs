@@ -180,6 +180,8 @@ pub(crate) enum Verb {
     },
     /// Print every metric.
     Stats,
+    /// Print what is asked of the keyspace: operations, sizes, popularity, working set.
+    Sketch,
     /// Check every file and index of the store.
     Verify,
     /// Describe keyspaces, files and structures; buckets and their runs as a picture.

@@ -32,6 +32,7 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
         Verb::Scan(args) => scan::run(args, session.keyspace()?, output),
         Verb::Count { exact } => count(session, *exact, output),
         Verb::Stats => stats(session, output),
+        Verb::Sketch => sketch(session, output),
         Verb::Verify => verify(session, output),
         Verb::Inspect { svg } => {
             svg.iter().try_for_each(|file| draw(session, file))?;
@@ -150,6 +151,39 @@ fn stats(session: &Session, output: &mut Output) -> Result<()> {
     object.insert("keyspace".into(), keyspace.name().into());
     object.insert("engine".into(), engine.into());
     object.insert("metrics".into(), values.into());
+    Ok(())
+}
+
+/// What is asked of the keyspace, in the text form that other commands read.
+fn sketch(session: &Session, output: &mut Output) -> Result<()> {
+    let keyspace = session.keyspace()?;
+    let workload = keyspace.workload()?;
+    output.raw(workload.to_string().as_bytes())?;
+    let pairs = |points: &[(f64, f64)]| json!(points);
+    let mix = &workload.mix;
+    let object = output.object();
+    object.insert("keyspace".into(), keyspace.name().into());
+    object.insert("keys".into(), workload.keys.into());
+    object.insert(
+        "mix".into(),
+        json!({
+            "get_hits": mix.get_hits,
+            "get_misses": mix.get_misses,
+            "inserts": mix.inserts,
+            "overwrites": mix.overwrites,
+            "deletes": mix.deletes,
+            "scans": mix.scans,
+            "modifies": mix.modifies,
+        }),
+    );
+    object.insert("synced".into(), workload.synced.into());
+    object.insert("burst".into(), workload.burst.into());
+    object.insert("access".into(), workload.access.to_string().into());
+    object.insert("key_bytes".into(), pairs(workload.key_bytes.parts()));
+    object.insert("value_bytes".into(), pairs(workload.value_bytes.parts()));
+    object.insert("scan_entries".into(), pairs(workload.scan_entries.parts()));
+    object.insert("working_set".into(), pairs(&workload.working_set.points));
+    object.insert("text".into(), workload.to_string().into());
     Ok(())
 }
 

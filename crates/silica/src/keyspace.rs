@@ -2,10 +2,12 @@
 
 use crate::migrate::Switch;
 use crate::scheduler::Scheduler;
+use crate::sketch;
 use silica_engine::{
     Admin, Budget, Count, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, MetricsMap,
     Result, Scan, Update, WriteBatch,
 };
+use silica_tune::Workload;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +25,8 @@ pub(crate) struct Opened {
     pub(crate) directory: String,
     pub(crate) switch: Arc<Switch>,
     pub(crate) own_memory: bool,
+    /// Memory of the whole store.
+    pub(crate) memory_bytes: u64,
     pub(crate) durability: Durability,
     pub(crate) scheduler: Arc<Scheduler>,
 }
@@ -58,8 +62,30 @@ impl Keyspace {
         self.inner.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is asked of the keyspace, as a sample of its calls shows: the mix of operations, sizes,
+    /// the popularity of keys, the working set. The sketch is kept beside the keyspace and goes on
+    /// after a restart; it costs under 1 % of throughput.
+    ///
+    /// Calls through partitions that threads own ([`Engine::as_sharded`]) and reads of snapshots
+    /// are not seen.
+    ///
+    /// # Errors
+    /// `Config` where too little was asked yet; `Unsupported` where the engine cannot count.
+    pub fn workload(&self) -> Result<Workload> {
+        let keys = self.count(false)?.estimate;
+        let mut workload = self.switch().live().sketch().workload(keys)?;
+        workload.memory_bytes = self.inner.opened.memory_bytes.max(1);
+        Ok(workload)
+    }
+
+    /// Goes on with the sketch of the workload, as it does from the start, or rests it.
+    pub fn sketch_workload(&self, on: bool) {
+        self.switch().live().switch(on);
+    }
+
     /// Another engine has taken over, in `directory`.
     pub(crate) fn move_to(&self, directory: String, own_memory: bool) {
+        self.switch().live().move_to(sketch::file_of(self.root(), &directory));
         *self.place() = (directory, own_memory);
     }
 

@@ -48,6 +48,7 @@ mod registry;
 mod repair;
 mod scheduler;
 mod sealed;
+mod sketch;
 mod store;
 mod transaction;
 

@@ -11,6 +11,7 @@ use crate::catalog::{self, Catalog, Record};
 use crate::keyspace::{Keyspace, Opened};
 use crate::migrate::{Switch, target_of};
 use crate::scheduler::{PAUSE_MAX, Scheduler};
+use crate::sketch;
 use crate::{OpenOptions, Registration};
 use log::{info, warn};
 use silica_base::HashSeed;
@@ -194,8 +195,11 @@ impl Silica {
         state.catalog = catalog;
         self.scheduler.remove(name);
         if let Some(at) = state.open.iter().position(|k| k.name() == name) {
-            state.open.swap_remove(at).shut();
+            let keyspace = state.open.swap_remove(at);
+            keyspace.switch().live().forget();
+            keyspace.shut();
         }
+        let _ = std::fs::remove_file(sketch::file_of(&self.path, &record.directory()));
         self.share_memory(&state);
         self.remove_directory(&record.directory());
         if let Some((id, _)) = target_of(&record) {
@@ -258,6 +262,7 @@ impl Silica {
         let mut first = Ok(());
         for keyspace in state.open.drain(..) {
             let synced = keyspace.engine().sync();
+            keyspace.switch().live().save(true);
             keyspace.shut();
             let admin = keyspace.engine().as_admin();
             let closed = admin.map_or(Ok(()), |admin| admin.close(&mut |_, _| {}));
@@ -381,6 +386,9 @@ impl Silica {
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let engine = (registration.build)(directory, &values, &environment)?;
         let switch = Arc::new(Switch::new(engine));
+        let keys = || switch.as_admin().and_then(|a| a.count(false).ok()).unwrap_or_default();
+        let file = sketch::file_of(&self.path, &record.directory());
+        switch.live().open(file, || keys().estimate);
         self.scheduler.add(&record.name, Arc::clone(&switch) as Arc<dyn Engine>);
         Ok(Keyspace::new(Opened {
             root: self.path.clone(),
@@ -388,6 +396,7 @@ impl Silica {
             directory: record.directory(),
             switch,
             own_memory,
+            memory_bytes: self.options.memory_bytes,
             durability: self.options.durability,
             scheduler: Arc::clone(&self.scheduler),
         }))
@@ -648,6 +657,12 @@ fn create(path: &Path, device: &FileDevice, options: &OpenOptions) -> Result<Cat
 
 /// Removes the directories of keyspaces that were dropped, or never completely created.
 fn remove_rubbish(path: &Path, device: &FileDevice, catalog: &Catalog) {
+    for name in device.list().unwrap_or_default() {
+        let is_of = |directory: &str| catalog.keyspaces.iter().any(|r| r.directory() == directory);
+        if sketch::directory_of(&name).is_some_and(|directory| !is_of(&directory)) {
+            let _ = std::fs::remove_file(path.join(&name));
+        }
+    }
     let Ok(names) = device.subdirectories() else { return };
     for name in names {
         let listed = catalog.keyspaces.iter().any(|record| {

@@ -5,7 +5,8 @@
 //!
 //! [`recommend`] chooses engine and options by what the models predict.
 //!
-//! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on.
+//! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on; a [`sketch`] makes the
+//! first of what is seen of a running store.
 //!
 //! Invariant: this crate does no I/O, reads no clock and starts no threads; what a machine can do
 //! and what a workload does come in as values.
@@ -16,6 +17,7 @@ mod lines;
 mod machine;
 pub mod model;
 pub mod recommend;
+pub mod sketch;
 mod workload;
 
 pub use machine::{Device, Machine, Memory};

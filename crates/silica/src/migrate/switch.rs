@@ -2,6 +2,7 @@
 //! another one can take its place while users hold it.
 
 use super::dual::{Dual, Write};
+use crate::sketch::{Change, Live};
 use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
 use silica_engine::{
@@ -9,6 +10,7 @@ use silica_engine::{
     ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Ordered, Progress, RangeSize, Result,
     Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
 };
+use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -56,6 +58,8 @@ pub(crate) struct Switch {
     in_order: bool,
     /// Partitions were handed out, whose owners write past this switch.
     has_owners: AtomicBool,
+    /// What is asked for. Owners of partitions ask past it.
+    live: Live,
 }
 
 impl Switch {
@@ -65,7 +69,12 @@ impl Switch {
             in_order: engine.reports_in_order(),
             route: ArcSwap::from_pointee(Route::Plain(engine)),
             has_owners: AtomicBool::new(false),
+            live: Live::new(Sketch::default()),
         }
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.live
     }
 
     fn now(&self) -> Guard<Arc<Route>> {
@@ -106,6 +115,23 @@ impl Switch {
         }
     }
 
+    fn get(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        let now = self.now();
+        let engine = now.whole();
+        if !self.in_order || engine.reports_in_order() {
+            return engine.get_many(keys, sink);
+        }
+        let mut sorted = Sorted(Vec::new());
+        engine.get_many(keys, &mut sorted)?;
+        sorted.0.sort_unstable_by_key(|found| found.0);
+        for (index, value, expires_unix_ms, user_bits) in &sorted.0 {
+            let entry =
+                EntryRef { value, expires_unix_ms: *expires_unix_ms, user_bits: *user_bits };
+            sink.found(*index, entry);
+        }
+        Ok(())
+    }
+
     /// Writes to wherever entries are; tries again where that changes meanwhile.
     fn write_to<T>(
         &self,
@@ -140,20 +166,11 @@ impl Engine for Switch {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        let now = self.now();
-        let engine = now.whole();
-        if !self.in_order || engine.reports_in_order() {
-            return engine.get_many(keys, sink);
+        let look = self.live.look();
+        if look.any() {
+            return self.live.gets(look, keys, sink, |sink| self.get(keys, sink));
         }
-        let mut sorted = Sorted(Vec::new());
-        engine.get_many(keys, &mut sorted)?;
-        sorted.0.sort_unstable_by_key(|found| found.0);
-        for (index, value, expires_unix_ms, user_bits) in &sorted.0 {
-            let entry =
-                EntryRef { value, expires_unix_ms: *expires_unix_ms, user_bits: *user_bits };
-            sink.found(*index, entry);
-        }
-        Ok(())
+        self.get(keys, sink)
     }
 
     fn reports_in_order(&self) -> bool {
@@ -161,21 +178,32 @@ impl Engine for Switch {
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        let look = self.live.look();
         self.write_to(
             |engine| engine.write(batch, durability),
             |dual| dual.write(batch, durability),
-        )
+        )?;
+        if look.any() {
+            self.live.wrote(look, batch, durability);
+        }
+        Ok(())
     }
 
     fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        let look = self.live.look();
         self.write_to(
             |engine| engine.write_each(batch, durability),
             // As one: nobody can tell what of it had happened where it fails.
             |dual| dual.write(batch, durability),
-        )
+        )?;
+        if look.any() {
+            self.live.wrote(look, batch, durability);
+        }
+        Ok(())
     }
 
     fn sync(&self) -> Result<()> {
+        self.live.synced(self.live.look());
         self.whole().sync()
     }
 
@@ -184,6 +212,7 @@ impl Engine for Switch {
             Route::Plain(engine) => (Arc::clone(engine), None),
             Route::Both(dual) => (Arc::clone(&dual.source), Some(Arc::clone(&dual.target))),
         };
+        self.live.save(false);
         let mut done = engine.maintain(budget)?;
         if let Some(target) = beside {
             // What goes wrong there ends the migration at its next write, and nothing else.
@@ -239,7 +268,13 @@ impl Scan for Switch {
     ) -> Result<Option<u64>> {
         let engine = self.whole();
         let scan = engine.as_scan().ok_or_else(|| lacks(&engine, "iterate"))?;
-        scan.scan(cursor, limit, visit)
+        let (look, mut entries) = (self.live.look(), 0);
+        let next = scan.scan(cursor, limit, &mut |key, entry| {
+            entries += 1;
+            visit(key, entry);
+        })?;
+        self.live.scanned(look, entries);
+        Ok(next)
     }
 }
 
@@ -254,15 +289,21 @@ impl Atomic for Switch {
         durability: Durability,
         decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
     ) -> Result<()> {
-        let decide = std::cell::RefCell::new(decide);
-        self.write_to(
-            |engine| atomic(engine)?.update(key, durability, &mut **decide.borrow_mut()),
-            |dual| {
-                let mut decide = decide.borrow_mut();
-                let decide = &mut |_: usize, entry: Option<EntryRef<'_>>| decide(entry);
-                dual.update_many(&[key], durability, decide).done()
-            },
-        )
+        self.watched(&[key], durability, |note| {
+            let decide = std::cell::RefCell::new(|entry: Option<EntryRef<'_>>| {
+                let update = decide(entry);
+                note(0, entry, &update);
+                update
+            });
+            self.write_to(
+                |engine| atomic(engine)?.update(key, durability, &mut *decide.borrow_mut()),
+                |dual| {
+                    let mut decide = decide.borrow_mut();
+                    let decide = &mut |_: usize, entry: Option<EntryRef<'_>>| decide(entry);
+                    dual.update_many(&[key], durability, decide).done()
+                },
+            )
+        })
     }
 
     fn update_many(
@@ -271,11 +312,17 @@ impl Atomic for Switch {
         durability: Durability,
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
     ) -> Result<usize> {
-        let decide = std::cell::RefCell::new(decide);
-        self.write_to(
-            |engine| atomic(engine)?.update_many(keys, durability, &mut **decide.borrow_mut()),
-            |dual| dual.update_many(keys, durability, &mut **decide.borrow_mut()),
-        )
+        self.watched(keys, durability, |note| {
+            let decide = std::cell::RefCell::new(|at: usize, entry: Option<EntryRef<'_>>| {
+                let update = decide(at, entry);
+                note(at, entry, &update);
+                update
+            });
+            self.write_to(
+                |engine| atomic(engine)?.update_many(keys, durability, &mut *decide.borrow_mut()),
+                |dual| dual.update_many(keys, durability, &mut *decide.borrow_mut()),
+            )
+        })
     }
 
     fn update_all(
@@ -284,11 +331,41 @@ impl Atomic for Switch {
         durability: Durability,
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
-        let decide = std::cell::RefCell::new(decide);
-        self.write_to(
-            |engine| atomic(engine)?.update_all(keys, durability, &mut **decide.borrow_mut()),
-            |dual| dual.update_all(keys, durability, &mut **decide.borrow_mut()),
-        )
+        self.watched(keys, durability, |note| {
+            let decide = std::cell::RefCell::new(|entries: &[Option<EntryRef<'_>>]| {
+                let updates = decide(entries);
+                let each = entries.iter().zip(&updates).enumerate();
+                each.for_each(|(at, (entry, update))| note(at, *entry, update));
+                updates
+            });
+            self.write_to(
+                |engine| atomic(engine)?.update_all(keys, durability, &mut *decide.borrow_mut()),
+                |dual| dual.update_all(keys, durability, &mut *decide.borrow_mut()),
+            )
+        })
+    }
+}
+
+impl Switch {
+    /// Updates keys by `update`, which notes what it decides for each of them.
+    fn watched<T>(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        update: impl FnOnce(&mut dyn FnMut(usize, Option<EntryRef<'_>>, &Update)) -> Result<T>,
+    ) -> Result<T> {
+        let look = self.live.look();
+        if !look.any() {
+            return update(&mut |_, _, _| ());
+        }
+        let mut changes = vec![None; keys.len()];
+        let done = update(&mut |at, entry, update| {
+            if let Some(change) = changes.get_mut(at) {
+                *change = Some(Change::of(entry, update));
+            }
+        })?;
+        self.live.updated(look, keys, &changes, durability);
+        Ok(done)
     }
 }
 

@@ -10,19 +10,22 @@ use silica_engine::{EntryIter, EntryRef, Result};
 pub struct RangeIterator {
     inner: Box<dyn EntryIter>,
     valid: bool,
+    /// Entries that it was at.
+    entries: u64,
     /// Keeps the keyspace, and says whether it is open.
     keyspace: Keyspace,
 }
 
 impl RangeIterator {
     pub(crate) fn new(inner: Box<dyn EntryIter>, keyspace: Keyspace) -> Self {
-        RangeIterator { inner, valid: false, keyspace }
+        RangeIterator { inner, valid: false, entries: 0, keyspace }
     }
 
     fn go(&mut self, step: impl FnOnce(&mut dyn EntryIter) -> Result<bool>) -> Result<bool> {
         self.valid = false;
         self.keyspace.check_open()?;
         self.valid = step(&mut *self.inner)?;
+        self.entries += u64::from(self.valid);
         Ok(self.valid)
     }
 
@@ -79,6 +82,15 @@ impl RangeIterator {
 
     fn owned(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         Some((self.key()?.to_vec(), self.value()?.to_vec()))
+    }
+}
+
+impl Drop for RangeIterator {
+    fn drop(&mut self) {
+        if self.entries > 0 {
+            let live = self.keyspace.switch().live();
+            live.scanned(live.look(), self.entries);
+        }
     }
 }
 

@@ -1,0 +1,93 @@
+//! What the live sketch of a keyspace costs: gets and puts with it and without it, in turns, in
+//! one process and on one keyspace.
+//!
+//! `cargo run --release -p silica --example sketch -- DIR [ROUNDS]`
+#![allow(clippy::disallowed_methods)] // A benchmark reads its arguments and the clock.
+
+use silica::{Durability, EngineExt, GetSink, Keyspace, OpenOptions};
+use silica_base::Prng;
+use silica_engine::EntryRef;
+use std::path::Path;
+use std::time::Instant;
+
+const KEYS: u64 = 100_000;
+/// Operations between two looks at the clock: long against the pauses of the machine, short
+/// against its moods.
+const OPERATIONS: u64 = 200_000;
+const BURST: usize = 32;
+
+struct Nothing;
+
+impl GetSink for Nothing {
+    fn found(&mut self, _: usize, entry: EntryRef<'_>) {
+        std::hint::black_box(entry.value);
+    }
+}
+
+/// Nanoseconds of an operation.
+fn time(work: impl FnOnce() -> u64) -> f64 {
+    let start = Instant::now();
+    let done = work();
+    start.elapsed().as_nanos() as f64 / done as f64
+}
+
+fn gets(keyspace: &Keyspace, prng: &mut Prng, burst: usize) -> u64 {
+    let engine = keyspace.engine();
+    for _ in 0..OPERATIONS / burst as u64 {
+        let mut keys = [[0; 8]; BURST];
+        keys[..burst].fill_with(|| prng.below(KEYS).to_be_bytes());
+        let keys: [&[u8]; BURST] = std::array::from_fn(|n| &keys[n][..]);
+        engine.get_many(&keys[..burst], &mut Nothing).expect("gets");
+    }
+    OPERATIONS
+}
+
+fn puts(keyspace: &Keyspace, prng: &mut Prng) -> u64 {
+    for _ in 0..OPERATIONS {
+        let key = prng.below(KEYS).to_be_bytes();
+        keyspace.engine().put(&key, &[7; 100], Durability::Buffered).expect("a put");
+    }
+    OPERATIONS
+}
+
+fn main() -> silica::Result<()> {
+    let dir = std::env::args().nth(1).expect("a directory");
+    let rounds = std::env::args().nth(2).map_or(60, |text| text.parse().expect("a number"));
+    for engine in ["mica", "wip"] {
+        let options = OpenOptions::new().durability(Durability::Buffered).background_threads(0);
+        let store = options.open(Path::new(&dir).join(engine))?;
+        let keyspace = store.create_keyspace("k", engine, &[])?;
+        for n in 0..KEYS {
+            keyspace.put(n.to_be_bytes(), [7; 100])?;
+        }
+        keyspace.settle()?;
+        for what in ["gets one by one", "gets in bursts of 32", "puts"] {
+            // Both see the same operations, each first in half of the rounds.
+            let mut times = [Vec::new(), Vec::new()];
+            for round in 0..rounds {
+                for turn in 0..2 {
+                    let with = (round + turn) % 2;
+                    keyspace.sketch_workload(with == 1);
+                    let prng = &mut Prng::new(round as u64);
+                    times[with].push(time(|| match what {
+                        "puts" => puts(&keyspace, prng),
+                        "gets one by one" => gets(&keyspace, prng, 1),
+                        _ => gets(&keyspace, prng, BURST),
+                    }));
+                }
+            }
+            let mut ratios: Vec<f64> = times[1].iter().zip(&times[0]).map(|(w, o)| w / o).collect();
+            ratios.sort_by(f64::total_cmp);
+            let median = ratios[ratios.len() / 2];
+            let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+            println!(
+                "{engine}, {what}: {:.1} ns without, {:.1} ns with (means); median of {} pairs {:+.2} %",
+                mean(&times[0]),
+                mean(&times[1]),
+                ratios.len(),
+                100.0 * (median - 1.0)
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,435 @@
+//! The live sketch of a keyspace: which calls are looked at, and where the sketch is kept.
+//!
+//! A call costs a countdown of its thread and a load. One call in [`EVERY`], at random, is looked
+//! at closely. And now and then, in windows, all requests for the keys of the sample are followed;
+//! the pause after a window is in proportion to what the window cost. Nobody waits for a sketch:
+//! where another thread has it, what was to be added is dropped.
+
+use crate::sealed::Kind;
+use log::{info, warn};
+use silica_base::HashSeed;
+use silica_engine::{Durability, EntryRef, GetSink, OpKind, Result, Update, WriteBatch};
+use silica_tune::sketch::{Call, Sketch, Touch};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// One call in so many is looked at closely.
+const EVERY: u64 = 256;
+/// A window ends after so many operations, or so many requests for keys of the sample.
+const WINDOW_OPERATIONS: u64 = 1 << 20;
+const WINDOW_TRACKED: u64 = 1 << 16;
+/// Operations of the pause, for each request followed and for each operation of the window.
+const PAUSE_TRACKED: u64 = 256;
+const PAUSE_OPERATIONS: u64 = 63;
+/// How often a sketch is written, where something was added.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+/// Of the sample's keys. The same for ever, so that a sketch goes on after a restart.
+const SEED: HashSeed = HashSeed(*b"silica sketch v1");
+const KIND: Kind = Kind { magic: *b"SILSKTCH", version: 1 };
+const PREFIX: &str = "sketch-";
+/// Of the directories of keyspaces.
+const DIRECTORY_PREFIX: &str = "keyspace-";
+
+/// Some calls are looked at; or all requests for keys of the sample are, too.
+const PAUSING: u8 = 0;
+const WATCHING: u8 = 1;
+/// Added to either: nothing is.
+const OFF: u8 = 2;
+
+thread_local! {
+    /// Calls before the next one that is looked at; and where random numbers are.
+    static COUNTDOWN: Cell<u32> = const { Cell::new(0) };
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The file of the sketch of the keyspace in `directory`.
+pub(crate) fn file_of(root: &Path, directory: &str) -> PathBuf {
+    let number = directory.strip_prefix(DIRECTORY_PREFIX).unwrap_or(directory);
+    root.join(format!("{PREFIX}{number}"))
+}
+
+/// The directory whose sketch the file `name` is.
+pub(crate) fn directory_of(name: &str) -> Option<String> {
+    name.strip_prefix(PREFIX).map(|number| format!("{DIRECTORY_PREFIX}{number}"))
+}
+
+/// Whether a call is looked at, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    due: bool,
+    watching: bool,
+}
+
+impl Look {
+    #[inline]
+    pub(crate) fn any(self) -> bool {
+        self.due || self.watching
+    }
+}
+
+/// What an update did to a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Change {
+    was_there: bool,
+    /// Bytes put; `None` where the key was removed or left alone.
+    put: Option<usize>,
+    deleted: bool,
+}
+
+impl Change {
+    pub(crate) fn of(entry: Option<EntryRef<'_>>, update: &Update) -> Self {
+        let put = match update {
+            Update::Put { value, .. } => Some(value.len()),
+            Update::Keep | Update::Delete => None,
+        };
+        Change { was_there: entry.is_some(), put, deleted: *update == Update::Delete }
+    }
+}
+
+/// Where the sketch is kept.
+struct Place {
+    path: PathBuf,
+    saved: Instant,
+    /// Operations and requests followed when it was saved.
+    saved_at: (u64, u64),
+}
+
+/// The sketch of an open keyspace.
+pub(crate) struct Live {
+    /// Pausing or watching, or off meanwhile.
+    state: AtomicU8,
+    /// Of the sample.
+    threshold: AtomicU64,
+    /// Operations so far, counted when a call is looked at.
+    operations: AtomicU64,
+    /// Number of operations at which the window, or the pause, ends.
+    turn_at: AtomicU64,
+    /// Requests followed in this window; reads of other keys, not added yet.
+    tracked: AtomicU64,
+    passed: AtomicU64,
+    sketch: Mutex<Sketch>,
+    place: Mutex<Option<Place>>,
+}
+
+impl Live {
+    /// Goes on with `sketch`.
+    pub(crate) fn new(sketch: Sketch) -> Self {
+        Live {
+            state: AtomicU8::new(WATCHING),
+            threshold: AtomicU64::new(sketch.sample.threshold()),
+            operations: AtomicU64::new(0),
+            turn_at: AtomicU64::new(WINDOW_OPERATIONS),
+            tracked: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            sketch: Mutex::new(sketch),
+            place: Mutex::new(None),
+        }
+    }
+
+    /// Goes on with the sketch in the file `path`, or with a new one where there is none, or it
+    /// is damaged. `keys` are asked for where it is new.
+    pub(crate) fn open(&self, path: PathBuf, keys: impl FnOnce() -> u64) {
+        let read = KIND.read(&path).and_then(|body| {
+            body.map(|body| Sketch::decode(&body).map_err(|e| e.within(path.display()))).transpose()
+        });
+        let sketch = match read {
+            Ok(Some(sketch)) => sketch,
+            Ok(None) => Sketch::new(keys()),
+            Err(e) => {
+                info!("the workload's sketch begins anew: {e}");
+                Sketch::new(keys())
+            }
+        };
+        self.threshold.store(sketch.sample.threshold(), Ordering::Relaxed);
+        *self.lock() = sketch;
+        let saved = Instant::now();
+        let place = Place { path, saved, saved_at: (0, 0) };
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sketch> {
+        self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Sketch>> {
+        match self.sketch.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The sketch as it is now.
+    pub(crate) fn sketch(&self) -> Sketch {
+        let mut sketch = self.lock();
+        sketch.sample.pass(self.passed.swap(0, Ordering::Relaxed));
+        sketch.clone()
+    }
+
+    /// Writes the sketch where it was not written for a while, or `now`, and has changed.
+    pub(crate) fn save(&self, now: bool) {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(place) = place.as_mut() else { return };
+        let at = (self.operations.load(Ordering::Relaxed), self.tracked.load(Ordering::Relaxed));
+        if at == place.saved_at || !(now || place.saved.elapsed() >= SAVE_EVERY) {
+            return;
+        }
+        (place.saved, place.saved_at) = (Instant::now(), at);
+        // Its directory may be gone: the keyspace was dropped, or the whole store.
+        if place.path.parent().is_some_and(Path::is_dir)
+            && let Err(e) = KIND.write(&place.path, &self.sketch().encode())
+        {
+            warn!("the workload's sketch is not kept: {e}");
+        }
+    }
+
+    /// The sketch is not kept any more, and its file goes.
+    pub(crate) fn forget(&self) {
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(place) = place {
+            let _ = std::fs::remove_file(place.path);
+        }
+    }
+
+    /// The keyspace is in another directory now.
+    pub(crate) fn move_to(&self, path: PathBuf) {
+        if let Some(place) = self.place.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            let old = std::mem::replace(&mut place.path, path);
+            let _ = std::fs::rename(old, &place.path);
+        }
+    }
+
+    /// Counts the call; says how it is to be looked at.
+    #[inline]
+    pub(crate) fn look(&self) -> Look {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & OFF != 0 {
+            return Look { due: false, watching: false };
+        }
+        let due = COUNTDOWN.with(|countdown| match countdown.get() {
+            0 => begin_countdown(countdown),
+            calls => {
+                countdown.set(calls - 1);
+                false
+            }
+        });
+        Look { due, watching: state == WATCHING }
+    }
+
+    /// Gets of `keys` that `get` makes with a sink of ours.
+    pub(crate) fn gets(
+        &self,
+        look: Look,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        get: impl FnOnce(&mut dyn GetSink) -> Result<()>,
+    ) -> Result<()> {
+        let mut counting = Counting { sink, found: Vec::with_capacity(keys.len()) };
+        get(&mut counting)?;
+        if look.watching {
+            // A key that is not there has no popularity among those that are.
+            let found = counting.found.iter().filter_map(|(index, _)| keys.get(*index));
+            self.follow(found.copied(), Touch::Read);
+        }
+        if !look.due {
+            return Ok(());
+        }
+        let get_hits = counting.found.len() as u64;
+        let get_misses = (keys.len() as u64).saturating_sub(get_hits);
+        self.add(keys.len(), |sketch| {
+            sketch.call(&Call { get_hits, get_misses, ..Call::default() }, EVERY);
+            keys.iter().for_each(|key| sketch.key_bytes.add(key.len() as u64, EVERY));
+            let found = counting.found.iter();
+            found.for_each(|(_, bytes)| sketch.found_bytes.add(*bytes as u64, EVERY));
+        });
+        Ok(())
+    }
+
+    /// A batch that was written.
+    pub(crate) fn wrote(&self, look: Look, batch: &WriteBatch<'_>, durability: Durability) {
+        if look.watching {
+            self.follow(batch.ops().iter().map(|op| op.key), Touch::Write);
+        }
+        if !look.due {
+            return;
+        }
+        let synced = durability == Durability::Synced;
+        self.add(batch.len(), |sketch| {
+            let mut call = Call { synced, ..Call::default() };
+            for op in batch.ops() {
+                sketch.key_bytes.add(op.key.len() as u64, EVERY);
+                match op.kind {
+                    OpKind::Put(entry) => {
+                        call.puts += 1;
+                        sketch.put_bytes.add(entry.value.len() as u64, EVERY);
+                    }
+                    OpKind::Delete => call.deletes += 1,
+                }
+            }
+            sketch.call(&call, EVERY);
+        });
+    }
+
+    /// Updates of `keys`, the first of which these `changes` came to.
+    pub(crate) fn updated(
+        &self,
+        look: Look,
+        keys: &[&[u8]],
+        changes: &[Option<Change>],
+        durability: Durability,
+    ) {
+        let done = || keys.iter().zip(changes).filter_map(|(key, c)| Some((*key, (*c)?)));
+        if look.watching {
+            let is_there = |change: Change| change.was_there || change.put.is_some();
+            let there = done().filter(|(_, change)| is_there(*change));
+            self.follow(there.map(|(key, _)| key), Touch::Read);
+        }
+        if !look.due {
+            return;
+        }
+        let synced = durability == Durability::Synced;
+        self.add(changes.len(), |sketch| {
+            let mut call = Call { synced, ..Call::default() };
+            for (key, change) in done() {
+                sketch.key_bytes.add(key.len() as u64, EVERY);
+                if let Some(bytes) = change.put {
+                    sketch.put_bytes.add(bytes as u64, EVERY);
+                }
+                let count = match (change.deleted, change.put, change.was_there) {
+                    (true, _, _) => &mut call.deletes,
+                    (_, Some(_), true) => &mut call.modifies,
+                    (_, Some(_), false) => &mut call.puts,
+                    (_, None, true) => &mut call.get_hits,
+                    (_, None, false) => &mut call.get_misses,
+                };
+                *count += 1;
+            }
+            call.synced &= call.puts + call.deletes + call.modifies > 0;
+            sketch.call(&call, EVERY);
+        });
+    }
+
+    /// A scan of so many entries.
+    pub(crate) fn scanned(&self, look: Look, entries: u64) {
+        if look.due {
+            self.add(1, |sketch| {
+                sketch.call(&Call { scans: 1, ..Call::default() }, EVERY);
+                sketch.scan_entries.add(entries, EVERY);
+            });
+        }
+    }
+
+    /// A sync by itself.
+    pub(crate) fn synced(&self, look: Look) {
+        if look.due {
+            self.add(0, |sketch| sketch.call(&Call { synced: true, ..Call::default() }, EVERY));
+        }
+    }
+
+    /// Adds what a call of `operations` came to, and turns to the next window or pause where it is
+    /// time.
+    #[cold]
+    fn add(&self, operations: usize, add: impl FnOnce(&mut Sketch)) {
+        let more = EVERY * operations as u64;
+        let now = self.operations.fetch_add(more, Ordering::Relaxed) + more;
+        let Some(mut sketch) = self.try_lock() else { return };
+        add(&mut sketch);
+        sketch.sample.pass(self.passed.swap(0, Ordering::Relaxed));
+        // From here on the lock keeps others from turning, too.
+        let turn_at = self.turn_at.load(Ordering::Relaxed);
+        let tracked = self.tracked.load(Ordering::Relaxed);
+        let state = self.state.load(Ordering::Relaxed);
+        if state == WATCHING {
+            if now < turn_at && tracked < WINDOW_TRACKED {
+                return;
+            }
+            let seen = WINDOW_OPERATIONS.saturating_sub(turn_at.saturating_sub(now));
+            let pause = PAUSE_TRACKED * tracked + PAUSE_OPERATIONS * seen;
+            self.turn(state, PAUSING);
+            self.turn_at.store(now + pause, Ordering::Relaxed);
+        } else if state == PAUSING && now >= turn_at {
+            self.tracked.store(0, Ordering::Relaxed);
+            self.turn_at.store(now + WINDOW_OPERATIONS, Ordering::Relaxed);
+            self.turn(state, WATCHING);
+        }
+    }
+
+    /// Unless somebody has switched it off meanwhile.
+    fn turn(&self, from: u8, to: u8) {
+        let _ = self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Looks at calls from now on, or at none.
+    pub(crate) fn switch(&self, on: bool) {
+        match on {
+            true => self.state.fetch_and(!OFF, Ordering::Relaxed),
+            false => self.state.fetch_or(OFF, Ordering::Relaxed),
+        };
+    }
+
+    /// Shows requests for keys of the sample to it.
+    #[cold]
+    fn follow<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, touch: Touch) {
+        let threshold = self.threshold.load(Ordering::Relaxed);
+        let (mut sketch, mut tracked, mut passed) = (None, 0, 0);
+        for key in keys {
+            let hash = SEED.hash(key).high();
+            if hash >= threshold {
+                passed += u64::from(touch == Touch::Read);
+                continue;
+            }
+            if sketch.is_none() {
+                sketch = self.try_lock();
+            }
+            let Some(sketch) = sketch.as_mut() else { continue };
+            tracked += u64::from(sketch.sample.request(hash, touch));
+        }
+        if passed > 0 {
+            self.passed.fetch_add(passed, Ordering::Relaxed);
+        }
+        if let Some(sketch) = sketch {
+            self.tracked.fetch_add(tracked, Ordering::Relaxed);
+            self.threshold.store(sketch.sample.threshold(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Draws how many calls are not looked at; true where this one is.
+#[cold]
+fn begin_countdown(countdown: &Cell<u32>) -> bool {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    RANDOM.with(|random| {
+        let is_new = random.get() == 0;
+        if is_new {
+            let number = THREADS.fetch_add(1, Ordering::Relaxed);
+            random.set(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        }
+        // Marsaglia's xorshift: a few operations, and good enough to be in step with nobody.
+        let mut x = random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        random.set(x);
+        // The call itself is one more, so that one in EVERY is looked at on average.
+        countdown.set(((x >> 32) % (2 * EVERY - 1)) as u32);
+        // A thread's first call is not looked at more often than others.
+        !is_new
+    })
+}
+
+/// A sink that remembers what was found.
+struct Counting<'s> {
+    sink: &'s mut dyn GetSink,
+    /// Place and bytes.
+    found: Vec<(usize, usize)>,
+}
+
+impl GetSink for Counting<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.found.push((index, entry.value.len()));
+        self.sink.found(index, entry);
+    }
+}
