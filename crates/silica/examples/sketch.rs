@@ -81,7 +81,7 @@ fn main() -> silica::Result<()> {
             let median = ratios[ratios.len() / 2];
             let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
             println!(
-                "{engine}, {what}: {:.1} ns without, {:.1} ns with (means); median of {} pairs {:+.2} %",
+                "{engine}, {what}: {:.1} ns without, {:.1} ns with; median of {} pairs {:+.2} %",
                 mean(&times[0]),
                 mean(&times[1]),
                 ratios.len(),
