@@ -11,7 +11,7 @@ use silica_wip::Wip;
 const PROCESS: u64 = 8 << 20;
 const BATCH: u64 = 100;
 /// Batches for each burst of gets.
-const BURST_EVERY: u64 = 4;
+const BURST_EVERY: u64 = 16;
 
 /// The most that was ever resident.
 fn highest_bytes() -> u64 {
@@ -45,7 +45,7 @@ pub(crate) struct Load {
 }
 
 /// Writes the entries of `load` twice, in batches between which the store is maintained, and reads
-/// one for each eight of them.
+/// one for each 32 of them.
 ///
 /// # Panics
 /// Where more was ever resident than promise 7 allows.
