@@ -36,9 +36,13 @@ pub(crate) struct Global {
     /// Part of the memory for one keyspace; the others share the rest equally (may be repeated).
     #[arg(long, global = true, value_name = "NAME=SIZE", value_parser = memory_part)]
     pub(crate) keyspace_memory: Vec<(String, u64)>,
-    /// Engine of keyspaces that are created.
+    /// Engine of keyspaces that are created; auto for what is predicted to be best.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) engine: Option<String>,
+    /// What is asked of the store, for tune, why and --engine auto, such as "keys=100M value=100
+    /// gets=90 puts=10 zipf=0.99 memory=1GiB".
+    #[arg(long, global = true, value_name = "WORDS")]
+    pub(crate) describe: Option<String>,
     /// Set an engine option (may be repeated).
     #[arg(long = "set", global = true, value_name = "OPTION=VALUE", value_parser = pair)]
     pub(crate) set: Vec<(String, String)>,
@@ -97,8 +101,44 @@ pub(crate) enum Command {
     /// What a design would cost: primitives and models of write amplification, sizes in items.
     #[command(subcommand)]
     Model(crate::model::ModelCommand),
+    /// Say which engine and options fit a workload best on this machine, and why; --apply moves.
+    Tune(Box<TuneArgs>),
+    /// Show prediction beside measurement of a keyspace, and what a change would do.
+    Why {
+        /// Directory of the store, a keyspace of --path, or HOST:PORT of a server's --admin.
+        target: Option<String>,
+    },
     #[command(flatten)]
     Verb(Verb),
+}
+
+#[derive(Args)]
+pub(crate) struct TuneArgs {
+    /// Directory of the store, if not --path: its sizes count, and what was probed.
+    pub(crate) directory: Option<PathBuf>,
+    /// A trace (docs/formats/trace.md): the workload is what it holds.
+    #[arg(long, value_name = "FILE", conflicts_with = "describe")]
+    pub(crate) trace: Option<PathBuf>,
+    /// What counts: throughput, cost, life, memory, writes, reads, or several with weights, such
+    /// as throughput=1,cost=0.5.
+    #[arg(long, value_name = "GOAL", default_value = "throughput")]
+    pub(crate) goal: String,
+    /// What must be kept to, such as life_years=5 (may be repeated): throughput and life_years at
+    /// least; money, write_amplification, reads_per_get, device_bytes and memory at most.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) bound: Vec<(String, String)>,
+    /// Price of a GiB of memory.
+    #[arg(long, value_name = "PRICE", default_value_t = 4.0)]
+    pub(crate) memory_price: f64,
+    /// Price of a GiB of the device.
+    #[arg(long, value_name = "PRICE", default_value_t = 0.1)]
+    pub(crate) device_price: f64,
+    /// Months that both are used.
+    #[arg(long, value_name = "N", default_value_t = 60.0)]
+    pub(crate) months: f64,
+    /// Do it: move the keyspace to the engine, or keep the options for its next opening.
+    #[arg(long)]
+    pub(crate) apply: bool,
 }
 
 #[derive(Args)]

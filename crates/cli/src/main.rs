@@ -22,7 +22,9 @@ mod scan;
 mod serve;
 mod session;
 mod text;
+mod tune;
 mod verbs;
+mod why;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -62,6 +64,8 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             verbs::show_copy("restored", &report, output)
         }
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
+        Some(Command::Tune(args)) => tune::run(global, &args, output),
+        Some(Command::Why { target }) => why::run(global, target.as_deref(), output),
         Some(Command::Probe(args)) => probe::run(global, &args, output),
         Some(Command::Model(command)) => model::run(&command, output),
         Some(Command::Verb(verb)) => {

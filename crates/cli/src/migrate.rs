@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::output::{Output, has_terminal};
 use indicatif::{ProgressBar, ProgressStyle};
-use silica::{MigrateProgress, OpenOptions, Result};
+use silica::{MigrateProgress, OpenOptions, Result, Silica};
 
 /// Moves the keyspace `name` to the engine `to`.
 pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) -> Result<()> {
@@ -12,6 +12,18 @@ pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) ->
     let options: OpenOptions = here.open_options().create(false);
     let store = options.open(global.directory())?;
     let set: Vec<(&str, &str)> = global.set.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    migrate(&store, name, to, &set, output)?;
+    store.close()
+}
+
+/// Does it with a bar, where there is a terminal, and reports.
+pub(crate) fn migrate(
+    store: &Silica,
+    name: &str,
+    to: &str,
+    set: &[(&str, &str)],
+    output: &mut Output,
+) -> Result<()> {
     let bar = (has_terminal() && !output.is_json()).then(|| {
         let style = ProgressStyle::with_template("{bar:40} {pos}/{len} entries, {msg}, {eta} left");
         ProgressBar::new(0).with_style(style.expect("the template is well formed"))
@@ -24,7 +36,7 @@ pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) ->
         }
         Ok(())
     };
-    let outcome = store.migrate(name, to, &set, &mut progress);
+    let outcome = store.migrate(name, to, set, &mut progress);
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
@@ -42,5 +54,5 @@ pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) ->
     object.insert("copied".into(), report.copied.into());
     object.insert("checksum".into(), format!("{:016x}", report.checksum).into());
     object.insert("resumed".into(), report.resumed.into());
-    store.close()
+    Ok(())
 }

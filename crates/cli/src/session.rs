@@ -25,6 +25,9 @@ impl Global {
         if let Some(engine) = &self.engine {
             options = options.engine(engine);
         }
+        if let Some(words) = &self.describe {
+            options = options.workload(words);
+        }
         if let Some(bytes) = self.background_rate {
             options = options.background_bytes_per_second(bytes);
         }
@@ -40,7 +43,7 @@ impl Global {
     pub(crate) fn check_engine(&self, keyspace: &Keyspace) -> Result<()> {
         let has = keyspace.engine().descriptor().name;
         match &self.engine {
-            Some(engine) if engine != has => {
+            Some(engine) if engine != has && engine != silica::AUTO => {
                 let message = format!(
                     "keyspace '{}' has engine {has}, not {engine}; leave --engine out, or choose \
                      another keyspace or --path",

@@ -45,9 +45,10 @@ impl Record {
         directory_of(self.id)
     }
 
-    /// The engine's options, without the note of a migration.
+    /// The engine's options, without the notes of a migration and of a choice.
     pub(crate) fn engine_options(&self) -> impl Iterator<Item = &(String, String)> {
-        self.options.iter().filter(|(name, _)| name != crate::migrate::MIGRATION)
+        let notes = [crate::migrate::MIGRATION, crate::auto::NOTE];
+        self.options.iter().filter(move |(name, _)| !notes.contains(&name.as_str()))
     }
 }
 

@@ -31,6 +31,7 @@
 //! `registry.rs` names one.
 #![forbid(unsafe_code)]
 
+mod auto;
 mod backup;
 mod cache;
 mod catalog;
@@ -52,6 +53,7 @@ mod sketch;
 mod store;
 mod transaction;
 
+pub use auto::AUTO;
 pub use backup::{BackupReport, restore};
 pub use ingest::TableFiles;
 pub use keyspace::{Iter, Keyspace};

@@ -63,6 +63,7 @@ pub struct OpenOptions {
     pub(crate) keyspace_memory: Vec<(String, u64)>,
     pub(crate) declared: Vec<Declared>,
     pub(crate) engine: String,
+    pub(crate) workload: Option<String>,
     pub(crate) background_threads: usize,
     pub(crate) background_bytes_per_second: u64,
     pub(crate) log_path: Option<PathBuf>,
@@ -82,6 +83,7 @@ impl Default for OpenOptions {
             keyspace_memory: Vec::new(),
             declared: Vec::new(),
             engine: DEFAULT_ENGINE.to_string(),
+            workload: None,
             background_threads: 1,
             background_bytes_per_second: 0,
             log_path: None,
@@ -186,10 +188,33 @@ impl OpenOptions {
         Err(Error::new(ErrorKind::Config, message))
     }
 
-    /// The engine of keyspaces that are created without naming one.
+    /// The engine of keyspaces that are created without naming one. [`AUTO`](crate::AUTO) is for
+    /// the one that the models predict to be best, for what is said of the
+    /// [workload](OpenOptions::workload) and what a probe said of the machine; a keyspace that
+    /// exists is moved to another where that is predicted to be much better, time and again.
+    ///
+    /// ```
+    /// # let name = format!("silica-doc-auto-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// let words = "keys=100M value=200 gets=95 puts=5 memory=64MiB";
+    /// let store = silica::OpenOptions::new().engine(silica::AUTO).workload(words).open(&path)?;
+    /// println!("{}", store.keyspace("users")?.engine().descriptor().name);
+    /// # drop(store);
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
     #[must_use]
     pub fn engine(mut self, name: impl Into<String>) -> Self {
         self.engine = name.into();
+        self
+    }
+
+    /// What will be asked of keyspaces, in the words of
+    /// [`describe`](silica_tune::recommend::describe): `keys=100M value=100 gets=90 puts=10`. It
+    /// counts where the engine is chosen.
+    #[must_use]
+    pub fn workload(mut self, words: impl Into<String>) -> Self {
+        self.workload = Some(words.into());
         self
     }
 

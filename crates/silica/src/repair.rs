@@ -39,7 +39,7 @@ pub fn repair(path: impl AsRef<Path>, options: OpenOptions) -> Result<Vec<Keyspa
     let mut done = Vec::new();
     for record in &catalog.keyspaces {
         let registration = options.registry.find(&record.engine)?;
-        let kept = record.options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let kept = record.engine_options().map(|(name, value)| (name.as_str(), value.as_str()));
         let values = OptionValues::parse(registration.options, kept)?;
         let directory = device.subdirectory(&record.directory())?;
         let environment = Environment::new(HashSeed(options.new_seed()?));

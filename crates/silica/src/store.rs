@@ -7,6 +7,7 @@
 //!    store is closed.
 //! 3. After `close` (or drop) no thread of the store runs, and what was written is synced.
 
+use crate::auto::{self, AUTO, Asked, Noted};
 use crate::catalog::{self, Catalog, Record};
 use crate::keyspace::{Keyspace, Opened};
 use crate::migrate::{Switch, target_of};
@@ -17,6 +18,7 @@ use log::{info, warn};
 use silica_base::HashSeed;
 use silica_device::{Device, DeviceOptions, FileDevice};
 use silica_engine::{Engine, Environment, Error, ErrorKind, OptionValues, Result};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,6 +55,8 @@ struct State {
     catalog: Catalog,
     open: Vec<Keyspace>,
     closed: bool,
+    /// Of keyspaces whose engine may be chosen, by name.
+    notes: BTreeMap<String, Noted>,
 }
 
 /// An open store. Closed by [`Silica::close`], or when it is dropped.
@@ -70,8 +74,7 @@ pub struct Silica {
 impl Silica {
     pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         // Before anything is created for a name that is mistyped.
-        let registration = options.registry.find(&options.engine)?;
-        OptionValues::parse(registration.options, set_pairs(&options, &options.engine))?;
+        check_set(&options)?;
         for declared in &options.declared {
             check_name(&declared.name)?;
             let registration = options.registry.find(&declared.engine)?;
@@ -81,21 +84,48 @@ impl Silica {
         options.check_memory()?;
         let device = open_device(path, &options)?;
         let file = path.join(catalog::FILE).display().to_string();
-        let catalog = match Catalog::load(&device, &file)? {
+        let mut catalog = match Catalog::load(&device, &file)? {
             Some(catalog) => catalog,
             None => create(path, &device, &options)?,
         };
+        let notes = auto::take_notes(&mut catalog, options.engine == AUTO);
+        if !notes.is_empty() {
+            catalog.save(&device)?;
+        }
         remove_rubbish(path, &device, &catalog);
         let (threads, bytes) = (options.background_threads, options.background_bytes_per_second);
         let scheduler = Scheduler::start(threads, bytes, PAUSE_MAX);
-        Ok(Silica {
+        let store = Silica {
             path: path.to_path_buf(),
             options,
-            state: Mutex::new(State { catalog, open: Vec::new(), closed: false }),
+            state: Mutex::new(State { catalog, open: Vec::new(), closed: false, notes }),
             scheduler: Arc::new(scheduler),
             backups: Mutex::default(),
             device,
-        })
+        };
+        if store.options.engine == AUTO {
+            store.follow_wishes();
+        }
+        Ok(store)
+    }
+
+    /// What is known of keyspaces whose engine may be chosen.
+    pub(crate) fn noted(&self) -> Vec<(String, Noted)> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.notes.iter().map(|(name, noted)| (name.clone(), noted.clone())).collect()
+    }
+
+    pub(crate) fn change_note(&self, name: &str, change: impl FnOnce(&mut Noted)) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(noted) = state.notes.get_mut(name) {
+            change(noted);
+        }
+    }
+
+    /// What the models are asked with.
+    fn asked(&self, memory: u64) -> Result<Asked> {
+        let machine = crate::kept_probe(&self.path)?.unwrap_or_default();
+        Asked::new(&self.options, machine, memory)
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>> {
@@ -260,7 +290,11 @@ impl Silica {
         state.closed = true;
         self.scheduler.stop();
         let mut first = Ok(());
-        for keyspace in state.open.drain(..) {
+        let State { open, notes, .. } = &mut *state;
+        for keyspace in open.drain(..) {
+            if let Some(noted) = notes.get_mut(keyspace.name()) {
+                self.note(&keyspace, noted);
+            }
             let synced = keyspace.engine().sync();
             keyspace.switch().live().save(true);
             keyspace.shut();
@@ -268,7 +302,29 @@ impl Silica {
             let closed = admin.map_or(Ok(()), |admin| admin.close(&mut |_, _| {}));
             first = first.and(synced).and(closed);
         }
-        first
+        first.and_then(|()| self.keep_notes(&mut state))
+    }
+
+    /// Notes what is wished for a keyspace that is closed.
+    fn note(&self, keyspace: &Keyspace, noted: &mut Noted) {
+        noted.ordered |= keyspace.switch().uses_order();
+        if self.options.engine == AUTO {
+            let memory = keyspace.metrics().map_or(0.0, |m| m.get("memory_budget_bytes"));
+            auto::wish(keyspace, noted, self.asked(memory as u64));
+        }
+    }
+
+    /// Writes the notes into the catalog, where there are any.
+    fn keep_notes(&self, state: &mut State) -> Result<()> {
+        let State { catalog, notes, .. } = state;
+        notes.retain(|name, _| catalog.find(name).is_some());
+        if notes.is_empty() {
+            return Ok(());
+        }
+        for (name, noted) in notes.iter() {
+            catalog.set_option(name, auto::NOTE, noted.text());
+        }
+        catalog.save(&self.device)
     }
 
     fn create_locked(
@@ -279,8 +335,12 @@ impl Silica {
         options: &[(&str, &str)],
     ) -> Result<Keyspace> {
         check_name(name)?;
+        if engine == AUTO {
+            return self.create_chosen(state, name, options);
+        }
         let registration = self.options.registry.find(engine)?;
-        let values = OptionValues::parse(registration.options, self.new_options(engine, options))?;
+        let given = self.new_options(registration, options);
+        let values = OptionValues::parse(registration.options, given)?;
         let id = state.catalog.next_id;
         let record = Record {
             id,
@@ -313,13 +373,41 @@ impl Silica {
         Ok(self.enter(state, keyspace))
     }
 
+    /// Creates a keyspace with the engine and the options that are predicted to be best.
+    fn create_chosen(
+        &self,
+        state: &mut State,
+        name: &str,
+        options: &[(&str, &str)],
+    ) -> Result<Keyspace> {
+        let memory = self.options.memory_of(name).unwrap_or(self.options.memory_bytes);
+        let choice = self.asked(memory)?.choose(self.options.workload.is_some())?.choice;
+        let chosen = choice.options.iter().filter(|(option, _)| *option != MEMORY_OPTION);
+        let registration = self.options.registry.find(choice.engine)?;
+        let texts: Vec<(&str, String)> = chosen
+            .filter_map(|(option, value)| {
+                let spec = registration.options.iter().find(|spec| spec.name == *option)?;
+                Some((*option, spec.show(*value)))
+            })
+            .collect();
+        let given = set_pairs(&self.options, registration).chain(options.iter().copied());
+        let chosen = texts.iter().map(|(option, text)| (*option, text.as_str()));
+        let all: Vec<(&str, &str)> = chosen.chain(given).collect();
+        info!("chose engine {} for keyspace '{name}', with {all:?}", choice.engine);
+        let keyspace = self.create_locked(state, name, choice.engine, &all)?;
+        state.notes.insert(name.to_string(), Noted::default());
+        state.catalog.set_option(name, auto::NOTE, auto::OPEN.to_string());
+        state.catalog.save(&self.device)?;
+        Ok(keyspace)
+    }
+
     /// Options of a new keyspace: those of the store, then those given for it.
     fn new_options<'a>(
         &'a self,
-        engine: &'a str,
+        registration: &'a Registration,
         options: &'a [(&'a str, &'a str)],
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        set_pairs(&self.options, engine).chain(options.iter().copied())
+        set_pairs(&self.options, registration).chain(options.iter().copied())
     }
 
     fn open_listed(&self, state: &mut State, name: &str) -> Result<Keyspace> {
@@ -349,7 +437,7 @@ impl Silica {
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let given = set_pairs(&self.options, &record.engine);
+        let given = set_pairs(&self.options, registration);
         let given = given.chain(declared.into_iter().flat_map(|declared| declared.pairs()));
         let given = OptionValues::parse(registration.options, given)?;
         for (name, value) in given.iter() {
@@ -499,13 +587,13 @@ impl Silica {
         let state = self.lock()?;
         let registration = self.options.registry.find(engine)?;
         let old = state.catalog.find(name).ok_or_else(|| no_keyspace(name, &state.catalog))?;
-        let given = self.new_options(engine, options);
+        let given = self.new_options(registration, options);
         let mut values = OptionValues::parse(registration.options, given)?;
         let eviction = registration.options.iter().any(|spec| spec.name == EVICTION_OPTION);
         if eviction && values.given(EVICTION_OPTION).is_none() {
             // A migration forgets nothing.
             let none = [(EVICTION_OPTION, "none")];
-            let given = self.new_options(engine, options).chain(none);
+            let given = self.new_options(registration, options).chain(none);
             values = OptionValues::parse(registration.options, given)?;
         }
         let whole = self.own_memory(old).unwrap_or_else(|| self.memory_share(&state.catalog));
@@ -549,13 +637,39 @@ impl Drop for Silica {
     }
 }
 
-/// What was set for all keyspaces of `engine`.
+/// What was set for all keyspaces of an engine: where it is chosen, what it knows of that.
 fn set_pairs<'a>(
     options: &'a OpenOptions,
-    engine: &'a str,
+    registration: &'a Registration,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let these = options.set.iter().filter(move |_| engine == options.engine);
+    let is_theirs = move |name: &str| match options.engine.as_str() {
+        AUTO => registration.options.iter().any(|spec| spec.name == name),
+        engine => engine == registration.name,
+    };
+    let these = options.set.iter().filter(move |(name, _)| is_theirs(name));
     these.map(|(n, v)| (n.as_str(), v.as_str()))
+}
+
+/// Refuses options that no keyspace could have.
+fn check_set(options: &OpenOptions) -> Result<()> {
+    if options.engine != AUTO {
+        let registration = options.registry.find(&options.engine)?;
+        OptionValues::parse(registration.options, set_pairs(options, registration))?;
+        return Ok(());
+    }
+    silica_tune::recommend::describe(options.workload.as_deref().unwrap_or_default())?;
+    for registration in options.registry.iter() {
+        OptionValues::parse(registration.options, set_pairs(options, registration))?;
+    }
+    let known = |name: &str| {
+        options.registry.iter().any(|r| r.options.iter().any(|spec| spec.name == name))
+    };
+    match options.set.iter().find(|(name, _)| !known(name)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            Err(Error::new(ErrorKind::Config, format!("no engine has an option '{name}'")))
+        }
+    }
 }
 
 /// True where nothing of a keyspace is on the device.

@@ -60,6 +60,8 @@ pub(crate) struct Switch {
     has_owners: AtomicBool,
     /// What is asked for. Owners of partitions ask past it.
     live: Live,
+    /// Somebody read, deleted or committed by the order of keys.
+    uses_order: AtomicBool,
 }
 
 impl Switch {
@@ -70,11 +72,17 @@ impl Switch {
             route: ArcSwap::from_pointee(Route::Plain(engine)),
             has_owners: AtomicBool::new(false),
             live: Live::new(Sketch::default()),
+            uses_order: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn live(&self) -> &Live {
         &self.live
+    }
+
+    /// True where the order of keys was used since the switch was made.
+    pub(crate) fn uses_order(&self) -> bool {
+        self.uses_order.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> Guard<Arc<Route>> {
@@ -452,10 +460,12 @@ pub(super) fn ordered(engine: &Arc<dyn Engine>) -> Result<Arc<dyn Ordered>> {
 
 impl Ordered for InOrder {
     fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>> {
+        self.switch.uses_order.store(true, Ordering::Relaxed);
         ordered(&self.switch.whole())?.snapshot()
     }
 
     fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
+        self.switch.uses_order.store(true, Ordering::Relaxed);
         self.switch.write_to(
             |engine| ordered(engine)?.delete_range(range, durability),
             |dual| dual.delete_range(range, durability),
@@ -490,6 +500,7 @@ impl Ordered for InOrder {
     }
 
     fn ingest(&self, files: &[SortedFile], progress: &mut dyn FnMut(u64, u64)) -> Result<Ingested> {
+        self.switch.uses_order.store(true, Ordering::Relaxed);
         match &**self.switch.now() {
             Route::Plain(engine) => ordered(engine)?.ingest(files, progress),
             Route::Both(_) => {

@@ -10,17 +10,21 @@ mod describe;
 mod engines;
 mod explain;
 mod goal;
+mod hysteresis;
 mod prediction;
 mod processor;
 mod search;
 #[cfg(test)]
 mod tests;
+mod why;
 mod work;
 
 pub use describe::{WORDS, describe};
 pub use engines::{Axis, Candidate, Cost, Model, Offer, Settings, model_of};
 pub use goal::{Bounds, Broken, Goal, Prices};
+pub use hysteresis::{Hysteresis, Verdict, Wish};
 pub use prediction::{Prediction, Resource};
 pub use processor::{Calibration, Nanoseconds};
 pub use search::{Choice, Excluded, Question, Recommendation, predict, recommend};
+pub use why::{Figure, Measured, Stall, WhatIf, Why, why, workload_of};
 pub use work::{Needs, Work};

@@ -5,14 +5,15 @@
 //! by `silica bench WORKLOAD --engine ENGINE --keys 500000 --memory 1G` (all in memory), the
 //! reciprocal of `throughput_ops`:
 //!
-//! | constant | command |
-//! |---|---|
-//! | `hit`, `hit_in_burst` | `read`, and with `--batch 32`; less `device_reads_per_get` reads |
-//! | `miss`, `miss_in_burst` | `read-missing`, and with `--batch 32` |
-//! | `put`, `put_in_burst` | `overwrite`, and with `--batch 32` |
-//! | `rewrite` | `overwrite --keys 2000000 --operations 3000000 --memory 32M`: processor time of the process, less that of the puts, for each entry that was written again |
-//! | `seek`, `next` | `seekrandom`: 34 us for a seek and 50 entries |
-//! | `read`, `read_in_burst` | `read --keys 2000000 --memory 32M`: processor time, user and system, for each device read |
+//! - `hit`, `hit_in_burst`: `read`, and with `--batch 32`, less `device_reads_per_get` reads.
+//! - `miss`, `miss_in_burst`: `read-missing`, and with `--batch 32`.
+//! - `put`, `put_in_burst`: `overwrite`, and with `--batch 32`.
+//! - `rewrite`: `overwrite --keys 2000000 --operations 3000000 --memory 32M`: time on the processor
+//!   less that of the puts, for each entry that was written again.
+//! - `seek`, `next`: `seekrandom`, 34 us for a seek and 50 entries.
+//! - `read`, `read_in_burst`: `read --keys 2000000 --memory 32M`: time on the processor, user and
+//!   system, for each device read.
+//! - `run`: not measured; about the time of one filter that is asked.
 //!
 //! Other machines are faster or slower, all engines alike mostly; a choice depends on proportions.
 

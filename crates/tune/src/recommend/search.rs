@@ -168,7 +168,7 @@ fn lacks(model: &dyn Model, needs: &Needs) -> Option<String> {
         return Some("it forgets everything when the process ends".into());
     }
     if needs.ordered && !offer.ordered {
-        return Some("it keeps no order of keys, and there are scans".into());
+        return Some("it keeps no order of keys".into());
     }
     if needs.value_bytes_max > offer.value_bytes_max {
         let (most, needed) = (offer.value_bytes_max, needs.value_bytes_max);

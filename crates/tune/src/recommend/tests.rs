@@ -228,3 +228,63 @@ fn words_that_say_nothing_are_named() {
         describe(&format!("{word}{value}")).unwrap();
     }
 }
+
+fn measured(pairs: &[(&str, f64)]) -> Measured {
+    pairs.iter().map(|(name, value)| (name.to_string(), *value)).collect()
+}
+
+#[test]
+fn why_names_the_term_of_extra_bytes_and_the_cause_of_stalls() {
+    let asked = Asked::new("keys=500k uniform puts=1 memory=32MiB");
+    let values = OptionValues::default();
+    let p = predict(&asked.question(), "wip", &values).unwrap();
+    let of = |term: &str| p.cost.written.iter().find(|w| w.0 == term).unwrap().1;
+    let user = 1e9;
+    let metrics = measured(&[
+        ("puts", 1e7),
+        ("gets", 100.0),
+        ("get_hits", 50.0),
+        ("get_device_reads", 60.0),
+        ("filter_false_positives", 10.0),
+        ("user_bytes_written", user),
+        ("log_bytes_written", of("log") * user),
+        ("flush_bytes_written", of("flush") * user),
+        ("compaction_bytes_written", (of("compaction") + 1.0) * user),
+        ("writes_slowed_by_flush", 1e5),
+        ("writes_slowed", 1.2e5),
+    ]);
+    let found = why(&asked.question(), "wip", &values, &metrics).unwrap();
+    let (term, extra) = found.extra_bytes.unwrap();
+    assert!(term.contains("compaction") && (extra - 1.0).abs() < 1e-9, "{term} {extra}");
+    let figure = |name: &str| found.figures.iter().find(|f| f.name == name).unwrap();
+    let drift = figure("write amplification").drift_percent().unwrap();
+    assert!((drift - 100.0 / p.written()).abs() < 1e-6, "{drift}");
+    assert_eq!(figure("device reads per hit").measured, Some(1.0));
+    assert_eq!(figure("device reads per miss").measured, Some(0.2));
+    assert_eq!(figure("space amplification").measured, None);
+    assert_eq!(found.stalls.len(), 2);
+    assert_eq!(found.stalls[0].share, 0.01);
+    let less = found.what_if.iter().find(|w| w.value == 200).unwrap();
+    assert_eq!(less.option, "space_amplification_percent_max");
+    assert!(less.prediction.written() < p.written());
+}
+
+#[test]
+fn a_workload_comes_from_metrics() {
+    let base = Workload::default();
+    assert_eq!(workload_of(&Measured::new(), &base), base);
+    let metrics = measured(&[
+        ("entries_estimate", 1000.0),
+        ("puts", 3000.0),
+        ("gets", 500.0),
+        ("get_hits", 400.0),
+        ("user_bytes_written", 3000.0 * 66.0),
+        ("memory_budget_bytes", 1048576.0),
+    ]);
+    let workload = workload_of(&metrics, &base);
+    assert_eq!((workload.keys, workload.memory_bytes), (1000, 1 << 20));
+    assert_eq!(workload.mix.overwrites, 2000.0);
+    assert_eq!((workload.mix.inserts, workload.mix.get_misses), (1000.0, 100.0));
+    assert_eq!(workload.value_bytes.mean(), 50.0);
+    workload.validate().unwrap();
+}

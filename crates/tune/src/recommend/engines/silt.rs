@@ -19,8 +19,8 @@ const FILTERS_PART: f64 = 1.0 / 40.0;
 /// Bits of such a filter, and what each has besides.
 const FILTER_BITS: f64 = 8.0;
 const FILTER_BITS_MORE: f64 = 2.0;
-/// Bytes of memory that a store without entries takes; with less than 32 MiB buffers weigh more than
-/// the number, but it works.
+/// Bytes of memory that a store without entries takes; with less than 32 MiB buffers weigh more
+/// than the number, but it works.
 const MEMORY_MIN: f64 = 4194304.0;
 /// Bytes of tables for each byte of entries.
 const TABLE: f64 = 1.02;

@@ -213,7 +213,11 @@ fn rewritten(shape: &Shape, dead: f64, flushes: f64, settings: &Settings<'_>) ->
     let for_room = (1.0 - shape.overwritten) * levels;
     let by_reads = shape.until_reads(flushes_of_live, settings);
     let for_reads = if by_reads <= flushes && by_reads.is_finite() {
-        (flushes_of_live + by_reads) / by_reads
+        // Young levels are merged first, four runs of each: so an entry is written twice before it
+        // meets the oldest run, which takes part once in the flushes of all their runs.
+        let all_at_once = (flushes_of_live + by_reads) / by_reads;
+        let levels = settings.value("runs_min").max(2.0).powi(3);
+        all_at_once.min(2.0 + (flushes_of_live + levels) / levels)
     } else {
         0.0
     };

@@ -1,0 +1,346 @@
+//! `silica tune`: which engine, with which options, and why.
+
+mod trace;
+
+use crate::args::{Global, TuneArgs};
+use crate::output::Output;
+use serde_json::{Map, Value, json};
+use silica::tune::recommend::{
+    Bounds, Calibration, Candidate, Choice, Goal, Needs, Prediction, Prices, Question,
+    Recommendation, describe, recommend, workload_of,
+};
+use silica::tune::{Machine, Workload};
+use silica::{Error, ErrorKind, Keyspace, OpenOptions, Registry, Result, Silica};
+use std::path::Path;
+
+/// What the models are asked with, and what of it is only assumed.
+pub(crate) struct Asked {
+    pub(crate) workload: Workload,
+    pub(crate) needs: Needs,
+    machine: Machine,
+    candidates: Vec<Candidate>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Asked {
+    /// The workload of the words, on the machine that was probed below `path`.
+    pub(crate) fn new(global: &Global, path: Option<&Path>) -> Result<Self> {
+        let mut notes = Vec::new();
+        let words = global.describe.as_deref();
+        let (mut workload, needs) = describe(words.unwrap_or_default())?;
+        if let Some(bytes) = global.memory {
+            workload.memory_bytes = bytes;
+        }
+        let machine = match path.map(silica::kept_probe).transpose()?.flatten() {
+            Some(machine) => machine,
+            None => {
+                let at = path.map_or(".".into(), |path| path.display().to_string());
+                notes.push(format!(
+                    "the machine is assumed, not measured: run `silica probe --path {at}`"
+                ));
+                Machine::default()
+            }
+        };
+        let candidates = Registry::builtin().candidates();
+        Ok(Asked { workload, needs, machine, candidates, notes })
+    }
+
+    /// Takes what `keyspace` knows of its entries and of what it was asked.
+    pub(crate) fn measured(&mut self, global: &Global, keyspace: &Keyspace) -> Result<()> {
+        let metrics = keyspace.metrics()?;
+        let measured = metrics.0.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+        let described = self.workload.clone();
+        self.workload = workload_of(&measured, &described);
+        let entries = metrics.get("entries_estimate");
+        if global.describe.is_none() && entries >= 1.0 && metrics.get("live_bytes") > 0.0 {
+            let value = metrics.get("live_bytes") / entries - described.key_bytes.mean();
+            self.workload.value_bytes = silica::tune::Sizes::constant(value.max(0.0));
+        }
+        if let Some(bytes) = global.memory {
+            self.workload.memory_bytes = bytes;
+        }
+        let operations = metrics.get("gets") + metrics.get("puts") + metrics.get("deletes");
+        if global.describe.is_none() && operations < 1.0 {
+            self.notes.push(
+                "nothing is known of the operations, so half gets and half puts of Zipf 0.99 are \
+                 assumed: say what they are with --describe or --trace"
+                    .into(),
+            );
+        }
+        let capabilities = keyspace.engine().descriptor().capabilities;
+        // What a keyspace can do it is not to lose without being told.
+        self.needs = Needs {
+            durable: self.needs.durable && capabilities.durable,
+            ordered: self.needs.ordered || (global.describe.is_none() && capabilities.ordered),
+            may_evict: self.needs.may_evict || capabilities.may_evict,
+            ..Needs::of(&self.workload)
+        };
+        if global.describe.is_none() && capabilities.ordered {
+            self.notes.push(
+                "the order of keys is kept, as nobody said that it is not needed: --describe does"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn question(&self) -> Question<'_> {
+        Question {
+            workload: &self.workload,
+            machine: &self.machine,
+            needs: self.needs,
+            goal: Goal::default(),
+            bounds: Bounds::default(),
+            prices: Prices::default(),
+            calibration: Calibration::default(),
+            candidates: &self.candidates,
+        }
+    }
+}
+
+/// Recommends, and does it where that is wanted.
+pub(crate) fn run(global: &Global, args: &TuneArgs, output: &mut Output) -> Result<()> {
+    let path = args.directory.clone().unwrap_or_else(|| global.directory());
+    let is_named = args.directory.is_some() || global.path.is_some();
+    let only_words = !is_named && (global.describe.is_some() || args.trace.is_some());
+    if args.apply && only_words {
+        let message = "--apply needs a store: name it, or give --path";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    let mut asked = Asked::new(global, Some(&path))?;
+    if let Some(file) = &args.trace {
+        asked.workload = trace::workload(file, &asked.workload)?;
+        asked.needs = Needs::of(&asked.workload);
+    }
+    let store = if only_words { None } else { open(global, &path)? };
+    let keyspace = store.as_ref().map(|store| store.existing(&global.keyspace)).transpose()?;
+    let keyspace = keyspace.flatten();
+    match &keyspace {
+        Some(keyspace) if args.trace.is_none() => asked.measured(global, keyspace)?,
+        _ => {}
+    }
+    let question = Question {
+        goal: args.goal.parse()?,
+        bounds: bounds(&args.bound)?,
+        prices: Prices {
+            memory_per_gib: args.memory_price,
+            device_per_gib: args.device_price,
+            months: args.months,
+            ..Prices::default()
+        },
+        ..asked.question()
+    };
+    let found = recommend(&question)?;
+    show(&found, &asked, output)?;
+    if args.apply {
+        apply(&found.choice, store.as_ref(), keyspace.as_ref(), output)?;
+    }
+    drop(keyspace);
+    store.map_or(Ok(()), Silica::close)
+}
+
+/// The store, as it is: what is set and described is not for opening it.
+fn open(global: &Global, path: &Path) -> Result<Option<Silica>> {
+    let here = Global { set: Vec::new(), engine: None, describe: None, ..global.clone() };
+    let options: OpenOptions = here.open_options().create(false);
+    options.open(path).map(Some)
+}
+
+fn bounds(pairs: &[(String, String)]) -> Result<Bounds> {
+    let mut bounds = Bounds::default();
+    for (name, text) in pairs {
+        let wrong = || {
+            let message = format!("--bound {name}={text}: use a number, such as life_years=5");
+            Error::new(ErrorKind::Config, message)
+        };
+        let number = || text.parse().ok().or_else(|| silica::parse_size(text).map(|n| n as f64));
+        let value = Some(number().ok_or_else(wrong)?);
+        match name.as_str() {
+            "throughput" => bounds.throughput_min = value,
+            "life_years" => bounds.life_years_min = value,
+            "memory" => bounds.memory_bytes_max = value,
+            "money" => bounds.money_max = value,
+            "write_amplification" => bounds.write_amplification_max = value,
+            "reads_per_get" => bounds.reads_per_get_max = value,
+            "device_bytes" => bounds.device_bytes_max = value,
+            _ => {
+                let message = format!(
+                    "no bound '{name}'; known are throughput, life_years, memory, money, \
+                     write_amplification, reads_per_get, device_bytes"
+                );
+                return Err(Error::new(ErrorKind::Config, message));
+            }
+        }
+    }
+    Ok(bounds)
+}
+
+/// An option's value as `--set` takes it.
+pub(crate) fn option_text(engine: &str, name: &str, value: u64) -> String {
+    let registry = Registry::builtin();
+    let registration = registry.iter().find(|registration| registration.name == engine);
+    let spec = registration.and_then(|r| r.options.iter().find(|spec| spec.name == name));
+    spec.map_or_else(|| value.to_string(), |spec| spec.show(value))
+}
+
+/// The options of `choice` as `--set` takes them.
+fn options(choice: &Choice) -> Vec<(&'static str, String)> {
+    let text =
+        |(name, value): &(&'static str, u64)| (*name, option_text(choice.engine, name, *value));
+    choice.options.iter().map(text).collect()
+}
+
+fn show(found: &Recommendation, asked: &Asked, output: &mut Output) -> Result<()> {
+    let words = |choice: &Choice| {
+        let options =
+            options(choice).into_iter().map(|(name, text)| format!(" --set {name}={text}"));
+        format!("--engine {}{}", choice.engine, options.collect::<String>())
+    };
+    output.line(format!("best: {}", words(&found.choice)))?;
+    for (name, text) in lines(&found.choice.prediction) {
+        output.line(format!("  {name:<20} {text}"))?;
+    }
+    if let Some((next, why)) = &found.runner_up {
+        output.line(format!("next: {}", words(next)))?;
+        output.line(format!("  it loses by {why}"))?;
+    }
+    for excluded in &found.excluded {
+        output.line(format!("not {}: {}", excluded.engine, excluded.why))?;
+    }
+    asked.notes.iter().try_for_each(|note| output.line(format!("note: {note}")))?;
+    let mut excluded = Map::new();
+    for one in &found.excluded {
+        excluded.insert(one.engine.into(), one.why.clone().into());
+    }
+    let object = output.object();
+    object.insert("best".into(), choice_json(&found.choice));
+    let next = found.runner_up.as_ref().map(|(next, why)| {
+        let mut value = choice_json(next);
+        value["lost_by"] = why.clone().into();
+        value
+    });
+    object.insert("runner_up".into(), next.into());
+    object.insert("excluded".into(), excluded.into());
+    object.insert("evaluations".into(), found.evaluations.into());
+    object.insert("notes".into(), asked.notes.clone().into());
+    object.insert("workload".into(), asked.workload.to_string().into());
+    Ok(())
+}
+
+fn choice_json(choice: &Choice) -> Value {
+    let options: Map<String, Value> =
+        options(choice).into_iter().map(|(name, text)| (name.to_string(), text.into())).collect();
+    let mut value = prediction_json(&choice.prediction);
+    value["engine"] = choice.engine.into();
+    value["options"] = options.into();
+    value
+}
+
+/// A prediction for programs.
+pub(crate) fn prediction_json(p: &Prediction) -> Value {
+    let written: Map<String, Value> =
+        p.cost.written.iter().map(|(name, amount)| (name.to_string(), json!(amount))).collect();
+    let resources: Map<String, Value> =
+        p.resources.iter().map(|(r, seconds)| (r.name().to_string(), json!(seconds))).collect();
+    json!({
+        "throughput_ops": p.throughput,
+        "bottleneck": p.bottleneck().name(),
+        "seconds_per_operation": resources,
+        "write_amplification": p.written(),
+        "written": written,
+        "reads_per_get": p.reads_per_get,
+        "reads_per_hit": p.cost.reads_per_hit,
+        "reads_per_miss": p.cost.reads_per_miss,
+        "reads_per_scan": p.cost.reads_per_scan,
+        "index_bytes_per_key": p.cost.index_bytes_per_key,
+        "memory_bytes": p.memory_bytes,
+        "device_bytes": p.device_bytes,
+        "space_amplification": p.cost.space_amplification,
+        "lost_share": p.cost.lost,
+        "life_years": p.life_years,
+        "money_per_month": p.money_per_month,
+    })
+}
+
+const MIB: f64 = 1048576.0;
+
+/// A prediction for people.
+fn lines(p: &Prediction) -> Vec<(&'static str, String)> {
+    let terms = p.cost.written.iter().map(|(name, amount)| format!("{name} {amount:.2}"));
+    let terms = terms.collect::<Vec<_>>().join(", ");
+    let written = match terms.is_empty() {
+        true => "nothing is written".to_string(),
+        false => format!("{:.2}: {terms}", p.written()),
+    };
+    let life = match p.life_years {
+        years if years >= 1000.0 => "more than 1000 years".into(),
+        years => format!("{years:.1} years"),
+    };
+    let mut lines = vec![
+        (
+            "throughput",
+            format!(
+                "{:.0} operations a second, limited by {}",
+                p.throughput,
+                p.bottleneck().name()
+            ),
+        ),
+        ("write amplification", written),
+        (
+            "device reads",
+            format!(
+                "{:.2} a get ({:.2} of a hit, {:.2} of a miss)",
+                p.reads_per_get, p.cost.reads_per_hit, p.cost.reads_per_miss
+            ),
+        ),
+        (
+            "memory",
+            format!(
+                "{:.0} MiB, index {:.2} bytes a key",
+                p.memory_bytes / MIB,
+                p.cost.index_bytes_per_key
+            ),
+        ),
+        ("space", format!("{:.0} MiB on the device", p.device_bytes / MIB)),
+        ("device life", life),
+        ("money", format!("{:.2} a month", p.money_per_month)),
+    ];
+    if p.cost.lost > 1e-6 {
+        lines.push((
+            "not kept",
+            format!("{:.1} % of the requests find nothing", 100.0 * p.cost.lost),
+        ));
+    }
+    lines
+}
+
+/// Moves the keyspace to the engine, or keeps the options.
+fn apply(
+    choice: &Choice,
+    store: Option<&Silica>,
+    keyspace: Option<&Keyspace>,
+    output: &mut Output,
+) -> Result<()> {
+    let (Some(store), Some(keyspace)) = (store, keyspace) else {
+        let message = "there is no such keyspace to apply this to; --keyspace names one, and one \
+                       that is created takes --engine and --set as shown";
+        return Err(Error::new(ErrorKind::NotFound, message));
+    };
+    let options = options(choice);
+    // Memory is the store's to divide, and fixed options are those of another keyspace.
+    let options: Vec<(&str, &str)> = options
+        .iter()
+        .filter(|(name, _)| *name != "memory_bytes")
+        .map(|(name, text)| (*name, text.as_str()))
+        .collect();
+    let name = keyspace.name();
+    output.object().insert("applied".into(), true.into());
+    if keyspace.engine().descriptor().name == choice.engine {
+        store.set_options(name, &options)?;
+        return output.line(match options.is_empty() {
+            true => format!("keyspace '{name}' stays as it is"),
+            false => format!("keyspace '{name}' has these options from its next opening on"),
+        });
+    }
+    crate::migrate::migrate(store, name, choice.engine, &options, output)
+}

@@ -1,0 +1,109 @@
+//! `silica tune`, `silica why` and engine auto, as a user or a script meets them.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn silica(arguments: &[&str], path: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_silica"));
+    command.args(arguments).arg("--path").arg(path).env_remove("RUST_LOG").output().unwrap()
+}
+
+#[track_caller]
+fn json(arguments: &[&str], path: &Path) -> Value {
+    let output = silica(&[arguments, &["--json"]].concat(), path);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_description_gets_an_engine_with_reasons_and_apply_moves_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let engine = |path: &Path| json(&["keyspace", "list"], path)["keyspaces"][0]["engine"].clone();
+    for i in 0..20 {
+        json(&["put", &format!("key {i}"), "value", "--durability", "buffered"], &store);
+    }
+    assert_eq!(engine(&store), "wip");
+    // Of a store that nobody described the order stays.
+    let kept = json(&["tune"], &store);
+    assert_eq!(kept["best"]["engine"], "wip");
+    assert!(kept["excluded"]["silt"].as_str().unwrap().contains("order"));
+    assert!(kept["notes"].to_string().contains("silica probe"), "{}", kept["notes"]);
+    let words = ["--describe", "keys=1M puts=1 uniform"];
+    let found = json(&[&["tune", "--apply"], &words[..]].concat(), &store);
+    assert_eq!(found["best"]["engine"], "silt", "{found}");
+    assert!(found["runner_up"]["lost_by"].as_str().unwrap().contains("against"));
+    assert!(found["best"]["written"]["merge"].as_f64().unwrap() > 0.0);
+    assert_eq!(engine(&store), "silt");
+    assert_eq!(json(&["get", "key 7"], &store)["value"], "value");
+    assert_eq!(json(&["verify"], &store)["ok"], true);
+}
+
+#[test]
+fn bounds_and_words_that_cannot_be_are_refused_with_reasons() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    json(&["put", "a", "b"], &store);
+    for (arguments, part) in [
+        (&["tune", "--bound", "write_amplification=1"][..], "loosen"),
+        (&["tune", "--bound", "colour=1"], "known are throughput"),
+        (&["tune", "--goal", "speed"], "known are throughput"),
+        (&["tune", "--describe", "keys=many"], "keys=many"),
+        (&["tune", "--memory-price=-1"], "price"),
+        (&["why", "nothing"], "no keyspace or directory 'nothing'"),
+        (&["why", "127.0.0.1:1"], "--admin"),
+        (&["put", "a", "b", "--engine", "auto", "--describe", "x"], "describes nothing"),
+    ] {
+        let output = silica(arguments, &store);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(part), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_trace_is_a_workload() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let mut text = String::from("silica-trace 1\n");
+    for i in 0..600 {
+        let key = i % 100;
+        let line = if i < 100 { format!("put {key} 64") } else { format!("get {key}") };
+        text.push_str(&format!("{i} {line}\n"));
+    }
+    std::fs::write(&file, &text).unwrap();
+    let name = file.to_str().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_silica"))
+        .args(["tune", "--trace", name, "--json"])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let workload = found["workload"].as_str().unwrap();
+    for line in
+        ["keys = 100\n", "mix.inserts = 100\n", "mix.get_hits = 500\n", "value_bytes = 64:1"]
+    {
+        assert!(workload.contains(line), "{line}: {workload}");
+    }
+    std::fs::write(&file, "silica-trace 1\n").unwrap();
+    let empty = silica(&["tune", "--trace", name], directory.path());
+    assert!(String::from_utf8_lossy(&empty.stderr).contains("no operation"));
+}
+
+#[test]
+fn why_shows_prediction_beside_what_the_store_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    json(&["bench", "fill", "--keys", "20000", "--engine", "silt"], &store);
+    let told = json(&["why", "--describe", "uniform"], &store);
+    assert_eq!(told["engine"], "silt");
+    let figures = told["figures"].as_array().unwrap();
+    let memory = figures.iter().find(|f| f["name"] == "index bytes per key").unwrap();
+    assert!(memory["predicted"].as_f64().unwrap() > 0.0);
+    assert!(memory["measured"].as_f64().unwrap() > 0.0);
+    let changes = told["what_if"].as_array().unwrap();
+    assert!(changes.iter().any(|change| change["option"] == "merge_ratio_percent"));
+}

@@ -1,0 +1,110 @@
+//! Engines that the models choose.
+
+use silica::{AUTO, Durability, ErrorKind, OpenOptions, Silica};
+use std::path::Path;
+
+const KEYS: u32 = 2000;
+
+fn options() -> OpenOptions {
+    OpenOptions::new().engine(AUTO).memory_bytes(64 << 20).durability(Durability::Buffered)
+}
+
+fn engine_of(store: &Silica) -> &'static str {
+    store.keyspace("default").unwrap().engine().descriptor().name
+}
+
+/// Overwrites keys often enough for the models to be asked again.
+fn overwrite(store: &Silica) {
+    let keyspace = store.keyspace("default").unwrap();
+    for i in 0..12_000 {
+        keyspace.put((i % KEYS).to_be_bytes(), [7; 60]).unwrap();
+    }
+}
+
+fn open(path: &Path) -> Silica {
+    options().open(path).unwrap()
+}
+
+#[test]
+fn words_choose_the_engine_and_no_words_keep_the_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str, words: &str| {
+        let store = options().workload(words).open(directory.path().join(name)).unwrap();
+        engine_of(&store)
+    };
+    assert_eq!(engine_of(&open(&directory.path().join("none"))), "wip");
+    assert_eq!(of("scans", "scans=1 gets=1"), "wip");
+    assert_eq!(of("cache", "keys=1k gets=1 cache"), "mica");
+    assert_eq!(of("puts", "keys=100M value=16 puts=1 uniform"), "silt");
+    let wrong = options().workload("colour=red").open(directory.path().join("wrong"));
+    assert_eq!(wrong.err().unwrap().kind(), ErrorKind::Config);
+    assert!(!directory.path().join("wrong").exists());
+    let unknown = options().set("no_such_option", "1").open(directory.path().join("wrong"));
+    assert!(unknown.err().unwrap().to_string().contains("no_such_option"));
+}
+
+#[test]
+fn a_wish_that_lasts_moves_the_keyspace_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    for expected in ["wip", "wip", "silt"] {
+        let store = open(directory.path());
+        assert_eq!(engine_of(&store), expected);
+        overwrite(&store);
+        store.verify().unwrap();
+        store.close().unwrap();
+    }
+    let store = open(directory.path());
+    assert_eq!(engine_of(&store), "silt");
+    assert_eq!(store.keyspace("default").unwrap().count(true).unwrap().estimate, u64::from(KEYS));
+}
+
+#[test]
+fn an_order_that_was_used_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..4 {
+        let store = open(directory.path());
+        assert_eq!(engine_of(&store), "wip", "round {round}");
+        overwrite(&store);
+        if round == 0 {
+            let keyspace = store.keyspace("default").unwrap();
+            assert_eq!(keyspace.range(..).unwrap().count(), KEYS as usize);
+        }
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_store_that_was_not_created_so_and_one_that_died_keep_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = options().engine("wip").open(directory.path()).unwrap();
+    overwrite(&store);
+    store.close().unwrap();
+    for _ in 0..3 {
+        let store = open(directory.path());
+        assert_eq!(engine_of(&store), "wip");
+        overwrite(&store);
+        store.close().unwrap();
+    }
+    // Other openings, and those that leave no word, do not mind the note.
+    let store = options().engine("silt").open(directory.path()).unwrap();
+    assert_eq!(engine_of(&store), "wip");
+    assert!(store.keyspaces().unwrap()[0].options.iter().all(|(name, _)| name != "auto"));
+    store.verify().unwrap();
+}
+
+#[test]
+fn options_are_kept_for_the_next_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = options().engine("wip").open(directory.path()).unwrap();
+    store.keyspace("default").unwrap();
+    store.set_options("default", &[("filter_bits", "12")]).unwrap();
+    let fixed = store.set_options("default", &[("first_buckets", "7")]).unwrap_err();
+    assert!(fixed.to_string().contains("fixed"), "{fixed}");
+    assert!(store.set_options("default", &[("colour", "1")]).is_err());
+    assert_eq!(store.set_options("no", &[]).unwrap_err().kind(), ErrorKind::NotFound);
+    store.close().unwrap();
+    let store = options().engine("wip").open(directory.path()).unwrap();
+    let kept = store.keyspaces().unwrap()[0].options.clone();
+    assert!(kept.contains(&("filter_bits".into(), "12".into())), "{kept:?}");
+    store.verify().unwrap();
+}

@@ -1,0 +1,252 @@
+//! Prediction beside measurement, what the difference belongs to, and what a change would do.
+
+use std::collections::BTreeMap;
+
+use silica_base::Result;
+use silica_engine::OptionValues;
+
+use crate::Workload;
+
+use super::Prediction;
+use super::engines::model_of;
+use super::goal::Bounds;
+use super::search::{Question, predict};
+use super::work::Work;
+
+/// What a keyspace measured of itself, by the names of docs/metrics.md.
+pub type Measured = BTreeMap<String, f64>;
+
+/// A figure, predicted and measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// What the model says.
+    pub predicted: f64,
+    /// What the keyspace says; `None` where nothing happened yet that it could be measured by.
+    pub measured: Option<f64>,
+}
+
+impl Figure {
+    /// How far the measurement is off the prediction, in percent of the prediction.
+    pub fn drift_percent(&self) -> Option<f64> {
+        let measured = self.measured?;
+        (self.predicted > 0.0).then(|| 100.0 * (measured / self.predicted - 1.0))
+    }
+}
+
+/// Writes that waited, and what they waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stall {
+    /// The metric.
+    pub cause: &'static str,
+    /// What it stands for, and the term of the model that it belongs to.
+    pub meaning: &'static str,
+    /// How many writes.
+    pub writes: f64,
+    /// Of all writes.
+    pub share: f64,
+}
+
+/// What one option's other value would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIf {
+    /// The option.
+    pub option: &'static str,
+    /// The value.
+    pub value: u64,
+    /// What is predicted then.
+    pub prediction: Prediction,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Why {
+    /// Every figure.
+    pub figures: Vec<Figure>,
+    /// The term of the write amplification that most of the difference is in, and how much.
+    pub extra_bytes: Option<(String, f64)>,
+    /// Stalls, those that happened.
+    pub stalls: Vec<Stall>,
+    /// What the model says as it is.
+    pub prediction: Prediction,
+    /// What single changes would do.
+    pub what_if: Vec<WhatIf>,
+}
+
+/// Metrics of what is written, with the names of the models' terms.
+const WRITTEN: [(&str, &str); 6] = [
+    ("log", "log_bytes_written"),
+    ("flush", "flush_bytes_written"),
+    ("compaction", "compaction_bytes_written"),
+    ("conversion", "conversion_bytes_written"),
+    ("merge", "merge_bytes_written"),
+    ("value log", "value_log_bytes_written"),
+];
+
+/// Metrics of stalls.
+const STALLS: [(&str, &str); 3] = [
+    ("writes_slowed_by_flush", "memtables were full: the term flush, or a larger memory"),
+    ("writes_slowed_by_compaction", "merging was behind: the term compaction"),
+    ("writes_slowed_by_log", "the log was at its limit: the term flush of buckets at its tail"),
+];
+
+/// The workload that `measured` tells of, as far as it does; the rest is as in `base`.
+pub fn workload_of(measured: &Measured, base: &Workload) -> Workload {
+    let get = |name: &str| measured.get(name).copied().unwrap_or(0.0);
+    let mut workload = base.clone();
+    let entries = get("entries_estimate");
+    if entries >= 1.0 {
+        workload.keys = entries as u64;
+    }
+    if get("memory_budget_bytes") >= 1.0 {
+        workload.memory_bytes = get("memory_budget_bytes") as u64;
+    }
+    let (gets, hits, puts) = (get("gets"), get("get_hits"), get("puts"));
+    let written = puts + get("deletes");
+    if puts >= 1.0 && get("user_bytes_written") > 0.0 {
+        let entry = get("user_bytes_written") / written;
+        let value = (entry - workload.key_bytes.mean()).max(0.0);
+        workload.value_bytes = crate::Sizes::constant(value);
+    }
+    if gets + written >= 1.0 {
+        // Puts beyond what there is were of keys that were there.
+        let overwrites = (puts - entries).max(0.0);
+        workload.mix = crate::Mix {
+            get_hits: hits,
+            get_misses: (gets - hits).max(0.0),
+            overwrites,
+            inserts: puts - overwrites,
+            deletes: get("deletes"),
+            ..crate::Mix::NOTHING
+        };
+    }
+    workload
+}
+
+/// Compares what a keyspace of `engine` with `options` measured with what its model says, and
+/// evaluates the model again with each option changed.
+///
+/// # Errors
+/// `Config` for an engine without a model, or a workload that cannot be.
+pub fn why(
+    question: &Question<'_>,
+    engine: &str,
+    options: &OptionValues,
+    measured: &Measured,
+) -> Result<Why> {
+    let unbound = Question { bounds: Bounds::default(), ..question.clone() };
+    let prediction = predict(&unbound, engine, options)?;
+    let mut figures = written(&prediction, measured);
+    let extra_bytes = figures
+        .iter()
+        .filter_map(|figure| Some((figure.name.clone(), figure.measured? - figure.predicted)))
+        .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
+    figures.push(total(&prediction, measured));
+    figures.extend(others(&prediction, measured));
+    let what_if = what_if(&unbound, engine, options)?;
+    Ok(Why { figures, extra_bytes, stalls: stalls(measured), prediction, what_if })
+}
+
+/// `a / b`, where something happened.
+fn share(measured: &Measured, a: &str, b: &str) -> Option<f64> {
+    let (a, b) = (measured.get(a)?, measured.get(b)?);
+    (*b > 0.0).then(|| a / b)
+}
+
+fn written(prediction: &Prediction, measured: &Measured) -> Vec<Figure> {
+    let term = |(name, predicted): &(&'static str, f64)| {
+        let metric = WRITTEN.iter().find(|(term, _)| term == name).map_or("", |(_, m)| m);
+        let measured = share(measured, metric, "user_bytes_written");
+        Figure { name: format!("written: {name}"), predicted: *predicted, measured }
+    };
+    prediction.cost.written.iter().map(term).collect()
+}
+
+fn total(prediction: &Prediction, measured: &Measured) -> Figure {
+    let user = measured.get("user_bytes_written").copied().unwrap_or(0.0);
+    let all = WRITTEN.iter().filter_map(|(_, metric)| measured.get(*metric)).sum::<f64>();
+    let name = "write amplification".to_string();
+    Figure { name, predicted: prediction.written(), measured: (user > 0.0).then(|| all / user) }
+}
+
+fn others(prediction: &Prediction, measured: &Measured) -> Vec<Figure> {
+    let gets = measured.get("gets").copied().unwrap_or(0.0);
+    let false_reads = measured.get("filter_false_positives").copied();
+    let misses = gets - measured.get("get_hits").copied().unwrap_or(0.0);
+    let reads = measured.get("get_device_reads").copied();
+    // A read that finds nothing is a miss's, or one too many of a hit.
+    let of_misses = |all: f64| (misses > 0.0).then(|| all.min(misses) / misses);
+    let hits = gets - misses;
+    let of_hits = match (reads, false_reads) {
+        (Some(reads), Some(vain)) if hits > 0.0 => Some((reads - vain).max(0.0) / hits),
+        _ => None,
+    };
+    let sum = |names: [&str; 3]| names.iter().filter_map(|name| measured.get(*name)).sum::<f64>();
+    let kept = sum(["table_bytes", "value_log_bytes", "log_bytes"]);
+    let live = measured.get("live_bytes").filter(|live| **live > 0.0).map(|live| kept / live);
+    let space = measured.get("space_amplification").copied().or(live).filter(|s| *s > 0.0);
+    let memory = share(measured, "index_bytes", "entries_estimate")
+        .or_else(|| share(measured, "table_index_bytes", "entries_estimate"));
+    let figure = |name: &str, predicted: f64, measured: Option<f64>| Figure {
+        name: name.into(),
+        predicted,
+        measured,
+    };
+    vec![
+        figure(
+            "device reads per get",
+            prediction.reads_per_get,
+            share(measured, "get_device_reads", "gets"),
+        ),
+        figure("device reads per hit", prediction.cost.reads_per_hit, of_hits),
+        figure(
+            "device reads per miss",
+            prediction.cost.reads_per_miss,
+            false_reads.and_then(of_misses),
+        ),
+        figure("index bytes per key", prediction.cost.index_bytes_per_key, memory),
+        figure("space amplification", prediction.cost.space_amplification, space),
+    ]
+}
+
+fn stalls(measured: &Measured) -> Vec<Stall> {
+    let get = |name: &str| measured.get(name).copied().unwrap_or(0.0);
+    let all = (get("puts") + get("deletes")).max(1.0);
+    let stall = |&(cause, meaning): &(&'static str, &'static str)| {
+        let writes = get(cause);
+        (writes > 0.0).then(|| Stall { cause, meaning, writes, share: writes / all })
+    };
+    let mut stalls: Vec<Stall> = STALLS.iter().filter_map(stall).collect();
+    let known: f64 = stalls.iter().map(|stall| stall.writes).sum();
+    let rest = get("writes_slowed") - known;
+    if rest >= 1.0 {
+        let (cause, meaning) = ("writes_slowed", "background work was behind, whichever term");
+        stalls.push(Stall { cause, meaning, writes: rest, share: rest / all });
+    }
+    stalls
+}
+
+/// The model at every value of every option that it depends on, one changed at a time.
+fn what_if(question: &Question<'_>, engine: &str, options: &OptionValues) -> Result<Vec<WhatIf>> {
+    let work = Work::new(question.workload)?;
+    let candidate = question.candidates.iter().find(|candidate| candidate.engine == engine);
+    let (Some(candidate), Some(model)) = (candidate, model_of(engine)) else {
+        return Ok(Vec::new());
+    };
+    let mut all = Vec::new();
+    for axis in model.axes(&work, question.needs.may_evict) {
+        let spec = candidate.options.iter().find(|spec| spec.name == axis.option);
+        let Some(spec) = spec.filter(|spec| spec.tunable && !spec.fixed) else { continue };
+        let now = options.value(candidate.options, spec.name);
+        let values = axis.values.iter().copied().chain([spec.default]);
+        for value in values.filter(|value| *value != now) {
+            let mut other = options.clone();
+            other.set(spec.name, value);
+            let prediction = predict(question, engine, &other)?;
+            all.push(WhatIf { option: spec.name, value, prediction });
+        }
+    }
+    all.sort_by(|a, b| (a.option, a.value).cmp(&(b.option, b.value)));
+    Ok(all)
+}
