@@ -7,6 +7,9 @@
 //!
 //! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on; a [`sketch`] makes
 //! the first of what is seen of a running store.
+//! [`simulate`] runs designs in memory and counts what they write: the judge of the models.
+//!
+//! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on.
 //!
 //! Invariant: this crate does no I/O, reads no clock and starts no threads; what a machine can do
 //! and what a workload does come in as values.
@@ -17,6 +20,7 @@ mod lines;
 mod machine;
 pub mod model;
 pub mod recommend;
+pub mod simulate;
 pub mod sketch;
 mod workload;
 

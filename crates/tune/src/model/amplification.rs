@@ -34,7 +34,7 @@ pub struct WriteAmplification {
 
 impl WriteAmplification {
     /// Starts with the log, which has every entry once.
-    pub(super) fn logged() -> Self {
+    pub(crate) fn logged() -> Self {
         Self::scaled(1.0)
     }
 
@@ -43,7 +43,7 @@ impl WriteAmplification {
         WriteAmplification { terms: vec![(Stage::Log, amount)] }
     }
 
-    pub(super) fn add(&mut self, stage: Stage, amount: f64) {
+    pub(crate) fn add(&mut self, stage: Stage, amount: f64) {
         self.terms.push((stage, amount));
     }
 

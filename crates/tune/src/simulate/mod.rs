@@ -1,0 +1,125 @@
+//! Simulators: designs of stores run in memory, with keys but without values, to count what they
+//! write. They are the judge of the [models](crate::model).
+//!
+//! A simulator follows its design's document, not its model: tables are real sorted tables, and
+//! what a compaction costs is what it really wrote. Like in Lim's dissertation (section 4.3.5) a
+//! run first puts every key once, then puts random keys and counts; all work is done in the put
+//! that asks for it.
+
+mod leveldb;
+mod merge;
+mod requests;
+mod silt;
+mod stages;
+
+pub use leveldb::{LevelDbSimulator, Pick};
+pub use requests::Requests;
+pub use silt::SiltSimulator;
+pub use stages::{ColaSimulator, SamtSimulator};
+
+use silica_base::{Error, ErrorKind, Result};
+
+use crate::model::{Stage, WriteAmplification};
+
+/// A store that counts what it writes.
+pub trait Simulator {
+    /// Puts these keys, in this order.
+    fn put(&mut self, keys: &[u32]);
+
+    /// Entries written so far by the stages behind the log, in the order in which an entry passes
+    /// them.
+    fn written(&self) -> Vec<(Stage, u64)>;
+}
+
+/// Keys that are handed to a simulator at once.
+const CHUNK: usize = 4096;
+
+/// Write amplification of `count` random puts, after every key was put once.
+///
+/// `progress` is told now and then how many puts of how many are done.
+///
+/// # Errors
+/// [`ErrorKind::Config`] for no puts: there would be nothing to divide by.
+pub fn run(
+    simulator: &mut dyn Simulator,
+    requests: &mut Requests,
+    count: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<WriteAmplification> {
+    if count == 0 {
+        return Err(config("a simulation of no requests measures nothing: give at least 1"));
+    }
+    let keys = u64::from(requests.keys());
+    let mut chunk = Vec::with_capacity(CHUNK);
+    let mut done = 0;
+    while done < keys {
+        let end = keys.min(done + CHUNK as u64);
+        chunk.clear();
+        chunk.extend((done..end).map(|i| requests.once(i as u32)));
+        simulator.put(&chunk);
+        done = end;
+        progress(done, keys + count);
+    }
+    let before = simulator.written();
+    while done < keys + count {
+        let end = (keys + count).min(done + CHUNK as u64);
+        chunk.clear();
+        chunk.extend((done..end).map(|_| requests.draw()));
+        simulator.put(&chunk);
+        done = end;
+        progress(done, keys + count);
+    }
+    let mut cost = WriteAmplification::logged();
+    for ((stage, after), (_, before)) in simulator.written().into_iter().zip(before) {
+        cost.add(stage, (after - before) as f64 / count as f64);
+    }
+    Ok(cost)
+}
+
+/// A memtable: keys as they come, sorted and without repetitions when the log is full.
+#[derive(Debug)]
+struct Memtable {
+    log: usize,
+    keys: Vec<u32>,
+}
+
+impl Memtable {
+    fn new(log: usize) -> Self {
+        Memtable { log, keys: Vec::with_capacity(log) }
+    }
+
+    /// Takes as many keys as fit and returns the others.
+    fn fill<'k>(&mut self, keys: &'k [u32]) -> &'k [u32] {
+        let (taken, rest) = keys.split_at(keys.len().min(self.log - self.keys.len()));
+        self.keys.extend_from_slice(taken);
+        rest
+    }
+
+    /// The sorted distinct keys, once the log is full; the memtable is empty then.
+    fn flush(&mut self) -> Option<Vec<u32>> {
+        if self.keys.len() < self.log {
+            return None;
+        }
+        self.keys.sort_unstable();
+        self.keys.dedup();
+        let table = self.keys.as_slice().to_vec();
+        self.keys.clear();
+        Some(table)
+    }
+}
+
+/// The largest size that a simulator takes: what a key of 32 bits can number.
+const SIZE_MAX: f64 = u32::MAX as f64;
+
+/// A size in entries as a whole number from 1 on.
+fn whole(what: &str, value: f64) -> Result<usize> {
+    let rounded = value.round();
+    if !(1.0..=SIZE_MAX).contains(&rounded) {
+        return Err(config(format!("{what} is 1 to {SIZE_MAX} in a simulation, not {value}")));
+    }
+    Ok(rounded as usize)
+}
+
+fn config(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Config, text)
+}
