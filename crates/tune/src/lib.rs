@@ -7,6 +7,8 @@
 //!
 //! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on; a [`sketch`] makes
 //! the first of what is seen of a running store.
+//! [`optimise`] finds the parameters of the lowest cost.
+//!
 //! [`simulate`] runs designs in memory and counts what they write: the judge of the models.
 //!
 //! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on.
@@ -19,6 +21,7 @@
 mod lines;
 mod machine;
 pub mod model;
+pub mod optimise;
 pub mod recommend;
 pub mod simulate;
 pub mod sketch;
