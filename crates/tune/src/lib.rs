@@ -5,13 +5,12 @@
 //!
 //! [`recommend`] chooses engine and options by what the models predict.
 //!
-//! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on; a [`sketch`] makes
-//! the first of what is seen of a running store.
 //! [`optimise`] finds the parameters of the lowest cost.
 //!
 //! [`simulate`] runs designs in memory and counts what they write: the judge of the models.
 //!
-//! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on.
+//! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on; a [`sketch`] makes
+//! the first of what is seen of a running store.
 //!
 //! Invariant: this crate does no I/O, reads no clock and starts no threads; what a machine can do
 //! and what a workload does come in as values.

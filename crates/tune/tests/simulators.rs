@@ -46,7 +46,7 @@ fn table_4_1_of_the_simulation() {
     for ((stage, ours), theirs) in found.terms().iter().zip(paper) {
         assert!((ours / theirs - 1.0).abs() < 0.05, "{stage}: {ours} is not {theirs}");
     }
-    // Tables of 21 entries differ more by chance than those of 2097, which makes compactions cheaper.
+    // Tables of 21 entries differ more by chance than those of 2097: cheaper compactions.
     assert!((found.total() / 25.31 - 1.0).abs() < 0.04, "{}", found.total());
 }
 
