@@ -126,6 +126,15 @@ fn decode<'a>(
     Some(Record { header, payload_offset: offset + HEADER_BYTES as u64, payload })
 }
 
+/// The sequence of the valid record at `start` of `bytes`, the whole file `file_id`, whichever it
+/// is below `sequence_max`.
+pub fn sequence_at(file_id: u64, bytes: &[u8], start: usize, sequence_max: u64) -> Option<u64> {
+    let mut unbounded = usize::MAX;
+    let rest = bytes.get(start..)?;
+    let found = decode(file_id, start as u64, rest, 1..=sequence_max, &mut unbounded)?;
+    Some(found.header.sequence)
+}
+
 /// Reads the records of a file one after the other.
 #[derive(Debug)]
 pub struct RecordReader<'a> {
@@ -133,13 +142,22 @@ pub struct RecordReader<'a> {
     bytes: &'a [u8],
     at: usize,
     next_sequence: u64,
+    /// Records that may be missing before this file.
+    gap: u64,
 }
 
 impl<'a> RecordReader<'a> {
     /// A reader of `bytes`, the whole file `file_id`, whose first record lies at `start` (a
     /// multiple of 8) and has `first_sequence`.
     pub fn new(file_id: u64, bytes: &'a [u8], start: usize, first_sequence: u64) -> Self {
-        RecordReader { file_id, bytes, at: start, next_sequence: first_sequence }
+        RecordReader { file_id, bytes, at: start, next_sequence: first_sequence, gap: 0 }
+    }
+
+    /// The same where the first record may be one of up to `gap` that are missing in front of the
+    /// file: [`RecordReader::end`] looks for later records beyond them, too.
+    pub fn behind(mut self, gap: u64) -> Self {
+        self.gap = gap;
+        self
     }
 
     /// The sequence that the next record must have.
@@ -173,10 +191,12 @@ impl<'a> RecordReader<'a> {
             return End::Clean;
         }
         let missing = self.next_sequence;
-        let latest = missing.saturating_add((rest.len() / HEADER_BYTES) as u64);
+        let fit = (rest.len() / HEADER_BYTES) as u64;
+        let latest = missing.saturating_add(self.gap).saturating_add(fit);
         let sequences = missing.saturating_add(1)..=latest;
         let mut budget = SEARCH_FACTOR * rest.len();
-        let later = (ALIGN_BYTES..rest.len()).step_by(ALIGN_BYTES).any(|skip| {
+        // What lies right here may be a later one, too, where the missing one lay in another file.
+        let later = (0..rest.len()).step_by(ALIGN_BYTES).any(|skip| {
             let offset = (self.at + skip) as u64;
             decode(self.file_id, offset, &rest[skip..], sequences.clone(), &mut budget)
                 .is_some_and(|record| record.header.synced_through >= missing)

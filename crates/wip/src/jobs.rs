@@ -235,7 +235,8 @@ impl<D: Device> Wip<D> {
 
     /// Has the log's next segment made before a writer needs it, and little left to sync then.
     fn prepare_log(&self) -> Result<()> {
-        // The last segment is synced before the next one takes over, so little is to be left then.
+        // Where the next segment is not there in time, the last one is synced before it takes over,
+        // so little is to be left then.
         let behind = if self.log.room_bytes() < ROOM_AT_END_BYTES {
             SYNC_AT_END_BYTES
         } else {
@@ -244,7 +245,11 @@ impl<D: Device> Wip<D> {
         if self.log.unsynced_bytes() > behind {
             self.sync_log()?;
         }
-        self.log.prepare()
+        if self.log.prepare(&|number| self.edit(&[Edit::LogSegment(number)]))? {
+            // The log takes a segment more.
+            self.share_memory(false);
+        }
+        Ok(())
     }
 
     /// The same by a writer, with the writer not locked, where a segment is about to end and

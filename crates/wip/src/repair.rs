@@ -210,7 +210,14 @@ impl<'d, D: Device> Salvage<'d, D> {
         let mut list = Vec::new();
         for number in numbers {
             match Segment::open(self.device, self.state.store_id, number) {
-                Ok(segment) => list.push(Arc::new(segment)),
+                Ok(mut segment) => {
+                    // Where nothing says where it begins it holds nothing that can be read.
+                    let before = list.last().map(|before: &Arc<Segment<_>>| &**before);
+                    if let Err(error) = segment.follow(before, true) {
+                        self.findings.push(error.to_string());
+                    }
+                    list.push(Arc::new(segment));
+                }
                 Err(error) if is_about_the_file(error.kind()) => {
                     let name = wal::name(number);
                     self.findings.push(format!("{name} is lost as a whole: {error}"));

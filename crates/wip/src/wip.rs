@@ -157,7 +157,6 @@ impl<D: Device> Wip<D> {
     }
 
     fn close(&self) -> Result<()> {
-        self.log.forget_prepared();
         self.log.check()?;
         self.sync_log()?;
         let end = self.log.end_of_records();

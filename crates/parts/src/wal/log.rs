@@ -12,6 +12,10 @@ pub const POSITION_BYTES: u64 = 8;
 /// Capacity of the first segment of a run; each further one has twice that of the one before.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
+/// The next segment is made ahead once one part in so many of the last one is full: not at once,
+/// since it stays where it is not used, and short runs are not to fill a disk with such.
+const AHEAD_PART: u64 = 4;
+
 /// The live segments in order, as one immutable list.
 pub struct Segments<L> {
     list: Vec<Arc<Segment<L>>>,
@@ -75,11 +79,12 @@ impl SyncState {
     }
 }
 
-/// The file of the next segment, made before it is needed.
+/// The next segment, made before it is needed.
 struct Ahead<L> {
-    /// Number and capacity of the next segment, unless its file is there.
-    wanted: Option<(u64, u64)>,
-    made: Option<(u64, u64, L)>,
+    /// What the next segment is to be, unless it is there.
+    wanted: Option<segment::Header>,
+    /// The next segment: durable, and in the manifest.
+    made: Option<Segment<L>>,
 }
 
 /// The log of one store; the module's documentation has its invariants.
@@ -231,6 +236,14 @@ impl<D: Device> Wal<D> {
         record_bytes: u64,
         register: &dyn Fn(u64) -> Result<()>,
     ) -> Result<Arc<Segment<D::Log>>> {
+        if let Some(made) = self.take_ahead(appender) {
+            let fits = made.fits(record_bytes);
+            let made = self.push(made, fits);
+            if fits {
+                return Ok(made);
+            }
+            // The manifest names it, so it stays, empty, and the next one holds the record.
+        }
         let number = appender.next_segment;
         let start = self.segments().iter().next_back().map_or(self.end(), |s| s.end());
         // The first segments of a run are small, so that many short runs do not fill a disk.
@@ -239,24 +252,10 @@ impl<D: Device> Wal<D> {
         let least = segment::bytes_needed(record_bytes);
         let mut capacity = capacity.max(least);
         let first_sequence = appender.next_sequence;
-        let mut made = self.take_ahead(number, least);
-        let has_name = made.is_some();
         appender.next_segment += 1;
         let created = loop {
-            let log = match made.take() {
-                Some((made_capacity, log)) => {
-                    capacity = made_capacity;
-                    Ok(log)
-                }
-                None => self.device.create_log(&segment::name(number), capacity),
-            };
             let header = segment::Header { number, start, capacity, first_sequence };
-            let created = log.and_then(|log| Segment::create(log, self.store_id, &header));
-            let created = created.inspect_err(|_| {
-                // A segment that the manifest does not name is removed at open, too.
-                let _ = self.device.remove(&segment::name(number));
-            });
-            match created {
+            match self.create(&header) {
                 // A disk that is nearly full still takes a few deletes, which make room.
                 Err(error) if error.kind() == ErrorKind::Full && capacity > least => {
                     capacity = (capacity / 4).next_multiple_of(4096).max(least);
@@ -264,66 +263,87 @@ impl<D: Device> Wal<D> {
                 created => break created?,
             }
         };
-        let durable = created.log.sync().and_then(|()| {
-            // The name of a file that was made ahead is durable.
-            if has_name { Ok(()) } else { self.device.sync_dir() }
-        });
-        durable.inspect_err(|_| self.poison())?;
+        self.make_durable(&created)?;
         register(number)?;
+        Ok(self.push(created, true))
+    }
+
+    /// Makes a segment's file and its header.
+    fn create(&self, header: &segment::Header) -> Result<Segment<D::Log>> {
+        let name = segment::name(header.number);
+        let log = self.device.create_log(&name, header.capacity);
+        let created = log.and_then(|log| Segment::create(log, self.store_id, header));
+        created.inspect_err(|_| {
+            // A segment that the manifest does not name is removed at open, too.
+            let _ = self.device.remove(&name);
+        })
+    }
+
+    fn make_durable(&self, created: &Segment<D::Log>) -> Result<()> {
+        let durable = created.log.sync().and_then(|()| self.device.sync_dir());
+        durable.inspect_err(|_| self.poison())
+    }
+
+    /// Lets appends and readers have a segment that is durable and in the manifest. With
+    /// `has_next` another one may be made ahead.
+    fn push(&self, created: Segment<D::Log>, has_next: bool) -> Arc<Segment<D::Log>> {
         let created = Arc::new(created);
         let mut segments = self.segments.write().expect("no panic while held");
         let mut list = segments.list.clone();
         list.push(created.clone());
         *segments = Arc::new(Segments { list });
         drop(segments);
-        let next = (2 * created.capacity).min(self.segment_bytes.load(Ordering::Relaxed));
-        self.ahead().wanted = Some((number + 1, next));
-        Ok(created)
+        let capacity = (2 * created.capacity).min(self.segment_bytes.load(Ordering::Relaxed));
+        let next = segment::Header {
+            number: created.number + 1,
+            start: created.end(),
+            capacity,
+            first_sequence: segment::CONTINUES,
+        };
+        self.ahead().wanted = has_next.then_some(next);
+        created
     }
 
     fn ahead(&self) -> MutexGuard<'_, Ahead<D::Log>> {
         self.ahead.lock().expect("no panic while held")
     }
 
-    /// The file that was made for segment `number` and its capacity, unless that is too small.
-    fn take_ahead(&self, number: u64, least: u64) -> Option<(u64, D::Log)> {
+    /// The segment that was made ahead, which begins with the next record now.
+    fn take_ahead(&self, appender: &mut Appender<D::Log>) -> Option<Segment<D::Log>> {
         let mut ahead = self.ahead();
         ahead.wanted = None;
-        let (made, capacity, log) = ahead.made.take()?;
-        if made == number && capacity >= least {
-            return Some((capacity, log));
-        }
-        drop(log);
-        let _ = self.device.remove(&segment::name(made));
-        None
+        let mut made = ahead.made.take()?;
+        made.first_sequence = appender.next_sequence;
+        appender.next_segment = made.number + 1;
+        Some(made)
     }
 
-    /// Makes the file of the next segment, so that no append waits for it. The manifest does not
-    /// name it yet: an open without it removes it.
-    pub fn prepare(&self) -> Result<()> {
+    /// Makes the next segment, so that no append waits for it: its file, its header and, by
+    /// `register`, its number in the manifest are durable then. True where there was none.
+    pub fn prepare(&self, register: &dyn Fn(u64) -> Result<()>) -> Result<bool> {
+        let is_soon = |s: &Arc<Segment<D::Log>>| s.log.len() * AHEAD_PART >= s.capacity;
+        if !self.with_segments(|segments| segments.list.last().is_some_and(is_soon)) {
+            return Ok(false);
+        }
         let mut ahead = self.ahead();
-        let Some((number, capacity)) = ahead.wanted.take() else { return Ok(()) };
+        let Some(header) = ahead.wanted.take() else { return Ok(false) };
         self.check()?;
-        let name = segment::name(number);
-        match self.device.create_log(&name, capacity) {
-            Ok(log) => {
-                ahead.made = Some((number, capacity, log));
-                self.device.sync_dir().inspect_err(|_| self.poison())
-            }
-            Err(error) => {
-                let _ = self.device.remove(&name);
-                // The append that needs it makes a smaller one.
-                if error.kind() == ErrorKind::Full { Ok(()) } else { Err(error) }
-            }
+        let made = match self.create(&header) {
+            Ok(made) => made,
+            // The append that needs it makes a smaller one.
+            Err(error) if error.kind() == ErrorKind::Full => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        self.make_durable(&made)?;
+        if let Err(error) = register(header.number) {
+            drop(made);
+            // Else nobody knows whether the manifest names it.
+            self.check()?;
+            let _ = self.device.remove(&segment::name(header.number));
+            return if error.kind() == ErrorKind::Full { Ok(false) } else { Err(error) };
         }
-    }
-
-    /// Removes what [`Wal::prepare`] made; before the log is dropped.
-    pub fn forget_prepared(&self) {
-        if let Some((number, _, log)) = self.ahead().made.take() {
-            drop(log);
-            let _ = self.device.remove(&segment::name(number));
-        }
+        ahead.made = Some(made);
+        Ok(true)
     }
 
     /// Makes every record appended before the call durable; concurrent callers share one sync.
@@ -389,13 +409,25 @@ impl<D: Device> Wal<D> {
         Ok(end)
     }
 
+    /// True where an open finds out without the segments before it where `segment` begins: its
+    /// header says so, or its first record does, which is durable.
+    fn stands_alone(&self, segment: &Segment<D::Log>, synced_end: u64) -> bool {
+        let is_found = segment.start < self.end_at_open;
+        let is_durable = synced_end > segment.start + segment::HEADER_BYTES as u64;
+        !segment.continues || (!is_found && segment.has_records() && is_durable)
+    }
+
     /// Takes segments that lie wholly below `floor` out of the list; the caller removes the
     /// files returned once the manifest says so.
     pub fn release_below(&self, floor: u64) -> Vec<u64> {
         let mut segments = self.segments.write().expect("no panic while held");
         let cut = segments.list.partition_point(|s| s.end() <= floor);
         // The last segment stays: it fixes where the next one starts.
-        let cut = cut.min(segments.list.len().saturating_sub(1));
+        let mut cut = cut.min(segments.list.len().saturating_sub(1));
+        let synced_end = self.sync_state.lock().expect("no panic while held").synced_end;
+        while cut > 0 && !self.stands_alone(&segments.list[cut], synced_end) {
+            cut -= 1;
+        }
         let removed = segments.list[..cut].iter().map(|s| s.number).collect();
         if cut > 0 {
             *segments = Arc::new(Segments { list: segments.list[cut..].to_vec() });

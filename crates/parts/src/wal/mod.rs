@@ -9,9 +9,12 @@
 //!    before that. So a segment without a valid header is damage, never a torn creation.
 //! 4. `end` is published after the record's bytes, and before any index points at them.
 //! 5. Nothing is appended to a segment found at open: a torn tail stays cut for ever, and the
-//!    next segment's first sequence number says where it was cut.
+//!    next segment, which is not made ahead, says with its first sequence number where it was cut.
 //! 6. After a failed sync no append and no sync succeeds until the store is opened again.
-//! 7. A segment is removed only after everything in it is elsewhere, and the manifest says so.
+//! 7. A segment is removed only after everything in it is elsewhere, and the manifest says so. The
+//!    segment that follows it then tells by itself with which sequence number it begins.
+//! 8. The change to a segment that was made ahead waits for nothing. The records before it need not
+//!    be durable, so what follows a lost tail there is not replayed: the sequence has a gap.
 
 mod log;
 mod recovery;
@@ -23,3 +26,6 @@ pub use segment::{
     HEADER_BYTES, MAGIC, RECORD_ROOM_BYTES, Segment, SegmentList, VERSION, bytes_needed, frames,
     name, number_of,
 };
+
+#[cfg(test)]
+mod tests;

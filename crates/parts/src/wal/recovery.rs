@@ -23,20 +23,23 @@ pub fn open_segments<D: Device>(
 ) -> Result<SegmentList<D::Log>> {
     let mut list: SegmentList<D::Log> = Vec::new();
     for &number in numbers {
-        let segment = Segment::open(device, store_id, number)?;
+        let mut segment = Segment::open(device, store_id, number)?;
         if let Some(before) = list.last().filter(|b| b.end() != segment.start) {
             let detail = format!("it starts at {}, not at {}", segment.start, before.end());
             return Err(Error::corruption(segment::name(number), 24, detail));
         }
+        segment.follow(list.last().map(|before| &**before), false)?;
         list.push(Arc::new(segment));
     }
     Ok(list)
 }
 
 /// The sequence number from which on the log was cut, as far as the segment `index` of `list` is
-/// concerned: a later segment that begins there says so, or `cut`, which was found just now.
+/// concerned: a later segment that begins there says so, or `cut`, which was found just now. One
+/// that continues says nothing: it begins where the log before it can be read to.
 pub fn cut_of<L>(list: &[Arc<Segment<L>>], index: usize, cut: Option<u64>) -> Option<u64> {
-    list[index + 1..].iter().map(|later| later.first_sequence).chain(cut).min()
+    let says = list[index + 1..].iter().filter(|later| !later.continues);
+    says.map(|later| later.first_sequence).chain(cut).min()
 }
 
 /// Visits the valid records of `list` with the logical positions of their payloads, in order and
@@ -81,17 +84,37 @@ pub fn replay<D: Device>(
         }
         let read = segment.read_records(cut, visit)?;
         sequence = Some(read.next_sequence);
-        end = read.end;
+        // One that continues and holds nothing leaves the end where it was.
+        if !segment.continues || read.next_sequence > segment.first_sequence {
+            end = read.end;
+        }
     }
     if end < durable_end && cut.is_none() {
         let name = list.last().map_or_else(|| "the log".into(), |s| segment::name(s.number));
         let detail = format!("durable records up to position {durable_end} are missing");
         return Err(Error::corruption(name, end, detail));
     }
-    let last = list.iter().rev().find(|segment| segment.start < end);
-    if let Some(last) = last.filter(|_| end > durable_end) {
-        // Everything before the last segment was durable when that one was registered.
-        last.make_durable(device, durable_end, end)?;
+    if end > durable_end {
+        make_durable(device, list, durable_end, end)?;
     }
     Ok(Recovered { next_sequence: sequence.unwrap_or(1), end })
+}
+
+/// Makes the last records durable, up to position `end`. Everything before a segment that says
+/// where it begins was durable when that one was registered.
+fn make_durable<D: Device>(
+    device: &D,
+    list: &[Arc<Segment<D::Log>>],
+    durable_end: u64,
+    end: u64,
+) -> Result<()> {
+    let mut synced_through = 0;
+    for segment in list.iter().rev().filter(|segment| segment.start < end) {
+        synced_through = synced_through.max(segment.synced_through(end));
+        segment.make_durable(device, durable_end, synced_through, end)?;
+        if !segment.continues || segment.first_sequence <= synced_through.saturating_add(1) {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -16,7 +16,12 @@ const BATCH: u8 = 1;
 /// First bytes of every segment.
 pub const MAGIC: [u8; 8] = *b"SILICALG";
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Version of segments that say what their first sequence number is.
+const VERSION_THAT_SAYS: u32 = 1;
+/// Stands for the first sequence number in the header of a segment that goes on where the one
+/// before it ends, wherever that may be.
+pub(super) const CONTINUES: u64 = 0;
 /// Bytes of the segment header; the first record starts here.
 pub const HEADER_BYTES: usize = 64;
 
@@ -33,7 +38,7 @@ pub(super) struct Header {
     /// Logical position of the segment's first byte.
     pub(super) start: u64,
     pub(super) capacity: u64,
-    /// Sequence number of the first record.
+    /// Sequence number of the first record, or [`CONTINUES`].
     pub(super) first_sequence: u64,
 }
 
@@ -50,6 +55,8 @@ pub struct Segment<L> {
     pub capacity: u64,
     /// Sequence number of its first record.
     pub first_sequence: u64,
+    /// It goes on where the segment before it ends, and its header does not say where that is.
+    pub continues: bool,
     file_id: u64,
     /// The mapped file.
     pub log: L,
@@ -78,7 +85,9 @@ impl Header {
     fn encode(&self, file_id: u64) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let continues = self.first_sequence == CONTINUES;
+        let version = if continues { VERSION } else { VERSION_THAT_SAYS };
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
         for (i, field) in
             [self.number, self.start, self.capacity, self.first_sequence].iter().enumerate()
         {
@@ -101,12 +110,16 @@ impl Header {
         if u32_at(56) != sum || bytes[60..] != [0; 4] {
             return Err(damaged("the header's checksum does not match"));
         }
-        if u32_at(8) != VERSION {
+        let version = u32_at(8);
+        if version != VERSION && version != VERSION_THAT_SAYS {
             let message = format!(
-                "{name} has log format {}, this version reads {VERSION}; use a newer release",
-                u32_at(8)
+                "{name} has log format {version}, this version reads {VERSION}; use a newer \
+                 release"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if (version == VERSION) != (u64_at(40) == CONTINUES) {
+            return Err(damaged("its version and its first sequence number do not go together"));
         }
         Ok(Header {
             number: u64_at(16),
@@ -140,7 +153,8 @@ impl<L: LogFile> Segment<L> {
         Ok(())
     }
 
-    /// Opens segment `number`, which the manifest names, to be read.
+    /// Opens segment `number`, which the manifest names, to be read. One that continues begins
+    /// with the record at its beginning, until [`Segment::follow`] says more.
     pub fn open<D: Device<Log = L>>(device: &D, store_id: u64, number: u64) -> Result<Self> {
         let name = name(number);
         let file_id = file_id(store_id, number);
@@ -152,11 +166,48 @@ impl<L: LogFile> Segment<L> {
             let detail = format!("its header says segment {number} of {capacity} bytes");
             return Err(Error::corruption(&name, 16, detail));
         }
-        let reachable = 1..COUNT_MAX;
-        if header.start >= COUNT_MAX || !reachable.contains(&header.first_sequence) {
+        if header.start >= COUNT_MAX || header.first_sequence >= COUNT_MAX {
             return Err(Error::corruption(&name, 24, "no log ever gets as far as its header says"));
         }
-        Ok(Segment::new(&header, file_id, log))
+        let mut segment = Segment::new(&header, file_id, log);
+        if segment.continues {
+            segment.first_sequence = segment.own_sequence().unwrap_or(CONTINUES);
+        }
+        Ok(segment)
+    }
+
+    /// The sequence number of the record at the beginning, if there is a valid one.
+    fn own_sequence(&self) -> Option<u64> {
+        let bytes = self.log.bytes(0, self.log.len() as usize);
+        framing::sequence_at(self.file_id, bytes, HEADER_BYTES, COUNT_MAX)
+    }
+
+    /// Lets a segment found at open begin where `before` ends, the one before it in the log, if it
+    /// says nothing else. `salvages` where records behind damage are wanted, too.
+    ///
+    /// # Errors
+    /// Where it has no segment before it, as those are not needed any more, and no valid record at
+    /// its beginning: that one was durable before they went.
+    pub fn follow(&mut self, before: Option<&Segment<L>>, salvages: bool) -> Result<()> {
+        if !self.continues {
+            return Ok(());
+        }
+        let Some(before) = before.filter(|before| before.end() == self.start) else {
+            if self.first_sequence != CONTINUES {
+                return Ok(());
+            }
+            let detail = "its first record was durable and does not check";
+            return Err(Error::corruption(name(self.number), HEADER_BYTES as u64, detail));
+        };
+        let mut reader = before.reader();
+        while reader.next_record().is_some() {}
+        let own = self.first_sequence;
+        self.first_sequence = reader.next_sequence();
+        let misses = own > self.first_sequence && matches!(self.reader().end(), End::Damaged(_));
+        if salvages && misses {
+            self.first_sequence = own;
+        }
+        Ok(())
     }
 
     fn new(header: &Header, file_id: u64, log: L) -> Self {
@@ -165,9 +216,15 @@ impl<L: LogFile> Segment<L> {
             start: header.start,
             capacity: header.capacity,
             first_sequence: header.first_sequence,
+            continues: header.first_sequence == CONTINUES,
             file_id,
             log,
         }
+    }
+
+    /// True where something was appended.
+    pub(super) fn has_records(&self) -> bool {
+        self.log.len() > HEADER_BYTES as u64
     }
 
     /// Logical position after the segment's capacity.
@@ -218,17 +275,8 @@ impl<L: LogFile> Segment<L> {
         Ok(Recovered { next_sequence: reader.next_sequence(), end: self.start + reader.offset() })
     }
 
-    /// Makes the records of a segment found at open durable up to `end`; those below `durable_end`
-    /// are. What nothing says was synced is written again before the sync: where an earlier
-    /// process saw a sync fail, the page cache may hold bytes that it takes for clean and that are
-    /// not on the medium. Bytes are replaced by the same ones, and docs/formats/log.md says
-    /// what is assumed of the medium where the power fails meanwhile.
-    pub fn make_durable<D: Device<Log = L>>(
-        &self,
-        device: &D,
-        durable_end: u64,
-        end: u64,
-    ) -> Result<()> {
+    /// The greatest sequence number that its records up to position `end` say is durable.
+    pub(super) fn synced_through(&self, end: u64) -> u64 {
         let mut reader = self.reader();
         let mut synced_through = 0;
         while self.start + reader.offset() < end
@@ -236,6 +284,21 @@ impl<L: LogFile> Segment<L> {
         {
             synced_through = synced_through.max(record.header.synced_through);
         }
+        synced_through
+    }
+
+    /// Makes the records of a segment found at open durable up to `end`; those below `durable_end`
+    /// and those up to the sequence number `synced_through` are. What nothing says was synced is written again before the sync: where an earlier
+    /// process saw a sync fail, the page cache may hold bytes that it takes for clean and that are
+    /// not on the medium. Bytes are replaced by the same ones, and docs/formats/log.md says
+    /// what is assumed of the medium where the power fails meanwhile.
+    pub fn make_durable<D: Device<Log = L>>(
+        &self,
+        device: &D,
+        durable_end: u64,
+        synced_through: u64,
+        end: u64,
+    ) -> Result<()> {
         let mut reader = self.reader();
         while self.start + reader.offset() < durable_end.min(end)
             || reader.next_sequence() <= synced_through
@@ -244,7 +307,9 @@ impl<L: LogFile> Segment<L> {
                 break;
             }
         }
-        let (from, to) = (reader.offset(), end.saturating_sub(self.start));
+        let from = reader.offset();
+        while self.start + reader.offset() < end && reader.next_record().is_some() {}
+        let to = reader.offset().min(end.saturating_sub(self.start));
         if from >= to {
             return Ok(());
         }
@@ -261,7 +326,9 @@ impl<L: LogFile> Segment<L> {
     /// A reader of the records of a segment found at open.
     pub fn reader(&self) -> RecordReader<'_> {
         let bytes = self.log.bytes(0, self.log.len() as usize);
-        RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence)
+        // What is missing may lie in the segments before one that continues.
+        let gap = if self.continues { self.start / RECORD_ROOM_BYTES as u64 } else { 0 };
+        RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence).behind(gap)
     }
 }
 
