@@ -290,8 +290,9 @@ impl<L: LogFile> Segment<L> {
     /// Makes the records of a segment found at open durable up to `end`; those below `durable_end`
     /// and those up to the sequence number `synced_through` are. What nothing says was synced is
     /// written again before the sync: where an earlier process saw a sync fail, the page cache may
-    /// hold bytes that it takes for clean and that are not on the medium. Bytes are replaced by the same ones, and
-    /// docs/formats/log.md says what is assumed of the medium where the power fails meanwhile.
+    /// hold bytes that it takes for clean and that are not on the medium. Bytes are replaced by
+    /// the same ones, and docs/formats/log.md says what is assumed of the medium where the power
+    /// fails meanwhile.
     pub fn make_durable<D: Device<Log = L>>(
         &self,
         device: &D,
