@@ -59,8 +59,13 @@ impl Asked {
         if let Some(bytes) = global.memory {
             self.workload.memory_bytes = bytes;
         }
-        let operations = metrics.get("gets") + metrics.get("puts") + metrics.get("deletes");
-        if global.describe.is_none() && operations < 1.0 {
+        let sketched = if global.describe.is_none() { keyspace.workload().ok() } else { None };
+        let is_sketched = sketched.is_some();
+        if let Some(workload) = sketched {
+            let memory_bytes = global.memory.unwrap_or(workload.memory_bytes);
+            self.workload = Workload { memory_bytes, ..workload };
+        }
+        if global.describe.is_none() && !is_sketched {
             self.notes.push(
                 "nothing is known of the operations, so half gets and half puts of Zipf 0.99 are \
                  assumed: say what they are with --describe or --trace"
