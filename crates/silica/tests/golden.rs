@@ -233,9 +233,9 @@ fn placed(id: u64, at: u64, bytes: &[u8]) -> u32 {
 fn raise(name: &str, bytes: &mut [u8], store_id: u64) {
     let number: u64 = name.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(0);
     let magic = u64_at(bytes, 0);
-    let header = |bytes: &mut [u8], sum_at: usize, id: u64| {
+    let header = |bytes: &mut [u8], sum_at: usize, id: u64, version: u32| {
         assert_eq!(bytes[sum_at..sum_at + 4], placed(id, 0, &bytes[..sum_at]).to_le_bytes());
-        put_u32(bytes, 8, 2);
+        put_u32(bytes, 8, version);
         let sum = placed(id, 0, &bytes[..sum_at]);
         put_u32(bytes, sum_at, sum);
     };
@@ -246,9 +246,13 @@ fn raise(name: &str, bytes: &mut [u8], store_id: u64) {
             let sum = checksum(&bytes[..at]);
             put_u32(bytes, at, sum);
         }
-        "CURRENT" => header(bytes, 32, 0),
-        "MANIFEST" => header(bytes, 24, magic ^ number),
-        "LOG" | "VALUE" => header(bytes, 56, store_id ^ number.rotate_left(32) ^ magic),
+        "CURRENT" => header(bytes, 32, 0, 2),
+        "MANIFEST" => header(bytes, 24, magic ^ number, 2),
+        "LOG" | "VALUE" => {
+            // Logs are at version 2.
+            let newer = if name.starts_with("LOG") { 3 } else { 2 };
+            header(bytes, 56, store_id ^ number.rotate_left(32) ^ magic, newer);
+        }
         "TABLE" => {
             let at = bytes.len() - CHUNK;
             let id = store_id.rotate_left(23) ^ number;
