@@ -1,8 +1,8 @@
 //! Gets: from the cache, of keys that are not there, and cold beside what the device can do.
 //!
-//! `cargo run --release -p silica-wip --example gets -- [--cached] DIR [ENTRIES [NAME=VALUE…]]`
+//! `cargo run --release -p silica-wip --example gets -- [--cached|--cold] DIR [ENTRIES [NAME=VALUE…]]`
 //!
-//! `--cached` takes the store that an earlier run left in DIR, and leaves out cold gets.
+//! `--cached` and `--cold` take the store that an earlier run left in DIR, and measure only this.
 
 #[path = "store/mod.rs"]
 mod store;
@@ -13,6 +13,7 @@ use silica_engine::{Engine, EntryRef, GetSink, MetricsMap};
 use silica_wip::Wip;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use store::key;
 
@@ -34,13 +35,19 @@ impl GetSink for Found {
     }
 }
 
-/// Calls `work`, which does some of it and says how much, in so many threads; how much was done in
-/// a second.
-fn rate(threads: u64, work: impl Fn(&mut Prng) -> u64 + Sync) -> f64 {
+/// Rounds in which cold gets and the device take turns, and how long each turn is.
+const ROUNDS: usize = 24;
+const TURN: Duration = Duration::from_millis(150);
+
+/// Calls `work`, which does some of it and says how much, in so many threads for `time`; how much
+/// was done in a second.
+fn rate_for(time: Duration, threads: u64, work: impl Fn(&mut Prng) -> u64 + Sync) -> f64 {
+    static TURNS: AtomicU64 = AtomicU64::new(0);
+    let turn = TURNS.fetch_add(1, Ordering::Relaxed) << 8;
     let start = Instant::now();
     let one = |seed: u64| {
-        let (mut prng, mut done) = (Prng::new(seed), 0);
-        while start.elapsed() < TIME {
+        let (mut prng, mut done) = (Prng::new(turn + seed), 0);
+        while start.elapsed() < time {
             done += work(&mut prng);
         }
         done
@@ -50,6 +57,15 @@ fn rate(threads: u64, work: impl Fn(&mut Prng) -> u64 + Sync) -> f64 {
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
     done as f64 / start.elapsed().as_secs_f64()
+}
+
+fn rate(threads: u64, work: impl Fn(&mut Prng) -> u64 + Sync) -> f64 {
+    rate_for(TIME, threads, work)
+}
+
+fn median(of: &mut [f64]) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
 }
 
 /// Gets a burst of keys from `key`.
@@ -169,35 +185,36 @@ fn cold(wip: &Wip<FileDevice>, entries: u64) {
     let ways = [("1 thread", 1, 1), ("2 threads", 2, 1), ("bursts of 32", 1, 32)];
     for (what, threads, depth) in ways {
         // Of a burst, all reads are begun together and waited for; the device does more where
-        // each that ends is replaced.
-        let (mut limits, mut fulls, mut got, mut read) = (0.0, 0.0, 0.0, 0.0);
-        for round in 0..3 {
-            // What the device can do drifts: before, between and after.
-            let limit = |count| {
-                rate(threads, |prng| device_reads(device, &files, (count, depth), prng)) / 3.0
-            };
-            limits += limit(if depth == 1 { 16 } else { depth as u64 });
-            fulls += if depth == 1 { 0.0 } else { limit(16 * depth as u64) };
-            if round < 2 {
-                let (before, start) = (device.counters().snapshot().reads, Instant::now());
-                got += rate(threads, |prng| gets(wip, depth, prng, any(entries))) / 2.0;
-                let reads = device.counters().snapshot().reads - before;
-                read += reads as f64 / start.elapsed().as_secs_f64() / 2.0;
+        // each that ends is replaced. What the device can do drifts, so all take short turns.
+        let limit = |count| {
+            rate_for(TURN, threads, |prng| device_reads(device, &files, (count, depth), prng))
+        };
+        let count = if depth == 1 { 16 } else { depth as u64 };
+        let [mut limits, mut got, mut parts, mut parts_of_full] = [const { Vec::new() }; 4];
+        let mut before = limit(count);
+        for _ in 0..ROUNDS {
+            let (reads, start) = (device.counters().snapshot().reads, Instant::now());
+            got.push(rate_for(TURN, threads, |prng| gets(wip, depth, prng, any(entries))));
+            let reads = device.counters().snapshot().reads - reads;
+            let read = reads as f64 / start.elapsed().as_secs_f64();
+            let after = limit(count);
+            let mean = f64::midpoint(before, after);
+            limits.push(mean);
+            parts.push(100.0 * read / mean);
+            if depth > 1 {
+                parts_of_full.push(100.0 * read / limit(16 * depth as u64));
             }
+            before = after;
         }
         println!(
-            "cold, {what}: {:.1} k gets/s, {:.1} k reads/s of the device's {:.1} k: {:.0} %",
-            got / 1e3,
-            read / 1e3,
-            limits / 1e3,
-            100.0 * read / limits
+            "cold, {what}: {:.1} k gets/s, the device {:.1} k reads/s; reads {:.0} % of it",
+            median(&mut got) / 1e3,
+            median(&mut limits) / 1e3,
+            median(&mut parts)
         );
         if depth > 1 {
-            let part = 100.0 * read / fulls;
-            println!(
-                "with {depth} always in flight the device does {:.1} k: {part:.0} %",
-                fulls / 1e3
-            );
+            let part = median(&mut parts_of_full);
+            println!("of what it does with {depth} always in flight: {part:.0} %");
         }
     }
     blocks_per_get(wip, "keys that are there", any(entries));
@@ -206,19 +223,24 @@ fn cold(wip: &Wip<FileDevice>, entries: u64) {
 
 fn main() {
     let mut args: Vec<String> = std::env::args().collect();
-    let is_cached = args.get(1).is_some_and(|arg| arg == "--cached");
-    if is_cached {
+    let only = args.get(1).filter(|arg| arg.starts_with("--")).cloned();
+    if only.is_some() {
         args.remove(1);
     }
     let dir = Path::new(args.get(1).expect("a directory"));
     let entries: u64 = args.get(2).map_or(5_000_000, |n| n.parse().expect("a number"));
     let pairs = &args[args.len().min(3)..];
     let data_mib = (entries * 116) >> 20;
-    if !is_cached {
+    if only.as_deref() != Some("--cached") {
         let wip = store::open(dir, data_mib / 16 + 16, pairs);
-        store::fill(&wip, entries);
-        store::settle(&wip);
+        if only.is_none() {
+            store::fill(&wip, entries);
+            store::settle(&wip);
+        }
         cold(&wip, entries);
+    }
+    if only.as_deref() == Some("--cold") {
+        return;
     }
     let wip = store::open(dir, 3 * data_mib + 64, pairs);
     in_memory(&wip, entries);

@@ -276,8 +276,9 @@ impl<D: Device> Wip<D> {
         let end = self.log.end() / POSITION_BYTES;
         let mut run: Run<D> = Vec::new();
         // From here on the manifest may name them.
-        for part in written.parts.drain(..) {
-            run.push(Part { table: part.table.ingested(position)?, ..part });
+        for mut part in written.parts.drain(..) {
+            part.table = part.table.ingested(position)?;
+            run.push(part);
         }
         let versions: Vec<Version<D>> = (0..buckets.len())
             .map(|place| {
@@ -347,7 +348,7 @@ impl<D: Device> Output<D> {
         let dead_bytes = overlap.dead_bytes(bytes);
         // The first key after it.
         let upper = last.map(|last| [last, &[0]].concat());
-        Ok(Some(Part { table, lower: self.first, upper, level: 0, dead_bytes }))
+        Ok(Some(Part::new(table, self.first, upper, 0, dead_bytes)))
     }
 }
 

@@ -218,12 +218,9 @@ fn open_buckets<D: Device>(device: &D, state: &StoreState) -> Result<Buckets<D>>
 }
 
 fn version<D: Device>(bucket: &BucketState, tables: &Tables<D>) -> Version<D> {
-    let part = |part: &PartState| Part {
-        table: tables[&part.table].clone(),
-        lower: part.lower.clone(),
-        upper: part.upper.clone(),
-        level: part.level,
-        dead_bytes: part.dead_bytes,
+    let part = |part: &PartState| {
+        let (lower, upper) = (part.lower.clone(), part.upper.clone());
+        Part::new(tables[&part.table].clone(), lower, upper, part.level, part.dead_bytes)
     };
     let run = |run: &Vec<PartState>| run.iter().map(part).collect();
     let deleted = bucket.deleted.iter().cloned().map(Arc::new).collect();

@@ -1,8 +1,8 @@
 //! The way of a get: bucket → memtables in memory → in the newest run whose filter lets the key
 //! pass, one block, from the cache or by one device read. What is in memory is answered at once;
 //! keys that have to be read go one after the other through a window of reads in flight: each is
-//! searched as its read ends, while the others are under way. A burst asks for the memory of all of
-//! its keys before it looks at the first.
+//! searched as its read ends, while the others are under way, and values that lie apart go through
+//! the same window. A burst asks for the memory of all of its keys before it looks at the first.
 
 use crate::bucket::{LogEntries, Version};
 use crate::buckets::Buckets;
@@ -16,7 +16,7 @@ use silica_engine::{EntryRef, GetSink};
 use silica_parts::CachedBlock;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{self, Lookup, Table};
-use silica_parts::value_log::Pointer;
+use silica_parts::value_log::{Pointer, RecordRead};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -28,8 +28,14 @@ thread_local! {
 /// Buffers kept per thread, and the largest one worth keeping.
 const BUFFERS_KEPT: usize = 64;
 const BUFFER_BYTES_KEPT: usize = 64 << 10;
-/// Keys whose memory is asked for together.
+/// Longer values are read one after the other: many of them at once would take much memory, and
+/// the device has enough to do with one.
+const TOGETHER_BYTES_MAX: usize = 128 << 10;
+/// Keys that are looked at before blocks which the cache has are searched.
 const GROUP: usize = 32;
+/// Keys whose memory is on its way while one is looked at: enough of them that it is there in time,
+/// and few, so that the first reads begin soon.
+const AHEAD: usize = 8;
 
 /// Memory that is used again.
 #[derive(Default)]
@@ -91,16 +97,20 @@ impl<D: Device> Search<D> {
     }
 }
 
-/// A search that waits for its block.
-struct Asked<D: Device> {
-    search: Search<D>,
-    table: Arc<Table<D::File>>,
-    block: usize,
+/// What waits for a read.
+enum Asked<D: Device> {
+    /// A search, for its block.
+    Block { search: Search<D>, table: Arc<Table<D::File>>, block: usize },
+    /// A key, for its value, which lies apart.
+    Value { index: usize, expires_unix_ms: u64, user_bits: u32, record: RecordRead<D::File> },
 }
 
 impl<D: Device> AsRef<D::File> for Asked<D> {
     fn as_ref(&self) -> &D::File {
-        self.table.file()
+        match self {
+            Asked::Block { table, .. } => table.file(),
+            Asked::Value { record, .. } => record.as_ref(),
+        }
     }
 }
 
@@ -188,10 +198,12 @@ impl<D: Device> Burst<'_, D> {
             let keys = &self.keys[start..self.keys.len().min(start + GROUP)];
             hashes.clear();
             hashes.extend(keys.iter().map(|key| self.wip.seed.low(key)));
-            if keys.len() > 1 {
-                self.prefetch(&buckets, keys, &hashes);
-            }
+            let (mut ahead, is_one) = (0, self.keys.len() == 1);
             for (at, hash) in hashes.iter().enumerate() {
+                while !is_one && ahead < keys.len().min(at + AHEAD) {
+                    Self::prefetch(&buckets, keys[ahead], hashes[ahead]);
+                    ahead += 1;
+                }
                 self.begin(&buckets, start + at, *hash)?;
                 self.begin_reads()?;
             }
@@ -205,15 +217,13 @@ impl<D: Device> Burst<'_, D> {
         Ok(hashes)
     }
 
-    /// Asks for the memory that a group's keys are looked for in.
-    fn prefetch(&self, buckets: &Buckets<D>, keys: &[&[u8]], hashes: &[u64]) {
-        for (key, hash) in keys.iter().zip(hashes) {
-            let stores = buckets.of(key).read();
-            stores.prefetch(*hash);
-            for run in &stores.version.runs {
-                if let Some(part) = part_of(run, key) {
-                    part.table.table.prefetch(*hash);
-                }
+    /// Asks for the memory that a key is looked for in.
+    fn prefetch(buckets: &Buckets<D>, key: &[u8], hash: u64) {
+        let stores = buckets.of(key).read();
+        stores.prefetch(hash);
+        for run in &stores.version.runs {
+            if let Some(part) = part_of(run, key) {
+                part.table.table.prefetch(hash);
             }
         }
     }
@@ -272,14 +282,20 @@ impl<D: Device> Burst<'_, D> {
         Ok(())
     }
 
-    /// The same where the value lies apart. Where it was moved meanwhile, the key is looked up
-    /// again.
+    /// The same where the value lies apart: it is read with the others of the burst. Where it was
+    /// moved meanwhile, the key is looked up again.
     #[cold]
     fn report_apart(&mut self, (index, hash): (usize, u64), entry: EntryRef<'_>) -> Result<()> {
-        let pointer = Pointer::in_entry(entry.value)?;
-        if let Some(value) = self.wip.values.read(&pointer, self.keys[index])? {
-            self.sink.found(index, EntryRef { value: &value, ..entry });
-            self.hits += 1;
+        let (pointer, key) = (Pointer::in_entry(entry.value)?, self.keys[index]);
+        if let Some(record) = self.wip.values.plan_read(&pointer, key)? {
+            if record.read_bytes() > TOGETHER_BYTES_MAX {
+                let value = record.read_alone(key)?;
+                self.sink.found(index, EntryRef { value: &value, ..entry });
+                self.hits += 1;
+                return Ok(());
+            }
+            let EntryRef { expires_unix_ms, user_bits, .. } = entry;
+            self.planned.push(Asked::Value { index, expires_unix_ms, user_bits, record });
             return Ok(());
         }
         // A snapshot keeps what it sees, and a lookup later does not lead to the same place.
@@ -298,7 +314,7 @@ impl<D: Device> Burst<'_, D> {
             let (table, block) = search.block(key);
             let Some(bytes) = self.wip.cache.get(table.id(block)) else {
                 let table = Arc::clone(table);
-                self.planned.push(Asked { search, table, block });
+                self.planned.push(Asked::Block { search, table, block });
                 return Ok(());
             };
             self.cache_hits += 1;
@@ -366,14 +382,20 @@ impl<D: Device> Burst<'_, D> {
     /// that ended before that one is searched: the device never waits for the processor.
     fn begin_reads(&mut self) -> Result<()> {
         while let Some(asked) = self.planned.pop() {
-            let place = asked.table.place(asked.block);
+            let (offset, len) = match &asked {
+                Asked::Block { table, block, .. } => {
+                    self.device_reads += 1;
+                    let place = table.place(*block);
+                    (place.offset, place.len)
+                }
+                Asked::Value { record, .. } => (record.offset(), record.read_bytes()),
+            };
             let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
-            buf.resize(place.len);
-            self.device_reads += 1;
+            buf.resize(len);
             let wip = self.wip;
             let reads = self.reads.get_or_insert_with(|| wip.device.reads(wip.config.read_depth));
             let done = if reads.is_full() { reads.pop() } else { None };
-            reads.push(Read { of: asked, offset: place.offset, buf });
+            reads.push(Read { of: asked, offset, buf });
             if let Some(done) = done {
                 self.end_read(done)?;
             }
@@ -381,22 +403,47 @@ impl<D: Device> Burst<'_, D> {
         Ok(())
     }
 
-    /// Searches what a read brought, and goes on with its key.
+    /// Passes on the value that a read brought, or searches the block and goes on with its key.
     fn end_read(&mut self, (read, filled): (Read<Asked<D>>, Result<usize>)) -> Result<()> {
-        let Read { of: Asked { mut search, table, block }, offset, buf } = read;
-        let filled = filled?;
-        if filled < buf.len() {
-            let at = offset + filled as u64;
-            return Err(Error::corruption(table.name(), at, "the file ends early"));
+        let (Read { of, offset, buf }, filled) = (read, filled?);
+        match of {
+            Asked::Block { search, table, block } => {
+                if filled < buf.len() {
+                    let at = offset + filled as u64;
+                    return Err(Error::corruption(table.name(), at, "the file ends early"));
+                }
+                self.end_block(search, &table, block, buf)
+            }
+            Asked::Value { index, expires_unix_ms, user_bits, record } => {
+                let value = record.value(&buf[..filled], self.keys[index])?;
+                self.sink.found(index, EntryRef { value, expires_unix_ms, user_bits });
+                self.hits += 1;
+                self.keep(buf);
+                Ok(())
+            }
         }
+    }
+
+    fn end_block(
+        &mut self,
+        mut search: Search<D>,
+        table: &Table<D::File>,
+        block: usize,
+        buf: AlignedBuf,
+    ) -> Result<()> {
         let mut plain = std::mem::take(&mut self.plain);
         let bytes = table.check(block, &buf, &mut plain)?;
         self.wip.cache.insert(table.id(block), bytes);
-        let said = self.ask(&search, &table, block, bytes)?;
+        let said = self.ask(&search, table, block, bytes)?;
         self.plain = plain;
+        self.keep(buf);
+        if search.goes_on(&said) { self.go_on(search) } else { Ok(()) }
+    }
+
+    /// Keeps a buffer for the next read.
+    fn keep(&mut self, buf: AlignedBuf) {
         if self.buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
             self.buffers.push(buf);
         }
-        if search.goes_on(&said) { self.go_on(search) } else { Ok(()) }
     }
 }

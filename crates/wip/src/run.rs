@@ -1,5 +1,6 @@
 //! Runs: tables, or parts of them, whose ranges of keys do not meet.
 
+use crate::memtable::head;
 use crate::state::PartState;
 use silica_base::Result;
 use silica_device::Device;
@@ -40,6 +41,9 @@ pub(crate) struct Part<D: Device> {
     pub(crate) table: Numbered<D>,
     pub(crate) lower: Vec<u8>,
     pub(crate) upper: Option<Vec<u8>>,
+    /// How the two begin: nearly all keys are told apart by that, without the way to their bytes.
+    lower_head: u64,
+    upper_head: u64,
     /// How often its entries were merged, at most [`crate::policy::LEVEL_MAX`].
     pub(crate) level: u8,
     /// Bytes of tables that nobody needs because of it: older versions of its keys, and its own
@@ -50,13 +54,33 @@ pub(crate) struct Part<D: Device> {
 impl<D: Device> Clone for Part<D> {
     fn clone(&self) -> Self {
         let (table, lower, upper) = (self.table.clone(), self.lower.clone(), self.upper.clone());
-        Part { table, lower, upper, level: self.level, dead_bytes: self.dead_bytes }
+        Part { table, lower, upper, ..*self }
     }
 }
 
 impl<D: Device> Part<D> {
+    pub(crate) fn new(
+        table: Numbered<D>,
+        lower: Vec<u8>,
+        upper: Option<Vec<u8>>,
+        level: u8,
+        dead_bytes: u64,
+    ) -> Self {
+        let lower_head = head(&lower);
+        let upper_head = upper.as_ref().map_or(u64::MAX, |upper| head(upper));
+        Part { table, lower, upper, lower_head, upper_head, level, dead_bytes }
+    }
+
     pub(crate) fn has(&self, key: &[u8]) -> bool {
-        *self.lower <= *key && self.is_below_upper(key)
+        self.has_head(head(key), key)
+    }
+
+    /// The same of a key that begins with `head`.
+    #[inline]
+    fn has_head(&self, head: u64, key: &[u8]) -> bool {
+        let is_inside = self.lower_head < head && head < self.upper_head;
+        let is_near = self.lower_head <= head && head <= self.upper_head;
+        is_inside || is_near && *self.lower <= *key && self.is_below_upper(key)
     }
 
     /// True where `key` comes before the end of the range.
@@ -83,7 +107,7 @@ impl<D: Device> Part<D> {
         let is_any = upper.as_ref().is_none_or(|upper| lower < *upper);
         is_any.then(|| {
             let (table, level) = (self.table.clone(), self.level);
-            let mut part = Part { table, lower, upper, level, dead_bytes: 0 };
+            let mut part = Part::new(table, lower, upper, level, 0);
             let share = part.bytes() as f64 / self.bytes() as f64;
             part.dead_bytes = (self.dead_bytes as f64 * share) as u64;
             part
@@ -129,8 +153,10 @@ impl<D: Device> Part<D> {
 pub(crate) type Run<D> = Vec<Part<D>>;
 
 /// The part where `key` belongs.
+#[inline]
 pub(crate) fn part_of<'r, D: Device>(run: &'r Run<D>, key: &[u8]) -> Option<&'r Part<D>> {
-    run.iter().find(|part| part.has(key))
+    let head = head(key);
+    run.iter().find(|part| part.has_head(head, key))
 }
 
 /// True where `runs` begin with `some` and end with `others`, and that is all.

@@ -275,7 +275,7 @@ impl<D: Device> RunWriter<D> {
     fn end_file(&mut self, upper: Option<&[u8]>) -> Result<()> {
         let Some((table, number, lower)) = self.table.take() else { return Ok(()) };
         let (table, upper) = (Numbered::new(number, table.finish()?), upper.map(<[u8]>::to_vec));
-        self.run.push(Part { table, lower, upper, level: 0, dead_bytes: 0 });
+        self.run.push(Part::new(table, lower, upper, 0, 0));
         Ok(())
     }
 

@@ -190,5 +190,5 @@ impl<D: Device> Wip<D> {
 
 /// A whole table as a part of a run at `level`.
 pub(crate) fn whole<D: Device>(table: Numbered<D>, level: u8, dead_bytes: u64) -> Part<D> {
-    Part { table, lower: Vec::new(), upper: None, level, dead_bytes }
+    Part::new(table, Vec::new(), None, level, dead_bytes)
 }

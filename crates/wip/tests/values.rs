@@ -412,3 +412,70 @@ fn a_repair_loses_the_values_that_are_damaged_and_no_others() {
     settle(&wip);
     check(&wip, &model);
 }
+
+/// Every key that was found, in the order in which they were reported.
+#[derive(Default)]
+struct Reported(Vec<(usize, Vec<u8>)>);
+
+impl GetSink for Reported {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.0.push((index, entry.value.to_vec()));
+    }
+}
+
+#[test]
+fn the_values_of_a_burst_are_read_together() {
+    let device = device(3);
+    let wip = open(&device);
+    let mut prng = Prng::new(3);
+    let key = |n: usize| format!("key {n:04}").into_bytes();
+    // The fourth of each six is missing, the fifth is short, and the last is read alone.
+    let value = |n: usize, prng: &mut Prng| match n % 6 {
+        3 => None,
+        4 => Some(vec![n as u8; 30]),
+        5 => Some(vec![n as u8; (200 << 10) + n]),
+        _ => Some(large(prng, 9000)),
+    };
+    let values: Vec<_> = (0..60).map(|n| value(n, &mut prng)).collect();
+    for (n, value) in values.iter().enumerate() {
+        value.iter().for_each(|value| put(&wip, &key(n), value));
+    }
+    let keys: Vec<_> = (0..60).chain(0..10).map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let burst = || {
+        let mut found = Reported::default();
+        wip.get_many(&keys, &mut found).expect("a burst");
+        let order: Vec<usize> = found.0.iter().map(|(index, _)| *index).collect();
+        found.0.sort();
+        let all = (0..70).filter_map(|n| Some((n, values[n % 60].clone()?)));
+        assert!(found.0 == all.collect::<Vec<_>>(), "each once, with its own value");
+        order
+    };
+    // All pointers are in memory: short values come at once, and of the others the simulated device
+    // ends those reads in any order that are under way together.
+    let order = burst();
+    let apart = |index: &&usize| matches!(**index % 60 % 6, 0..3);
+    assert!(!order.iter().filter(apart).is_sorted(), "one read was waited for after the other");
+    // From tables, and from segments that were settled.
+    wip.sync().expect("a sync");
+    settle(&wip);
+    burst();
+}
+
+#[test]
+fn a_value_that_does_not_match_its_checksum_fails_its_burst() {
+    let device = device(4);
+    let wip = open(&device);
+    for n in 0..20u8 {
+        put(&wip, &[n], &[n; 2000]);
+    }
+    let name = &value_files(&device)[0];
+    let bytes = device.peek(name).expect("a file");
+    let at = bytes.iter().rposition(|byte| *byte == 3).expect("a byte of the fourth value");
+    device.poke(name, at as u64, &[99]);
+    let keys: Vec<[u8; 1]> = (0..20).map(|n| [n]).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let error = wip.get_many(&keys, &mut Reported::default()).expect_err("it is damaged");
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    wip.get_many(&keys[4..], &mut Reported::default()).expect("the others are as they were");
+}

@@ -1,6 +1,7 @@
 //! Appending, syncing and reading values.
 
 use super::garbage::Garbage;
+use super::record_read::RecordRead;
 use super::segment::{
     self, Header, POINTER_BYTES, Pointer, RECORD_HEADER_BYTES, Segment, record_bytes,
 };
@@ -286,6 +287,15 @@ impl<D: Device> ValueLog<D> {
     pub fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.segment(pointer.segment) {
             Some(segment) => segment.read(pointer, key).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What has to be read for the value of `key` that `pointer` names, or `None` where its segment
+    /// was reclaimed.
+    pub fn plan_read(&self, pointer: &Pointer, key: &[u8]) -> Result<Option<RecordRead<D::File>>> {
+        match self.segment(pointer.segment) {
+            Some(segment) => RecordRead::new::<D>(segment, *pointer, key).map(Some),
             None => Ok(None),
         }
     }

@@ -26,6 +26,7 @@
 mod garbage;
 mod log;
 mod reclaim;
+mod record_read;
 mod recovery;
 mod segment;
 mod state;
@@ -33,6 +34,7 @@ mod state;
 pub use garbage::Garbage;
 pub use log::{Pin, SegmentOf, Stored, ValueLog};
 pub use reclaim::Reclaim;
+pub use record_read::RecordRead;
 pub use segment::{
     HEADER_BYTES, MAGIC, POINTER_BYTES, Pointer, RECORD_HEADER_BYTES, Segment, Walk, WalkedRecord,
     checksum_in, encode_record_header, name, number_of, record_bytes,

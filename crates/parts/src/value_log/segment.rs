@@ -290,16 +290,8 @@ impl<F: DeviceFile> Segment<F> {
 
     /// The value of `key` whose record `pointer` names, checked.
     pub fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Vec<u8>> {
-        let damaged = |at, detail: &str| Error::corruption(self.name(), at, detail);
+        let value_len = self.value_len(pointer, key)?;
         let head_len = RECORD_HEADER_BYTES + key.len();
-        let value_len = (pointer.length as usize)
-            .checked_sub(head_len)
-            .filter(|len| *len <= VALUE_BYTES_MAX as usize)
-            .ok_or_else(|| damaged(pointer.offset, "an entry points at it with a wrong length"))?;
-        let end = pointer.offset.checked_add(u64::from(pointer.length));
-        if end.is_none_or(|end| end > self.end.load(Ordering::Acquire)) {
-            return Err(damaged(pointer.offset, "the record lies past the file's end"));
-        }
         let mut head = Vec::with_capacity(head_len);
         let mut value = Vec::with_capacity(value_len);
         self.read_pieces(pointer.offset, pointer.length as usize, &mut |bytes| {
@@ -307,16 +299,45 @@ impl<F: DeviceFile> Segment<F> {
             head.extend_from_slice(&bytes[..split]);
             value.extend_from_slice(&bytes[split..]);
         })?;
-        let sum = Checksum::at(self.file_id, pointer.offset).update(&head[4..]).update(&value);
+        self.check(pointer, key, &head, &value)?;
+        Ok(value)
+    }
+
+    /// Bytes of the value of `key` whose record `pointer` names, where it may lie there.
+    pub(super) fn value_len(&self, pointer: &Pointer, key: &[u8]) -> Result<usize> {
+        let value_len = (pointer.length as usize)
+            .checked_sub(RECORD_HEADER_BYTES + key.len())
+            .filter(|len| *len <= VALUE_BYTES_MAX as usize)
+            .ok_or_else(|| self.damaged(pointer, "an entry points at it with a wrong length"))?;
+        let end = pointer.offset.checked_add(u64::from(pointer.length));
+        if end.is_none_or(|end| end > self.end.load(Ordering::Acquire)) {
+            return Err(self.damaged(pointer, "the record lies past the file's end"));
+        }
+        Ok(value_len)
+    }
+
+    /// Checks a record that was read: `head` is everything before the value.
+    pub(super) fn check(
+        &self,
+        pointer: &Pointer,
+        key: &[u8],
+        head: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let sum = Checksum::at(self.file_id, pointer.offset).update(&head[4..]).update(value);
         let sum = sum.finish();
         let key_len = key.len() as u32;
-        if sum != pointer.checksum || u32_at(&head, 0) != sum || u32_at(&head, 8) != key_len {
-            return Err(damaged(pointer.offset, "the value's checksum does not match"));
+        if sum != pointer.checksum || u32_at(head, 0) != sum || u32_at(head, 8) != key_len {
+            return Err(self.damaged(pointer, "the value's checksum does not match"));
         }
         if head[RECORD_HEADER_BYTES..] != *key {
-            return Err(damaged(pointer.offset, "the value belongs to another key"));
+            return Err(self.damaged(pointer, "the value belongs to another key"));
         }
-        Ok(value)
+        Ok(())
+    }
+
+    fn damaged(&self, pointer: &Pointer, detail: &str) -> Error {
+        Error::corruption(self.name(), pointer.offset, detail)
     }
 
     /// Hands a copy of the file to `target`, as far as it goes now.
