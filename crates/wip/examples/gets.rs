@@ -1,8 +1,9 @@
 //! Gets: from the cache, of keys that are not there, and cold beside what the device can do.
 //!
-//! `cargo run --release -p silica-wip --example gets -- [--cached|--cold] DIR [ENTRIES [NAME=VALUE…]]`
+//! `cargo run --release -p silica-wip --example gets -- [ONLY] DIR [ENTRIES [NAME=VALUE…]]`
 //!
-//! `--cached` and `--cold` take the store that an earlier run left in DIR, and measure only this.
+//! With `--cached` or `--cold` for ONLY, it takes the store that an earlier run left in DIR, and
+//! measures nothing else.
 
 #[path = "store/mod.rs"]
 mod store;
