@@ -6,7 +6,7 @@ use crate::policy::{RunShape, Shape};
 use crate::ranges::RangeReads;
 use crate::run::Run;
 use crate::state::BucketState;
-use silica_base::HashSeed;
+use silica_base::{HashSeed, prefetch};
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
 use silica_parts::value_log::Pointer;
@@ -27,6 +27,14 @@ const ENTRY_BYTES_MIN: u64 = 96;
 /// and garbage is known only once they meet.
 const APART_PART: u64 = 16;
 
+/// Gets that the search of a range counts for in each run, and one read of the device: what they
+/// take longer.
+pub(crate) const SEARCH_READS: u64 = 40;
+const DEVICE_READ_READS: u64 = 512;
+
+/// Bytes of a line of the processor's cache.
+const LINE_BYTES: usize = 64;
+
 /// Gets per one that is counted.
 const READ_SAMPLE: u64 = 16;
 
@@ -44,6 +52,15 @@ impl<'s, L: LogFile> LogEntries<'s, L> {
     pub(crate) fn frame(&self, position: u64) -> Frame<'s> {
         let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
         frame.expect("memtables hold positions of entries").0
+    }
+
+    /// Asks for the memory of the entry at a position.
+    #[inline]
+    pub(crate) fn prefetch(&self, position: u64) {
+        if let Some(bytes) = self.0.bytes_from(position * POSITION_BYTES) {
+            prefetch(bytes, 0);
+            prefetch(bytes, LINE_BYTES);
+        }
     }
 
     /// What the entry at a position counts for.
@@ -305,7 +322,7 @@ impl<D: Device> Stores<D> {
 pub(crate) struct Bucket<D: Device> {
     pub(crate) lower: Vec<u8>,
     stores: RwLock<Stores<D>>,
-    /// Gets that its tables were asked for, sampled; halved now and then.
+    /// Gets that its tables were asked for, sampled, and what searches of ranges count for.
     pub(crate) reads: AtomicU64,
     /// Live bytes from which on a split is worth a try.
     pub(crate) split_from_bytes: AtomicU64,
@@ -325,6 +342,13 @@ impl<D: Device> Bucket<D> {
         if number.is_multiple_of(READ_SAMPLE) {
             self.reads.fetch_add(READ_SAMPLE, Relaxed);
         }
+    }
+
+    /// Counts a search of a range, for which the tables of `runs` runs were read `device_reads`
+    /// times.
+    pub(crate) fn count_search(&self, device_reads: u64, runs: usize) {
+        let reads = SEARCH_READS + DEVICE_READ_READS * device_reads / runs.max(1) as u64;
+        self.reads.fetch_add(reads, Relaxed);
     }
 
     #[inline]

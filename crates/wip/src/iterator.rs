@@ -199,15 +199,18 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 self.enter(view);
             }
             result = self.all(|source, wip| source.seek(wip, &target));
-            self.count_read();
+            self.count_search();
         }
         self.target = target;
         result.map(|_| ())
     }
 
-    /// Counts a search in the bucket that was entered: it asks all tables, as a get does.
-    fn count_read(&self) {
-        self.entered.iter().for_each(|entered| entered.view.bucket.count_read());
+    /// Counts a search in the bucket that was entered.
+    fn count_search(&mut self) {
+        let Some(entered) = &mut self.entered else { return };
+        let device_reads = entered.sources.iter_mut().map(Sorted::take_device_reads).sum();
+        let View { bucket, version, .. } = &entered.view;
+        bucket.count_search(device_reads, version.runs.len());
     }
 
     /// Moves all sources; where one is stale, the bucket is left.
@@ -279,8 +282,9 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 let view = self.snapshot.wip.view(key, true);
                 self.enter(view);
             }
-            self.count_read();
-            if self.all(|source, wip| source.seek_before(wip, key))? == Is::There {
+            let is = self.all(|source, wip| source.seek_before(wip, key))?;
+            self.count_search();
+            if is == Is::There {
                 return Ok(());
             }
         }

@@ -54,6 +54,11 @@ impl<D: Device> RunCursor<D> {
         self.is_at_one
     }
 
+    /// Reads of the device in the part that it is in, since this was last asked.
+    pub(crate) fn take_device_reads(&mut self) -> u64 {
+        self.cursor.as_mut().map_or(0, Cursor::take_device_reads)
+    }
+
     /// The version here.
     ///
     /// # Panics

@@ -21,6 +21,9 @@ const READ_AHEAD_BYTES: usize = 256 << 10;
 /// of the usual size come with one read where there is one run.
 const FIRST_READ_BYTES: usize = 12 << 10;
 
+/// Entries of the log whose memory is asked for before they are come to.
+const AHEAD: usize = 6;
+
 /// The versions of one memtable or run, and a place among them: at one, or nowhere.
 pub(crate) enum Sorted<D: Device> {
     List(Listed<D>),
@@ -41,6 +44,14 @@ impl<D: Device> Sorted<D> {
     pub(crate) fn run(cache: &Arc<BlockCache>, run: &Run<D>, runs: usize) -> Self {
         let (run, first) = (run.clone(), FIRST_READ_BYTES / runs);
         Sorted::Run(Box::new(RunCursor::through(cache, run, READ_AHEAD_BYTES, first)))
+    }
+
+    /// Reads of the device since this was last asked.
+    pub(crate) fn take_device_reads(&mut self) -> u64 {
+        match self {
+            Sorted::Run(run) => run.take_device_reads(),
+            Sorted::List(_) | Sorted::Memtable(_) => 0,
+        }
     }
 
     /// To the first version whose key is at or after `key`.
@@ -70,7 +81,7 @@ impl<D: Device> Sorted<D> {
     pub(crate) fn advance(&mut self) -> Result<()> {
         match self {
             Sorted::List(listed) => listed.advance(),
-            Sorted::Memtable(positions) => positions.go(positions.at + 1),
+            Sorted::Memtable(positions) => positions.advance(),
             Sorted::Run(run) => drop(run.advance()?),
         }
         Ok(())
@@ -79,7 +90,7 @@ impl<D: Device> Sorted<D> {
     pub(crate) fn retreat(&mut self, wip: &Wip<D>) -> Result<Is> {
         match self {
             Sorted::List(listed) => return Ok(listed.retreat(wip)),
-            Sorted::Memtable(positions) => positions.go(positions.at.wrapping_sub(1)),
+            Sorted::Memtable(positions) => positions.retreat(),
             Sorted::Run(run) => drop(run.retreat()?),
         }
         Ok(Is::There)
@@ -233,17 +244,41 @@ impl<L: LogFile> Positions<L> {
     }
 
     fn seek(&mut self, key: &[u8]) {
-        self.go(self.before(key));
+        let at = self.before(key);
+        for ahead in at..at + AHEAD {
+            self.prefetch(ahead);
+        }
+        self.go(at);
     }
 
     fn seek_before(&mut self, key: Option<&[u8]>) {
         self.go(key.map_or(self.positions.len(), |key| self.before(key)).wrapping_sub(1));
     }
 
+    /// Asks for the memory of a position's entry, which lies anywhere in the log.
+    #[inline]
+    fn prefetch(&self, at: usize) {
+        if let Some(position) = self.positions.get(at) {
+            LogEntries(&self.segments).prefetch(*position);
+        }
+    }
+
     /// Where `at` is behind the last position, or before the first, that is nowhere.
     #[inline]
     fn go(&mut self, at: usize) {
         self.at = at.min(self.positions.len());
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.prefetch(self.at + AHEAD);
+        self.go(self.at + 1);
+    }
+
+    #[inline]
+    fn retreat(&mut self) {
+        self.prefetch(self.at.wrapping_sub(AHEAD));
+        self.go(self.at.wrapping_sub(1));
     }
 
     #[inline]

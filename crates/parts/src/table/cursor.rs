@@ -43,6 +43,8 @@ pub struct Cursor<F> {
     entered: Entered,
     /// Blocks entered one after the other.
     in_a_row: usize,
+    /// Reads of the device, until somebody asks.
+    device_reads: u64,
     spot: Spot,
 }
 
@@ -78,6 +80,7 @@ impl<F: DeviceFile> Cursor<F> {
             block: usize::MAX,
             entered: Entered::None,
             in_a_row: 0,
+            device_reads: 0,
             spot: Spot::default(),
         }
     }
@@ -91,6 +94,11 @@ impl<F: DeviceFile> Cursor<F> {
     /// The table.
     pub fn table(&self) -> &Arc<Table<F>> {
         &self.table
+    }
+
+    /// Reads of the device since this was last asked.
+    pub fn take_device_reads(&mut self) -> u64 {
+        std::mem::take(&mut self.device_reads)
     }
 
     /// Reads `block` into the buffer, together with those that follow in the direction.
@@ -108,6 +116,7 @@ impl<F: DeviceFile> Cursor<F> {
         };
         // A failed read leaves the buffer's bytes undefined.
         self.held = 0..0;
+        self.device_reads += 1;
         self.table.read(place, &mut self.buf)?;
         self.held = blocks.start..end;
         self.held_from = place.offset;
