@@ -101,6 +101,9 @@ pub(crate) enum Command {
     /// What a design would cost: primitives and models of write amplification, sizes in items.
     #[command(subcommand)]
     Model(crate::model::ModelCommand),
+    /// What a design writes, counted in memory: the judge of the models.
+    #[command(subcommand)]
+    Simulate(crate::simulate::SimulateCommand),
     /// Say which engine and options fit a workload best on this machine, and why; --apply moves.
     Tune(Box<TuneArgs>),
     /// Show prediction beside measurement of a keyspace, and what a change would do.

@@ -21,6 +21,7 @@ mod repair;
 mod scan;
 mod serve;
 mod session;
+mod simulate;
 mod text;
 mod tune;
 mod verbs;
@@ -68,6 +69,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Why { target }) => why::run(global, target.as_deref(), output),
         Some(Command::Probe(args)) => probe::run(global, &args, output),
         Some(Command::Model(command)) => model::run(&command, output),
+        Some(Command::Simulate(command)) => simulate::run(&command, output),
         Some(Command::Verb(verb)) => {
             verbs::check(&verb)?;
             let session = Session::open(global, verb.creates())?;

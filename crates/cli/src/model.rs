@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
 use silica_tune::model::{Cola, LevelDb, Popularity, Primitives, Samt, Silt, WriteAmplification};
+use silica_tune::optimise::level_sizes;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -45,48 +46,16 @@ pub(crate) enum ModelCommand {
         size: f64,
     },
     /// Write amplification of LevelDB (algorithm 3).
-    Leveldb {
-        #[command(flatten)]
-        keys: KeysArgs,
-        /// Items in a log, and so in a memtable.
-        #[arg(long, value_name = "ITEMS", allow_hyphen_values = true)]
-        wal: f64,
-        /// Tables in level 0 that begin a compaction.
-        #[arg(long, value_name = "COUNT", allow_hyphen_values = true)]
-        l0: f64,
-        /// Items in levels 1, 2, …; the last holds every key.
-        #[arg(long, value_name = "A,B,…", value_delimiter = ',', required = true)]
-        #[arg(allow_hyphen_values = true)]
-        levels: Vec<f64>,
-    },
+    Leveldb(LeveldbArgs),
     /// Write amplification of COLA (algorithm 4).
-    Cola {
-        #[command(flatten)]
-        keys: KeysArgs,
-        #[command(flatten)]
-        stages: StagesArgs,
-    },
+    Cola(StagesArgs),
     /// Write amplification of SAMT (algorithm 4).
-    Samt {
-        #[command(flatten)]
-        keys: KeysArgs,
-        #[command(flatten)]
-        stages: StagesArgs,
-    },
+    Samt(StagesArgs),
     /// Write amplification of SILT (algorithm 5).
-    Silt {
-        #[command(flatten)]
-        keys: KeysArgs,
-        /// Slots of a log store's and a hash store's table.
-        #[arg(long, value_name = "HS", allow_hyphen_values = true)]
-        table_size: f64,
-        /// Share of the slots that are filled when the table is converted.
-        #[arg(long, value_name = "OCC", allow_hyphen_values = true)]
-        occupancy: f64,
-        /// Hash stores that are merged into the sorted store at once.
-        #[arg(long, value_name = "HC", allow_hyphen_values = true)]
-        hash_stores: f64,
-    },
+    Silt(SiltArgs),
+    /// Parameters of the least write amplification.
+    #[command(subcommand)]
+    Optimise(OptimiseCommand),
     /// Draw the paper's figures from the models.
     Plot {
         /// Directory for the SVG files.
@@ -106,9 +75,35 @@ pub(crate) struct KeysArgs {
     zipf: f64,
 }
 
-/// Parameters that COLA and SAMT share.
+/// Parameters of LevelDB.
+#[derive(Args)]
+pub(crate) struct LeveldbArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeysArgs,
+    #[command(flatten)]
+    log: LogArgs,
+    /// Items in levels 1, 2, …; the last holds every key.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', required = true)]
+    #[arg(allow_hyphen_values = true)]
+    levels: Vec<f64>,
+}
+
+/// What LevelDB does before its levels.
+#[derive(Args)]
+pub(crate) struct LogArgs {
+    /// Items in a log, and so in a memtable.
+    #[arg(long, value_name = "ITEMS", allow_hyphen_values = true)]
+    wal: f64,
+    /// Tables in level 0 that begin a compaction.
+    #[arg(long, value_name = "COUNT", allow_hyphen_values = true)]
+    l0: f64,
+}
+
+/// Parameters of COLA and SAMT.
 #[derive(Args)]
 pub(crate) struct StagesArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeysArgs,
     /// Items in a log.
     #[arg(long, value_name = "ITEMS", allow_hyphen_values = true)]
     wal: f64,
@@ -120,13 +115,74 @@ pub(crate) struct StagesArgs {
     levels: u32,
 }
 
+/// Parameters of SILT.
+#[derive(Args)]
+pub(crate) struct SiltArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeysArgs,
+    /// Slots of a log store's and a hash store's table.
+    #[arg(long, value_name = "HS", allow_hyphen_values = true)]
+    table_size: f64,
+    /// Share of the slots that are filled when the table is converted.
+    #[arg(long, value_name = "OCC", allow_hyphen_values = true)]
+    occupancy: f64,
+    /// Hash stores that are merged into the sorted store at once.
+    #[arg(long, value_name = "HC", allow_hyphen_values = true)]
+    hash_stores: f64,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum OptimiseCommand {
+    /// The sizes of LevelDB's levels (section 4.6).
+    Leveldb {
+        #[command(flatten)]
+        keys: KeysArgs,
+        #[command(flatten)]
+        log: LogArgs,
+        /// Levels, the last of which holds every key.
+        #[arg(long, value_name = "L")]
+        level_count: usize,
+    },
+}
+
 impl KeysArgs {
-    pub(crate) fn primitives(&self) -> Result<Primitives> {
+    /// How many there are, and their skew.
+    pub(crate) fn checked(&self) -> Result<(u64, f64)> {
         let keys = self.keys;
         if keys.fract() != 0.0 || keys < 1.0 {
             return Err(wrong(format!("--keys is a whole number from 1 on, not {keys}")));
         }
-        Ok(Primitives::new(Popularity::zipf(keys as u64, self.zipf)?))
+        Ok((keys as u64, self.zipf))
+    }
+
+    fn primitives(&self) -> Result<Primitives> {
+        let (keys, skew) = self.checked()?;
+        Ok(Primitives::new(Popularity::zipf(keys, skew)?))
+    }
+}
+
+impl LeveldbArgs {
+    pub(crate) fn design(&self) -> Result<LevelDb> {
+        let LogArgs { wal, l0 } = self.log;
+        let design = LevelDb { log: wal, level0_tables: l0, levels: self.levels.clone() };
+        design.checked(self.keys.checked()?.0 as f64)
+    }
+}
+
+impl StagesArgs {
+    pub(crate) fn cola(&self) -> Result<Cola> {
+        Cola { log: self.wal, growth: self.growth, levels: self.levels }.checked()
+    }
+
+    pub(crate) fn samt(&self) -> Result<Samt> {
+        Samt { log: self.wal, growth: self.growth, levels: self.levels }.checked()
+    }
+}
+
+impl SiltArgs {
+    pub(crate) fn design(&self) -> Result<Silt> {
+        let SiltArgs { table_size: table, occupancy, hash_stores, .. } = *self;
+        Silt { table, occupancy, hash_stores }.checked(self.keys.checked()?.0 as f64)
     }
 }
 
@@ -155,27 +211,34 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             fewer("--size", *size, keys.keys() - 1.0)?;
             show("requests", keys.d_interval(*size), output)
         }
-        ModelCommand::Leveldb { keys, wal, l0, levels } => {
-            let keys = keys.primitives()?;
-            let model = LevelDb { log: *wal, level0_tables: *l0, levels: levels.clone() };
-            let model = model.checked(keys.keys())?;
-            show_cost(&model.write_amplification(&keys), output)
+        ModelCommand::Leveldb(args) => {
+            show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
         }
-        ModelCommand::Cola { keys, stages: StagesArgs { wal, growth, levels } } => {
-            let model = Cola { log: *wal, growth: *growth, levels: *levels }.checked()?;
-            show_cost(&model.write_amplification(&keys.primitives()?), output)
+        ModelCommand::Cola(args) => {
+            show_cost(&args.cola()?.write_amplification(&args.keys.primitives()?), output)
         }
-        ModelCommand::Samt { keys, stages: StagesArgs { wal, growth, levels } } => {
-            let model = Samt { log: *wal, growth: *growth, levels: *levels }.checked()?;
-            show_cost(&model.write_amplification(&keys.primitives()?), output)
+        ModelCommand::Samt(args) => {
+            show_cost(&args.samt()?.write_amplification(&args.keys.primitives()?), output)
         }
-        ModelCommand::Silt { keys, table_size, occupancy, hash_stores } => {
-            let keys = keys.primitives()?;
-            let (table, occupancy, hash_stores) = (*table_size, *occupancy, *hash_stores);
-            let model = Silt { table, occupancy, hash_stores }.checked(keys.keys())?;
-            show_cost(&model.write_amplification(&keys), output)
+        ModelCommand::Silt(args) => {
+            show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
+        }
+        ModelCommand::Optimise(OptimiseCommand::Leveldb { keys, log, level_count }) => {
+            optimise(keys, log, *level_count, output)
         }
     }
+}
+
+/// Searches for level sizes.
+fn optimise(keys: &KeysArgs, log: &LogArgs, levels: usize, output: &mut Output) -> Result<()> {
+    let best = level_sizes(log.wal, log.l0, levels, &keys.primitives()?)?;
+    let sizes = best.model.levels.iter().map(|size| finite("a level's size", *size));
+    let sizes: Vec<Value> = sizes.collect::<Result<_>>()?;
+    output.object().insert("levels".into(), Value::Array(sizes));
+    for (level, size) in (1..).zip(&best.model.levels) {
+        output.line(format!("size of level {level}: {size:.0}"))?;
+    }
+    show_cost(&best.cost, output)
 }
 
 fn wrong(text: String) -> Error {

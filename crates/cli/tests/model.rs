@@ -4,8 +4,12 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 fn model(line: &str) -> Output {
+    silica(&format!("model {line}"))
+}
+
+fn silica(line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_silica"));
-    command.arg("model").args(line.split_whitespace()).env_remove("RUST_LOG");
+    command.args(line.split_whitespace()).env_remove("RUST_LOG");
     command.output().unwrap()
 }
 
@@ -167,4 +171,52 @@ fn figures_are_drawn_with_every_line() {
     assert!(drawing("writes-by-skew.svg").contains("without redundancy"));
     assert!(drawing("silt-memory.svg").contains("equation 6"));
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn optimised_level_sizes_are_those_of_table_4_1() {
+    let best = json("optimise leveldb --keys 100000000 --wal 4194.304 --l0 4 --level-count 5");
+    near(&best["total"], 23.67, 0.001);
+    let levels = best["levels"].as_array().unwrap();
+    assert_eq!((levels.len(), levels[4].as_f64()), (5, Some(1e8)));
+    for (name, amount) in [("level 1", 3.85), ("level 3", 4.82), ("level 5", 3.50)] {
+        near(&best["terms"][name], amount, 0.005);
+    }
+    for line in ["--level-count 0", "--level-count 5 --wal 0", "--level-count 40"] {
+        let output = model(&format!("optimise leveldb --keys 1000 --l0 4 --wal 10 {line}"));
+        assert_eq!(output.status.code(), Some(2), "{line}");
+    }
+}
+
+#[test]
+fn simulations_count_what_the_models_say() {
+    for design in [
+        "leveldb --keys 1000000 --zipf 0 --wal 4194 --l0 4 --levels 10486,104858,1000000",
+        "cola --keys 100000 --zipf 0.99 --wal 500 --growth 3 --levels 5",
+        "samt --keys 100000 --zipf 0.99 --wal 500 --growth 3 --levels 5",
+        "silt --keys 100000 --zipf 0.5 --table-size 2048 --occupancy 0.93 --hash-stores 8",
+    ] {
+        let run = |seed: u32| -> Value {
+            let line = format!("simulate {design} --requests 1000000 --seed {seed} --json");
+            let output = silica(&line);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            serde_json::from_slice(&output.stdout).unwrap()
+        };
+        let (one, model) = (run(1), json(design));
+        assert_eq!(one, run(1));
+        // SILT writes whole stores, whose number may well be the same.
+        assert!(one != run(2) || design.starts_with("silt"));
+        near(&one["total"], model["total"].as_f64().unwrap(), 0.08);
+        let names = |cost: &Value| cost["terms"].as_object().unwrap().keys().cloned().collect();
+        let (counted, said): (Vec<String>, Vec<String>) = (names(&one), names(&model));
+        assert_eq!(counted, said);
+    }
+    for line in ["--requests 0", "--keys 0", "--keys 4000000000", "--zipf -1"] {
+        let given = "simulate samt --wal 10 --growth 2 --levels 2 --keys 100";
+        let line = match line.starts_with("--keys") {
+            true => format!("simulate samt --wal 10 --growth 2 --levels 2 {line}"),
+            false => format!("{given} {line}"),
+        };
+        assert_eq!(silica(&line).status.code(), Some(2), "{line}");
+    }
 }
