@@ -158,11 +158,18 @@ impl Silica {
             self.forget_target(keyspace);
         }
         let (record, opened) = self.open_beside(name, engine, options, found)?;
-        self.edit_catalog(|catalog| {
+        let is_resumed = found.is_some();
+        let noted = self.edit_catalog(|catalog| {
             catalog.next_id = catalog.next_id.max(record.id + 1);
             catalog.set_option(name, MIGRATION, format!("{} {engine}", record.id));
-        })?;
-        let is_resumed = found.is_some();
+        });
+        if let Err(error) = noted {
+            drop(opened);
+            if !is_resumed {
+                self.remove_directory(&record.directory());
+            }
+            return Err(error);
+        }
         info!("migrating keyspace '{name}' to engine {engine}, resumed: {is_resumed}");
         Ok((record, opened, is_resumed))
     }

@@ -242,11 +242,13 @@ impl Silica {
     pub(crate) fn remove_directory(&self, name: &str) {
         let directory = self.path.join(name);
         let mut left = None;
-        for _ in 0..REMOVALS_MAX {
+        for attempt in 0..REMOVALS_MAX {
             left = silica_device::remove_directory(&directory).err();
-            if left.is_none() || !directory.exists() {
+            if !directory.exists() {
                 return;
             }
+            // A step of background work that is under way may still make a file.
+            std::thread::sleep(std::time::Duration::from_millis(u64::from(attempt.min(20))));
         }
         if let Some(e) = left {
             warn!("removing {}: {e}; it goes when the store is next opened", directory.display());
@@ -608,10 +610,15 @@ impl Silica {
         if let Some(bytes) = half.filter(|_| !is_given) {
             values.set(MEMORY_OPTION, bytes);
         }
-        let directory = self.directory_of(&record.directory())?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
-        let opened = (registration.build)(directory, &values, &environment)?;
-        opened.sync()?;
+        let directory = self.directory_of(&record.directory());
+        let built = directory.and_then(|made| (registration.build)(made, &values, &environment));
+        let opened = built.and_then(|engine| engine.sync().map(|()| engine));
+        let opened = opened.inspect_err(|_| {
+            if id.is_none() {
+                self.remove_directory(&record.directory());
+            }
+        })?;
         if let Some(bytes) = half.filter(|_| !opened.descriptor().capabilities.durable && !is_given)
         {
             record.options.push((MEMORY_OPTION.into(), bytes.to_string()));

@@ -36,7 +36,8 @@ fn assert_whole(store: &Silica, keyspace: &Keyspace, engine: &str, entries: u32,
     assert!(!options.iter().any(|(name, _)| name == "migration"), "{options:?}");
     let directories = std::fs::read_dir(store.path()).unwrap();
     let names = directories.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    assert_eq!(names.filter(|name| name.starts_with("keyspace-")).count(), 1);
+    let names: Vec<String> = names.filter(|name| name.starts_with("keyspace-")).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
 }
 
 fn migrate(store: &Silica, engine: &str) -> Result<u64> {

@@ -102,9 +102,13 @@ fn code(out: &mut Vec<u8>, code: &str, args: Args<'_>, meta: &Meta) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// How far the time of one loop may be behind that of another, where the entry was written.
+const LOOPS_APART_MS: u64 = 20;
+
 /// Whole seconds until `at_ms`, begun ones included.
 fn seconds(at_ms: u64, now_ms: u64) -> u64 {
-    at_ms.saturating_sub(now_ms).div_ceil(1000)
+    let left = at_ms.saturating_sub(now_ms);
+    left.saturating_sub(LOOPS_APART_MS).div_ceil(1000).max(u64::from(left > 0))
 }
 
 fn ttl(out: &mut Vec<u8>, expires_unix_ms: u64, now_ms: u64) {
