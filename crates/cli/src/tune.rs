@@ -6,8 +6,8 @@ use crate::args::{Global, TuneArgs};
 use crate::output::Output;
 use serde_json::{Map, Value, json};
 use silica::tune::recommend::{
-    Bounds, Calibration, Candidate, Choice, Goal, Needs, Prediction, Prices, Question,
-    Recommendation, describe, recommend, workload_of,
+    Bounds, Candidate, Choice, Needs, Prediction, Prices, Question, Recommendation, describe,
+    recommend, workload_of,
 };
 use silica::tune::{Machine, Workload};
 use silica::{Error, ErrorKind, Keyspace, OpenOptions, Registry, Result, Silica};
@@ -90,16 +90,7 @@ impl Asked {
     }
 
     pub(crate) fn question(&self) -> Question<'_> {
-        Question {
-            workload: &self.workload,
-            machine: &self.machine,
-            needs: self.needs,
-            goal: Goal::default(),
-            bounds: Bounds::default(),
-            prices: Prices::default(),
-            calibration: Calibration::default(),
-            candidates: &self.candidates,
-        }
+        Question::new(&self.workload, &self.machine, self.needs, &self.candidates)
     }
 }
 

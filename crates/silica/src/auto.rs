@@ -17,8 +17,8 @@ use crate::{Keyspace, OpenOptions, Registry, Silica};
 use log::{info, warn};
 use silica_engine::{Error, ErrorKind, MetricsMap, OptionValues, Result};
 use silica_tune::recommend::{
-    Bounds, Calibration, Candidate, Goal, Hysteresis, Needs, Prices, Question, Recommendation,
-    Verdict, Wish, describe, model_of, predict, recommend, workload_of,
+    Candidate, Hysteresis, Needs, Question, Recommendation, Verdict, Wish, describe, model_of,
+    predict, recommend, workload_of,
 };
 use silica_tune::{Machine, Workload};
 use std::collections::BTreeMap;
@@ -106,16 +106,7 @@ impl Asked {
     }
 
     pub(crate) fn question(&self) -> Question<'_> {
-        Question {
-            workload: &self.workload,
-            machine: &self.machine,
-            needs: self.needs,
-            goal: Goal::default(),
-            bounds: Bounds::default(),
-            prices: Prices::default(),
-            calibration: Calibration::default(),
-            candidates: &self.candidates,
-        }
+        Question::new(&self.workload, &self.machine, self.needs, &self.candidates)
     }
 
     /// The best engine and its options for a keyspace that is created.

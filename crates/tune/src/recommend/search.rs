@@ -41,6 +41,27 @@ pub struct Question<'q> {
     pub candidates: &'q [Candidate],
 }
 
+impl<'q> Question<'q> {
+    /// With the usual goal, prices and processor times, and without bounds.
+    pub fn new(
+        workload: &'q Workload,
+        machine: &'q Machine,
+        needs: Needs,
+        candidates: &'q [Candidate],
+    ) -> Self {
+        Question {
+            workload,
+            machine,
+            needs,
+            goal: Goal::default(),
+            bounds: Bounds::default(),
+            prices: Prices::default(),
+            calibration: Calibration::default(),
+            candidates,
+        }
+    }
+}
+
 /// An engine with settings, and what they come to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {

@@ -22,16 +22,7 @@ impl Asked {
     }
 
     fn question(&self) -> Question<'_> {
-        Question {
-            workload: &self.workload,
-            machine: &self.machine,
-            needs: self.needs,
-            goal: Goal::default(),
-            bounds: Bounds::default(),
-            prices: Prices::default(),
-            calibration: Calibration::default(),
-            candidates: &CANDIDATES,
-        }
+        Question::new(&self.workload, &self.machine, self.needs, &CANDIDATES)
     }
 
     fn engine(&self) -> &'static str {
