@@ -57,9 +57,15 @@ pub(crate) fn directory_of(id: u64) -> String {
     format!("keyspace-{id}")
 }
 
-/// True where `name` looks like a keyspace's directory.
+/// What the name of a keyspace's directory that nothing needs ends with.
+pub(crate) const ASIDE: &str = ".gone";
+
+/// True where `name` looks like a keyspace's directory, or like one that nothing needs.
 pub(crate) fn is_directory_name(name: &str) -> bool {
-    name.strip_prefix("keyspace-").is_some_and(|n| n.parse::<u64>().is_ok())
+    name.strip_suffix(ASIDE)
+        .unwrap_or(name)
+        .strip_prefix("keyspace-")
+        .is_some_and(|n| n.parse::<u64>().is_ok())
 }
 
 /// All keyspaces of a store.

@@ -203,10 +203,19 @@ impl Silica {
         let name = keyspace.name();
         let Ok(record) = self.record(name) else { return };
         let Some((id, _)) = target_of(&record) else { return };
-        let forgotten = self.edit_catalog(|catalog| catalog.remove_option(name, MIGRATION));
-        match forgotten {
-            Ok(()) => self.remove_directory(&crate::catalog::directory_of(id)),
-            Err(e) => warn!("forgetting the migration of keyspace '{name}': {e}"),
+        let directory = crate::catalog::directory_of(id);
+        let forget = || self.edit_catalog(|catalog| catalog.remove_option(name, MIGRATION));
+        if forget().is_ok() {
+            return self.remove_directory(&directory);
+        }
+        // A full disk has no room for the catalog either. What is removed before the catalog
+        // forgets it must not be half a target, in case that is the last thing that happens.
+        match self.set_aside(&directory) {
+            Ok(aside) => self.remove_directory(&aside),
+            Err(e) => warn!("making room by removing {directory}: {e}"),
+        }
+        if let Err(e) = forget() {
+            warn!("forgetting the migration of keyspace '{name}': {e}");
         }
     }
 }

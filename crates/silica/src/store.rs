@@ -238,6 +238,13 @@ impl Silica {
         Ok(())
     }
 
+    /// Gives a directory a name that no keyspace has; it goes when the store is next opened.
+    pub(crate) fn set_aside(&self, name: &str) -> std::io::Result<String> {
+        let aside = format!("{name}{}", catalog::ASIDE);
+        std::fs::rename(self.path.join(name), self.path.join(&aside))?;
+        Ok(aside)
+    }
+
     /// Removes what the catalog does not name any more; what is left is swept at the next open.
     pub(crate) fn remove_directory(&self, name: &str) {
         let directory = self.path.join(name);
