@@ -35,6 +35,7 @@ mod auto;
 mod backup;
 mod cache;
 mod catalog;
+mod directories;
 #[cfg(test)]
 mod hostile_tests;
 mod ingest;

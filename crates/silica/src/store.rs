@@ -9,6 +9,7 @@
 
 use crate::auto::{self, AUTO, Asked, Noted};
 use crate::catalog::{self, Catalog, Record};
+use crate::directories::remove_rubbish;
 use crate::keyspace::{Keyspace, Opened};
 use crate::migrate::{Switch, target_of};
 use crate::scheduler::{PAUSE_MAX, Scheduler};
@@ -26,8 +27,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const DEFAULT_KEYSPACE: &str = "default";
 
 const NAME_BYTES_MAX: usize = 255;
-/// How often a directory is removed, in which background work that is at its end may make files.
-const REMOVALS_MAX: u32 = 100;
 pub(crate) const MEMORY_OPTION: &str = "memory_bytes";
 const EVICTION_OPTION: &str = "eviction";
 
@@ -236,30 +235,6 @@ impl Silica {
             self.remove_directory(&catalog::directory_of(id));
         }
         Ok(())
-    }
-
-    /// Gives a directory a name that no keyspace has; it goes when the store is next opened.
-    pub(crate) fn set_aside(&self, name: &str) -> std::io::Result<String> {
-        let aside = format!("{name}{}", catalog::ASIDE);
-        std::fs::rename(self.path.join(name), self.path.join(&aside))?;
-        Ok(aside)
-    }
-
-    /// Removes what the catalog does not name any more; what is left is swept at the next open.
-    pub(crate) fn remove_directory(&self, name: &str) {
-        let directory = self.path.join(name);
-        let mut left = None;
-        for attempt in 0..REMOVALS_MAX {
-            left = silica_device::remove_directory(&directory).err();
-            if !directory.exists() {
-                return;
-            }
-            // A step of background work that is under way may still make a file.
-            std::thread::sleep(std::time::Duration::from_millis(u64::from(attempt.min(20))));
-        }
-        if let Some(e) = left {
-            warn!("removing {}: {e}; it goes when the store is next opened", directory.display());
-        }
     }
 
     /// Checks the catalog on the device and every keyspace; the error names what is wrong.
@@ -781,27 +756,4 @@ fn create(path: &Path, device: &FileDevice, options: &OpenOptions) -> Result<Cat
     catalog.save(device)?;
     info!("created a store in {}", path.display());
     Ok(catalog)
-}
-
-/// Removes the directories of keyspaces that were dropped, or never completely created.
-fn remove_rubbish(path: &Path, device: &FileDevice, catalog: &Catalog) {
-    for name in device.list().unwrap_or_default() {
-        let is_of = |directory: &str| catalog.keyspaces.iter().any(|r| r.directory() == directory);
-        if sketch::directory_of(&name).is_some_and(|directory| !is_of(&directory)) {
-            let _ = std::fs::remove_file(path.join(&name));
-        }
-    }
-    let Ok(names) = device.subdirectories() else { return };
-    for name in names {
-        let listed = catalog.keyspaces.iter().any(|record| {
-            let target = target_of(record).map(|(id, _)| catalog::directory_of(id));
-            record.directory() == name || target.is_some_and(|directory| directory == name)
-        });
-        if !listed && catalog::is_directory_name(&name) {
-            info!("removing {name}, which belongs to no keyspace");
-            if let Err(e) = silica_device::remove_directory(&path.join(&name)) {
-                warn!("removing {name}: {e}");
-            }
-        }
-    }
 }
