@@ -26,6 +26,9 @@ impl fmt::Display for Stage {
     }
 }
 
+/// Stages of a usual design, which are made room for at once.
+const USUAL: usize = 8;
+
 /// Entries written for each entry put, by where they are written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WriteAmplification {
@@ -40,7 +43,9 @@ impl WriteAmplification {
 
     /// Starts with a log that has `amount` for each entry.
     pub(super) fn scaled(amount: f64) -> Self {
-        WriteAmplification { terms: vec![(Stage::Log, amount)] }
+        let mut terms = Vec::with_capacity(USUAL);
+        terms.push((Stage::Log, amount));
+        WriteAmplification { terms }
     }
 
     pub(crate) fn add(&mut self, stage: Stage, amount: f64) {

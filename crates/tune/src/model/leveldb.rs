@@ -60,13 +60,15 @@ impl LevelDb {
         cost.add(Stage::Level(0), keys.unique(self.log) / self.log);
         let mut interval = self.log * self.level0_tables;
         let mut level = 1;
-        let mut write = keys.merge(keys.unique(interval), self.levels[0]);
+        // A merge with what is unique in an interval: theorem 4.3 without its first inverse.
+        let merged = |interval: f64, size| keys.unique(interval + keys.unique_inverse(size));
+        let mut write = merged(interval, self.levels[0]);
         cost.add(Stage::Level(level), write / interval);
         for sizes in self.levels.windows(2) {
             level += 1;
             interval += requests(sizes[0]);
             let moved = keys.unique(interval);
-            write = keys.merge(moved, sizes[1]) + moved;
+            write = merged(interval, sizes[1]) + moved;
             cost.add(
                 Stage::Level(level),
                 if interval.is_finite() { write / interval } else { 0.0 },

@@ -136,6 +136,9 @@ impl Primitives {
         if interval <= 0.0 || most <= 0.0 {
             return 0.0;
         }
+        if self.alike() {
+            return self.filled_sum(interval).0;
+        }
         let x = interval.ln();
         if x < LOW {
             return self.filled_sum(interval).0;
@@ -158,12 +161,21 @@ impl Primitives {
         if size >= most {
             return f64::INFINITY;
         }
+        if self.alike() {
+            return inverse_share(size, self.keys()) / self.popularity.groups()[0].rate;
+        }
         let lowest = self.filled_sum(LOW.exp()).0;
         if size < lowest {
             return LOW.exp() * size / lowest;
         }
         let odds = (size / (most - size)).ln();
         self.filled.inverse(odds, &|x| self.filled_odds(x)).exp()
+    }
+
+    /// Whether one group has all keys; then nothing needs a curve.
+    fn alike(&self) -> bool {
+        let groups = self.popularity.groups();
+        groups.len() == 1 && groups[0].keys == self.keys()
     }
 
     /// A value of the curve `filled`.
@@ -185,11 +197,51 @@ impl Primitives {
     }
 }
 
+/// Steps after which a root is exact to a double, and where it is.
+const STEPS_MAX: usize = 100;
+const EXACT: f64 = 1e-14;
+
+/// The `t` of which [`shares`] says that a level has `size` of `n` keys, by Newton's method.
+fn inverse_share(size: f64, n: f64) -> f64 {
+    // Right where nearly no key is there and where nearly every one is.
+    let odds = size / (n - size);
+    let guess = odds * (2.0 + odds) / (1.0 + odds);
+    let mut t = -n * (-guess / n).ln_1p();
+    if t <= SMALL {
+        let first = (n - 1.0) / (2.0 * n);
+        for _ in 0..STEPS_MAX {
+            let away = shares(t, n).0 - size / n;
+            let step = away / (first * (1.0 - 2.0 / 3.0 * t));
+            t -= step;
+            if step.abs() <= EXACT * t {
+                break;
+            }
+        }
+        return t;
+    }
+    // c / (1 - e^-t) with c = n (1 - e^(-t / n)) is 1 / (1 - share), and nearly a line.
+    let goal = n / (n - size);
+    for _ in 0..STEPS_MAX {
+        let (c, seen) = (-n * (-t / n).exp_m1(), -(-t).exp_m1());
+        let slope = ((1.0 - c / n) * seen - c * (1.0 - seen)) / (seen * seen);
+        let step = (c / seen - goal) / slope;
+        t -= step;
+        // What is left is about the square of the step.
+        if step.abs() <= 1e-8 * t || !t.is_finite() {
+            break;
+        }
+    }
+    t
+}
+
+/// Below this `t`, differences of exponentials would cancel.
+const SMALL: f64 = 1e-2;
+
 /// Mean over `d` in `0 .. n` of `1 - e^(-t d / n)`, and its distance to the limit `1 - 1/n`.
 fn shares(t: f64, n: f64) -> (f64, f64) {
     // Sum over 1 <= d < n of e^(-t d / n), a geometric series.
     let series = |t: f64| (-t / n).exp() * (-t * (n - 1.0) / n).exp_m1() / (-t / n).exp_m1();
-    if t > 1e-2 {
+    if t > SMALL {
         let lacks = series(t) / n;
         return (1.0 - 1.0 / n - lacks, lacks);
     }
@@ -282,6 +334,23 @@ mod tests {
         assert!((uniform.unique_inverse(size) / 1.11e7 - 1.0).abs() < 0.003);
         let skewed = Primitives::new(Popularity::zipf(100_000_000, 0.99).unwrap());
         assert!((skewed.merge(1e7, 9e7) / 9.03e7 - 1.0).abs() < 0.001);
+    }
+
+    /// Keys alike take a way of their own, which is that of two groups of keys alike.
+    #[test]
+    fn keys_alike_are_as_two_groups_of_them() {
+        for keys in [2_u64, 3, 10, 1000, 100_000_000] {
+            let n = keys as f64;
+            let ours = Primitives::new(Popularity::uniform(keys).unwrap());
+            let half = [(0.5 * n, 0.5), (0.5 * n, 0.5)];
+            let groups = Primitives::new(Popularity::weighted(&half).unwrap());
+            for share in [1e-6, 1e-4, 3e-3, 0.02, 0.2, 0.5, 0.9, 0.99, 0.999] {
+                let size = share * (n - 1.0);
+                let interval = ours.d_interval(size);
+                near(&format!("interval, {keys} {share}"), interval, groups.d_interval(size));
+                near("filled", ours.filled(interval), groups.filled(interval));
+            }
+        }
     }
 
     #[test]

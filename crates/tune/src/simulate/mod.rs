@@ -1,13 +1,13 @@
 //! Simulators: designs of stores run in memory, with keys but without values, to count what they
 //! write. They are the judge of the [models](crate::model).
 //!
-//! A simulator follows its design's document, not its model: tables are real sorted tables, and
-//! what a compaction costs is what it really wrote. Like in Lim's dissertation (section 4.3.5) a
+//! A simulator follows its design's document, not its model: tables have real keys, kept as bits,
+//! and what a compaction costs is what it really wrote. Like in Lim's dissertation (section 4.3.5) a
 //! run first puts every key once, then puts random keys and counts; all work is done in the put
 //! that asks for it.
 
+mod keyset;
 mod leveldb;
-mod merge;
 mod requests;
 mod silt;
 mod stages;
@@ -18,6 +18,8 @@ pub use silt::SiltSimulator;
 pub use stages::{ColaSimulator, SamtSimulator};
 
 use silica_base::{Error, ErrorKind, Result};
+
+use keyset::KeySet;
 
 use crate::model::{Stage, WriteAmplification};
 
@@ -76,35 +78,36 @@ pub fn run(
     Ok(cost)
 }
 
-/// A memtable: keys as they come, sorted and without repetitions when the log is full.
+/// A memtable: distinct keys, and how many puts of a log they came from.
 #[derive(Debug)]
 struct Memtable {
     log: usize,
-    keys: Vec<u32>,
+    puts: usize,
+    keys: KeySet,
 }
 
 impl Memtable {
     fn new(log: usize) -> Self {
-        Memtable { log, keys: Vec::with_capacity(log) }
+        Memtable { log, puts: 0, keys: KeySet::default() }
     }
 
     /// Takes as many keys as fit and returns the others.
     fn fill<'k>(&mut self, keys: &'k [u32]) -> &'k [u32] {
-        let (taken, rest) = keys.split_at(keys.len().min(self.log - self.keys.len()));
-        self.keys.extend_from_slice(taken);
+        let (taken, rest) = keys.split_at(keys.len().min(self.log - self.puts));
+        for &key in taken {
+            self.keys.insert(key);
+        }
+        self.puts += taken.len();
         rest
     }
 
-    /// The sorted distinct keys, once the log is full; the memtable is empty then.
-    fn flush(&mut self) -> Option<Vec<u32>> {
-        if self.keys.len() < self.log {
+    /// The distinct keys once the log is full, to be drained; a new log begins.
+    fn full(&mut self) -> Option<&mut KeySet> {
+        if self.puts < self.log {
             return None;
         }
-        self.keys.sort_unstable();
-        self.keys.dedup();
-        let table = self.keys.as_slice().to_vec();
-        self.keys.clear();
-        Some(table)
+        self.puts = 0;
+        Some(&mut self.keys)
     }
 }
 

@@ -69,16 +69,22 @@ impl Requests {
 }
 
 /// Ranks that are alike enough to be drawn as if they were the same.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Segment {
     /// Lowest rank, from 1.
     first: u32,
     ranks: u32,
-    /// The weight of the last rank over that of the first: below it nothing has to be computed.
-    sure: f64,
-    /// Where the alias method goes elsewhere, in parts of 2^64, and where to.
+    /// How much of the first rank's weight each further rank loses at most.
+    slope: f64,
+}
+
+/// A column of the alias method.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    /// Up to where the column's own segment is taken, in parts of 2^64.
     stays: u64,
-    alias: u32,
+    /// The own segment, and the other one.
+    segments: [Segment; 2],
 }
 
 /// Zipf's law, exactly, for any skew: a segment of ranks by the alias method, a rank in it evenly,
@@ -87,7 +93,7 @@ struct Segment {
 #[derive(Debug)]
 struct Zipf {
     skew: f64,
-    segments: Vec<Segment>,
+    columns: Vec<Column>,
 }
 
 /// A segment is as long as this part of its first rank, and at least one rank.
@@ -100,34 +106,35 @@ impl Zipf {
         let mut first = 1;
         while first <= keys {
             let ranks = (first / SEGMENT_PART).max(1).min(keys - first + 1);
-            let weight = f64::from(first).powf(-skew);
-            let sure = (f64::from(first + ranks - 1) / f64::from(first)).powf(-skew);
-            segments.push(Segment { first, ranks, sure, stays: u64::MAX, alias: 0 });
-            weights.push(weight * f64::from(ranks));
+            segments.push(Segment { first, ranks, slope: skew / f64::from(first) });
+            weights.push(f64::from(first).powf(-skew) * f64::from(ranks));
             first += ranks;
         }
-        alias(&mut segments, &mut weights);
-        Zipf { skew, segments }
+        Zipf { skew, columns: columns(&segments, weights) }
     }
 
     /// A rank from 0 on; 0 is the most popular.
     #[inline]
     fn rank(&self, prng: &mut Prng) -> u32 {
         loop {
-            let (column, part) = split(prng.next_u64(), self.segments.len() as u64);
-            let mut segment = &self.segments[column as usize];
-            if part > segment.stays {
-                segment = &self.segments[segment.alias as usize];
-            }
+            let (column, part) = split(prng.next_u64(), self.columns.len() as u64);
+            let column = &self.columns[column as usize];
+            // An index, not a branch: nothing could predict it.
+            let segment = &column.segments[usize::from(part > column.stays)];
             let (inside, part) = split(prng.next_u64(), u64::from(segment.ranks));
-            let rank = segment.first + inside as u32;
-            let height = part as f64 / 2f64.powi(64);
-            if height <= segment.sure
-                || height <= (f64::from(rank) / f64::from(segment.first)).powf(-self.skew)
+            let height = part as f64 * (1.0 / 18_446_744_073_709_551_616.0);
+            // (1 + x)^-s is no less than 1 - s x; there the power need not be computed.
+            if height <= 1.0 - segment.slope * inside as f64 || self.holds(segment, inside, height)
             {
-                return rank - 1;
+                return segment.first + inside as u32 - 1;
             }
         }
+    }
+
+    /// Whether a rank's weight, in parts of its segment's first, is at least `height`.
+    #[cold]
+    fn holds(&self, segment: &Segment, inside: u64, height: f64) -> bool {
+        height <= (1.0 + inside as f64 / f64::from(segment.first)).powf(-self.skew)
     }
 }
 
@@ -138,57 +145,59 @@ fn split(bits: u64, bound: u64) -> (u64, u64) {
     ((wide >> 64) as u64, wide as u64)
 }
 
-/// Fills the alias table of Walker and Vose.
-fn alias(segments: &mut [Segment], weights: &mut [f64]) {
+/// The alias table of Walker and Vose.
+fn columns(segments: &[Segment], mut weights: Vec<f64>) -> Vec<Column> {
+    let own = |&segment: &Segment| Column { stays: u64::MAX, segments: [segment; 2] };
+    let mut columns: Vec<Column> = segments.iter().map(own).collect();
     let mean = weights.iter().sum::<f64>() / weights.len() as f64;
     let (mut small, mut large): (Vec<usize>, Vec<usize>) =
         (0..weights.len()).partition(|&i| weights[i] < mean);
     while let (Some(&poor), Some(&rich)) = (small.last(), large.last()) {
         small.pop();
-        segments[poor].stays = (weights[poor] / mean * 2f64.powi(64)) as u64;
-        segments[poor].alias = rich as u32;
+        columns[poor].stays = (weights[poor] / mean * 2f64.powi(64)) as u64;
+        columns[poor].segments[1] = segments[rich];
         weights[rich] -= mean - weights[poor];
         if weights[rich] < mean {
             large.pop();
             small.push(rich);
         }
     }
+    columns
 }
 
-/// A seeded permutation of the numbers below `keys`: a Feistel network over as many bits as they
-/// have, walked until it is back among them.
+/// A seeded permutation of the numbers below `keys`: a Feistel network over rows and columns of a
+/// square that is hardly larger, walked until it is back among them. Its tables of random moves
+/// have four times the square's side, so they stay in a near cache.
 #[derive(Debug)]
 struct Permutation {
     keys: u32,
-    low_bits: u32,
-    low: u32,
-    high: u32,
-    rounds: [u64; 4],
+    columns: u32,
+    rows: u32,
+    /// How far a number moves down in each column and right in each row, twice.
+    moves: [(Vec<u16>, Vec<u16>); 2],
 }
 
 impl Permutation {
     fn new(keys: u32, prng: &mut Prng) -> Self {
-        let bits = (32 - (keys - 1).leading_zeros()).max(2);
-        let low_bits = bits / 2;
-        Permutation {
-            keys,
-            low_bits,
-            low: (1 << low_bits) - 1,
-            high: (1 << (bits - low_bits)) - 1,
-            rounds: std::array::from_fn(|_| prng.next_u64()),
-        }
+        let columns = f64::from(keys).sqrt().ceil() as u32;
+        let rows = keys.div_ceil(columns);
+        let mut moves = |count: u32, below: u32| -> Vec<u16> {
+            (0..count).map(|_| prng.below(u64::from(below)) as u16).collect()
+        };
+        let moves = std::array::from_fn(|_| (moves(columns, rows), moves(rows, columns)));
+        Permutation { keys, columns, rows, moves }
     }
 
     #[inline]
     fn at(&self, number: u32) -> u32 {
         let mut now = number;
         loop {
-            let (mut low, mut high) = (now & self.low, now >> self.low_bits);
-            for pair in self.rounds.chunks_exact(2) {
-                high ^= scatter(low, pair[0]) & self.high;
-                low ^= scatter(high, pair[1]) & self.low;
+            let (mut row, mut column) = (now / self.columns, now % self.columns);
+            for (down, right) in &self.moves {
+                row = turned(row + u32::from(down[column as usize]), self.rows);
+                column = turned(column + u32::from(right[row as usize]), self.columns);
             }
-            now = high << self.low_bits | low;
+            now = row * self.columns + column;
             if now < self.keys {
                 return now;
             }
@@ -196,10 +205,10 @@ impl Permutation {
     }
 }
 
+/// A number below twice `bound`, less `bound` where it is not below that.
 #[inline]
-fn scatter(half: u32, seed: u64) -> u32 {
-    let mixed = (u64::from(half) ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    ((mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 40) as u32
+fn turned(number: u32, bound: u32) -> u32 {
+    if number >= bound { number - bound } else { number }
 }
 
 #[cfg(test)]

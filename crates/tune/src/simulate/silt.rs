@@ -2,11 +2,12 @@
 
 use silica_base::{Error, ErrorKind, Result};
 
+use super::keyset::KeySet;
 use super::{Simulator, whole};
 use crate::model::{Silt, Stage};
 
 /// SILT: a log store whose table is full is written as a hash store of as many slots; so many hash
-/// stores are merged into the sorted store. Only which keys are where is kept, as sets of bits.
+/// stores are merged into the sorted store. Only which keys are where is kept.
 #[derive(Debug)]
 pub struct SiltSimulator {
     /// Slots of a table.
@@ -14,13 +15,11 @@ pub struct SiltSimulator {
     /// Distinct keys that fill a table.
     full: usize,
     hash_stores: u64,
-    /// The log store's keys, also as bits.
-    keys: Vec<u32>,
-    fresh: Vec<u64>,
     converted: u64,
+    /// Keys of the log store.
+    fresh: KeySet,
     /// Keys of the hash stores and the sorted store.
-    there: Vec<u64>,
-    count: u64,
+    there: KeySet,
     written: [u64; 2],
 }
 
@@ -37,52 +36,34 @@ impl SiltSimulator {
                 format!("a simulation merges a whole number of hash stores, not {hash_stores}");
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let words = vec![0; keys.div_ceil(64) as usize];
         Ok(SiltSimulator {
             slots: whole("the table's size", table)? as u64,
             full: whole("a full table", table * occupancy)?,
             hash_stores: whole("the number of hash stores", hash_stores)? as u64,
-            keys: Vec::new(),
-            fresh: words.clone(),
             converted: 0,
-            there: words,
-            count: 0,
+            fresh: KeySet::default(),
+            there: KeySet::default(),
             written: [0; 2],
         })
     }
 
     /// Writes the log store as a hash store, and merges when there are enough of them.
     fn convert(&mut self) {
-        for key in self.keys.drain(..) {
-            set(&mut self.fresh, key, false);
-            self.count += u64::from(set(&mut self.there, key, true));
-        }
+        self.fresh.drain_all(&mut self.there);
         self.written[0] += self.slots;
         self.converted += 1;
         if self.converted == self.hash_stores {
             self.converted = 0;
-            self.written[1] += self.count;
+            self.written[1] += self.there.count() as u64;
         }
     }
-}
-
-/// Sets a bit; true where it was not so before.
-#[inline]
-fn set(bits: &mut [u64], key: u32, to: bool) -> bool {
-    let word = &mut bits[key as usize / 64];
-    let before = *word >> (key % 64) & 1 == 1;
-    *word ^= u64::from(before != to) << (key % 64);
-    before != to
 }
 
 impl Simulator for SiltSimulator {
     fn put(&mut self, keys: &[u32]) {
         for &key in keys {
-            if set(&mut self.fresh, key, true) {
-                self.keys.push(key);
-                if self.keys.len() == self.full {
-                    self.convert();
-                }
+            if self.fresh.insert(key) && self.fresh.count() == self.full {
+                self.convert();
             }
         }
     }

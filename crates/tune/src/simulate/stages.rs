@@ -2,37 +2,74 @@
 
 use silica_base::Result;
 
-use super::merge::{union, union_all};
+use super::keyset::KeySet;
 use super::{Memtable, Simulator, whole};
 use crate::model::{Cola, Samt, Stage};
 
-/// What both have: a log, and entries written to levels 1, 2, ….
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// One table a level, which is written anew with each that arrives.
+    Cola,
+    /// All tables that arrive are written, and merged when they move on.
+    Samt,
+}
+
+/// What both have.
 #[derive(Debug)]
 struct Stages {
+    kind: Kind,
     memtable: Memtable,
     growth: usize,
+    /// The keys of levels 1, 2, …; the last level has every key.
+    levels: Vec<KeySet>,
+    /// Tables that each of them took in since it was empty.
+    arrived: Vec<usize>,
+    /// Entries written to each of them.
     written: Vec<u64>,
-    /// The last level, which gets every key.
-    all: Vec<u32>,
 }
 
 impl Stages {
-    fn new(log: f64, growth: u32, levels: u32) -> Result<Self> {
+    fn new(kind: Kind, log: f64, growth: u32, levels: u32) -> Result<Self> {
+        let levels = levels as usize;
         Ok(Stages {
+            kind,
             memtable: Memtable::new(whole("the log's size", log)?),
             growth: growth as usize,
-            written: vec![0; levels as usize],
-            all: Vec::new(),
+            levels: vec![KeySet::default(); levels],
+            arrived: vec![0; levels],
+            written: vec![0; levels],
         })
     }
 
-    /// Merges a table into the last level.
-    fn finish(&mut self, table: &[u32]) {
-        let mut merged = Vec::new();
-        union(&self.all, table, &mut merged);
-        self.all = merged;
-        let last = self.written.len() - 1;
-        self.written[last] += self.all.len() as u64;
+    fn put(&mut self, mut keys: &[u32]) {
+        while !keys.is_empty() {
+            keys = self.memtable.fill(keys);
+            self.push();
+        }
+    }
+
+    /// Moves a full memtable down as far as it goes.
+    fn push(&mut self) {
+        let Some(mut table) = self.memtable.full() else { return };
+        let last = self.levels.len() - 1;
+        for (level, there) in self.levels.iter_mut().enumerate() {
+            let comes = table.count();
+            table.drain_all(there);
+            self.arrived[level] += 1;
+            let full = self.arrived[level] == self.growth;
+            self.written[level] += match self.kind {
+                _ if level == last => there.count(),
+                Kind::Samt => comes,
+                Kind::Cola if full => 0,
+                Kind::Cola => there.count(),
+            } as u64;
+            if !full {
+                return;
+            }
+            self.arrived[level] = 0;
+            table = there;
+        }
     }
 
     fn written(&self) -> Vec<(Stage, u64)> {
@@ -43,11 +80,7 @@ impl Stages {
 /// COLA: one table a level. It takes `growth - 1` merges; the next goes on to the next level with
 /// all that is there.
 #[derive(Debug)]
-pub struct ColaSimulator {
-    stages: Stages,
-    /// The tables of all levels but the last, and how many merges made each.
-    levels: Vec<(Vec<u32>, usize)>,
-}
+pub struct ColaSimulator(Stages);
 
 impl ColaSimulator {
     /// An empty store with the parameters of the model.
@@ -57,51 +90,23 @@ impl ColaSimulator {
     /// entries, a growth under 2, or no level.
     pub fn new(parameters: Cola) -> Result<Self> {
         let Cola { log, growth, levels } = parameters.checked()?;
-        let inner = levels as usize - 1;
-        let levels_of = (0..inner).map(|_| (Vec::new(), 0)).collect();
-        Ok(ColaSimulator { stages: Stages::new(log, growth, levels)?, levels: levels_of })
-    }
-
-    fn push(&mut self, mut table: Vec<u32>) {
-        for (level, (there, merges)) in self.levels.iter_mut().enumerate() {
-            let mut merged = Vec::new();
-            union(there, &table, &mut merged);
-            if *merges + 1 < self.stages.growth {
-                self.stages.written[level] += merged.len() as u64;
-                *there = merged;
-                *merges += 1;
-                return;
-            }
-            there.clear();
-            *merges = 0;
-            table = merged;
-        }
-        self.stages.finish(&table);
+        Ok(ColaSimulator(Stages::new(Kind::Cola, log, growth, levels)?))
     }
 }
 
 impl Simulator for ColaSimulator {
-    fn put(&mut self, mut keys: &[u32]) {
-        while !keys.is_empty() {
-            keys = self.stages.memtable.fill(keys);
-            if let Some(table) = self.stages.memtable.flush() {
-                self.push(table);
-            }
-        }
+    fn put(&mut self, keys: &[u32]) {
+        self.0.put(keys);
     }
 
     fn written(&self) -> Vec<(Stage, u64)> {
-        self.stages.written()
+        self.0.written()
     }
 }
 
 /// SAMT: `growth` tables a level are merged into one of the next.
 #[derive(Debug)]
-pub struct SamtSimulator {
-    stages: Stages,
-    /// The tables of all levels but the last.
-    levels: Vec<Vec<Vec<u32>>>,
-}
+pub struct SamtSimulator(Stages);
 
 impl SamtSimulator {
     /// An empty store with the parameters of the model.
@@ -111,34 +116,16 @@ impl SamtSimulator {
     /// entries, a growth under 2, or no level.
     pub fn new(parameters: Samt) -> Result<Self> {
         let Samt { log, growth, levels } = parameters.checked()?;
-        let inner = vec![Vec::new(); levels as usize - 1];
-        Ok(SamtSimulator { stages: Stages::new(log, growth, levels)?, levels: inner })
-    }
-
-    fn push(&mut self, mut table: Vec<u32>) {
-        for (level, tables) in self.levels.iter_mut().enumerate() {
-            self.stages.written[level] += table.len() as u64;
-            tables.push(table);
-            if tables.len() < self.stages.growth {
-                return;
-            }
-            table = union_all(std::mem::take(tables));
-        }
-        self.stages.finish(&table);
+        Ok(SamtSimulator(Stages::new(Kind::Samt, log, growth, levels)?))
     }
 }
 
 impl Simulator for SamtSimulator {
-    fn put(&mut self, mut keys: &[u32]) {
-        while !keys.is_empty() {
-            keys = self.stages.memtable.fill(keys);
-            if let Some(table) = self.stages.memtable.flush() {
-                self.push(table);
-            }
-        }
+    fn put(&mut self, keys: &[u32]) {
+        self.0.put(keys);
     }
 
     fn written(&self) -> Vec<(Stage, u64)> {
-        self.stages.written()
+        self.0.written()
     }
 }
