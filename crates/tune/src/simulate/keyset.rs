@@ -1,8 +1,8 @@
 //! Sets of keys as bits.
 //!
-//! A level of a simulated store is such a set, and its tables are ranges of it. Merging a table into
-//! the next level is an `or` of words, dense or sparse: what is empty is known a word, a block of
-//! 64 words and 64 blocks at a time, and what a block has is counted as it comes.
+//! A level of a simulated store is such a set, and its tables are ranges of it. Merging a table
+//! into the next level is an `or` of words, dense or sparse: what is empty is known a word, a block
+//! of 64 words and 64 blocks at a time, and what a block has is counted as it comes.
 
 /// Keys of a block.
 const BLOCK_BITS: u32 = 12;

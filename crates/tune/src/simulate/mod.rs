@@ -2,8 +2,8 @@
 //! write. They are the judge of the [models](crate::model).
 //!
 //! A simulator follows its design's document, not its model: tables have real keys, kept as bits,
-//! and what a compaction costs is what it really wrote. Like in Lim's dissertation (section 4.3.5) a
-//! run first puts every key once, then puts random keys and counts; all work is done in the put
+//! and what a compaction costs is what it really wrote. Like in Lim's dissertation (section 4.3.5)
+//! a run first puts every key once, then puts random keys and counts; all work is done in the put
 //! that asks for it.
 
 mod keyset;
