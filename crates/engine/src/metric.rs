@@ -65,6 +65,12 @@ pub const METRICS: &[Metric] = &[
     counter("writes_slowed_by_compaction", "writes slowed by buckets of too many runs"),
     counter("writes_slowed_by_log", "writes slowed by a log that was too long"),
     counter("writes_slowed", "writes that did background work because maintenance was behind"),
+    counter("writes_waited_for_job", "waits of writers, 5 ms at most, for background work to end"),
+    counter(
+        "writes_waited_for_sync",
+        "syncs by writers where a segment of the log was about to end",
+    ),
+    counter("writes_waited_for_segment", "segments of the log that a writer had to make"),
     counter("syncs", "group commits"),
     counter("filter_false_positives", "device reads that did not find their key"),
     counter("block_cache_hits", "lookups in the block cache that found their block"),

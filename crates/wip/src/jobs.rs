@@ -21,19 +21,11 @@ use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{Budget, Progress};
 use silica_parts::value_log::Garbage;
-use silica_parts::wal::{self, POSITION_BYTES};
+use silica_parts::wal::POSITION_BYTES;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Bytes of buffered writes that maintenance leaves unsynced.
-const SYNC_BEHIND_BYTES: u64 = 4 << 20;
-/// What is left unsynced where the log's last segment is nearly full, and room that is left then:
-/// to background work, and to a writer where that is busy.
-const SYNC_AT_END_BYTES: u64 = 256 << 10;
-const ROOM_AT_END_BYTES: u64 = 4 << 20;
-const WRITERS_SYNC_AT_END_BYTES: u64 = 512 << 10;
-const WRITERS_ROOM_AT_END_BYTES: u64 = 1 << 20;
 /// Bytes of writes between two looks at the backlog; and where writers help, so that each time is
 /// short.
 const ASSIST_EVERY_BYTES: u64 = 64 << 10;
@@ -215,7 +207,7 @@ impl<D: Device> Wip<D> {
         if self.is_short_of_space() {
             self.look_at_space(0);
         }
-        let result = self.prepare_log().and_then(|()| self.run_jobs(budget.bytes, true));
+        let result = self.attend_log().and_then(|()| self.run_jobs(budget.bytes, true));
         let result = result.and_then(|progress| self.attend_values(progress));
         self.jobs.attended_at.store(self.log.end(), Ordering::Relaxed);
         self.jobs.inside.fetch_sub(1, Ordering::Relaxed);
@@ -231,35 +223,6 @@ impl<D: Device> Wip<D> {
             progress.more = true;
         }
         Ok(progress)
-    }
-
-    /// Has the log's next segment made before a writer needs it, and little left to sync then.
-    fn prepare_log(&self) -> Result<()> {
-        // Where the next segment is not there in time, the last one is synced before it takes over,
-        // so little is to be left then.
-        let behind = if self.log.room_bytes() < ROOM_AT_END_BYTES {
-            SYNC_AT_END_BYTES
-        } else {
-            SYNC_BEHIND_BYTES
-        };
-        if self.log.unsynced_bytes() > behind {
-            self.sync_log()?;
-        }
-        if self.log.prepare(&|number| self.edit(&[Edit::LogSegment(number)]))? {
-            // The log takes a segment more.
-            self.share_memory(false);
-        }
-        Ok(())
-    }
-
-    /// The same by a writer, with the writer not locked, where a segment is about to end and
-    /// background work has not come to it: a part of what it would wait for then.
-    fn sync_before_end(&self) -> Result<()> {
-        let is_near = self.log.room_bytes() < WRITERS_ROOM_AT_END_BYTES;
-        if is_near && self.log.unsynced_bytes() > WRITERS_SYNC_AT_END_BYTES {
-            self.sync_log()?;
-        }
-        Ok(())
     }
 
     /// Goes on with jobs for about `budget` bytes; with the end of one only where `may_end`.
@@ -581,26 +544,6 @@ impl<D: Device> Wip<D> {
         self.release_log()
     }
 
-    /// Removes log segments that no bucket needs.
-    pub(crate) fn release_log(&self) -> Result<()> {
-        // In this order: what is written meanwhile lies behind. With the writer locked, since what
-        // is in the log and in no memtable yet counts as unflushed, too.
-        let writer = self.writer.lock().expect("no panic while held");
-        let end = self.log.end() / POSITION_BYTES;
-        drop(writer);
-        let guard = self.jobs.lock_install();
-        let buckets = self.buckets();
-        let floor = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
-        let removed = self.log.release_below(floor.unwrap_or(end).min(end) * POSITION_BYTES);
-        let Some(last) = removed.last() else { return Ok(()) };
-        self.edit(&[Edit::ReleaseLog(last + 1)])?;
-        drop(guard);
-        for number in removed {
-            self.remove_quietly(&wal::name(number));
-        }
-        Ok(())
-    }
-
     /// Before a write: where background work failed (a full disk, a damaged file) and is far
     /// behind, tries again and passes its error on. Deletes are let through: they make space.
     pub(crate) fn refuse_if_stuck(&self) -> Result<()> {
@@ -649,6 +592,7 @@ impl<D: Device> Wip<D> {
             Ok(progress) if is_attended && progress.bytes == 0 && most > WAIT_PRESSURE => {
                 let part = ((most - WAIT_PRESSURE) / (STOP_PRESSURE - WAIT_PRESSURE)).min(1.0);
                 let list = self.jobs.lock();
+                add(&m.waits_for_jobs, 1);
                 drop(self.jobs.ended.wait_timeout(list, WAIT_MAX.mul_f64(part)));
             }
             Ok(_) => {}

@@ -31,6 +31,7 @@ mod repair;
 mod run;
 mod run_cursor;
 mod scan;
+mod segments;
 mod snapshot;
 mod sorted;
 mod space;

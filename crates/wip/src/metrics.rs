@@ -29,6 +29,7 @@ pub(crate) struct Metrics {
     pub(crate) slowed_by_flush: AtomicU64,
     pub(crate) slowed_by_compaction: AtomicU64,
     pub(crate) slowed_by_log: AtomicU64,
+    pub(crate) waits_for_jobs: AtomicU64,
 }
 
 /// Adds to a counter, unless that is nothing.
@@ -69,6 +70,7 @@ impl Metrics {
             ("writes_slowed_by_flush", &self.slowed_by_flush),
             ("writes_slowed_by_compaction", &self.slowed_by_compaction),
             ("writes_slowed_by_log", &self.slowed_by_log),
+            ("writes_waited_for_job", &self.waits_for_jobs),
         ] {
             visitor.metric(name, counter.load(Ordering::Relaxed) as f64);
         }
@@ -78,6 +80,13 @@ impl Metrics {
 impl<D: Device> Wip<D> {
     /// Reports what there is of buckets and tables.
     pub(crate) fn report_buckets(&self, visitor: &mut dyn MetricVisitor) {
+        let waits = &self.log.waits;
+        for (name, counter) in [
+            ("writes_waited_for_sync", &waits.syncs),
+            ("writes_waited_for_segment", &waits.segments),
+        ] {
+            visitor.metric(name, counter.load(Ordering::Relaxed) as f64);
+        }
         let buckets = self.buckets();
         let (mut runs, mut live, mut dead, mut tables) = (0, 0, 0, BTreeMap::new());
         for bucket in buckets.iter() {

@@ -284,3 +284,34 @@ fn metrics_name_what_slows_writers() {
     let [_, log, roomy] = with_room_for(64, ("space_amplification_percent_max", 10_000));
     assert!(tight > 5.0 && log + roomy == 0.0, "{tight}, {log}, {roomy}");
 }
+
+/// What writers waited for while 9 MiB were put into segments of 4 MiB, with `maintain` called
+/// after every so many of 36,000 puts.
+fn waited(maintain_every: usize, more: &[(&str, u64)]) -> [f64; 3] {
+    let limits = [("segment_bytes", 4 << 20), ("memtable_bytes_max", 64 << 20)];
+    let wip = open(&device(), &[&limits[..], more].concat()).expect("it opens");
+    for n in 0..36_000usize {
+        wip.put(&key(n as u64), &[n as u8; 220], Durability::Buffered).expect("a put");
+        if n % maintain_every == 0 {
+            wip.maintain(Budget { bytes: 4 << 10 }).expect("maintenance");
+        }
+    }
+    let metrics = metrics(&wip);
+    ["job", "sync", "segment"].map(|by| metrics.get(&format!("writes_waited_for_{by}")))
+}
+
+#[test]
+fn metrics_name_what_writers_wait_for() {
+    let roomy = ("log_bytes_max", 64 << 20);
+    // Nobody attends to the store: writers make every segment (1, 2, 4 and 4 MiB) and sync what
+    // comes before the ends of those but the first, which is too small for more than one look.
+    let [job, sync, segment] = waited(usize::MAX, &[roomy]);
+    assert!(job == 0.0 && sync >= 3.0 && segment >= 4.0, "{job}, {sync}, {segment}");
+    // The next segment is there each time: only the first one is waited for, and no sync is, also
+    // where much is not synced when one ends.
+    let [job, sync, segment] = waited(2000, &[roomy]);
+    assert_eq!([job, sync, segment], [0.0, 0.0, 1.0]);
+    // Others have in hand what would make the log shorter, and do not end it.
+    let [job, ..] = waited(usize::MAX, &[("log_bytes_max", 1 << 20)]);
+    assert!(job > 0.0, "{job}");
+}

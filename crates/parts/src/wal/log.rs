@@ -1,6 +1,7 @@
 //! Appending to the log, group commit, release.
 
 use super::segment::{self, Segment};
+use super::upkeep::Waits;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,11 +81,11 @@ impl SyncState {
 }
 
 /// The next segment, made before it is needed.
-struct Ahead<L> {
+pub(super) struct Ahead<L> {
     /// What the next segment is to be, unless it is there.
     wanted: Option<segment::Header>,
     /// The next segment: durable, and in the manifest.
-    made: Option<Segment<L>>,
+    pub(super) made: Option<Segment<L>>,
 }
 
 /// The log of one store; the module's documentation has its invariants.
@@ -103,9 +104,11 @@ pub struct Wal<D: Device> {
     sync_state: Mutex<SyncState>,
     sync_done: Condvar,
     poisoned: AtomicBool,
-    ahead: Mutex<Ahead<D::Log>>,
+    pub(super) ahead: Mutex<Ahead<D::Log>>,
     /// Group commits made.
     pub syncs: AtomicU64,
+    /// What writers waited for where a segment ended.
+    pub waits: Waits,
 }
 
 impl<D: Device> Wal<D> {
@@ -132,6 +135,7 @@ impl<D: Device> Wal<D> {
             poisoned: AtomicBool::new(false),
             ahead: Mutex::new(Ahead { wanted: None, made: None }),
             syncs: AtomicU64::new(0),
+            waits: Waits::default(),
         }
     }
 
@@ -244,6 +248,7 @@ impl<D: Device> Wal<D> {
             }
             // The manifest names it, so it stays, empty, and the next one holds the record.
         }
+        self.waits.segments.fetch_add(1, Ordering::Relaxed);
         let number = appender.next_segment;
         let start = self.segments().iter().next_back().map_or(self.end(), |s| s.end());
         // The first segments of a run are small, so that many short runs do not fill a disk.

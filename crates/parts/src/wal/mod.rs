@@ -19,6 +19,7 @@
 mod log;
 mod recovery;
 mod segment;
+mod upkeep;
 
 pub use log::{Appender, POSITION_BYTES, Segments, Wal};
 pub use recovery::{Recovered, cut_of, for_each_record, open_segments, replay};
@@ -26,6 +27,7 @@ pub use segment::{
     HEADER_BYTES, MAGIC, RECORD_ROOM_BYTES, Segment, SegmentList, VERSION, bytes_needed, frames,
     name, number_of,
 };
+pub use upkeep::Waits;
 
 #[cfg(test)]
 mod tests;

@@ -167,6 +167,9 @@ pub fn report(wip: &Wip<FileDevice>, live: u64) {
         "writes_slowed_by_flush",
         "writes_slowed_by_log",
         "writes_slowed_by_compaction",
+        "writes_waited_for_job",
+        "writes_waited_for_sync",
+        "writes_waited_for_segment",
     ] {
         print!("{name} {}; ", metrics.get(name));
     }
