@@ -94,6 +94,9 @@ pub trait LogFile: Send + Sync + 'static {
     /// # Panics
     /// Where the range does not lie below `len()`.
     fn bytes(&self, offset: u64, len: usize) -> &[u8];
+    /// Nobody reads it for a while: gives back the memory that keeps its bytes at hand. They stay
+    /// as they are, and may be read.
+    fn rest(&self) {}
     /// Makes everything appended before the call durable; does nothing where nothing is new.
     /// Callers may come together, and share one sync. Once this failed, it fails with `Poisoned`.
     fn sync(&self) -> Result<()>;
@@ -117,6 +120,10 @@ pub trait Device: Send + Sync + 'static {
     /// Creates the log `name` with room for `capacity` bytes, space reserved. Its length survives
     /// a power cut from its first sync on.
     fn create_log(&self, name: &str, capacity: u64) -> Result<Self::Log>;
+    /// Makes `log`, which was created by this process and has the name `from`, the empty log `to`
+    /// of the same capacity. Its space stays reserved, and what nobody appended over yet are its
+    /// old bytes, to whoever opens it and after a power cut. Where it fails, no name has changed.
+    fn reuse_log(&self, log: Self::Log, from: &str, to: &str) -> Result<Self::Log>;
     /// Opens the existing file `name` as a log to be read; it accepts no appends. While the log
     /// is being appended to, this shows what was there at the call.
     fn open_log(&self, name: &str) -> Result<Self::Log>;

@@ -323,6 +323,44 @@ fn logs_reopened<D: Device>(device: &D) {
     assert!(device.open_log("empty").unwrap().is_empty());
 }
 
+fn logs_reused<D: Device>(device: &D) {
+    const BYTES: usize = 1 << 20;
+    let log = device.create_log("old", BYTES as u64).unwrap();
+    log.append(&[&[1; BYTES]]).unwrap();
+    log.sync().unwrap();
+    log.rest();
+    assert_eq!(log.bytes(0, BYTES), [1; BYTES]);
+    let log = device.reuse_log(log, "old", "new").unwrap();
+    assert_eq!(device.list().unwrap(), ["new"]);
+    assert_eq!((log.capacity(), log.len()), (BYTES as u64, 0));
+    log.append(&[b"abc"]).unwrap();
+    log.append(&[&[2; 5000]]).unwrap();
+    log.sync().unwrap();
+    device.sync_dir().unwrap();
+    // While it is appended to and after, behind the new bytes are old ones, or zeroes.
+    let check = |read: D::Log| {
+        assert_eq!((read.bytes(0, 3), read.bytes(3, 5000)), (&b"abc"[..], &[2; 5000][..]));
+        let behind = read.bytes(5003, BYTES - 5003);
+        assert!(behind.iter().all(|byte| *byte < 2) && behind.contains(&1));
+    };
+    check(device.open_log("new").unwrap());
+    log.append(&[&vec![3; BYTES - 5003]]).unwrap();
+    assert_eq!(kind(log.append(&[b"x"])), ErrorKind::Full);
+    log.sync().unwrap();
+    assert_eq!(log.bytes(5003, BYTES - 5003), vec![3; BYTES - 5003]);
+    drop(log);
+    assert_eq!(device.open_log("new").unwrap().bytes(BYTES as u64 - 1, 1), [3]);
+
+    // Only one that is appended to, and by its own name; where it is refused nothing changes.
+    let read = device.open_log("new").unwrap();
+    assert_eq!(kind(device.reuse_log(read, "new", "newer")), ErrorKind::Unsupported);
+    let other = device.create_log("other", 4096).unwrap();
+    assert_eq!(kind(device.reuse_log(other, "new", "newer")), ErrorKind::Unsupported);
+    let other = device.create_log("another", 4096).unwrap();
+    assert!(device.reuse_log(other, "none", "newer").is_err());
+    assert_eq!(device.list().unwrap(), ["another", "new", "other"]);
+}
+
 fn counters<D: Device>(device: &D) {
     let file = device.create("c", Mode::Buffered).unwrap();
     let log = device.create_log("l", 4096).unwrap();
@@ -381,6 +419,7 @@ fn suite<D: Device>(mut fresh: impl FnMut() -> D) {
     links(&fresh(), &fresh());
     logs(&fresh());
     logs_reopened(&fresh());
+    logs_reused(&fresh());
     counters(&fresh());
     readers_see_whole_records(&fresh());
 }

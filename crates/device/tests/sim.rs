@@ -152,6 +152,31 @@ fn log_tail_may_tear_but_synced_bytes_stay() {
 }
 
 #[test]
+fn a_log_that_is_used_again_has_old_bytes_where_new_ones_are_lost() {
+    let states = outcomes(500, |device| {
+        let log = device.create_log("g", 4096).unwrap();
+        log.append(&[&[1; 3000]]).unwrap();
+        log.sync().unwrap();
+        let log = device.reuse_log(log, "g", "f").unwrap();
+        log.append(&[&[2; 700]]).unwrap();
+        log.sync().unwrap();
+        device.sync_dir().unwrap();
+        log.append(&[&[3; 1000]]).unwrap();
+    });
+    let mut kept = BTreeSet::new();
+    for state in states.iter().flatten() {
+        assert_eq!(state.len(), 4096);
+        assert_eq!(state[..700], [2; 700]);
+        assert!(state[700..1700].iter().all(|b| [1, 3].contains(b)));
+        assert!(state[1700..3000].iter().all(|b| *b == 1));
+        assert!(state[3000..].iter().all(|b| *b == 0));
+        kept.insert((state[700], state[1024], state[1699]));
+    }
+    assert!(kept.contains(&(1, 1, 1)) && kept.contains(&(3, 3, 3)));
+    assert!(kept.contains(&(3, 3, 1)) && kept.contains(&(1, 3, 3)), "{kept:?}");
+}
+
+#[test]
 fn unsynced_log_may_be_empty_or_full_length() {
     let states = outcomes(60, |device| {
         device.create_log("f", 512).unwrap();

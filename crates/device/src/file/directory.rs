@@ -276,6 +276,13 @@ impl Device for FileDevice {
         })
     }
 
+    fn reuse_log(&self, log: MappedLog, from: &str, to: &str) -> Result<MappedLog> {
+        let (from, to) = (self.child(from)?, self.child(to)?);
+        log.check_reusable(&from)?;
+        fs::rename(&from, &to).map_err(|e| failed("rename", &from, e))?;
+        Ok(log.emptied(to))
+    }
+
     fn open_log(&self, name: &str) -> Result<MappedLog> {
         let path = self.child(name)?;
         let file = self.open_existing(&path)?;

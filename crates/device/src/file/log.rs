@@ -6,7 +6,9 @@
 //! 1. The file has its full length and its space from the start, so that storing into the
 //!    mapping finds its pages (a mapping past the end or without space would raise SIGBUS).
 //! 2. Appends follow the publish protocol (module `publish`).
-//! 3. No page is stored to before it was populated by a call that can fail. A page that cannot
+//! 3. A log begins anew in its old mapping only when nobody else has it: it is handed over by
+//!    value, so that nothing is borrowed of it, and one that is appended to is mapped once.
+//! 4. No page is stored to before it was populated by a call that can fail. A page that cannot
 //!    be had is an error of the append there and then, not a signal.
 //!
 //! Pages are populated ahead of the append position, because one call for many is cheaper than a
@@ -139,6 +141,31 @@ impl MappedLog {
         })
     }
 
+    /// Refuses to begin anew where the file `path` is not this log's, where others may have mapped
+    /// it, or where a sync of it failed.
+    pub(super) fn check_reusable(&self, path: &Path) -> Result<()> {
+        let metadata = std::fs::metadata(path).map_err(|e| failed("look at", path, e))?;
+        if !self.writer || super::inode_id(&metadata) != self.inode {
+            let message = format!("{} is not the log to be used again", path.display());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if self.shared.poisoned.contains(self.inode) {
+            return Err(poisoned(path));
+        }
+        Ok(())
+    }
+
+    /// The same file without anything appended, by its new name.
+    pub(super) fn emptied(mut self, path: PathBuf) -> Self {
+        self.path = path;
+        self.gate = Gate::new(0);
+        self.populated = AtomicU64::new(0);
+        self.written_out = AtomicU64::new(0);
+        self.synced = Mutex::new(0);
+        self.synced_hint = AtomicU64::new(0);
+        self
+    }
+
     /// Makes the pages up to `end`, and some more, present and writable.
     #[cold]
     fn populate(&self, end: u64) -> Result<()> {
@@ -148,7 +175,7 @@ impl MappedLog {
         let mut at = from;
         while at < to {
             let piece = &ZEROES[..ZEROES.len().min((to - at) as usize)];
-            // Nothing was ever stored at and above `from`.
+            // Nothing that is borrowed lies at and above `from`.
             let written = write_all(&self.file, at, piece);
             written.map_err(|e| failed("write to", &self.path, e))?;
             at += piece.len() as u64;
@@ -306,6 +333,18 @@ impl LogFile for MappedLog {
         // visible; nobody writes them again (invariants 2 and 3 of `publish`), and the lock of
         // the directory keeps other processes of ours away. The mapping lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.memory.start().add(offset as usize), len) }
+    }
+
+    fn rest(&self) {
+        if let Memory::Mapped(map) = &self.memory {
+            // SAFETY: of a shared mapping of a file this drops page table entries. The next access
+            // finds the same bytes in the page cache or the file.
+            let advised = unsafe {
+                rustix::mm::madvise(map.as_mut_ptr().cast(), map.len(), Advice::LinuxDontNeed)
+            };
+            // It is advice: where it is refused, the memory goes with the mapping.
+            let _ = advised;
+        }
     }
 
     fn sync(&self) -> Result<()> {

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The memory of one log. Readers borrow below the published length; one appender writes above.
 pub(super) struct LogMemory {
     bytes: Box<[UnsafeCell<u8>]>,
+    /// What the file holds where nothing was appended; zeroes where this is empty.
+    base: Box<[u8]>,
     gate: Gate,
     /// A handle that may append exists.
     writing: AtomicBool,
@@ -25,13 +27,22 @@ impl LogMemory {
     /// Zeroed memory with nothing published, for one appender.
     pub(super) fn empty(capacity: u64) -> Self {
         let bytes = cells(vec![0; capacity as usize].into_boxed_slice());
-        LogMemory { bytes, gate: Gate::new(0), writing: AtomicBool::new(true) }
+        let base = Box::default();
+        LogMemory { bytes, base, gate: Gate::new(0), writing: AtomicBool::new(true) }
+    }
+
+    /// The same memory with nothing published, for the file's next appender.
+    pub(super) fn emptied(&self) -> Self {
+        let mut base = vec![0; self.bytes.len()].into_boxed_slice();
+        self.copy_out(0, &mut base);
+        LogMemory { base, ..LogMemory::empty(self.capacity()) }
     }
 
     /// Memory that is published whole and accepts no appends.
     pub(super) fn full(bytes: Box<[u8]>) -> Self {
         let gate = Gate::new(bytes.len() as u64);
-        LogMemory { bytes: cells(bytes), gate, writing: AtomicBool::new(false) }
+        let base = Box::default();
+        LogMemory { bytes: cells(bytes), base, gate, writing: AtomicBool::new(false) }
     }
 
     /// A copy with the same published length, for one appender of its own.
@@ -40,7 +51,8 @@ impl LogMemory {
         let published = self.published();
         copy[..published as usize].copy_from_slice(self.slice(0, published as usize));
         let writing = AtomicBool::new(self.has_writer());
-        LogMemory { bytes: cells(copy), gate: Gate::new(published), writing }
+        let base = self.base.clone();
+        LogMemory { bytes: cells(copy), base, gate: Gate::new(published), writing }
     }
 
     pub(super) fn capacity(&self) -> u64 {
@@ -55,10 +67,18 @@ impl LogMemory {
         self.writing.load(Ordering::Acquire)
     }
 
-    /// Copies bytes at `offset` out; those not appended yet are zero.
+    /// Copies bytes at `offset` out that the file holds where nothing was appended to it.
+    pub(super) fn copy_base(&self, offset: u64, out: &mut [u8]) {
+        let known = self.base.get(offset as usize..).unwrap_or(&[]);
+        let there = known.len().min(out.len());
+        out[..there].copy_from_slice(&known[..there]);
+        out[there..].fill(0);
+    }
+
+    /// Copies bytes at `offset` out, appended or not.
     pub(super) fn copy_out(&self, offset: u64, out: &mut [u8]) {
         let there = self.published().saturating_sub(offset).min(out.len() as u64) as usize;
-        out[there..].fill(0);
+        self.copy_base(offset + there as u64, &mut out[there..]);
         if there > 0 {
             out[..there].copy_from_slice(self.slice(offset, there));
         }
@@ -122,6 +142,13 @@ impl SimLog {
         writer: bool,
     ) -> Self {
         SimLog { handle, node, memory, writer }
+    }
+}
+
+impl SimLog {
+    /// True where it may append to `node`.
+    pub(super) fn appends_to(&self, node: &Arc<Node>) -> bool {
+        self.writer && Arc::ptr_eq(&self.node, node)
     }
 }
 

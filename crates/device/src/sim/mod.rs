@@ -7,7 +7,8 @@
 //! - every 512-byte sector written since the file's last sync ends up with any one of the
 //!   contents it had since then, independently of all others (dropped, torn, reordered);
 //! - so does the file's length;
-//! - sectors of a log may hold any prefix of the bytes appended to them;
+//! - sectors of a log may hold any prefix of the bytes appended to them, and behind it zeroes or,
+//!   in a log that is used again, what they held before;
 //! - every name operation since the last `sync_dir` is kept or undone as a whole. By default
 //!   they may survive in any combination; [`SimOptions::names_in_order`] keeps a prefix;
 //! - a sync that failed made nothing durable, and its file's later syncs fail too. After a restart
@@ -227,6 +228,11 @@ impl SimDevice {
     }
 }
 
+fn not_reusable(name: &str) -> Error {
+    let message = format!("'{name}' is not the log to be used again");
+    Error::new(silica_base::ErrorKind::Unsupported, message)
+}
+
 fn failed(what: &str, name: &str, kind: io::ErrorKind) -> Error {
     Error::io(format!("cannot {what} '{name}'"), io::Error::from(kind))
 }
@@ -258,6 +264,33 @@ impl Device for SimDevice {
         });
         let node = self.handle.mutate(Call::Create, |s| self.add(s, name, content, capacity))?;
         Ok(SimLog::new(self.handle.clone(), node, memory, true))
+    }
+
+    fn reuse_log(&self, log: SimLog, from: &str, to: &str) -> Result<SimLog> {
+        names::check(from)?;
+        names::check(to)?;
+        self.handle.mutate(Call::Rename, |state| {
+            state.refuse(Call::Rename)?;
+            let node = self.find(state, from)?;
+            let mut body = node.body.lock().expect("no panic while locked");
+            if body.poisoned {
+                return Err(world::poisoned());
+            }
+            let Content::Log(content) = &mut body.content else { return Err(not_reusable(from)) };
+            if !log.appends_to(&node) {
+                return Err(not_reusable(from));
+            }
+            let memory = Arc::new(content.memory.emptied());
+            content.memory = memory.clone();
+            content.synced = 0;
+            drop(body);
+            if from != to
+                && let Some(replaced) = state.dirs[self.dir].rename(from, to)
+            {
+                state.unlinked(&replaced);
+            }
+            Ok(SimLog::new(self.handle.clone(), node, memory, true))
+        })
     }
 
     fn open_log(&self, name: &str) -> Result<SimLog> {

@@ -104,8 +104,10 @@ impl Body {
             log.memory.copy_out(0, &mut data);
             let (offset, old_len) = (log.synced, log.memory.capacity());
             let span = log.memory.published() - offset;
+            let mut old = vec![0; span as usize];
+            log.memory.copy_base(offset, &mut old);
             // What was appended and not synced stays pending.
-            let undo = Undo { offset, span, old: Vec::new(), old_len, dropped: false };
+            let undo = Undo { offset, span, old, old_len, dropped: false };
             let undo = if span > 0 { vec![undo] } else { Vec::new() };
             self.content = Content::Plain(Plain { data, undo });
         }
@@ -322,32 +324,41 @@ impl Log {
         }
         // Old handles may still borrow from the old memory, so the survivors move to a new one.
         let mut data = vec![0; self.memory.capacity() as usize];
-        self.memory.copy_out(0, &mut data[..published as usize]);
+        self.memory.copy_out(0, &mut data);
         let pending = &mut data[synced as usize..published as usize];
+        let mut old = vec![0; pending.len()];
+        self.memory.copy_base(synced, &mut old);
         match rng.below(8) {
             0 => {}
-            1 => pending.fill(0),
-            2 | 3 => pending[rng.below(published - synced) as usize..].fill(0),
-            _ => cut_sectors(pending, synced, rng, garble),
+            1 => pending.copy_from_slice(&old),
+            2 | 3 => {
+                let at = rng.below(published - synced) as usize;
+                pending[at..].copy_from_slice(&old[at..]);
+            }
+            _ => cut_sectors(pending, &old, synced, rng, garble),
         }
         self.synced = data.len() as u64;
         self.memory = Arc::new(LogMemory::full(data.into_boxed_slice()));
     }
 }
 
-/// Keeps, drops or cuts short each sector of `pending`, which starts at byte `start` of its log.
-/// A sector is written from memory that grows, so it may hold any prefix of its bytes.
-fn cut_sectors(pending: &mut [u8], start: u64, rng: &mut Prng, garble: bool) {
+/// Keeps, drops or cuts short each sector of `pending`, which starts at byte `start` of its log and
+/// has taken the place of `old`. A sector is written from memory that grows, so it may hold any
+/// prefix of its bytes.
+fn cut_sectors(pending: &mut [u8], old: &[u8], start: u64, rng: &mut Prng, garble: bool) {
     let mut at = 0;
     while at < pending.len() {
         let in_sector = SECTOR_BYTES - (start + at as u64) % SECTOR_BYTES;
         let end = (at + in_sector as usize).min(pending.len());
-        let sector = &mut pending[at..end];
+        let (sector, old) = (&mut pending[at..end], &old[at..end]);
         match rng.below(8) {
             0..=2 => {}
-            3..=5 => sector.fill(0),
+            3..=5 => sector.copy_from_slice(old),
             6 if garble => rng.fill(sector),
-            _ => sector[rng.below((end - at) as u64) as usize..].fill(0),
+            _ => {
+                let kept = rng.below((end - at) as u64) as usize;
+                sector[kept..].copy_from_slice(&old[kept..]);
+            }
         }
         at = end;
     }
