@@ -13,12 +13,9 @@ use silica_base::Result;
 use silica_device::{Device, DeviceFile};
 use silica_engine::{Budget, Progress};
 use silica_parts::value_log::Reclaim;
-use silica_parts::wal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-/// Bytes of buffered writes that maintenance leaves unsynced.
-const SYNC_BEHIND_BYTES: u64 = 4 << 20;
 /// Bytes of an unused file that are freed at once, and what that counts for.
 const DISCARD_BYTES: u64 = 32 << 20;
 const DISCARD_COST_BYTES: u64 = 64 << 10;
@@ -105,14 +102,18 @@ pub(crate) fn lock_job<T>(slot: &Mutex<T>, wait: bool) -> Option<MutexGuard<'_, 
 }
 
 impl<D: Device> Silt<D> {
+    /// Has the log's next segment made before a writer needs it, and little left to sync then.
+    pub(crate) fn attend_log(&self) -> Result<()> {
+        // While room is short it is left to merges, and to the writer who needs a segment.
+        let may_make = !self.is_short_of_space();
+        let register = |number| self.edit(&[Edit::LogSegment(number)]);
+        self.log.attend(may_make, &|| self.sync_log(), &register).map(drop)
+    }
+
     /// Does work worth about `budget.bytes`; where another thread has a job in hand, waits for it
     /// or, without `wait`, does another.
     pub(crate) fn run_jobs(&self, budget: Budget, wait: bool) -> Result<Progress> {
         let mut bytes = 0;
-        if self.log.unsynced_bytes() > SYNC_BEHIND_BYTES {
-            // A writer that starts a new segment has to sync the old one: keep that short.
-            self.sync_log()?;
-        }
         if self.is_short_of_space() {
             self.look_at_space(0);
         }
@@ -292,15 +293,13 @@ impl<D: Device> Silt<D> {
         self.release_log()
     }
 
-    /// Removes log segments that no partition needs.
+    /// Lets go of log segments that no partition needs.
     pub(crate) fn release_log(&self) -> Result<()> {
         let floors = self.partitions.iter().map(|p| p.version().floor);
-        let removed = self.log.release_below(floors.min().unwrap_or(0));
-        let Some(last) = removed.last() else { return Ok(()) };
-        self.edit(&[Edit::ReleaseLog(last + 1)])?;
-        for number in removed {
-            self.device.remove(&wal::name(number))?;
-        }
+        let gone = self.log.release_below(floors.min().unwrap_or(0));
+        let Some(last) = gone.last() else { return Ok(()) };
+        self.edit(&[Edit::ReleaseLog(last.number + 1)])?;
+        self.log.retire(gone, !self.is_short_of_space());
         Ok(())
     }
 
@@ -325,6 +324,9 @@ impl<D: Device> Silt<D> {
     /// of stopping. The write itself is done, so an error here is for later ones: see
     /// [`Silt::refuse_if_stuck`].
     pub(crate) fn assist(&self, debt: u64) {
+        if let Err(error) = self.log.sync_before_end(&|| self.sync_log()) {
+            ::log::warn!("a sync of a SILT store's log: {error}");
+        }
         let pressure = self.pressure().most();
         if pressure < ASSIST_PRESSURE {
             return;

@@ -148,6 +148,9 @@ impl<D: Device> Silt<D> {
             ("merges", get(&m.merges)),
             ("merged_entries", get(&m.merged_entries)),
             ("writes_slowed", get(&m.writes_slowed)),
+            ("writes_waited_for_sync", get(&self.log.waits.syncs)),
+            ("writes_waited_for_segment", get(&self.log.waits.segments)),
+            ("log_segments_recycled", self.log.recycled() as f64),
             ("syncs", get(&self.log.syncs)),
             ("filter_false_positives", get(&m.false_positives)),
             ("device_reads", device.reads as f64),
@@ -174,7 +177,7 @@ impl<D: Device> Silt<D> {
             ("hash_store_filter_bytes", sizes.hash_store_filter_bytes),
             ("sorted_store_index_bytes", sizes.sorted_store_index_bytes),
             ("indexes_dropped", sizes.indexes_dropped),
-            ("log_bytes", self.log.mapped_bytes()),
+            ("log_bytes", self.log.file_bytes()),
             ("memory_budget_bytes", self.memory_bytes()),
             ("live_bytes", self.live_bytes(sizes)),
             ("disk_bytes", self.disk_bytes(sizes)),
@@ -221,7 +224,7 @@ impl<D: Device> Silt<D> {
     }
 
     fn disk_bytes(&self, sizes: &Sizes) -> u64 {
-        sizes.table_file_bytes + self.log.mapped_bytes() + self.value_log_bytes()
+        sizes.table_file_bytes + self.log.file_bytes() + self.value_log_bytes()
     }
 }
 

@@ -186,6 +186,8 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
             !state.table_files().any(|live| live == number)
         } else if let Some(number) = wal::number_of(&name) {
             !state.log_segments.contains(&number)
+        } else if wal::is_spare(&name) {
+            true
         } else if let Some(number) = value_log::number_of(&name) {
             !state.values.segments.contains(&number)
         } else {

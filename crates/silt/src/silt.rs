@@ -184,6 +184,7 @@ impl<D: Device> Silt<D> {
 
 impl<D: Device> Drop for Silt<D> {
     fn drop(&mut self) {
+        self.log.remove_spares();
         if let Err(error) = self.close() {
             ::log::warn!("closing a SILT store: {error}");
         }
@@ -208,7 +209,7 @@ impl<D: Device> Engine for Silt<D> {
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.spread_poison(self.run_jobs(budget, true))
+        self.spread_poison(self.attend_log().and_then(|()| self.run_jobs(budget, true)))
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {

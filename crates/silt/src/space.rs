@@ -62,11 +62,13 @@ impl<D: Device> Silt<D> {
     pub(crate) fn look_at_space(&self, more: u64) -> bool {
         self.space.unseen_bytes.store(0, Ordering::Relaxed);
         // A device that does not tell is taken to have room: it will say when it has not.
-        let free = self.device.free_bytes().unwrap_or(u64::MAX / 2);
+        let free = || self.device.free_bytes().unwrap_or(u64::MAX / 2);
         let in_hand = self.space.converting_bytes.load(Ordering::Relaxed)
             + self.space.merging_bytes.load(Ordering::Relaxed)
             + self.discarded_bytes();
-        let short = free.saturating_add(in_hand) < self.space_needed_bytes() + more;
+        let needed = self.space_needed_bytes() + more;
+        let is_short = || free().saturating_add(in_hand) < needed;
+        let short = is_short() && (self.log.remove_spares() == 0 || is_short());
         self.space.short.store(short, Ordering::Relaxed);
         short
     }

@@ -178,7 +178,7 @@ impl<D: Device> Wip<D> {
             ("table_index_bytes", tables),
             ("index_bytes", taken.directories + tables),
             ("indexes_dropped", lacking as u64),
-            ("log_bytes", taken.log),
+            ("log_bytes", self.log.file_bytes()),
             ("memory_budget_bytes", self.memory_bytes.load(Ordering::Relaxed)),
         ] {
             visitor.metric(name, value as f64);

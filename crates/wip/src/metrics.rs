@@ -87,6 +87,7 @@ impl<D: Device> Wip<D> {
         ] {
             visitor.metric(name, counter.load(Ordering::Relaxed) as f64);
         }
+        visitor.metric("log_segments_recycled", self.log.recycled() as f64);
         let buckets = self.buckets();
         let (mut runs, mut live, mut dead, mut tables) = (0, 0, 0, BTreeMap::new());
         for bucket in buckets.iter() {

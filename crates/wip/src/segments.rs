@@ -4,13 +4,13 @@ use crate::state::Edit;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
-use silica_parts::wal::{self, POSITION_BYTES};
+use silica_parts::wal::POSITION_BYTES;
 
 impl<D: Device> Wip<D> {
     /// Has the log's next segment made before a writer needs it, and little left to sync then.
     pub(crate) fn attend_log(&self) -> Result<()> {
         let register = |number| self.edit(&[Edit::LogSegment(number)]);
-        if self.log.attend(&|| self.sync_log(), &register)? {
+        if self.log.attend(true, &|| self.sync_log(), &register)? {
             // The log takes a segment more.
             self.share_memory(false);
         }
@@ -22,7 +22,7 @@ impl<D: Device> Wip<D> {
         self.log.sync_before_end(&|| self.sync_log())
     }
 
-    /// Removes log segments that no bucket needs.
+    /// Lets go of log segments that no bucket needs.
     pub(crate) fn release_log(&self) -> Result<()> {
         // In this order: what is written meanwhile lies behind. With the writer locked, since what
         // is in the log and in no memtable yet counts as unflushed, too.
@@ -32,13 +32,12 @@ impl<D: Device> Wip<D> {
         let guard = self.jobs.lock_install();
         let buckets = self.buckets();
         let floor = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
-        let removed = self.log.release_below(floor.unwrap_or(end).min(end) * POSITION_BYTES);
-        let Some(last) = removed.last() else { return Ok(()) };
-        self.edit(&[Edit::ReleaseLog(last + 1)])?;
+        let gone = self.log.release_below(floor.unwrap_or(end).min(end) * POSITION_BYTES);
+        let Some(last) = gone.last() else { return Ok(()) };
+        self.edit(&[Edit::ReleaseLog(last.number + 1)])?;
         drop(guard);
-        for number in removed {
-            self.remove_quietly(&wal::name(number));
-        }
+        // Who keeps files, for a checkpoint, has the segments and asks for none by its name.
+        self.log.retire(gone, !self.is_short_of_space());
         Ok(())
     }
 }

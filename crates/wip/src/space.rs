@@ -82,7 +82,10 @@ impl<D: Device> Wip<D> {
     /// less.
     pub(crate) fn look_at_space(&self, more: u64) -> bool {
         self.space.unseen_bytes.store(0, Ordering::Relaxed);
-        let (free, needed) = (self.free_bytes(), self.space_needed_bytes() + more);
+        let (mut free, needed) = (self.free_bytes(), self.space_needed_bytes() + more);
+        if free < needed && self.log.remove_spares() > 0 {
+            free = self.free_bytes();
+        }
         let least = LOOK_EVERY_BYTES.min(self.log_bytes_max() / 16);
         let next = (free.saturating_sub(needed) / LOOK_PART).clamp(least, LOOK_EVERY_BYTES_MAX);
         self.space.look_at_bytes.store(next, Ordering::Relaxed);

@@ -172,6 +172,7 @@ impl<D: Device> Wip<D> {
 
 impl<D: Device> Drop for Wip<D> {
     fn drop(&mut self) {
+        self.log.remove_spares();
         if let Err(error) = self.close() {
             ::log::warn!("closing a WipDB store: {error}");
         }

@@ -184,7 +184,9 @@ fn a_power_cut_in_splits_joins_and_shared_flushes_leaves_one_answer() {
     let whole = device();
     let (found, _) = run(&whole);
     let found = found.expect("nothing fails");
-    for name in ["bucket_splits", "bucket_joins", "shared_flushes", "compactions"] {
+    let names =
+        ["bucket_splits", "bucket_joins", "shared_flushes", "compactions", "log_segments_recycled"];
+    for name in names {
         assert!(found.get(name) > 0.0, "{name} happen");
     }
     let ops = whole.op_count();
@@ -314,4 +316,40 @@ fn metrics_name_what_writers_wait_for() {
     // Others have in hand what would make the log shorter, and do not end it.
     let [job, ..] = waited(usize::MAX, &[("log_bytes_max", 1 << 20)]);
     assert!(job > 0.0, "{job}");
+}
+
+#[test]
+fn segments_of_the_log_are_used_again_and_spares_go_with_the_store() {
+    let device = device();
+    let log_files = || {
+        let names = device.list().expect("a list").into_iter();
+        names.filter(|name| name.starts_with("LOG-")).collect::<Vec<_>>()
+    };
+    let spares = || log_files().iter().filter(|name| name.contains("spare")).count();
+    let wip = open(&device, &[]).expect("it opens");
+    let mut most = 0;
+    for n in 0..20_000 {
+        wip.put(&key(n % 500), &[n as u8; 80], Durability::Buffered).expect("a put");
+        if n % 20 == 0 {
+            wip.maintain(Budget { bytes: 64 << 10 }).expect("maintenance");
+            most = most.max(spares());
+        }
+    }
+    let now = metrics(&wip);
+    assert!(now.get("log_segments_recycled") > 50.0, "{now:?}");
+    assert!((1..=2).contains(&most), "{most} spares");
+    // The end of the process leaves spares, which the next open removes; so does an orderly close.
+    settle(&wip);
+    assert!(spares() > 0);
+    let left = device.fork(1).reopen();
+    drop(wip);
+    assert_eq!(spares(), 0, "{:?}", log_files());
+    for device in [&left, &device.reopen()] {
+        let wip = open(device, &[]).expect("it opens");
+        assert!(device.list().expect("a list").iter().all(|name| !name.contains("spare")));
+        for n in 19_500..20_000 {
+            let value = wip.get(&key(n % 500)).expect("a get");
+            assert_eq!(value.as_deref(), Some(&[n as u8; 80][..]));
+        }
+    }
 }

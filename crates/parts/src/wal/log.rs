@@ -1,6 +1,7 @@
 //! Appending to the log, group commit, release.
 
-use super::segment::{self, Segment};
+use super::segment::{self, Segment, SegmentList};
+use super::spares::Spares;
 use super::upkeep::Waits;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
@@ -90,13 +91,13 @@ pub(super) struct Ahead<L> {
 
 /// The log of one store; the module's documentation has its invariants.
 pub struct Wal<D: Device> {
-    device: Arc<D>,
+    pub(super) device: Arc<D>,
     store_id: u64,
     segment_bytes: AtomicU64,
     segments: RwLock<Arc<Segments<D::Log>>>,
     end: AtomicU64,
     /// `end` when the store was opened.
-    end_at_open: u64,
+    pub(super) end_at_open: u64,
     /// Position behind the last record that recovery found.
     recovered_end: AtomicU64,
     last_sequence: AtomicU64,
@@ -105,6 +106,7 @@ pub struct Wal<D: Device> {
     sync_done: Condvar,
     poisoned: AtomicBool,
     pub(super) ahead: Mutex<Ahead<D::Log>>,
+    pub(super) spares: Spares<D::Log>,
     /// Group commits made.
     pub syncs: AtomicU64,
     /// What writers waited for where a segment ended.
@@ -134,6 +136,7 @@ impl<D: Device> Wal<D> {
             sync_done: Condvar::new(),
             poisoned: AtomicBool::new(false),
             ahead: Mutex::new(Ahead { wanted: None, made: None }),
+            spares: Spares::default(),
             syncs: AtomicU64::new(0),
             waits: Waits::default(),
         }
@@ -142,6 +145,12 @@ impl<D: Device> Wal<D> {
     /// Sets the capacity of segments to come.
     pub fn set_segment_bytes(&self, bytes: u64) {
         self.segment_bytes.store(bytes, Ordering::Relaxed);
+        self.remove_spares_unless(|spare| spare.capacity == bytes);
+    }
+
+    /// Capacity of segments to come, but for the first ones and those of large records.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Ordering::Relaxed)
     }
 
     /// Recovery read every record up to `last_sequence`, behind which the log ends at `end`, and
@@ -189,9 +198,14 @@ impl<D: Device> Wal<D> {
         self.with_segments(|segments| segments.list.last().map_or(0, room))
     }
 
-    /// Mapped bytes.
+    /// Mapped bytes of segments.
     pub fn mapped_bytes(&self) -> u64 {
         self.segments().iter().map(|s| s.capacity).sum()
+    }
+
+    /// The same with those of the spares, which take no memory while they rest, but space.
+    pub fn file_bytes(&self) -> u64 {
+        self.mapped_bytes() + self.spare_bytes()
     }
 
     /// Refuses where an earlier sync failed.
@@ -253,7 +267,7 @@ impl<D: Device> Wal<D> {
         let start = self.segments().iter().next_back().map_or(self.end(), |s| s.end());
         // The first segments of a run are small, so that many short runs do not fill a disk.
         let usual = appender.current.as_ref().map_or(FIRST_SEGMENT_BYTES, |c| 2 * c.capacity);
-        let capacity = usual.min(self.segment_bytes.load(Ordering::Relaxed));
+        let capacity = usual.min(self.segment_bytes());
         let least = segment::bytes_needed(record_bytes);
         let mut capacity = capacity.max(least);
         let first_sequence = appender.next_sequence;
@@ -261,6 +275,7 @@ impl<D: Device> Wal<D> {
         let created = loop {
             let header = segment::Header { number, start, capacity, first_sequence };
             match self.create(&header) {
+                Err(error) if error.kind() == ErrorKind::Full && self.remove_spares() > 0 => {}
                 // A disk that is nearly full still takes a few deletes, which make room.
                 Err(error) if error.kind() == ErrorKind::Full && capacity > least => {
                     capacity = (capacity / 4).next_multiple_of(4096).max(least);
@@ -276,7 +291,7 @@ impl<D: Device> Wal<D> {
     /// Makes a segment's file and its header.
     fn create(&self, header: &segment::Header) -> Result<Segment<D::Log>> {
         let name = segment::name(header.number);
-        let log = self.device.create_log(&name, header.capacity);
+        let log = self.file_for(header.number, header.capacity);
         let created = log.and_then(|log| Segment::create(log, self.store_id, header));
         created.inspect_err(|_| {
             // A segment that the manifest does not name is removed at open, too.
@@ -298,7 +313,7 @@ impl<D: Device> Wal<D> {
         list.push(created.clone());
         *segments = Arc::new(Segments { list });
         drop(segments);
-        let capacity = (2 * created.capacity).min(self.segment_bytes.load(Ordering::Relaxed));
+        let capacity = (2 * created.capacity).min(self.segment_bytes());
         let next = segment::Header {
             number: created.number + 1,
             start: created.end(),
@@ -422,9 +437,9 @@ impl<D: Device> Wal<D> {
         !segment.continues || (!is_found && segment.has_records() && is_durable)
     }
 
-    /// Takes segments that lie wholly below `floor` out of the list; the caller removes the
-    /// files returned once the manifest says so.
-    pub fn release_below(&self, floor: u64) -> Vec<u64> {
+    /// Takes segments that lie wholly below `floor` out of the list; the caller hands those
+    /// returned to [`Wal::retire`] once the manifest has forgotten them.
+    pub fn release_below(&self, floor: u64) -> SegmentList<D::Log> {
         let mut segments = self.segments.write().expect("no panic while held");
         let cut = segments.list.partition_point(|s| s.end() <= floor);
         // The last segment stays: it fixes where the next one starts.
@@ -433,7 +448,7 @@ impl<D: Device> Wal<D> {
         while cut > 0 && !self.stands_alone(&segments.list[cut], synced_end) {
             cut -= 1;
         }
-        let removed = segments.list[..cut].iter().map(|s| s.number).collect();
+        let removed = segments.list[..cut].to_vec();
         if cut > 0 {
             *segments = Arc::new(Segments { list: segments.list[cut..].to_vec() });
         }

@@ -13,12 +13,15 @@
 //! 6. After a failed sync no append and no sync succeeds until the store is opened again.
 //! 7. A segment is removed only after everything in it is elsewhere, and the manifest says so. The
 //!    segment that follows it then tells by itself with which sequence number it begins.
+//!    Its file may then become a later one's: numbers are given once, and a record's checksum is
+//!    bound to the number, so that nothing old passes for new.
 //! 8. The change to a segment that was made ahead waits for nothing. The records before it need not
 //!    be durable, so what follows a lost tail there is not replayed: the sequence has a gap.
 
 mod log;
 mod recovery;
 mod segment;
+mod spares;
 mod upkeep;
 
 pub use log::{Appender, POSITION_BYTES, Segments, Wal};
@@ -27,6 +30,7 @@ pub use segment::{
     HEADER_BYTES, MAGIC, RECORD_ROOM_BYTES, Segment, SegmentList, VERSION, bytes_needed, frames,
     name, number_of,
 };
+pub use spares::{SPARES_MAX, is_spare, spare_name};
 pub use upkeep::Waits;
 
 #[cfg(test)]

@@ -77,7 +77,8 @@ pub fn bytes_needed(record_bytes: u64) -> u64 {
     (HEADER_BYTES as u64 + record_bytes).next_multiple_of(4096)
 }
 
-fn file_id(store_id: u64, number: u64) -> u64 {
+/// What the checksums of segment `number` are bound to.
+pub(super) fn file_id(store_id: u64, number: u64) -> u64 {
     store_id ^ number.rotate_left(32) ^ u64::from_le_bytes(MAGIC)
 }
 

@@ -35,15 +35,16 @@ impl<D: Device> Wal<D> {
         }
     }
 
-    /// For background work, now and then: has the next segment made before a writer needs it
-    /// ([`Wal::prepare`] with `register`), and not too much left to sync. True where a segment was
-    /// made.
+    /// For background work, now and then: with `may_make` has the next segment made before a writer
+    /// needs it ([`Wal::prepare`] with `register`), and not too much left to sync. True where a
+    /// segment was made.
     pub fn attend(
         &self,
+        may_make: bool,
         sync: &dyn Fn() -> Result<()>,
         register: &dyn Fn(u64) -> Result<()>,
     ) -> Result<bool> {
-        let is_made = self.prepare(register)?;
+        let is_made = may_make && self.prepare(register)?;
         // Without the next one the last one is synced before that takes over, by a writer.
         let is_at_end = self.room_bytes() < ROOM_AT_END_BYTES && !self.is_next_ready();
         let behind = if is_at_end { SYNC_AT_END_BYTES } else { SYNC_BEHIND_BYTES };
