@@ -156,3 +156,29 @@ fn one_key_and_logs_larger_than_all_keys_end() {
     let found = measured(&mut LevelDbSimulator::new(&model).unwrap(), 0.0, 10, 100_000);
     assert!(found.total() < 1.1, "{found:?}");
 }
+
+#[path = "../examples/model_grid/grid.rs"]
+mod grid;
+
+/// Six settings of the grid (example `model_grid`), those of the most keys left out.
+#[test]
+fn leveldb_is_as_predicted_anywhere() {
+    let mut prng = silica_base::Prng::new(2);
+    let mut judged = 0;
+    let mut smaller = 0;
+    while judged < 6 {
+        let setting = grid::draw(&mut prng).unwrap();
+        if setting.keys > 250_000 {
+            continue;
+        }
+        let usual = setting.is_usual();
+        let row = grid::judge(setting).unwrap();
+        let (printed, refined) = (row.printed / row.simulated, row.refined / row.simulated);
+        let what = format!("{:?} of {} keys", row.setting.model, row.setting.keys);
+        assert!((refined - 1.0).abs() < 0.05, "{what}: {refined}");
+        assert!(!usual || (printed - 1.0).abs() < 0.06, "{what}: {printed}");
+        judged += 1;
+        smaller += u32::from(!usual);
+    }
+    assert!(smaller > 0, "no setting has a first level smaller than the write buffer");
+}

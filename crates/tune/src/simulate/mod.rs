@@ -48,29 +48,43 @@ pub fn run(
     count: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<WriteAmplification> {
+    run_settled(simulator, requests, 0, count, progress)
+}
+
+/// The same after `settling` further random puts, which are not counted: models speak of a store
+/// that was overwritten for long, and with much skew a level that the first puts filled empties
+/// slowly.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_settled(
+    simulator: &mut dyn Simulator,
+    requests: &mut Requests,
+    settling: u64,
+    count: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<WriteAmplification> {
     if count == 0 {
         return Err(config("a simulation of no requests measures nothing: give at least 1"));
     }
     let keys = u64::from(requests.keys());
+    let all = keys.saturating_add(settling).saturating_add(count);
     let mut chunk = Vec::with_capacity(CHUNK);
-    let mut done = 0;
-    while done < keys {
-        let end = keys.min(done + CHUNK as u64);
-        chunk.clear();
-        chunk.extend((done..end).map(|i| requests.once(i as u32)));
-        simulator.put(&chunk);
-        done = end;
-        progress(done, keys + count);
-    }
+    let mut put = |simulator: &mut dyn Simulator, from, to, next: &mut dyn FnMut(u64) -> u32| {
+        let mut done: u64 = from;
+        while done < to {
+            let end = to.min(done + CHUNK as u64);
+            chunk.clear();
+            chunk.extend((done..end).map(&mut *next));
+            simulator.put(&chunk);
+            done = end;
+            progress(done, all);
+        }
+    };
+    put(simulator, 0, keys, &mut |i| requests.once(i as u32));
+    put(simulator, keys, all - count, &mut |_| requests.draw());
     let before = simulator.written();
-    while done < keys + count {
-        let end = (keys + count).min(done + CHUNK as u64);
-        chunk.clear();
-        chunk.extend((done..end).map(|_| requests.draw()));
-        simulator.put(&chunk);
-        done = end;
-        progress(done, keys + count);
-    }
+    put(simulator, all - count, all, &mut |_| requests.draw());
     let mut cost = WriteAmplification::logged();
     for ((stage, after), (_, before)) in simulator.written().into_iter().zip(before) {
         cost.add(stage, (after - before) as f64 / count as f64);
