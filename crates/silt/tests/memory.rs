@@ -114,6 +114,25 @@ fn indexes_go_and_come_with_the_memory() {
     store.verify().expect("verifies");
 }
 
+#[test]
+fn any_number_of_bytes_is_a_memory() {
+    // Segments of a quarter of the log's part would not end at whole positions.
+    for memory_bytes in [1_000_001, (2 << 20) + 20, 3_333_335] {
+        let device = SimDevice::new(1, SimOptions::default());
+        let store = open(&device, memory_bytes);
+        for n in 0..ENTRIES {
+            store.put(&key(n), &value(n), Durability::Buffered).expect("puts");
+            if n % 64 == 0 {
+                store.maintain(Budget { bytes: 1 << 14 }).expect("maintains");
+            }
+        }
+        settle(&store);
+        assert!(metric(&store, "conversions") > 4);
+        check(&store);
+        store.verify().expect("verifies");
+    }
+}
+
 /// Puts entries `range` with values of `value_bytes`; maintenance keeps up.
 fn fill(store: &Silt<SimDevice>, range: std::ops::Range<u64>, value_bytes: usize) {
     for n in range {
