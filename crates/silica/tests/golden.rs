@@ -1,12 +1,14 @@
 //! Promise 14: a store of each format version opens and holds what it held, and a file of a newer
 //! version is refused by name.
 //!
-//! The stores lie in `tests/golden`: `v<version>` of the engine `silt`, `wip-v<version>`. A new
-//! version's store is made once:
+//! The stores lie in `tests/golden`: `v<version>` of the engine `silt`, `wip-v<version>`, and
+//! `log-v<version>` of both as a process that was killed left them. A new version's store is made
+//! once:
 //!
 //! ```text
 //! SILICA_GOLDEN=silt cargo test -p silica --test golden
 //! SILICA_GOLDEN=wip cargo test -p silica --test golden
+//! SILICA_GOLDEN=log cargo test -p silica --test golden
 //! ```
 
 use silica::{
@@ -538,5 +540,147 @@ fn an_ordered_store_of_version_1_opens_and_holds_what_it_held() {
             put_held(&keyspace, key, held);
         }
         store.close().expect("closes");
+    }
+}
+
+/// A store as the end of a process left it, whose logs are of format 2: segments that were made
+/// ahead, in files of earlier ones.
+const LOG_2: &str = "log-v2";
+
+/// A keyspace of each engine that has a log.
+const LOG_KEYSPACES: [(&str, &str, &[(&str, &str)]); 2] = [
+    ("ordered", "wip", &[("memtable_bytes_max", "64KiB")]),
+    (
+        "hashed",
+        "silt",
+        &[("partitions", "1"), ("log_store_blocks", "1"), ("log_store_block_buckets_log2", "3")],
+    ),
+];
+const LOG_OPTIONS: [(&str, &str); 3] =
+    [("memory_bytes", "4MiB"), ("segment_bytes", "8KiB"), ("log_bytes_max", "32KiB")];
+
+/// Where a keyspace says how many steps made it.
+const STEPS: &[u8] = b"steps";
+
+/// The steps that made a keyspace, one after the other: without it, only what they come to.
+struct LogSteps {
+    held: BTreeMap<Vec<u8>, Vec<u8>>,
+    prng: Prng,
+    count: u64,
+}
+
+impl LogSteps {
+    fn new() -> Self {
+        LogSteps { held: BTreeMap::new(), prng: Prng::new(3), count: 0 }
+    }
+
+    fn next(&mut self, keyspace: Option<&Keyspace>) {
+        let key = format!("key-{:02}", self.prng.below(80)).into_bytes();
+        let mut value = vec![0; self.prng.below(150) as usize];
+        self.prng.fill(&mut value);
+        self.count += 1;
+        if self.count % 9 == 4 {
+            keyspace.iter().for_each(|keyspace| keyspace.delete(&key).expect("deletes"));
+            self.held.remove(&key);
+            return;
+        }
+        if let Some(keyspace) = keyspace {
+            keyspace.put(&key, &value).expect("puts");
+            if self.count % 8 == 0 {
+                keyspace.settle().expect("settles");
+            }
+        }
+        self.held.insert(key, value);
+    }
+}
+
+fn write_log() {
+    let temp = Temp::new("write-log");
+    let options = OpenOptions::new().engine("wip").seed(SEED).background_threads(0);
+    let store = options.open(&temp.0).expect("creates");
+    let mut keyspaces = Vec::new();
+    for (index, (name, engine, own)) in LOG_KEYSPACES.iter().enumerate() {
+        let options: Vec<_> = LOG_OPTIONS.iter().chain(*own).copied().collect();
+        let keyspace = store.create_keyspace(name, engine, &options).expect("creates");
+        let directory = temp.0.join(format!("keyspace-{index}"));
+        let mut steps = LogSteps::new();
+        while steps.count < 600 || steps.count % 8 != 2 || !is_telling(&segments(&directory)) {
+            assert!(steps.count < 6000, "{name}: {:?}", segments(&directory));
+            steps.next(Some(&keyspace));
+        }
+        keyspace.put(STEPS, &steps.count.to_le_bytes()).expect("puts");
+        keyspaces.push(keyspace);
+    }
+    // Not closed: as it is now.
+    keep(&temp, LOG_2);
+}
+
+/// Of a segment of the log: its format, its records, and whether zeroes follow.
+fn segment(path: &Path, store_id: u64) -> (u8, usize, bool) {
+    let bytes = std::fs::read(path).expect("reads");
+    let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+    let number: u64 = name.rsplit('-').next().and_then(|n| n.parse().ok()).expect("a number");
+    let id = store_id ^ number.rotate_left(32) ^ u64_at(&bytes, 0);
+    let (mut at, mut records) = (64, 0);
+    while at + 24 < bytes.len() {
+        let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().expect("four bytes"));
+        let Some(covered) = bytes.get(at + 4..at + 24 + len as usize) else { break };
+        if bytes[at..at + 4] != placed(id, at as u64, covered).to_le_bytes() {
+            break;
+        }
+        at = (at + 24 + len as usize).next_multiple_of(8);
+        records += 1;
+    }
+    (bytes[8], records, bytes[at..].iter().all(|byte| *byte == 0))
+}
+
+/// The same of all segments of a directory.
+fn segments(directory: &Path) -> Vec<(u8, usize, bool)> {
+    let is_log = |path: &PathBuf| {
+        let name = path.file_name().expect("a name").to_string_lossy();
+        name.starts_with("LOG-") && !name.contains("spare")
+    };
+    let logs = files(directory).into_iter().filter(is_log);
+    logs.map(|path| segment(&path, store_id(directory))).collect()
+}
+
+/// True where the log goes on through segments that were made ahead, and old records lie behind
+/// the new ones.
+fn is_telling(segments: &[(u8, usize, bool)]) -> bool {
+    let goes_on = |(version, records, _): &&(u8, usize, bool)| *version == 2 && *records > 0;
+    let continues = || segments.iter().filter(goes_on);
+    continues().count() >= 2 && continues().any(|(.., ends)| !ends)
+}
+
+#[test]
+fn logs_of_format_2_with_recycled_segments_are_read() {
+    if is_to_be_written("log") {
+        write_log();
+    }
+    let temp = golden(LOG_2, "open");
+    check_files(&temp, &[]);
+    for index in 0..LOG_KEYSPACES.len() {
+        let found = segments(&temp.0.join(format!("keyspace-{index}")));
+        assert!(is_telling(&found), "{found:?}");
+    }
+    // Read as it was left, then after more was written and both were closed.
+    for round in 0..3 {
+        let store = open_wip(&temp.0);
+        for (name, ..) in LOG_KEYSPACES {
+            let keyspace = store.existing(name).expect("opens").expect("is there");
+            keyspace.verify().expect("verifies");
+            let count = keyspace.get(STEPS).expect("gets").expect("is there");
+            let count = u64_at(&count, 0);
+            let mut steps = LogSteps::new();
+            (0..count).for_each(|_| steps.next(None));
+            let mut found = entries(&keyspace);
+            found.remove(STEPS);
+            assert!(count >= 600 && found == steps.held, "{name}, round {round}: {}", found.len());
+            let (key, value) = steps.held.first_key_value().expect("entries");
+            keyspace.put(key, value).expect("writes");
+            keyspace.settle().expect("settles");
+        }
+        store.close().expect("closes");
+        assert!(files(&temp.0).iter().all(|path| !path.to_string_lossy().contains("spare")));
     }
 }
