@@ -547,8 +547,11 @@ fn an_ordered_store_of_version_1_opens_and_holds_what_it_held() {
 /// ahead, in files of earlier ones.
 const LOG_2: &str = "log-v2";
 
+/// Options by name.
+type Given = &'static [(&'static str, &'static str)];
+
 /// A keyspace of each engine that has a log.
-const LOG_KEYSPACES: [(&str, &str, &[(&str, &str)]); 2] = [
+const LOG_KEYSPACES: [(&str, &str, Given); 2] = [
     ("ordered", "wip", &[("memtable_bytes_max", "64KiB")]),
     (
         "hashed",
@@ -586,7 +589,7 @@ impl LogSteps {
         }
         if let Some(keyspace) = keyspace {
             keyspace.put(&key, &value).expect("puts");
-            if self.count % 8 == 0 {
+            if self.count.is_multiple_of(8) {
                 keyspace.settle().expect("settles");
             }
         }
@@ -608,7 +611,7 @@ fn write_log() {
             assert!(steps.count < 6000, "{name}: {:?}", segments(&directory));
             steps.next(Some(&keyspace));
         }
-        keyspace.put(STEPS, &steps.count.to_le_bytes()).expect("puts");
+        keyspace.put(STEPS, steps.count.to_le_bytes()).expect("puts");
         keyspaces.push(keyspace);
     }
     // Not closed: as it is now.
