@@ -57,7 +57,7 @@ fn measure(global: &Global, args: &ProbeArgs) -> Result<Machine> {
 }
 
 fn show(machine: &Machine, output: &mut Output) -> Result<()> {
-    let Machine { cores, memory, device } = machine;
+    let Machine { cores, memory, device, processor } = machine;
     let mib = f64::from(1 << 20);
     let curve = |points: &[(f64, f64)]| -> Value {
         points.iter().map(|(x, y)| (x.to_string(), json!(y))).collect::<Map<_, _>>().into()
@@ -85,7 +85,17 @@ fn show(machine: &Machine, output: &mut Output) -> Result<()> {
     for (waiters, rate) in &device.syncs {
         output.line(format!("  syncs, waiting {waiters:>3}   {rate:>9.0}/s"))?;
     }
+    let mut times = Map::new();
+    for (engine, mut of) in processor.engines() {
+        let [get, miss, put, rewrite] = [of.hit, of.miss, of.put, of.rewrite].map(f64::round);
+        output.line(format!(
+            "engine {engine:<14}  get {get} ns, miss {miss} ns, put {put} ns, rewrite {rewrite} ns"
+        ))?;
+        let fields = of.fields().map(|(name, ns)| (name.to_string(), json!(*ns)));
+        times.insert(engine.into(), Value::Object(fields.into_iter().collect()));
+    }
     let object = output.object();
+    object.insert("processor_ns".into(), times.into());
     object.insert("cores".into(), json!(cores));
     object.insert(
         "memory".into(),

@@ -172,7 +172,7 @@ fn bounds(pairs: &[(String, String)]) -> Result<Bounds> {
 }
 
 /// An option's value as `--set` takes it.
-pub(crate) fn option_text(engine: &str, name: &str, value: u64) -> String {
+fn option_text(engine: &str, name: &str, value: u64) -> String {
     let registry = Registry::builtin();
     let registration = registry.iter().find(|registration| registration.name == engine);
     let spec = registration.and_then(|r| r.options.iter().find(|spec| spec.name == name));

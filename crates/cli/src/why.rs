@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::output::Output;
-use crate::tune::{Asked, option_text, prediction_json};
+use crate::tune::{Asked, prediction_json};
 use serde_json::{Value, json};
 use silica::tune::recommend::{Figure, Measured, Why, why, workload_of};
 use silica::{DEFAULT_KEYSPACE, Error, ErrorKind, OptionValues, Registry, Result};
@@ -139,39 +139,7 @@ fn of_page(page: &str, db: &str) -> Option<(String, Measured)> {
 
 fn show(told: &Told, answer: &Why, asked: &Asked, output: &mut Output) -> Result<()> {
     output.line(format!("keyspace '{}', engine {}", told.keyspace, told.engine))?;
-    output.line(format!("{:<24} {:>10} {:>10} {:>8}", "", "predicted", "measured", "drift"))?;
-    for figure in &answer.figures {
-        let measured = figure.measured.map_or("-".into(), |value| format!("{value:.3}"));
-        let drift = figure.drift_percent().map_or("-".into(), |drift| format!("{drift:+.1} %"));
-        let line =
-            format!("{:<24} {:>10.3} {measured:>10} {drift:>8}", figure.name, figure.predicted);
-        output.line(line)?;
-    }
-    if let Some((term, extra)) = &answer.extra_bytes {
-        output.line(format!("most of the difference is {term}: {extra:+.3} bytes for each put"))?;
-    }
-    for stall in &answer.stalls {
-        output.line(format!(
-            "{:.0} writes waited ({:.3} %, {}): {}",
-            stall.writes,
-            100.0 * stall.share,
-            stall.cause,
-            stall.meaning
-        ))?;
-    }
-    output.line("one option changed:")?;
-    for other in &answer.what_if {
-        let p = &other.prediction;
-        let name =
-            format!("{}={}", other.option, option_text(&told.engine, other.option, other.value));
-        output.line(format!(
-            "  {name:<40} {:>9.0}/s  written {:.2}  reads {:.2}  space {:.2}",
-            p.throughput,
-            p.written(),
-            p.reads_per_get,
-            p.cost.space_amplification
-        ))?;
-    }
+    answer.to_string().lines().try_for_each(|line| output.line(line))?;
     asked.notes.iter().try_for_each(|note| output.line(format!("note: {note}")))?;
     json_of(told, answer, asked, output);
     Ok(())
@@ -198,7 +166,7 @@ fn json_of(told: &Told, answer: &Why, asked: &Asked, output: &mut Output) {
     let what_if = answer.what_if.iter().map(|other| {
         json!({
             "option": other.option,
-            "value": option_text(&told.engine, other.option, other.value),
+            "value": other.shown,
             "prediction": prediction_json(&other.prediction),
         })
     });

@@ -140,6 +140,10 @@ impl Silica {
         &self.path
     }
 
+    pub(crate) fn options(&self) -> &OpenOptions {
+        &self.options
+    }
+
     /// The catalog's record of a keyspace.
     pub(crate) fn record(&self, name: &str) -> Result<Record> {
         let state = self.lock()?;
@@ -406,7 +410,7 @@ impl Silica {
     }
 
     /// What the keyspace was created with, overlaid by the options given for this opening.
-    fn options_of_existing(
+    pub(crate) fn options_of_existing(
         &self,
         registration: &Registration,
         record: &Record,
@@ -728,7 +732,7 @@ fn refuse_foreign(path: &Path, options: &OpenOptions) -> Result<()> {
         .map_err(|e| Error::io(format!("reading directory {}", path.display()), e))?;
     let foreign = entries.filter_map(|e| e.ok()).map(|e| e.file_name()).find(|n| {
         let name = n.to_string_lossy();
-        let ours = [catalog::FILE_NEW, "LOCK", crate::probe::FILE];
+        let ours = [catalog::FILE_NEW, "LOCK", crate::probe::FILE, crate::probe::ENGINES];
         !ours.contains(&&*name)
     });
     let message = match foreign {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use silica_base::Result;
 
 use crate::lines::{self, Lines};
+use crate::recommend::Calibration;
 
 const TITLE: &str = "silica machine 1";
 
@@ -21,6 +22,8 @@ pub struct Machine {
     pub memory: Memory,
     /// The device.
     pub device: Device,
+    /// Processor time of engines' operations.
+    pub processor: Calibration,
 }
 
 /// Memory.
@@ -54,7 +57,12 @@ pub struct Device {
 
 impl Default for Machine {
     fn default() -> Self {
-        Machine { cores: 2, memory: Memory::default(), device: Device::default() }
+        Machine {
+            cores: 2,
+            memory: Memory::default(),
+            device: Device::default(),
+            processor: Calibration::default(),
+        }
     }
 }
 
@@ -112,7 +120,7 @@ impl Machine {
     /// # Errors
     /// [`silica_base::ErrorKind::Config`], naming the value.
     pub fn validate(&self) -> Result<()> {
-        let Machine { cores, memory, device } = self;
+        let Machine { cores, memory, device, .. } = self;
         let counts = [
             ("cores", f64::from(*cores)),
             ("memory.bytes", memory.bytes as f64),
@@ -167,6 +175,9 @@ impl fmt::Display for Machine {
         for (name, points) in self.device.curves() {
             writeln!(f, "{name} = {}", lines::show_pairs(points))?;
         }
+        for (engine, times) in self.processor.engines() {
+            writeln!(f, "processor.{engine} = {times}")?;
+        }
         Ok(())
     }
 }
@@ -176,7 +187,7 @@ impl FromStr for Machine {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut machine = Machine::default();
-        let Machine { cores, memory, device } = &mut machine;
+        let Machine { cores, memory, device, processor } = &mut machine;
         let mut lines = Lines::read(text, TITLE)?;
         lines.take("cores", cores, lines::whole)?;
         lines.take("memory.bytes", &mut memory.bytes, lines::whole)?;
@@ -188,6 +199,9 @@ impl FromStr for Machine {
         lines.take("device.read_bandwidth", &mut device.read_bandwidth, lines::pairs)?;
         lines.take("device.write_bandwidth", &mut device.write_bandwidth, lines::pairs)?;
         lines.take("device.syncs", &mut device.syncs, lines::pairs)?;
+        lines.take("processor.wip", &mut processor.wip, str::parse)?;
+        lines.take("processor.silt", &mut processor.silt, str::parse)?;
+        lines.take("processor.mica", &mut processor.mica, str::parse)?;
         lines.finish()?;
         machine.validate()?;
         Ok(machine)
@@ -205,6 +219,7 @@ mod tests {
         machine.device.endurance_bytes = Some(1.2e15);
         machine.device.reads = vec![(1.0, 1_234.567_89), (7.0, 1.0 / 3.0)];
         machine.cores = 96;
+        machine.processor.silt.put = 1.0 / 3.0;
         assert_eq!(machine.to_string().parse::<Machine>().unwrap(), machine);
         assert_eq!(TITLE.parse::<Machine>().unwrap(), Machine::default());
     }
@@ -225,6 +240,9 @@ mod tests {
             ("silica machine 1\ndevice.reads =", "at least one point"),
             ("silica machine 1\ndevice.reads = 2:5 1:5", "rise"),
             ("silica machine 1\ndevice.reads = 1:0", "over zero"),
+            ("silica machine 1\nprocessor.wip = puts:5", "no processor time 'puts'"),
+            ("silica machine 1\nprocessor.wip = put:-5", "no number"),
+            ("silica machine 1\nprocessor.wip = put", "no number"),
         ] {
             let error = text.parse::<Machine>().unwrap_err().to_string();
             assert!(error.contains(why), "{text:?}: {error}");

@@ -1,19 +1,23 @@
 //! What this machine can do: measured once, kept beside the data (docs/formats/probe.md).
 
+mod engines;
 mod memory;
 mod scratch;
 
+pub(crate) use engines::DIRECTORY as ENGINES;
 pub use scratch::{Names, SCRATCH_BLOCK_BYTES, Scratch};
 
+use crate::Registry;
 use crate::sealed::Kind;
 use silica_engine::{Error, ErrorKind, Result};
+use silica_tune::recommend::BURST;
 use silica_tune::{Device as DeviceFigures, Machine, Memory};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The file, in the store's directory.
 pub(crate) const FILE: &str = "PROBE";
-const KIND: Kind = Kind { magic: *b"SILPROBE", version: 1 };
+const KIND: Kind = Kind { magic: *b"SILPROBE", version: 2 };
 
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const BLOCKS: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 1 << 20];
@@ -24,6 +28,8 @@ const WAITERS: [usize; 2] = [1, 16];
 const FIGURES: usize = DEPTHS.len() + 2 * BLOCKS.len() + WAITERS.len() + 2;
 /// No figure means anything in less.
 const SECONDS_MIN: f64 = 0.01;
+/// A read takes at least a call of the system.
+const READ_NANOSECONDS_MIN: f64 = 500.0;
 
 /// How to probe.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +38,8 @@ pub struct ProbeOptions {
     pub file_bytes: u64,
     /// Bytes of memory to read from; more than the processor's caches.
     pub memory_bytes: u64,
-    /// Seconds of all figures together; filling the file and the memory comes on top.
+    /// Seconds of all figures together; filling the file and the memory comes on top, and what
+    /// engines are asked, which is as much again at most.
     pub seconds: f64,
     /// Bytes that the device's maker says may be written in its life.
     pub endurance_bytes: Option<u64>,
@@ -51,9 +58,10 @@ impl Default for ProbeOptions {
 }
 
 /// Measures the device below the directory `path`, through the code that engines read and write
-/// with, and this machine's memory and cores. The scratch file has no name while it is used, so
-/// nothing stays behind, however the process ends. `progress` hears what is measured and which
-/// share of the work is done.
+/// with, this machine's memory and cores, and the processor time of the engines' operations. The
+/// scratch file has no name while it is used; the engines have a directory `PROBE.engines`, which
+/// the next probe removes where a process died. `progress` hears what is measured and which share
+/// of the work is done.
 ///
 /// # Errors
 /// `NotFound` where there is no such directory, `Full` where the scratch file does not fit,
@@ -66,9 +74,11 @@ pub fn probe(
     let path = path.as_ref();
     check(path, options)?;
     let period = Duration::from_secs_f64((options.seconds / FIGURES as f64).max(SECONDS_MIN));
+    let registry = Registry::builtin();
+    let steps = FIGURES + 2 + engines::count(&registry);
     let mut done = 0;
     let mut next = |what: String| {
-        progress(&what, done as f64 / (FIGURES + 2) as f64);
+        progress(&what, done as f64 / steps as f64);
         done += 1;
     };
     next("filling the scratch file".into());
@@ -82,9 +92,12 @@ pub fn probe(
         write_bandwidth: Vec::new(),
         syncs: Vec::new(),
     };
+    let mut read_ns = Vec::new();
     for depth in DEPTHS {
         next(format!("random reads of 4 KiB, {depth} in flight"));
-        device.reads.push((depth as f64, scratch.random_reads(depth, period)?));
+        let (rate, ns) = reads(&scratch, depth, period)?;
+        device.reads.push((depth as f64, rate));
+        read_ns.push(ns);
     }
     for block in BLOCKS {
         next(format!("reads in order, {} KiB each", block >> 10));
@@ -109,9 +122,22 @@ pub fn probe(
     let copy_bytes = memory.copied(period);
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let memory = Memory { bytes: memory::available_bytes()?, dependent_reads, copy_bytes };
-    let machine = Machine { cores, memory, device };
+    let in_burst = DEPTHS.iter().position(|depth| *depth == BURST).unwrap_or(0);
+    let read = (read_ns[0], read_ns[in_burst].min(read_ns[0]));
+    let processor = engines::measure(path, &registry, options.seconds, read, next)?;
+    let machine = Machine { cores, memory, device, processor };
     machine.validate().map_err(|e| e.within("what was measured makes no sense"))?;
     Ok(machine)
+}
+
+/// Random reads a second, and nanoseconds of the processor for each.
+fn reads(scratch: &Scratch, depth: usize, period: Duration) -> Result<(f64, f64)> {
+    let processor = engines::Processor::start();
+    let (before, started) = (processor.seconds(), Instant::now());
+    let rate = scratch.random_reads(depth, period)?;
+    let reads = rate * started.elapsed().as_secs_f64();
+    let ns = 1e9 * (processor.seconds() - before) / reads.max(1.0);
+    Ok((rate, ns.max(READ_NANOSECONDS_MIN)))
 }
 
 fn check(path: &Path, options: &ProbeOptions) -> Result<()> {
@@ -169,18 +195,48 @@ mod tests {
         let options = ProbeOptions { endurance_bytes: Some(1 << 40), ..small() };
         let machine = probe(directory.path(), &options, |_, share| {
             shares.push(share);
-            let names = std::fs::read_dir(directory.path()).unwrap().count();
-            assert_eq!(names, 0, "no file has a name while it is used");
+            let names = std::fs::read_dir(directory.path()).unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name());
+            assert!(names.into_iter().all(|name| name == ENGINES), "no other file has a name");
         })
         .unwrap();
-        assert_eq!(shares.len(), FIGURES + 2);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(shares.len(), FIGURES + 2 + 3);
         assert!(shares.is_sorted() && shares.iter().all(|s| (0.0..1.0).contains(s)));
         assert_eq!(machine.device.reads.len(), DEPTHS.len());
         assert_eq!(machine.device.syncs.len(), WAITERS.len());
         assert_eq!(machine.device.endurance_bytes, Some((1u64 << 40) as f64));
         assert!(machine.memory.dependent_reads > 1e5 && machine.memory.copy_bytes > 1e7);
+        let reference = silica_tune::recommend::Calibration::default();
+        assert_ne!(machine.processor.wip.put, reference.wip.put);
+        assert_ne!(machine.processor.silt.hit, reference.silt.hit);
+        assert_ne!(machine.processor.mica.miss, reference.mica.miss);
+        assert_ne!(machine.processor.wip.seek, reference.wip.seek);
         keep_probe(directory.path(), &machine).unwrap();
         assert_eq!(kept_probe(directory.path()).unwrap(), Some(machine));
+    }
+
+    #[test]
+    fn what_an_engine_of_a_probe_left_goes_and_is_no_foreign_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let left = directory.path().join(ENGINES).join("wip");
+        std::fs::create_dir_all(&left).unwrap();
+        std::fs::write(left.join("LOG"), "half").unwrap();
+        let machine = probe(directory.path(), &small(), |_, _| {}).unwrap();
+        assert!(!left.exists());
+        std::fs::create_dir_all(&left).unwrap();
+        keep_probe(directory.path(), &machine).unwrap();
+        crate::open(directory.path()).unwrap().close().unwrap();
+    }
+
+    #[test]
+    fn a_file_of_version_1_has_the_reference_machines_times() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        let old = Kind { magic: KIND.magic, version: 1 };
+        old.write(&path, b"silica machine 1\ncores = 3\n").unwrap();
+        let machine = kept_probe(directory.path()).unwrap().unwrap();
+        assert_eq!(machine, Machine { cores: 3, ..Machine::default() });
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub const WORDS: [(&str, &str); 22] = [
     ("cache", "entries need not survive the process, nor stay"),
 ];
 
+/// Those of them that are shares of the operations.
+const SHARES: [&str; 7] = ["gets", "misses", "puts", "inserts", "deletes", "scans", "modifies"];
+
 /// Reads `keys=100M value=100 gets=90 puts=10 zipf=0.99 memory=1GiB`; what is left out is as in
 /// [`Workload::default`].
 ///
@@ -43,9 +46,11 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
     let mut workload = Workload::default();
     let mut mix = Mix::NOTHING;
     let (mut ordered, mut durable, mut may_evict) = (false, true, false);
+    let mut says_mix = false;
     for word in text.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty()) {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let count = || counted(value).map_err(|e| e.within(format_args!("'{word}'")));
+        says_mix |= SHARES.contains(&name);
         match name {
             "keys" => workload.keys = count()? as u64,
             "key" => workload.key_bytes = Sizes::constant(count()?),
@@ -75,7 +80,7 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
             }
         }
     }
-    if mix != Mix::NOTHING {
+    if says_mix {
         workload.mix = mix;
     }
     workload.validate()?;

@@ -131,8 +131,10 @@ impl Prediction {
 
 /// What one operation of the mix asks for, on average.
 struct Demand {
-    /// Seconds of the caller's processor time.
+    /// Seconds of the caller's processor time, that of device reads left out.
     foreground: f64,
+    /// That of device reads.
+    reading: f64,
     /// Seconds of processor time in the background.
     background: f64,
     reads: f64,
@@ -164,16 +166,17 @@ impl Demand {
         let scans = mix.scans * (p.seek + p.next * workload.scan_entries.mean()) * 1e-9;
         let read_ns = in_burst(p.read, p.read_in_burst, at_once) * 1e-9;
         let writes = mix.writes();
+        let entry = workload.entry_bytes();
         let foreground = hits * per(p.hit, p.hit_in_burst)
             + misses * per(p.miss, p.miss_in_burst)
-            + writes * per(p.put, p.put_in_burst)
+            + writes * p.put_of(entry, workload.burst) * 1e-9
             + scans;
-        let entry = workload.entry_bytes();
         let again: f64 =
             cost.written.iter().filter(|w| w.0 != "log").map(|(_, amount)| amount).sum();
         Demand {
-            foreground: foreground + reads * read_ns,
-            background: writes * again * p.rewrite * 1e-9 * size_factor(entry),
+            foreground,
+            reading: reads * read_ns,
+            background: writes * again * p.rewrite_of(entry) * 1e-9,
             reads,
             reads_per_get: if gets > 0.0 { get_reads / gets } else { 0.0 },
             bytes_written: writes * entry * cost.write_amplification(),
@@ -184,7 +187,8 @@ impl Demand {
         }
     }
 
-    /// Seconds of a caller: its processor time is in the reads' as far as it waits for them.
+    /// Seconds of a caller. What the processor does for a read is in the time of the read, as the
+    /// probe measured it so.
     fn caller(&self, _: &Workload) -> [(&'static str, f64); 3] {
         [
             ("computing", self.foreground),
@@ -202,7 +206,7 @@ impl Demand {
         let cores = f64::from(machine.cores);
         let sync_rate = device.sync_rate(threads * 16.0).max(1e-9);
         [
-            (Resource::Processor, (self.foreground + self.background) / cores),
+            (Resource::Processor, (self.foreground + self.reading + self.background) / cores),
             (Resource::Callers, caller / threads),
             (Resource::Background, (self.background + moving) / BACKGROUND_THREADS),
             (Resource::DeviceReads, self.reads / device.read_iops_max().max(1e-9)),
@@ -210,9 +214,4 @@ impl Demand {
             (Resource::Syncs, self.synced / sync_rate),
         ]
     }
-}
-
-/// The time for moving an entry was measured with 116 bytes; half of it goes with the bytes.
-fn size_factor(entry_bytes: f64) -> f64 {
-    0.5 + 0.5 * entry_bytes / 116.0
 }

@@ -1,9 +1,15 @@
 //! Processor time of each engine's operations: the one table of constants that are measured, not
 //! derived.
 //!
-//! Each is of one core of a virtual EPYC of the fourth generation, with entries of 16 + 100 bytes,
-//! by `silica bench WORKLOAD --engine ENGINE --keys 500000 --memory 1G` (all in memory), the
-//! reciprocal of `throughput_ops`:
+//! A probe measures them where the store is ([`Machine::processor`](crate::Machine::processor),
+//! `silica probe`): with the store in memory, on one thread, by the time that the thread had a
+//! core. `crates/silica/src/probe/engines.rs` says how. Entries have 16 + 100 bytes; what a put
+//! takes more for larger ones is measured with 16 + 1000, and half of the time of writing an entry
+//! again goes with its bytes.
+//!
+//! Where nobody has probed they are those of one core of a virtual EPYC of the fourth generation,
+//! measured before there was that probe, by `silica bench WORKLOAD --engine ENGINE --keys 500000
+//! --memory 1G` (all in memory), the reciprocal of `throughput_ops`:
 //!
 //! - `hit`, `hit_in_burst`: `read`, and with `--batch 32`, less `device_reads_per_get` reads.
 //! - `miss`, `miss_in_burst`: `read-missing`, and with `--batch 32`.
@@ -13,9 +19,19 @@
 //! - `seek`, `next`: `seekrandom`, 34 us for a seek and 50 entries.
 //! - `read`, `read_in_burst`: `read --keys 2000000 --memory 32M`: time on the processor, user and
 //!   system, for each device read.
-//! - `run`: not measured; about the time of one filter that is asked.
-//!
-//! Other machines are faster or slower, all engines alike mostly; a choice depends on proportions.
+//! - `run`, `put_byte`: not measured; the first is about the time of one filter that is asked.
+
+use std::fmt;
+use std::str::FromStr;
+
+use silica_base::Result;
+
+use crate::lines::{config, number};
+
+/// Bytes of key and value of the entries that are measured.
+pub const ENTRY_BYTES: f64 = 116.0;
+/// Keys of the bursts that are measured.
+pub const BURST: usize = 32;
 
 /// Nanoseconds of processor time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,8 +48,12 @@ pub struct Nanoseconds {
     pub put: f64,
     /// The same, where 32 come together.
     pub put_in_burst: f64,
+    /// What each further byte of a put's entry takes more.
+    pub put_byte: f64,
     /// Writing an entry again in the background: conversion, flush, merge, compaction.
     pub rewrite: f64,
+    /// What each further byte of such an entry takes more.
+    pub rewrite_byte: f64,
     /// Finding the first entry of a scan in one run.
     pub seek: f64,
     /// Each entry of a scan.
@@ -47,6 +67,37 @@ pub struct Nanoseconds {
 }
 
 impl Nanoseconds {
+    /// Its fields, by their names.
+    pub fn fields(&mut self) -> [(&'static str, &mut f64); 14] {
+        [
+            ("hit", &mut self.hit),
+            ("hit_in_burst", &mut self.hit_in_burst),
+            ("miss", &mut self.miss),
+            ("miss_in_burst", &mut self.miss_in_burst),
+            ("put", &mut self.put),
+            ("put_in_burst", &mut self.put_in_burst),
+            ("put_byte", &mut self.put_byte),
+            ("rewrite", &mut self.rewrite),
+            ("rewrite_byte", &mut self.rewrite_byte),
+            ("seek", &mut self.seek),
+            ("next", &mut self.next),
+            ("read", &mut self.read),
+            ("read_in_burst", &mut self.read_in_burst),
+            ("run", &mut self.run),
+        ]
+    }
+
+    /// What a put of an entry of `bytes` takes, in bursts of `keys`.
+    pub(super) fn put_of(&self, bytes: f64, keys: f64) -> f64 {
+        let usual = in_burst(self.put, self.put_in_burst, keys);
+        usual + self.put_byte * (bytes - ENTRY_BYTES).max(-ENTRY_BYTES / 2.0)
+    }
+
+    /// What writing an entry of `bytes` again takes.
+    pub(super) fn rewrite_of(&self, bytes: f64) -> f64 {
+        self.rewrite + self.rewrite_byte * (bytes - ENTRY_BYTES).max(-ENTRY_BYTES / 2.0)
+    }
+
     /// With what a get takes for looking at `runs` runs instead of one.
     pub(super) fn with_runs(self, runs: f64) -> Self {
         let more = self.run * (runs - 1.0).max(0.0);
@@ -61,14 +112,12 @@ impl Nanoseconds {
     }
 }
 
-/// Keys of the bursts that were measured.
-const BURST: f64 = 32.0;
-
 /// Between the time of one alone and of one in a burst of 32: what a call costs once is shared by
 /// all of its keys.
 pub(super) fn in_burst(alone: f64, burst: f64, keys: f64) -> f64 {
-    let once = (alone - burst) / (1.0 - 1.0 / BURST);
-    (alone - once) + once / keys.clamp(1.0, BURST)
+    let most = BURST as f64;
+    let once = (alone - burst) / (1.0 - 1.0 / most);
+    (alone - once) + once / keys.clamp(1.0, most)
 }
 
 /// The constants of every engine.
@@ -82,6 +131,54 @@ pub struct Calibration {
     pub mica: Nanoseconds,
 }
 
+impl Calibration {
+    /// The engines, with their constants.
+    pub fn engines(&self) -> [(&'static str, Nanoseconds); 3] {
+        [("wip", self.wip), ("silt", self.silt), ("mica", self.mica)]
+    }
+
+    /// The constants of `engine`, where it has some.
+    pub fn of_mut(&mut self, engine: &str) -> Option<&mut Nanoseconds> {
+        match engine {
+            "wip" => Some(&mut self.wip),
+            "silt" => Some(&mut self.silt),
+            "mica" => Some(&mut self.mica),
+            _ => None,
+        }
+    }
+}
+
+/// `hit:400 put:900`, every field.
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut space = "";
+        for (name, value) in { *self }.fields() {
+            write!(f, "{space}{name}:{value}")?;
+            space = " ";
+        }
+        Ok(())
+    }
+}
+
+/// Fields that the text leaves out are 0.
+impl FromStr for Nanoseconds {
+    type Err = silica_base::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut all = Nanoseconds::default();
+        for pair in text.split_whitespace() {
+            let (name, value) = pair.split_once(':').unwrap_or((pair, ""));
+            let value = number(value)?;
+            let mut fields = all.fields().into_iter();
+            let Some((_, field)) = fields.find(|(known, _)| *known == name) else {
+                return Err(config(format!("an engine has no processor time '{name}'")));
+            };
+            *field = value;
+        }
+        Ok(all)
+    }
+}
+
 impl Default for Calibration {
     fn default() -> Self {
         Calibration {
@@ -92,7 +189,9 @@ impl Default for Calibration {
                 miss_in_burst: 600.0,
                 put: 960.0,
                 put_in_burst: 700.0,
+                put_byte: 0.5,
                 rewrite: 1250.0,
+                rewrite_byte: 1250.0 / 2.0 / ENTRY_BYTES,
                 seek: 8000.0,
                 next: 510.0,
                 read: 28_000.0,
@@ -106,7 +205,9 @@ impl Default for Calibration {
                 miss_in_burst: 400.0,
                 put: 630.0,
                 put_in_burst: 350.0,
+                put_byte: 0.5,
                 rewrite: 270.0,
+                rewrite_byte: 270.0 / 2.0 / ENTRY_BYTES,
                 seek: 0.0,
                 next: 0.0,
                 read: 28_000.0,
@@ -120,6 +221,7 @@ impl Default for Calibration {
                 miss_in_burst: 80.0,
                 put: 600.0,
                 put_in_burst: 170.0,
+                put_byte: 0.1,
                 ..Nanoseconds::default()
             },
         }

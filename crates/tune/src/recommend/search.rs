@@ -42,7 +42,7 @@ pub struct Question<'q> {
 }
 
 impl<'q> Question<'q> {
-    /// With the usual goal, prices and processor times, and without bounds.
+    /// With the usual goal and prices, the machine's processor times, and without bounds.
     pub fn new(
         workload: &'q Workload,
         machine: &'q Machine,
@@ -56,7 +56,7 @@ impl<'q> Question<'q> {
             goal: Goal::default(),
             bounds: Bounds::default(),
             prices: Prices::default(),
-            calibration: Calibration::default(),
+            calibration: machine.processor,
             candidates,
         }
     }

@@ -44,6 +44,33 @@ fn a_constant_of_a_model_changes_the_choice() {
 }
 
 #[test]
+fn what_was_measured_of_a_machine_changes_the_choice() {
+    let mut asked = Asked::new("keys=100k uniform puts=1 memory=1GiB");
+    let mut of = |engine: &str| {
+        asked.machine.processor = Calibration::default();
+        let slow = Nanoseconds { put: 1e5, put_in_burst: 1e5, ..Nanoseconds::default() };
+        *asked.machine.processor.of_mut(engine).unwrap() = slow;
+        asked.engine()
+    };
+    assert_eq!((of("wip"), of("silt")), ("silt", "wip"));
+    let text = asked.machine.to_string();
+    assert_eq!(text.parse::<Machine>().unwrap(), asked.machine);
+    assert!(text.contains("processor.silt = ") && text.contains(" put:100000 "), "{text}");
+}
+
+#[test]
+fn larger_entries_take_longer_to_put() {
+    let of = |value: &str| {
+        let asked = Asked::new(&format!("keys=1k uniform puts=1 memory=1GiB value={value}"));
+        let p = predict(&asked.question(), "wip", &OptionValues::default()).unwrap();
+        p.caller[0].1
+    };
+    let byte = Calibration::default().wip.put_byte;
+    assert!((of("1100") - of("100") - 1e-6 * byte).abs() < 1e-12);
+    assert!(of("0") > 0.0 && of("0") < of("100"));
+}
+
+#[test]
 fn what_cannot_be_done_is_excluded_and_named() {
     let scans = Asked::new("keys=1M scans=1 memory=1GiB volatile");
     let found = recommend(&scans.question()).unwrap();
@@ -204,6 +231,16 @@ fn words_that_say_nothing_are_named() {
         ("value=many", "64MiB"),
         ("zipf=9", "skew"),
         ("keys=0", "no keys"),
+        ("keys=-1", "'keys=-1'"),
+        ("zipf=-0.5", "'zipf=-0.5'"),
+        ("zipf=NaN", "'zipf=NaN'"),
+        ("burst=0", "at least 1 key"),
+        ("synced=2", "from 0 to 1"),
+        ("threads=0", "over zero"),
+        ("memory=0", "over zero"),
+        ("rate=0", "over zero"),
+        ("key=0", "at least 1 byte"),
+        ("gets=0", "no operation"),
         ("hot-set=1", "no pair"),
     ] {
         let error = describe(words).unwrap_err().to_string();

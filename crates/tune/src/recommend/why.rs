@@ -1,6 +1,7 @@
 //! Prediction beside measurement, what the difference belongs to, and what a change would do.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use silica_base::Result;
 use silica_engine::OptionValues;
@@ -55,6 +56,8 @@ pub struct WhatIf {
     pub option: &'static str,
     /// The value.
     pub value: u64,
+    /// The value as it is written.
+    pub shown: String,
     /// What is predicted then.
     pub prediction: Prediction,
 }
@@ -72,6 +75,91 @@ pub struct Why {
     pub prediction: Prediction,
     /// What single changes would do.
     pub what_if: Vec<WhatIf>,
+}
+
+/// What a [`Why`] is called where metrics are collected: name, whether it is a counter, meaning.
+/// All have the labels of their database and engine; some have one of their own.
+pub const WHY_METRICS: [(&str, bool, &str); 8] = [
+    ("model_throughput", false, "operations a second that the model predicts"),
+    ("model_predicted", false, "a figure (label figure) as the model predicts it"),
+    ("model_measured", false, "the same figure as it is measured"),
+    ("model_drift_percent", false, "how far the measurement is off the prediction"),
+    ("model_extra_bytes", false, "bytes for each byte put in the term (label) that is off most"),
+    ("model_stalled_writes_total", true, "writes that waited, by cause (label)"),
+    ("model_what_if_throughput", false, "operations a second with one option (labels) changed"),
+    ("model_what_if_written", false, "write amplification with one option (labels) changed"),
+];
+
+impl Why {
+    /// The samples of the metric `name` of [`WHY_METRICS`]: further labels, and the value.
+    pub fn samples(&self, name: &str) -> Vec<(Vec<(&'static str, String)>, f64)> {
+        let figures = |of: fn(&Figure) -> Option<f64>| {
+            let sample = |figure: &Figure| {
+                let value = of(figure).filter(|value| value.is_finite())?;
+                Some((vec![("figure", figure.name.clone())], value))
+            };
+            self.figures.iter().filter_map(sample).collect()
+        };
+        let what_if = |of: fn(&Prediction) -> f64| {
+            let sample = |other: &WhatIf| {
+                let labels = vec![("option", other.option.into()), ("value", other.shown.clone())];
+                (labels, of(&other.prediction))
+            };
+            self.what_if.iter().map(sample).collect()
+        };
+        match name {
+            "model_throughput" => vec![(Vec::new(), self.prediction.throughput)],
+            "model_predicted" => figures(|figure| Some(figure.predicted)),
+            "model_measured" => figures(|figure| figure.measured),
+            "model_drift_percent" => figures(Figure::drift_percent),
+            "model_extra_bytes" => {
+                let extra = self.extra_bytes.iter();
+                extra.map(|(term, bytes)| (vec![("term", term.clone())], *bytes)).collect()
+            }
+            "model_stalled_writes_total" => {
+                let stalls = self.stalls.iter();
+                stalls.map(|s| (vec![("cause", s.cause.to_string())], s.writes)).collect()
+            }
+            "model_what_if_throughput" => what_if(|prediction| prediction.throughput),
+            "model_what_if_written" => what_if(Prediction::written),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The table, for people.
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<24} {:>10} {:>10} {:>8}", "", "predicted", "measured", "drift")?;
+        for figure in &self.figures {
+            let measured = figure.measured.map_or("-".into(), |value| format!("{value:.3}"));
+            let drift = figure.drift_percent().map_or("-".into(), |drift| format!("{drift:+.1} %"));
+            let Figure { name, predicted, .. } = figure;
+            writeln!(f, "{name:<24} {predicted:>10.3} {measured:>10} {drift:>8}")?;
+        }
+        if let Some((term, extra)) = &self.extra_bytes {
+            writeln!(f, "most of the difference is {term}: {extra:+.3} bytes for each put")?;
+        }
+        for Stall { cause, meaning, writes, share } in &self.stalls {
+            let percent = 100.0 * share;
+            writeln!(f, "{writes:.0} writes waited ({percent:.3} %, {cause}): {meaning}")?;
+        }
+        let (now, limit) = (self.prediction.throughput, self.prediction.bottleneck().name());
+        writeln!(f, "predicted {now:.0} operations a second, limited by {limit}")?;
+        writeln!(f, "one option changed:")?;
+        for WhatIf { option, shown, prediction: p, .. } in &self.what_if {
+            writeln!(
+                f,
+                "  {:<40} {:>9.0}/s  written {:.2}  reads {:.2}  space {:.2}",
+                format!("{option}={shown}"),
+                p.throughput,
+                p.written(),
+                p.reads_per_get,
+                p.cost.space_amplification
+            )?;
+        }
+        Ok(())
+    }
 }
 
 /// Metrics of what is written, with the names of the models' terms.
@@ -244,7 +332,8 @@ fn what_if(question: &Question<'_>, engine: &str, options: &OptionValues) -> Res
             let mut other = options.clone();
             other.set(spec.name, value);
             let prediction = predict(question, engine, &other)?;
-            all.push(WhatIf { option: spec.name, value, prediction });
+            let shown = spec.show(value);
+            all.push(WhatIf { option: spec.name, value, shown, prediction });
         }
     }
     all.sort_by(|a, b| (a.option, a.value).cmp(&(b.option, b.value)));

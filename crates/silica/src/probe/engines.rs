@@ -1,0 +1,314 @@
+//! Processor time of engines' operations: each engine in a directory of its own, with everything
+//! it has in memory, on this thread alone. What counts is the time that the thread had a core, so
+//! a machine that is busy with other work measures nearly the same.
+
+use crate::store::MEMORY_OPTION;
+use crate::{Registration, Registry};
+use silica_base::{HashSeed, Prng};
+use silica_device::{DeviceOptions, FileDevice};
+use silica_engine::{
+    Budget, Durability, Engine, EntryRef, Environment, Error, GetSink, KeyRange, MetricsMap,
+    OptionValues, Result, WriteBatch,
+};
+use silica_tune::recommend::{BURST, Calibration, ENTRY_BYTES, Nanoseconds};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The directory of the engines, in the one that is probed. A process that dies leaves it; the
+/// next probe removes it.
+pub(crate) const DIRECTORY: &str = "PROBE.engines";
+
+/// Keys of each engine for each second that the whole probe takes, and how many at most.
+const KEYS_A_SECOND: f64 = 20_000.0;
+const KEYS_MIN: f64 = 2000.0;
+const KEYS_MAX: f64 = 200_000.0;
+const KEY_BYTES: usize = 16;
+const LARGE_VALUE_BYTES: usize = 1000;
+/// One key in so many gets a large value.
+const LARGE_EVERY: u64 = 10;
+const MEMORY_BYTES: u64 = 256 << 20;
+/// Bytes that wait for the background at most, of those of all entries.
+const WAITING_PART: f64 = 1.0 / 3.0;
+/// Bytes of memory for each byte of entries, where the log's part of the memory is what waits.
+const MEMORY_OF_LOGGED: f64 = 1.4;
+const MEMORY_MIN: u64 = 4 << 20;
+/// Entries that are put before the background has its turn.
+const TURN: u64 = 20_000;
+const TURN_BYTES: u64 = 16 << 20;
+/// Entries of a scan.
+const SCAN: usize = 50;
+/// With fewer entries written again nobody knows what one costs.
+const REWRITTEN_MIN: f64 = 1000.0;
+/// No operation takes less.
+const NANOSECONDS_MIN: f64 = 10.0;
+
+/// Metrics of what is written again.
+const REWRITTEN: [&str; 4] = [
+    "flush_bytes_written",
+    "compaction_bytes_written",
+    "conversion_bytes_written",
+    "merge_bytes_written",
+];
+
+/// Time that this thread had a core; where the system does not tell, time.
+pub(super) struct Processor {
+    started: Instant,
+}
+
+impl Processor {
+    pub(super) fn start() -> Self {
+        Processor { started: Instant::now() }
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+        let told = told.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+        told.filter(|ns| *ns > 0)
+            .map_or_else(|| self.started.elapsed(), Duration::from_nanos)
+            .as_secs_f64()
+    }
+}
+
+/// Removes its directory, however the measurement ends.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(path: &Path) -> Self {
+        let path = path.join(DIRECTORY);
+        // What a process that died left would be opened, not created.
+        let _ = std::fs::remove_dir_all(&path);
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Measures every engine of `registry` that the models know, below the directory `path`. A read
+/// of the device takes `read` nanoseconds of the processor alone and in a burst; `next` hears what
+/// is measured.
+pub(super) fn measure(
+    path: &Path,
+    registry: &Registry,
+    seconds: f64,
+    read: (f64, f64),
+    mut next: impl FnMut(String),
+) -> Result<Calibration> {
+    let mut all = Calibration::default();
+    let directory = Directory::new(path);
+    let keys = (seconds * KEYS_A_SECOND).clamp(KEYS_MIN, KEYS_MAX) as u64;
+    for registration in registry.iter() {
+        let name = registration.name;
+        let Some(times) = all.of_mut(name) else { continue };
+        next(format!("operations of engine {name}"));
+        let within = |e: Error| e.within(format_args!("measuring engine {name}"));
+        let mut lab = Lab::open(&directory.0, registration, keys).map_err(within)?;
+        (times.read, times.read_in_burst) = read;
+        lab.all(times).map_err(within)?;
+    }
+    Ok(all)
+}
+
+/// Engines that [`measure`] measures.
+pub(super) fn count(registry: &Registry) -> usize {
+    let mut all = Calibration::default();
+    registry.iter().filter(|registration| all.of_mut(registration.name).is_some()).count()
+}
+
+/// An engine, and what is asked of it.
+struct Lab {
+    engine: Arc<dyn Engine>,
+    keys: u64,
+    prng: Prng,
+    processor: Processor,
+}
+
+/// What writing took, in seconds of the processor.
+#[derive(Default)]
+struct Wrote {
+    entries: f64,
+    puts: f64,
+    background: f64,
+    rewritten_bytes: f64,
+}
+
+struct Ignore;
+
+impl GetSink for Ignore {
+    fn found(&mut self, _: usize, entry: EntryRef<'_>) {
+        std::hint::black_box(entry.value);
+    }
+}
+
+impl Lab {
+    fn open(root: &Path, registration: &Registration, keys: u64) -> Result<Lab> {
+        let entries = keys as f64 * ENTRY_BYTES;
+        let has = |name: &str| registration.options.iter().any(|spec| spec.name == name);
+        // Little enough that what was put is written again, several times, while this measures:
+        // by an option where there is one, else by the memory.
+        let waits_in_memtable = has("memtable_bytes_max");
+        let memory = match has("log_bytes_max") && !waits_in_memtable {
+            true => ((entries * MEMORY_OF_LOGGED) as u64).next_multiple_of(MEMORY_MIN),
+            false => MEMORY_BYTES,
+        };
+        let texts = [
+            (MEMORY_OPTION, memory.to_string()),
+            ("memtable_bytes_max", ((entries * WAITING_PART) as u64).to_string()),
+            ("eviction", "none".to_string()),
+        ];
+        let pairs = texts.iter().map(|(name, text)| (*name, text.as_str()));
+        let pairs = pairs.filter(|(name, _)| has(name));
+        let values = OptionValues::parse(registration.options, pairs)?;
+        let device = FileDevice::open(&root.join(registration.name), DeviceOptions::default())?;
+        let environment = Environment::new(HashSeed(*b"a probe's engine"));
+        let engine = (registration.build)(device, &values, &environment)?;
+        Ok(Lab { engine, keys, prng: Prng::new(7), processor: Processor::start() })
+    }
+
+    fn all(&mut self, times: &mut Nanoseconds) -> Result<()> {
+        self.put_all(100, 1, 0..self.keys)?;
+        let alone = self.put_all(100, 1, 0..self.keys)?;
+        let burst = self.put_all(100, BURST as u64, 0..self.keys)?;
+        times.put = alone.put_ns();
+        times.put_in_burst = burst.put_ns().min(times.put);
+        let large = self.put_all(LARGE_VALUE_BYTES, 1, 0..self.keys / LARGE_EVERY)?;
+        let more = LARGE_VALUE_BYTES as f64 + KEY_BYTES as f64 - ENTRY_BYTES;
+        times.put_byte = ((large.put_ns() - times.put) / more).max(0.0);
+        let small = [&alone, &burst];
+        let background: f64 = small.iter().map(|wrote| wrote.background).sum();
+        let bytes: f64 = small.iter().map(|wrote| wrote.rewritten_bytes).sum();
+        if bytes / ENTRY_BYTES >= REWRITTEN_MIN {
+            times.rewrite = (1e9 * background / bytes * ENTRY_BYTES).max(NANOSECONDS_MIN);
+            times.rewrite_byte = 0.5 * times.rewrite / ENTRY_BYTES;
+        }
+        // The large ones are overwritten, so that gets meet usual entries.
+        self.put_all(100, BURST as u64, 0..self.keys / LARGE_EVERY)?;
+        self.settle()?;
+        self.gets(times)?;
+        self.scans(times)
+    }
+
+    fn key(index: u64) -> [u8; KEY_BYTES] {
+        let mut key = [0; KEY_BYTES];
+        // Odd, so no two are alike; the order of keys is not that of their numbers.
+        key[..8].copy_from_slice(&index.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+        key[8..].copy_from_slice(&index.to_be_bytes());
+        key
+    }
+
+    fn rewritten(&self) -> f64 {
+        let mut metrics = MetricsMap::default();
+        self.engine.metrics(&mut metrics);
+        REWRITTEN.iter().map(|name| metrics.get(name)).sum()
+    }
+
+    fn settle(&self) -> Result<()> {
+        while self.engine.maintain(Budget { bytes: TURN_BYTES })?.more {}
+        Ok(())
+    }
+
+    /// Puts every key of `keys` once, `batch` in one call, with the background in turns.
+    fn put_all(
+        &mut self,
+        value_bytes: usize,
+        batch: u64,
+        keys: std::ops::Range<u64>,
+    ) -> Result<Wrote> {
+        let value = vec![5; value_bytes];
+        let mut wrote = Wrote { entries: (keys.end - keys.start) as f64, ..Wrote::default() };
+        let rewritten = self.rewritten();
+        let turn = TURN.min(keys.end - keys.start).max(1);
+        let mut next = keys.start;
+        while next < keys.end {
+            let before = self.processor.seconds();
+            let end = (next + turn).min(keys.end);
+            while next < end {
+                let many = batch.min(end - next);
+                let those: Vec<_> = (next..next + many).map(Self::key).collect();
+                let mut writes = WriteBatch::new();
+                for key in &those {
+                    writes.put(key, &value);
+                }
+                self.engine.write(&writes, Durability::Buffered)?;
+                next += many;
+            }
+            let between = self.processor.seconds();
+            self.settle()?;
+            wrote.puts += between - before;
+            wrote.background += self.processor.seconds() - between;
+        }
+        wrote.rewritten_bytes = self.rewritten() - rewritten;
+        Ok(wrote)
+    }
+
+    fn gets(&mut self, times: &mut Nanoseconds) -> Result<()> {
+        // Brings every block into the cache.
+        self.get_some(self.keys, BURST, 0, times.read_in_burst)?;
+        let gets = self.keys / 2;
+        let absent = self.keys;
+        times.hit = self.get_some(gets, 1, 0, times.read)?;
+        times.hit_in_burst = self.get_some(gets, BURST, 0, times.read_in_burst)?.min(times.hit);
+        times.miss = self.get_some(gets, 1, absent, times.read)?;
+        let miss = self.get_some(gets, BURST, absent, times.read_in_burst)?;
+        times.miss_in_burst = miss.min(times.miss);
+        Ok(())
+    }
+
+    /// Nanoseconds of a get of a random key from number `first` on, the reads of the device left
+    /// out, which take `read` of them.
+    fn get_some(&mut self, gets: u64, batch: usize, first: u64, read: f64) -> Result<f64> {
+        let reads = |engine: &dyn Engine| {
+            let mut metrics = MetricsMap::default();
+            engine.metrics(&mut metrics);
+            metrics.get("get_device_reads")
+        };
+        let (reads_before, before) = (reads(&*self.engine), self.processor.seconds());
+        let calls = (gets / batch as u64).max(1);
+        for _ in 0..calls {
+            let keys: Vec<_> =
+                (0..batch).map(|_| Self::key(first + self.prng.below(self.keys))).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            self.engine.get_many(&keys, &mut Ignore)?;
+        }
+        let took = 1e9 * (self.processor.seconds() - before);
+        let of_reads = read * (reads(&*self.engine) - reads_before);
+        // What is left of a small difference of large numbers is at least a part of them.
+        let rest = (took - of_reads).max(took / 8.0);
+        Ok((rest / (calls * batch as u64) as f64).max(NANOSECONDS_MIN))
+    }
+
+    fn scans(&mut self, times: &mut Nanoseconds) -> Result<()> {
+        let Some(ordered) = Arc::clone(&self.engine).as_ordered() else { return Ok(()) };
+        let scans = (self.keys / SCAN as u64).max(1);
+        let mut of = |entries: usize| -> Result<f64> {
+            let before = self.processor.seconds();
+            for _ in 0..scans {
+                let from = Self::key(self.prng.below(self.keys));
+                let snapshot = Arc::clone(&ordered).snapshot()?;
+                let mut iterator = snapshot.iterate(&KeyRange::ALL)?;
+                let mut is_there = iterator.seek(&from)?;
+                for _ in 1..entries {
+                    is_there = is_there && iterator.next()?;
+                }
+                std::hint::black_box(is_there);
+            }
+            Ok(1e9 * (self.processor.seconds() - before) / scans as f64)
+        };
+        // The first time brings what it needs into the cache.
+        of(SCAN)?;
+        let (short, long) = (of(1)?, of(SCAN)?);
+        times.seek = short.max(NANOSECONDS_MIN);
+        times.next = ((long - short) / (SCAN - 1) as f64).max(NANOSECONDS_MIN);
+        Ok(())
+    }
+}
+
+impl Wrote {
+    fn put_ns(&self) -> f64 {
+        (1e9 * self.puts / self.entries.max(1.0)).max(NANOSECONDS_MIN)
+    }
+}
