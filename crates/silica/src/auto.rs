@@ -1,8 +1,8 @@
 //! Engines that the models choose: `engine = "auto"`.
 //!
 //! A keyspace that is created gets the engine and the options of the best prediction. While it is
-//! used its metrics tell what is asked of it; at each close the models are asked again, and what
-//! they wish for is noted in the catalog. An opening acts on a wish that has lasted
+//! used its metrics and its sketch tell what is asked of it; at each close the models are asked
+//! again, and what they wish for is noted in the catalog. An opening acts on a wish that has lasted
 //! ([`Hysteresis`]), where no more is to be moved than the rule allows, and logs it.
 //!
 //! Invariants:
@@ -17,8 +17,8 @@ use crate::{Keyspace, OpenOptions, Registry, Silica};
 use log::{info, warn};
 use silica_engine::{Error, ErrorKind, MetricsMap, OptionValues, Result};
 use silica_tune::recommend::{
-    Candidate, Hysteresis, Needs, Question, Recommendation, Verdict, Wish, describe, model_of,
-    predict, recommend, workload_of,
+    Candidate, Hysteresis, Measured, Needs, Question, Recommendation, Verdict, Wish, describe,
+    model_of, predict, recommend, workload_of,
 };
 use silica_tune::{Machine, Workload};
 use std::collections::BTreeMap;
@@ -120,6 +120,11 @@ impl Asked {
 }
 
 impl Silica {
+    /// The engines that this store has and the models know.
+    pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        self.options().registry.candidates()
+    }
+
     /// Keeps options of the keyspace `name`, as `(name, value)` pairs; they hold from the next
     /// opening on.
     ///
@@ -195,6 +200,42 @@ pub(crate) fn wish(keyspace: &Keyspace, noted: &mut Noted, asked: Result<Asked>)
     }
 }
 
+/// The metrics of `keyspace`, as the models read them.
+pub(crate) fn measured_of(keyspace: &Keyspace) -> Measured {
+    let mut metrics = MetricsMap::default();
+    keyspace.engine().metrics(&mut metrics);
+    metrics.0.iter().map(|(name, value)| (name.to_string(), *value)).collect()
+}
+
+/// What was asked of `keyspace` since it was opened: how often what, as it was `counted`; how many
+/// calls had several keys, scanned and synced, as its sketch saw them meanwhile; sizes and the
+/// popularity of keys as the sketch has them from all its time.
+///
+/// So new habits show at the next close, however long there were others.
+pub(crate) fn sketched(keyspace: &Keyspace, counted: Workload) -> Workload {
+    let Ok(seen) = keyspace.workload() else { return counted };
+    let since = keyspace.asked_since_opened();
+    let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
+    let mut workload = Workload {
+        keys: counted.keys,
+        memory_bytes: counted.memory_bytes,
+        mix: counted.mix.normalised(),
+        rate: counted.rate,
+        threads: counted.threads,
+        ..seen
+    };
+    if since.operations() > 0 {
+        workload.burst = share(since.get_hits + since.get_misses, since.get_calls).max(1.0);
+        let synced = share(since.synced_calls + since.syncs, since.write_calls);
+        workload.synced = synced.min(1.0);
+        // Scans are not among the metrics.
+        let scans = share(since.scans, since.operations()).min(0.99);
+        workload.mix.scans = scans / (1.0 - scans);
+        workload.mix = workload.mix.normalised();
+    }
+    workload
+}
+
 /// Judges the best engine for what `keyspace` was asked.
 fn ask_again(keyspace: &Keyspace, noted: &mut Noted, mut asked: Asked) -> Result<()> {
     let mut metrics = MetricsMap::default();
@@ -203,8 +244,8 @@ fn ask_again(keyspace: &Keyspace, noted: &mut Noted, mut asked: Asked) -> Result
     if operations < OPERATIONS_MIN {
         return Ok(());
     }
-    let measured = metrics.0.iter().map(|(name, value)| (name.to_string(), *value)).collect();
-    asked.workload = workload_of(&measured, &asked.workload);
+    let measured = measured_of(keyspace);
+    asked.workload = sketched(keyspace, workload_of(&measured, &asked.workload));
     let descriptor = keyspace.engine().descriptor();
     let capabilities = descriptor.capabilities;
     asked.needs = Needs {

@@ -8,6 +8,7 @@ use silica_engine::{
     Result, Scan, Update, WriteBatch,
 };
 use silica_tune::Workload;
+use silica_tune::sketch::Totals;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,8 @@ struct Inner {
     /// Directory, and whether it has memory of its own: a migration changes them.
     place: Mutex<(String, bool)>,
     closed: AtomicBool,
+    /// What its sketch had seen when it was opened.
+    seen_before: Totals,
 }
 
 /// A named set of keys in a store. Cheap to clone; all clones are the same keyspace.
@@ -51,7 +54,8 @@ impl Keyspace {
         let engine: Arc<dyn Engine> = Arc::clone(&opened.switch) as _;
         let place = Mutex::new((opened.directory.clone(), opened.own_memory));
         let closed = AtomicBool::new(false);
-        Keyspace { inner: Arc::new(Inner { opened, engine, place, closed }) }
+        let seen_before = opened.switch.live().sketch().totals;
+        Keyspace { inner: Arc::new(Inner { opened, engine, place, closed, seen_before }) }
     }
 
     pub(crate) fn switch(&self) -> &Arc<Switch> {
@@ -76,6 +80,23 @@ impl Keyspace {
         let mut workload = self.switch().live().sketch().workload(keys)?;
         workload.memory_bytes = self.inner.opened.memory_bytes.max(1);
         Ok(workload)
+    }
+
+    /// What the sketch saw of the workload since the keyspace was opened.
+    pub(crate) fn asked_since_opened(&self) -> Totals {
+        let (now, before) = (self.switch().live().sketch().totals, self.inner.seen_before);
+        Totals {
+            get_calls: now.get_calls.saturating_sub(before.get_calls),
+            get_hits: now.get_hits.saturating_sub(before.get_hits),
+            get_misses: now.get_misses.saturating_sub(before.get_misses),
+            write_calls: now.write_calls.saturating_sub(before.write_calls),
+            synced_calls: now.synced_calls.saturating_sub(before.synced_calls),
+            syncs: now.syncs.saturating_sub(before.syncs),
+            puts: now.puts.saturating_sub(before.puts),
+            deletes: now.deletes.saturating_sub(before.deletes),
+            scans: now.scans.saturating_sub(before.scans),
+            modifies: now.modifies.saturating_sub(before.modifies),
+        }
     }
 
     /// Goes on with the sketch of the workload, as it does from the start, or rests it.

@@ -36,6 +36,7 @@ mod backup;
 mod cache;
 mod catalog;
 mod directories;
+mod explain;
 #[cfg(test)]
 mod hostile_tests;
 mod ingest;

@@ -1,6 +1,6 @@
 //! Engines that the models choose.
 
-use silica::{AUTO, Durability, ErrorKind, OpenOptions, Silica};
+use silica::{AUTO, Durability, ErrorKind, OpenOptions, Silica, WriteBatch};
 use std::path::Path;
 
 const KEYS: u32 = 2000;
@@ -53,6 +53,47 @@ fn a_wish_that_lasts_moves_the_keyspace_and_nothing_is_lost() {
         store.verify().unwrap();
         store.close().unwrap();
     }
+    let store = open(directory.path());
+    assert_eq!(engine_of(&store), "silt");
+    assert_eq!(store.keyspace("default").unwrap().count(true).unwrap().estimate, u64::from(KEYS));
+}
+
+/// Overwrites keys, each batch synced: then syncs are all that counts, whatever the engine.
+fn overwrite_synced(store: &Silica) {
+    const CALLS: u32 = 500;
+    let keyspace = store.keyspace("default").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let keyspace = &keyspace;
+            scope.spawn(move || {
+                for call in 0..CALLS {
+                    let keys = (0..4).map(|i| (thread * CALLS + call * 4 + i) % KEYS);
+                    let keys: Vec<_> = keys.map(u32::to_be_bytes).collect();
+                    let mut batch = WriteBatch::new();
+                    keys.iter().for_each(|key| _ = batch.put(key, &[7; 60]));
+                    keyspace.write_with(&batch, Durability::Synced).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn new_habits_that_only_the_sketch_sees_move_the_keyspace() {
+    let directory = tempfile::tempdir().unwrap();
+    let synced = overwrite_synced as fn(&Silica);
+    let habits = [(synced, "wip"), (synced, "wip"), (synced, "wip"), (overwrite, "wip")];
+    for (round, (habit, expected)) in habits.into_iter().enumerate() {
+        let store = open(directory.path());
+        assert_eq!(engine_of(&store), expected, "round {round}");
+        habit(&store);
+        store.close().unwrap();
+    }
+    // One close with new habits is not enough.
+    let store = open(directory.path());
+    assert_eq!(engine_of(&store), "wip");
+    overwrite(&store);
+    store.close().unwrap();
     let store = open(directory.path());
     assert_eq!(engine_of(&store), "silt");
     assert_eq!(store.keyspace("default").unwrap().count(true).unwrap().estimate, u64::from(KEYS));
