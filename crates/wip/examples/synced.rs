@@ -1,7 +1,7 @@
 //! Synced puts of several threads, beside what the device can sync: writes of one block with a
 //! sync each, in the same directory and the same run.
 //!
-//! `cargo run --release -p silica-wip --example synced -- DIR [seconds]`
+//! `cargo run --release -p silica-wip --example synced -- DIR [seconds [OPTION=N …]]`
 #![allow(clippy::disallowed_methods)] // A benchmark reads its arguments and the clock.
 
 use silica_base::HashSeed;
@@ -64,7 +64,13 @@ fn main() {
     let seconds: f64 = args.get(2).map_or(3.0, |n| n.parse().expect("a number"));
     let device = FileDevice::open(dir.as_ref(), DeviceOptions::default()).expect("the directory");
     let environment = Environment::new(HashSeed([1; 16]));
-    let wip = Wip::open(device, &OptionValues::default(), &environment).expect("it opens");
+    let mut options = OptionValues::default();
+    for (name, value) in args.iter().skip(3).filter_map(|arg| arg.split_once('=')) {
+        let known = silica_wip::OPTIONS.iter().find(|option| option.name == name);
+        let name = known.expect("an option of the engine").name;
+        options.set(name, value.parse().expect("a number"));
+    }
+    let wip = Wip::open(device, &options, &environment).expect("it opens");
     for _ in 0..2 {
         let syncs = device_syncs(dir.as_ref(), seconds);
         println!("device: {:.1} k syncs/s", syncs / 1e3);
