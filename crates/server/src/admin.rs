@@ -2,6 +2,7 @@
 
 use crate::server::Shared;
 use silica::engine::{Error, ErrorKind, METRICS, MetricKind, MetricVisitor, Result};
+use silica::tune::recommend::{WHY_METRICS, Why};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -10,7 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use tiny_http::{Header, Method, Request, Response};
 
-const ABOUT: &str = "silica: /metrics has every counter in the text format of Prometheus\n";
+const ABOUT: &str = "silica: /metrics has every counter in the text format of Prometheus; /why \
+                     has what the models predict of each database beside what it measured\n";
 
 /// The thread that answers on the admin port.
 pub(crate) struct Admin {
@@ -65,6 +67,7 @@ fn answer(shared: &Shared, request: Request) {
     let path = request.url().split('?').next().unwrap_or_default();
     let (status, text) = match (request.method(), path) {
         (Method::Get | Method::Head, "/metrics") => (200, metrics(shared)),
+        (Method::Get | Method::Head, "/why") => (200, why(shared)),
         (Method::Get | Method::Head, "/") => (200, ABOUT.to_string()),
         (Method::Get | Method::Head, _) => (404, format!("not found; {ABOUT}")),
         _ => (405, "only GET\n".to_string()),
@@ -100,7 +103,56 @@ fn metrics(shared: &Shared) -> String {
         line(&mut out, format_args!("{name} {value}"));
     }
     engines(shared, &mut out);
+    models(shared, &mut out);
     out
+}
+
+/// The databases that are open, with what the models say of them.
+fn explained(shared: &Shared) -> Vec<(usize, &'static str, Result<Why>)> {
+    let of = |db| {
+        let engine = shared.store.opened(db)?.descriptor().name;
+        Some((db, engine, shared.store.why(db)?))
+    };
+    (0..shared.store.count()).filter_map(of).collect()
+}
+
+/// Prediction beside measurement, for people.
+fn why(shared: &Shared) -> String {
+    let mut out = String::new();
+    for (db, engine, why) in explained(shared) {
+        line(&mut out, format_args!("database {db}, engine {engine}"));
+        match why {
+            Ok(why) => line(&mut out, format_args!("{why}")),
+            Err(e) => line(&mut out, format_args!("nothing is known: {e}\n")),
+        }
+    }
+    if out.is_empty() {
+        out.push_str("no database is open that the models know; use one first\n");
+    }
+    out
+}
+
+/// The same, for Prometheus.
+fn models(shared: &Shared, out: &mut String) {
+    let all = explained(shared);
+    for (name, is_counter, doc) in WHY_METRICS {
+        let name_here = format!("silica_{name}");
+        let kind = if is_counter { MetricKind::Counter } else { MetricKind::Gauge };
+        let mut is_headed = false;
+        for (db, engine, why) in &all {
+            let Ok(why) = why else { continue };
+            for (labels, value) in why.samples(name) {
+                if !is_headed {
+                    head(out, &name_here, doc, kind);
+                    is_headed = true;
+                }
+                let labels = labels.iter().map(|(label, of)| format!(",{label}=\"{of}\""));
+                let labels = labels.collect::<String>();
+                let those = format_args!("db=\"{db}\",engine=\"{engine}\"{labels}").to_string();
+                line(out, format_args!("{name_here}{{{those}}} {value}"));
+            }
+        }
+    }
 }
 
 /// The metrics of all engines, each with those of the others of its name.

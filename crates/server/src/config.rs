@@ -1,6 +1,7 @@
 //! What a server is started with.
 
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result};
+use silica::tune::recommend::Why;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -286,6 +287,13 @@ pub trait Databases: Send + Sync {
         let _ = index;
         true
     }
+
+    /// What the models say of database `index`, beside what it measured; `None` where nobody
+    /// keeps what the models need.
+    fn why(&self, index: u32) -> Result<Option<Why>> {
+        let _ = index;
+        Ok(None)
+    }
 }
 
 /// The keyspaces of a store: database 0 is the default keyspace, database N is `dbN`.
@@ -321,6 +329,10 @@ impl Databases for silica::Silica {
     fn exists(&self, index: u32) -> bool {
         // Where the catalog cannot be asked, opening it says why.
         self.existing(&keyspace_name(index)).map_or(true, |keyspace| keyspace.is_some())
+    }
+
+    fn why(&self, index: u32) -> Result<Option<Why>> {
+        silica::Silica::why(self, &keyspace_name(index)).map(Some)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::Databases;
 use crate::direct::{Direct, Hub};
 use crate::migrations::Migrations;
 use silica::engine::{Engine, MetricVisitor, Result};
+use silica::tune::recommend::Why;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// All databases of a server.
@@ -77,6 +78,12 @@ impl Store {
             let _ = self.slots[index].set(engine);
         }
         Ok(self.opened(index).expect("the slot was just filled"))
+    }
+
+    /// What the models say of database `index`, where it is open and somebody can tell.
+    pub(crate) fn why(&self, index: usize) -> Option<Result<Why>> {
+        self.opened(index)?;
+        self.source.why(index as u32).transpose()
     }
 
     /// The sum of a metric of the engines that have it; `None` where none has.

@@ -2,8 +2,9 @@
 
 mod support;
 
+use silica::{DEFAULT_KEYSPACE, Durability, OpenOptions};
 use silica_engine::METRICS;
-use silica_server::{Config, Server};
+use silica_server::{Config, Mode, Server};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -64,9 +65,52 @@ fn metrics_tell_what_was_done() {
 }
 
 #[test]
+fn why_is_on_the_page_and_among_the_metrics() {
+    let directory = std::env::temp_dir().join(format!("silica-why-{}", std::process::id()));
+    let options = OpenOptions::new().memory_bytes(64 << 20).durability(Durability::Buffered);
+    let store = Arc::new(options.open(&directory).unwrap());
+    let admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let mode = Mode::Crcw;
+    let server =
+        Server::start(Config { admin, mode, ..config() }, Arc::clone(&store) as _).unwrap();
+    let mut client = Client::connect(&server);
+    for i in 0..500 {
+        client.ask(&format!("SET key{i} value{i}"));
+        client.ask(&format!("GET key{i}"));
+    }
+    let why = store.why(DEFAULT_KEYSPACE).unwrap();
+    let log = why.figures.iter().find(|figure| figure.name == "written: log").unwrap();
+    let (predicted, measured) = (log.predicted, log.measured.unwrap());
+    assert!(predicted > 1.0 && measured > 1.0, "{predicted} {measured}");
+
+    let (status, page) = http(&server, "GET /why");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    for part in ["database 0, engine wip", "predicted", "written: log", "filter_bits=12"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let body = http(&server, "GET /metrics").1;
+    let samples = samples(&body);
+    let of = |name: &str, label: &str| {
+        let name = format!("silica_model_{name}{{db=\"0\",engine=\"wip\"{label}}}");
+        *samples.get(&name).unwrap_or_else(|| panic!("no {name}: {body}"))
+    };
+    let label = ",figure=\"written: log\"";
+    assert!((of("measured", label) / measured - 1.0).abs() < 1e-9);
+    let drift = 100.0 * (of("measured", label) / of("predicted", label) - 1.0);
+    assert!((of("drift_percent", label) - drift).abs() < 1e-6);
+    assert!(of("throughput", "") > 0.0);
+    assert!(of("what_if_written", ",option=\"filter_bits\",value=\"12\"") > 1.0);
+    server.stop();
+    drop(store);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn other_requests_are_refused() {
     let server = with_admin();
     assert!(http(&server, "GET /").1.contains("/metrics"));
+    // Nobody keeps what the models need of this engine.
+    assert!(http(&server, "GET /why").1.contains("no database"));
     assert_eq!(http(&server, "GET /secrets").0, "HTTP/1.1 404 Not Found");
     assert_eq!(http(&server, "POST /metrics").0, "HTTP/1.1 405 Method Not Allowed");
     server.stop();

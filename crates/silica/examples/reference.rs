@@ -1,6 +1,7 @@
 //! Prints the pages that are made from the code: `config` (engines and their options) or
 //! `metrics`. `cargo xtask docs` writes them to docs/.
 
+use silica::tune::recommend::WHY_METRICS;
 use silica::{METRICS, MetricKind, OptionKind, OptionSpec, Registry};
 
 fn main() {
@@ -75,6 +76,14 @@ fn metrics() -> String {
             MetricKind::Ratio => "ratio",
         };
         out += &format!("| `{}` | {kind} | {} |\n", metric.name, metric.doc);
+    }
+    out += "\n## Models\n\nWhat the models say of each database that is open, beside what it \
+            measured, as\n`silica why` and the admin port's `/why` have it. Prometheus gets them as \
+            `silica_NAME`\nwith the labels `db` and `engine`.\n\n\
+            | metric | kind | meaning |\n|---|---|---|\n";
+    for (name, is_counter, doc) in WHY_METRICS {
+        let kind = if is_counter { "counter" } else { "gauge" };
+        out += &format!("| `{name}` | {kind} | {doc} |\n");
     }
     out
 }
