@@ -1,12 +1,13 @@
 //! Every benchmark at toy size: it runs, prints its fields, and answers the same twice.
 
-use crate::step::{Steps, run_logged};
+use crate::step::{Steps, cargo, run_logged};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
+const BUILD_LIMIT: Duration = Duration::from_secs(600);
 
 /// Workloads over a whole store, whose object has [`FIELDS`].
 const WORKLOADS: &[&str] = &[
@@ -73,6 +74,8 @@ pub fn run(steps: &mut Steps) {
         steps.inside(&format!("benchmark {workload}"), || twice(&binary, &scratch, workload));
     }
     steps.inside("benchmark replay", || replay(&binary, &scratch));
+    let target = steps.target().to_path_buf();
+    steps.inside("recommendations", || recommendations(&target, &scratch));
     steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
     for (name, arguments, fields) in MECHANISMS {
         steps.inside(&format!("benchmark {name}"), || {
@@ -80,6 +83,25 @@ pub fn run(steps: &mut Steps) {
             command.args(*arguments);
             object(&mut command, &scratch, fields).map(drop)
         });
+    }
+}
+
+/// Every workload of the check runs on every engine that can do it, and on what is recommended.
+fn recommendations(target: &Path, scratch: &Path) -> Result<(), String> {
+    let mut build = cargo(&["build", "--workspace", "--example", "tune_check", "--quiet"]);
+    let outcome = run_logged(&mut build, &scratch.join("bench.log"), BUILD_LIMIT);
+    if !outcome.good {
+        return Err(outcome.output);
+    }
+    let out = scratch.join("tune-check");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(target.join("debug/examples/tune_check")).arg(&out);
+    let outcome = run_logged(command.arg("toy=1"), &scratch.join("bench.log"), LIMIT);
+    let _ = std::fs::remove_dir_all(&out);
+    match outcome.good && outcome.output.contains(" of 20 picks are within 10 %") {
+        true => Ok(()),
+        false => Err(outcome.output),
     }
 }
 
