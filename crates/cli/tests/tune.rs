@@ -42,6 +42,39 @@ fn a_description_gets_an_engine_with_reasons_and_apply_moves_to_it() {
 }
 
 #[test]
+fn a_probe_is_kept_shown_and_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let nothing = silica(&["probe", "--show"], path);
+    let error = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert!(!nothing.status.success() && error.contains("nothing was probed"), "{error}");
+    let small = ["probe", "--size", "2MiB", "--seconds", "0.1", "--endurance", "600TB"];
+    let small = [&small[..], &["--memory", "2MiB"]].concat();
+    let probed = json(&small, path);
+    assert_eq!(probed["device"]["endurance_bytes"], 600e12);
+    assert!(probed["device"]["reads"]["32"].as_f64().unwrap() > 1.0);
+    for engine in ["wip", "silt", "mica"] {
+        assert!(probed["processor_ns"][engine]["put"].as_f64().unwrap() >= 10.0, "{probed}");
+    }
+    let names: Vec<_> = std::fs::read_dir(path).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["PROBE"]);
+    assert_eq!(json(&["probe", "--show"], path), probed);
+    let people = silica(&["probe", "--show"], path);
+    let shown = String::from_utf8_lossy(&people.stdout).into_owned();
+    assert!(shown.contains("engine wip") && shown.contains("random reads"), "{shown}");
+    // What was probed is what the models are asked with, and no store's obstacle.
+    json(&["put", "key", "value"], path);
+    let notes = json(&["tune"], path)["notes"].to_string();
+    assert!(!notes.contains("silica probe"), "{notes}");
+    let wrong = silica(&["probe", "--seconds", "0"], path);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("seconds"));
+    std::fs::write(path.join("PROBE"), "nothing of the kind").unwrap();
+    let damaged = silica(&["probe", "--show"], path);
+    let error = String::from_utf8_lossy(&damaged.stderr).into_owned();
+    assert!(!damaged.status.success() && error.contains("PROBE"), "{error}");
+}
+
+#[test]
 fn bounds_and_words_that_cannot_be_are_refused_with_reasons() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
