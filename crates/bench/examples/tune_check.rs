@@ -1,12 +1,13 @@
 //! Whether `silica tune` picks what measures best: runs workloads of the instrument on every engine
 //! that can do them, asks the models which is best, and says how far their pick is behind.
 //!
-//! `cargo run --release -p silica-bench --example tune_check -- DIR [keys=N] [seconds=N] [rounds=N]
-//! [warm=N] [only=NAME]` probes DIR, and makes stores in DIR/ways. All ways to do a case are filled,
-//! settled and warm before they are measured, in turns: `rounds` times for `seconds` each, after
-//! writing for `warm` seconds where the case writes. Of all rounds the best counts, as what else
-//! the machine does only takes away. With `toy=1` everything is small: it shows that it runs, and
-//! measures nothing.
+//! `cargo run --release -p silica-bench --example tune_check -- DIR [keys=N] [seconds=N]
+//! [rounds=N] [warm=N] [only=NAME]` probes DIR, and makes stores in DIR/ways.
+//!
+//! All ways to do a case are filled, settled and warm before they are measured, in turns: `rounds`
+//! times for `seconds` each, after writing for `warm` seconds where the case writes. Of all rounds
+//! the best counts, as what else the machine does only takes away. With `toy=1` everything is
+//! small: it shows that it runs, and measures nothing.
 //!
 //! A line has the case, the pick's part of the best, the machine's load, and the ways, the pick
 //! first: operations a second as measured and as predicted, what they are predicted to be limited

@@ -77,9 +77,10 @@ fn metrics() -> String {
         };
         out += &format!("| `{}` | {kind} | {} |\n", metric.name, metric.doc);
     }
-    out += "\n## Models\n\nWhat the models say of each database that is open, beside what it \
-            measured, as\n`silica why` and the admin port's `/why` have it. Prometheus gets them as \
-            `silica_NAME`\nwith the labels `db` and `engine`.\n\n\
+    out += "\n## Models\n\n\
+            What the models say of each database that is open, beside what it\n\
+            measured, as `silica why` and the admin port's `/why` have it. Prometheus gets them\n\
+            as `silica_NAME` with the labels `db` and `engine`.\n\n\
             | metric | kind | meaning |\n|---|---|---|\n";
     for (name, is_counter, doc) in WHY_METRICS {
         let kind = if is_counter { "counter" } else { "gauge" };
