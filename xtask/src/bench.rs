@@ -77,6 +77,7 @@ pub fn run(steps: &mut Steps) {
     let target = steps.target().to_path_buf();
     steps.inside("recommendations", || recommendations(&target, &scratch));
     steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
+    steps.inside("benchmark models", || models(&binary, &scratch));
     for (name, arguments, fields) in MECHANISMS {
         steps.inside(&format!("benchmark {name}"), || {
             let mut command = bench(&binary, name);
@@ -121,6 +122,32 @@ fn datagrams(binary: &Path, scratch: &Path) -> Result<(), String> {
     match (count("rates"), count("skews"), count("files"), &empty[..]) {
         (1.., 6, 3, []) if found["rates"][0]["loss_percent"] == 0.0 => Ok(()),
         _ => Err(format!("figures or drawings are missing, or datagrams lost: {found}")),
+    }
+}
+
+/// The percentage that a toy's prediction may be off by: few tables, few rounds.
+const TOY_ERROR_PERCENT: f64 = 60.0;
+
+/// Both stores of ours, with the figure redrawn. At this size others' background work falls behind.
+fn models(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("models");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "models");
+    command.args(["--toy", "--engines", "silt,wip", "--out"]).arg(&out);
+    let found = object(&mut command, scratch, &["rows", "svg"])?;
+    let rows: Vec<&Value> = found["rows"].as_array().into_iter().flatten().collect();
+    let is_near = |row: &&Value| {
+        let percent = row["error_percent"].as_f64();
+        percent.is_some_and(|percent| percent.abs() < TOY_ERROR_PERCENT)
+    };
+    let of = |name: &str| rows.iter().filter(|row| row["engine"] == name).count();
+    let svg = std::fs::read_to_string(out.join("models.svg")).unwrap_or_default();
+    if of("silt") < 4 || of("wip") < 4 || svg.matches("<circle").count() != rows.len() {
+        return Err(format!("settings or dots are missing: {found}"));
+    }
+    match rows.iter().find(|row| !is_near(row)) {
+        Some(row) => Err(format!("a prediction is far off: {row}")),
+        None => Ok(()),
     }
 }
 

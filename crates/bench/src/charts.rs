@@ -9,25 +9,35 @@ use std::path::{Path, PathBuf};
 const PANEL_SIZE: (u32, u32) = (900, 420);
 /// Space above the highest point, where the names of the lines stand.
 const HEADROOM: f64 = 1.5;
-const COLOURS: [RGBColor; 5] = [
+const COLOURS: [RGBColor; 6] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
     RGBColor(44, 160, 44),
     RGBColor(255, 127, 14),
     RGBColor(148, 103, 189),
+    RGBColor(127, 127, 127),
 ];
+/// Pixels from the middle of a dot to its edge.
+const DOT: i32 = 5;
 
-/// A named line.
+/// A named line, or named dots.
 #[derive(Debug)]
 pub struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
+    /// Dots instead of a line through them.
+    pub(crate) dots: bool,
 }
 
 impl Series {
     /// A line through these points.
     pub fn new(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        Series { name: name.to_string(), points: points.into_iter().collect() }
+        Series { name: name.to_string(), points: points.into_iter().collect(), dots: false }
+    }
+
+    /// Dots at these points.
+    pub fn dots(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Series { dots: true, ..Series::new(name, points) }
     }
 }
 
@@ -82,6 +92,9 @@ impl Panel {
                     Rectangle::new([(x - 0.35, 0.0), (x + 0.35, *y)], colour.filled())
                 });
                 chart.draw_series(bars)?
+            } else if series.dots {
+                let dots = series.points.iter().map(|at| Circle::new(*at, DOT, colour.filled()));
+                chart.draw_series(dots)?
             } else {
                 chart.draw_series(LineSeries::new(series.points.iter().copied(), &colour))?
             };
@@ -205,12 +218,16 @@ mod tests {
         let name = format!("silica-chart-{}.svg", std::process::id());
         let file = std::env::temp_dir().join(name);
         let series = vec![Series::new("ramp", [(0.0, 0.0), (5.0, 2.0)])];
-        draw(&[Panel::lines("A title", "seconds", "things", series)], &file).unwrap();
+        let dots = vec![Series::dots("dots", [(1.0, 1.0), (2.0, 1.0), (3.0, 1.0)])];
+        let panels = [("A title", series), ("Another", dots)]
+            .map(|(title, series)| Panel::lines(title, "seconds", "things", series));
+        draw(&panels, &file).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         let _ = std::fs::remove_file(&file);
         assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
         for word in ["A title", "seconds", "things", "ramp"] {
             assert!(text.contains(word), "{word}");
         }
+        assert_eq!(text.matches("<circle").count(), 3, "each dot is drawn");
     }
 }

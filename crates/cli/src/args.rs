@@ -624,6 +624,9 @@ pub(crate) enum BenchSpecial {
         #[arg(long, value_name = "S", default_value_t = 1.0)]
         seconds: f64,
     },
+    /// What stores write for each byte put, beside what their models predict.
+    #[cfg(feature = "compare")]
+    Models(crate::measured::MeasuredArgs),
     /// Draw the charts of SILT's paper from runs on this machine.
     Figures {
         /// Directory for the SVG files.

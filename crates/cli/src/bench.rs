@@ -74,6 +74,8 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
             *output.object() = silica_bench::json_object(&report)?;
             Ok(())
         }
+        #[cfg(feature = "compare")]
+        Some(BenchSpecial::Models(args)) => crate::measured::run(global, &args, output),
         Some(BenchSpecial::Figures { out, run }) => figures(global, &out, &run, output),
         None => {
             let name = args.workload.expect("clap asks for it");

@@ -10,6 +10,8 @@ mod databases;
 mod ingest;
 mod keyspace;
 mod load;
+#[cfg(feature = "compare")]
+mod measured;
 mod migrate;
 mod model;
 mod model_plot;

@@ -1,0 +1,314 @@
+//! `silica bench models`: what stores write for each byte put, beside what models predict.
+
+mod design;
+
+use crate::args::Global;
+use crate::output::{Output, has_terminal};
+use clap::Args;
+use design::{Formats, Parameter, Writer};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use signal_hook::consts::SIGINT;
+use silica::{Error, ErrorKind, Result};
+use silica_bench::charts::{self, Panel, Series};
+use silica_bench::{Distribution, Plan, Shape, Target, drive, fill};
+use silica_bench_compare::Setup;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Args)]
+pub(crate) struct MeasuredArgs {
+    /// Directory for models.svg and models.json. Stores lie below --path, or below it.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Few keys and rounds: shows that it runs, measures little.
+    #[arg(long)]
+    toy: bool,
+    /// Only these stores of silt, wip, rocksdb and leveldb; one that is not installed is left out
+    /// where none are named.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    engines: Vec<String>,
+    /// Numbers of keys [default: 250000,1000000; 40960 with --toy].
+    #[arg(long, value_name = "N,M", value_delimiter = ',')]
+    keys: Vec<u64>,
+    /// Popularities: uniform, zipfian or both.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "uniform,zipfian")]
+    distributions: Vec<String>,
+    /// Bytes of a key.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    key_size: usize,
+    /// Bytes of a value.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    value_size: usize,
+    /// Rounds that are measured at most, of as many puts as keys [default: 12; 2 with --toy].
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// Puts a second, where background work must not fall behind; 0 for as many as possible.
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    rate: u64,
+}
+
+const KEYS: [u64; 2] = [250_000, 1_000_000];
+const KEYS_TOY: [u64; 1] = [40_960];
+const ROUNDS: u32 = 12;
+const ROUNDS_TOY: u32 = 2;
+/// Rounds that are written before anything is counted.
+const WARM_UP: u32 = 2;
+/// Rounds that are counted at least, unless fewer are asked for.
+const ROUNDS_MIN: u32 = 4;
+/// It is steady where the last round moved the mean by less.
+const STEADY: f64 = 0.005;
+/// Puts in a batch; what a log adds to a batch is small beside it.
+pub(crate) const BATCH: usize = 32;
+
+/// A setting and what came of it.
+struct Row {
+    writer: Writer,
+    keys: u64,
+    distribution: Distribution,
+    parameter: Parameter,
+    predicted: f64,
+    measured: f64,
+    rounds: u32,
+    is_steady: bool,
+    formats: Formats,
+}
+
+impl Row {
+    fn error_percent(&self) -> f64 {
+        100.0 * (self.predicted / self.measured - 1.0)
+    }
+
+    fn text(&self) -> String {
+        let steady = if self.is_steady { "" } else { ", not steady" };
+        format!(
+            "| {} | {} | {} | {} | {:.2} | {:.2} | {:+.1} % | {}{steady} |",
+            self.writer.name(),
+            self.keys,
+            self.distribution.name(),
+            self.parameter.text(),
+            self.predicted,
+            self.measured,
+            self.error_percent(),
+            self.rounds,
+        )
+    }
+
+    fn object(&self) -> Value {
+        json!({
+            "engine": self.writer.name(),
+            "keys": self.keys,
+            "distribution": self.distribution.name(),
+            "parameter": self.parameter.text(),
+            "predicted": self.predicted,
+            "measured": self.measured,
+            "error_percent": self.error_percent(),
+            "error_percent_max": self.writer.error_percent_max(),
+            "rounds": self.rounds,
+            "is_steady": self.is_steady,
+            "log_bytes_per_byte": self.formats.log,
+            "table_bytes_per_byte": self.formats.table,
+        })
+    }
+}
+
+/// Measures every setting, shows the table and draws the figure.
+pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> Result<()> {
+    let settings = settings(args)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    // The second SIGINT ends the program at once.
+    signal_hook::flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, interrupted.clone())
+        .and_then(|_| signal_hook::flag::register(SIGINT, interrupted.clone()))
+        .map_err(|e| Error::io("installing the signal handler", e))?;
+    let base = global.path.clone().unwrap_or_else(|| args.out.clone());
+    let store = base.join(format!("models-{}", std::process::id()));
+    let mut show = progress(output, settings.len());
+    output.line(
+        "| store | keys | popularity | parameter | predicted | measured | error | rounds |",
+    )?;
+    output.line("|---|---|---|---|---|---|---|---|")?;
+    let mut rows = Vec::new();
+    for (done, (writer, plan, parameter)) in settings.iter().enumerate() {
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        show(done, &format!("{} {} {}", writer.name(), plan.keys, plan.distribution.name()));
+        let setup = Setup {
+            directory: store.clone(),
+            memory_bytes: parameter.memory_bytes(),
+            plan: plan.clone(),
+        };
+        let rounds = args.rounds.unwrap_or(if args.toy { ROUNDS_TOY } else { ROUNDS }).max(1);
+        let row = measure(*writer, &setup, *parameter, rounds, &interrupted);
+        let _ = std::fs::remove_dir_all(&store);
+        let Some(row) = row? else { break };
+        output.line(row.text())?;
+        rows.push(row);
+        write(&rows, &args.out)?;
+    }
+    if rows.len() < settings.len() {
+        eprintln!("silica: interrupted; {} has what was measured", args.out.display());
+    }
+    output.line(format!("wrote {}", args.out.join("models.svg").display()))?;
+    let rows: Vec<Value> = rows.iter().map(Row::object).collect();
+    output.object().insert("rows".into(), rows.into());
+    output.object().insert("svg".into(), args.out.join("models.svg").display().to_string().into());
+    Ok(())
+}
+
+type Settings = Vec<(Writer, Plan, Parameter)>;
+
+/// Every store with each number of keys, each popularity and both values of its parameter.
+fn settings(args: &MeasuredArgs) -> Result<Settings> {
+    let keys: &[u64] = match (&args.keys[..], args.toy) {
+        ([], false) => &KEYS,
+        ([], true) => &KEYS_TOY,
+        (given, _) => given,
+    };
+    let mut settings = Vec::new();
+    for writer in writers(&args.engines)? {
+        for &keys in keys {
+            for name in &args.distributions {
+                let distribution = distribution(name)?;
+                let plan = Plan {
+                    keys,
+                    operations: keys,
+                    shape: Shape { key_bytes: args.key_size, value_bytes: args.value_size },
+                    distribution,
+                    batch: BATCH,
+                    rate: args.rate,
+                    ..Plan::new("overwrite")?
+                };
+                plan.check()?;
+                for parameter in writer.parameters(&plan) {
+                    settings.push((writer, plan.clone(), parameter));
+                }
+            }
+        }
+    }
+    Ok(settings)
+}
+
+fn writers(names: &[String]) -> Result<Vec<Writer>> {
+    if names.is_empty() {
+        let is_there = |writer: &Writer| match writer.check() {
+            Ok(()) => true,
+            Err(e) => {
+                eprintln!("silica: {} is left out: {e}", writer.name());
+                false
+            }
+        };
+        return Ok(Writer::ALL.into_iter().filter(is_there).collect());
+    }
+    let found = |name: &String| {
+        let writer = Writer::ALL.into_iter().find(|w| w.name() == name).ok_or_else(|| {
+            let message = format!("no model of '{name}': known are silt, wip, rocksdb, leveldb");
+            Error::new(ErrorKind::Config, message)
+        })?;
+        writer.check().map(|()| writer)
+    };
+    names.iter().map(found).collect()
+}
+
+/// Those whose popularity the models know.
+fn distribution(name: &str) -> Result<Distribution> {
+    match Distribution::parse(name) {
+        Some(known @ (Distribution::Uniform | Distribution::Zipfian)) => Ok(known),
+        _ => {
+            let message = format!("no model of '{name}': --distributions takes uniform, zipfian");
+            Err(Error::new(ErrorKind::Config, message))
+        }
+    }
+}
+
+/// Fills a store, overwrites it until what it writes is steady, and asks the model; nothing where
+/// it was interrupted.
+fn measure(
+    writer: Writer,
+    setup: &Setup,
+    parameter: Parameter,
+    rounds: u32,
+    interrupted: &AtomicBool,
+) -> Result<Option<Row>> {
+    let _ = std::fs::remove_dir_all(&setup.directory);
+    std::fs::create_dir_all(&setup.directory)
+        .map_err(|e| Error::io(format!("creating {}", setup.directory.display()), e))?;
+    let target = writer.open(setup, parameter)?;
+    let plan = &setup.plan;
+    fill(plan, &*target, &mut |_, _| {})?;
+    target.settle()?;
+    let formats = writer.formats(plan, &*target)?;
+    let put = (plan.keys * (plan.shape.key_bytes + plan.shape.value_bytes) as u64) as f64;
+    let overwrite = |round: u32, target: &dyn Target| {
+        let plan = Plan { seed: u64::from(round) + 2, ..plan.clone() };
+        drive(&plan, target, "overwrite", &mut |_, _| {}).map(drop)
+    };
+    for round in 0..WARM_UP {
+        overwrite(round, &*target)?;
+    }
+    let begun = writer.written(&*target)?;
+    let (mut mean, mut is_steady, mut done) = (0.0, false, 0);
+    while done < rounds && !is_steady {
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        overwrite(WARM_UP + done, &*target)?;
+        done += 1;
+        let now = (writer.written(&*target)? - begun) / (put * f64::from(done));
+        is_steady = done >= ROUNDS_MIN && (now / mean - 1.0).abs() < STEADY;
+        mean = now;
+    }
+    let predicted = design::predict(writer, plan, parameter, formats)?;
+    let distribution = plan.distribution;
+    let (keys, measured, rounds) = (plan.keys, mean, done);
+    let row = Row {
+        writer,
+        keys,
+        distribution,
+        parameter,
+        predicted,
+        measured,
+        rounds,
+        is_steady,
+        formats,
+    };
+    Ok(Some(row))
+}
+
+/// Writes the figure and the rows so far.
+fn write(rows: &[Row], out: &Path) -> Result<()> {
+    let most = rows.iter().map(|row| row.predicted.max(row.measured)).fold(0.0, f64::max);
+    let mut series = Vec::new();
+    for writer in Writer::ALL {
+        let of = rows.iter().filter(|row| row.writer == writer);
+        series.push(Series::dots(writer.name(), of.map(|row| (row.measured, row.predicted))));
+    }
+    for percent in [5.0, 10.0] {
+        let (over, under) = (1.0 + percent / 100.0, 1.0 - percent / 100.0);
+        let wedge = [(0.0, 0.0), (most, most * over), (most, most * under), (0.0, 0.0)];
+        series.push(Series::new(&format!("{percent:.0} % off"), wedge));
+    }
+    let title = "Bytes written for each byte put";
+    charts::draw(&[Panel::lines(title, "measured", "predicted", series)], &out.join("models.svg"))?;
+    let text = json!({ "rows": rows.iter().map(Row::object).collect::<Vec<_>>() }).to_string();
+    let file = out.join("models.json");
+    std::fs::write(&file, text + "\n")
+        .map_err(|e| Error::io(format!("writing {}", file.display()), e))
+}
+
+/// A bar on a terminal, a line for each setting elsewhere.
+fn progress(output: &Output, all: usize) -> impl FnMut(usize, &str) + use<> {
+    let bar = (has_terminal() && !output.is_json()).then(|| {
+        let template = "{bar:30} {pos}/{len}, {eta} left  {msg}";
+        let style = ProgressStyle::with_template(template).expect("the template is well formed");
+        ProgressBar::new(all as u64).with_style(style)
+    });
+    move |done, what| match &bar {
+        Some(bar) => {
+            bar.set_message(what.to_string());
+            bar.set_position(done as u64);
+        }
+        None => eprintln!("{done}/{all} {what}"),
+    }
+}
