@@ -77,10 +77,7 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
         #[cfg(feature = "compare")]
         Some(BenchSpecial::Models(args)) => crate::measured::run(global, &args, output),
         Some(BenchSpecial::Figures { out, run }) => figures(global, &out, &run, output),
-        None => {
-            let name = args.workload.expect("clap asks for it");
-            workload(global, &name, &args.run, output)
-        }
+        None => workload(global, &args.workload.expect("clap asks for it"), &args.run, output),
     }
 }
 
