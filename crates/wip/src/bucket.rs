@@ -1,7 +1,7 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
 use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
-use crate::memtable::{Entries, Found, Full, Inserted, Memtable};
+use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
 use crate::policy::{RunShape, Shape};
 use crate::ranges::RangeReads;
 use crate::run::Run;
@@ -91,18 +91,18 @@ pub(crate) struct Frozen {
     /// Every record of the bucket below this position is in it or in older ones.
     pub(crate) end: u64,
     /// Its positions in the order of a range, once somebody asked for it.
-    order: OnceLock<Arc<[u64]>>,
+    order: OnceLock<Arc<Ordered>>,
 }
 
 impl Frozen {
-    /// Its positions in the order of a range, for its flush and for those who read ranges.
-    pub(crate) fn order(&self, entries: &impl Entries) -> &Arc<[u64]> {
-        self.order.get_or_init(|| self.memtable.in_order(entries).into())
+    /// Its positions in the order of a range, for those who read ranges.
+    pub(crate) fn order(&self, entries: &impl Entries) -> &Arc<Ordered> {
+        self.order.get_or_init(|| Ordered::new(self.memtable.in_order(entries), entries).into())
     }
 
     /// Bytes of the directory and, where it is there, of the order.
     fn index_bytes(&self) -> u64 {
-        self.memtable.bytes() as u64 + self.order.get().map_or(0, |order| 8 * order.len() as u64)
+        self.memtable.bytes() as u64 + self.order.get().map_or(0, |order| order.bytes() as u64)
     }
 }
 
@@ -309,7 +309,7 @@ impl<D: Device> Stores<D> {
     /// Bytes of the memtables' directories, and of positions put in order.
     pub(crate) fn directory_bytes(&self) -> u64 {
         let frozen = self.frozen.iter().map(|frozen| frozen.index_bytes());
-        self.active.bytes() as u64 + frozen.sum::<u64>()
+        self.active.bytes() as u64 + self.range_reads.bytes() + frozen.sum::<u64>()
     }
 
     /// What entries that are in no table count for.
@@ -324,14 +324,16 @@ pub(crate) struct Bucket<D: Device> {
     stores: RwLock<Stores<D>>,
     /// Gets that its tables were asked for, sampled, and what searches of ranges count for.
     pub(crate) reads: AtomicU64,
+    /// Searches of ranges in memtables since one was last flushed for them.
+    pub(crate) searches: AtomicU64,
     /// Live bytes from which on a split is worth a try.
     pub(crate) split_from_bytes: AtomicU64,
 }
 
 impl<D: Device> Bucket<D> {
     pub(crate) fn new(lower: Vec<u8>, stores: Stores<D>) -> Self {
-        let (reads, split_from_bytes) = Default::default();
-        Bucket { lower, stores: RwLock::new(stores), reads, split_from_bytes }
+        let (reads, searches, split_from_bytes) = Default::default();
+        Bucket { lower, stores: RwLock::new(stores), reads, searches, split_from_bytes }
     }
 
     /// Counts a get that asks the tables: one of [`READ_SAMPLE`] for all of them.
@@ -345,10 +347,13 @@ impl<D: Device> Bucket<D> {
     }
 
     /// Counts a search of a range, for which the tables of `runs` runs were read `device_reads`
-    /// times.
-    pub(crate) fn count_search(&self, device_reads: u64, runs: usize) {
+    /// times, and memtables where `has_memtable`.
+    pub(crate) fn count_search(&self, device_reads: u64, runs: usize, has_memtable: bool) {
         let reads = SEARCH_READS + DEVICE_READ_READS * device_reads / runs.max(1) as u64;
         self.reads.fetch_add(reads, Relaxed);
+        if has_memtable {
+            self.searches.fetch_add(1, Relaxed);
+        }
     }
 
     #[inline]

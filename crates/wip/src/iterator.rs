@@ -9,16 +9,17 @@
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
 use crate::deleted::deleted_at;
+use crate::run_cursor::RunCursor;
 use crate::snapshot::Held;
 use crate::sorted::{Is, Listed, Positions, Sorted};
 use crate::view::View;
 use crate::wip::Wip;
-use silica_base::Result;
-use silica_device::Device;
+use silica_base::{AlignedBuf, Result};
+use silica_device::{Device, READS_MAX, Read, ReadQueue};
 use silica_engine::{EntryIter, EntryRef, KeyRange};
 use silica_parts::BlockCache;
 use silica_parts::frame::{POINTER, TOMBSTONE};
-use silica_parts::table::Version as Row;
+use silica_parts::table::{SeekRead, Table, Version as Row};
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
@@ -81,6 +82,19 @@ struct Entered<D: Device> {
     sources: Vec<Sorted<D>>,
 }
 
+/// What a search of a source reads first.
+struct SourceRead<D: Device> {
+    source: usize,
+    table: Arc<Table<D::File>>,
+    seek: SeekRead,
+}
+
+impl<D: Device> AsRef<D::File> for SourceRead<D> {
+    fn as_ref(&self) -> &D::File {
+        self.table.file()
+    }
+}
+
 /// See the module's documentation.
 pub(crate) struct Iter<D: Device, W: Deref<Target = Wip<D>>> {
     snapshot: Arc<Held<D, W>>,
@@ -101,13 +115,40 @@ pub(crate) struct Iter<D: Device, W: Deref<Target = Wip<D>>> {
 impl<D: Device> Entered<D> {
     fn new(view: View<D>, before: u64, cache: &Arc<BlockCache>) -> Self {
         let list = view.list.iter().map(|list| Sorted::List(Listed::new(list, &view, before)));
-        let memtables = view.memtables.iter().map(|positions| {
-            Sorted::Memtable(Positions::new(Arc::clone(positions), Arc::clone(&view.segments)))
+        let memtables = view.memtables.iter().map(|slice| {
+            Sorted::Memtable(Positions::new(slice.clone(), Arc::clone(&view.segments)))
         });
         let count = view.version.runs.len();
         let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run, count));
         let sources = list.chain(memtables).chain(runs).collect();
         Entered { view, sources }
+    }
+
+    /// See [`Iter::read_together`].
+    fn read_together(
+        &mut self,
+        wip: &Wip<D>,
+        begin: impl Fn(&mut RunCursor<D>) -> Option<(SeekRead, AlignedBuf)>,
+    ) -> Result<()> {
+        let mut reads: Option<D::Reads<'_, SourceRead<D>>> = None;
+        for (source, sorted) in self.sources.iter_mut().enumerate() {
+            if reads.as_ref().is_some_and(ReadQueue::is_full) {
+                // The others read for themselves.
+                break;
+            }
+            let Some(run) = sorted.as_run() else { continue };
+            let Some((seek, buf)) = begin(run) else { continue };
+            let table = Arc::clone(run.table().expect("it has begun a search there"));
+            let offset = seek.offset();
+            let reads = reads.get_or_insert_with(|| wip.device.reads(READS_MAX));
+            reads.push(Read { of: SourceRead { source, table, seek }, offset, buf });
+        }
+        while let Some((read, filled)) = reads.as_mut().and_then(ReadQueue::pop) {
+            let SourceRead { source, seek, .. } = read.of;
+            let run = self.sources[source].as_run().expect("it has begun a search");
+            run.end_seek(seek, read.buf, filled?)?;
+        }
+        Ok(())
     }
 
     /// The first version of all, of one key the newest, and its source.
@@ -198,7 +239,9 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 let view = self.snapshot.wip.view(Some(&target), false);
                 self.enter(view);
             }
-            result = self.all(|source, wip| source.seek(wip, &target));
+            result = self
+                .read_together(|run| run.begin_seek(&target))
+                .and_then(|()| self.all(|source, wip| source.seek(wip, &target)));
             self.count_search();
         }
         self.target = target;
@@ -209,8 +252,20 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     fn count_search(&mut self) {
         let Some(entered) = &mut self.entered else { return };
         let device_reads = entered.sources.iter_mut().map(Sorted::take_device_reads).sum();
-        let View { bucket, version, .. } = &entered.view;
-        bucket.count_search(device_reads, version.runs.len());
+        let View { bucket, version, list, memtables, .. } = &entered.view;
+        let has_memtable = list.is_some() || !memtables.is_empty();
+        bucket.count_search(device_reads, version.runs.len(), has_memtable);
+    }
+
+    /// Has the device read at once what the runs' searches read first, each of which `begin` begins.
+    fn read_together(
+        &mut self,
+        begin: impl Fn(&mut RunCursor<D>) -> Option<(SeekRead, AlignedBuf)>,
+    ) -> Result<()> {
+        let entered = self.entered.as_mut().expect("a bucket was entered");
+        let result = entered.read_together(&self.snapshot.wip, begin);
+        // Searches that have begun and do not come to their end are not gone on with.
+        result.inspect_err(|_| self.entered = None)
     }
 
     /// Moves all sources; where one is stale, the bucket is left.
@@ -281,6 +336,9 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
             if self.entered.as_ref().is_none_or(|entered| !is_there(&entered.view)) {
                 let view = self.snapshot.wip.view(key, true);
                 self.enter(view);
+            }
+            if let Some(key) = key {
+                self.read_together(|run| run.begin_seek_before(key))?;
             }
             let is = self.all(|source, wip| source.seek_before(wip, key))?;
             self.count_search();

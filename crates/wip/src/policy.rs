@@ -28,7 +28,7 @@ pub(crate) const LEVEL_MAX: u8 = 2;
 const SMALL_PART: u64 = 16;
 /// Bytes of merging that one more run looked at by one get is worth, at a read weight of 10.
 const PROBE_BYTES: u64 = 32;
-const READ_WEIGHT_USUAL: u64 = 10;
+pub(crate) const READ_WEIGHT_USUAL: u64 = 10;
 /// Deleted ranges of a bucket that reads look through.
 pub(crate) const RANGES_MAX: usize = 64;
 /// A bucket is rewritten for space where at least one part in so many of its bytes is dead.

@@ -4,7 +4,7 @@
 //! Where that was done so often that putting every entry into a list would have been cheaper, it
 //! becomes one.
 
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, Ordered};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ pub(crate) struct RangeReads {
     /// Positions that were sorted for them.
     sorted: AtomicU64,
     /// The order that the last one made, and the newest position in it.
-    last: Mutex<Option<(u64, Arc<[u64]>)>>,
+    last: Mutex<Option<(u64, Arc<Ordered>)>>,
 }
 
 impl RangeReads {
@@ -31,20 +31,26 @@ impl RangeReads {
 
     /// Another range is read; the order of the memtable, whose newest position is `newest`, where
     /// it is there.
-    pub(crate) fn begin(&self, newest: u64) -> Option<Arc<[u64]>> {
+    pub(crate) fn begin(&self, newest: u64) -> Option<Arc<Ordered>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let last = self.last.lock().expect("no panic while held");
-        let (of, positions) = last.as_ref()?;
-        (*of == newest).then(|| Arc::clone(positions))
+        let (of, order) = last.as_ref()?;
+        (*of == newest).then(|| Arc::clone(order))
     }
 
-    /// `positions` were put in order, of which `newest` is the newest.
-    pub(crate) fn sorted(&self, newest: u64, positions: &Arc<[u64]>) {
-        self.sorted.fetch_add(positions.len() as u64, Ordering::Relaxed);
+    /// An order was made, in which `newest` is the newest position.
+    pub(crate) fn sorted(&self, newest: u64, order: &Arc<Ordered>) {
+        self.sorted.fetch_add(order.positions().len() as u64, Ordering::Relaxed);
         let mut last = self.last.lock().expect("no panic while held");
         if last.as_ref().is_none_or(|(of, _)| *of < newest) {
-            *last = Some((newest, Arc::clone(positions)));
+            *last = Some((newest, Arc::clone(order)));
         }
+    }
+
+    /// Bytes of the order that is kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        let last = self.last.lock().expect("no panic while held");
+        last.as_ref().map_or(0, |(_, order)| order.bytes() as u64)
     }
 
     /// True where `active` had better be a list.

@@ -3,10 +3,10 @@
 use crate::memtable::head;
 use crate::merge::Source;
 use crate::run::Run;
-use silica_base::Result;
+use silica_base::{AlignedBuf, Result};
 use silica_device::Device;
 use silica_parts::BlockCache;
-use silica_parts::table::{Cursor, Version};
+use silica_parts::table::{Cursor, SeekRead, Table, Version};
 use std::sync::Arc;
 
 /// A place in a run. After a call that returned true, it is at a version; after one that returned
@@ -68,13 +68,8 @@ impl<D: Device> RunCursor<D> {
         self.cursor.as_ref().expect("a part was entered").version()
     }
 
-    /// Moves the cursor in the table of part `part`; true where it comes to a version of the part.
-    fn go(
-        &mut self,
-        part: usize,
-        to: impl FnOnce(&mut Cursor<D::File>) -> Result<bool>,
-    ) -> Result<bool> {
-        self.is_at_one = false;
+    /// The cursor in the table of part `part`.
+    fn cursor_of(&mut self, part: usize) -> &mut Cursor<D::File> {
         if part != self.part || self.cursor.is_none() {
             let table = &self.run[part].table.table;
             let cursor = match &self.cache {
@@ -84,8 +79,20 @@ impl<D: Device> RunCursor<D> {
             self.cursor = Some(cursor.with_first_read(self.first_read_bytes));
             self.part = part;
         }
-        let cursor = self.cursor.as_mut().expect("just made");
-        self.is_at_one = to(cursor)? && self.run[part].has(cursor.version().key);
+        self.cursor.as_mut().expect("just made")
+    }
+
+    /// Moves the cursor in the table of part `part`; true where it comes to a version of the part.
+    fn go(
+        &mut self,
+        part: usize,
+        to: impl FnOnce(&mut Cursor<D::File>) -> Result<bool>,
+    ) -> Result<bool> {
+        self.is_at_one = false;
+        let cursor = self.cursor_of(part);
+        let is_there = to(cursor)?;
+        let cursor = self.cursor.as_ref().expect("just made");
+        self.is_at_one = is_there && self.run[part].has(cursor.version().key);
         Ok(self.is_at_one)
     }
 
@@ -127,11 +134,51 @@ impl<D: Device> RunCursor<D> {
         self.enter_backwards(self.run.len())
     }
 
+    /// The first part that ends behind `key`.
+    fn part_to_seek(&self, key: &[u8]) -> usize {
+        let ends_before = |upper: &Vec<u8>| **upper <= *key;
+        self.run.partition_point(|part| part.upper.as_ref().is_some_and(ends_before))
+    }
+
+    /// Begins [`RunCursor::seek`] for `key`, which comes next: what it reads first, and the buffer
+    /// for that, where it reads.
+    pub(crate) fn begin_seek(&mut self, key: &[u8]) -> Option<(SeekRead, AlignedBuf)> {
+        self.is_at_one = false;
+        let part = self.part_to_seek(key);
+        let lower = self.run.get(part)?.lower.clone();
+        self.cursor_of(part).begin_seek(key.max(&lower), true)
+    }
+
+    /// The same for [`RunCursor::seek_before`].
+    pub(crate) fn begin_seek_before(&mut self, key: &[u8]) -> Option<(SeekRead, AlignedBuf)> {
+        self.is_at_one = false;
+        let part = self.run.partition_point(|part| *part.lower <= *key).checked_sub(1)?;
+        let key = match &self.run[part].upper {
+            Some(upper) if **upper <= *key => upper.clone(),
+            _ => key.to_vec(),
+        };
+        self.cursor_of(part).begin_seek(&key, false)
+    }
+
+    /// Takes what either asked for.
+    pub(crate) fn end_seek(
+        &mut self,
+        read: SeekRead,
+        buf: AlignedBuf,
+        filled: usize,
+    ) -> Result<()> {
+        self.cursor.as_mut().expect("a part was entered").end_seek(read, buf, filled)
+    }
+
+    /// The table that it is in.
+    pub(crate) fn table(&self) -> Option<&Arc<Table<D::File>>> {
+        self.cursor.as_ref().map(Cursor::table)
+    }
+
     /// To the first version at or after (`key`, `sequence`): the newest one of `key` that is not
     /// newer than that, or else the first of the next key.
     pub(crate) fn seek(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
-        let ends_before = |upper: &Vec<u8>| **upper <= *key;
-        let part = self.run.partition_point(|part| part.upper.as_ref().is_some_and(ends_before));
+        let part = self.part_to_seek(key);
         let is_inside = self.run.get(part).is_some_and(|part| *part.lower <= *key);
         if is_inside && self.go(part, |cursor| cursor.seek(key, sequence))? {
             return Ok(true);

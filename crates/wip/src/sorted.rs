@@ -1,10 +1,10 @@
 //! What a range read goes through: the versions of one memtable or of one run, in order.
 
 use crate::bucket::{Bucket, LogEntries};
-use crate::memtable::{Entries, Memtable, Node, SkipList};
+use crate::memtable::{Memtable, Node, SkipList};
 use crate::run::Run;
 use crate::run_cursor::RunCursor;
-use crate::view::View;
+use crate::view::{Slice, View};
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::{Device, LogFile};
@@ -51,6 +51,14 @@ impl<D: Device> Sorted<D> {
         match self {
             Sorted::Run(run) => run.take_device_reads(),
             Sorted::List(_) | Sorted::Memtable(_) => 0,
+        }
+    }
+
+    /// Its run, if it is one.
+    pub(crate) fn as_run(&mut self) -> Option<&mut RunCursor<D>> {
+        match self {
+            Sorted::Run(run) => Some(run),
+            Sorted::List(_) | Sorted::Memtable(_) => None,
         }
     }
 
@@ -227,20 +235,19 @@ impl<D: Device> Listed<D> {
 
 /// The positions of a memtable in order.
 pub(crate) struct Positions<L> {
-    positions: Arc<[u64]>,
+    slice: Slice,
     segments: Arc<Segments<L>>,
     at: usize,
 }
 
 impl<L: LogFile> Positions<L> {
-    pub(crate) fn new(positions: Arc<[u64]>, segments: Arc<Segments<L>>) -> Self {
-        let at = positions.len();
-        Positions { positions, segments, at }
+    pub(crate) fn new(slice: Slice, segments: Arc<Segments<L>>) -> Self {
+        let at = slice.len();
+        Positions { slice, segments, at }
     }
 
     fn before(&self, key: &[u8]) -> usize {
-        let entries = LogEntries(&self.segments);
-        self.positions.partition_point(|position| entries.entry(*position).key < key)
+        self.slice.before(key, &LogEntries(&self.segments))
     }
 
     fn seek(&mut self, key: &[u8]) {
@@ -252,21 +259,21 @@ impl<L: LogFile> Positions<L> {
     }
 
     fn seek_before(&mut self, key: Option<&[u8]>) {
-        self.go(key.map_or(self.positions.len(), |key| self.before(key)).wrapping_sub(1));
+        self.go(key.map_or(self.slice.len(), |key| self.before(key)).wrapping_sub(1));
     }
 
     /// Asks for the memory of a position's entry, which lies anywhere in the log.
     #[inline]
     fn prefetch(&self, at: usize) {
-        if let Some(position) = self.positions.get(at) {
-            LogEntries(&self.segments).prefetch(*position);
+        if let Some(position) = self.slice.get(at) {
+            LogEntries(&self.segments).prefetch(position);
         }
     }
 
     /// Where `at` is behind the last position, or before the first, that is nowhere.
     #[inline]
     fn go(&mut self, at: usize) {
-        self.at = at.min(self.positions.len());
+        self.at = at.min(self.slice.len());
     }
 
     #[inline]
@@ -283,6 +290,6 @@ impl<L: LogFile> Positions<L> {
 
     #[inline]
     fn version(&self) -> Option<Row<'_>> {
-        Some(row(&self.segments, *self.positions.get(self.at)?))
+        Some(row(&self.segments, self.slice.get(self.at)?))
     }
 }

@@ -443,6 +443,66 @@ fn searches_of_ranges_soon_have_runs_merged_and_as_many_gets_do_not() {
 }
 
 #[test]
+fn a_search_of_many_runs_reads_them_together_and_each_once() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = Arc::new(open_with(&device, &[("runs_max", 20)]));
+    let key = |n: u64| n.to_be_bytes();
+    for round in 0..6 {
+        for n in 0..30 {
+            wip.put(&key(6 * n + round), &[7; 100], Durability::Buffered).expect("a put");
+        }
+        wip.flush(wip.buckets().at(0)).expect("a flush");
+    }
+    let reads = || device.counters().snapshot().reads;
+    let version = wip.buckets().at(0).read().version.clone();
+    let before = reads();
+    let mut runs: Vec<_> = version.runs.iter().map(|run| RunCursor::new(run.clone(), 0)).collect();
+    for run in &mut runs {
+        assert!(run.begin_seek(&key(77)).is_some(), "it is to be read");
+        assert!(run.begin_seek_before(&key(77)).is_some(), "it is to be read");
+    }
+    assert_eq!((runs.len(), reads()), (6, before));
+    for is_forward in [true, false] {
+        wip.cache.set_bytes_max(0);
+        let before = reads();
+        let mut iter = iterate(&wip);
+        let is_there = if is_forward { iter.seek(&key(77)) } else { iter.seek_for_prev(&key(77)) };
+        assert!(is_there.expect("a seek") && iter.key() == key(77));
+        assert_eq!(reads() - before, 6, "forwards: {is_forward}");
+    }
+}
+
+/// Options with which a few thousand entries stay in one memtable.
+const LARGE: [(&str, u64); 5] = [
+    ("memory_bytes", 64 << 20),
+    ("memtable_bytes_max", 8 << 20),
+    ("log_bytes_max", 16 << 20),
+    ("segment_bytes", 4 << 20),
+    ("bucket_bytes_max", 8 << 20),
+];
+
+#[test]
+fn searches_of_ranges_soon_have_a_memtable_flushed_and_as_many_gets_do_not() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = Arc::new(open_with(&device, &LARGE));
+    let key = |n: u64| n.to_be_bytes();
+    for n in 0..12_000 {
+        wip.put(&key(n), &[7; 100], Durability::Buffered).expect("a put");
+    }
+    let runs = || wip.buckets().at(0).read().version.runs.len();
+    for n in 0..400 {
+        wip.get(&key(n)).expect("a get");
+    }
+    maintain(&wip);
+    assert_eq!(runs(), 0);
+    for n in 0..400 {
+        assert!(iterate(&wip).seek(&key(n)).expect("a seek"));
+    }
+    maintain(&wip);
+    assert_eq!((runs(), wip.buckets().at(0).read().active.len()), (1, 0));
+}
+
+#[test]
 fn a_range_stays_while_a_newer_run_has_what_it_hides() {
     let wip = open(&SimDevice::new(1, SimOptions::default()));
     let put = |key: &[u8]| wip.put(key, b"value", Durability::Buffered).expect("a put");

@@ -76,8 +76,8 @@ impl<D: Device> Wip<D> {
 
     fn verify_memtables(&self, view: &View<D>) -> Result<()> {
         let entries = LogEntries(&view.segments);
-        for order in &view.memtables {
-            for position in order.iter() {
+        for slice in &view.memtables {
+            for position in slice.positions() {
                 let key = entries.entry(*position).key;
                 if !view.has(key) {
                     return Err(impossible(format!(
@@ -87,7 +87,7 @@ impl<D: Device> Wip<D> {
                     )));
                 }
             }
-            if sorted(order.to_vec(), &entries) != order[..] {
+            if sorted(slice.positions().to_vec(), &entries) != slice.positions() {
                 return Err(impossible("a memtable is not in the order of its keys".into()));
             }
         }

@@ -3,10 +3,11 @@
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::deleted::DeletedRanges;
-use crate::memtable::{Entries, Memtable, SkipList, sorted};
+use crate::memtable::{Entries, Memtable, Ordered, SkipList, sorted};
 use crate::wip::Wip;
 use silica_device::Device;
 use silica_parts::wal::Segments;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// See the module's documentation.
@@ -16,8 +17,8 @@ pub(crate) struct View<D: Device> {
     pub(crate) bucket: Arc<Bucket<D>>,
     /// The memtable that is written, where it is a list.
     pub(crate) list: Option<Arc<SkipList>>,
-    /// Positions in the order of a range, of each other memtable; the newest memtable first.
-    pub(crate) memtables: Vec<Arc<[u64]>>,
+    /// The others, in the order of a range; the newest first.
+    pub(crate) memtables: Vec<Slice>,
     pub(crate) segments: Arc<Segments<D::Log>>,
     /// Ranges that were deleted.
     pub(crate) deleted: DeletedRanges,
@@ -31,10 +32,59 @@ impl<D: Device> View<D> {
     }
 }
 
+/// A part of a memtable in order.
+#[derive(Clone)]
+pub(crate) struct Slice {
+    order: Arc<Ordered>,
+    range: Range<usize>,
+}
+
+impl Slice {
+    fn whole(order: Arc<Ordered>) -> Self {
+        let range = 0..order.positions().len();
+        Slice { order, range }
+    }
+
+    /// The keys that are in `lower..upper`: the buckets that a split made share memtables.
+    fn within(
+        order: &Arc<Ordered>,
+        (lower, upper): (&[u8], Option<&[u8]>),
+        entries: &impl Entries,
+    ) -> Self {
+        let whole = Slice::whole(Arc::clone(order));
+        let start = order.before(lower, entries);
+        let end = upper.map_or(whole.range.end, |upper| order.before(upper, entries));
+        Slice { range: start..end, ..whole }
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// The position of entry `at`.
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> Option<u64> {
+        self.positions().get(at).copied()
+    }
+
+    /// All positions.
+    #[inline]
+    pub(crate) fn positions(&self) -> &[u64] {
+        &self.order.positions()[self.range.clone()]
+    }
+
+    /// How many entries have a key before `key`.
+    pub(crate) fn before(&self, key: &[u8], entries: &impl Entries) -> usize {
+        let before = self.order.before(key, entries);
+        before.clamp(self.range.start, self.range.end) - self.range.start
+    }
+}
+
 /// The active memtable as a view has it.
 enum Active {
     List(Arc<SkipList>),
-    Sorted(Arc<[u64]>),
+    Sorted(Arc<Ordered>),
     Unsorted(Vec<u64>),
 }
 
@@ -76,7 +126,7 @@ impl<D: Device> Wip<D> {
         let order = stores.range_reads.begin(newest);
         let active = match (&stores.active, order) {
             (Memtable::List(list), _) => Active::List(Arc::clone(list)),
-            (_, Some(positions)) => Active::Sorted(positions),
+            (_, Some(order)) => Active::Sorted(order),
             (Memtable::Hash(directory), None) => Active::Unsorted(directory.positions()),
         };
         drop(stores);
@@ -84,30 +134,18 @@ impl<D: Device> Wip<D> {
         let (mut list, mut memtables) = (None, Vec::with_capacity(1 + frozen.len()));
         match active {
             Active::List(active) => list = Some(active),
-            Active::Sorted(positions) => memtables.push(positions),
+            Active::Sorted(order) => memtables.push(Slice::whole(order)),
             Active::Unsorted(positions) => {
-                let positions = sorted(positions, &entries).into();
-                bucket.read().range_reads.sorted(newest, &positions);
-                memtables.push(positions);
+                let order = Arc::new(Ordered::new(sorted(positions, &entries), &entries));
+                bucket.read().range_reads.sorted(newest, &order);
+                memtables.push(Slice::whole(order));
             }
         }
         let range = (&bucket.lower[..], upper.as_deref());
-        let own = |frozen: &Arc<Frozen>| within(frozen.order(&entries), range, &entries);
+        let own = |frozen: &Arc<Frozen>| Slice::within(frozen.order(&entries), range, &entries);
         memtables.extend(frozen.iter().map(own));
-        memtables.retain(|positions| !positions.is_empty());
+        memtables.retain(|slice| slice.len() > 0);
         let (lower, bucket) = (bucket.lower.clone(), Arc::clone(bucket));
         Some(View { lower, upper, bucket, list, memtables, segments, deleted, version })
     }
-}
-
-/// The positions of the keys that are in `lower..upper`: the buckets that a split made share
-/// memtables.
-fn within(
-    order: &Arc<[u64]>,
-    (lower, upper): (&[u8], Option<&[u8]>),
-    entries: &impl Entries,
-) -> Arc<[u64]> {
-    let before = |key: &[u8]| order.partition_point(|at| entries.entry(*at).key < key);
-    let (start, end) = (before(lower), upper.map_or(order.len(), before));
-    if end - start == order.len() { Arc::clone(order) } else { order[start..end].into() }
 }

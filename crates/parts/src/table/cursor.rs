@@ -1,7 +1,7 @@
 //! Going through a table's versions in either direction.
 
 use super::block::{Block, Damaged, Spot};
-use super::{Table, Version};
+use super::{Place, Table, Version};
 use crate::{BlockCache, CachedBlock};
 use silica_base::{AlignedBuf, Result};
 use silica_device::DeviceFile;
@@ -45,7 +45,23 @@ pub struct Cursor<F> {
     in_a_row: usize,
     /// Reads of the device, until somebody asks.
     device_reads: u64,
+    /// The block that a search which has begun goes to.
+    begun: Option<usize>,
     spot: Spot,
+}
+
+/// What a search reads first: see [`Cursor::begin_seek`].
+pub struct SeekRead {
+    place: Place,
+    blocks: Range<usize>,
+    block: usize,
+}
+
+impl SeekRead {
+    /// The read's first byte in the table's file.
+    pub fn offset(&self) -> u64 {
+        self.place.offset
+    }
 }
 
 impl Entered {
@@ -81,6 +97,7 @@ impl<F: DeviceFile> Cursor<F> {
             entered: Entered::None,
             in_a_row: 0,
             device_reads: 0,
+            begun: None,
             spot: Spot::default(),
         }
     }
@@ -101,31 +118,30 @@ impl<F: DeviceFile> Cursor<F> {
         std::mem::take(&mut self.device_reads)
     }
 
-    /// Reads `block` into the buffer, together with those that follow in the direction.
-    fn read(&mut self, block: usize, is_forward: bool) -> Result<()> {
+    /// Where `block` is, together with those that follow in the direction, and which they are.
+    fn extent(&self, block: usize, is_forward: bool) -> (Place, Range<usize>) {
         let len = self.next_read_bytes;
-        let mut blocks = block..self.table.blocks();
-        if !is_forward {
-            // As many blocks before it as the last one had room for.
-            let count = (len / self.table.place(block).len).max(1);
-            blocks = (block + 1).saturating_sub(count)..block + 1;
+        if is_forward {
+            let (place, end) = self.table.places(block..self.table.blocks(), len);
+            return (place, block..end);
         }
-        let (place, end) = match is_forward {
-            true => self.table.places(blocks.clone(), len),
-            false => self.table.places(blocks.clone(), usize::MAX),
-        };
-        // A failed read leaves the buffer's bytes undefined.
-        self.held = 0..0;
-        self.device_reads += 1;
-        self.table.read(place, &mut self.buf)?;
-        self.held = blocks.start..end;
-        self.held_from = place.offset;
-        self.next_read_bytes = (2 * place.len).min(self.read_ahead_bytes);
-        Ok(())
+        // As many blocks before it as the last one had room for.
+        let count = (len / self.table.place(block).len).max(1);
+        let blocks = (block + 1).saturating_sub(count)..block + 1;
+        let (place, end) = self.table.places(blocks.clone(), usize::MAX);
+        (place, blocks.start..end)
     }
 
-    /// Has the bytes of `block`, checked.
-    fn enter_block(&mut self, block: usize, is_forward: bool) -> Result<()> {
+    /// The buffer has these blocks, which were read from `place`.
+    fn hold(&mut self, place: Place, blocks: Range<usize>) {
+        self.device_reads += 1;
+        self.held = blocks;
+        self.held_from = place.offset;
+        self.next_read_bytes = (2 * place.len).min(self.read_ahead_bytes);
+    }
+
+    /// Leaves the block that was entered for `block`.
+    fn leave_for(&mut self, block: usize) {
         self.entered = Entered::None;
         let goes_on = block == self.block.wrapping_add(1) || block.wrapping_add(1) == self.block;
         if goes_on {
@@ -134,19 +150,21 @@ impl<F: DeviceFile> Cursor<F> {
             (self.in_a_row, self.next_read_bytes) = (0, self.first_read_bytes);
         }
         self.block = usize::MAX;
-        let is_held = self.held.contains(&block);
-        if let Some(cache) = self.cache.as_ref().filter(|_| !is_held) {
-            let found = cache.get(self.table.id(block));
-            cache.count(u64::from(found.is_some()), u64::from(found.is_none()));
-            if let Some(bytes) = found {
-                self.entered = Entered::Cached(bytes);
-                self.block = block;
-                return Ok(());
-            }
-        }
-        if !is_held {
-            self.read(block, is_forward)?;
-        }
+    }
+
+    /// Enters `block` where the cache has it.
+    fn enter_cached(&mut self, block: usize) -> bool {
+        let Some(cache) = &self.cache else { return false };
+        let found = cache.get(self.table.id(block));
+        cache.count(u64::from(found.is_some()), u64::from(found.is_none()));
+        let Some(bytes) = found else { return false };
+        self.entered = Entered::Cached(bytes);
+        self.block = block;
+        true
+    }
+
+    /// Enters `block`, which the buffer has, once it is checked.
+    fn enter_held(&mut self, block: usize) -> Result<()> {
         let place = self.table.place(block);
         let start = (place.offset - self.held_from) as usize;
         let extent = &self.buf[start..start + place.len];
@@ -159,6 +177,51 @@ impl<F: DeviceFile> Cursor<F> {
         self.entered = if is_here { Entered::Read(here) } else { Entered::Plain };
         self.block = block;
         Ok(())
+    }
+
+    /// Has the bytes of `block`, checked.
+    fn enter_block(&mut self, block: usize, is_forward: bool) -> Result<()> {
+        self.leave_for(block);
+        if !self.held.contains(&block) {
+            if self.enter_cached(block) {
+                return Ok(());
+            }
+            let (place, blocks) = self.extent(block, is_forward);
+            // A failed read leaves the buffer's bytes undefined.
+            self.held = 0..0;
+            self.table.read(place, &mut self.buf)?;
+            self.hold(place, blocks);
+        }
+        self.enter_held(block)
+    }
+
+    /// Begins a search for `key`, which is to be the next that is made, to go on forwards from
+    /// there or back: what it reads first, and the buffer to read into, where neither the cache nor
+    /// the cursor has that. So the caller has several cursors' reads under way at once.
+    pub fn begin_seek(&mut self, key: &[u8], is_forward: bool) -> Option<(SeekRead, AlignedBuf)> {
+        let block = self.table.block_of(key);
+        self.begun = Some(block);
+        if block == self.block || self.held.contains(&block) {
+            return None;
+        }
+        self.leave_for(block);
+        if self.enter_cached(block) {
+            return None;
+        }
+        let (place, blocks) = self.extent(block, is_forward);
+        self.held = 0..0;
+        let mut buf = std::mem::replace(&mut self.buf, AlignedBuf::zeroed(0));
+        buf.resize(place.len);
+        Some((SeekRead { place, blocks, block }, buf))
+    }
+
+    /// Takes what [`Cursor::begin_seek`] asked for, of which `filled` bytes were read.
+    pub fn end_seek(&mut self, read: SeekRead, buf: AlignedBuf, filled: usize) -> Result<()> {
+        let SeekRead { place, blocks, block } = read;
+        self.table.check_length(place, filled)?;
+        self.buf = buf;
+        self.hold(place, blocks);
+        self.enter_held(block)
     }
 
     /// Calls `go` with the spot and `block`.
@@ -210,7 +273,8 @@ impl<F: DeviceFile> Cursor<F> {
 
     /// The same; from there it goes on forwards, or back.
     fn seek_and(&mut self, key: &[u8], sequence: u64, is_forward: bool) -> Result<bool> {
-        let mut block = self.table.block_of(key);
+        let begun = self.begun.take();
+        let mut block = begun.unwrap_or_else(|| self.table.block_of(key));
         loop {
             if self.at(block, is_forward, |spot, block| spot.seek(block, key, sequence))? {
                 return Ok(true);

@@ -30,7 +30,7 @@ mod tests;
 
 pub use builder::{TableBuilder, TableOptions};
 pub use compression::Compression;
-pub use cursor::Cursor;
+pub use cursor::{Cursor, SeekRead};
 pub use footer::Footer;
 pub use table::{Lookup, Place, Table, UNNUMBERED, prefetch_end, prefetch_keys};
 

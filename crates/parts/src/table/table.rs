@@ -276,6 +276,11 @@ impl<F: DeviceFile> Table<F> {
     pub fn read(&self, place: Place, buf: &mut AlignedBuf) -> Result<()> {
         buf.resize(place.len);
         let filled = self.file.read_at(place.offset, buf)?;
+        self.check_length(place, filled)
+    }
+
+    /// An error where fewer bytes than asked for were read from `place`.
+    pub(super) fn check_length(&self, place: Place, filled: usize) -> Result<()> {
         if filled < place.len {
             let at = place.offset + filled as u64;
             return Err(Error::corruption(&self.name, at, "the file ends early"));

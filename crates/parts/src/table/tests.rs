@@ -176,7 +176,11 @@ fn walk(prng: &mut Prng, model: &Model, mut cursor: Cursor<File>) {
                 let place = all.iter().position(|v| {
                     (v.key, std::cmp::Reverse(v.sequence)) >= (key.key, std::cmp::Reverse(sequence))
                 });
+                let is_forward = prng.one_in(2);
                 if prng.one_in(2) {
+                    read_first(&mut cursor, key.key, is_forward);
+                }
+                if is_forward {
                     assert_eq!(cursor.seek(key.key, sequence).expect("read"), place.is_some());
                     place
                 } else {
@@ -204,6 +208,53 @@ fn walk(prng: &mut Prng, model: &Model, mut cursor: Cursor<File>) {
             assert_eq!(cursor.version(), all[i]);
         }
         at = i.or_else(|| cursor.seek_to_first().expect("read").then_some(0));
+    }
+}
+
+/// Reads for a cursor what its next search reads first.
+fn read_first(cursor: &mut Cursor<File>, key: &[u8], is_forward: bool) {
+    let Some((read, mut buf)) = cursor.begin_seek(key, is_forward) else { return };
+    let filled = cursor.table().file().read_at(read.offset(), &mut buf).expect("read");
+    cursor.end_seek(read, buf, filled).expect("a whole block");
+}
+
+#[test]
+fn a_search_that_was_read_for_reads_no_more() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let mut builder = TableBuilder::create(&device, "t", FILE_ID, &OPTIONS).expect("a file");
+    for n in 0..1000u64 {
+        let key = n.to_be_bytes();
+        let (flags, expires_unix_ms, user_bits) = (0, 0, 0);
+        let value = &[7; 100];
+        let version =
+            Version { key: &key, sequence: 1000, flags, expires_unix_ms, user_bits, value };
+        builder.add(&version).expect("added");
+    }
+    builder.finish().expect("finished");
+    let table = Arc::new(Table::open(&device, "t", FILE_ID).expect("a table"));
+    for is_forward in [true, false] {
+        let mut cursor = table.cursor(1 << 16);
+        let key = 500u64.to_be_bytes();
+        let reads = || device.counters().snapshot().reads;
+        let before = reads();
+        let (read, mut buf) = cursor.begin_seek(&key, is_forward).expect("nothing was read yet");
+        assert_eq!(reads(), before);
+        let filled = table.file().read_at(read.offset(), &mut buf).expect("read");
+        cursor.end_seek(read, buf, filled).expect("a whole block");
+        let is_there = match is_forward {
+            true => cursor.seek(&key, u64::MAX),
+            false => cursor.seek_before(&key, u64::MAX),
+        };
+        assert!(is_there.expect("no read"));
+        let found = if is_forward { 500u64 } else { 499 };
+        assert_eq!(cursor.version().key, found.to_be_bytes());
+        assert_eq!((reads(), cursor.take_device_reads()), (before + 1, 1));
+        // A part of what was asked for is not taken for all of it.
+        let mut cursor = table.cursor(1 << 16);
+        let (read, buf) = cursor.begin_seek(&key, is_forward).expect("nothing was read yet");
+        let short = buf.len() - 1;
+        let error = cursor.end_seek(read, buf, short).expect_err("it is short");
+        assert_eq!(error.kind(), silica_base::ErrorKind::Corruption);
     }
 }
 

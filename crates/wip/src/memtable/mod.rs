@@ -20,6 +20,7 @@
 mod directory;
 mod entries;
 mod kind;
+mod ordered;
 mod skip_list;
 mod sync;
 
@@ -29,6 +30,7 @@ mod tests;
 pub use directory::{Directory, Inserted};
 pub use entries::{Entries, Found, Full, POSITION_BITS};
 pub use kind::Memtable;
+pub use ordered::Ordered;
 pub use skip_list::{Node, SkipList};
 
 pub(crate) use entries::head;

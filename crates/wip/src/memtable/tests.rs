@@ -269,3 +269,29 @@ fn a_put_into_a_large_directory_does_not_wait_for_it_to_grow() {
     let Memtable::Hash(directory) = &memtable else { unreachable!("it has no order") };
     assert!(directory.next().bytes() > directory.bytes(), "the next one has more room");
 }
+
+#[test]
+fn an_order_knows_how_many_keys_are_before_any() {
+    for (seed, prefix) in [(1, ""), (2, "prefix"), (3, "a prefix longer than a head")] {
+        let (mut prng, mut written) = (Prng::new(seed), Written::default());
+        // Many share a head, and some a key.
+        let any = |prng: &mut Prng| {
+            let middle = ["", "same head", "t"][prng.below(3) as usize];
+            format!("{prefix}{middle}{}", prng.below(300)).into_bytes()
+        };
+        for count in [0, 1, 2, 15, 16, 17, 500] {
+            let mut keys: Vec<_> = (0..count).map(|_| any(&mut prng)).collect();
+            let positions = keys.iter().map(|key| written.push(key, b"")).collect();
+            let ordered = Ordered::new(sorted(positions, &written), &written);
+            keys.sort();
+            assert_eq!(ordered.positions().len(), count);
+            let others = ["", "a", "a prefix", "pre", "prefiy", "prefix", "z"];
+            let others = others.map(|key| key.as_bytes().to_vec());
+            for key in others.into_iter().chain((0..1000).map(|_| any(&mut prng))) {
+                let before = keys.partition_point(|other| *other < key);
+                let text = key.escape_ascii();
+                assert_eq!(ordered.before(&key, &written), before, "'{text}' of {count}");
+            }
+        }
+    }
+}
