@@ -257,7 +257,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         bucket.count_search(device_reads, version.runs.len(), has_memtable);
     }
 
-    /// Has the device read at once what the runs' searches read first, each of which `begin` begins.
+    /// Has the device read together what the runs' searches read first, which `begin` begins.
     fn read_together(
         &mut self,
         begin: impl Fn(&mut RunCursor<D>) -> Option<(SeekRead, AlignedBuf)>,
