@@ -96,6 +96,9 @@ pub(crate) enum Command {
         /// Directory of the store, if not --path.
         directory: Option<PathBuf>,
     },
+    /// Record what a running server is asked into a trace that `silica bench replay` and `silica
+    /// tune --trace` read (docs/formats/trace.md), until --seconds are over or Ctrl-C.
+    Record(RecordArgs),
     /// Measure what this machine can do (device, memory, cores), and keep it beside the data.
     Probe(ProbeArgs),
     /// What a design would cost: primitives and models of write amplification, sizes in items.
@@ -142,6 +145,31 @@ pub(crate) struct TuneArgs {
     /// Do it: move the keyspace to the engine, or keep the options for its next opening.
     #[arg(long)]
     pub(crate) apply: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct RecordArgs {
+    /// The trace, a new file.
+    pub(crate) file: PathBuf,
+    /// Address of the server; its database is the one of --keyspace.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    pub(crate) addr: String,
+    /// File whose first line is the server's password.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Seconds to record; without it, until Ctrl-C.
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: Option<f64>,
+    /// Bytes of the trace after which it ends, such as 1GiB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_size: Option<u64>,
+    /// Record one key in so many, with all operations on it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) one_key_in: u64,
+    /// Keys as they are, not their hashes.
+    #[arg(long)]
+    pub(crate) real_keys: bool,
 }
 
 #[derive(Args)]
@@ -224,7 +252,14 @@ pub(crate) enum Verb {
     /// Print every metric.
     Stats,
     /// Print what is asked of the keyspace: operations, sizes, popularity, working set.
-    Sketch,
+    Sketch {
+        /// Address of a running server; its database is the one of --keyspace.
+        #[arg(long, value_name = "HOST:PORT")]
+        addr: Option<String>,
+        /// File whose first line is that server's password.
+        #[arg(long, value_name = "FILE", requires = "addr")]
+        password_file: Option<PathBuf>,
+    },
     /// Check every file and index of the store.
     Verify,
     /// Describe keyspaces, files and structures; buckets and their runs as a picture.
@@ -337,6 +372,10 @@ pub(crate) struct ServeArgs {
     /// Loopback address for metrics over HTTP (GET /metrics, the text format of Prometheus).
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) admin: Option<String>,
+    /// Record what database 0 is asked from the start to the stop, into a new file: a trace
+    /// (docs/formats/trace.md), keys as hashes. Of a running server: `silica record`.
+    #[arg(long, value_name = "FILE", conflicts_with = "cache")]
+    pub(crate) record: Option<PathBuf>,
     /// Certificate of the server (PEM, those between it and its authority behind it): --listen and
     /// --memcached speak TLS, unless --tls-listen says where. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires = "tls_key")]

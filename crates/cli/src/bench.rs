@@ -6,10 +6,26 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use silica::Result;
 use silica_bench::{Config, Distribution, EctConfig, Plan, Shape, WORKLOADS};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Steps of a progress bar.
 const STEPS: u64 = 1000;
+
+/// Says so where the last line of a trace has no line feed.
+fn tell_if_cut(trace: &Path) {
+    let last = || -> std::io::Result<u8> {
+        let mut file = std::fs::File::open(trace)?;
+        let mut byte = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut byte)?;
+        Ok(byte[0])
+    };
+    // What cannot be read is told when it is replayed.
+    if last().is_ok_and(|byte| byte != b'\n') {
+        eprintln!("silica: the last line of {} is cut off and left out", trace.display());
+    }
+}
 
 /// Runs what is asked for.
 pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Result<()> {
@@ -50,6 +66,7 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
             let plan = Plan { threads, batch, durability: durability.into(), ..Plan::of_trace(0) };
             let (path, open) = (global.path.clone(), global.open_options());
             let config = Config { plan, path, cold: false, settle: false, open };
+            tell_if_cut(&trace);
             let report = silica_bench::run_trace(&config, &trace, timed, &mut observer(output))?;
             output.raw(report.text().as_bytes())?;
             *output.object() = silica_bench::json_object(&report)?;

@@ -19,7 +19,9 @@ mod output;
 mod picture;
 mod probe;
 mod prompt;
+mod record;
 mod repair;
+mod resp;
 mod scan;
 mod serve;
 mod session;
@@ -29,7 +31,7 @@ mod tune;
 mod verbs;
 mod why;
 
-use args::{Cli, Command};
+use args::{Cli, Command, Verb};
 use clap::Parser;
 use output::Output;
 use session::Session;
@@ -69,9 +71,13 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
         Some(Command::Tune(args)) => tune::run(global, &args, output),
         Some(Command::Why { target }) => why::run(global, target.as_deref(), output),
+        Some(Command::Record(args)) => record::run(global, &args, output),
         Some(Command::Probe(args)) => probe::run(global, &args, output),
         Some(Command::Model(command)) => model::run(&command, output),
         Some(Command::Simulate(command)) => simulate::run(&command, output),
+        Some(Command::Verb(Verb::Sketch { addr: Some(addr), password_file })) => {
+            verbs::sketch_of_server(global, &addr, password_file.as_deref(), output)
+        }
         Some(Command::Verb(verb)) => {
             verbs::check(&verb)?;
             let session = Session::open(global, verb.creates())?;

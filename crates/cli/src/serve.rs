@@ -43,6 +43,8 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
     global.check_engine(&keyspace)?;
     let engine = keyspace.engine().descriptor().name;
+    let record = |file| keyspace.record(file, &silica::RecordOptions::default());
+    let recording = args.record.as_ref().map(record).transpose()?;
     drop(keyspace);
     databases::prepare(&store, &args.database, memory.stores)?;
     let databases = Arc::clone(&store) as Arc<dyn Databases>;
@@ -57,6 +59,9 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     announce(&what, &server, engine, &format!("{}{others}", durability_words(args)));
     stop_on_signal(signals, server.stop_handle())?;
     server.wait();
+    if let Some(report) = recording.map(silica::Recording::stop).transpose()? {
+        info!("recorded {} operations, {} dropped", report.operations, report.dropped);
+    }
     match Arc::try_unwrap(store) {
         Ok(store) => store.close()?,
         Err(shared) => shared.sync()?,

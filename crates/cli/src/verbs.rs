@@ -1,11 +1,13 @@
 //! What both the command line and the prompt can do.
 
-use crate::args::Verb;
+use crate::args::{Global, Verb};
 use crate::output::Output;
 use crate::picture::Picture;
+use crate::resp::{Resp, database_of, password};
 use crate::session::Session;
 use crate::{scan, text};
 use serde_json::{Map, Value, json};
+use silica::tune::Workload;
 use silica::{BackupReport, Durability, Error, ErrorKind, METRICS, Result, WriteBatch};
 use std::ffi::OsString;
 use std::path::Path;
@@ -32,7 +34,14 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
         Verb::Scan(args) => scan::run(args, session.keyspace()?, output),
         Verb::Count { exact } => count(session, *exact, output),
         Verb::Stats => stats(session, output),
-        Verb::Sketch => sketch(session, output),
+        Verb::Sketch { addr: None, .. } => {
+            let keyspace = session.keyspace()?;
+            show_sketch(keyspace.name(), &keyspace.workload()?, output)
+        }
+        Verb::Sketch { addr: Some(_), .. } => {
+            let message = "this store is open here; --addr is for `silica sketch` by itself";
+            Err(Error::new(ErrorKind::Config, message))
+        }
         Verb::Verify => verify(session, output),
         Verb::Inspect { svg } => {
             svg.iter().try_for_each(|file| draw(session, file))?;
@@ -154,15 +163,27 @@ fn stats(session: &Session, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
+/// What is asked of a keyspace of the server at `address`.
+pub(crate) fn sketch_of_server(
+    global: &Global,
+    address: &str,
+    password_file: Option<&Path>,
+    output: &mut Output,
+) -> Result<()> {
+    let database = database_of(&global.keyspace)?;
+    let mut server = Resp::connect(address, password(password_file)?.as_deref())?;
+    let text = server.ask(&["SILICA.SKETCH", &database])?;
+    let workload: Workload = String::from_utf8_lossy(&text).parse()?;
+    show_sketch(&global.keyspace, &workload, output)
+}
+
 /// What is asked of the keyspace, in the text form that other commands read.
-fn sketch(session: &Session, output: &mut Output) -> Result<()> {
-    let keyspace = session.keyspace()?;
-    let workload = keyspace.workload()?;
+fn show_sketch(keyspace: &str, workload: &Workload, output: &mut Output) -> Result<()> {
     output.raw(workload.to_string().as_bytes())?;
     let pairs = |points: &[(f64, f64)]| json!(points);
     let mix = &workload.mix;
     let object = output.object();
-    object.insert("keyspace".into(), keyspace.name().into());
+    object.insert("keyspace".into(), keyspace.into());
     object.insert("keys".into(), workload.keys.into());
     object.insert(
         "mix".into(),

@@ -2,6 +2,7 @@
 
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result};
 use silica::tune::recommend::Why;
+use silica::{RecordBuffer, RecordOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -282,6 +283,18 @@ pub trait Databases: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "databases without a directory keep their engine"))
     }
 
+    /// Records what database `index` is asked.
+    fn record(&self, index: u32, options: &RecordOptions) -> Result<RecordBuffer> {
+        let _ = (index, options);
+        Err(Error::new(ErrorKind::Unsupported, "databases without a directory are not recorded"))
+    }
+
+    /// What database `index` is asked, as text (docs/formats/sketch.md).
+    fn workload(&self, index: u32) -> Result<String> {
+        let _ = index;
+        Err(Error::new(ErrorKind::Unsupported, "databases without a directory have no sketch"))
+    }
+
     /// True where database `index` may hold something already; `FLUSHALL` opens no others.
     fn exists(&self, index: u32) -> bool {
         let _ = index;
@@ -324,6 +337,14 @@ impl Databases for silica::Silica {
             "done {} entries, {} copied, checksum {:016x}",
             report.entries, report.copied, report.checksum
         ))
+    }
+
+    fn record(&self, index: u32, options: &RecordOptions) -> Result<RecordBuffer> {
+        self.keyspace(&keyspace_name(index))?.record_buffered(options)
+    }
+
+    fn workload(&self, index: u32) -> Result<String> {
+        Ok(self.keyspace(&keyspace_name(index))?.workload()?.to_string())
     }
 
     fn exists(&self, index: u32) -> bool {

@@ -3,6 +3,8 @@
 use crate::Databases;
 use crate::direct::{Direct, Hub};
 use crate::migrations::Migrations;
+use crate::recordings::Recordings;
+use silica::RecordOptions;
 use silica::engine::{Engine, MetricVisitor, Result};
 use silica::tune::recommend::Why;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) struct Store {
     source: Arc<dyn Databases>,
     pub(crate) migrations: Migrations,
+    pub(crate) recordings: Recordings,
     slots: Vec<OnceLock<Arc<dyn Engine>>>,
     /// Where partitions belong to loops, what these know of each other.
     hub: Option<Arc<Hub>>,
@@ -21,7 +24,14 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(source: Arc<dyn Databases>, count: u32, hub: Option<Arc<Hub>>) -> Self {
         let slots = (0..count).map(|_| OnceLock::new()).collect();
-        Store { source, migrations: Migrations::default(), slots, hub, opening: Mutex::new(()) }
+        Store {
+            source,
+            migrations: Migrations::default(),
+            recordings: Recordings::default(),
+            slots,
+            hub,
+            opening: Mutex::new(()),
+        }
     }
 
     /// Opens the databases that are there already, so that their figures are shown from the start.
@@ -45,6 +55,16 @@ impl Store {
         options: Vec<(String, String)>,
     ) -> Result<()> {
         self.migrations.start(Arc::clone(&self.source), index, engine, options)
+    }
+
+    /// Begins to record database `index`.
+    pub(crate) fn record(&self, index: u32, options: &RecordOptions) -> Result<()> {
+        self.recordings.start(&*self.source, index, options)
+    }
+
+    /// What database `index` is asked, as text.
+    pub(crate) fn workload(&self, index: u32) -> Result<String> {
+        self.source.workload(index)
     }
 
     /// Number of databases, opened or not.

@@ -42,6 +42,7 @@ mod pause;
 mod plan;
 mod process;
 mod rdb;
+mod recordings;
 mod server;
 mod session;
 mod slowlog;

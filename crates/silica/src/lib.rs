@@ -47,6 +47,7 @@ mod ordered;
 mod probe;
 #[cfg(doctest)]
 mod readme;
+mod record;
 mod registry;
 mod repair;
 mod scheduler;
@@ -63,6 +64,7 @@ pub use migrate::{MigrateProgress, MigrateReport};
 pub use options::{DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, OpenOptions};
 pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use probe::{Names, ProbeOptions, SCRATCH_BLOCK_BYTES, Scratch, keep_probe, kept_probe, probe};
+pub use record::{RecordBuffer, RecordOptions, RecordReport, Recording};
 pub use registry::{Build, Registration, Registry};
 pub use repair::{KeyspaceRepair, repair};
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};

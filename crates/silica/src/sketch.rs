@@ -5,15 +5,18 @@
 //! the pause after a window is in proportion to what the window cost. Nobody waits for a sketch:
 //! where another thread has it, what was to be added is dropped.
 
+use crate::record::Recorder;
 use crate::sealed::Kind;
+use arc_swap::ArcSwapOption;
 use log::{info, warn};
 use silica_base::HashSeed;
 use silica_engine::{Durability, EntryRef, GetSink, OpKind, Result, Update, WriteBatch};
 use silica_tune::sketch::{Call, Sketch, Touch};
+use silica_tune::trace::TraceKind;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// One call in so many is looked at closely.
@@ -33,11 +36,12 @@ const PREFIX: &str = "sketch-";
 /// Of the directories of keyspaces.
 const DIRECTORY_PREFIX: &str = "keyspace-";
 
-/// Some calls are looked at; or all requests for keys of the sample are, too.
-const PAUSING: u8 = 0;
+/// All requests for keys of the sample are looked at, too.
 const WATCHING: u8 = 1;
-/// Added to either: nothing is.
+/// Nothing is looked at.
 const OFF: u8 = 2;
+/// Every call is recorded.
+const RECORDING: u8 = 4;
 
 thread_local! {
     /// Calls before the next one that is looked at; and where random numbers are.
@@ -60,13 +64,22 @@ pub(crate) fn directory_of(name: &str) -> Option<String> {
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
     due: bool,
-    watching: bool,
+    /// Of [`WATCHING`] and [`RECORDING`].
+    state: u8,
 }
 
 impl Look {
     #[inline]
     pub(crate) fn any(self) -> bool {
-        self.due || self.watching
+        self.due || self.state != 0
+    }
+
+    fn watching(self) -> bool {
+        self.state & WATCHING != 0
+    }
+
+    fn recording(self) -> bool {
+        self.state & RECORDING != 0
     }
 }
 
@@ -77,6 +90,16 @@ pub(crate) struct Change {
     /// Bytes put; `None` where the key was removed or left alone.
     put: Option<usize>,
     deleted: bool,
+}
+
+impl Change {
+    /// What a trace has of it: an update that puts has read before.
+    fn events(self) -> impl Iterator<Item = TraceKind> {
+        let reads = !self.deleted;
+        let put = self.put.map(|value_bytes| TraceKind::Put { value_bytes });
+        let wrote = if self.deleted { Some(TraceKind::Delete) } else { put };
+        reads.then_some(TraceKind::Get).into_iter().chain(wrote)
+    }
 }
 
 impl Change {
@@ -112,6 +135,7 @@ pub(crate) struct Live {
     passed: AtomicU64,
     sketch: Mutex<Sketch>,
     place: Mutex<Option<Place>>,
+    recorder: ArcSwapOption<Recorder>,
 }
 
 impl Live {
@@ -126,6 +150,44 @@ impl Live {
             passed: AtomicU64::new(0),
             sketch: Mutex::new(sketch),
             place: Mutex::new(None),
+            recorder: ArcSwapOption::empty(),
+        }
+    }
+
+    /// Records calls from now on; false where they are recorded already.
+    pub(crate) fn begin_record(&self, recorder: &Arc<Recorder>) -> bool {
+        let none = None::<Arc<Recorder>>;
+        let old = self.recorder.compare_and_swap(&none, Some(Arc::clone(recorder)));
+        if old.is_none() {
+            self.state.fetch_or(RECORDING, Ordering::Relaxed);
+        }
+        old.is_none()
+    }
+
+    /// Calls are not recorded by `recorder` any more.
+    pub(crate) fn end_record(&self, recorder: &Arc<Recorder>) {
+        let current = Some(Arc::clone(recorder));
+        // The bit first: whoever sees it without a recorder records nothing.
+        let is_current = self.recorder.load().as_ref().is_some_and(|r| Arc::ptr_eq(r, recorder));
+        if is_current {
+            self.state.fetch_and(!RECORDING, Ordering::Relaxed);
+            self.recorder.compare_and_swap(&current, None);
+        }
+    }
+
+    /// True where calls are recorded.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & RECORDING != 0
+    }
+
+    /// Records by what is there, if it still is.
+    #[cold]
+    fn record(&self, record: impl FnOnce(&Recorder)) {
+        let recorder = self.recorder.load();
+        let Some(recorder) = recorder.as_ref() else { return };
+        match recorder.is_abandoned() {
+            true => self.end_record(recorder),
+            false => record(recorder),
         }
     }
 
@@ -207,7 +269,7 @@ impl Live {
     pub(crate) fn look(&self) -> Look {
         let state = self.state.load(Ordering::Relaxed);
         if state & OFF != 0 {
-            return Look { due: false, watching: false };
+            return Look { due: false, state: state & RECORDING };
         }
         let due = COUNTDOWN.with(|countdown| match countdown.get() {
             0 => begin_countdown(countdown),
@@ -216,7 +278,7 @@ impl Live {
                 false
             }
         });
-        Look { due, watching: state == WATCHING }
+        Look { due, state }
     }
 
     /// Gets of `keys` that `get` makes with a sink of ours.
@@ -229,7 +291,11 @@ impl Live {
     ) -> Result<()> {
         let mut counting = Counting { sink, found: Vec::with_capacity(keys.len()) };
         get(&mut counting)?;
-        if look.watching {
+        if look.recording() {
+            let all = keys.iter().map(|key| (TraceKind::Get, *key));
+            self.record(|recorder| recorder.record(all));
+        }
+        if look.watching() {
             // A key that is not there has no popularity among those that are.
             let found = counting.found.iter().filter_map(|(index, _)| keys.get(*index));
             self.follow(found.copied(), Touch::Read);
@@ -250,7 +316,14 @@ impl Live {
 
     /// A batch that was written.
     pub(crate) fn wrote(&self, look: Look, batch: &WriteBatch<'_>, durability: Durability) {
-        if look.watching {
+        if look.recording() {
+            let all = batch.ops().iter().map(|op| match op.kind {
+                OpKind::Put(entry) => (TraceKind::Put { value_bytes: entry.value.len() }, op.key),
+                OpKind::Delete => (TraceKind::Delete, op.key),
+            });
+            self.record(|recorder| recorder.record(all));
+        }
+        if look.watching() {
             self.follow(batch.ops().iter().map(|op| op.key), Touch::Write);
         }
         if !look.due {
@@ -282,7 +355,11 @@ impl Live {
         durability: Durability,
     ) {
         let done = || keys.iter().zip(changes).filter_map(|(key, c)| Some((*key, (*c)?)));
-        if look.watching {
+        if look.recording() {
+            let all = done().flat_map(|(key, change)| change.events().map(move |e| (e, key)));
+            self.record(|recorder| recorder.record(all));
+        }
+        if look.watching() {
             let is_there = |change: Change| change.was_there || change.put.is_some();
             let there = done().filter(|(_, change)| is_there(*change));
             self.follow(there.map(|(key, _)| key), Touch::Read);
@@ -312,8 +389,15 @@ impl Live {
         });
     }
 
-    /// A scan of so many entries.
-    pub(crate) fn scanned(&self, look: Look, entries: u64) {
+    /// A scan of so many entries; `from` is the first of their keys, where they are in order.
+    pub(crate) fn scanned(&self, look: Look, entries: u64, from: Option<&[u8]>) {
+        if look.recording() {
+            let kind = TraceKind::Scan { entries: usize::try_from(entries).unwrap_or(usize::MAX) };
+            self.record(|recorder| match from {
+                Some(key) => recorder.record(std::iter::once((kind, key))),
+                None => recorder.cannot_record(),
+            });
+        }
         if look.due {
             self.add(1, |sketch| {
                 sketch.call(&Call { scans: 1, ..Call::default() }, EVERY);
@@ -341,25 +425,20 @@ impl Live {
         // From here on the lock keeps others from turning, too.
         let turn_at = self.turn_at.load(Ordering::Relaxed);
         let tracked = self.tracked.load(Ordering::Relaxed);
-        let state = self.state.load(Ordering::Relaxed);
-        if state == WATCHING {
+        let watching = self.state.load(Ordering::Relaxed) & WATCHING != 0;
+        if watching {
             if now < turn_at && tracked < WINDOW_TRACKED {
                 return;
             }
             let seen = WINDOW_OPERATIONS.saturating_sub(turn_at.saturating_sub(now));
             let pause = PAUSE_TRACKED * tracked + PAUSE_OPERATIONS * seen;
-            self.turn(state, PAUSING);
+            self.state.fetch_and(!WATCHING, Ordering::Relaxed);
             self.turn_at.store(now + pause, Ordering::Relaxed);
-        } else if state == PAUSING && now >= turn_at {
+        } else if now >= turn_at {
             self.tracked.store(0, Ordering::Relaxed);
             self.turn_at.store(now + WINDOW_OPERATIONS, Ordering::Relaxed);
-            self.turn(state, WATCHING);
+            self.state.fetch_or(WATCHING, Ordering::Relaxed);
         }
-    }
-
-    /// Unless somebody has switched it off meanwhile.
-    fn turn(&self, from: u8, to: u8) {
-        let _ = self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Looks at calls from now on, or at none.

@@ -10,7 +10,7 @@
 //! [`simulate`] runs designs in memory and counts what they write: the judge of the models.
 //!
 //! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on; a [`sketch`] makes
-//! the first of what is seen of a running store.
+//! the first of what is seen of a running store, [`Workload::from_trace`] of a [`trace`].
 //!
 //! Invariant: this crate does no I/O, reads no clock and starts no threads; what a machine can do
 //! and what a workload does come in as values.
@@ -24,6 +24,7 @@ pub mod optimise;
 pub mod recommend;
 pub mod simulate;
 pub mod sketch;
+pub mod trace;
 mod workload;
 
 pub use machine::{Device, Machine, Memory};

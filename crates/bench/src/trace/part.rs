@@ -38,7 +38,9 @@ impl TracePart {
         let name = trace.path.display().to_string();
         let failed = |e| Error::io(format!("cannot read {name}; check the trace's path"), e);
         let file = File::open(&trace.path).map_err(failed)?;
-        let reader = TraceReader::new(BufReader::with_capacity(READ_BYTES, file), &name)?;
+        let input = BufReader::with_capacity(READ_BYTES, file);
+        // A recording that was cut is replayed up to the cut.
+        let reader = TraceReader::new(input, &name)?.up_to_cut();
         Ok(TracePart { reader, turn, abilities, versions: 0, key_bytes: 0, value_bytes: 0 })
     }
 

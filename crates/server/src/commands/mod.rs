@@ -15,6 +15,7 @@ pub(crate) mod memory;
 pub(crate) mod moving;
 pub(crate) mod object;
 pub(crate) mod read;
+pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod slowlog;
 pub(crate) mod topics;

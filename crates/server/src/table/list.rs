@@ -5,7 +5,7 @@ use super::subcommands::{ACL, CLIENT, COMMAND, CONFIG, LATENCY, MEMORY, OBJECT, 
 use super::{ALL, Command, NO, ONE, OTHERS, PAIRS, Run, TWO};
 use crate::commands::{
     acl, bitfield, bits, client, config, dump, expiry, introspect, lcs, memory, moving, object,
-    read, session, slowlog, topics, transaction, update, whole,
+    read, record, session, slowlog, topics, transaction, update, whole,
 };
 
 /// Every command, sorted by name.
@@ -156,6 +156,10 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Stops the server gracefully.";
     "silica.migrate" -2 "admin noscript" NO "server" "7.2.0" Whole(whole::migrate),
         "Begins to move a database to another engine, or says how far that is.";
+    "silica.record" -3 "admin noscript" NO "server" "7.2.0" Whole(record::record),
+        "Records what a database is asked, as lines of a trace.";
+    "silica.sketch" 2 "admin noscript" NO "server" "7.2.0" Whole(record::sketch),
+        "Returns what a database is asked, as text.";
     "slowlog" -2 "" NO "server" "2.2.12" Session(slowlog::help),
         "Commands about the log of slow requests.", SLOWLOG;
     "strlen" 2 "readonly fast looks" ONE "string" "2.2.0" Run::Read(&read::STRLEN),

@@ -59,7 +59,7 @@ pub(crate) struct Switch {
     /// Partitions were handed out, whose owners write past this switch.
     has_owners: AtomicBool,
     /// What is asked for. Owners of partitions ask past it.
-    live: Live,
+    live: Arc<Live>,
     /// Somebody read, deleted or committed by the order of keys.
     uses_order: AtomicBool,
 }
@@ -71,12 +71,12 @@ impl Switch {
             in_order: engine.reports_in_order(),
             route: ArcSwap::from_pointee(Route::Plain(engine)),
             has_owners: AtomicBool::new(false),
-            live: Live::new(Sketch::default()),
+            live: Arc::new(Live::new(Sketch::default())),
             uses_order: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn live(&self) -> &Live {
+    pub(crate) fn live(&self) -> &Arc<Live> {
         &self.live
     }
 
@@ -281,7 +281,7 @@ impl Scan for Switch {
             entries += 1;
             visit(key, entry);
         })?;
-        self.live.scanned(look, entries);
+        self.live.scanned(look, entries, None);
         Ok(next)
     }
 }

@@ -12,19 +12,24 @@ pub struct RangeIterator {
     valid: bool,
     /// Entries that it was at.
     entries: u64,
+    /// The first of them, where somebody records it.
+    began: Option<Vec<u8>>,
     /// Keeps the keyspace, and says whether it is open.
     keyspace: Keyspace,
 }
 
 impl RangeIterator {
     pub(crate) fn new(inner: Box<dyn EntryIter>, keyspace: Keyspace) -> Self {
-        RangeIterator { inner, valid: false, entries: 0, keyspace }
+        RangeIterator { inner, valid: false, entries: 0, began: None, keyspace }
     }
 
     fn go(&mut self, step: impl FnOnce(&mut dyn EntryIter) -> Result<bool>) -> Result<bool> {
         self.valid = false;
         self.keyspace.check_open()?;
         self.valid = step(&mut *self.inner)?;
+        if self.valid && self.entries == 0 && self.keyspace.switch().live().is_recording() {
+            self.began = Some(self.inner.key().to_vec());
+        }
         self.entries += u64::from(self.valid);
         Ok(self.valid)
     }
@@ -89,7 +94,7 @@ impl Drop for RangeIterator {
     fn drop(&mut self) {
         if self.entries > 0 {
             let live = self.keyspace.switch().live();
-            live.scanned(live.look(), self.entries);
+            live.scanned(live.look(), self.entries, self.began.as_deref());
         }
     }
 }

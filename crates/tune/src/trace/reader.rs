@@ -1,7 +1,7 @@
 //! Reads a trace line by line.
 
-use super::{Event, HEADER, LINE_BYTES_MAX, TraceKind, VALUE_BYTES_MAX};
-use silica::{Error, ErrorKind, Result};
+use super::{Event, HEADER, LINE_BYTES_MAX, ONE_KEY_IN, TraceKind, VALUE_BYTES_MAX};
+use silica_base::{Error, ErrorKind, Result};
 use std::io::{BufRead, Read};
 use std::time::Duration;
 
@@ -15,6 +15,12 @@ pub struct TraceReader<R> {
     line: Vec<u8>,
     key: Vec<u8>,
     time: u64,
+    /// The trace holds the operations on one key in so many.
+    one_key_in: u64,
+    has_operations: bool,
+    /// A last line without its line feed is left out.
+    up_to_cut: bool,
+    cut_line: Option<u64>,
 }
 
 /// What is wrong with a line.
@@ -22,10 +28,23 @@ type Fault = &'static str;
 
 impl<R: BufRead> TraceReader<R> {
     /// Reads the first line; errors call the trace `name`.
+    ///
+    /// # Errors
+    /// `Config` where the first line is another one, `Io` where it cannot be read.
     pub fn new(input: R, name: &str) -> Result<Self> {
         let (line, key) = (Vec::new(), Vec::new());
-        let mut reader =
-            TraceReader { input, name: name.to_string(), number: 0, line, key, time: 0 };
+        let mut reader = TraceReader {
+            input,
+            name: name.to_string(),
+            number: 0,
+            line,
+            key,
+            time: 0,
+            one_key_in: 1,
+            has_operations: false,
+            up_to_cut: false,
+            cut_line: None,
+        };
         reader.next_line()?;
         if reader.line != HEADER.as_bytes() {
             reader.number = 1;
@@ -35,17 +54,42 @@ impl<R: BufRead> TraceReader<R> {
         Ok(reader)
     }
 
+    /// Takes a last line without its line feed for the place where a recording was cut: it is
+    /// left out, not refused.
+    #[must_use]
+    pub fn up_to_cut(mut self) -> Self {
+        self.up_to_cut = true;
+        self
+    }
+
+    /// The number of the line that was cut and left out, once the end was met.
+    pub fn cut_line(&self) -> Option<u64> {
+        self.cut_line
+    }
+
+    /// The trace holds the operations on one key in so many, chosen by hash; 1 where it holds all.
+    /// It is known once the first operation was read.
+    pub fn one_key_in(&self) -> u64 {
+        self.one_key_in
+    }
+
     /// The next operation; `None` at the end.
+    ///
+    /// # Errors
+    /// `Config` where a line is wrong: the message has the trace's name and the line's number.
     #[expect(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
     pub fn next(&mut self) -> Result<Option<Event<'_>>> {
         loop {
             if !self.next_line()? {
                 return Ok(None);
             }
-            if !self.line.is_empty() && self.line[0] != b'#' {
-                break;
+            match self.line.first() {
+                None => {}
+                Some(b'#') => self.comment()?,
+                Some(_) => break,
             }
         }
+        self.has_operations = true;
         match parse(&self.line, &mut self.key) {
             Ok((time, _)) if time < self.time => {
                 Err(self.wrong("its time lies before that of the operation before"))
@@ -64,6 +108,22 @@ impl<R: BufRead> TraceReader<R> {
         Error::new(ErrorKind::Config, message)
     }
 
+    /// Comments are nothing, but for the one that says which keys the trace has.
+    fn comment(&mut self) -> Result<()> {
+        let rest = self.line.strip_prefix(ONE_KEY_IN.as_bytes());
+        match rest.and_then(number) {
+            None => Ok(()),
+            Some(_) if self.has_operations => {
+                Err(self.wrong("'one key in N' belongs before the first operation"))
+            }
+            Some(0) => Err(self.wrong("'one key in' takes a number over zero")),
+            Some(keys) => {
+                self.one_key_in = keys;
+                Ok(())
+            }
+        }
+    }
+
     /// Reads a line without its line feed; false at the end.
     fn next_line(&mut self) -> Result<bool> {
         self.line.clear();
@@ -79,6 +139,10 @@ impl<R: BufRead> TraceReader<R> {
         }
         if self.line.len() > LINE_BYTES_MAX {
             return Err(self.wrong("it has more than 1 MiB"));
+        }
+        if self.up_to_cut {
+            self.cut_line = Some(self.number);
+            return Ok(false);
         }
         Err(self.wrong("it has no line feed, so it may be cut off; finish or remove it"))
     }

@@ -1,7 +1,7 @@
 //! Writes a trace.
 
-use super::{Event, HEADER, TraceKind};
-use silica::{Error, Result};
+use super::{Event, HEADER, ONE_KEY_IN, TraceKind};
+use silica_base::{Error, Result};
 use std::io::Write;
 
 /// Appends operations to a trace; a writer with a buffer keeps it cheap.
@@ -20,6 +20,22 @@ impl<W: Write> TraceWriter<W> {
     pub fn new(mut out: W) -> Result<Self> {
         writeln!(out, "{HEADER}").map_err(failed)?;
         Ok(TraceWriter { out, line: Vec::new() })
+    }
+
+    /// Says that the trace holds the operations on one key in `keys`. Comes before the first
+    /// operation.
+    pub fn one_key_in(&mut self, keys: u64) -> Result<()> {
+        writeln!(self.out, "{ONE_KEY_IN}{keys}").map_err(failed)
+    }
+
+    /// Appends a line that says something to people.
+    pub fn comment(&mut self, text: &str) -> Result<()> {
+        writeln!(self.out, "# {}", text.replace(['\n', '\r'], " ")).map_err(failed)
+    }
+
+    /// Where it is written to.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.out
     }
 
     /// Appends one operation.

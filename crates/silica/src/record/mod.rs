@@ -1,0 +1,244 @@
+//! Recording what is asked of a keyspace: docs/formats/trace.md.
+
+mod recorder;
+
+pub(crate) use recorder::Recorder;
+
+use crate::sketch::Live;
+use crate::{Keyspace, OpenOptions};
+use silica_base::HashSeed;
+use silica_engine::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long what was recorded stays in memory, at most, where there is little of it.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// How a keyspace is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordOptions {
+    /// Keys as they are. Else each is replaced by letters of its hash under a secret of this
+    /// recording: as long as the key (at least 8 letters), the same wherever the key comes, in no
+    /// order. Values are never recorded, only their sizes.
+    pub real_keys: bool,
+    /// Records one key in so many, chosen by hash, with all operations on it, so that how often
+    /// and how far apart a key is asked for stays right.
+    pub one_key_in: u64,
+    /// Bytes of memory for what was not written yet (at least 1 MiB; about twice as much while it
+    /// is written). Operations that come while it is used up are dropped and counted: nobody waits
+    /// for a recording.
+    pub buffer_bytes: usize,
+    /// The recording ends by itself when the trace has so many bytes.
+    pub bytes_max: Option<u64>,
+}
+
+impl Default for RecordOptions {
+    fn default() -> Self {
+        RecordOptions { real_keys: false, one_key_in: 1, buffer_bytes: 8 << 20, bytes_max: None }
+    }
+}
+
+/// What a recording came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordReport {
+    /// Lines of the trace.
+    pub operations: u64,
+    /// Operations that came faster than they could be written.
+    pub dropped: u64,
+    /// Operations that traces do not have: ranges removed, walks in an engine's own order.
+    pub unrecorded: u64,
+    /// Bytes of the trace.
+    pub bytes: u64,
+    /// From its beginning to its end.
+    pub time: Duration,
+}
+
+impl Keyspace {
+    /// Records what the keyspace is asked into the new file `path`, until the recording is stopped
+    /// or dropped: the operations, with the times when they were answered, that `silica bench
+    /// replay` asks again. A thread writes whole lines, at the latest after 50 ms; a process that
+    /// dies leaves a trace that is read up to there.
+    ///
+    /// ```
+    /// # let name = format!("silica-doc-record-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::open(&path)?;
+    /// # let users = store.keyspace("users")?;
+    /// # let file = path.join("morning.trace");
+    /// let recording = users.record(&file, &silica::RecordOptions::default())?;
+    /// users.put("ann", "blue")?;
+    /// users.get("ann")?;
+    /// let report = recording.stop()?;
+    /// assert_eq!((report.operations, report.dropped), (2, 0));
+    /// assert!(std::fs::read_to_string(&file).unwrap().starts_with("silica-trace 1\n"));
+    /// # drop((users, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Locked` where the keyspace is being recorded already, `Io` where the file is there or
+    /// cannot be made.
+    pub fn record(&self, path: impl AsRef<Path>, options: &RecordOptions) -> Result<Recording> {
+        let name = path.as_ref().display();
+        let failed = |e| Error::io(format!("making the trace {name}; it must be a new file"), e);
+        let buffer = self.record_buffered(options)?;
+        let file = File::create_new(&path).map_err(failed)?;
+        Recording::start(buffer, file, options)
+    }
+
+    /// The same into whatever `out` is.
+    ///
+    /// # Errors
+    /// `Locked` where the keyspace is being recorded already.
+    pub fn record_to(
+        &self,
+        out: impl Write + Send + 'static,
+        options: &RecordOptions,
+    ) -> Result<Recording> {
+        Recording::start(self.record_buffered(options)?, out, options)
+    }
+
+    /// The same into memory, from where the caller takes it from time to time.
+    ///
+    /// # Errors
+    /// `Locked` where the keyspace is being recorded already.
+    pub fn record_buffered(&self, options: &RecordOptions) -> Result<RecordBuffer> {
+        self.check_open()?;
+        let live = Arc::clone(self.switch().live());
+        let seed = HashSeed(OpenOptions::new().new_seed()?);
+        let recorder = Arc::new(Recorder::new(options, seed)?);
+        if !live.begin_record(&recorder) {
+            let message = format!(
+                "keyspace '{}' is being recorded already; stop that recording first",
+                self.name()
+            );
+            return Err(Error::new(ErrorKind::Locked, message));
+        }
+        Ok(RecordBuffer { live, recorder })
+    }
+}
+
+/// A recording in memory. Dropped, it ends. One that is full and was not read for a minute records
+/// nothing more.
+pub struct RecordBuffer {
+    live: Arc<Live>,
+    recorder: Arc<Recorder>,
+}
+
+impl RecordBuffer {
+    /// The lines since the last call, the first ones with the trace's beginning.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        self.recorder.drain(false)
+    }
+
+    /// Ends it; the lines since the last call.
+    pub fn stop(self) -> Result<(Vec<u8>, RecordReport)> {
+        self.live.end_record(&self.recorder);
+        let text = self.recorder.drain(true)?;
+        Ok((text, self.recorder.report()))
+    }
+
+    /// How long nobody has called [`RecordBuffer::read`].
+    pub fn idle(&self) -> Duration {
+        self.recorder.idle()
+    }
+
+    /// What it came to so far.
+    pub fn report(&self) -> RecordReport {
+        self.recorder.report()
+    }
+}
+
+impl Drop for RecordBuffer {
+    fn drop(&mut self) {
+        self.live.end_record(&self.recorder);
+    }
+}
+
+impl std::fmt::Debug for RecordBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RecordBuffer({:?})", self.report())
+    }
+}
+
+/// A recording that a thread writes. Dropped, it ends.
+#[derive(Debug)]
+pub struct Recording {
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<RecordReport>>>,
+}
+
+impl Recording {
+    fn start(
+        buffer: RecordBuffer,
+        out: impl Write + Send + 'static,
+        options: &RecordOptions,
+    ) -> Result<Self> {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (stop, bytes_max) = (Arc::clone(&stopping), options.bytes_max.unwrap_or(u64::MAX));
+        let recorder = Arc::clone(&buffer.recorder);
+        let thread = std::thread::Builder::new()
+            .name("silica-record".into())
+            .spawn(move || write_out(buffer, out, &stop, bytes_max))
+            .map_err(|e| Error::io("starting the thread that writes a trace", e))?;
+        recorder.wakes(thread.thread().clone());
+        Ok(Recording { stopping, thread: Some(thread) })
+    }
+
+    /// True where it has ended by itself: the trace is as large as it may be, or cannot be
+    /// written, which [`Recording::stop`] tells.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends it, and waits until everything is written.
+    ///
+    /// # Errors
+    /// Why the trace could not be written; what was written before is a trace.
+    pub fn stop(mut self) -> Result<RecordReport> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<RecordReport> {
+        self.stopping.store(true, Ordering::Release);
+        let Some(thread) = self.thread.take() else { return Ok(RecordReport::default()) };
+        thread.thread().unpark();
+        thread.join().unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Poisoned, "the thread that writes a trace panicked"))
+        })
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if self.thread.is_some()
+            && let Err(e) = self.end()
+        {
+            log::warn!("a recording ended early: {e}");
+        }
+    }
+}
+
+/// Writes until it is stopped, or the trace is as large as it may be.
+fn write_out(
+    buffer: RecordBuffer,
+    mut out: impl Write,
+    stopping: &AtomicBool,
+    bytes_max: u64,
+) -> Result<RecordReport> {
+    let failed = |e| Error::io("writing a trace; the recording ends here", e);
+    let mut put = |text: Vec<u8>| out.write_all(&text).and_then(|()| out.flush()).map_err(failed);
+    while !stopping.load(Ordering::Acquire) && buffer.report().bytes < bytes_max {
+        put(buffer.read()?)?;
+        std::thread::park_timeout(ROUND);
+    }
+    let (rest, report) = buffer.stop()?;
+    put(rest)?;
+    Ok(report)
+}
