@@ -204,12 +204,10 @@ impl Config {
         log_share(memory_bytes, self.log_bytes_max)
     }
 
-    /// Bytes of a log segment, with this memory number: whole pages, as tables keep positions in
-    /// the log by eight bytes, and one segment begins where the last one ends.
+    /// Bytes of a log segment, with this memory number.
     pub(crate) fn segment_bytes(&self, memory_bytes: u64) -> u64 {
         let most = self.log_bytes_max(memory_bytes) / SEGMENTS_MIN;
-        let bytes = self.segment_bytes.min(most.max(2 * SEGMENT_BYTES_MIN));
-        bytes / SEGMENT_BYTES_MIN * SEGMENT_BYTES_MIN
+        self.segment_bytes.min(most.max(2 * SEGMENT_BYTES_MIN))
     }
 
     /// Number of partitions.

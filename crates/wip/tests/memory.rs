@@ -14,11 +14,15 @@ const LARGE: u64 = 64 << 20;
 const SMALL: u64 = 64 << 10;
 
 fn open(device: &SimDevice, memory_bytes: u64) -> Wip<SimDevice> {
+    open_with_log(device, memory_bytes, 128 << 10)
+}
+
+fn open_with_log(device: &SimDevice, memory_bytes: u64, log_bytes_max: u64) -> Wip<SimDevice> {
     let mut options = OptionValues::default();
     for (name, value) in [
         ("memory_bytes", memory_bytes),
         ("memtable_bytes_max", 64 << 10),
-        ("log_bytes_max", 128 << 10),
+        ("log_bytes_max", log_bytes_max),
     ] {
         options.set(name, value);
     }
@@ -82,4 +86,29 @@ fn filters_go_and_come_with_the_memory_and_the_cache_takes_what_is_left() {
     assert!(hits > 0 && reads(&store, missing) < 150);
     reads(&store, 0..ENTRIES);
     store.verify().expect("verifies");
+}
+
+#[test]
+fn any_number_of_bytes_is_a_memory_and_a_log() {
+    // A quarter of them would be segments that end between two positions of the log.
+    for log_bytes_max in [100_001, 131_100, 333_333] {
+        let device = SimDevice::new(1, SimOptions::default());
+        let mut store = open_with_log(&device, 8_000_003, log_bytes_max);
+        for round in 0..2 {
+            for n in 0..ENTRIES / 4 {
+                let value = vec![(n + round) as u8; 40];
+                store.put(&key(n), &value, Durability::Buffered).expect("puts");
+                if n % 64 == 0 {
+                    store.maintain(Budget { bytes: 1 << 14 }).expect("maintains");
+                }
+            }
+            store.verify().expect("verifies");
+            drop(store);
+            store = open_with_log(&device, 8_000_003, log_bytes_max);
+            for n in 0..ENTRIES / 4 {
+                let expected = vec![(n + round) as u8; 40];
+                assert_eq!(store.get(&key(n)).expect("gets"), Some(expected), "entry {n}");
+            }
+        }
+    }
 }

@@ -127,7 +127,7 @@ impl Writer {
             // Half of the live bytes, as in docs/benchmarks/wip.md.
             Writer::Wip => [120, 170].map(|percent| Parameter::Space {
                 percent,
-                memory_bytes: (live / 2).max(MEMORY_MIN).next_multiple_of(MEMORY_STEP),
+                memory_bytes: (live / 2).max(MEMORY_MIN),
             }),
             Writer::RocksDb | Writer::LevelDb => {
                 [2, 8].map(|part| Parameter::Memory { memory_bytes: (live / part).max(MEMORY_MIN) })
@@ -194,9 +194,6 @@ impl Writer {
 }
 
 const MEMORY_MIN: u64 = 1 << 20;
-/// What the memory of our ordered engine is rounded up to: segments of its log, a part of it, are
-/// then a whole number of the positions that it counts.
-const MEMORY_STEP: u64 = 4096;
 
 fn entry_bytes(plan: &Plan) -> f64 {
     (plan.shape.key_bytes + plan.shape.value_bytes) as f64

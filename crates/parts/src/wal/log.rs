@@ -14,6 +14,9 @@ pub const POSITION_BYTES: u64 = 8;
 /// Capacity of the first segment of a run; each further one has twice that of the one before.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
+/// Segments are multiples of it.
+const PAGE_BYTES: u64 = 4096;
+
 /// The next segment is made ahead once one part in so many of the last one is full: not at once,
 /// since it stays where it is not used, and short runs are not to fill a disk with such.
 const AHEAD_PART: u64 = 4;
@@ -113,6 +116,12 @@ pub struct Wal<D: Device> {
     pub waits: Waits,
 }
 
+/// What a segment that is to have `bytes` has: one begins where the last one ends, which is a
+/// position only where all of them are multiples of [`POSITION_BYTES`].
+fn whole_pages(bytes: u64) -> u64 {
+    (bytes / PAGE_BYTES).max(1) * PAGE_BYTES
+}
+
 impl<D: Device> Wal<D> {
     /// A log over segments found at open, which end at `end`.
     pub fn new(
@@ -125,7 +134,7 @@ impl<D: Device> Wal<D> {
         Wal {
             device,
             store_id,
-            segment_bytes: AtomicU64::new(segment_bytes),
+            segment_bytes: AtomicU64::new(whole_pages(segment_bytes)),
             segments: RwLock::new(Arc::new(Segments { list })),
             end: AtomicU64::new(end),
             end_at_open: end,
@@ -142,8 +151,9 @@ impl<D: Device> Wal<D> {
         }
     }
 
-    /// Sets the capacity of segments to come.
+    /// Sets the capacity of segments to come, of which the last part of a page is left out.
     pub fn set_segment_bytes(&self, bytes: u64) {
+        let bytes = whole_pages(bytes);
         self.segment_bytes.store(bytes, Ordering::Relaxed);
         self.remove_spares_unless(|spare| spare.capacity == bytes);
     }
@@ -278,7 +288,7 @@ impl<D: Device> Wal<D> {
                 Err(error) if error.kind() == ErrorKind::Full && self.remove_spares() > 0 => {}
                 // A disk that is nearly full still takes a few deletes, which make room.
                 Err(error) if error.kind() == ErrorKind::Full && capacity > least => {
-                    capacity = (capacity / 4).next_multiple_of(4096).max(least);
+                    capacity = (capacity / 4).next_multiple_of(PAGE_BYTES).max(least);
                 }
                 created => break created?,
             }
