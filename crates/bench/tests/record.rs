@@ -173,7 +173,8 @@ fn what_is_recorded_is_what_was_asked_and_a_replay_asks_it_again() {
         (asked.puts, asked.deletes, asked.gets)
     );
 
-    // What the store of the replay saw of its workload is what the trace says.
+    // What the store of the replay saw of its workload is what the trace says, as far as a sample
+    // of some 200 calls tells: a half has a standard deviation of 0.035, and four are allowed.
     let store = options().open(scratch.0.join("replayed")).unwrap();
     let seen = store.keyspace("default").unwrap().workload().unwrap();
     let said = workload_of(&trace);
@@ -183,7 +184,7 @@ fn what_is_recorded_is_what_was_asked_and_a_replay_asks_it_again() {
         ("writes", seen_mix.writes(), said_mix.writes()),
         ("scans", seen_mix.scans, said_mix.scans),
     ] {
-        assert!((seen - said).abs() < 0.06, "{what}: {seen}, not {said}");
+        assert!((seen - said).abs() < 0.14, "{what}: {seen}, not {said}");
     }
     let Access::Groups(groups) = &said.access else { panic!("{}", said.access) };
     let of_groups: f64 = groups.iter().map(|(keys, _)| keys).sum();

@@ -145,19 +145,22 @@ impl<D: Device> RunCursor<D> {
     pub(crate) fn begin_seek(&mut self, key: &[u8]) -> Option<(SeekRead, AlignedBuf)> {
         self.is_at_one = false;
         let part = self.part_to_seek(key);
-        let lower = self.run.get(part)?.lower.clone();
-        self.cursor_of(part).begin_seek(key.max(&lower), true)
+        let lower = &self.run.get(part)?.lower;
+        if **lower <= *key {
+            return self.cursor_of(part).begin_seek(key, true);
+        }
+        let lower = lower.clone();
+        self.cursor_of(part).begin_seek(&lower, true)
     }
 
     /// The same for [`RunCursor::seek_before`].
     pub(crate) fn begin_seek_before(&mut self, key: &[u8]) -> Option<(SeekRead, AlignedBuf)> {
         self.is_at_one = false;
         let part = self.run.partition_point(|part| *part.lower <= *key).checked_sub(1)?;
-        let key = match &self.run[part].upper {
-            Some(upper) if **upper <= *key => upper.clone(),
-            _ => key.to_vec(),
-        };
-        self.cursor_of(part).begin_seek(&key, false)
+        match self.run[part].upper.as_ref().filter(|upper| ***upper <= *key).cloned() {
+            Some(upper) => self.cursor_of(part).begin_seek(&upper, false),
+            None => self.cursor_of(part).begin_seek(key, false),
+        }
     }
 
     /// Takes what either asked for.

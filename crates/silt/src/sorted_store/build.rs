@@ -99,7 +99,7 @@ impl<F: DeviceFile> SortedStoreBuilder<F> {
         self.last = Some(hash);
         let place = self.writer.append(frame)?;
         let position = position(hash, self.partition_bits);
-        self.trie.push(position, place.chunk, frame.len());
+        self.trie.push(position, place.chunk, frame.len())?;
         if let Some(filter) = &mut self.filter {
             filter.push(position);
         }
@@ -176,7 +176,7 @@ impl<F: DeviceFile> IndexRebuild<F> {
             }
             let len = stream.frame_bytes().len();
             let position = position(stream.hash(), store.partition_bits);
-            self.trie.push(position, stream.chunk(), len);
+            self.trie.push(position, stream.chunk(), len)?;
             if let Some(filter) = &mut self.filter {
                 filter.push(position);
             }

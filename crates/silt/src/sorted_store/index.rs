@@ -2,6 +2,7 @@
 
 use super::miss_filter::MissFilter;
 use crate::packed::{PAYLOAD_BYTES, SectionKind};
+use silica_base::{Error, ErrorKind, Result};
 use silica_parts::ect::{DenseBuilder, DenseIndex, EctParams, SparseBuilder, SparseIndex};
 use std::sync::Arc;
 
@@ -111,8 +112,15 @@ impl TrieBuilder {
     }
 
     /// The next entry in hash order starts in `chunk` and has a frame of `frame_bytes`.
+    ///
+    /// # Errors
+    /// `Corruption` where its position is before that of the last one: it is of another partition.
     #[inline]
-    pub(super) fn push(&mut self, position: u64, chunk: u64, frame_bytes: usize) {
+    pub(super) fn push(&mut self, position: u64, chunk: u64, frame_bytes: usize) -> Result<()> {
+        if self.last.is_some_and(|(before, ..)| position < before) {
+            let context = "entries of a sorted store are of several partitions";
+            return Err(Error::new(ErrorKind::Corruption, context));
+        }
         match self.last {
             None => {
                 if self.wants_dense(frame_bytes) {
@@ -133,6 +141,7 @@ impl TrieBuilder {
             dense.push(position);
         }
         self.last = Some((position, chunk, frame_bytes));
+        Ok(())
     }
 
     pub(super) fn finish(self) -> Trie {

@@ -305,3 +305,15 @@ fn all_damage_is_found_and_no_wrong_entry_is_given() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn entries_of_several_partitions_are_refused() {
+    for kind in [IndexKind::Sparse, IndexKind::Dense] {
+        let all = sort(frames(600, Sizes::Equal(50), 8), SEEDED);
+        let options = options(&all, kind, 8);
+        build(&device(), "whole", &all, SEEDED, options).expect("one partition");
+        let halves = SortedStoreOptions { partition_bits: 1, ..options };
+        let error = build(&device(), "halves", &all, SEEDED, halves).err().expect("two of them");
+        assert_eq!(error.kind(), silica_base::ErrorKind::Corruption, "{error}");
+    }
+}
