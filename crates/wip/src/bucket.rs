@@ -301,8 +301,10 @@ impl<D: Device> Stores<D> {
         };
         let memtable = std::mem::replace(&mut self.active, next);
         let bytes = std::mem::take(&mut self.bytes);
+        // What a range read put in order is in order still.
+        let order = self.range_reads.order(self.newest).map_or_else(OnceLock::new, OnceLock::from);
         (self.newest, self.range_reads) = (0, RangeReads::default());
-        let (start, order) = (std::mem::replace(&mut self.start, end), OnceLock::new());
+        let start = std::mem::replace(&mut self.start, end);
         self.frozen.insert(0, Arc::new(Frozen { memtable, bytes, start, end, order }));
     }
 

@@ -33,6 +33,11 @@ impl RangeReads {
     /// it is there.
     pub(crate) fn begin(&self, newest: u64) -> Option<Arc<Ordered>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        self.order(newest)
+    }
+
+    /// The order of the memtable, whose newest position is `newest`, where it is there.
+    pub(crate) fn order(&self, newest: u64) -> Option<Arc<Ordered>> {
         let last = self.last.lock().expect("no panic while held");
         let (of, order) = last.as_ref()?;
         (*of == newest).then(|| Arc::clone(order))

@@ -37,16 +37,34 @@ pub(crate) use entries::head;
 use entries::order;
 
 /// `positions` in the order of a range.
-pub fn sorted(positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
-    sorted_heads(positions, entries).into_iter().map(|(_, at)| at).collect()
+pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
+    // In the order of the log, whose memory is then read from one end to the other.
+    positions.sort_unstable();
+    // Where all keys begin alike, as numbers in digits do, their heads would tell nothing.
+    let common = common_bytes(&positions, entries);
+    by_heads(positions, common, entries).into_iter().map(|(_, at)| at).collect()
+}
+
+/// Bytes that the keys at all positions begin with.
+fn common_bytes(positions: &[u64], entries: &impl Entries) -> usize {
+    let mut keys = positions.iter().map(|at| entries.entry(*at).key);
+    let first = keys.next().unwrap_or_default();
+    keys.fold(first.len(), |common, key| {
+        first[..common].iter().zip(key).take_while(|(one, other)| one == other).count()
+    })
 }
 
 /// `positions` in the order of a range, each behind the [`head`] of its key.
 pub(crate) fn sorted_heads(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<(u64, u64)> {
-    // In the order of the log, whose memory is then read from one end to the other.
     positions.sort_unstable();
+    by_heads(positions, 0, entries)
+}
+
+/// The same of `positions` that ascend, with the heads of what comes behind the first `common`
+/// bytes, which all keys share.
+fn by_heads(positions: Vec<u64>, common: usize, entries: &impl Entries) -> Vec<(u64, u64)> {
     let mut keyed: Vec<(u64, u64)> =
-        positions.iter().map(|at| (head(entries.entry(*at).key), *at)).collect();
+        positions.iter().map(|at| (head(&entries.entry(*at).key[common..]), *at)).collect();
     keyed.sort_unstable_by(|(head, at), (other_head, other)| {
         head.cmp(other_head)
             .then_with(|| order(entries.entry(*at).key, *at, entries.entry(*other).key, *other))
