@@ -21,6 +21,10 @@ const READ_AHEAD_BYTES: usize = 256 << 10;
 /// of the usual size come with one read where there is one run.
 const FIRST_READ_BYTES: usize = 12 << 10;
 
+/// Bytes that it reads first of each run at least: the reads of all runs are under way together,
+/// and one that comes later is waited for.
+const FIRST_READ_BYTES_MIN: usize = 8 << 10;
+
 /// Entries of the log whose memory is asked for before they are come to.
 const AHEAD: usize = 6;
 
@@ -42,7 +46,7 @@ pub(crate) enum Is {
 impl<D: Device> Sorted<D> {
     /// One of so many runs.
     pub(crate) fn run(cache: &Arc<BlockCache>, run: &Run<D>, runs: usize) -> Self {
-        let (run, first) = (run.clone(), FIRST_READ_BYTES / runs);
+        let (run, first) = (run.clone(), (FIRST_READ_BYTES / runs).max(FIRST_READ_BYTES_MIN));
         Sorted::Run(Box::new(RunCursor::through(cache, run, READ_AHEAD_BYTES, first)))
     }
 
