@@ -2,6 +2,7 @@
 
 use memmap2::{MmapMut, MmapOptions};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::num::NonZeroUsize;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -12,6 +13,9 @@ pub const BLOCK_BYTES: usize = 4096;
 /// large aligned blocks among those it was given back, and keeps what it got from the system; a
 /// mapping goes back whole.
 const MAPPED_BYTES: usize = 128 << 10;
+
+/// The address of a buffer without memory.
+const ALIGNED: NonZeroUsize = NonZeroUsize::new(BLOCK_BYTES).expect("it is not 0");
 
 /// A byte buffer whose address and capacity are multiples of [`BLOCK_BYTES`].
 ///
@@ -34,9 +38,13 @@ fn layout(capacity: usize) -> Layout {
 }
 
 impl AlignedBuf {
-    /// A zeroed buffer of `len` bytes.
+    /// A zeroed buffer of `len` bytes; one of none takes no memory.
     pub fn zeroed(len: usize) -> Self {
-        let capacity = len.next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES);
+        let capacity = len.next_multiple_of(BLOCK_BYTES);
+        if capacity == 0 {
+            let start = NonNull::without_provenance(ALIGNED);
+            return AlignedBuf { start, len, capacity, mapping: None };
+        }
         if capacity >= MAPPED_BYTES {
             return Self::mapped(len, capacity);
         }
@@ -74,7 +82,8 @@ impl AlignedBuf {
 impl Deref for AlignedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` owns `capacity >= len` initialised bytes for as long as `self` lives.
+        // SAFETY: `start` owns `capacity >= len` initialised bytes for as long as `self` lives;
+        // where these are none, it is not null and aligned.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -88,7 +97,7 @@ impl DerefMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        if self.mapping.is_none() {
+        if self.mapping.is_none() && self.capacity > 0 {
             // SAFETY: allocated in `zeroed` with this very layout.
             unsafe { dealloc(self.start.as_ptr(), layout(self.capacity)) }
         }

@@ -48,8 +48,21 @@ pub trait ReadQueue<T> {
     fn is_full(&self) -> bool;
 }
 
+/// A read or a write that goes on while its caller does something else. Who drops it waits for it.
+pub trait Transfer: Send + Sync + 'static {
+    /// Waits for its end: the buffer, and the bytes that were read or written, or what went wrong.
+    fn wait(self) -> (AlignedBuf, Result<usize>);
+}
+
 /// A file that is read and written at positions.
 pub trait DeviceFile: Send + Sync + 'static {
+    /// Reads and writes of this file that go on by themselves.
+    type Transfer: Transfer;
+    /// Begins what [`DeviceFile::read_at`] does. For large reads: it costs a few microseconds more.
+    fn begin_read(&self, offset: u64, buf: AlignedBuf) -> Self::Transfer;
+    /// Begins what [`DeviceFile::write_at`] does. Nothing is written before
+    /// [`Transfer::wait`] says so, and a sync saves only what was written.
+    fn begin_write(&self, offset: u64, buf: AlignedBuf) -> Self::Transfer;
     /// Reads at `offset` into `buf`; the bytes filled (less than asked only at the file's end).
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
     /// Writes all of `bytes` at `offset`, growing the file where needed. Where it fails, any

@@ -7,7 +7,8 @@
 //!
 //! - [`FileDevice`]: a directory of a Linux file system, locked against other processes. Past
 //!   the page cache, or through it where that is refused; bursts of reads through io_uring, or
-//!   a pool of threads where that is refused; logs are mapped files.
+//!   a pool of threads where that is refused; what is to go on by itself ([`Transfer`]) through
+//!   a few threads; logs are mapped files.
 //! - [`sim::SimDevice`]: its simulated twin, in memory, with power cuts and faults.
 //!
 //! Sockets of many clients move their bytes through a [`SocketRing`], where the kernel has it.
@@ -56,10 +57,10 @@ mod sync;
 
 pub use allocator::return_large_buffers;
 pub use counters::{CounterSnapshot, Counters};
-pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue};
+pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue, Transfer};
 pub use file::{
-    DeviceOptions, FileDevice, FileReads, IoChoice, MappedLog, PlainFile, capacity_bytes,
-    remove_directory,
+    DeviceOptions, FileDevice, FileReads, FileTransfer, IoChoice, MappedLog, PlainFile,
+    capacity_bytes, remove_directory,
 };
 pub use names::LOG_PREFIX;
 pub use socket_ring::{SocketEvent, SocketRing};

@@ -4,7 +4,7 @@ use silica_base::{AlignedBuf, ErrorKind};
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{
     Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, READS_MAX, Read,
-    ReadQueue,
+    ReadQueue, Transfer,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -222,6 +222,47 @@ fn bursts_at_once<D: Device>(device: &D) {
     });
 }
 
+fn transfers<D: Device>(device: &D) {
+    let file = device.create("t", Mode::Direct).unwrap();
+    let before = device.counters().snapshot();
+    // More than there are threads for them.
+    let writes: Vec<_> =
+        (0..20u8).map(|n| file.begin_write(u64::from(n) * 8192, blocks(n + 1, 2))).collect();
+    for (n, write) in writes.into_iter().enumerate() {
+        let (buf, written) = write.wait();
+        assert_eq!((written.unwrap(), buf[0]), (8192, n as u8 + 1));
+    }
+    file.sync().unwrap();
+    assert_eq!(file.len().unwrap(), 20 * 8192);
+    let reads: Vec<_> = (0..21).map(|n| file.begin_read(n * 8192, blocks(99, 2))).collect();
+    for (n, read) in reads.into_iter().enumerate() {
+        let (buf, filled) = read.wait();
+        match filled.unwrap() {
+            0 => assert_eq!(n, 20, "behind the end"),
+            filled => assert_eq!((filled, buf[8191]), (8192, n as u8 + 1)),
+        }
+    }
+    let after = device.counters().snapshot();
+    assert_eq!((after.writes - before.writes, after.reads - before.reads), (20, 21));
+    assert_eq!(after.bytes_written - before.bytes_written, 20 * 8192);
+    // Dropped is not given up.
+    drop(file.begin_write(0, blocks(77, 1)));
+    let mut buf = block(0);
+    file.read_at(0, &mut buf).unwrap();
+    assert_eq!(buf[..], block(77)[..]);
+}
+
+/// The file may be gone before the transfer's end, and the device.
+fn transfers_outlive_their_file<D: Device>(device: D) {
+    let file = device.create("t", Mode::Direct).unwrap();
+    let write = file.begin_write(0, blocks(5, 64));
+    device.remove("t").unwrap();
+    drop(file);
+    drop(device);
+    let (buf, written) = write.wait();
+    assert_eq!((written.unwrap(), buf.len()), (64 * 4096, 64 * 4096));
+}
+
 fn names<D: Device>(device: &D) {
     for name in ["z", "m", "a"] {
         device.create(name, Mode::Buffered).unwrap().write_at(0, name.as_bytes()).unwrap();
@@ -414,6 +455,8 @@ fn suite<D: Device>(mut fresh: impl FnMut() -> D) {
     bursts(&fresh());
     bursts_at_once(&fresh());
     queues_are_bounded_and_may_be_dropped(&fresh());
+    transfers(&fresh());
+    transfers_outlive_their_file(fresh());
     names(&fresh());
     subdirectories(&fresh());
     links(&fresh(), &fresh());

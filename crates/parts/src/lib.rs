@@ -15,7 +15,9 @@ pub mod manifest;
 pub mod table;
 pub mod value_log;
 pub mod wal;
+mod write_behind;
 
 pub use block_cache::{BlockCache, BlockId, CachedBlock};
 pub use fields::Fields;
 pub use fuse::{BITS_MAX, FuseFilter};
+pub use write_behind::WriteBehind;

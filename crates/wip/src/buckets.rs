@@ -1,7 +1,7 @@
 //! All buckets of a store, in the order of their keys.
 
 use crate::bucket::Bucket;
-use crate::memtable::head;
+use crate::memtable::{Heads, shared_len};
 use silica_device::Device;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// An immutable list; splits and merges make another.
 pub(crate) struct Buckets<D: Device> {
     list: Vec<Arc<Bucket<D>>>,
-    /// The first eight bytes of each lower key but the first one's, as numbers.
-    heads: Vec<u64>,
+    /// Of each lower key but the first one's.
+    heads: Heads,
 }
 
 impl<D: Device> Buckets<D> {
@@ -18,7 +18,13 @@ impl<D: Device> Buckets<D> {
     /// Where the first bucket does not begin at the empty key.
     pub(crate) fn new(list: Vec<Arc<Bucket<D>>>) -> Self {
         assert!(list.first().is_some_and(|first| first.lower.is_empty()), "every key has a bucket");
-        let heads = list[1..].iter().map(|bucket| head(&bucket.lower)).collect();
+        fn lower<D: Device>(bucket: &Arc<Bucket<D>>) -> &[u8] {
+            &bucket.lower
+        }
+        let (first, last) = (list.get(1).map(lower), list[1..].last().map(lower));
+        let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
+        let prefix = &first[..shared_len(first, last)];
+        let heads = Heads::new(prefix, list[1..].iter().map(lower));
         Buckets { list, heads }
     }
 
@@ -37,16 +43,10 @@ impl<D: Device> Buckets<D> {
     /// Where in the list the bucket of `key` is.
     #[inline]
     pub(crate) fn place(&self, key: &[u8]) -> usize {
-        let wanted = head(key);
-        let mut place = self.heads.partition_point(|head| *head < wanted);
+        let found = self.heads.find(key);
         // Keys that begin alike are told apart by all of their bytes.
-        while place < self.heads.len()
-            && self.heads[place] == wanted
-            && *self.list[place + 1].lower <= *key
-        {
-            place += 1;
-        }
-        place
+        let same = self.list[1..][found.clone()].iter();
+        found.start + same.take_while(|bucket| *bucket.lower <= *key).count()
     }
 
     #[inline]

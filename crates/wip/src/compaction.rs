@@ -3,6 +3,7 @@
 use crate::bucket::{Bucket, Version};
 use crate::deleted::{DeletedRange, DeletedRanges};
 use crate::jobs::Step;
+use crate::memtable::shared_len;
 use crate::merge::{Fate, Keeper, Merge};
 use crate::metrics::add;
 use crate::policy::LEVEL_MAX;
@@ -18,9 +19,9 @@ use silica_parts::value_log::Garbage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes that each run is read ahead, at most and at least.
-const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
-const READ_AHEAD_BYTES_MIN: u64 = 64 << 10;
+/// Bytes of each run that are read at once, at most and at least; as many are on their way.
+const READ_AHEAD_BYTES_MAX: u64 = 512 << 10;
+const READ_AHEAD_BYTES_MIN: u64 = 32 << 10;
 /// The part of the memory that the runs of a compaction share for reading ahead.
 pub(crate) const READ_AHEAD_PART: u64 = 16;
 /// What a version counts for besides its bytes.
@@ -81,16 +82,7 @@ impl<D: Device> Compaction<D> {
         let stay = self.deleted.iter().filter(stays).cloned().collect();
         let keeper = Keeper::new(snapshots, self.older.is_empty(), wip.clock.unix_ms())
             .with_deleted(self.deleted.clone(), stay);
-        let read_ahead = wip.memory_bytes.load(Ordering::Relaxed)
-            / READ_AHEAD_PART
-            / self.merged.len().max(1) as u64;
-        let read_ahead = read_ahead.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX) as usize;
-        let mut cursors = Vec::with_capacity(self.merged.len());
-        for run in &self.merged {
-            let mut cursor = RunCursor::new(run.clone(), read_ahead);
-            cursor.seek_to_first()?;
-            cursors.push(cursor);
-        }
+        let cursors = self.cursors(wip.memory_bytes.load(Ordering::Relaxed) / READ_AHEAD_PART)?;
         let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());
         let base = tables.map(|footer| footer.sequence_base).min().unwrap_or(1);
         Ok(Stage {
@@ -99,6 +91,28 @@ impl<D: Device> Compaction<D> {
             writer: wip.begin_table(base, self.older.is_empty())?,
             garbage: Garbage::default(),
         })
+    }
+
+    /// Each run at its first version. They share `read_ahead` bytes.
+    fn cursors(&self, read_ahead: u64) -> Result<Vec<RunCursor<D>>> {
+        let read_ahead = read_ahead / (2 * self.merged.len().max(1) as u64);
+        let read_ahead = read_ahead.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX) as usize;
+        let (mut cursors, mut ends) = (Vec::new(), Vec::new());
+        for run in &self.merged {
+            let mut last = RunCursor::new(run.clone(), 0);
+            if last.seek_to_last()? {
+                ends.push(last.version().key.to_vec());
+            }
+            let mut cursor = RunCursor::new(run.clone(), read_ahead).with_first_read(read_ahead);
+            if cursor.seek_to_first()? {
+                ends.push(cursor.version().key.to_vec());
+            }
+            cursors.push(cursor);
+        }
+        let (least, greatest) = (ends.iter().min(), ends.iter().max());
+        let common = least.zip(greatest).map_or(0, |(least, greatest)| shared_len(least, greatest));
+        cursors.iter_mut().for_each(|cursor| cursor.common = common);
+        Ok(cursors)
     }
 
     /// True where what is left is to make the table durable.

@@ -7,7 +7,7 @@
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::jobs::Step;
-use crate::memtable::sorted_heads;
+use crate::memtable::{by_heads, common_bytes};
 use crate::merge::{Fate, Keeper, Merge, Source};
 use crate::metrics::add;
 use crate::run::Numbered;
@@ -33,15 +33,16 @@ const SORT_COST_BYTES: u64 = 32;
 
 /// Positions in the order of a range, and the log they are of.
 pub(crate) struct Chunk<L> {
-    /// Heads of keys, and the positions.
+    /// Heads of keys, behind what all keys of the flush begin with, and the positions.
     keyed: Vec<(u64, u64)>,
     at: usize,
     segments: Arc<Segments<L>>,
 }
 
 impl<L: LogFile> Chunk<L> {
-    fn new(positions: Vec<u64>, segments: &Arc<Segments<L>>) -> Self {
-        let keyed = sorted_heads(positions, &LogEntries(segments));
+    /// Of `positions` that ascend, whose keys share their first `common` bytes.
+    fn new(positions: Vec<u64>, common: usize, segments: &Arc<Segments<L>>) -> Self {
+        let keyed = by_heads(positions, common, &LogEntries(segments));
         Chunk { keyed, at: 0, segments: Arc::clone(segments) }
     }
 }
@@ -82,9 +83,16 @@ impl<L: LogFile> Source for Chunk<L> {
 
 enum Stage<D: Device> {
     Begin,
-    /// Positions that are not sorted, ascending, and chunks that are.
-    Sort(Vec<u64>, Vec<Chunk<D::Log>>),
+    Sort(Sort<D>),
     Write(Box<Write<D>>),
+}
+
+struct Sort<D: Device> {
+    /// Not sorted yet; ascending.
+    positions: Vec<u64>,
+    /// Bytes that all keys begin with.
+    common: usize,
+    chunks: Vec<Chunk<D::Log>>,
 }
 
 struct Write<D: Device> {
@@ -127,7 +135,8 @@ impl<D: Device> Flush<D> {
         let version = holders.next().map(|bucket| bucket.read().version.clone());
         self.version = version.filter(|_| holders.next().is_none());
         self.least_position = positions.first().copied().unwrap_or(1);
-        self.stage = Stage::Sort(positions, Vec::new());
+        let common = common_bytes(&positions, &LogEntries(&self.segments));
+        self.stage = Stage::Sort(Sort { positions, common, chunks: Vec::new() });
     }
 
     /// True where what is left is to make the table durable.
@@ -141,14 +150,14 @@ impl<D: Device> Flush<D> {
         if let Stage::Begin = self.stage {
             self.begin();
         }
-        while let Stage::Sort(positions, chunks) = &mut self.stage {
+        while let Stage::Sort(Sort { positions, common, chunks }) = &mut self.stage {
             if done > budget {
                 return Ok(Step::More(done));
             }
             let piece = positions.split_off(positions.len().saturating_sub(CHUNK_POSITIONS));
             done += piece.len() as u64 * SORT_COST_BYTES;
             if !piece.is_empty() {
-                chunks.push(Chunk::new(piece, &self.segments));
+                chunks.push(Chunk::new(piece, *common, &self.segments));
             }
             if positions.is_empty() {
                 // The newest positions went first.

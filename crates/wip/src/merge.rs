@@ -7,7 +7,8 @@ use silica_parts::table::Version;
 
 /// Versions in order: keys ascending, of one key the newest first.
 pub(crate) trait Source {
-    /// The first eight bytes of the key here, as a number; `None` at the end.
+    /// Eight bytes of the key here, as a number, behind as many as all keys of all sources begin
+    /// with; `None` at the end.
     fn head(&self) -> Option<u64>;
     /// The version here.
     fn version(&self) -> Version<'_>;

@@ -15,6 +15,8 @@ pub(crate) struct RunCursor<D: Device> {
     run: Run<D>,
     read_ahead_bytes: usize,
     first_read_bytes: usize,
+    /// Bytes that all keys begin with, as somebody found.
+    pub(crate) common: usize,
     cache: Option<Arc<BlockCache>>,
     /// The part that was entered last, and a place in its table.
     part: usize,
@@ -29,6 +31,7 @@ impl<D: Device> RunCursor<D> {
             run,
             read_ahead_bytes,
             first_read_bytes: 0,
+            common: 0,
             cache: None,
             part: 0,
             cursor: None,
@@ -36,16 +39,14 @@ impl<D: Device> RunCursor<D> {
         }
     }
 
-    /// The same, which finds blocks in a cache, too, and reads `first_read_bytes` at once where it
-    /// comes to another place.
-    pub(crate) fn through(
-        cache: &Arc<BlockCache>,
-        run: Run<D>,
-        read_ahead_bytes: usize,
-        first_read_bytes: usize,
-    ) -> Self {
-        let cache = Some(Arc::clone(cache));
-        RunCursor { cache, first_read_bytes, ..RunCursor::new(run, read_ahead_bytes) }
+    /// The same, which reads `first_read_bytes` at once where it comes to another place.
+    pub(crate) fn with_first_read(self, first_read_bytes: usize) -> Self {
+        RunCursor { first_read_bytes, ..self }
+    }
+
+    /// The same, which finds blocks in a cache, too.
+    pub(crate) fn through(self, cache: &Arc<BlockCache>) -> Self {
+        RunCursor { cache: Some(Arc::clone(cache)), ..self }
     }
 
     /// True where it is at a version.
@@ -228,7 +229,8 @@ impl<D: Device> RunCursor<D> {
 impl<D: Device> Source for RunCursor<D> {
     #[inline]
     fn head(&self) -> Option<u64> {
-        self.is_at_one.then(|| head(self.version().key))
+        let behind = || self.version().key.get(self.common..).unwrap_or_default();
+        self.is_at_one.then(|| head(behind()))
     }
 
     #[inline]

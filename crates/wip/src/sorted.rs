@@ -14,8 +14,8 @@ use silica_parts::table::Version as Row;
 use silica_parts::wal::Segments;
 use std::sync::Arc;
 
-/// Bytes that a range read reads ahead in each run, at most.
-const READ_AHEAD_BYTES: usize = 256 << 10;
+/// Bytes that a range read reads at once in each run, at most; as many are on their way.
+const READ_AHEAD_BYTES: usize = 128 << 10;
 
 /// Bytes that it reads first where it comes to a place, in all runs together: some fifty entries
 /// of the usual size come with one read where there is one run.
@@ -47,7 +47,8 @@ impl<D: Device> Sorted<D> {
     /// One of so many runs.
     pub(crate) fn run(cache: &Arc<BlockCache>, run: &Run<D>, runs: usize) -> Self {
         let (run, first) = (run.clone(), (FIRST_READ_BYTES / runs).max(FIRST_READ_BYTES_MIN));
-        Sorted::Run(Box::new(RunCursor::through(cache, run, READ_AHEAD_BYTES, first)))
+        let cursor = RunCursor::new(run, READ_AHEAD_BYTES).with_first_read(first);
+        Sorted::Run(Box::new(cursor.through(cache)))
     }
 
     /// Reads of the device since this was last asked.

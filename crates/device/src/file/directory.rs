@@ -3,6 +3,7 @@
 use super::log::MappedLog;
 use super::logs::Logs;
 use super::plain::{PlainFile, poisoned};
+use super::pool::{Pool, TRANSFER_THREADS};
 use super::reads::{FileReads, Together};
 use super::{InodeId, Inodes, failed, inode_id, make_direct, sync_directory};
 use crate::{Counters, Device, Mode, names};
@@ -50,6 +51,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// How reads come to be in flight together.
     pub(super) together: Together,
+    /// Threads for what goes on by itself.
+    pub(super) transfers: Pool,
     /// Try direct I/O for files of [`Mode::Direct`].
     direct: bool,
     direct_refused: AtomicBool,
@@ -109,6 +112,7 @@ impl FileDevice {
             _lock: lock,
             counters: Counters::default(),
             together: Together::choose(options.io, path)?,
+            transfers: Pool::new(TRANSFER_THREADS),
             direct: options.io != IoChoice::Buffered,
             direct_refused: AtomicBool::new(false),
             poisoned: Inodes::default(),

@@ -18,6 +18,7 @@ mod logs;
 mod plain;
 mod pool;
 mod reads;
+mod transfer;
 mod uring;
 
 pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes};
@@ -25,6 +26,7 @@ pub use log::MappedLog;
 pub use logs::remove_directory;
 pub use plain::PlainFile;
 pub use reads::FileReads;
+pub use transfer::FileTransfer;
 
 use silica_base::{Error, Result};
 use std::collections::BTreeSet;

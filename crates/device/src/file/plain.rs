@@ -1,11 +1,13 @@
 //! Positional files of a real file system.
 
 use super::directory::Shared;
+use super::pool::Kind;
+use super::transfer::FileTransfer;
 use super::{InodeId, check_room, failed, read_full, write_all};
 use crate::DeviceFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use silica_base::{BLOCK_BYTES, Error, ErrorKind, Result};
+use silica_base::{AlignedBuf, BLOCK_BYTES, Error, ErrorKind, Result};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -45,6 +47,16 @@ impl PlainFile {
 }
 
 impl DeviceFile for PlainFile {
+    type Transfer = FileTransfer;
+
+    fn begin_read(&self, offset: u64, buf: AlignedBuf) -> FileTransfer {
+        FileTransfer::begin(Kind::Read, self, offset, buf)
+    }
+
+    fn begin_write(&self, offset: u64, buf: AlignedBuf) -> FileTransfer {
+        FileTransfer::begin(Kind::Write, self, offset, buf)
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.check_alignment(offset, buf);
         let read = read_full(&self.file, offset, buf, self.granule())

@@ -1,12 +1,12 @@
-//! Reads through pread, on a small pool of threads.
+//! Reads and writes through pread and pwrite, on a small pool of threads.
 //!
-//! The calling thread takes part while it waits; the pool's threads come to help. A read's buffer
-//! goes to the thread that performs it and comes back with the result, so a queue that is dropped
-//! has nothing to wait for.
+//! The calling thread takes part while it waits; the pool's threads come to help. A buffer goes to
+//! the thread that performs its read or write and comes back with the result, so a queue that is
+//! dropped has nothing to wait for.
 
 use super::plain::PlainFile;
-use super::read_full;
 use super::reads::{Flight, Flights};
+use super::{read_full, write_all};
 use silica_base::AlignedBuf;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,12 +14,14 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-/// Threads that help with reads. They wait for the device, not for a processor.
-const THREADS: usize = 15;
+/// Threads that help with the reads of queues. They wait for the device, not for a processor.
+pub(super) const READ_THREADS: usize = 15;
+/// Threads for what goes on by itself: one for each job of the background, and one more.
+pub(super) const TRANSFER_THREADS: usize = 4;
 
-/// The pool; its threads start with the first read.
-#[derive(Default)]
+/// The pool; its threads start with the first job.
 pub(super) struct Pool {
+    size: usize,
     jobs: Arc<Jobs>,
     threads: OnceLock<Vec<JoinHandle<()>>>,
 }
@@ -36,8 +38,26 @@ struct Waiting {
     closed: bool,
 }
 
-/// A read for any thread.
+/// What is to be done with a buffer.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Read,
+    Write,
+}
+
+impl Kind {
+    /// For messages: "cannot ...".
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write => "write",
+        }
+    }
+}
+
+/// A read or a write for any thread.
 struct Job {
+    kind: Kind,
     slot: usize,
     file: Arc<File>,
     granule: usize,
@@ -46,7 +66,7 @@ struct Job {
     done: Arc<Done>,
 }
 
-/// Reads of one queue that ended: slot, buffer, result.
+/// Jobs of one queue that ended: slot, buffer, result.
 #[derive(Default)]
 struct Done {
     ended: Mutex<VecDeque<Ended>>,
@@ -57,7 +77,10 @@ type Ended = (usize, AlignedBuf, io::Result<usize>);
 
 impl Job {
     fn run(mut self) {
-        let result = read_full(&self.file, self.offset, &mut self.buf, self.granule);
+        let result = match self.kind {
+            Kind::Read => read_full(&self.file, self.offset, &mut self.buf, self.granule),
+            Kind::Write => write_all(&self.file, self.offset, &self.buf).map(|()| self.buf.len()),
+        };
         let mut ended = self.done.ended.lock().expect("no panic while locked");
         ended.push_back((self.slot, self.buf, result));
         drop(ended);
@@ -73,25 +96,14 @@ pub(super) struct Helped<'d> {
 
 impl<'d> Helped<'d> {
     pub(super) fn new(pool: &'d Pool) -> Self {
-        pool.start();
         Helped { pool, done: Arc::default() }
     }
 
     /// Hands a read on.
     pub(super) fn start<T: AsRef<PlainFile>>(&mut self, slot: usize, flight: &mut Flight<T>) {
-        let file = flight.of.as_ref();
-        let job = Job {
-            slot,
-            file: file.file.clone(),
-            granule: file.granule(),
-            offset: flight.offset,
-            buf: flight.buf.take().expect("a read is started once"),
-            done: self.done.clone(),
-        };
-        let mut waiting = self.pool.jobs.waiting.lock().expect("no panic while locked");
-        waiting.jobs.push_back(job);
-        drop(waiting);
-        self.pool.jobs.changed.notify_one();
+        let buf = flight.buf.take().expect("a read is started once");
+        let (file, done) = (flight.of.as_ref(), self.done.clone());
+        self.pool.push(Kind::Read, file, (flight.offset, buf), (slot, done));
     }
 
     /// Waits for one of this queue's reads to end, and performs what waits meanwhile.
@@ -101,20 +113,49 @@ impl<'d> Helped<'d> {
             if let Some(ended) = ended {
                 return give_back(flights, ended);
             }
-            let job = {
-                let mut waiting = self.pool.jobs.waiting.lock().expect("no panic while locked");
-                waiting.jobs.pop_front()
-            };
-            if let Some(job) = job {
+            if let Some(job) = self.pool.take(|_| true) {
                 job.run();
                 continue;
             }
             // All of this queue's reads are with threads.
-            let ended = self.done.ended.lock().expect("no panic while locked");
-            let ended = self.done.changed.wait_while(ended, |ended| ended.is_empty());
-            let ended = ended.expect("no panic while locked").pop_front();
-            return give_back(flights, ended.expect("it was waited for"));
+            return give_back(flights, self.done.wait());
         }
+    }
+}
+
+/// One read or write that a thread of the pool may take.
+pub(super) struct Single(Arc<Done>);
+
+impl Single {
+    /// Hands it on.
+    pub(super) fn start(
+        pool: &Pool,
+        kind: Kind,
+        file: &PlainFile,
+        offset: u64,
+        buf: AlignedBuf,
+    ) -> Single {
+        let done = Arc::<Done>::default();
+        pool.push(kind, file, (offset, buf), (0, done.clone()));
+        Single(done)
+    }
+
+    /// Waits for its end. Where no thread has it yet, this one performs it.
+    pub(super) fn wait(&self, pool: &Pool) -> (AlignedBuf, io::Result<usize>) {
+        if let Some(own) = pool.take(|job| Arc::ptr_eq(&job.done, &self.0)) {
+            own.run();
+        }
+        let (_, buf, result) = self.0.wait();
+        (buf, result)
+    }
+}
+
+impl Done {
+    /// Waits for the next to end.
+    fn wait(&self) -> Ended {
+        let ended = self.ended.lock().expect("no panic while locked");
+        let ended = self.changed.wait_while(ended, |ended| ended.is_empty());
+        ended.expect("no panic while locked").pop_front().expect("it was waited for")
     }
 }
 
@@ -125,17 +166,42 @@ fn give_back<T>(flights: &mut Flights<T>, ended: Ended) -> (usize, io::Result<us
 }
 
 impl Pool {
+    pub(super) fn new(size: usize) -> Self {
+        Pool { size, jobs: Arc::default(), threads: OnceLock::new() }
+    }
+
     /// Starts the threads where that was not done yet.
     fn start(&self) {
         self.threads.get_or_init(|| {
             let spawn = |_| {
                 let jobs = self.jobs.clone();
-                let builder = std::thread::Builder::new().name("silica-read".into());
+                let builder = std::thread::Builder::new().name("silica-io".into());
                 builder.spawn(move || jobs.serve()).ok()
             };
             // A thread that cannot be had makes bursts slower, not wrong.
-            (0..THREADS).filter_map(spawn).collect()
+            (0..self.size).filter_map(spawn).collect()
         });
+    }
+
+    fn push(
+        &self,
+        kind: Kind,
+        file: &PlainFile,
+        (offset, buf): (u64, AlignedBuf),
+        (slot, done): (usize, Arc<Done>),
+    ) {
+        self.start();
+        let (granule, file) = (file.granule(), file.file.clone());
+        let job = Job { kind, slot, file, granule, offset, buf, done };
+        self.jobs.waiting.lock().expect("no panic while locked").jobs.push_back(job);
+        self.jobs.changed.notify_one();
+    }
+
+    /// The first waiting job that is wanted.
+    fn take(&self, is_wanted: impl Fn(&Job) -> bool) -> Option<Job> {
+        let mut waiting = self.jobs.waiting.lock().expect("no panic while locked");
+        let at = waiting.jobs.iter().position(is_wanted)?;
+        waiting.jobs.remove(at)
     }
 }
 
@@ -150,7 +216,7 @@ impl Drop for Pool {
 }
 
 impl Jobs {
-    /// Performs reads until the pool closes.
+    /// Performs jobs until the pool closes.
     fn serve(&self) {
         loop {
             let waiting = self.waiting.lock().expect("no panic while locked");

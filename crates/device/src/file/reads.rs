@@ -6,7 +6,7 @@
 
 use super::directory::{IoChoice, Shared};
 use super::plain::PlainFile;
-use super::pool::{Helped, Pool};
+use super::pool::{Helped, Pool, READ_THREADS};
 use super::uring::{self, Lease};
 use super::{failed, read_full};
 use crate::{READS_MAX, Read, ReadQueue};
@@ -32,13 +32,14 @@ impl Together {
     /// Finds out what can be had here.
     pub(super) fn choose(choice: IoChoice, path: &Path) -> Result<Together> {
         match choice {
-            IoChoice::Threads => return Ok(Together::Threads(Pool::default())),
+            IoChoice::Threads => return Ok(Together::Threads(Pool::new(READ_THREADS))),
             IoChoice::Buffered => return Ok(Together::Plain),
             IoChoice::Auto | IoChoice::Uring => {}
         }
         match uring::probe() {
             Ok(()) => {
-                Ok(Together::Uring { refused: AtomicBool::new(false), instead: Pool::default() })
+                let instead = Pool::new(READ_THREADS);
+                Ok(Together::Uring { refused: AtomicBool::new(false), instead })
             }
             Err(e) if choice == IoChoice::Uring => {
                 let message = format!("io_uring is refused here ({e}); choose another I/O path");
@@ -47,7 +48,7 @@ impl Together {
             Err(e) => {
                 let path = path.display();
                 log::warn!("{path}: io_uring is refused ({e}); reading through threads");
-                Ok(Together::Threads(Pool::default()))
+                Ok(Together::Threads(Pool::new(READ_THREADS)))
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use super::node::{Content, Node, SECTOR_BYTES};
 use super::world::{Call, FaultKind, Handle, State};
-use crate::{DeviceFile, Mode};
-use silica_base::{BLOCK_BYTES, Error, ErrorKind, Result};
+use crate::{DeviceFile, Mode, Transfer};
+use silica_base::{AlignedBuf, BLOCK_BYTES, Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// A file of a [`super::SimDevice`].
+#[derive(Clone)]
 pub struct SimFile {
     handle: Handle,
     node: Arc<Node>,
@@ -68,7 +69,66 @@ impl SimFile {
     }
 }
 
+/// A read or write of a [`SimFile`] that goes on by itself: the seed says whether it happens when
+/// it begins or when it is waited for.
+pub struct SimTransfer {
+    file: SimFile,
+    is_write: bool,
+    offset: u64,
+    buf: AlignedBuf,
+    ended: Option<Result<usize>>,
+    is_over: bool,
+}
+
+impl SimTransfer {
+    fn begin(file: &SimFile, is_write: bool, offset: u64, buf: AlignedBuf) -> Self {
+        file.check_alignment(offset, &buf);
+        let file = file.clone();
+        let is_early = file.handle.state().reads_rng.one_in(2);
+        let mut transfer = SimTransfer { file, is_write, offset, buf, ended: None, is_over: false };
+        if is_early {
+            transfer.perform();
+        }
+        transfer
+    }
+
+    fn perform(&mut self) {
+        if self.ended.is_none() && !self.is_over {
+            let len = self.buf.len();
+            self.ended = Some(match self.is_write {
+                true => self.file.write_at(self.offset, &self.buf).map(|()| len),
+                false => self.file.read_at(self.offset, &mut self.buf),
+            });
+        }
+    }
+}
+
+impl Transfer for SimTransfer {
+    fn wait(mut self) -> (AlignedBuf, Result<usize>) {
+        self.perform();
+        self.is_over = true;
+        let buf = std::mem::replace(&mut self.buf, AlignedBuf::zeroed(0));
+        (buf, self.ended.take().expect("it was performed"))
+    }
+}
+
+impl Drop for SimTransfer {
+    fn drop(&mut self) {
+        self.perform();
+    }
+}
+
 impl DeviceFile for SimFile {
+    type Transfer = SimTransfer;
+
+    fn begin_read(&self, offset: u64, buf: AlignedBuf) -> SimTransfer {
+        SimTransfer::begin(self, false, offset, buf)
+    }
+
+    fn begin_write(&self, offset: u64, buf: AlignedBuf) -> SimTransfer {
+        SimTransfer::begin(self, true, offset, buf)
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.check_alignment(offset, buf);
         let mut state = self.handle.enter()?;

@@ -44,7 +44,7 @@ mod node;
 mod reads;
 mod world;
 
-pub use self::file::SimFile;
+pub use self::file::{SimFile, SimTransfer};
 pub use self::log::SimLog;
 pub use self::reads::SimReads;
 pub use self::world::FaultKind;

@@ -6,8 +6,8 @@ use super::extent::{self, Form, TRAILER_BYTES, UNIT_BYTES, units_for};
 use super::footer::Footer;
 use super::index::{Index, IndexBuilder};
 use super::{Table, Version};
-use crate::FuseFilter;
 use crate::frame::{POINTER, TOMBSTONE};
+use crate::{FuseFilter, WriteBehind};
 use silica_base::{AlignedBuf, Error, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
 
@@ -33,8 +33,8 @@ pub struct TableOptions {
 }
 
 /// Writes one table. After an error the builder is of no more use: drop it and remove the file.
-pub struct TableBuilder<F> {
-    file: F,
+pub struct TableBuilder<F: DeviceFile> {
+    file: WriteBehind<F>,
     name: String,
     footer: Footer,
     units_min: usize,
@@ -68,7 +68,7 @@ impl<F: DeviceFile> TableBuilder<F> {
     ) -> Result<Self> {
         let sequence_base = options.sequence_base;
         Ok(TableBuilder {
-            file: device.create(name, Mode::Direct)?,
+            file: WriteBehind::new(device.create(name, Mode::Direct)?),
             name: name.to_owned(),
             footer: Footer { file_id, sequence_base, sequence_min: u64::MAX, ..Footer::default() },
             units_min: (options.block_bytes / UNIT_BYTES).max(1),
@@ -233,7 +233,9 @@ impl<F: DeviceFile> TableBuilder<F> {
 
     fn write_buffer(&mut self) -> Result<()> {
         let offset = self.units_written * UNIT_BYTES as u64;
-        self.file.write_at(offset, &self.buf[..self.filled])?;
+        let mut full = std::mem::replace(&mut self.buf, AlignedBuf::zeroed(0));
+        full.resize(self.filled);
+        self.buf = self.file.write(offset, full)?;
         self.units_written = self.units();
         self.filled = 0;
         Ok(())
@@ -275,13 +277,15 @@ impl<F: DeviceFile> TableBuilder<F> {
         let number = self.units();
         let footer = self.footer;
         footer.seal_into(self.next_extent(1), number);
-        self.write_buffer()?;
-        self.file.sync()?;
+        let offset = self.units_written * UNIT_BYTES as u64;
+        self.file.write_last(offset, &self.buf[..self.filled])?;
+        let file = self.file.into_file();
+        file.sync()?;
         let bytes = (number + 1) * UNIT_BYTES as u64;
-        if self.file.len()? != bytes {
+        if file.len()? != bytes {
             let context = format!("{}: not {bytes} bytes long after writing them", self.name);
             return Err(Error::new(ErrorKind::Io, context));
         }
-        Ok(Table::new(self.file, self.name, footer, index, filter, decoder))
+        Ok(Table::new(file, self.name, footer, index, filter, decoder))
     }
 }

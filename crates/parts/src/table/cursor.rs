@@ -4,12 +4,16 @@ use super::block::{Block, Damaged, Spot};
 use super::{Place, Table, Version};
 use crate::{BlockCache, CachedBlock};
 use silica_base::{AlignedBuf, Result};
-use silica_device::DeviceFile;
+use silica_device::{DeviceFile, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks entered in a row, from a seek on, that are kept in the cache.
 const CACHED_BLOCKS_MAX: usize = 8;
+
+/// Where the next read has so many bytes, it is begun before it is needed: who has read as much
+/// in one direction will go on.
+const AHEAD_BYTES_MIN: usize = 64 << 10;
 
 /// The bytes of the block that was entered last, once they are checked.
 enum Entered {
@@ -25,8 +29,9 @@ enum Entered {
 /// A place in a table, and the blocks around it. After a call that returned true, it is at a
 /// version; after one that returned false or failed, it is nowhere.
 ///
-/// Where it goes on in one direction, each read is twice as long as the one before.
-pub struct Cursor<F> {
+/// Where it goes on in one direction, each read is twice as long as the one before; forwards, long
+/// ones are under way while the blocks before them are gone through.
+pub struct Cursor<F: DeviceFile> {
     table: Arc<Table<F>>,
     cache: Option<Arc<BlockCache>>,
     buf: AlignedBuf,
@@ -35,6 +40,9 @@ pub struct Cursor<F> {
     /// Blocks in `buf`, and where the first of them starts in the file.
     held: Range<usize>,
     held_from: u64,
+    /// What comes behind them, and the buffer for what comes after that.
+    ahead: Option<Ahead<F>>,
+    spare: AlignedBuf,
     read_ahead_bytes: usize,
     first_read_bytes: usize,
     next_read_bytes: usize,
@@ -48,6 +56,13 @@ pub struct Cursor<F> {
     /// The block that a search which has begun goes to.
     begun: Option<usize>,
     spot: Spot,
+}
+
+/// A read that was begun before it was needed.
+struct Ahead<F: DeviceFile> {
+    read: F::Transfer,
+    place: Place,
+    blocks: Range<usize>,
 }
 
 /// What a search reads first: see [`Cursor::begin_seek`].
@@ -90,6 +105,8 @@ impl<F: DeviceFile> Cursor<F> {
             plain: Vec::new(),
             held: 0..0,
             held_from: 0,
+            ahead: None,
+            spare: AlignedBuf::zeroed(0),
             read_ahead_bytes,
             first_read_bytes: 0,
             next_read_bytes: 0,
@@ -105,6 +122,7 @@ impl<F: DeviceFile> Cursor<F> {
     /// The same, which reads so many bytes at once where it goes to another place, or one block.
     pub fn with_first_read(mut self, bytes: usize) -> Self {
         self.first_read_bytes = bytes.min(self.read_ahead_bytes);
+        self.next_read_bytes = self.first_read_bytes;
         self
     }
 
@@ -183,16 +201,47 @@ impl<F: DeviceFile> Cursor<F> {
     fn enter_block(&mut self, block: usize, is_forward: bool) -> Result<()> {
         self.leave_for(block);
         if !self.held.contains(&block) {
-            if self.enter_cached(block) {
+            let ahead = self.ahead.take().filter(|ahead| ahead.blocks.contains(&block));
+            if ahead.is_none() && self.enter_cached(block) {
                 return Ok(());
             }
-            let (place, blocks) = self.extent(block, is_forward);
             // A failed read leaves the buffer's bytes undefined.
             self.held = 0..0;
-            self.table.read(place, &mut self.buf)?;
+            let (place, blocks) = match ahead {
+                Some(ahead) => self.take_ahead(ahead)?,
+                None => {
+                    let (place, blocks) = self.extent(block, is_forward);
+                    self.table.read(place, &mut self.buf)?;
+                    (place, blocks)
+                }
+            };
             self.hold(place, blocks);
+            if is_forward {
+                self.read_on();
+            }
         }
         self.enter_held(block)
+    }
+
+    /// Waits for what was begun; what the buffer has then.
+    fn take_ahead(&mut self, ahead: Ahead<F>) -> Result<(Place, Range<usize>)> {
+        let Ahead { read, place, blocks } = ahead;
+        let (buf, filled) = read.wait();
+        self.table.check_length(place, filled?)?;
+        self.spare = std::mem::replace(&mut self.buf, buf);
+        Ok((place, blocks))
+    }
+
+    /// Begins to read what comes behind the blocks that the buffer has, where that is much.
+    fn read_on(&mut self) {
+        if self.next_read_bytes < AHEAD_BYTES_MIN || self.held.end >= self.table.blocks() {
+            return;
+        }
+        let (place, blocks) = self.extent(self.held.end, true);
+        let mut buf = std::mem::replace(&mut self.spare, AlignedBuf::zeroed(0));
+        buf.resize(place.len);
+        let read = self.table.file().begin_read(place.offset, buf);
+        self.ahead = Some(Ahead { read, place, blocks });
     }
 
     /// Begins a search for `key`, which is to be the next that is made, to go on forwards from

@@ -2,7 +2,7 @@ use super::*;
 use crate::BlockCache;
 use crate::frame::{POINTER, TOMBSTONE};
 use silica_base::{AlignedBuf, BLOCK_BYTES, ErrorKind, HashSeed, Prng, test_size};
-use silica_device::sim::{SimDevice, SimOptions};
+use silica_device::sim::{FaultKind, SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -221,17 +221,7 @@ fn read_first(cursor: &mut Cursor<File>, key: &[u8], is_forward: bool) {
 #[test]
 fn a_search_that_was_read_for_reads_no_more() {
     let device = SimDevice::new(1, SimOptions::default());
-    let mut builder = TableBuilder::create(&device, "t", FILE_ID, &OPTIONS).expect("a file");
-    for n in 0..1000u64 {
-        let key = n.to_be_bytes();
-        let (flags, expires_unix_ms, user_bits) = (0, 0, 0);
-        let value = &[7; 100];
-        let version =
-            Version { key: &key, sequence: 1000, flags, expires_unix_ms, user_bits, value };
-        builder.add(&version).expect("added");
-    }
-    builder.finish().expect("finished");
-    let table = Arc::new(Table::open(&device, "t", FILE_ID).expect("a table"));
+    let table = numbered(&device, 1000);
     for is_forward in [true, false] {
         let mut cursor = table.cursor(1 << 16);
         let key = 500u64.to_be_bytes();
@@ -255,6 +245,102 @@ fn a_search_that_was_read_for_reads_no_more() {
         let short = buf.len() - 1;
         let error = cursor.end_seek(read, buf, short).expect_err("it is short");
         assert_eq!(error.kind(), silica_base::ErrorKind::Corruption);
+    }
+}
+
+/// A table of `keys` entries of some hundred bytes each.
+fn numbered(device: &SimDevice, keys: u64) -> Arc<Table<File>> {
+    let mut builder = TableBuilder::create(device, "t", FILE_ID, &OPTIONS).expect("a file");
+    for n in 0..keys {
+        let key = n.to_be_bytes();
+        let (flags, expires_unix_ms, user_bits) = (0, 0, 0);
+        let value = &[n as u8; 100];
+        let version =
+            Version { key: &key, sequence: 1000, flags, expires_unix_ms, user_bits, value };
+        builder.add(&version).expect("added");
+    }
+    Arc::new(builder.finish().expect("finished"))
+}
+
+#[test]
+fn who_goes_on_reads_ahead_and_everything_once() {
+    const KEYS: u64 = 20_000;
+    const AHEAD: usize = 128 << 10;
+    for seed in 0..4 {
+        let device = SimDevice::new(seed, SimOptions::default());
+        let table = numbered(&device, KEYS);
+        let before = device.counters().snapshot();
+        let mut cursor = table.cursor(AHEAD);
+        assert!(cursor.seek_to_first().expect("read"));
+        for n in 0..KEYS {
+            assert_eq!(cursor.version().key, n.to_be_bytes());
+            assert_eq!(cursor.advance().expect("read"), n + 1 < KEYS);
+        }
+        let after = device.counters().snapshot();
+        let bytes = u64::from(table.footer().block_units) * BLOCK_BYTES as u64;
+        assert_eq!(after.bytes_read - before.bytes_read, bytes, "each block once");
+        let reads = after.reads - before.reads;
+        assert!(reads <= bytes / AHEAD as u64 + 8, "{reads} reads");
+        assert_eq!(cursor.take_device_reads(), reads);
+        // Elsewhere, while a read is under way, forwards and back.
+        let mut prng = Prng::new(seed);
+        for _ in 0..20 {
+            let from = prng.below(KEYS - 3000);
+            assert!(cursor.seek(&from.to_be_bytes(), u64::MAX).expect("read"));
+            let steps = prng.below(3000);
+            (0..steps).for_each(|_| assert!(cursor.advance().expect("read")));
+            assert_eq!(cursor.version().key, (from + steps).to_be_bytes());
+            for n in (from..from + steps).rev() {
+                assert!(cursor.retreat().expect("read"));
+                assert_eq!(cursor.version().key, n.to_be_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_ahead_that_fails_is_reported_where_it_is_needed() {
+    const KEYS: u64 = 20_000;
+    for calls in 1..30 {
+        let device = SimDevice::new(calls, SimOptions::default());
+        let table = numbered(&device, KEYS);
+        let mut cursor = table.cursor(128 << 10);
+        device.fail_at(FaultKind::ReadEio, calls);
+        let mut seen = 0;
+        let mut more = cursor.seek_to_first();
+        while let Ok(true) = more {
+            assert_eq!(cursor.version().key, u64::to_be_bytes(seen));
+            seen += 1;
+            more = cursor.advance();
+        }
+        match more {
+            Ok(_) => assert_eq!(seen, KEYS),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Io),
+        }
+        device.clear_faults();
+        // From there on it goes on.
+        for n in (seen.max(1) - 1..KEYS).step_by(777) {
+            assert!(cursor.seek(&n.to_be_bytes(), u64::MAX).expect("read"));
+            assert_eq!(cursor.version().key, n.to_be_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_write_behind_that_fails_is_reported_at_the_end_at_the_latest() {
+    for calls in 1..12 {
+        let device = SimDevice::new(calls, SimOptions::default());
+        device.fail_at(FaultKind::ShortWrite, calls);
+        let mut builder = TableBuilder::create(&device, "t", FILE_ID, &OPTIONS).expect("a file");
+        let mut add = |n: u64| {
+            let (flags, expires_unix_ms, user_bits) = (0, 0, 0);
+            let (key, value) = (&n.to_be_bytes(), &[7; 100]);
+            builder.add(&Version { key, sequence: 1000, flags, expires_unix_ms, user_bits, value })
+        };
+        let added = (0..20_000).try_for_each(&mut add);
+        let result = added.and_then(|()| builder.finish().map(|_| ()));
+        // Some nine writes of 256 KiB.
+        assert_eq!(result.is_err(), calls <= 9, "{calls}: {result:?}");
     }
 }
 

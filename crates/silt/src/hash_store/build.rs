@@ -15,7 +15,7 @@ const FRAMES_AHEAD: usize = 16;
 const BUCKETS_AT_ONCE: u32 = 64;
 
 /// Writes a hash store in bounded steps. After an error, drop it and remove the file.
-pub struct HashStoreBuilder<F> {
+pub struct HashStoreBuilder<F: DeviceFile> {
     writer: PackedWriter<F>,
     ranks: RankMapBuilder,
     hasher: Hasher,

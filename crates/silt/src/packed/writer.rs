@@ -6,10 +6,10 @@ use super::layout::Layout;
 use super::reader::PackedReader;
 use silica_base::{AlignedBuf, Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_parts::frame;
+use silica_parts::{WriteBehind, frame};
 
-/// Bytes collected before a write.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes collected before a write; as many may be on their way.
+const BUFFER_BYTES: usize = 512 << 10;
 /// Chunks beyond the first are counted exactly up to here when the usual number is chosen.
 const STRADDLES_COUNTED: usize = 64;
 
@@ -24,8 +24,8 @@ pub struct Place {
 
 /// Writes one packed file. After an error the writer is of no more use: drop it and remove the
 /// file.
-pub struct PackedWriter<F> {
-    file: F,
+pub struct PackedWriter<F: DeviceFile> {
+    file: WriteBehind<F>,
     name: String,
     footer: Footer,
     buf: AlignedBuf,
@@ -66,7 +66,7 @@ impl<F: DeviceFile> PackedWriter<F> {
             meta: Vec::new(),
         };
         Ok(PackedWriter {
-            file: device.create(name, Mode::Direct)?,
+            file: WriteBehind::new(device.create(name, Mode::Direct)?),
             name: name.to_owned(),
             footer,
             buf: AlignedBuf::zeroed(CHUNK_BYTES),
@@ -165,7 +165,11 @@ impl<F: DeviceFile> PackedWriter<F> {
 
     fn write_buffer(&mut self) -> Result<()> {
         let offset = self.buf_chunk * CHUNK_BYTES as u64;
-        self.file.write_at(offset, &self.buf[..self.at])?;
+        let full = std::mem::replace(&mut self.buf, AlignedBuf::zeroed(0));
+        self.buf = self.file.write(offset, full)?;
+        if self.buf.is_empty() {
+            self.buf.resize(CHUNK_BYTES);
+        }
         self.bytes_written += self.at as u64;
         self.buf_chunk += (self.at / CHUNK_BYTES) as u64;
         self.at = 0;
@@ -222,13 +226,15 @@ impl<F: DeviceFile> PackedWriter<F> {
         let number = self.chunk_number();
         self.footer.seal_into(&mut self.buf[self.at..self.at + CHUNK_BYTES], number)?;
         self.at += CHUNK_BYTES;
-        self.write_buffer()?;
-        self.file.sync()?;
+        let offset = self.buf_chunk * CHUNK_BYTES as u64;
+        self.file.write_last(offset, &self.buf[..self.at])?;
+        let file = self.file.into_file();
+        file.sync()?;
         let bytes = (number + 1) * CHUNK_BYTES as u64;
-        if self.file.len()? != bytes {
+        if file.len()? != bytes {
             let context = format!("{}: not {bytes} bytes long after writing them", self.name);
             return Err(Error::new(ErrorKind::Io, context));
         }
-        Ok(PackedReader::new(self.file, self.name, self.footer))
+        Ok(PackedReader::new(file, self.name, self.footer))
     }
 }

@@ -45,7 +45,7 @@ impl SortedStoreOptions {
 }
 
 /// Writes a sorted store. After an error, drop it and remove the file.
-pub struct SortedStoreBuilder<F> {
+pub struct SortedStoreBuilder<F: DeviceFile> {
     writer: PackedWriter<F>,
     hasher: Hasher,
     partition_bits: u32,

@@ -19,6 +19,7 @@
 
 mod directory;
 mod entries;
+mod heads;
 mod kind;
 mod ordered;
 mod skip_list;
@@ -35,6 +36,7 @@ pub use skip_list::{Node, SkipList};
 
 pub(crate) use entries::head;
 use entries::order;
+pub(crate) use heads::{Heads, shared_len};
 
 /// `positions` in the order of a range.
 pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
@@ -46,23 +48,19 @@ pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
 }
 
 /// Bytes that the keys at all positions begin with.
-fn common_bytes(positions: &[u64], entries: &impl Entries) -> usize {
+pub(crate) fn common_bytes(positions: &[u64], entries: &impl Entries) -> usize {
     let mut keys = positions.iter().map(|at| entries.entry(*at).key);
     let first = keys.next().unwrap_or_default();
-    keys.fold(first.len(), |common, key| {
-        first[..common].iter().zip(key).take_while(|(one, other)| one == other).count()
-    })
+    keys.fold(first.len(), |common, key| shared_len(&first[..common], key))
 }
 
-/// `positions` in the order of a range, each behind the [`head`] of its key.
-pub(crate) fn sorted_heads(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<(u64, u64)> {
-    positions.sort_unstable();
-    by_heads(positions, 0, entries)
-}
-
-/// The same of `positions` that ascend, with the heads of what comes behind the first `common`
-/// bytes, which all keys share.
-fn by_heads(positions: Vec<u64>, common: usize, entries: &impl Entries) -> Vec<(u64, u64)> {
+/// `positions`, which ascend, in the order of a range, each behind the [`head`] of what comes
+/// behind the first `common` bytes of its key, which all keys share.
+pub(crate) fn by_heads(
+    positions: Vec<u64>,
+    common: usize,
+    entries: &impl Entries,
+) -> Vec<(u64, u64)> {
     let mut keyed: Vec<(u64, u64)> =
         positions.iter().map(|at| (head(&entries.entry(*at).key[common..]), *at)).collect();
     keyed.sort_unstable_by(|(head, at), (other_head, other)| {

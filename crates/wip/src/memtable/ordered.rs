@@ -4,7 +4,8 @@
 //! memory. Most comparisons are of heads instead, one for some entries, which lie together: the
 //! bytes of their keys behind what all keys have in common.
 
-use super::{Entries, head};
+use super::Entries;
+use super::heads::{Heads, shared_len};
 
 /// Entries for each of which there is a head.
 const PER_HEAD: usize = 16;
@@ -13,22 +14,19 @@ const PER_HEAD: usize = 16;
 #[derive(Debug)]
 pub struct Ordered {
     positions: Box<[u64]>,
-    /// What all keys begin with.
-    prefix: Box<[u8]>,
     /// Of every so manieth entry.
-    heads: Box<[u64]>,
+    heads: Heads,
 }
 
 impl Ordered {
     /// `positions`, which are in the order of a range.
     pub fn new(positions: Vec<u64>, entries: &impl Entries) -> Self {
         let key = |at: &u64| entries.entry(*at).key;
-        let (first, last) = (positions.first().map_or(&[][..], key), positions.last().map(key));
-        let is_same = |(one, other): &(&u8, &u8)| one == other;
-        let common = first.iter().zip(last.unwrap_or_default()).take_while(is_same).count();
-        let head_of = |at: &u64| head(&key(at)[common..]);
-        let heads = positions.iter().step_by(PER_HEAD).map(head_of).collect();
-        Ordered { prefix: first[..common].into(), heads, positions: positions.into() }
+        let (first, last) = (positions.first().map(key), positions.last().map(key));
+        let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
+        let prefix = &first[..shared_len(first, last)];
+        let heads = Heads::new(prefix, positions.iter().step_by(PER_HEAD).map(key));
+        Ordered { heads, positions: positions.into() }
     }
 
     /// All positions.
@@ -43,14 +41,9 @@ impl Ordered {
 
     /// How many entries have a key before `key`.
     pub fn before(&self, key: &[u8], entries: &impl Entries) -> usize {
-        let common = self.prefix.len();
-        if key.len() < common || key[..common] != *self.prefix {
-            return if *key < *self.prefix { 0 } else { self.positions.len() };
-        }
-        let head = head(&key[common..]);
+        let found = self.heads.find(key);
         // Keys of the same head may lie before and behind.
-        let start = self.heads.partition_point(|other| *other < head).saturating_sub(1) * PER_HEAD;
-        let end = self.heads.partition_point(|other| *other <= head) * PER_HEAD;
+        let (start, end) = (found.start.saturating_sub(1) * PER_HEAD, found.end * PER_HEAD);
         let between = &self.positions[start..end.min(self.positions.len())];
         start + between.partition_point(|at| entries.entry(*at).key < key)
     }

@@ -1,0 +1,49 @@
+//! Files that are written from front to back: while one buffer is on its way to the device, the
+//! next one is filled.
+
+use silica_base::{AlignedBuf, Result};
+use silica_device::{DeviceFile, Transfer};
+
+/// A file and the one write of it that may be under way. After an error the file is of no more use.
+pub struct WriteBehind<F: DeviceFile> {
+    file: F,
+    under_way: Option<F::Transfer>,
+}
+
+impl<F: DeviceFile> WriteBehind<F> {
+    /// Writes to `file`.
+    pub fn new(file: F) -> Self {
+        WriteBehind { file, under_way: None }
+    }
+
+    /// Has `buf` written at `offset` while the caller goes on, as soon as what was written before
+    /// is; a buffer for what comes next, whose bytes may be any. An error may be of the write
+    /// before.
+    pub fn write(&mut self, offset: u64, buf: AlignedBuf) -> Result<AlignedBuf> {
+        let spare = self.settled()?.unwrap_or_else(|| AlignedBuf::zeroed(0));
+        self.under_way = Some(self.file.begin_write(offset, buf));
+        Ok(spare)
+    }
+
+    /// Waits for the write that is under way; its buffer.
+    fn settled(&mut self) -> Result<Option<AlignedBuf>> {
+        let Some(write) = self.under_way.take() else { return Ok(None) };
+        let (buf, written) = write.wait();
+        written.map(|_| Some(buf))
+    }
+
+    /// Writes the end of the file and waits until all is written; none of it is durable yet.
+    pub fn write_last(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.settled()?;
+        self.file.write_at(offset, bytes)
+    }
+
+    /// The file, all of which is written.
+    ///
+    /// # Panics
+    /// Where a write is under way.
+    pub fn into_file(self) -> F {
+        assert!(self.under_way.is_none(), "the last write was waited for");
+        self.file
+    }
+}
