@@ -326,6 +326,8 @@ pub(crate) struct Bucket<D: Device> {
     stores: RwLock<Stores<D>>,
     /// Gets that its tables were asked for, sampled, and what searches of ranges count for.
     pub(crate) reads: AtomicU64,
+    /// The part of them that is of searches.
+    pub(crate) range_reads: AtomicU64,
     /// Searches of ranges in memtables since one was last flushed for them.
     pub(crate) searches: AtomicU64,
     /// Live bytes from which on a split is worth a try.
@@ -334,8 +336,9 @@ pub(crate) struct Bucket<D: Device> {
 
 impl<D: Device> Bucket<D> {
     pub(crate) fn new(lower: Vec<u8>, stores: Stores<D>) -> Self {
-        let (reads, searches, split_from_bytes) = Default::default();
-        Bucket { lower, stores: RwLock::new(stores), reads, searches, split_from_bytes }
+        let (reads, range_reads, searches, split_from_bytes) = Default::default();
+        let stores = RwLock::new(stores);
+        Bucket { lower, stores, reads, range_reads, searches, split_from_bytes }
     }
 
     /// Counts a get that asks the tables: one of [`READ_SAMPLE`] for all of them.
@@ -353,6 +356,7 @@ impl<D: Device> Bucket<D> {
     pub(crate) fn count_search(&self, device_reads: u64, runs: usize, has_memtable: bool) {
         let reads = SEARCH_READS + DEVICE_READ_READS * device_reads / runs.max(1) as u64;
         self.reads.fetch_add(reads, Relaxed);
+        self.range_reads.fetch_add(reads, Relaxed);
         if has_memtable {
             self.searches.fetch_add(1, Relaxed);
         }

@@ -80,6 +80,15 @@ struct Entered<D: Device> {
     view: View<D>,
     /// The newest first.
     sources: Vec<Sorted<D>>,
+    /// Unless another source than the first one has moved since.
+    lead: Option<Lead>,
+}
+
+/// The sources with the first version of all and with the one behind it.
+#[derive(Debug, Clone, Copy)]
+struct Lead {
+    first: usize,
+    second: Option<usize>,
 }
 
 /// What a search of a source reads first.
@@ -121,7 +130,7 @@ impl<D: Device> Entered<D> {
         let count = view.version.runs.len();
         let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run, count));
         let sources = list.chain(memtables).chain(runs).collect();
-        Entered { view, sources }
+        Entered { view, sources, lead: None }
     }
 
     /// See [`Iter::read_together`].
@@ -130,6 +139,7 @@ impl<D: Device> Entered<D> {
         wip: &Wip<D>,
         begin: impl Fn(&mut RunCursor<D>) -> Option<(SeekRead, AlignedBuf)>,
     ) -> Result<()> {
+        self.lead = None;
         let mut reads: Option<D::Reads<'_, SourceRead<D>>> = None;
         for (source, sorted) in self.sources.iter_mut().enumerate() {
             if reads.as_ref().is_some_and(ReadQueue::is_full) {
@@ -151,20 +161,37 @@ impl<D: Device> Entered<D> {
         Ok(())
     }
 
-    /// The first version of all, of one key the newest, and its source.
+    /// The source with the first version of all, of one key the newest.
     #[inline]
-    fn first(&self) -> Option<(usize, Row<'_>)> {
-        let mut first: Option<(usize, Row<'_>)> = None;
-        for (at, source) in self.sources.iter().enumerate() {
-            let Some(version) = source.version() else { continue };
-            let is_first = first.as_ref().is_none_or(|(_, first)| {
-                version.key.cmp(first.key).then(first.sequence.cmp(&version.sequence)).is_lt()
-            });
-            if is_first {
-                first = Some((at, version));
+    fn first(&mut self) -> Option<usize> {
+        // The entries of one source mostly come in a row: one comparison tells.
+        match self.lead {
+            Some(Lead { first, second }) if self.is_before(first, second) => Some(first),
+            _ => self.find_first(),
+        }
+    }
+
+    fn find_first(&mut self) -> Option<usize> {
+        let (mut first, mut second) = (None, None);
+        for at in 0..self.sources.len() {
+            if self.is_before(at, first) {
+                (first, second) = (Some(at), first);
+            } else if self.is_before(at, second) {
+                second = Some(at);
             }
         }
+        self.lead = first.map(|first| Lead { first, second });
         first
+    }
+
+    /// True where source `one` is at a version that comes before what `other` is at, if anything.
+    #[inline]
+    fn is_before(&self, one: usize, other: Option<usize>) -> bool {
+        let Some(version) = self.sources[one].version() else { return false };
+        let other = other.and_then(|other| self.sources[other].version());
+        other.is_none_or(|other| {
+            version.key.cmp(other.key).then(other.sequence.cmp(&version.sequence)).is_lt()
+        })
     }
 
     /// A source with the last key of all.
@@ -271,6 +298,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     /// Moves all sources; where one is stale, the bucket is left.
     fn all(&mut self, to: impl Fn(&mut Sorted<D>, &Wip<D>) -> Result<Is>) -> Result<Is> {
         let entered = self.entered.as_mut().expect("a bucket was entered");
+        entered.lead = None;
         for source in &mut entered.sources {
             if to(source, &self.snapshot.wip)? == Is::Stale {
                 self.entered = None;
@@ -285,8 +313,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     fn settle_forward(&mut self, mut is_passed: bool) -> Result<bool> {
         self.at = At::Nowhere;
         loop {
-            let entered = self.entered.as_ref().expect("a bucket was entered");
-            let Some((first, version)) = entered.first() else {
+            let entered = self.entered.as_mut().expect("a bucket was entered");
+            let Some(first) = entered.first() else {
                 let Some(upper) = &entered.view.upper else { return Ok(false) };
                 self.target.clone_from(upper);
                 if self.upper.as_ref().is_some_and(|end| *end <= self.target) {
@@ -295,6 +323,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 self.enter_at_target()?;
                 continue;
             };
+            let entered = self.entered.as_ref().expect("a bucket was entered");
+            let version = entered.sources[first].version().expect("it is at the first of all");
             if self.upper.as_ref().is_some_and(|upper| **upper <= *version.key) {
                 return Ok(false);
             }
@@ -390,6 +420,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     fn copy_newest(&mut self) -> Result<Option<bool>> {
         let entered = self.entered.as_mut().expect("a bucket was entered");
         let (copied, mut is_found) = (&mut self.copied, false);
+        entered.lead = None;
         for source in &mut entered.sources {
             while let Some(version) = source.version()
                 && version.key == copied.key

@@ -439,6 +439,7 @@ impl<D: Device> Wip<D> {
         let job = match work {
             Work::Compact { place, count, older } => {
                 bucket(place).reads.store(0, Ordering::Relaxed);
+                bucket(place).range_reads.store(0, Ordering::Relaxed);
                 Job::Compaction(Box::new(Compaction::new(bucket(place), count, older)))
             }
             Work::Join(place) if may_end => Job::Join(bucket(place), bucket(place + 1)),
@@ -481,6 +482,7 @@ impl<D: Device> Wip<D> {
             .map(|(place, (bucket, (version, is_idle)))| View {
                 shape: version.shape(),
                 reads: bucket.reads.load(Ordering::Relaxed),
+                range_reads: bucket.range_reads.load(Ordering::Relaxed),
                 ranges: ranges(place, version),
                 is_busy: list.is_busy(bucket),
                 split_from_bytes: bucket.split_from_bytes.load(Ordering::Relaxed),

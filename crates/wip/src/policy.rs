@@ -9,8 +9,9 @@
 //!    its live bytes: else all runs of the bucket where most of the bytes are dead become one. So
 //!    the store as a whole keeps to the number, and each rewrite frees as much as there is to free.
 //! 3. **Reads.** From `runs_min` runs on a level is merged as soon as what gets have paid for
-//!    looking at so many runs comes to what a merge costs; of several such buckets the one of the
-//!    highest priority first (section 2.3.7). With a `read_weight` of 0 reads do not count.
+//!    looking at so many runs comes to what a merge costs, and from two runs on as soon as what
+//!    searches of ranges have paid does; of several such buckets the one of the highest priority
+//!    first (section 2.3.7). With a `read_weight` of 0 reads do not count.
 //! 4. **Small neighbours** become one bucket.
 //!
 //! Before them, a bucket of more than [`RANGES_MAX`] deleted ranges becomes one run, which ends
@@ -29,6 +30,8 @@ const SMALL_PART: u64 = 16;
 /// Bytes of merging that one more run looked at by one get is worth, at a read weight of 10.
 const PROBE_BYTES: u64 = 32;
 pub(crate) const READ_WEIGHT_USUAL: u64 = 10;
+/// Runs from which on searches of ranges may have a bucket compacted: no filter spares them one.
+const RANGE_RUNS_MIN: usize = 2;
 /// Deleted ranges of a bucket that reads look through.
 pub(crate) const RANGES_MAX: usize = 64;
 /// A bucket is rewritten for space where at least one part in so many of its bytes is dead.
@@ -99,6 +102,8 @@ pub(crate) struct View<'s> {
     pub(crate) shape: &'s Shape,
     /// Gets that asked its runs since the last compaction, about.
     pub(crate) reads: u64,
+    /// The part of them that searches of ranges count for.
+    pub(crate) range_reads: u64,
     /// Deleted ranges that end where all its runs are merged.
     pub(crate) ranges: usize,
     /// A job is at work on its runs.
@@ -225,11 +230,12 @@ impl Policy {
         let averages = Averages::of(views, self.runs_min);
         let mut best: Option<(f64, Work)> = None;
         for (place, view) in views.iter().enumerate() {
-            let is_eligible = view.shape.runs.len() >= self.runs_min;
-            if view.is_busy || !is_eligible || self.read_weight == 0 {
+            if view.is_busy || self.read_weight == 0 {
                 continue;
             }
-            let Some(count) = self.paid_for(view) else { continue };
+            let by_all = self.paid_for(view.shape, view.reads, self.runs_min);
+            let by_ranges = self.paid_for(view.shape, view.range_reads, RANGE_RUNS_MIN);
+            let Some(count) = by_all.max(by_ranges) else { continue };
             let priority = self.priority(view, &averages);
             if best.as_ref().is_none_or(|(most, _)| *most < priority) {
                 let older = view.shape.runs.len() - count;
@@ -239,13 +245,13 @@ impl Policy {
         best.map(|(_, work)| work)
     }
 
-    /// The most runs, of whole levels and at least `runs_min`, that reads have paid for merging.
-    fn paid_for(&self, view: &View<'_>) -> Option<usize> {
-        let counts = (0..=LEVEL_MAX).rev().map(|level| view.shape.up_to(level));
-        let mut counts = counts.filter(|count| *count >= self.runs_min);
+    /// The most runs, of whole levels and at least `runs_min`, that `reads` have paid for merging.
+    fn paid_for(&self, shape: &Shape, reads: u64, runs_min: usize) -> Option<usize> {
+        let counts = (0..=LEVEL_MAX).rev().map(|level| shape.up_to(level));
+        let mut counts = counts.filter(|count| *count >= runs_min);
         counts.find(|count| {
-            let cost: u64 = view.shape.runs[..*count].iter().map(|run| run.bytes).sum();
-            let worth = view.reads * (*count as u64 - 1) * PROBE_BYTES;
+            let cost: u64 = shape.runs[..*count].iter().map(|run| run.bytes).sum();
+            let worth = reads * (*count as u64 - 1) * PROBE_BYTES;
             worth * self.read_weight / READ_WEIGHT_USUAL >= cost
         })
     }

@@ -25,7 +25,15 @@ fn shape(runs: &[(u8, u64, u64)]) -> Shape {
 }
 
 fn view(shape: &Shape) -> View<'_> {
-    View { shape, reads: 0, ranges: 0, is_busy: false, split_from_bytes: 0, is_idle: false }
+    View {
+        shape,
+        reads: 0,
+        range_reads: 0,
+        ranges: 0,
+        is_busy: false,
+        split_from_bytes: 0,
+        is_idle: false,
+    }
 }
 
 #[test]
@@ -122,6 +130,21 @@ fn reads_have_buckets_compacted_that_they_paid_for_the_busiest_first() {
     assert_eq!(policy.next(&[read(&four, 1 << 20)], false), Some(work));
     let unaware = Policy { read_weight: 0, ..policy };
     assert_eq!(unaware.next(&views, false), None);
+}
+
+#[test]
+fn searches_of_ranges_have_few_runs_merged_where_they_paid_for_it() {
+    let policy = policy();
+    let two = shape(&[(0, 1, 0), (2, 5, 0)]);
+    let searched = |reads, range_reads| View { reads, range_reads, ..view(&two) };
+    // One run more than needed: 32 bytes each, and 6 MiB are to be merged.
+    assert_eq!(policy.next(&[searched(1 << 17, 1 << 17)], false), None, "not worth it yet");
+    assert_eq!(policy.next(&[searched(1 << 20, 0)], false), None, "filters spare gets the run");
+    let all = Some(Work::Compact { place: 0, count: 2, older: 0 });
+    assert_eq!(policy.next(&[searched(1 << 18, 1 << 18)], false), all);
+    let one = shape(&[(2, 5, 0)]);
+    let searched = View { reads: 1 << 30, range_reads: 1 << 30, ..view(&one) };
+    assert_eq!(policy.next(&[searched], false), None, "there is nothing to merge");
 }
 
 #[test]

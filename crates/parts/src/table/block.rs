@@ -439,9 +439,9 @@ impl Spot {
         true
     }
 
-    /// The version here.
+    /// The version here; `bytes` are those of its block.
     #[inline]
-    pub(super) fn version<'a>(&'a self, block: &Block<'a>) -> Version<'a> {
-        self.stored.version(&self.key, block.entries)
+    pub(super) fn version<'a>(&'a self, bytes: &'a [u8]) -> Version<'a> {
+        self.stored.version(&self.key, bytes)
     }
 }
