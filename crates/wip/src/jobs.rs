@@ -494,12 +494,14 @@ impl<D: Device> Wip<D> {
         (buckets, seen)
     }
 
-    /// True where more was written for each byte of users than the ceiling allows.
+    /// True where more was written for each byte of users than the ceiling allows. What the store
+    /// had when it was opened counts as written by users: else one that is only read would never
+    /// be compacted.
     fn is_over_ceiling(&self) -> bool {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let m = &self.metrics;
         let written = load(&m.log_bytes) + load(&m.flush_bytes) + load(&m.compaction_bytes);
-        let user = load(&m.user_bytes);
+        let user = load(&m.user_bytes) + load(&self.found_bytes);
         written / self.config.write_amplification_percent_max > user / 100
     }
 

@@ -24,7 +24,7 @@ use silica_parts::table::Table;
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 type Tables<D> = BTreeMap<u64, Numbered<D>>;
@@ -69,6 +69,7 @@ impl<D: Device> Wip<D> {
             next_file: AtomicU64::new(next_file),
             cache: Arc::new(BlockCache::new(0, config.memory_bytes)),
             unflushed_bytes: AtomicU64::new(0),
+            found_bytes: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(memory),
             removals: Mutex::default(),
             jobs: Jobs::new(),
@@ -83,6 +84,9 @@ impl<D: Device> Wip<D> {
             device,
         };
         store.replay()?;
+        let tables: u64 = store.buckets().iter().map(|b| b.read().version.bytes()).sum();
+        let found = tables + store.unflushed_bytes.load(Ordering::Relaxed);
+        store.found_bytes.store(found, Ordering::Relaxed);
         store.share_memory(true);
         store.look_at_space(0);
         Ok(store)

@@ -443,6 +443,52 @@ fn searches_of_ranges_soon_have_runs_merged_and_as_many_gets_do_not() {
 }
 
 #[test]
+fn searches_that_read_nothing_have_runs_merged_as_well() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = Arc::new(open_with(&device, &LARGE));
+    let key = |n: u64| n.to_be_bytes();
+    for round in 0..2 {
+        for n in 0..3000 {
+            wip.put(&key(3 * n + round), &[7; 100], Durability::Buffered).expect("a put");
+        }
+        wip.flush(wip.buckets().at(0)).expect("a flush");
+    }
+    let search = |n: u64| assert!(iterate(&wip).seek(&key(n)).expect("a seek"));
+    (0..8000).for_each(search);
+    let bucket = wip.buckets().at(0).clone();
+    bucket.reads.store(0, std::sync::atomic::Ordering::Relaxed);
+    bucket.range_reads.store(0, std::sync::atomic::Ordering::Relaxed);
+    let before = device.counters().snapshot().reads;
+    (0..900).for_each(search);
+    assert_eq!(device.counters().snapshot().reads, before, "all is in the cache");
+    maintain(&wip);
+    assert_eq!(bucket.read().version.runs.len(), 1);
+}
+
+#[test]
+fn searches_of_a_store_that_was_opened_again_have_runs_merged_as_well() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = open_with(&device, &LARGE);
+    let key = |n: u64| n.to_be_bytes();
+    for round in 0..2 {
+        for n in 0..3000 {
+            wip.put(&key(3 * n + round), &[7; 100], Durability::Buffered).expect("a put");
+        }
+        wip.flush(wip.buckets().at(0)).expect("a flush");
+    }
+    drop(wip);
+    let wip = Arc::new(open_with(&device, &LARGE));
+    // More is written than users put since then.
+    wip.put(&key(0), b"", Durability::Buffered).expect("a put");
+    wip.flush(wip.buckets().at(0)).expect("a flush");
+    for n in 0..8000 {
+        assert!(iterate(&wip).seek(&key(n)).expect("a seek"));
+    }
+    maintain(&wip);
+    assert_eq!(wip.buckets().at(0).read().version.runs.len(), 1);
+}
+
+#[test]
 fn a_search_of_many_runs_reads_them_together_and_each_once() {
     let device = SimDevice::new(1, SimOptions::default());
     let wip = Arc::new(open_with(&device, &[("runs_max", 20)]));

@@ -50,6 +50,8 @@ pub struct Wip<D: Device> {
     pub(crate) cache: Arc<BlockCache>,
     /// What entries that are in no table count for.
     pub(crate) unflushed_bytes: AtomicU64,
+    /// Bytes that the store had when it was opened.
+    pub(crate) found_bytes: AtomicU64,
     /// The memory number as it is now.
     pub(crate) memory_bytes: AtomicU64,
     /// Files to be removed, while somebody needs them all.
