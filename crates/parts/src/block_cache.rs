@@ -6,8 +6,10 @@
 //! before it was forgotten, so that one long scan does not drive out what gets come back to; blocks
 //! are weighted by their bytes; a hit takes a shared lock of one of many shards and moves nothing.
 //!
-//! Blocks of a table that is gone are asked for no more and fall out. No block is ever found for
-//! another one: file ids are unique in the life of a store.
+//! Blocks that are written come in, too, as long as there is room: what was merged would have to
+//! be read anew otherwise, however warm it was. Blocks of a table that is gone are taken out, or
+//! are asked for no more and fall out. No block is ever found for another one: file ids are unique
+//! in the life of a store.
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
@@ -21,6 +23,8 @@ const SHARDS: usize = 16;
 /// What a block takes besides its bytes: its place in the tables, the counters of its memory, and
 /// what is remembered of blocks that are gone.
 const BLOCK_OVERHEAD_BYTES: u64 = 160;
+/// One part in so many of the cache is left to blocks that are read.
+const READ_PART: u64 = 8;
 /// Bytes of a block, roughly.
 const BLOCK_BYTES_USUAL: u64 = 4096;
 
@@ -140,6 +144,20 @@ impl BlockCache {
         }
     }
 
+    /// Keeps the bytes of a block that was written, where no other has to go for it.
+    pub fn insert_written(&self, id: BlockId, bytes: &[u8]) {
+        let max = self.bytes_max();
+        let taken = self.bytes() + bytes.len() as u64 + BLOCK_OVERHEAD_BYTES;
+        if taken <= max - max / READ_PART {
+            self.insert(id, bytes);
+        }
+    }
+
+    /// Takes a block out, whose table is gone.
+    pub fn remove(&self, id: BlockId) {
+        self.blocks.remove(&id);
+    }
+
     /// Counts lookups: whoever makes many does it once for all of them.
     #[inline]
     pub fn count(&self, hits: u64, misses: u64) {
@@ -164,6 +182,20 @@ impl BlockCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_that_are_written_come_in_while_there_is_room_and_drive_out_none() {
+        let cache = BlockCache::new(1 << 20, 1 << 20);
+        (0..20).for_each(|n| cache.insert(id(n), &[1; 4000]));
+        (100..1000).for_each(|n| cache.insert_written(id(n), &[2; 4000]));
+        assert!((0..20).all(|n| cache.get(id(n)).is_some()));
+        assert!(cache.get(id(100)).is_some_and(|bytes| bytes[..] == [2; 4000]));
+        assert!(cache.get(id(999)).is_none(), "there is no room");
+        assert!(cache.bytes() <= (1 << 20) - (1 << 17), "an eighth is left");
+        let before = cache.bytes();
+        cache.remove(id(100));
+        assert!(cache.get(id(100)).is_none() && cache.bytes() < before);
+    }
 
     fn id(n: u64) -> BlockId {
         BlockId { file: n >> 8, block: n as u32 & 0xFF }

@@ -177,6 +177,7 @@ impl<D: Device> Compaction<D> {
         wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
         self.bucket.write().version = Arc::new(version);
         drop(guard);
+        wip.forget_blocks(&self.merged);
         add(&wip.metrics.compactions, 1);
         add(&wip.metrics.compaction_bytes, bytes);
         Ok(bytes)

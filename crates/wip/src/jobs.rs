@@ -15,6 +15,7 @@ use crate::files::table_name;
 use crate::flush::Flush;
 use crate::metrics::add;
 use crate::policy::{RANGES_MAX, READ_WEIGHT_USUAL, View, Work};
+use crate::run::Run;
 use crate::state::Edit;
 use crate::wip::Wip;
 use silica_base::{ErrorKind, Result};
@@ -529,6 +530,15 @@ impl<D: Device> Wip<D> {
         self.edit(&edits)?;
         before.difference(&tables()).for_each(|number| self.remove_table(*number));
         Ok(())
+    }
+
+    /// Takes the blocks of those tables of `runs` out of the cache that no bucket has any more.
+    pub(crate) fn forget_blocks(&self, runs: &[Run<D>]) {
+        let tables = self.book.lock().expect("no panic while held").state().tables();
+        let gone = runs.iter().flatten().filter(|part| !tables.contains(&part.table.number));
+        for table in gone.map(|part| &part.table.table) {
+            (0..table.blocks()).for_each(|block| self.cache.remove(table.id(block)));
+        }
     }
 
     pub(crate) fn remove_table(&self, number: u64) {

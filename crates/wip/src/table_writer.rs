@@ -182,7 +182,7 @@ impl<D: Device> Wip<D> {
             number,
             seed: self.seed,
             mistakes: 0.5f64.powi(self.config.filter_bits(true) as i32),
-            builder: Some(builder),
+            builder: Some(builder.through(&self.cache)),
             overlap: Overlap::default(),
         })
     }

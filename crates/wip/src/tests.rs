@@ -466,6 +466,30 @@ fn searches_that_read_nothing_have_runs_merged_as_well() {
 }
 
 #[test]
+fn what_is_flushed_and_merged_is_in_the_cache_while_there_is_room() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = Arc::new(open_with(&device, &LARGE));
+    let key = |n: u64| n.to_be_bytes();
+    let reads = || device.counters().snapshot().reads;
+    let all = || (0..3000).all(|n| wip.get(&key(n)).expect("a get").is_some());
+    for _ in 0..2 {
+        for n in 0..3000 {
+            wip.put(&key(n), &[7; 100], Durability::Buffered).expect("a put");
+        }
+        wip.flush(wip.buckets().at(0)).expect("a flush");
+        let before = reads();
+        assert!(all());
+        assert_eq!(reads(), before, "it was flushed");
+    }
+    let taken = wip.cache.bytes();
+    wip.compact_range(&KeyRange::ALL).expect("a compaction");
+    let before = reads();
+    assert!(all());
+    assert_eq!(reads(), before, "it was merged");
+    assert!(wip.cache.bytes() < taken * 2 / 3, "blocks of tables that are gone are there");
+}
+
+#[test]
 fn searches_of_a_store_that_was_opened_again_have_runs_merged_as_well() {
     let device = SimDevice::new(1, SimOptions::default());
     let wip = open_with(&device, &LARGE);

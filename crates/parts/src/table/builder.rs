@@ -7,9 +7,10 @@ use super::footer::Footer;
 use super::index::{Index, IndexBuilder};
 use super::{Table, Version};
 use crate::frame::{POINTER, TOMBSTONE};
-use crate::{FuseFilter, WriteBehind};
+use crate::{BlockCache, BlockId, FuseFilter, WriteBehind};
 use silica_base::{AlignedBuf, Error, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
+use std::sync::Arc;
 
 /// Bytes collected before a write.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -56,6 +57,8 @@ pub struct TableBuilder<F: DeviceFile> {
     units_written: u64,
     last_key: Vec<u8>,
     last_sequence: u64,
+    /// What blocks go into, too.
+    cache: Option<Arc<BlockCache>>,
 }
 
 impl<F: DeviceFile> TableBuilder<F> {
@@ -86,7 +89,13 @@ impl<F: DeviceFile> TableBuilder<F> {
             units_written: 0,
             last_key: Vec::new(),
             last_sequence: 0,
+            cache: None,
         })
+    }
+
+    /// The same, whose blocks go into `cache`, too, as far as it has room.
+    pub fn through(self, cache: &Arc<BlockCache>) -> Self {
+        TableBuilder { cache: Some(Arc::clone(cache)), ..self }
     }
 
     /// Versions added so far.
@@ -195,6 +204,10 @@ impl<F: DeviceFile> TableBuilder<F> {
 
     /// Writes a block, compressed where that saves a unit.
     fn write_block(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Some(cache) = &self.cache {
+            let (file, block) = (self.footer.file_id, self.index.ended() as u32);
+            cache.insert_written(BlockId { file, block }, bytes);
+        }
         let mut encoder = std::mem::replace(&mut self.encoder, Encoder::new(Compression::None));
         let encoded = encoder.encode(bytes);
         let units = match encoded.filter(|(_, e)| units_for(e.len()) < units_for(bytes.len())) {

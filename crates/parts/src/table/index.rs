@@ -34,6 +34,11 @@ impl IndexBuilder {
         self.ends.push(self.separators.len());
     }
 
+    /// Blocks that have ended.
+    pub(super) fn ended(&self) -> usize {
+        self.units.len()
+    }
+
     /// It has so many units.
     pub(super) fn end(&mut self, units: u32) {
         self.units.push(units);
