@@ -18,6 +18,7 @@ mod silt;
 mod silt_design;
 mod slabs;
 mod stages;
+mod tables;
 mod universal;
 
 pub use amplification::{Stage, WriteAmplification};
@@ -31,4 +32,5 @@ pub use silt::Silt;
 pub use silt_design::{SiltDesign, life_seconds};
 pub use slabs::Slabs;
 pub use stages::{Cola, Samt};
+pub use tables::{LevelledTables, Rules};
 pub use universal::{Universal, UniversalCost};
