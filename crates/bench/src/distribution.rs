@@ -95,6 +95,25 @@ impl Distribution {
         }
     }
 
+    /// The share of all draws that each of `keys` keys has, by its index; nothing where that
+    /// changes with time or has no formula here. Ranks of Zipf's law are scattered by a hash, so
+    /// that some are the same key, and one key in 2.7 is never drawn, as with YCSB.
+    pub fn shares(self, keys: u64) -> Option<Vec<f64>> {
+        let keys = keys.max(1);
+        let mut shares = vec![0.0; keys as usize];
+        match self {
+            Distribution::Uniform => shares.fill(1.0 / keys as f64),
+            Distribution::Zipfian => {
+                let zipf = Zipf::new(keys);
+                for rank in 0..keys {
+                    shares[(mix(rank) % keys) as usize] += zipf.share(rank);
+                }
+            }
+            _ => return None,
+        }
+        Some(shares)
+    }
+
     /// The tool or the paper that it comes from.
     pub fn source(self) -> &'static str {
         match self {
@@ -130,6 +149,22 @@ impl Zipf {
         let n = items as f64;
         let eta = (1.0 - (2.0 / n).powf(1.0 - theta)) / (1.0 - zeta_exact(2) / zeta);
         Zipf { items: n, zeta, alpha: 1.0 / (1.0 - theta), eta, half_power: 0.5f64.powf(theta) }
+    }
+
+    /// The share of draws that [`Zipf::rank`] gives `rank`.
+    fn share(&self, rank: u64) -> f64 {
+        // The first number drawn that leads to a rank, or to a higher one.
+        let begin = |rank: u64| match rank {
+            0 => 0.0,
+            1 => 1.0 / self.zeta,
+            2 => (1.0 + self.half_power) / self.zeta,
+            rank => {
+                let power = (rank as f64 / self.items).powf(1.0 / self.alpha);
+                (power - 1.0 + self.eta) / self.eta
+            }
+        };
+        let end = if rank + 1 >= self.items as u64 { 1.0 } else { begin(rank + 1) };
+        (end - begin(rank)).max(0.0)
     }
 
     /// A rank below the number of items; 0 is the most popular.
@@ -279,6 +314,29 @@ fn exponential_age(prng: &mut Prng, keys: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_those_of_the_draws() {
+        let (keys, draws) = (2000, 2_000_000);
+        for distribution in [Distribution::Uniform, Distribution::Zipfian] {
+            let shares = distribution.shares(keys).unwrap();
+            assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            let chooser = Chooser::new(distribution, keys);
+            let mut prng = Prng::new(4);
+            let mut counts = vec![0.0; keys as usize];
+            for _ in 0..draws {
+                counts[chooser.draw(&mut prng, Moment::default()) as usize] += 1.0;
+            }
+            for (share, count) in shares.iter().zip(counts) {
+                let expected = share * f64::from(draws);
+                assert!((count - expected).abs() <= 6.0 * expected.sqrt(), "{count} {expected}");
+            }
+        }
+        let never = Distribution::Zipfian.shares(keys).unwrap();
+        let never = never.iter().filter(|share| **share == 0.0).count();
+        assert!((0.34..0.40).contains(&(never as f64 / keys as f64)), "{never}");
+        assert!(Distribution::Latest.shares(keys).is_none());
+    }
 
     #[test]
     fn zeta_of_many_items_matches_the_plain_sum() {

@@ -24,6 +24,11 @@ pub trait Target: Send + Sync {
     fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>>;
     /// Waits until no background work is left.
     fn settle(&self) -> Result<()>;
+    /// Waits until what is to be flushed or compacted by now is; what is in memory stays there.
+    /// Stores that do that work themselves before they take more have nothing to wait for.
+    fn catch_up(&self) -> Result<()> {
+        Ok(())
+    }
     /// Makes everything written survive a power cut, where the store can.
     fn sync(&self) -> Result<()>;
     /// The counters it has, by the names that Silica's engines use for the same thing.

@@ -15,6 +15,13 @@ pub(crate) fn bytes(path: &Path) -> u64 {
     entries.flatten().map(of_entry).sum()
 }
 
+/// Files directly in `path` whose names end with a dot and `extension`.
+pub(crate) fn files(path: &Path, extension: &str) -> usize {
+    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+    let is_one = |entry: &std::fs::DirEntry| entry.path().extension() == Some(extension.as_ref());
+    entries.flatten().filter(is_one).count()
+}
+
 /// True where files in `path`, or where it will be made, can be read and written without the page
 /// cache.
 pub(crate) fn takes_direct_io(path: &Path) -> bool {
@@ -40,5 +47,7 @@ mod tests {
         std::fs::write(directory.path().join("below/b"), [0; 7]).unwrap();
         takes_direct_io(directory.path());
         assert_eq!(bytes(directory.path()), 17);
+        std::fs::write(directory.path().join("7.log"), []).unwrap();
+        assert_eq!((files(directory.path(), "log"), files(directory.path(), "sst")), (1, 0));
     }
 }

@@ -3,6 +3,7 @@
 mod api;
 mod options;
 
+use super::directory;
 use super::leveled::{Database, Get, ReadOptions};
 use super::library::{c_path, lent};
 use crate::peer::{About, Peer, Setting, Setup};
@@ -161,6 +162,17 @@ impl Target for Store {
         }
         self.flush();
         self.sync_log()
+    }
+
+    /// A memtable that is being written to a table still has its log, beside the next one's.
+    fn catch_up(&self) -> Result<()> {
+        while directory::files(self.database.directory(), "log") > 1
+            || needs_compaction(&self.property(c"leveldb.sstables"))
+        {
+            self.sync_log()?;
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
     }
 
     /// The log that a full memtable leaves behind is not synced by a later synced write, so all

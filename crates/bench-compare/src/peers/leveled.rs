@@ -7,7 +7,7 @@ use super::writes::Writes;
 use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::{Session, Sink};
 use std::ffi::{c_char, c_uchar, c_void};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
@@ -162,6 +162,10 @@ impl Database {
 
     pub(super) fn pointer(&self) -> *mut Db {
         self.db
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// What sessions did, and the bytes of the directory.

@@ -114,6 +114,23 @@ impl Store {
         .any(|name| self.property(name) > 0)
     }
 
+    /// Waits until it is not busy, looking again after each `pause`.
+    fn wait(&self, pause: Duration) -> Result<()> {
+        // One compaction ends before the next is scheduled: the second look sees the next.
+        let mut quiet = 0;
+        while quiet < 3 {
+            quiet = if self.is_busy() { 0 } else { quiet + 1 };
+            std::thread::sleep(pause);
+        }
+        match self.property(c"rocksdb.background-errors") {
+            0 => Ok(()),
+            errors => {
+                let what = format!("{errors} errors in the background; see the LOG file");
+                Err(self.database.interface().failure(&what))
+            }
+        }
+    }
+
     fn flush(&self) -> Result<()> {
         let (api, db) = (self.api, self.database.pointer());
         // SAFETY: the options are alive during the call and nobody else's.
@@ -140,19 +157,11 @@ impl Target for Store {
 
     fn settle(&self) -> Result<()> {
         self.flush()?;
-        // One compaction ends before the next is scheduled: the second look sees the next.
-        let mut quiet = 0;
-        while quiet < 3 {
-            quiet = if self.is_busy() { 0 } else { quiet + 1 };
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        match self.property(c"rocksdb.background-errors") {
-            0 => Ok(()),
-            errors => {
-                let what = format!("{errors} errors in the background; see the LOG file");
-                Err(self.database.interface().failure(&what))
-            }
-        }
+        self.wait(Duration::from_millis(10))
+    }
+
+    fn catch_up(&self) -> Result<()> {
+        self.wait(Duration::from_micros(100))
     }
 
     fn sync(&self) -> Result<()> {
