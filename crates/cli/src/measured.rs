@@ -1,17 +1,19 @@
 //! `silica bench models`: what stores write for each byte put, beside what models predict.
 
 mod design;
+mod levels;
 
 use crate::args::Global;
 use crate::output::{Output, has_terminal};
 use clap::Args;
-use design::{Formats, Parameter, Writer};
+use design::{Formats, Parameter, Terms, Writer};
 use indicatif::{ProgressBar, ProgressStyle};
+use levels::Moment;
 use serde_json::{Value, json};
 use signal_hook::consts::SIGINT;
-use silica::{Error, ErrorKind, Result};
+use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::charts::{self, Panel, Series};
-use silica_bench::{Distribution, Plan, Shape, Target, drive, fill};
+use silica_bench::{Abilities, Distribution, Plan, Session, Shape, Sink, Target, drive, fill};
 use silica_bench_compare::Setup;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +43,7 @@ pub(crate) struct MeasuredArgs {
     /// Bytes of a value.
     #[arg(long, value_name = "N", default_value_t = 100)]
     value_size: usize,
-    /// Rounds that are measured at most, of as many puts as keys [default: 12; 2 with --toy].
+    /// Rounds that are measured at most, of as many puts as keys [default: 20; 2 with --toy].
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
     /// Puts a second, where background work must not fall behind; 0 for as many as possible.
@@ -51,12 +53,13 @@ pub(crate) struct MeasuredArgs {
 
 const KEYS: [u64; 2] = [250_000, 1_000_000];
 const KEYS_TOY: [u64; 1] = [40_960];
-const ROUNDS: u32 = 12;
+const ROUNDS: u32 = 20;
 const ROUNDS_TOY: u32 = 2;
 /// Rounds that are written before anything is counted.
 const WARM_UP: u32 = 2;
-/// Rounds that are counted at least, unless fewer are asked for.
-const ROUNDS_MIN: u32 = 4;
+/// Rounds that are counted at least, unless fewer are asked for: merges are few and large, and one
+/// more or less in them is to matter little.
+const ROUNDS_MIN: u32 = 10;
 /// It is steady where the last round moved the mean by less.
 const STEADY: f64 = 0.005;
 /// Puts in a batch; what a log adds to a batch is small beside it.
@@ -68,47 +71,79 @@ struct Row {
     keys: u64,
     distribution: Distribution,
     parameter: Parameter,
-    predicted: f64,
-    measured: f64,
+    predicted: Terms,
+    measured: Terms,
+    /// Bytes of books and messages for each byte put, which are not in `measured`.
+    beside: f64,
     rounds: u32,
     is_steady: bool,
     formats: Formats,
 }
 
+fn sum(terms: &Terms) -> f64 {
+    terms.iter().map(|(_, bytes)| bytes).sum()
+}
+
 impl Row {
     fn error_percent(&self) -> f64 {
-        100.0 * (self.predicted / self.measured - 1.0)
+        100.0 * (sum(&self.predicted) / sum(&self.measured) - 1.0)
+    }
+
+    /// Where bytes go, with what is predicted and what was measured.
+    fn terms(&self) -> Vec<(&str, f64, f64)> {
+        let of = |terms: &Terms, name: &str| {
+            terms.iter().find(|(other, _)| other == name).map_or(0.0, |(_, bytes)| *bytes)
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self.predicted.iter().chain(&self.measured) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        let row = |name| (name, of(&self.predicted, name), of(&self.measured, name));
+        names.into_iter().map(row).collect()
     }
 
     fn text(&self) -> String {
+        let term = |(name, predicted, measured)| format!("{name} {predicted:.2} {measured:.2}");
+        let terms: Vec<String> = self.terms().into_iter().map(term).collect();
         let steady = if self.is_steady { "" } else { ", not steady" };
         format!(
-            "| {} | {} | {} | {} | {:.2} | {:.2} | {:+.1} % | {}{steady} |",
+            "| {} | {} | {} | {} | {:.2} | {:.2} | {:+.1} % | {}{steady} | {} |",
             self.writer.name(),
             self.keys,
             self.distribution.name(),
             self.parameter.text(),
-            self.predicted,
-            self.measured,
+            sum(&self.predicted),
+            sum(&self.measured),
             self.error_percent(),
             self.rounds,
+            terms.join("; "),
         )
     }
 
     fn object(&self) -> Value {
+        let term = |(at, predicted, measured)| {
+            let (predicted, measured): (f64, f64) = (predicted, measured);
+            json!({ "at": at, "predicted": predicted, "measured": measured })
+        };
+        let terms: Vec<Value> = self.terms().into_iter().map(term).collect();
         json!({
             "engine": self.writer.name(),
             "keys": self.keys,
             "distribution": self.distribution.name(),
             "parameter": self.parameter.text(),
-            "predicted": self.predicted,
-            "measured": self.measured,
+            "predicted": sum(&self.predicted),
+            "measured": sum(&self.measured),
+            "terms": terms,
+            "beside": self.beside,
             "error_percent": self.error_percent(),
             "error_percent_max": self.writer.error_percent_max(),
             "rounds": self.rounds,
             "is_steady": self.is_steady,
             "log_bytes_per_byte": self.formats.log,
             "table_bytes_per_byte": self.formats.table,
+            "young_bytes_per_byte": self.formats.young,
         })
     }
 }
@@ -125,9 +160,10 @@ pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> 
     let store = base.join(format!("models-{}", std::process::id()));
     let mut show = progress(output, settings.len());
     output.line(
-        "| store | keys | popularity | parameter | predicted | measured | error | rounds |",
+        "| store | keys | popularity | parameter | predicted | measured | error | rounds \
+         | where: predicted, measured |",
     )?;
-    output.line("|---|---|---|---|---|---|---|---|")?;
+    output.line("|---|---|---|---|---|---|---|---|---|")?;
     let mut rows = Vec::new();
     for (done, (writer, plan, parameter)) in settings.iter().enumerate() {
         if interrupted.load(Ordering::Relaxed) {
@@ -236,53 +272,176 @@ fn measure(
         .map_err(|e| Error::io(format!("creating {}", setup.directory.display()), e))?;
     let target = writer.open(setup, parameter)?;
     let plan = &setup.plan;
-    fill(plan, &*target, &mut |_, _| {})?;
+    let buffer = writer.write_buffer_bytes(setup.memory_bytes);
+    let paced = Paced { target: &*target, every_bytes: (buffer / SLICES) as usize };
+    fill(plan, &paced, &mut |_, _| {})?;
     target.settle()?;
-    let formats = writer.formats(plan, &*target)?;
+    let formats = writer.formats(plan, &*target, &setup.directory)?;
     let put = (plan.keys * (plan.shape.key_bytes + plan.shape.value_bytes) as u64) as f64;
-    let overwrite = |round: u32, target: &dyn Target| {
+    let overwrite = |round: u32| {
         let plan = Plan { seed: u64::from(round) + 2, ..plan.clone() };
-        drive(&plan, target, "overwrite", &mut |_, _| {}).map(drop)
+        drive(&plan, &paced, "overwrite", &mut |_, _| {})?;
+        paced.catch_up()
     };
     for round in 0..WARM_UP {
-        overwrite(round, &*target)?;
+        overwrite(round)?;
     }
-    let begun = writer.written(&*target)?;
+    let begun = Seen::now(writer, &*target, &setup.directory)?;
     let (mut mean, mut is_steady, mut done) = (0.0, false, 0);
+    let mut ended = begun.clone();
     while done < rounds && !is_steady {
         if interrupted.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        overwrite(WARM_UP + done, &*target)?;
+        overwrite(WARM_UP + done)?;
         done += 1;
-        let now = (writer.written(&*target)? - begun) / (put * f64::from(done));
+        ended = Seen::now(writer, &*target, &setup.directory)?;
+        let now = (ended.bytes - begun.bytes) / (put * f64::from(done));
         is_steady = done >= ROUNDS_MIN && (now / mean - 1.0).abs() < STEADY;
         mean = now;
     }
-    let predicted = design::predict(writer, plan, parameter, formats)?;
-    let distribution = plan.distribution;
-    let (keys, measured, rounds) = (plan.keys, mean, done);
-    let row = Row {
+    // RocksDB keeps its last messages until it is closed.
+    drop(target);
+    let put = put * f64::from(done);
+    let mut measured = begun.terms(&ended, writer, &setup.directory);
+    measured.iter_mut().for_each(|(_, bytes)| *bytes /= put);
+    Ok(Some(Row {
         writer,
-        keys,
-        distribution,
+        keys: plan.keys,
+        distribution: plan.distribution,
         parameter,
-        predicted,
+        predicted: design::predict(writer, plan, parameter, formats, done)?,
         measured,
-        rounds,
+        beside: (ended.beside - begun.beside) / put,
+        rounds: done,
         is_steady,
         formats,
-    };
-    Ok(Some(row))
+    }))
+}
+
+/// What a store has written so far, of others once it has caught up.
+#[derive(Clone)]
+struct Seen {
+    /// Log and tables.
+    bytes: f64,
+    /// By where they went, of ours.
+    parts: Terms,
+    /// Books and messages.
+    beside: f64,
+    moment: Moment,
+}
+
+impl Seen {
+    /// Ours tell what they write, log included. Of others it is what this process gave to write
+    /// calls (they map no file to write), less what their books and messages grew by.
+    fn now(writer: Writer, target: &dyn Target, directory: &Path) -> Result<Self> {
+        let parts = writer.parts(target)?;
+        let moment = Moment::now(directory);
+        if writer.is_ours() {
+            return Ok(Seen { bytes: sum(&parts), parts, beside: 0.0, moment });
+        }
+        let beside = levels::files(directory)?.1;
+        Ok(Seen { bytes: design::write_calls()? - beside, parts, beside, moment })
+    }
+
+    /// Bytes from here to `end` by where they went. The log of others is what no level got.
+    fn terms(&self, end: &Seen, writer: Writer, directory: &Path) -> Terms {
+        if writer.is_ours() {
+            let parts = self.parts.iter().zip(&end.parts);
+            return parts.map(|(from, to)| (to.0.clone(), to.1 - from.1)).collect();
+        }
+        let levels = levels::written(writer, directory, self.moment, end.moment);
+        let log = end.bytes - self.bytes - levels.values().sum::<f64>();
+        let level = |(level, bytes)| (format!("level {level}"), bytes);
+        std::iter::once(("log".to_string(), log)).chain(levels.into_iter().map(level)).collect()
+    }
+}
+
+/// Waits for background work after every part of a write buffer, so that compactions never fall
+/// behind: how far they do is a matter of the machine, not of the design.
+struct Paced<'t> {
+    target: &'t dyn Target,
+    every_bytes: usize,
+}
+
+/// Waits of a write buffer.
+const SLICES: f64 = 4.0;
+
+impl Target for Paced<'_> {
+    fn abilities(&self) -> Abilities {
+        self.target.abilities()
+    }
+
+    fn session(&self, durability: Durability) -> Result<Box<dyn Session + '_>> {
+        let session = self.target.session(durability)?;
+        Ok(Box::new(PacedSession { paced: self, session, bytes: 0 }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.target.settle()
+    }
+
+    fn catch_up(&self) -> Result<()> {
+        self.target.catch_up()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.target.sync()
+    }
+
+    fn metrics(&self) -> Result<MetricsMap> {
+        self.target.metrics()
+    }
+}
+
+struct PacedSession<'t> {
+    paced: &'t Paced<'t>,
+    session: Box<dyn Session + 't>,
+    bytes: usize,
+}
+
+impl Session for PacedSession<'_> {
+    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn Sink) -> Result<()> {
+        self.session.get_many(keys, sink)
+    }
+
+    fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+        self.session.put_many(entries)?;
+        self.bytes += entries.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        if self.bytes >= self.paced.every_bytes {
+            self.bytes = 0;
+            self.paced.catch_up()?;
+        }
+        Ok(())
+    }
+
+    fn delete_many(&mut self, keys: &[&[u8]]) -> Result<()> {
+        self.session.delete_many(keys)
+    }
+
+    fn scan(
+        &mut self,
+        from: &[u8],
+        count: usize,
+        entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        self.session.scan(from, count, entry)
+    }
 }
 
 /// Writes the figure and the rows so far.
 fn write(rows: &[Row], out: &Path) -> Result<()> {
-    let most = rows.iter().map(|row| row.predicted.max(row.measured)).fold(0.0, f64::max);
+    let most =
+        rows.iter().map(|row| sum(&row.predicted).max(sum(&row.measured))).fold(0.0, f64::max);
+    // The legend lies in the upper right corner.
+    let most = 1.3 * most;
     let mut series = Vec::new();
     for writer in Writer::ALL {
         let of = rows.iter().filter(|row| row.writer == writer);
-        series.push(Series::dots(writer.name(), of.map(|row| (row.measured, row.predicted))));
+        series.push(Series::dots(
+            writer.name(),
+            of.map(|row| (sum(&row.measured), sum(&row.predicted))),
+        ));
     }
     for percent in [5.0, 10.0] {
         let (over, under) = (1.0 + percent / 100.0, 1.0 - percent / 100.0);

@@ -1,16 +1,15 @@
 //! How a store's options become a model's parameters. Nothing here is fitted: formats are those of
 //! the filled store, everything else follows from options and from what stores say of themselves.
 
-use super::BATCH;
+use super::{BATCH, WARM_UP, levels};
 use silica::{
     DEFAULT_KEYSPACE, Durability, Error, ErrorKind, Keyspace, MetricsMap, OpenOptions, Result,
     Silica,
 };
 use silica_bench::{Abilities, Distribution, Plan, Session, Target};
 use silica_bench_compare::{Setup, find};
-use silica_tune::model::{
-    LevelDb, Pick, Popularity, Primitives, RocksLevelled, Silt, Stage, WipDb,
-};
+use silica_tune::model::{LevelledTables, Popularity, Primitives, Rules, Silt, Stage, WipDb};
+use std::path::Path;
 
 /// A store that there is a model of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +56,9 @@ impl Parameter {
 pub(super) struct Formats {
     pub(super) log: f64,
     pub(super) table: f64,
+    /// What was in memory is written to: SILT's hash stores, and tables of flushes of our ordered
+    /// engine, which are small, so that what a table has beside its entries counts for more.
+    pub(super) young: f64,
 }
 
 /// Slots of a bucket of SILT's tables.
@@ -74,18 +76,29 @@ const REWRITE_FROM: f64 = 0.58;
 const WIP_MEMTABLE: f64 = 0.2;
 const WIP_LOG: f64 = 0.375;
 const WIP_RUNS_MAX: u32 = 20;
-/// LevelDB's level 1, and how much larger the next is.
+/// LevelDB's level 1 and tables, and how much larger the next level is, of both.
 const LEVEL1_BYTES: f64 = 10.0 * 1_048_576.0;
+const LEVELDB_TABLE_BYTES: f64 = 8.0 * 1_048_576.0;
 const MULTIPLIER: f64 = 10.0;
 /// Tables of level 0 that begin a compaction, of both.
-const LEVEL0_TABLES: f64 = 4.0;
+const LEVEL0_TABLES: u32 = 4;
 /// Write buffers of RocksDB that its first level is as large as, in our settings.
 const ROCKS_BUFFERS: f64 = 4.0;
-/// What entries have of RocksDB's write buffer: a twentieth is a filter, and the arena's last
-/// block (an eighth) is three quarters full, between 0.4 before and 0.6 behind the limit.
-const ROCKS_BUFFER_USED: f64 = 1.0 - 0.05 - 0.15 / 8.0;
-/// Bytes of a block of LevelDB's arena; an entry that does not fit begins the next.
+/// The filter's share of RocksDB's write buffer.
+const ROCKS_FILTER: f64 = 0.05;
+/// The first block of RocksDB's arena, and what the others are multiples of.
+const ROCKS_FIRST_BYTES: f64 = 2048.0;
+const ROCKS_ALIGN_BYTES: f64 = 4096.0;
+/// Draws that a popularity is given in.
+const DRAWS: f64 = 1e15;
+/// Entries of a table from one that has its whole key to the next (`block_restart_interval`).
+const RESTART_ENTRIES: f64 = 16.0;
+/// Filters of tables for an entry, which tables are not cut by.
+const FILTER_BYTES: f64 = 10.0 / 8.0;
+/// Bytes of a block of LevelDB's arena, and of the pointer to it; an entry that does not fit
+/// begins the next.
 const ARENA_BYTES: f64 = 4096.0;
+const POINTER_BYTES: f64 = 8.0;
 /// Links of a skip list's node on average, a quarter of the nodes of a height reaching the next.
 const LINKS: f64 = 4.0 / 3.0;
 
@@ -107,7 +120,7 @@ impl Writer {
         if self == Writer::RocksDb { 10.0 } else { 5.0 }
     }
 
-    fn is_ours(self) -> bool {
+    pub(super) fn is_ours(self) -> bool {
         matches!(self, Writer::Silt | Writer::Wip)
     }
 
@@ -154,37 +167,61 @@ impl Writer {
         Ok(Box::new(Store { keyspace, _store: store }))
     }
 
-    /// Bytes written so far. Ours tell it, log included. Others do not: what this process gave to
-    /// `write` calls (`wchar`), which is every byte of theirs, as they map no file to write.
-    pub(super) fn written(self, target: &dyn Target) -> Result<f64> {
-        if !self.is_ours() {
-            return write_calls();
-        }
-        let metrics = target.metrics()?;
-        let parts: &[&str] = match self {
-            Writer::Silt => {
-                &["log_bytes_written", "conversion_bytes_written", "merge_bytes_written"]
-            }
-            _ => &["log_bytes_written", "flush_bytes_written", "compaction_bytes_written"],
+    /// Bytes written so far by where they went, as the model calls it, of ours; empty of others.
+    pub(super) fn parts(self, target: &dyn Target) -> Result<Terms> {
+        let parts: &[(&str, &str)] = match self {
+            Writer::Silt => &[
+                ("log", "log_bytes_written"),
+                ("hash stores", "conversion_bytes_written"),
+                ("sorted store", "merge_bytes_written"),
+            ],
+            Writer::Wip => &[
+                ("log", "log_bytes_written"),
+                ("level 0", "flush_bytes_written"),
+                ("level 1", "compaction_bytes_written"),
+            ],
+            _ => return Ok(Terms::new()),
         };
-        Ok(parts.iter().map(|name| metrics.get(name)).sum())
+        let metrics = target.metrics()?;
+        Ok(parts.iter().map(|(part, name)| (part.to_string(), metrics.get(name))).collect())
+    }
+
+    /// Bytes of the write buffer of those that have one.
+    pub(super) fn write_buffer_bytes(self, memory_bytes: u64) -> f64 {
+        let part = if self == Writer::RocksDb { 4.0 * ROCKS_BUFFERS } else { 8.0 };
+        (memory_bytes as f64 / part).floor().clamp(65_536.0, 268_435_456.0)
     }
 
     /// What a filled and settled store's formats add.
-    pub(super) fn formats(self, plan: &Plan, target: &dyn Target) -> Result<Formats> {
+    pub(super) fn formats(
+        self,
+        plan: &Plan,
+        target: &dyn Target,
+        directory: &Path,
+    ) -> Result<Formats> {
         let metrics = target.metrics()?;
         let put = plan.keys as f64 * entry_bytes(plan);
         let get = |name| metrics.get(name);
+        // The fill writes each key to such a table once, as there is no key twice.
+        let young = match self {
+            Writer::Silt => {
+                let converted = get("hash_store_entries") + get("sorted_store_entries");
+                get("conversion_bytes_written") / (converted * entry_bytes(plan)).max(1.0)
+            }
+            _ => get("flush_bytes_written") / put,
+        };
         let table = match self {
             Writer::Wip => get("table_bytes") / put,
-            Writer::RocksDb | Writer::LevelDb => get("disk_bytes") / put,
+            Writer::RocksDb | Writer::LevelDb => levels::files(directory)?.0 / put,
             Writer::Silt => {
-                let entries = get("hash_store_entries") + get("sorted_store_entries");
-                (get("disk_bytes") - get("log_bytes")) / entries.max(1.0) / entry_bytes(plan)
+                let sorted = get("sorted_store_entries") * entry_bytes(plan);
+                let hashed = young * get("hash_store_entries") * entry_bytes(plan);
+                (get("disk_bytes") - get("log_bytes") - hashed) / sorted.max(1.0)
             }
         };
+        let young = if self.is_ours() { young } else { table };
         let log = if self.is_ours() { get("log_bytes_written") / put } else { log_factor(plan) };
-        let formats = Formats { log, table };
+        let formats = Formats { log, table, young };
         if log.is_finite() && table.is_finite() && log > 0.0 && table > 0.0 {
             return Ok(formats);
         }
@@ -229,35 +266,88 @@ fn aligned(bytes: f64) -> f64 {
     (bytes / 8.0).ceil() * 8.0
 }
 
-/// What the model of the store predicts, in bytes written for each byte put.
+/// How often each key is drawn. One that never is counts as one of so many draws that no model
+/// gets to it.
+fn popularity(plan: &Plan) -> Result<Popularity> {
+    if plan.distribution == Distribution::Uniform {
+        return Popularity::uniform(plan.keys);
+    }
+    let shares = plan.distribution.shares(plan.keys).unwrap_or_default();
+    Popularity::empirical(shares.iter().map(|share| ((share * DRAWS) as u64).max(1)))
+}
+
+/// Entries of a memtable of RocksDB: its arena's blocks are counted whole, and the last one is
+/// filled to three quarters where it ends near the limit (`ShouldFlushNow`). A batch goes in whole.
+fn rocks_memtable(plan: &Plan, buffer: f64) -> f64 {
+    let block = (buffer / 8.0 / ROCKS_ALIGN_BYTES).ceil() * ROCKS_ALIGN_BYTES;
+    let first = ROCKS_FIRST_BYTES + ROCKS_FILTER * buffer;
+    let mut blocks = 0.0;
+    // Another block goes in where that ends less than 0.6 of a block behind the limit.
+    while first + (blocks + 1.0) * block < buffer + 0.6 * block {
+        blocks += 1.0;
+    }
+    let ends_over = first + blocks * block > buffer + 0.6 * block;
+    let used = if ends_over { blocks - 1.0 } else { blocks - 0.25 }.max(0.25) * block;
+    let node = aligned(8.0 + memtable_entry(plan)) + 8.0 * (LINKS - 1.0);
+    used / node + 0.5 * BATCH as f64
+}
+
+/// Entries of a memtable of LevelDB: looked at before a batch, blocks of its arena counted whole.
+fn leveldb_memtable(plan: &Plan, buffer: f64) -> f64 {
+    let blocks = (buffer / (ARENA_BYTES + POINTER_BYTES)).floor();
+    let node = aligned(memtable_entry(plan)) + 8.0 + 8.0 * LINKS;
+    blocks * (ARENA_BYTES / node - 0.5) + 0.5 * BATCH as f64
+}
+
+/// LevelDB or RocksDB as its options say.
+fn tables_of(writer: Writer, plan: &Plan, memory_bytes: u64, table: f64) -> Result<LevelledTables> {
+    let buffer = writer.write_buffer_bytes(memory_bytes);
+    let entry = entry_bytes(plan) * table;
+    // LevelDB writes all versions of a memtable. A dead one shares its key and the kind behind it
+    // with the one before, but where a restart begins.
+    let shared = (plan.shape.key_bytes + 1) as f64 * (1.0 - 1.0 / RESTART_ENTRIES);
+    let dead_version = if writer == Writer::RocksDb { 0.0 } else { 1.0 - shared / entry };
+    let (rules, log, level1, tables) = match writer {
+        Writer::RocksDb => {
+            (Rules::RocksDb, rocks_memtable(plan, buffer), ROCKS_BUFFERS * buffer, buffer)
+        }
+        _ => (Rules::LevelDb, leveldb_memtable(plan, buffer), LEVEL1_BYTES, LEVELDB_TABLE_BYTES),
+    };
+    let design = LevelledTables {
+        rules,
+        log,
+        level0_tables: LEVEL0_TABLES,
+        table: tables / (entry - FILTER_BYTES),
+        base: level1 / entry,
+        multiplier: MULTIPLIER,
+        dead_version,
+    };
+    design.checked()
+}
+
+/// Bytes by where they are written, for each byte put or in all.
+pub(super) type Terms = Vec<(String, f64)>;
+
+/// What the model of the store predicts, in bytes written for each byte put, for `rounds` rounds
+/// of overwriting all keys.
 pub(super) fn predict(
     writer: Writer,
     plan: &Plan,
     parameter: Parameter,
     formats: Formats,
-) -> Result<f64> {
+    rounds: u32,
+) -> Result<Terms> {
     let keys = plan.keys as f64;
-    let skew = if plan.distribution == Distribution::Zipfian { 0.99 } else { 0.0 };
-    let primitives = Primitives::new(Popularity::zipf(plan.keys, skew)?);
+    let primitives = Primitives::new(popularity(plan)?);
     let memory = parameter.memory_bytes() as f64;
     let entry = entry_bytes(plan);
-    let Formats { log, table } = formats;
-    // The first term of a model in entries is the log; all others are tables.
-    let in_bytes = |cost: silica_tune::model::WriteAmplification| {
-        cost.terms().iter().skip(1).map(|(_, amount)| amount * table).sum::<f64>() + log
-    };
-    Ok(match parameter {
+    let Formats { log, table, young } = formats;
+    let cost = match parameter {
         Parameter::MergeRatio { percent, .. } => {
             let slots = BUCKET_SLOTS * f64::from((BLOCKS * PARTITIONS) << buckets_log2(plan));
             let hash_stores = keys * percent as f64 / 100.0 / (slots * OCCUPANCY);
             let model = Silt { table: slots, occupancy: OCCUPANCY, hash_stores }.checked(keys)?;
-            // Hash stores are packed: empty slots are not written.
-            let cost = model.write_amplification(&primitives);
-            let packed = |(stage, amount): &(Stage, f64)| match stage {
-                Stage::HashStores => amount * OCCUPANCY,
-                _ => *amount,
-            };
-            cost.terms().iter().skip(1).map(packed).sum::<f64>() * table + log
+            model.write_amplification(&primitives)
         }
         Parameter::Space { percent, .. } => {
             let dead = REWRITE_FROM * (percent as f64 / 100.0 - 1.0);
@@ -269,39 +359,33 @@ pub(super) fn predict(
                 log,
                 table,
             };
-            model.checked()?.overwrite(&primitives).total()
-        }
-        Parameter::Memory { .. } if writer == Writer::RocksDb => {
-            let buffer = (memory / (4.0 * ROCKS_BUFFERS)).clamp(65_536.0, 268_435_456.0);
-            let node = aligned(8.0 + memtable_entry(plan)) + 8.0 * (LINKS - 1.0);
-            let model = RocksLevelled {
-                log: buffer * ROCKS_BUFFER_USED / node,
-                level0_tables: LEVEL0_TABLES,
-                base: ROCKS_BUFFERS * buffer / (entry * table),
-                multiplier: MULTIPLIER,
-                dynamic: true,
-                pick: Pick::RoundRobin,
+            let cost = model.checked()?.overwrite(&primitives);
+            let in_bytes = |(at, amount): &(Stage, f64)| match at {
+                Stage::Level(0) => (at.to_string(), amount / table * young),
+                _ => (at.to_string(), *amount),
             };
-            in_bytes(model.checked()?.write_amplification(&primitives))
+            return Ok(cost.terms().iter().map(in_bytes).collect());
         }
-        Parameter::Memory { .. } => {
-            let buffer = (memory / 8.0).clamp(65_536.0, 268_435_456.0);
-            let node = aligned(memtable_entry(plan)) + 8.0 + 8.0 * LINKS;
-            let used = 1.0 - 0.5 * node / ARENA_BYTES;
-            let mut levels = Vec::new();
-            let mut size = LEVEL1_BYTES / (entry * table);
-            while size < keys {
-                levels.push(size);
-                size *= MULTIPLIER;
-            }
-            levels.push(keys);
-            let model = LevelDb { log: buffer * used / node, level0_tables: LEVEL0_TABLES, levels };
-            in_bytes(model.checked(keys)?.write_amplification(&primitives))
+        Parameter::Memory { memory_bytes } => {
+            let model = tables_of(writer, plan, memory_bytes, table)?;
+            let round = |rounds: u32| f64::from(rounds) * keys;
+            model.course(&primitives, round(WARM_UP), round(rounds))
         }
-    })
+    };
+    let in_bytes = |(at, amount): &(Stage, f64)| {
+        let bytes = match at {
+            Stage::Log => log,
+            // Hash stores are packed: empty slots are not written.
+            Stage::HashStores => amount * OCCUPANCY * young,
+            _ => amount * table,
+        };
+        (at.to_string(), bytes)
+    };
+    Ok(cost.terms().iter().map(in_bytes).collect())
 }
 
-fn write_calls() -> Result<f64> {
+/// Bytes that this process gave to write calls so far.
+pub(super) fn write_calls() -> Result<f64> {
     let path = "/proc/self/io";
     let text =
         std::fs::read_to_string(path).map_err(|e| Error::io(format!("reading {path}"), e))?;
@@ -349,13 +433,14 @@ mod tests {
 
     #[test]
     fn predictions_are_finite_and_more_room_writes_less() {
-        let formats = Formats { log: 1.2, table: 1.05 };
+        let formats = Formats { log: 1.2, table: 1.05, young: 1.05 };
         for writer in Writer::ALL {
             for keys in [20_000, 1_000_000] {
                 let plan = plan(keys);
                 let ours = writer
                     .parameters(&plan)
-                    .map(|parameter| predict(writer, &plan, parameter, formats).unwrap());
+                    .map(|parameter| predict(writer, &plan, parameter, formats, 4).unwrap())
+                    .map(|terms| terms.iter().map(|(_, bytes)| bytes).sum::<f64>());
                 assert!(ours.iter().all(|x| x.is_finite() && *x > 2.0), "{writer:?} {ours:?}");
                 // Memory falls from the first value to the second, what may be dead grows.
                 let (less, more) = if writer.is_ours() { (1, 0) } else { (0, 1) };
