@@ -127,6 +127,30 @@ fn workload_of(trace: &Path) -> Workload {
 }
 
 #[test]
+fn what_a_transaction_writes_is_recorded_and_removed_ranges_are_told() {
+    let scratch = Scratch::new("transaction");
+    let options = OpenOptions::new().engine("wip").durability(Durability::Buffered);
+    let store = options.open(scratch.0.join("store")).unwrap();
+    let keyspace = store.keyspace("default").unwrap();
+    let trace = scratch.0.join("trace");
+    let recording = keyspace.record(&trace, &RecordOptions::default()).unwrap();
+    let mut transaction = keyspace.transaction().unwrap();
+    transaction.put("one", [1; 40]);
+    transaction.delete("two");
+    transaction.commit().unwrap();
+    let (mut late, mut early) = (keyspace.transaction().unwrap(), keyspace.transaction().unwrap());
+    early.put("one", [2; 40]);
+    late.put("one", [3; 40]);
+    early.commit().unwrap();
+    assert_eq!(late.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    keyspace.delete_range("a".."z").unwrap();
+    let report = recording.stop().unwrap();
+    assert_eq!((report.operations, report.dropped, report.unrecorded), (3, 0, 1));
+    let recorded = Asked::of(&trace);
+    assert_eq!((recorded.puts, recorded.deletes, recorded.gets), (2, 1, 0));
+}
+
+#[test]
 fn what_is_recorded_is_what_was_asked_and_a_replay_asks_it_again() {
     let scratch = Scratch::new("replay");
     let options = || OpenOptions::new().engine("wip").durability(Durability::Buffered);

@@ -136,6 +136,8 @@ pub(crate) struct Live {
     sketch: Mutex<Sketch>,
     place: Mutex<Option<Place>>,
     recorder: ArcSwapOption<Recorder>,
+    /// Held where a recording begins or ends, so that the bit is of the recorder that is there.
+    turn: Mutex<()>,
 }
 
 impl Live {
@@ -151,27 +153,29 @@ impl Live {
             sketch: Mutex::new(sketch),
             place: Mutex::new(None),
             recorder: ArcSwapOption::empty(),
+            turn: Mutex::new(()),
         }
     }
 
     /// Records calls from now on; false where they are recorded already.
     pub(crate) fn begin_record(&self, recorder: &Arc<Recorder>) -> bool {
-        let none = None::<Arc<Recorder>>;
-        let old = self.recorder.compare_and_swap(&none, Some(Arc::clone(recorder)));
-        if old.is_none() {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = self.recorder.load().is_none();
+        if is_first {
+            self.recorder.store(Some(Arc::clone(recorder)));
             self.state.fetch_or(RECORDING, Ordering::Relaxed);
         }
-        old.is_none()
+        is_first
     }
 
     /// Calls are not recorded by `recorder` any more.
     pub(crate) fn end_record(&self, recorder: &Arc<Recorder>) {
-        let current = Some(Arc::clone(recorder));
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         // The bit first: whoever sees it without a recorder records nothing.
         let is_current = self.recorder.load().as_ref().is_some_and(|r| Arc::ptr_eq(r, recorder));
         if is_current {
             self.state.fetch_and(!RECORDING, Ordering::Relaxed);
-            self.recorder.compare_and_swap(&current, None);
+            self.recorder.store(None);
         }
     }
 
@@ -403,6 +407,16 @@ impl Live {
                 sketch.call(&Call { scans: 1, ..Call::default() }, EVERY);
                 sketch.scan_entries.add(entries, EVERY);
             });
+        }
+    }
+
+    /// A range of keys was removed, for which traces have no line.
+    pub(crate) fn removed_range(&self, look: Look) {
+        if look.recording() {
+            self.record(Recorder::cannot_record);
+        }
+        if look.due {
+            self.add(1, |sketch| sketch.call(&Call { deletes: 1, ..Call::default() }, EVERY));
         }
     }
 

@@ -466,10 +466,13 @@ impl Ordered for InOrder {
 
     fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
         self.switch.uses_order.store(true, Ordering::Relaxed);
+        let look = self.switch.live.look();
         self.switch.write_to(
             |engine| ordered(engine)?.delete_range(range, durability),
             |dual| dual.delete_range(range, durability),
-        )
+        )?;
+        self.switch.live.removed_range(look);
+        Ok(())
     }
 
     fn commit(
@@ -479,7 +482,8 @@ impl Ordered for InOrder {
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Result<bool> {
-        self.switch.write_to(
+        let look = self.switch.live.look();
+        let is_done = self.switch.write_to(
             |engine| match Weak::ptr_eq(&self.engine, &Arc::downgrade(engine)) {
                 true => ordered(engine)?.commit(snapshot, reads, batch, durability),
                 false => Ok(false),
@@ -488,7 +492,11 @@ impl Ordered for InOrder {
                 true => dual.commit(snapshot, reads, batch, durability),
                 false => Write::Done(Ok(false)),
             },
-        )
+        )?;
+        if is_done && look.any() {
+            self.switch.live.wrote(look, batch, durability);
+        }
+        Ok(is_done)
     }
 
     fn range_size(&self, range: &KeyRange) -> RangeSize {
