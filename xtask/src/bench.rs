@@ -75,6 +75,8 @@ pub fn run(steps: &mut Steps) {
     }
     steps.inside("benchmark replay", || replay(&binary, &scratch));
     let target = steps.target().to_path_buf();
+    steps.inside("build of examples", || build_examples(&scratch));
+    steps.inside("simulators", || simulators(&target, &scratch));
     steps.inside("recommendations", || recommendations(&target, &scratch));
     steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
     steps.inside("benchmark models", || models(&binary, &scratch));
@@ -87,13 +89,40 @@ pub fn run(steps: &mut Steps) {
     }
 }
 
+/// With everything that the workspace was built with, so that nothing is built anew for them.
+fn build_examples(scratch: &Path) -> Result<(), String> {
+    let mut build = cargo(&["build", "--workspace", "--quiet"]);
+    for name in ["tune_check", "experiments", "simulator_speed"] {
+        build.args(["--example", name]);
+    }
+    let outcome = run_logged(&mut build, &scratch.join("bench.log"), BUILD_LIMIT);
+    if outcome.good { Ok(()) } else { Err(outcome.output) }
+}
+
+/// Each simulator runs, and the next table to be compacted is best the largest one.
+fn simulators(target: &Path, scratch: &Path) -> Result<(), String> {
+    let run = |name: &str, keys: &str| {
+        let mut command = Command::new("nice");
+        command.args(["-n", "10"]).arg(target.join("debug/examples").join(name)).arg(keys);
+        let outcome = run_logged(&mut command, &scratch.join("bench.log"), LIMIT);
+        if outcome.good { Ok(outcome.output) } else { Err(outcome.output) }
+    };
+    let speeds = run("simulator_speed", "1e4")?;
+    let rows = speeds.lines().filter(|line| line.ends_with(" M requests/s")).count();
+    if rows != 8 {
+        return Err(format!("{rows} of 8 speeds of simulators:\n{speeds}"));
+    }
+    let found = run("experiments", "1e4")?;
+    let by_table = found.lines().skip_while(|line| !line.starts_with("next table")).skip(1);
+    let saved: Vec<&str> = by_table.filter_map(|line| line.split_whitespace().nth(3)).collect();
+    match saved.len() == 4 && saved.iter().all(|part| part.starts_with('-')) {
+        true => Ok(()),
+        false => Err(format!("the largest table saves {saved:?}:\n{found}")),
+    }
+}
+
 /// Every workload of the check runs on every engine that can do it, and on what is recommended.
 fn recommendations(target: &Path, scratch: &Path) -> Result<(), String> {
-    let mut build = cargo(&["build", "--workspace", "--example", "tune_check", "--quiet"]);
-    let outcome = run_logged(&mut build, &scratch.join("bench.log"), BUILD_LIMIT);
-    if !outcome.good {
-        return Err(outcome.output);
-    }
     let out = scratch.join("tune-check");
     let _ = std::fs::remove_dir_all(&out);
     let mut command = Command::new("nice");
