@@ -50,6 +50,8 @@ pub trait ReadQueue<T> {
 
 /// A read or a write that goes on while its caller does something else. Who drops it waits for it.
 pub trait Transfer: Send + Sync + 'static {
+    /// True where [`Transfer::wait`] would not wait.
+    fn is_done(&self) -> bool;
     /// Waits for its end: the buffer, and the bytes that were read or written, or what went wrong.
     fn wait(self) -> (AlignedBuf, Result<usize>);
 }
@@ -110,6 +112,8 @@ pub trait LogFile: Send + Sync + 'static {
     /// Nobody reads it for a while: gives back the memory that keeps its bytes at hand. They stay
     /// as they are, and may be read.
     fn rest(&self) {}
+    /// Somebody is about to read all of it: has the device begin with that.
+    fn wake(&self) {}
     /// Makes everything appended before the call durable; does nothing where nothing is new.
     /// Callers may come together, and share one sync. Once this failed, it fails with `Poisoned`.
     fn sync(&self) -> Result<()>;

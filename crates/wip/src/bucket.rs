@@ -6,6 +6,7 @@ use crate::policy::{RunShape, Shape};
 use crate::ranges::RangeReads;
 use crate::run::Run;
 use crate::state::BucketState;
+use crate::write::NewEntry;
 use silica_base::{HashSeed, prefetch};
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
@@ -65,12 +66,15 @@ impl<'s, L: LogFile> LogEntries<'s, L> {
 
     /// What the entry at a position counts for.
     fn counted_bytes(&self, position: u64) -> u64 {
-        let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
-        let (frame, bytes) = frame.expect("memtables hold positions of entries");
-        let apart = if frame.is_pointer() { Pointer::decode(frame.value) } else { None };
-        let apart = apart.map_or(0, |pointer| u64::from(pointer.length) / APART_PART);
-        (bytes as u64).max(ENTRY_BYTES_MIN) + apart
+        counted_bytes(&self.frame(position))
     }
+}
+
+/// What an entry counts for.
+fn counted_bytes(frame: &Frame<'_>) -> u64 {
+    let apart = if frame.is_pointer() { Pointer::decode(frame.value) } else { None };
+    let apart = apart.map_or(0, |pointer| u64::from(pointer.length) / APART_PART);
+    (frame.encoded_len() as u64).max(ENTRY_BYTES_MIN) + apart
 }
 
 impl<L: LogFile> Entries for LogEntries<'_, L> {
@@ -229,6 +233,11 @@ impl<D: Device> Stores<D> {
         self.frozen.iter().for_each(|frozen| frozen.memtable.prefetch(hash));
     }
 
+    /// Asks for the memory that [`Stores::insert`] looks at.
+    pub(crate) fn prefetch_active(&self, hash: u64) {
+        self.active.prefetch(hash);
+    }
+
     /// The newest version of `key` before the position `before` that is in no table.
     #[inline]
     pub(crate) fn find<'e>(
@@ -249,11 +258,11 @@ impl<D: Device> Stores<D> {
     pub(crate) fn insert<L: LogFile>(
         &mut self,
         seed: HashSeed,
-        key: &[u8],
-        position: u64,
+        new: &NewEntry<'_>,
         kept_before: u64,
         entries: &LogEntries<'_, L>,
     ) -> Growth {
+        let NewEntry { frame, position } = *new;
         if self.active.is_empty() {
             self.start = position;
         }
@@ -261,7 +270,7 @@ impl<D: Device> Stores<D> {
             self.become_list(position, entries);
         }
         let inserted = loop {
-            match self.active.insert(seed, key, position, kept_before, entries) {
+            match self.active.insert(seed, frame.key, position, kept_before, entries) {
                 Ok(inserted) => break inserted,
                 Err(Full) => self.freeze(position),
             }
@@ -271,7 +280,7 @@ impl<D: Device> Stores<D> {
             Inserted::Replaced(old) => Some(old),
         };
         let gone = replaced.map_or(0, |old| entries.counted_bytes(old));
-        let bytes = entries.counted_bytes(position).wrapping_sub(gone);
+        let bytes = counted_bytes(&frame).wrapping_sub(gone);
         self.bytes = self.bytes.wrapping_add(bytes);
         self.newest = position;
         Growth { bytes, replaced }

@@ -1,6 +1,6 @@
 //! Opening a store: manifest → tables → the log's records back into the memtables.
 
-use crate::bucket::{Bucket, Stores, Version};
+use crate::bucket::{Bucket, LogEntries, Stores, Version};
 use crate::buckets::Buckets;
 use crate::deleted::DeletedRange;
 use crate::files::{table_id, table_name, table_number};
@@ -26,6 +26,9 @@ use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
+
+/// Entries of the log that are inserted together, once the memory where they go was asked for.
+const COMING_MAX: usize = 32;
 
 type Tables<D> = BTreeMap<u64, Numbered<D>>;
 
@@ -96,9 +99,11 @@ impl<D: Device> Wip<D> {
     fn replay(&self) -> Result<()> {
         let durable_end = self.book.lock().expect("no panic while held").state().durable_end;
         let list: Vec<_> = self.log.segments().iter().cloned().collect();
-        let visit = &mut |at: u64, payload: &[u8]| self.replay_record(at, payload);
+        let mut coming = Vec::with_capacity(COMING_MAX);
+        let visit = &mut |at: u64, payload: &[u8]| self.replay_record(at, payload, &mut coming);
         let cut = self.find_lost_value(&list, durable_end)?;
         let recovered = wal::replay(&*self.device, &list, cut, durable_end, visit)?;
+        self.insert_all(&mut coming);
         self.log.set_recovered(recovered.next_sequence - 1, recovered.end);
         let mut writer = self.writer.lock().expect("no panic while held");
         writer.appender.next_sequence = recovered.next_sequence;
@@ -129,7 +134,8 @@ impl<D: Device> Wip<D> {
         self.sync_log()
     }
 
-    fn replay_record(&self, at: u64, payload: &[u8]) -> Result<()> {
+    /// Has the entries of a record inserted, some of them later: those `coming`.
+    fn replay_record(&self, at: u64, payload: &[u8], coming: &mut Vec<u64>) -> Result<()> {
         let mut found = Vec::new();
         for frame in wal::frames(payload) {
             let Some((offset, frame)) = frame else {
@@ -147,14 +153,31 @@ impl<D: Device> Wip<D> {
             }
             let position = (at + *offset as u64) / POSITION_BYTES;
             if frame.flags & RANGE != 0 {
+                self.insert_all(coming);
                 self.replay_range(frame, position);
                 continue;
             }
-            if position >= buckets.of(frame.key).read().version.floor {
-                self.insert(&NewEntry { key: frame.key, position });
+            let stores = buckets.of(frame.key).read();
+            if position < stores.version.floor {
+                continue;
+            }
+            stores.prefetch_active(self.seed.low(frame.key));
+            drop(stores);
+            coming.push(position);
+            if coming.len() == COMING_MAX {
+                self.insert_all(coming);
             }
         }
         Ok(())
+    }
+
+    /// Inserts the entries `coming`, in their order: their places in memory are on the way.
+    fn insert_all(&self, coming: &mut Vec<u64>) {
+        let segments = self.log.segments();
+        let entries = LogEntries(&segments);
+        for position in coming.drain(..) {
+            self.insert(&NewEntry { frame: entries.frame(position), position });
+        }
     }
 
     fn replay_range(&self, frame: &Frame<'_>, position: u64) {

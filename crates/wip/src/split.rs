@@ -17,6 +17,7 @@ use crate::policy::LEVEL_MAX;
 use crate::run::Run;
 use crate::state::Edit;
 use crate::wip::Wip;
+use crate::write::NewEntry;
 use silica_base::Result;
 use silica_device::Device;
 use silica_parts::value_log::Garbage;
@@ -147,8 +148,8 @@ impl<D: Device> Wip<D> {
         }
         positions.sort_unstable();
         for position in positions {
-            let key = entries.entry(position).key;
-            let growth = stores.insert(self.seed, key, position, kept_before, &entries);
+            let new = NewEntry { frame: entries.entry(position), position };
+            let growth = stores.insert(self.seed, &new, kept_before, &entries);
             self.note_replaced(&growth, &entries);
         }
         let gone = before.saturating_sub(stores.unflushed_bytes());
@@ -166,9 +167,9 @@ fn side_by_side<D: Device>(one: &Version<D>, other: &Version<D>) -> Version<D> {
             version.runs.iter().filter(|run| level(run) == wanted).cloned().collect()
         };
         let (mut of_one, of_other) = (of(one), of(other));
-        of_one.resize(of_one.len().max(of_other.len()), Vec::new());
+        of_one.resize(of_one.len().max(of_other.len()), Run::default());
         for (run, more) in of_one.iter_mut().zip(of_other) {
-            run.extend(more);
+            run.parts_mut().extend(more.iter().cloned());
         }
         runs.extend(of_one);
     }

@@ -65,7 +65,7 @@ fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
 /// A frame that was appended to the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewEntry<'k> {
-    pub(crate) key: &'k [u8],
+    pub(crate) frame: Frame<'k>,
     pub(crate) position: u64,
 }
 
@@ -229,7 +229,7 @@ impl<D: Device> Wip<D> {
         for (i, (offset, op)) in writer.frames.iter().zip(ops).enumerate() {
             if superseded.binary_search(&i).is_err() {
                 let position = (at + *offset as u64) / POSITION_BYTES;
-                self.insert(&NewEntry { key: op.key, position });
+                self.insert(&NewEntry { frame: frame_of(op, stored.pointer(i)), position });
             } else if let Some(pointer) = stored.pointer(i) {
                 self.values.note_dead_at(pointer);
             }
@@ -258,12 +258,12 @@ impl<D: Device> Wip<D> {
     /// Puts an entry of the log into its bucket's memtable. Only for the writer.
     pub(crate) fn insert(&self, new: &NewEntry<'_>) {
         let buckets = self.buckets();
-        let mut stores = buckets.of(new.key).write();
+        let mut stores = buckets.of(new.frame.key).write();
         let kept_before = self.snapshots.newest();
         // Who has the list of segments waits for nothing, so it may be asked for with a bucket.
         let growth = self.log.with_segments(|segments| {
             let entries = LogEntries(segments);
-            let growth = stores.insert(self.seed, new.key, new.position, kept_before, &entries);
+            let growth = stores.insert(self.seed, new, kept_before, &entries);
             self.note_replaced(&growth, &entries);
             growth.bytes
         });

@@ -53,7 +53,7 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A log of a [`super::FileDevice`].
 pub struct MappedLog {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     inode: InodeId,
     memory: Memory,
@@ -100,7 +100,7 @@ impl MappedLog {
         let memory = map(&file, &path, capacity)?;
         shared.appending.insert(inode);
         Ok(MappedLog {
-            file,
+            file: Arc::new(file),
             path,
             inode,
             memory,
@@ -132,7 +132,7 @@ impl MappedLog {
             map(&file, &path, capacity)?
         };
         Ok(MappedLog {
-            file,
+            file: Arc::new(file),
             path,
             inode,
             memory,
@@ -360,6 +360,12 @@ impl LogFile for MappedLog {
 
     fn rest(&self) {
         self.unmap(0..self.capacity.next_multiple_of(BLOCK_BYTES as u64));
+    }
+
+    fn wake(&self) {
+        if let Memory::Mapped(_) = self.memory {
+            self.shared.transfers.touch(&self.file, self.capacity);
+        }
     }
 
     fn sync(&self) -> Result<()> {

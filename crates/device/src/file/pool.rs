@@ -11,6 +11,7 @@ use silica_base::AlignedBuf;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
@@ -18,6 +19,10 @@ use std::thread::JoinHandle;
 pub(super) const READ_THREADS: usize = 15;
 /// Threads for what goes on by itself: one for each job of the background, and one more.
 pub(super) const TRANSFER_THREADS: usize = 4;
+
+/// Bytes of a file that one thread reads for the page cache, and at once.
+const TOUCH_JOB_BYTES: u64 = 2 << 20;
+const TOUCH_BYTES: usize = 256 << 10;
 
 /// The pool; its threads start with the first job.
 pub(super) struct Pool {
@@ -43,13 +48,15 @@ struct Waiting {
 pub(super) enum Kind {
     Read,
     Write,
+    /// So many bytes are read without one: they are wanted in the page cache.
+    Touch(u64),
 }
 
 impl Kind {
     /// For messages: "cannot ...".
     pub(super) fn verb(self) -> &'static str {
         match self {
-            Kind::Read => "read",
+            Kind::Read | Kind::Touch(_) => "read",
             Kind::Write => "write",
         }
     }
@@ -80,12 +87,26 @@ impl Job {
         let result = match self.kind {
             Kind::Read => read_full(&self.file, self.offset, &mut self.buf, self.granule),
             Kind::Write => write_all(&self.file, self.offset, &self.buf).map(|()| self.buf.len()),
+            Kind::Touch(bytes) => touch(&self.file, self.offset, bytes).map(|()| 0),
         };
         let mut ended = self.done.ended.lock().expect("no panic while locked");
         ended.push_back((self.slot, self.buf, result));
         drop(ended);
         self.done.changed.notify_one();
     }
+}
+
+/// Reads so many bytes from `offset` on, as far as there are any.
+fn touch(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    let (mut buf, mut at) = (vec![0; TOUCH_BYTES], 0);
+    while at < bytes {
+        let some = file.read_at(&mut buf, offset + at)? as u64;
+        if some == 0 {
+            break;
+        }
+        at += some;
+    }
+    Ok(())
 }
 
 /// One queue's side of the pool.
@@ -103,7 +124,12 @@ impl<'d> Helped<'d> {
     pub(super) fn start<T: AsRef<PlainFile>>(&mut self, slot: usize, flight: &mut Flight<T>) {
         let buf = flight.buf.take().expect("a read is started once");
         let (file, done) = (flight.of.as_ref(), self.done.clone());
-        self.pool.push(Kind::Read, file, (flight.offset, buf), (slot, done));
+        self.pool.push(
+            Kind::Read,
+            (&file.file, file.granule()),
+            (flight.offset, buf),
+            (slot, done),
+        );
     }
 
     /// Waits for one of this queue's reads to end, and performs what waits meanwhile.
@@ -136,8 +162,13 @@ impl Single {
         buf: AlignedBuf,
     ) -> Single {
         let done = Arc::<Done>::default();
-        pool.push(kind, file, (offset, buf), (0, done.clone()));
+        pool.push(kind, (&file.file, file.granule()), (offset, buf), (0, done.clone()));
         Single(done)
+    }
+
+    /// True where it has ended.
+    pub(super) fn is_done(&self) -> bool {
+        !self.0.ended.lock().expect("no panic while locked").is_empty()
     }
 
     /// Waits for its end. Where no thread has it yet, this one performs it.
@@ -186,15 +217,23 @@ impl Pool {
     fn push(
         &self,
         kind: Kind,
-        file: &PlainFile,
+        (file, granule): (&Arc<File>, usize),
         (offset, buf): (u64, AlignedBuf),
         (slot, done): (usize, Arc<Done>),
     ) {
         self.start();
-        let (granule, file) = (file.granule(), file.file.clone());
+        let file = file.clone();
         let job = Job { kind, slot, file, granule, offset, buf, done };
         self.jobs.waiting.lock().expect("no panic while locked").jobs.push_back(job);
         self.jobs.changed.notify_one();
+    }
+
+    /// Has the first `bytes` of a file come into the page cache meanwhile.
+    pub(super) fn touch(&self, file: &Arc<File>, bytes: u64) {
+        for offset in (0..bytes).step_by(TOUCH_JOB_BYTES as usize) {
+            let kind = Kind::Touch(TOUCH_JOB_BYTES.min(bytes - offset));
+            self.push(kind, (file, 1), (offset, AlignedBuf::zeroed(0)), (0, Arc::default()));
+        }
     }
 
     /// The first waiting job that is wanted.

@@ -28,6 +28,10 @@ impl FileTransfer {
 }
 
 impl Transfer for FileTransfer {
+    fn is_done(&self) -> bool {
+        self.under_way.as_ref().is_none_or(Single::is_done)
+    }
+
     fn wait(mut self) -> (AlignedBuf, Result<usize>) {
         let single = self.under_way.take().expect("it is waited for once");
         let (buf, result) = single.wait(&self.shared.transfers);
@@ -35,7 +39,7 @@ impl Transfer for FileTransfer {
         match (self.kind, &result) {
             (Kind::Read, Ok(bytes)) => counters.add_read(*bytes as u64),
             (Kind::Write, Ok(bytes)) => counters.add_write(*bytes as u64),
-            (_, Err(_)) => {}
+            (Kind::Touch(_), _) | (_, Err(_)) => {}
         }
         let result = result.map_err(|e| failed(what, &self.path, e));
         (buf, result)

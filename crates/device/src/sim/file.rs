@@ -104,6 +104,10 @@ impl SimTransfer {
 }
 
 impl Transfer for SimTransfer {
+    fn is_done(&self) -> bool {
+        self.ended.is_some()
+    }
+
     fn wait(mut self) -> (AlignedBuf, Result<usize>) {
         self.perform();
         self.is_over = true;

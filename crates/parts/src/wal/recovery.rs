@@ -15,6 +15,9 @@ pub struct Recovered {
     pub end: u64,
 }
 
+/// Segments that are being read from the device while an earlier one is gone through, at most.
+const SEGMENTS_AHEAD: usize = 2;
+
 /// Opens the segments `numbers`, which the manifest names in this order.
 pub fn open_segments<D: Device>(
     device: &D,
@@ -73,7 +76,11 @@ pub fn replay<D: Device>(
 ) -> Result<Recovered> {
     let mut end = 0;
     let mut sequence = None;
+    list.iter().take(SEGMENTS_AHEAD).for_each(|segment| segment.log.wake());
     for (index, segment) in list.iter().enumerate() {
+        if let Some(later) = list.get(index + SEGMENTS_AHEAD) {
+            later.log.wake();
+        }
         let cut = cut_of(list, index, cut);
         if cut.is_some_and(|cut| segment.first_sequence >= cut) {
             continue;

@@ -55,6 +55,10 @@ impl Args {
         Args { dir: dir.to_str().expect("its name").to_owned(), pairs: self.pairs.clone() }
     }
 
+    pub fn dir(&self) -> &str {
+        &self.dir
+    }
+
     /// Opens a store with what is left as its options.
     pub fn open(self) -> Wip<FileDevice> {
         let device = FileDevice::open(self.dir.as_ref(), DeviceOptions::default());

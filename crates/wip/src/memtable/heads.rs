@@ -31,7 +31,9 @@ impl Heads {
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Range<usize> {
         let common = self.prefix.len();
-        if key.len() < common || key[..common] != *self.prefix {
+        // Not even asked where it is empty: a comparison of no bytes at an address that is none
+        // takes some processors fifty nanoseconds.
+        if common > 0 && (key.len() < common || key[..common] != *self.prefix) {
             let end = if *key < *self.prefix { 0 } else { self.heads.len() };
             return end..end;
         }
