@@ -16,6 +16,11 @@ impl<F: DeviceFile> WriteBehind<F> {
         WriteBehind { file, under_way: None }
     }
 
+    /// True where [`WriteBehind::write`] would wait for the write before.
+    pub fn would_wait(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|write| !write.is_done())
+    }
+
     /// Has `buf` written at `offset` while the caller goes on, as soon as what was written before
     /// is; a buffer for what comes next, whose bytes may be any. An error may be of the write
     /// before.

@@ -120,14 +120,17 @@ impl<D: Device> Compaction<D> {
         self.stage.as_ref().is_some_and(|stage| stage.merge.version().is_none())
     }
 
-    /// Goes on for about `budget` bytes.
-    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64) -> Result<Step> {
+    /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
+    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
         if self.stage.is_none() {
             self.stage = Some(self.begin(wip)?);
         }
         let stage = self.stage.as_mut().expect("it has begun");
         let mut done = 0;
         while let Some(mut row) = stage.merge.version() {
+            if !may_wait && (stage.writer.would_wait() || stage.merge.would_wait()) {
+                return Ok(Step::Waits(done));
+            }
             done += (row.key.len() + row.value.len()) as u64 + VERSION_COST_BYTES;
             let fate = stage.keeper.fate(&row);
             if fate == Fate::KeepAsOldest {
@@ -155,7 +158,8 @@ impl<D: Device> Compaction<D> {
         let level = (level + 1).min(LEVEL_MAX);
         let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
         let number = table.as_ref().map(|table| table.number);
-        let run = table.map(|table| vec![whole(table, level, overlap.dead_bytes(bytes))]);
+        let run =
+            table.map(|table| Run::from_iter([whole(table, level, overlap.dead_bytes(bytes))]));
         let guard = wip.jobs.lock_install();
         let buckets = wip.buckets();
         let now = self.bucket.read().version.clone();

@@ -10,7 +10,7 @@ use crate::jobs::Step;
 use crate::memtable::{by_heads, common_bytes};
 use crate::merge::{Fate, Keeper, Merge, Source};
 use crate::metrics::add;
-use crate::run::Numbered;
+use crate::run::{Numbered, Run};
 use crate::state::Edit;
 use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
@@ -144,8 +144,8 @@ impl<D: Device> Flush<D> {
         matches!(&self.stage, Stage::Write(write) if write.merge.version().is_none())
     }
 
-    /// Goes on for about `budget` bytes.
-    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64) -> Result<Step> {
+    /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
+    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
         let mut done = 0;
         if let Stage::Begin = self.stage {
             self.begin();
@@ -172,6 +172,9 @@ impl<D: Device> Flush<D> {
         let Write { merge, keeper, writer, garbage } = &mut **write;
         let before = writer.bytes();
         while let Some(row) = merge.version() {
+            if !may_wait && writer.would_wait() {
+                return Ok(Step::Waits(done + writer.bytes() - before));
+            }
             if keeper.fate(&row) != Fate::Drop {
                 match &self.version {
                     Some(version) => writer.add(&row, &version.runs)?,
@@ -263,7 +266,7 @@ impl<D: Device> Wip<D> {
             drop(stores);
             let upper = buckets.upper(place);
             let own = part.as_ref().and_then(|part| part.within(&bucket.lower, upper));
-            runs.splice(0..0, own.map(|part| vec![part]));
+            runs.splice(0..0, own.map(|part| Run::from_iter([part])));
             let version = Version::new(runs, floor, deleted).after(&before);
             installs.push((Arc::clone(bucket), version, count));
         }
@@ -293,7 +296,7 @@ impl<D: Device> Wip<D> {
     pub(crate) fn flush(&self, bucket: &Arc<Bucket<D>>) -> Result<u64> {
         let Some(frozen) = self.oldest_frozen(bucket) else { return Ok(0) };
         let mut flush = Flush::new(self, vec![frozen]);
-        while !matches!(flush.step(self, u64::MAX)?, Step::Ready) {}
+        while !matches!(flush.step(self, u64::MAX, true)?, Step::Ready) {}
         flush.finish(self)
     }
 }

@@ -274,7 +274,7 @@ impl<D: Device> Wip<D> {
         let position = self.mark(&mut writer)?;
         self.sync_log()?;
         let end = self.log.end() / POSITION_BYTES;
-        let mut run: Run<D> = Vec::new();
+        let mut run: Vec<Part<D>> = Vec::new();
         // From here on the manifest may name them.
         for mut part in written.parts.drain(..) {
             part.table = part.table.ingested(position)?;
@@ -307,7 +307,7 @@ impl<D: Device> Wip<D> {
 
     /// Passes the error of an edit on that would have named the tables of `run`, unless the edit is
     /// there: then writing the manifest anew failed.
-    fn after_failed_edit(&self, run: &Run<D>, error: Error) -> Result<()> {
+    fn after_failed_edit(&self, run: &[Part<D>], error: Error) -> Result<()> {
         let book = self.book.lock().expect("no panic while held");
         let (named, is_known) = (book.state().tables(), !book.is_poisoned());
         drop(book);

@@ -60,6 +60,8 @@ const JOIN_ENTRIES_MAX: usize = 1000;
 pub(crate) enum Step {
     /// So many bytes were moved, and there is more to do.
     More(u64),
+    /// The same, and what comes next has to wait for the device.
+    Waits(u64),
     /// What is left is the end.
     Ready,
 }
@@ -188,10 +190,11 @@ impl<D: Device> Job<D> {
         }
     }
 
-    fn step(&mut self, wip: &Wip<D>, budget: u64) -> Result<Step> {
+    /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
+    fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
         match self {
-            Job::Flush(flush) => flush.step(wip, budget),
-            Job::Compaction(compaction) => compaction.step(wip, budget),
+            Job::Flush(flush) => flush.step(wip, budget, may_wait),
+            Job::Compaction(compaction) => compaction.step(wip, budget, may_wait),
             Job::Split(_) | Job::Join(..) => Ok(Step::Ready),
         }
     }
@@ -231,7 +234,8 @@ impl<D: Device> Wip<D> {
         Ok(progress)
     }
 
-    /// Goes on with jobs for about `budget` bytes; with the end of one only where `may_end`.
+    /// Goes on with jobs for about `budget` bytes; with the end of one, and with what has to wait
+    /// for the device, only where `may_end`.
     pub(crate) fn run_jobs(&self, budget: u64, may_end: bool) -> Result<Progress> {
         let mut done = 0;
         loop {
@@ -239,13 +243,18 @@ impl<D: Device> Wip<D> {
                 return Ok(Progress { bytes: done, more: false });
             };
             let claim = job.claim();
-            let step = job.step(self, budget.saturating_sub(done));
+            let step = job.step(self, budget.saturating_sub(done), may_end);
             let ended = match step {
                 Ok(Step::More(bytes)) => {
                     done += bytes.max(1);
                     self.count_space(bytes);
                     self.jobs.lock().paused.push(job);
                     None
+                }
+                Ok(Step::Waits(bytes)) => {
+                    self.count_space(bytes);
+                    self.jobs.lock().paused.push(job);
+                    return Ok(Progress { bytes: done + bytes, more: true });
                 }
                 Ok(Step::Ready) if !may_end => {
                     self.jobs.lock().paused.push(job);
@@ -566,8 +575,8 @@ impl<D: Device> Wip<D> {
             }
         };
         let ended = loop {
-            match job.step(self, u64::MAX) {
-                Ok(Step::More(_)) => {}
+            match job.step(self, u64::MAX, true) {
+                Ok(Step::More(_) | Step::Waits(_)) => {}
                 Ok(Step::Ready) => break job.finish(self),
                 Err(error) => break Err(error),
             }

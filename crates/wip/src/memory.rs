@@ -9,7 +9,7 @@
 
 use crate::bucket::{Bucket, Version};
 use crate::compaction::READ_AHEAD_PART;
-use crate::run::Part;
+use crate::run::{Part, Run};
 use crate::wip::Wip;
 use silica_device::{Device, DeviceFile};
 use silica_engine::MetricVisitor;
@@ -150,15 +150,17 @@ impl<D: Device> Wip<D> {
 
     /// Puts a table in the place of the one with the same number, which has the same entries.
     fn put_table(&self, number: u64, table: &Arc<Table<D::File>>) {
-        let is_it = |part: &&mut Part<D>| part.table.number == number;
+        let is_it = |part: &Part<D>| part.table.number == number;
         for bucket in self.buckets().iter() {
             let mut stores = bucket.write();
             let mut runs = stores.version.runs.clone();
-            let mut parts = runs.iter_mut().flatten().filter(is_it).peekable();
-            if parts.peek().is_none() {
+            let mut with_it = runs.iter_mut().filter(|run| run.iter().any(is_it)).peekable();
+            if with_it.peek().is_none() {
                 continue;
             }
-            parts.for_each(|part| part.table.table = Arc::clone(table));
+            for part in with_it.flat_map(Run::parts_mut).filter(|part| is_it(part)) {
+                part.table.table = Arc::clone(table);
+            }
             let before = &stores.version;
             let version = Version::new(runs, before.floor, before.deleted.clone()).after(before);
             stores.version = Arc::new(version);

@@ -14,6 +14,10 @@ pub(crate) trait Source {
     fn version(&self) -> Version<'_>;
     /// To the next version, or to the end.
     fn advance(&mut self) -> Result<()>;
+    /// True where that would wait for the device.
+    fn would_wait(&self) -> bool {
+        false
+    }
 }
 
 /// Versions of several sources in order. Of one key, those of a source that comes before another
@@ -61,6 +65,12 @@ impl<S: Source> Merge<S> {
     pub(crate) fn version(&self) -> Option<Version<'_>> {
         let first = *self.tree.first()?;
         (!self.heads[first].0).then(|| self.sources[first].version())
+    }
+
+    /// True where [`Merge::advance`] would wait for the device.
+    #[inline]
+    pub(crate) fn would_wait(&self) -> bool {
+        self.tree.first().is_some_and(|first| self.sources[*first].would_wait())
     }
 
     /// To the version behind it.

@@ -5,6 +5,7 @@ use crate::state::PartState;
 use silica_base::Result;
 use silica_device::Device;
 use silica_parts::table::Table;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// An open table and its number.
@@ -149,8 +150,51 @@ impl<D: Device> Part<D> {
     }
 }
 
-/// Parts in the order of their keys.
-pub(crate) type Run<D> = Vec<Part<D>>;
+/// Parts in the order of their keys. Its clones share them: each search of a range takes one.
+pub(crate) struct Run<D: Device>(Arc<Vec<Part<D>>>);
+
+impl<D: Device> Run<D> {
+    /// The parts, which nobody else has then.
+    pub(crate) fn parts_mut(&mut self) -> &mut Vec<Part<D>> {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<D: Device> Clone for Run<D> {
+    fn clone(&self) -> Self {
+        Run(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Device> Default for Run<D> {
+    fn default() -> Self {
+        Run(Arc::default())
+    }
+}
+
+impl<D: Device> Deref for Run<D> {
+    type Target = [Part<D>];
+
+    #[inline]
+    fn deref(&self) -> &[Part<D>] {
+        &self.0
+    }
+}
+
+impl<D: Device> FromIterator<Part<D>> for Run<D> {
+    fn from_iter<I: IntoIterator<Item = Part<D>>>(parts: I) -> Self {
+        Run(Arc::new(parts.into_iter().collect()))
+    }
+}
+
+impl<'r, D: Device> IntoIterator for &'r Run<D> {
+    type Item = &'r Part<D>;
+    type IntoIter = std::slice::Iter<'r, Part<D>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
 
 /// The part where `key` belongs.
 #[inline]

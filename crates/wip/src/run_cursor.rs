@@ -228,6 +228,11 @@ impl<D: Device> RunCursor<D> {
 
 impl<D: Device> Source for RunCursor<D> {
     #[inline]
+    fn would_wait(&self) -> bool {
+        self.cursor.as_ref().is_some_and(Cursor::would_wait)
+    }
+
+    #[inline]
     fn head(&self) -> Option<u64> {
         let behind = || self.version().key.get(self.common..).unwrap_or_default();
         self.is_at_one.then(|| head(behind()))

@@ -155,7 +155,7 @@ impl<D: Device> TableFiles<D> {
 
     fn writer(&self, file_bytes: u64) -> RunWriter<D> {
         let (device, options) = (Arc::clone(&self.device), self.options);
-        RunWriter { device, options, file_bytes, table: None, run: Vec::new() }
+        RunWriter { device, options, file_bytes, table: None, parts: Vec::new() }
     }
 
     /// What came in order is the oldest run.
@@ -246,7 +246,7 @@ struct RunWriter<D: Device> {
     file_bytes: u64,
     /// The file in hand, its number and its first key.
     table: Option<(TableBuilder<D::File>, u64, Vec<u8>)>,
-    run: Run<D>,
+    parts: Vec<Part<D>>,
 }
 
 impl<D: Device> RunWriter<D> {
@@ -275,13 +275,13 @@ impl<D: Device> RunWriter<D> {
     fn end_file(&mut self, upper: Option<&[u8]>) -> Result<()> {
         let Some((table, number, lower)) = self.table.take() else { return Ok(()) };
         let (table, upper) = (Numbered::new(number, table.finish()?), upper.map(<[u8]>::to_vec));
-        self.run.push(Part::new(table, lower, upper, 0, 0));
+        self.parts.push(Part::new(table, lower, upper, 0, 0));
         Ok(())
     }
 
     fn finish(mut self) -> Result<Run<D>> {
         self.end_file(None)?;
-        Ok(self.run)
+        Ok(self.parts.into_iter().collect())
     }
 }
 

@@ -120,6 +120,12 @@ impl<D: Device> TableWriter<D> {
         self.builder.as_ref().map_or(0, TableBuilder::bytes)
     }
 
+    /// True where the next version may have to wait for the device.
+    #[inline]
+    pub(crate) fn would_wait(&self) -> bool {
+        self.builder.as_ref().is_some_and(TableBuilder::would_wait)
+    }
+
     /// Adds a version in front of `older` runs.
     #[inline]
     pub(crate) fn add(&mut self, row: &Row<'_>, older: &[Run<D>]) -> Result<()> {

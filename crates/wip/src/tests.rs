@@ -3,7 +3,9 @@ mod small;
 
 use crate::Wip;
 use crate::compaction::Compaction;
-use crate::jobs::Job;
+use crate::flush::Flush;
+use crate::jobs::{Job, Step};
+use crate::run::Run;
 use crate::run_cursor::RunCursor;
 use silica_base::{HashSeed, ManualClock, Prng, test_size};
 use silica_device::Device;
@@ -84,7 +86,7 @@ fn a_run_of_several_parts_is_gone_through_in_both_directions() {
         let mut cuts: Vec<_> = (0..2 * prng.below(5)).map(|_| key(&mut prng)).collect();
         cuts.sort_unstable();
         cuts.dedup();
-        let run: Vec<_> =
+        let run: Run<_> =
             cuts.chunks_exact(2).filter_map(|cut| whole.within(&cut[0], Some(&cut[1]))).collect();
         let model: Vec<_> =
             keys.iter().filter(|(key, _)| run.iter().any(|part| part.has(key))).collect();
@@ -570,6 +572,40 @@ fn searches_of_ranges_soon_have_a_memtable_flushed_and_as_many_gets_do_not() {
     }
     maintain(&wip);
     assert_eq!((runs(), wip.buckets().at(0).read().active.len()), (1, 0));
+}
+
+#[test]
+fn who_may_not_wait_leaves_a_job_where_it_would() {
+    let (mut left, mut ended) = (0, 0);
+    let mut count = |is_ended: bool| if is_ended { ended += 1 } else { left += 1 };
+    for seed in 0..8 {
+        let device = SimDevice::new(seed, SimOptions::default());
+        let wip = Arc::new(open_with(&device, &LARGE));
+        for round in 0..2 {
+            for n in 0..12_000u64 {
+                let key = (2 * n + round).to_be_bytes();
+                wip.put(&key, &[7; 100], Durability::Buffered).expect("a put");
+            }
+            let frozen = wip.oldest_frozen(wip.buckets().at(0)).expect("it was written");
+            let mut flush = Flush::new(&wip, vec![frozen]);
+            // Some of its first buffers wait for those before.
+            let step = flush.step(&wip, u64::MAX, false).expect("a step");
+            count(!matches!(step, Step::Waits(_)));
+            drop(flush);
+            wip.flush(wip.buckets().at(0)).expect("a flush");
+        }
+        let bucket = wip.buckets().at(0).clone();
+        let mut compaction = Compaction::new(bucket, 2, 0);
+        let step = compaction.step(&wip, u64::MAX, false).expect("a step");
+        count(!matches!(step, Step::Waits(_)));
+        // It goes on from there.
+        while !matches!(compaction.step(&wip, u64::MAX, true), Ok(Step::Ready)) {}
+        compaction.finish(&wip).expect("a compaction");
+        wip.verify().expect("every invariant");
+        let count = wip.as_admin().expect("it has one").count(true).expect("a count");
+        assert_eq!((count.low, count.high), (24_000, 24_000));
+    }
+    assert!(left > 0 && ended < 24, "{left} left, {ended} ended");
 }
 
 #[test]

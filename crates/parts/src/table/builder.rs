@@ -108,6 +108,13 @@ impl<F: DeviceFile> TableBuilder<F> {
         self.units() * UNIT_BYTES as u64
     }
 
+    /// True where the next versions may have to wait for the device: the buffer is nearly full, and
+    /// the one before is not written yet.
+    #[inline]
+    pub fn would_wait(&self) -> bool {
+        self.filled + UNITS_MAX * UNIT_BYTES >= BUFFER_BYTES && self.file.would_wait()
+    }
+
     fn units(&self) -> u64 {
         self.units_written + (self.filled / UNIT_BYTES) as u64
     }

@@ -131,6 +131,12 @@ impl<F: DeviceFile> Cursor<F> {
         &self.table
     }
 
+    /// True where the next version may be in a block that is still being read.
+    pub fn would_wait(&self) -> bool {
+        let is_last = self.block.wrapping_add(1) == self.held.end;
+        is_last && self.ahead.as_ref().is_some_and(|ahead| !ahead.read.is_done())
+    }
+
     /// Reads of the device since this was last asked.
     pub fn take_device_reads(&mut self) -> u64 {
         std::mem::take(&mut self.device_reads)

@@ -299,6 +299,26 @@ fn who_goes_on_reads_ahead_and_everything_once() {
 }
 
 #[test]
+fn where_the_next_version_waits_for_the_device_is_told_before() {
+    let mut waits = 0;
+    for seed in 0..8 {
+        let device = SimDevice::new(seed, SimOptions::default());
+        let table = numbered(&device, 20_000);
+        let mut cursor = table.cursor(128 << 10).with_first_read(128 << 10);
+        let mut is_there = cursor.seek_to_first().expect("a read");
+        let mut told = 0;
+        while is_there {
+            told += u64::from(cursor.would_wait());
+            is_there = cursor.advance().expect("a read");
+        }
+        // Only in the last block of each read, and not where the device is done.
+        assert!(told < 20_000 / 16, "{told} of all versions");
+        waits += told;
+    }
+    assert!(waits > 0, "half of the transfers are not done before somebody waits");
+}
+
+#[test]
 fn a_read_ahead_that_fails_is_reported_where_it_is_needed() {
     const KEYS: u64 = 20_000;
     for calls in 1..30 {
