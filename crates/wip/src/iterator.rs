@@ -9,6 +9,7 @@
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
 use crate::deleted::deleted_at;
+use crate::memtable::is_from;
 use crate::run_cursor::RunCursor;
 use crate::snapshot::Held;
 use crate::sorted::{Is, Listed, Positions, Sorted};
@@ -250,7 +251,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     /// To the first entry at or after `target`.
     fn go_forward(&mut self) -> Result<bool> {
         self.at = At::Nowhere;
-        if self.target < self.lower {
+        if !is_from(&self.lower, &self.target) {
             self.target.clone_from(&self.lower);
         }
         self.enter_at_target()?;
@@ -392,7 +393,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 continue;
             };
             let version = entered.sources[last].version().expect("it is at a version");
-            if *version.key < *self.lower {
+            if !is_from(&self.lower, version.key) {
                 return Ok(false);
             }
             self.copied.key.clear();

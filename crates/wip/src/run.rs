@@ -1,6 +1,6 @@
 //! Runs: tables, or parts of them, whose ranges of keys do not meet.
 
-use crate::memtable::head;
+use crate::memtable::{head, is_from};
 use crate::state::PartState;
 use silica_base::Result;
 use silica_device::Device;
@@ -81,7 +81,7 @@ impl<D: Device> Part<D> {
     fn has_head(&self, head: u64, key: &[u8]) -> bool {
         let is_inside = self.lower_head < head && head < self.upper_head;
         let is_near = self.lower_head <= head && head <= self.upper_head;
-        is_inside || is_near && *self.lower <= *key && self.is_below_upper(key)
+        is_inside || is_near && is_from(&self.lower, key) && self.is_below_upper(key)
     }
 
     /// True where `key` comes before the end of the range.

@@ -1,6 +1,6 @@
 //! Going through a run's versions in either direction.
 
-use crate::memtable::head;
+use crate::memtable::{head, is_from};
 use crate::merge::Source;
 use crate::run::Run;
 use silica_base::{AlignedBuf, Result};
@@ -147,7 +147,7 @@ impl<D: Device> RunCursor<D> {
         self.is_at_one = false;
         let part = self.part_to_seek(key);
         let lower = &self.run.get(part)?.lower;
-        if **lower <= *key {
+        if is_from(lower, key) {
             return self.cursor_of(part).begin_seek(key, true);
         }
         let lower = lower.clone();
@@ -157,7 +157,7 @@ impl<D: Device> RunCursor<D> {
     /// The same for [`RunCursor::seek_before`].
     pub(crate) fn begin_seek_before(&mut self, key: &[u8]) -> Option<(SeekRead, AlignedBuf)> {
         self.is_at_one = false;
-        let part = self.run.partition_point(|part| *part.lower <= *key).checked_sub(1)?;
+        let part = self.run.partition_point(|part| is_from(&part.lower, key)).checked_sub(1)?;
         match self.run[part].upper.as_ref().filter(|upper| ***upper <= *key).cloned() {
             Some(upper) => self.cursor_of(part).begin_seek(&upper, false),
             None => self.cursor_of(part).begin_seek(key, false),
@@ -183,7 +183,7 @@ impl<D: Device> RunCursor<D> {
     /// newer than that, or else the first of the next key.
     pub(crate) fn seek(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
         let part = self.part_to_seek(key);
-        let is_inside = self.run.get(part).is_some_and(|part| *part.lower <= *key);
+        let is_inside = self.run.get(part).is_some_and(|part| is_from(&part.lower, key));
         if is_inside && self.go(part, |cursor| cursor.seek(key, sequence))? {
             return Ok(true);
         }
@@ -192,7 +192,7 @@ impl<D: Device> RunCursor<D> {
 
     /// To the last version before (`key`, `sequence`).
     pub(crate) fn seek_before(&mut self, key: &[u8], sequence: u64) -> Result<bool> {
-        let end = self.run.partition_point(|part| *part.lower <= *key);
+        let end = self.run.partition_point(|part| is_from(&part.lower, key));
         let is_inside = end.checked_sub(1).is_some_and(|part| self.run[part].has(key));
         if is_inside && self.go(end - 1, |cursor| cursor.seek_before(key, sequence))? {
             return Ok(true);
@@ -218,7 +218,7 @@ impl<D: Device> RunCursor<D> {
         let (part, cursor) = (self.part, self.cursor.as_mut().expect("a part was entered"));
         self.is_at_one = false;
         // What comes before a key of the part is not behind it.
-        if cursor.retreat()? && *self.run[part].lower <= *cursor.version().key {
+        if cursor.retreat()? && is_from(&self.run[part].lower, cursor.version().key) {
             self.is_at_one = true;
             return Ok(true);
         }

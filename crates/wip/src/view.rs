@@ -3,7 +3,7 @@
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::deleted::DeletedRanges;
-use crate::memtable::{Entries, Memtable, Ordered, SkipList, sorted};
+use crate::memtable::{Entries, Memtable, Ordered, SkipList, is_from, sorted};
 use crate::wip::Wip;
 use silica_device::Device;
 use silica_parts::wal::Segments;
@@ -28,7 +28,7 @@ pub(crate) struct View<D: Device> {
 impl<D: Device> View<D> {
     /// True where `key` belongs to the bucket.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
-        *self.lower <= *key && self.upper.as_ref().is_none_or(|upper| *key < **upper)
+        is_from(&self.lower, key) && self.upper.as_ref().is_none_or(|upper| *key < **upper)
     }
 }
 

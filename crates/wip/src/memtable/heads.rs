@@ -8,6 +8,13 @@ pub(crate) fn shared_len(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
+/// True where `key` is `lower` or comes behind it. An empty bound is not compared: looking for no
+/// bytes at an address that is none takes some processors fifty nanoseconds.
+#[inline]
+pub(crate) fn is_from(lower: &[u8], key: &[u8]) -> bool {
+    lower.is_empty() || *lower <= *key
+}
+
 /// The [`head`]s of ascending keys, behind what all of them begin with.
 #[derive(Debug)]
 pub(crate) struct Heads {
@@ -31,8 +38,7 @@ impl Heads {
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Range<usize> {
         let common = self.prefix.len();
-        // Not even asked where it is empty: a comparison of no bytes at an address that is none
-        // takes some processors fifty nanoseconds.
+        // See `is_from`.
         if common > 0 && (key.len() < common || key[..common] != *self.prefix) {
             let end = if *key < *self.prefix { 0 } else { self.heads.len() };
             return end..end;

@@ -36,7 +36,7 @@ pub use skip_list::{Node, SkipList};
 
 pub(crate) use entries::head;
 use entries::order;
-pub(crate) use heads::{Heads, shared_len};
+pub(crate) use heads::{Heads, is_from, shared_len};
 
 /// `positions` in the order of a range.
 pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {

@@ -41,6 +41,9 @@ impl Ordered {
 
     /// How many entries have a key before `key`.
     pub fn before(&self, key: &[u8], entries: &impl Entries) -> usize {
+        if key.is_empty() {
+            return 0;
+        }
         let found = self.heads.find(key);
         // Keys of the same head may lie before and behind.
         let (start, end) = (found.start.saturating_sub(1) * PER_HEAD, found.end * PER_HEAD);
