@@ -576,8 +576,7 @@ fn searches_of_ranges_soon_have_a_memtable_flushed_and_as_many_gets_do_not() {
 
 #[test]
 fn who_may_not_wait_leaves_a_job_where_it_would() {
-    let (mut left, mut ended) = (0, 0);
-    let mut count = |is_ended: bool| if is_ended { ended += 1 } else { left += 1 };
+    let (mut flushes_left, mut compactions_left) = (0, 0);
     for seed in 0..8 {
         let device = SimDevice::new(seed, SimOptions::default());
         let wip = Arc::new(open_with(&device, &LARGE));
@@ -590,14 +589,14 @@ fn who_may_not_wait_leaves_a_job_where_it_would() {
             let mut flush = Flush::new(&wip, vec![frozen]);
             // Some of its first buffers wait for those before.
             let step = flush.step(&wip, u64::MAX, false).expect("a step");
-            count(!matches!(step, Step::Waits(_)));
+            flushes_left += u32::from(matches!(step, Step::Waits(_)));
             drop(flush);
             wip.flush(wip.buckets().at(0)).expect("a flush");
         }
         let bucket = wip.buckets().at(0).clone();
         let mut compaction = Compaction::new(bucket, 2, 0);
         let step = compaction.step(&wip, u64::MAX, false).expect("a step");
-        count(!matches!(step, Step::Waits(_)));
+        compactions_left += u32::from(matches!(step, Step::Waits(_)));
         // It goes on from there.
         while !matches!(compaction.step(&wip, u64::MAX, true), Ok(Step::Ready)) {}
         compaction.finish(&wip).expect("a compaction");
@@ -605,7 +604,8 @@ fn who_may_not_wait_leaves_a_job_where_it_would() {
         let count = wip.as_admin().expect("it has one").count(true).expect("a count");
         assert_eq!((count.low, count.high), (24_000, 24_000));
     }
-    assert!(left > 0 && ended < 24, "{left} left, {ended} ended");
+    // Half of the transfers are not done before somebody waits.
+    assert!(flushes_left > 0 && compactions_left > 0, "{flushes_left}, {compactions_left}");
 }
 
 #[test]
