@@ -158,6 +158,7 @@ fn json_of(told: &Told, answer: &Why, asked: &Asked, output: &mut Output) {
     let stalls = answer.stalls.iter().map(|stall| {
         json!({
             "cause": stall.cause,
+            "term": stall.term,
             "meaning": stall.meaning,
             "writes": stall.writes,
             "share": stall.share,

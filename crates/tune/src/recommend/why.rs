@@ -41,7 +41,10 @@ impl Figure {
 pub struct Stall {
     /// The metric.
     pub cause: &'static str,
-    /// What it stands for, and the term of the model that it belongs to.
+    /// The term of the model that it belongs to: one of what is written, as
+    /// [`Cost::written`](super::Cost::written) names them, or a [`Resource`](super::Resource).
+    pub term: &'static str,
+    /// What it stands for, and what there is to do.
     pub meaning: &'static str,
     /// How many writes.
     pub writes: f64,
@@ -85,7 +88,11 @@ pub const WHY_METRICS: [(&str, bool, &str); 8] = [
     ("model_measured", false, "the same figure as it is measured"),
     ("model_drift_percent", false, "how far the measurement is off the prediction"),
     ("model_extra_bytes", false, "bytes for each byte put in the term (label) that is off most"),
-    ("model_stalled_writes_total", true, "writes that waited, by cause (label)"),
+    (
+        "model_stalled_writes_total",
+        true,
+        "writes that waited, by cause and the model's term (labels)",
+    ),
     ("model_what_if_throughput", false, "operations a second with one option (labels) changed"),
     ("model_what_if_written", false, "write amplification with one option (labels) changed"),
 ];
@@ -118,7 +125,8 @@ impl Why {
             }
             "model_stalled_writes_total" => {
                 let stalls = self.stalls.iter();
-                stalls.map(|s| (vec![("cause", s.cause.to_string())], s.writes)).collect()
+                let labels = |s: &Stall| vec![("cause", s.cause.into()), ("term", s.term.into())];
+                stalls.map(|s| (labels(s), s.writes)).collect()
             }
             "model_what_if_throughput" => what_if(|prediction| prediction.throughput),
             "model_what_if_written" => what_if(Prediction::written),
@@ -140,9 +148,9 @@ impl fmt::Display for Why {
         if let Some((term, extra)) = &self.extra_bytes {
             writeln!(f, "most of the difference is {term}: {extra:+.3} bytes for each put")?;
         }
-        for Stall { cause, meaning, writes, share } in &self.stalls {
+        for Stall { cause, term, meaning, writes, share } in &self.stalls {
             let percent = 100.0 * share;
-            writeln!(f, "{writes:.0} writes waited ({percent:.3} %, {cause}): {meaning}")?;
+            writeln!(f, "{writes:.0} writes waited ({percent:.3} %, {cause}): {term}; {meaning}")?;
         }
         let (now, limit) = (self.prediction.throughput, self.prediction.bottleneck().name());
         writeln!(f, "predicted {now:.0} operations a second, limited by {limit}")?;
@@ -172,12 +180,47 @@ const WRITTEN: [(&str, &str); 6] = [
     ("value log", "value_log_bytes_written"),
 ];
 
-/// Metrics of stalls.
-const STALLS: [(&str, &str); 3] = [
-    ("writes_slowed_by_flush", "memtables were full: the term flush, or a larger memory"),
-    ("writes_slowed_by_compaction", "merging was behind: the term compaction"),
-    ("writes_slowed_by_log", "the log was at its limit: the term flush of buckets at its tail"),
+/// A metric of writes that waited, as models see it.
+struct Cause {
+    metric: &'static str,
+    term: &'static str,
+    meaning: &'static str,
+    /// Counted in `writes_slowed`, too.
+    is_slowed: bool,
+}
+
+const fn slowed(metric: &'static str, term: &'static str, meaning: &'static str) -> Cause {
+    Cause { metric, term, meaning, is_slowed: true }
+}
+
+const fn waited(metric: &'static str, term: &'static str, meaning: &'static str) -> Cause {
+    Cause { metric, term, meaning, is_slowed: false }
+}
+
+/// Every metric of writes that waited.
+const CAUSES: [Cause; 6] = [
+    slowed("writes_slowed_by_flush", "flush", "memtables were full; a larger memory helps"),
+    slowed("writes_slowed_by_compaction", "compaction", "merging was behind"),
+    slowed("writes_slowed_by_log", "flush", "the log was full; buckets at its tail were flushed"),
+    waited(
+        "writes_waited_for_job",
+        "background work",
+        "nothing was left to help with, and a job had to end",
+    ),
+    waited(
+        "writes_waited_for_sync",
+        "syncs",
+        "a segment of the log was about to end, and the background had not synced it",
+    ),
+    waited(
+        "writes_waited_for_segment",
+        "log",
+        "a segment of the log ended, and the background had made no next one",
+    ),
 ];
+/// Slowed writes of which no metric says why.
+const UNKNOWN: Cause =
+    slowed("writes_slowed", "background work", "the background was behind, whichever term");
 
 /// The workload that `measured` tells of, as far as it does; the rest is as in `base`.
 pub fn workload_of(measured: &Measured, base: &Workload) -> Workload {
@@ -301,16 +344,19 @@ fn others(prediction: &Prediction, measured: &Measured) -> Vec<Figure> {
 fn stalls(measured: &Measured) -> Vec<Stall> {
     let get = |name: &str| measured.get(name).copied().unwrap_or(0.0);
     let all = (get("puts") + get("deletes")).max(1.0);
-    let stall = |&(cause, meaning): &(&'static str, &'static str)| {
-        let writes = get(cause);
-        (writes > 0.0).then(|| Stall { cause, meaning, writes, share: writes / all })
+    let stall = |of: &Cause, writes: f64| Stall {
+        cause: of.metric,
+        term: of.term,
+        meaning: of.meaning,
+        writes,
+        share: writes / all,
     };
-    let mut stalls: Vec<Stall> = STALLS.iter().filter_map(stall).collect();
-    let known: f64 = stalls.iter().map(|stall| stall.writes).sum();
-    let rest = get("writes_slowed") - known;
+    let found = CAUSES.iter().map(|of| stall(of, get(of.metric)));
+    let mut stalls: Vec<Stall> = found.filter(|stall| stall.writes > 0.0).collect();
+    let known: f64 = CAUSES.iter().filter(|of| of.is_slowed).map(|of| get(of.metric)).sum();
+    let rest = get(UNKNOWN.metric) - known;
     if rest >= 1.0 {
-        let (cause, meaning) = ("writes_slowed", "background work was behind, whichever term");
-        stalls.push(Stall { cause, meaning, writes: rest, share: rest / all });
+        stalls.push(stall(&UNKNOWN, rest));
     }
     stalls
 }
