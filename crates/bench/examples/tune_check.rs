@@ -5,26 +5,35 @@
 //! [rounds=N] [warm=N] [only=NAME]` probes DIR, and makes stores in DIR/ways.
 //!
 //! All ways to do a case are filled, settled and warm before they are measured, in turns: `rounds`
-//! times for `seconds` each, after writing for `warm` seconds where the case writes. Of all rounds
-//! the best counts, as what else the machine does only takes away. With `toy=1` everything is
-//! small: it shows that it runs, and measures nothing.
+//! times for `seconds` each, after writing for `warm` seconds where the case writes.
+//!
+//! Predictions are of a steady state, so rounds that write go on until half of the memory was
+//! put, for several times `seconds` at most. Of all rounds the best counts, as what else the
+//! machine does only takes away. With `toy=1` everything is small: it shows that it runs, and
+//! measures nothing.
+//!
+//! Time in which callers wanted a core and other work of the machine had it is taken off, as far
+//! as all cores together could have done what was done: so a busy machine measures nearly what an
+//! idle one does.
 //!
 //! A line has the case, the pick's part of the best, the machine's load, and the ways, the pick
-//! first: operations a second as measured and as predicted, what they are predicted to be limited
-//! by, microseconds of the processor for each operation (of the best round, background and all)
-//! and what is written for each byte put, again as measured and predicted.
+//! first: operations a second as measured (in brackets by the clock alone) and as predicted, what
+//! they are predicted to be limited by, microseconds of the processor for each operation (of the
+//! best round, background and all) and what is written for each byte put, again as measured and
+//! predicted.
 #![allow(clippy::disallowed_methods)] // A benchmark starts itself and reads the clock.
 
 use silica::tune::recommend::{
     Needs, Prediction, Question, Resource, describe, predict, recommend,
 };
-use silica::tune::{Machine, Workload};
+use silica::tune::{Access, Machine, Workload};
 use silica::{
     DEFAULT_KEYSPACE, Durability, Keyspace, OpenOptions, OptionValues, ProbeOptions, Registry,
     Result, Silica,
 };
-use silica_bench::{Distribution, Plan, drive, fill};
+use silica_bench::{Distribution, Pace, Plan, Slice, drive_slices, fill};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A workload of the instrument, and the same in words.
 struct Case {
@@ -87,6 +96,9 @@ const CASES: [Case; 20] = [
     Case { batch: 32, keys_percent: 25, ..case("read", "uniform", 1024, "gets=1 volatile") },
 ];
 
+/// With fewer keys nothing is measured.
+const TOY_KEYS: u64 = 10_000;
+
 struct Args {
     directory: PathBuf,
     keys: u64,
@@ -130,7 +142,7 @@ impl Args {
             return Ok(machine);
         }
         let defaults = ProbeOptions::default();
-        let small = self.keys < 10_000;
+        let small = self.keys < TOY_KEYS;
         let options = ProbeOptions {
             seconds: if small { 0.5 } else { defaults.seconds },
             file_bytes: if small { 4 << 20 } else { defaults.file_bytes },
@@ -149,16 +161,45 @@ impl Case {
     }
 
     fn described(&self, args: &Args) -> Result<(Workload, Needs)> {
-        let access = if self.distribution == "zipfian" { "zipf=0.99" } else { "uniform" };
-        describe(&format!(
-            "keys={} value={} {} {access} memory={}MiB threads={} burst={}",
+        let (mut workload, needs) = describe(&format!(
+            "keys={} value={} {} uniform memory={}MiB threads={} burst={}",
             self.keys(args),
             self.value_bytes,
             self.words,
             self.memory_mib,
             self.threads,
             self.batch
-        ))
+        ))?;
+        if self.distribution != "uniform" {
+            workload.access = Access::Groups(self.popularity(args));
+        }
+        Ok((workload, needs))
+    }
+
+    /// The popularity that the instrument draws by: groups of keys, with the requests they get.
+    fn popularity(&self, args: &Args) -> Vec<(f64, f64)> {
+        // Keys that are as popular within so much are one group.
+        const ALIKE: f64 = 0.98;
+        let distribution = Distribution::parse(self.distribution).expect("a distribution");
+        let mut shares = distribution.shares(self.keys(args)).expect("it has a formula");
+        // Some are never drawn.
+        shares.iter_mut().for_each(|share| *share = share.max(1e-15));
+        shares.sort_by(|a, b| b.total_cmp(a));
+        let mut groups: Vec<(f64, f64)> = Vec::new();
+        let mut first = f64::INFINITY;
+        for share in shares {
+            match groups.last_mut() {
+                Some((keys, requests)) if share >= ALIKE * first => {
+                    *keys += 1.0;
+                    *requests += share;
+                }
+                _ => {
+                    first = share;
+                    groups.push((1.0, share));
+                }
+            }
+        }
+        groups
     }
 
     fn plan(&self, args: &Args) -> Result<Plan> {
@@ -175,6 +216,13 @@ impl Case {
 
     fn writes(&self) -> bool {
         !self.workload.starts_with("read")
+    }
+
+    /// Bytes after which what is put was written again as often as it ever is.
+    fn put_min(&self, args: &Args) -> f64 {
+        const PART_OF_MEMORY: f64 = 0.5;
+        let is_toy = args.keys < TOY_KEYS;
+        if is_toy || !self.writes() { 0.0 } else { PART_OF_MEMORY * (self.memory_mib << 20) as f64 }
     }
 
     fn name(&self) -> String {
@@ -197,21 +245,85 @@ struct Way {
 /// What a round came to.
 #[derive(Clone, Copy, Default)]
 struct Round {
-    /// Operations a second.
+    /// Operations a second, waiting for other work of the machine left out.
     throughput: f64,
+    /// The same by the clock.
+    by_the_clock: f64,
     /// Seconds of the processor for an operation.
     processor: f64,
     /// Bytes written for each byte put.
     written: f64,
 }
 
-/// Seconds that this process had a core so far.
-fn processor_seconds() -> f64 {
-    const TICKS_A_SECOND: f64 = 100.0;
-    let text = std::fs::read_to_string("/proc/self/stat").expect("what this process took");
-    let (_, fields) = text.rsplit_once(')').expect("its name");
-    let fields = fields.split_whitespace().skip(11).take(2);
-    fields.map(|field| field.parse::<f64>().expect("ticks")).sum::<f64>() / TICKS_A_SECOND
+/// Seconds of this process so far.
+#[derive(Clone, Copy, Default)]
+struct Scheduled {
+    /// All threads had a core.
+    processor: f64,
+    /// Callers wanted a core and had none.
+    callers_wanted: f64,
+}
+
+impl Scheduled {
+    fn now() -> Self {
+        let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+        let own = read("/proc/self/comm".into());
+        let own_number = std::process::id().to_string();
+        let tasks = std::fs::read_dir("/proc/self/task").expect("its threads");
+        let mut all = Scheduled::default();
+        for task in tasks.flatten() {
+            let number = task.file_name().to_string_lossy().into_owned();
+            let text = read(format!("/proc/self/task/{number}/schedstat"));
+            let mut seconds = text.split_whitespace().map(|ns| ns.parse().unwrap_or(0.0) / 1e9);
+            all.processor += seconds.next().unwrap_or(0.0);
+            // Callers have the name of the process, and other threads names of their own.
+            let name = read(format!("/proc/self/task/{number}/comm"));
+            if name == own && number != own_number {
+                all.callers_wanted += seconds.next().unwrap_or(0.0);
+            }
+        }
+        all
+    }
+}
+
+/// A run that goes on until it was long enough, and what it came to.
+struct Turn<'k> {
+    keyspace: &'k Keyspace,
+    seconds: f64,
+    put_min: f64,
+    put_at_start: f64,
+    begun: Scheduled,
+    sum: Slice,
+    scheduled: Scheduled,
+}
+
+/// A round is at most so many times as long as it was asked to be.
+const LONGER_MAX: f64 = 12.0;
+const SLICE_SECONDS: f64 = 0.1;
+
+impl Pace for Turn<'_> {
+    fn next(&mut self) -> Result<Option<Duration>> {
+        let took = self.sum.wall_seconds;
+        let put = bytes_written(self.keyspace)?.1 - self.put_at_start;
+        let is_long = took >= self.seconds && put >= self.put_min;
+        if is_long || took >= LONGER_MAX * self.seconds {
+            return Ok(None);
+        }
+        self.begun = Scheduled::now();
+        Ok(Some(Duration::from_secs_f64(self.seconds.min(SLICE_SECONDS))))
+    }
+
+    fn done(&mut self, slice: &Slice) -> Result<()> {
+        let now = Scheduled::now();
+        self.scheduled.processor += now.processor - self.begun.processor;
+        self.scheduled.callers_wanted += now.callers_wanted - self.begun.callers_wanted;
+        self.sum.operations += slice.operations;
+        self.sum.seconds += slice.seconds;
+        self.sum.wall_seconds += slice.wall_seconds;
+        Ok(())
+    }
+
+    fn sample(&mut self, _: f64) {}
 }
 
 /// Bytes of entries that were written, and that were put.
@@ -251,24 +363,40 @@ impl Way {
         fill(&plan, &keyspace, &mut |_, _| {})?;
         keyspace.settle()?;
         let mut way = Way { engine, options, predicted, store, keyspace, best: Round::default() };
-        way.run(&plan, args.warm)?;
+        way.run(&plan, args.warm, case.put_min(args))?;
         Ok(way)
     }
 
-    fn run(&mut self, plan: &Plan, seconds: f64) -> Result<Round> {
-        let plan = Plan { seconds_max: seconds, ..plan.clone() };
+    /// Runs `plan` for `seconds` and until `put_min` bytes were put.
+    fn run(&mut self, plan: &Plan, seconds: f64, put_min: f64) -> Result<Round> {
         let (written, put) = bytes_written(&self.keyspace)?;
-        let before = processor_seconds();
-        let run = drive(&plan, &self.keyspace, "", &mut |_, _| {})?;
-        let processor = processor_seconds() - before;
+        let mut turn = Turn {
+            keyspace: &self.keyspace,
+            seconds,
+            put_min,
+            put_at_start: put,
+            begun: Scheduled::default(),
+            sum: Slice::default(),
+            scheduled: Scheduled::default(),
+        };
+        drive_slices(plan, &self.keyspace, &mut turn)?;
+        let Turn { sum, scheduled, .. } = turn;
         let (written_now, put_now) = bytes_written(&self.keyspace)?;
-        let operations = (run.tally.operations as f64).max(1.0);
+        let operations = (sum.operations as f64).max(1.0);
+        let threads = plan.threads as f64;
+        // Callers wanted a core as often within measured parts as between them.
+        let with_core = 1.0 - scheduled.callers_wanted / threads / sum.wall_seconds.max(1e-9);
+        let with_core = with_core.clamp(0.0, 1.0);
         // What the driver itself takes is not the engine's.
-        let driver = (run.wall_seconds - run.seconds) * plan.threads as f64;
+        let driver = (sum.wall_seconds - sum.seconds) * threads * with_core;
+        let processor = (scheduled.processor - driver).max(0.0);
+        let alone = sum.seconds * with_core;
         Ok(Round {
-            throughput: operations / run.seconds,
-            processor: (processor - driver).max(0.0) / operations,
-            written: (written_now - written) / (put_now - put).max(1.0),
+            throughput: operations
+                / alone.max(processor / cores()).clamp(1e-9, sum.seconds.max(1e-9)),
+            by_the_clock: operations / sum.seconds,
+            processor: processor / operations,
+            written: if put_now > put { (written_now - written) / (put_now - put) } else { 0.0 },
         })
     }
 
@@ -277,9 +405,9 @@ impl Way {
         let plan = case.plan(args)?;
         if case.writes() {
             // A store that rested has room that it does not have while it is written.
-            self.run(&plan, args.warm)?;
+            self.run(&plan, args.warm, case.put_min(args))?;
         }
-        let round = self.run(&plan, args.seconds)?;
+        let round = self.run(&plan, args.seconds, case.put_min(args))?;
         if round.throughput > self.best.throughput {
             self.best = round;
         }
@@ -291,19 +419,23 @@ impl Way {
         let options = self.options.iter().map(|(name, value)| format!(" {name}={value}"));
         let Prediction { resources, throughput, .. } = &self.predicted;
         let processor = resources.iter().find(|(r, _)| *r == Resource::Processor);
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()) as f64;
         format!(
-            "{}{}: {:.0} ({throughput:.0}, {}), {:.2} us ({:.2}), {:.2} written ({:.2})",
+            "{}{}: {:.0} [{:.0}] ({throughput:.0}, {}), {:.2} us ({:.2}), {:.2} written ({:.2})",
             self.engine,
             options.collect::<String>(),
             self.best.throughput,
+            self.best.by_the_clock,
             self.predicted.bottleneck().name(),
             1e6 * self.best.processor,
-            processor.map_or(0.0, |(_, seconds)| 1e6 * seconds * cores),
+            processor.map_or(0.0, |(_, seconds)| 1e6 * seconds * cores()),
             self.best.written,
             self.predicted.written(),
         )
     }
+}
+
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get()) as f64
 }
 
 /// Processes that want a core, on average of the last minute.
