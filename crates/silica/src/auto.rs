@@ -277,3 +277,17 @@ fn ask_again(keyspace: &Keyspace, noted: &mut Noted, mut asked: Asked) -> Result
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_words_the_order_stays_whatever_is_faster() {
+        let mut machine = Machine::default();
+        machine.processor.wip.hit = 1e9;
+        let asked = || Asked::new(&OpenOptions::new(), machine.clone(), 64 << 20).unwrap();
+        assert_eq!(asked().choose(true).unwrap().choice.engine, "silt");
+        assert_eq!(asked().choose(false).unwrap().choice.engine, "wip");
+    }
+}

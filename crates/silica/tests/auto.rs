@@ -15,9 +15,24 @@ fn engine_of(store: &Silica) -> &'static str {
 
 /// Overwrites keys often enough for the models to be asked again.
 fn overwrite(store: &Silica) {
+    put(store, 12_000);
+}
+
+fn put(store: &Silica, puts: u32) {
     let keyspace = store.keyspace("default").unwrap();
-    for i in 0..12_000 {
+    for i in 0..puts {
         keyspace.put((i % KEYS).to_be_bytes(), [7; 60]).unwrap();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, there) = (entry.path(), to.join(entry.file_name()));
+        match path.is_dir() {
+            true => copy(&path, &there),
+            false => _ = std::fs::copy(path, there).unwrap(),
+        }
     }
 }
 
@@ -115,7 +130,40 @@ fn an_order_that_was_used_stays() {
 }
 
 #[test]
-fn a_store_that_was_not_created_so_and_one_that_died_keep_their_order() {
+fn few_operations_say_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..4 {
+        let store = open(directory.path());
+        assert_eq!(engine_of(&store), "wip", "round {round}");
+        put(&store, 9_900);
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_store_that_died_keeps_its_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let (lived, died) = (directory.path().join("lived"), directory.path().join("died"));
+    for round in 0..2 {
+        let store = open(&lived);
+        overwrite(&store);
+        if round == 1 {
+            copy(&lived, &died);
+        }
+        store.close().unwrap();
+    }
+    assert_eq!(engine_of(&open(&lived)), "silt");
+    for round in 0..4 {
+        let store = open(&died);
+        assert_eq!(engine_of(&store), "wip", "round {round}");
+        overwrite(&store);
+        store.verify().unwrap();
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_store_that_was_not_created_so_keeps_its_order() {
     let directory = tempfile::tempdir().unwrap();
     let store = options().engine("wip").open(directory.path()).unwrap();
     overwrite(&store);
