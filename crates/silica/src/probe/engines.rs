@@ -51,9 +51,24 @@ const REWRITTEN: [&str; 4] = [
     "merge_bytes_written",
 ];
 
+/// Metrics of jobs of the background.
+const JOBS: [&str; 4] = ["flushes", "compactions", "conversions", "merges"];
+/// What a put takes among few and among many entries is measured with a part of the keys, and with
+/// more than a processor's caches hold.
+const FEW_PART: u64 = 4;
+const MANY_TIMES: u64 = 4;
+const MANY_MEMORY_BYTES: u64 = 512 << 20;
+
 /// Time that this thread had a core; where the system does not tell, time.
 pub(super) struct Processor {
     started: Instant,
+}
+
+/// Time that this thread wanted no core, in seconds since an earlier moment: it waited for a
+/// device, or another thread.
+struct Waiting {
+    started: Instant,
+    had: f64,
 }
 
 impl Processor {
@@ -62,11 +77,34 @@ impl Processor {
     }
 
     pub(super) fn seconds(&self) -> f64 {
-        let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-        let told = told.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-        told.filter(|ns| *ns > 0)
-            .map_or_else(|| self.started.elapsed(), Duration::from_nanos)
-            .as_secs_f64()
+        let told = scheduled().map(|(had, _)| had).filter(|ns| *ns > 0);
+        told.map_or_else(|| self.started.elapsed(), Duration::from_nanos).as_secs_f64()
+    }
+}
+
+/// Nanoseconds that this thread had a core, and that it wanted one and had none.
+fn scheduled() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let mut numbers = text.split_whitespace().map_while(|number| number.parse::<u64>().ok());
+    Some((numbers.next()?, numbers.next()?))
+}
+
+impl Waiting {
+    fn start() -> Self {
+        Waiting { started: Instant::now(), had: Self::with_core() }
+    }
+
+    fn with_core() -> f64 {
+        // Where the system does not tell nobody is taken to have waited.
+        scheduled().map_or(f64::INFINITY, |(had, wanted)| (had + wanted) as f64 / 1e9)
+    }
+
+    fn seconds(&self) -> f64 {
+        let with_core = Self::with_core();
+        if with_core.is_infinite() {
+            return 0.0;
+        }
+        (self.started.elapsed().as_secs_f64() - (with_core - self.had)).max(0.0)
     }
 }
 
@@ -88,14 +126,21 @@ impl Drop for Directory {
     }
 }
 
-/// Measures every engine of `registry` that the models know, below the directory `path`. A read
-/// of the device takes `read` nanoseconds of the processor alone and in a burst; `next` hears what
-/// is measured.
+/// What a probe measured before it measures engines.
+pub(super) struct Before {
+    /// Nanoseconds of the processor that a read of the device takes, alone and in a burst.
+    pub(super) read: (f64, f64),
+    /// Seconds that reading and writing a byte in large blocks takes.
+    pub(super) byte_moved: f64,
+}
+
+/// Measures every engine of `registry` that the models know, below the directory `path`; `next`
+/// hears what is measured.
 pub(super) fn measure(
     path: &Path,
     registry: &Registry,
     seconds: f64,
-    read: (f64, f64),
+    before: &Before,
     mut next: impl FnMut(String),
 ) -> Result<Calibration> {
     let mut all = Calibration::default();
@@ -106,9 +151,12 @@ pub(super) fn measure(
         let Some(times) = all.of_mut(name) else { continue };
         next(format!("operations of engine {name}"));
         let within = |e: Error| e.within(format_args!("measuring engine {name}"));
-        let mut lab = Lab::open(&directory.0, registration, keys).map_err(within)?;
-        (times.read, times.read_in_burst) = read;
-        lab.all(times).map_err(within)?;
+        let mut lab = Lab::open(&directory.0, registration, keys, true).map_err(within)?;
+        (times.read, times.read_in_burst) = before.read;
+        lab.all(times, before.byte_moved).map_err(within)?;
+        drop(lab);
+        let mut lab = Lab::open(&directory.0, registration, keys, false).map_err(within)?;
+        lab.puts_among_many(times).map_err(within)?;
     }
     Ok(all)
 }
@@ -134,6 +182,9 @@ struct Wrote {
     puts: f64,
     background: f64,
     rewritten_bytes: f64,
+    /// Seconds that the background waited.
+    waits: f64,
+    jobs: f64,
 }
 
 struct Ignore;
@@ -145,31 +196,34 @@ impl GetSink for Ignore {
 }
 
 impl Lab {
-    fn open(root: &Path, registration: &Registration, keys: u64) -> Result<Lab> {
+    /// A new store. What was put is written again, several times, while this measures, or, where
+    /// it `moves` nothing, stays where it was put.
+    fn open(root: &Path, registration: &Registration, keys: u64, moves: bool) -> Result<Lab> {
         let entries = keys as f64 * ENTRY_BYTES;
         let has = |name: &str| registration.options.iter().any(|spec| spec.name == name);
-        // Little enough that what was put is written again, several times, while this measures:
-        // by an option where there is one, else by the memory.
+        // Little memory, by an option where there is one, else of all.
         let waits_in_memtable = has("memtable_bytes_max");
-        let memory = match has("log_bytes_max") && !waits_in_memtable {
+        let memory = match moves && has("log_bytes_max") && !waits_in_memtable {
             true => ((entries * MEMORY_OF_LOGGED) as u64).next_multiple_of(MEMORY_MIN),
-            false => MEMORY_BYTES,
+            false if moves => MEMORY_BYTES,
+            false => MANY_MEMORY_BYTES,
         };
-        let texts = [
-            (MEMORY_OPTION, memory.to_string()),
-            ("memtable_bytes_max", ((entries * WAITING_PART) as u64).to_string()),
-            ("eviction", "none".to_string()),
-        ];
+        let mut texts = vec![(MEMORY_OPTION, memory.to_string()), ("eviction", "none".to_string())];
+        if moves {
+            texts.push(("memtable_bytes_max", ((entries * WAITING_PART) as u64).to_string()));
+        }
         let pairs = texts.iter().map(|(name, text)| (*name, text.as_str()));
         let pairs = pairs.filter(|(name, _)| has(name));
         let values = OptionValues::parse(registration.options, pairs)?;
-        let device = FileDevice::open(&root.join(registration.name), DeviceOptions::default())?;
+        let name =
+            if moves { registration.name.into() } else { format!("{}.still", registration.name) };
+        let device = FileDevice::open(&root.join(name), DeviceOptions::default())?;
         let environment = Environment::new(HashSeed(*b"a probe's engine"));
         let engine = (registration.build)(device, &values, &environment)?;
         Ok(Lab { engine, keys, prng: Prng::new(7), processor: Processor::start() })
     }
 
-    fn all(&mut self, times: &mut Nanoseconds) -> Result<()> {
+    fn all(&mut self, times: &mut Nanoseconds, byte_moved: f64) -> Result<()> {
         self.put_all(100, 1, 0..self.keys)?;
         let alone = self.put_all(100, 1, 0..self.keys)?;
         let burst = self.put_all(100, BURST as u64, 0..self.keys)?;
@@ -184,6 +238,11 @@ impl Lab {
         if bytes / ENTRY_BYTES >= REWRITTEN_MIN {
             times.rewrite = (1e9 * background / bytes * ENTRY_BYTES).max(NANOSECONDS_MIN);
             times.rewrite_byte = 0.5 * times.rewrite / ENTRY_BYTES;
+        }
+        let waits: f64 = small.iter().map(|wrote| wrote.waits).sum();
+        let jobs: f64 = small.iter().map(|wrote| wrote.jobs).sum();
+        if jobs >= 1.0 {
+            times.job_wait = 1e9 * (waits - bytes * byte_moved).max(0.0) / jobs;
         }
         // The large ones are overwritten, so that gets meet usual entries.
         self.put_all(100, BURST as u64, 0..self.keys / LARGE_EVERY)?;
@@ -200,10 +259,41 @@ impl Lab {
         key
     }
 
-    fn rewritten(&self) -> f64 {
+    /// What a put takes more where its key lies in memory, and where there are twice as many
+    /// entries: random keys are put again, of few and of many.
+    fn puts_among_many(&mut self, times: &mut Nanoseconds) -> Result<()> {
+        let few = (self.keys / FEW_PART).max(1);
+        self.put_random(few, few)?;
+        let among_few = self.put_random(few, few)?;
+        let many = self.keys * MANY_TIMES;
+        // In any order: what lies together in memory was not put together.
+        self.put_random(many, many)?;
+        let among_many = self.put_random(many, few)?;
+        times.put_again = (among_few - times.put).max(0.0);
+        times.put_among = few as f64;
+        let doublings = ((MANY_TIMES * FEW_PART) as f64).log2();
+        times.put_doubling = ((among_many - among_few) / doublings).max(0.0);
+        Ok(())
+    }
+
+    /// Nanoseconds of each of `puts` puts of random keys, of the first `keys`.
+    fn put_random(&mut self, keys: u64, puts: u64) -> Result<f64> {
+        let value = [5; 100];
+        let before = self.processor.seconds();
+        for _ in 0..puts {
+            let key = Self::key(self.prng.below(keys));
+            let mut writes = WriteBatch::new();
+            writes.put(&key, &value);
+            self.engine.write(&writes, Durability::Buffered)?;
+        }
+        Ok(1e9 * (self.processor.seconds() - before) / puts as f64)
+    }
+
+    /// The sum of the metrics `names`.
+    fn sum(&self, names: &[&str]) -> f64 {
         let mut metrics = MetricsMap::default();
         self.engine.metrics(&mut metrics);
-        REWRITTEN.iter().map(|name| metrics.get(name)).sum()
+        names.iter().map(|name| metrics.get(name)).sum()
     }
 
     fn settle(&self) -> Result<()> {
@@ -220,7 +310,7 @@ impl Lab {
     ) -> Result<Wrote> {
         let value = vec![5; value_bytes];
         let mut wrote = Wrote { entries: (keys.end - keys.start) as f64, ..Wrote::default() };
-        let rewritten = self.rewritten();
+        let (rewritten, jobs) = (self.sum(&REWRITTEN), self.sum(&JOBS));
         let turn = TURN.min(keys.end - keys.start).max(1);
         let mut next = keys.start;
         while next < keys.end {
@@ -237,11 +327,14 @@ impl Lab {
                 next += many;
             }
             let between = self.processor.seconds();
+            let waiting = Waiting::start();
             self.settle()?;
             wrote.puts += between - before;
             wrote.background += self.processor.seconds() - between;
+            wrote.waits += waiting.seconds();
         }
-        wrote.rewritten_bytes = self.rewritten() - rewritten;
+        wrote.rewritten_bytes = self.sum(&REWRITTEN) - rewritten;
+        wrote.jobs = self.sum(&JOBS) - jobs;
         Ok(wrote)
     }
 

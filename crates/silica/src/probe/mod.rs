@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The file, in the store's directory.
 pub(crate) const FILE: &str = "PROBE";
-const KIND: Kind = Kind { magic: *b"SILPROBE", version: 2 };
+const KIND: Kind = Kind { magic: *b"SILPROBE", version: 3 };
 
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const BLOCKS: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 1 << 20];
@@ -124,7 +124,11 @@ pub fn probe(
     let memory = Memory { bytes: memory::available_bytes()?, dependent_reads, copy_bytes };
     let in_burst = DEPTHS.iter().position(|depth| *depth == BURST).unwrap_or(0);
     let read = (read_ns[0], read_ns[in_burst].min(read_ns[0]));
-    let processor = engines::measure(path, &registry, options.seconds, read, next)?;
+    let large = *BLOCKS.last().expect("some blocks") as f64;
+    let rates = [device.read_bytes_per_second(large), device.write_bytes_per_second(large)];
+    let byte_moved = rates.iter().map(|rate| 1.0 / rate.max(1.0)).sum();
+    let before = engines::Before { read, byte_moved };
+    let processor = engines::measure(path, &registry, options.seconds, &before, next)?;
     let machine = Machine { cores, memory, device, processor };
     machine.validate().map_err(|e| e.within("what was measured makes no sense"))?;
     Ok(machine)

@@ -142,6 +142,8 @@ struct Demand {
     bytes_written: f64,
     /// Bytes that merging reads and writes.
     bytes_moved: f64,
+    /// Seconds that jobs wait for the device, besides for those bytes.
+    job_waits: f64,
     synced: f64,
     /// Seconds for a read, seen by whoever waits for it.
     read_seconds: f64,
@@ -181,6 +183,7 @@ impl Demand {
             reads_per_get: if gets > 0.0 { get_reads / gets } else { 0.0 },
             bytes_written: writes * entry * cost.write_amplification(),
             bytes_moved: writes * entry * again,
+            job_waits: writes * cost.jobs * p.job_wait * 1e-9,
             synced: if cost.written.is_empty() { 0.0 } else { writes * workload.synced },
             read_seconds: threads / machine.device.read_iops(depth).max(1e-9),
             sync_seconds: threads / machine.device.sync_rate(threads).max(1e-9),
@@ -203,12 +206,15 @@ impl Demand {
         let read = 1.0 / device.read_bytes_per_second(BACKGROUND_BYTES).max(1.0);
         let moving = self.bytes_moved * (read + write);
         let caller: f64 = self.caller(workload).iter().map(|(_, seconds)| seconds).sum();
+        // Callers help a background that is behind, and wait for it; neither is counted, as they
+        // come to about the same (docs/tune.md, "Puts").
+        let background = self.background + moving + self.job_waits;
         let cores = f64::from(machine.cores);
         let sync_rate = device.sync_rate(threads * 16.0).max(1e-9);
         [
             (Resource::Processor, (self.foreground + self.reading + self.background) / cores),
             (Resource::Callers, caller / threads),
-            (Resource::Background, (self.background + moving) / BACKGROUND_THREADS),
+            (Resource::Background, background / BACKGROUND_THREADS),
             (Resource::DeviceReads, self.reads / device.read_iops_max().max(1e-9)),
             (Resource::DeviceWrites, self.bytes_written * write + self.bytes_moved * read),
             (Resource::Syncs, self.synced / sync_rate),

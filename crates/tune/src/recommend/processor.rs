@@ -33,7 +33,10 @@ pub const ENTRY_BYTES: f64 = 116.0;
 /// Keys of the bursts that are measured.
 pub const BURST: usize = 32;
 
-/// Nanoseconds of processor time.
+/// With so many times more entries than were measured every read of memory misses the caches.
+const DOUBLINGS_MAX: f64 = 4.0;
+
+/// Nanoseconds of processor time, where nothing else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Nanoseconds {
     /// A get that finds its key in memory.
@@ -64,11 +67,22 @@ pub struct Nanoseconds {
     pub read_in_burst: f64,
     /// A further run or hash store that a get looks at.
     pub run: f64,
+    /// What a put of a key that lies in memory takes more than one of a key that does not: what is
+    /// there is found, read and replaced.
+    pub put_again: f64,
+    /// Entries that lay in memory where that was measured; 0 where nobody looked.
+    pub put_among: f64,
+    /// What a put takes more each time that there are twice as many: what it reads of memory is
+    /// in the processor's caches less often.
+    pub put_doubling: f64,
+    /// Time, not of the processor, that a job of the background waits for the device besides what
+    /// the bandwidth makes of its bytes: files are made, synced, named and removed.
+    pub job_wait: f64,
 }
 
 impl Nanoseconds {
     /// Its fields, by their names.
-    pub fn fields(&mut self) -> [(&'static str, &mut f64); 14] {
+    pub fn fields(&mut self) -> [(&'static str, &mut f64); 18] {
         [
             ("hit", &mut self.hit),
             ("hit_in_burst", &mut self.hit_in_burst),
@@ -84,6 +98,10 @@ impl Nanoseconds {
             ("read", &mut self.read),
             ("read_in_burst", &mut self.read_in_burst),
             ("run", &mut self.run),
+            ("put_again", &mut self.put_again),
+            ("put_among", &mut self.put_among),
+            ("put_doubling", &mut self.put_doubling),
+            ("job_wait", &mut self.job_wait),
         ]
     }
 
@@ -96,6 +114,18 @@ impl Nanoseconds {
     /// What writing an entry of `bytes` again takes.
     pub(super) fn rewrite_of(&self, bytes: f64) -> f64 {
         self.rewrite + self.rewrite_byte * (bytes - ENTRY_BYTES).max(-ENTRY_BYTES / 2.0)
+    }
+
+    /// With what a put takes among `entries` that lie in memory, the put's own with a chance of
+    /// `again`.
+    pub(super) fn among(self, entries: f64, again: f64) -> Self {
+        if self.put_among < 1.0 {
+            return self;
+        }
+        // Fewer than were measured save nothing that is known.
+        let doublings = (entries / self.put_among).max(1.0).log2().min(DOUBLINGS_MAX);
+        let more = again * self.put_again + self.put_doubling * doublings;
+        Nanoseconds { put: self.put + more, put_in_burst: self.put_in_burst + more, ..self }
     }
 
     /// With what a get takes for looking at `runs` runs instead of one.
@@ -197,6 +227,10 @@ impl Default for Calibration {
                 read: 28_000.0,
                 read_in_burst: 7000.0,
                 run: 60.0,
+                put_again: 200.0,
+                put_among: 50_000.0,
+                put_doubling: 25.0,
+                job_wait: 0.0,
             },
             silt: Nanoseconds {
                 hit: 2000.0,
@@ -213,6 +247,10 @@ impl Default for Calibration {
                 read: 28_000.0,
                 read_in_burst: 7000.0,
                 run: 30.0,
+                put_again: 0.0,
+                put_among: 50_000.0,
+                put_doubling: 45.0,
+                job_wait: 1.8e6,
             },
             mica: Nanoseconds {
                 hit: 490.0,

@@ -280,9 +280,11 @@ fn why_names_the_term_of_extra_bytes_and_the_cause_of_stalls() {
         ("compaction_bytes_written", (of("compaction") + 1.0) * user),
         ("writes_slowed_by_flush", 1e5),
         ("writes_slowed", 1.2e5),
+        ("writes_waited_for_job", 3e4),
+        ("writes_waited_for_segment", 7.0),
     ]);
     let found = why(&asked.question(), "wip", &values, &metrics).unwrap();
-    let (term, extra) = found.extra_bytes.unwrap();
+    let (term, extra) = found.extra_bytes.clone().unwrap();
     assert!(term.contains("compaction") && (extra - 1.0).abs() < 1e-9, "{term} {extra}");
     let figure = |name: &str| found.figures.iter().find(|f| f.name == name).unwrap();
     let drift = figure("write amplification").drift_percent().unwrap();
@@ -290,11 +292,78 @@ fn why_names_the_term_of_extra_bytes_and_the_cause_of_stalls() {
     assert_eq!(figure("device reads per hit").measured, Some(1.0));
     assert_eq!(figure("device reads per miss").measured, Some(0.2));
     assert_eq!(figure("space amplification").measured, None);
-    assert_eq!(found.stalls.len(), 2);
+    let stalls = found.stalls.iter().map(|s| (s.cause, s.term, s.writes)).collect::<Vec<_>>();
+    let expected = [
+        ("writes_slowed_by_flush", "flush", 1e5),
+        ("writes_waited_for_job", "background work", 3e4),
+        ("writes_waited_for_segment", "log", 7.0),
+        // Waits are no slowed writes of their own, so they take nothing off.
+        ("writes_slowed", "background work", 1.2e5 - 1e5),
+    ];
+    assert_eq!(stalls, expected);
     assert_eq!(found.stalls[0].share, 0.01);
+    let samples = found.samples("model_stalled_writes_total");
+    let labels = vec![("cause", "writes_waited_for_segment".into()), ("term", "log".into())];
+    assert!(samples.contains(&(labels, 7.0)), "{samples:?}");
     let less = found.what_if.iter().find(|w| w.value == 200).unwrap();
     assert_eq!(less.option, "space_amplification_percent_max");
     assert!(less.prediction.written() < p.written());
+}
+
+#[test]
+fn every_metric_of_writes_that_waited_has_a_term_of_the_model() {
+    let asked = Asked::new("keys=500k uniform puts=1 memory=32MiB");
+    let values = OptionValues::default();
+    let waiting = |name: &&str| name.starts_with("writes_slowed") || name.starts_with("writes_w");
+    let names = silica_engine::METRICS.iter().map(|metric| metric.name);
+    let names: Vec<&str> = names.filter(waiting).collect();
+    assert!(names.len() >= 7, "{names:?}");
+    let p = predict(&asked.question(), "wip", &values).unwrap();
+    let written = p.cost.written.iter().map(|(term, _)| *term);
+    let terms: Vec<&str> = written.chain(p.resources.iter().map(|(r, _)| r.name())).collect();
+    for name in names {
+        let metrics = measured(&[("puts", 100.0), (name, 5.0)]);
+        let found = why(&asked.question(), "wip", &values, &metrics).unwrap();
+        assert_eq!(found.stalls.len(), 1, "{name}");
+        let stall = &found.stalls[0];
+        assert_eq!((stall.cause, stall.writes, stall.share), (name, 5.0, 0.05));
+        assert!(terms.contains(&stall.term), "{name} belongs to {}", stall.term);
+    }
+}
+
+#[test]
+fn puts_wait_for_what_memory_and_jobs_take() {
+    let asked = Asked::new("keys=1M uniform puts=1 memory=64MiB");
+    let mut question = asked.question();
+    let values = OptionValues::default();
+    for engine in ["wip", "silt"] {
+        let times = question.calibration.of_mut(engine).unwrap();
+        (times.job_wait, times.put_doubling, times.put_again) = (0.0, 0.0, 0.0);
+        let before = predict(&question, engine, &values).unwrap();
+        question.calibration.of_mut(engine).unwrap().put_doubling = 1000.0;
+        question.calibration.of_mut(engine).unwrap().put_among = 1000.0;
+        let far = predict(&question, engine, &values).unwrap();
+        // Between two and four doublings, whatever the engine keeps in memory.
+        let more = far.caller[0].1 - before.caller[0].1;
+        assert!((2e-6..=4.001e-6).contains(&more), "{engine} {more}");
+        question.calibration.of_mut(engine).unwrap().put_again = 1000.0;
+        let again = predict(&question, engine, &values).unwrap().caller[0].1 - far.caller[0].1;
+        // Few of a million keys lie in a log of 64 MiB.
+        assert!((1e-9..5e-7).contains(&again), "{engine} {again}");
+        question.calibration.of_mut(engine).unwrap().job_wait = 1e9;
+        let waiting = predict(&question, engine, &values).unwrap();
+        assert_eq!(waiting.bottleneck(), Resource::Background);
+        // A job takes a second, and nobody can help it to wait.
+        let jobs = waiting.cost.jobs;
+        assert!(jobs > 0.0 && waiting.throughput < 1.0 / jobs, "{engine} {jobs}");
+        assert!(waiting.throughput > 0.9 / jobs, "{engine} {}", waiting.throughput * jobs);
+    }
+    // Smaller memory: smaller jobs, and more of them.
+    let small = Asked::new("keys=1M uniform puts=1 memory=16MiB");
+    for engine in ["wip", "silt"] {
+        let jobs = |asked: &Asked| predict(&asked.question(), engine, &values).unwrap().cost.jobs;
+        assert!(jobs(&small) > 1.5 * jobs(&asked), "{engine}");
+    }
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Model for Mica {
             index_bytes_per_key: index,
             memory_bytes_min: if is_store { work.keys * (index + entry) / USABLE } else { 0.0 },
             lost,
-            processor: calibration.mica,
+            processor: calibration.mica.among(work.keys.min(entries), 0.0),
             ..Cost::default()
         }
     }

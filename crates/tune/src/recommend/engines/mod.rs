@@ -74,6 +74,8 @@ pub struct Cost {
     pub lost: f64,
     /// Processor time of an operation.
     pub processor: Nanoseconds,
+    /// Jobs of the background for each entry put: flushes, compactions, conversions, merges.
+    pub jobs: f64,
 }
 
 impl Cost {

@@ -38,6 +38,7 @@ struct Stores {
     merged: f64,
     /// Hash stores that a get looks at, on average.
     hash_stores: f64,
+    partitions: f64,
 }
 
 impl Stores {
@@ -55,8 +56,13 @@ impl Stores {
         // All tables take an eighth of the memory at most.
         let room = slots.min(memory / 8.0 / LOG_STORE_BYTES);
         let share = old_share(work);
-        let full = work.primitives.unique_inverse(room.min(work.keys * 0.999) * share.max(1e-9));
-        let interval = (full / share.max(1e-9)).min(in_log).max(1.0);
+        let old = share.max(1e-9);
+        let full = match room < work.keys {
+            true => work.primitives.unique_inverse(room * old) / old,
+            // Only new keys fill tables that all of the others fit into.
+            false => room / (1.0 - share).max(1e-9),
+        };
+        let interval = full.min(in_log).max(1.0);
         let log = work.primitives.unique(interval * share) + interval * (1.0 - share);
         let least = settings.value("hash_stores_min") * log;
         let ratio = settings.value("merge_ratio_percent") / 100.0;
@@ -66,12 +72,18 @@ impl Stores {
         let filters = memory / 4.0 / HASH_STORE_BYTES;
         let merged = (ratio * work.keys).min(filters.max(ratio * work.keys / 4.0));
         let merged = merged.max(least).min(most.max(1.0));
-        Stores { log, interval, merged, hash_stores: 0.5 * merged / log.max(1.0) }
+        let hash_stores = 0.5 * merged / log.max(1.0);
+        Stores { log, interval, merged, hash_stores, partitions }
     }
 
     /// Entries converted for each entry put.
     fn converted(&self) -> f64 {
         (self.log / self.interval).min(1.0)
+    }
+
+    /// Conversions and merges for each entry put: each is of one partition.
+    fn jobs(&self) -> f64 {
+        self.partitions * (1.0 / self.interval + self.converted() / self.merged.max(1.0))
     }
 }
 
@@ -151,7 +163,11 @@ impl Model for Silt {
             device_bytes,
             space_amplification: device_bytes / (work.keys * all_bytes),
             lost: 0.0,
-            processor: calibration.silt.with_runs(1.0 + stores.hash_stores),
+            processor: calibration
+                .silt
+                .with_runs(1.0 + stores.hash_stores)
+                .among(0.5 * stores.log, recent),
+            jobs: stores.jobs(),
         }
     }
 }

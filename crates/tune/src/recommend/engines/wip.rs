@@ -84,6 +84,31 @@ impl Shape {
         }
     }
 
+    /// Buckets: one that has more bytes, or more keys, than it may is split into so many.
+    fn buckets(&self, work: &Work<'_>, settings: &Settings<'_>) -> f64 {
+        let bytes_max = match settings.value("bucket_bytes_max") {
+            0.0 => 0.5 * settings.memory_bytes,
+            given => given,
+        };
+        let keys_max = FILTERS_PART * settings.memory_bytes / BUILT_KEY_BYTES;
+        let full = (self.live_bytes / bytes_max.max(1.0)).max(work.keys / keys_max.max(1.0));
+        let first = settings.value("first_buckets").max(1.0);
+        if full <= first {
+            return first;
+        }
+        // Between a full one and a piece of it, by the logarithm.
+        let pieces = settings.value("split_buckets").max(2.0);
+        full * pieces.ln() / (1.0 - 1.0 / pieces)
+    }
+
+    /// Flushes and compactions for each entry put, which writes `rewrite` bytes again for each
+    /// byte flushed. The fullest memtable is flushed, which has twice the mean.
+    fn jobs(&self, buckets: f64, rewrite: f64) -> f64 {
+        let flushes = (0.5 * buckets).max(1.0) / self.interval;
+        let bucket_entries = self.live_bytes / self.entry_bytes / buckets;
+        flushes + self.flushed() * rewrite / bucket_entries.max(1.0)
+    }
+
     /// Entries flushed for each entry put.
     fn flushed(&self) -> f64 {
         (self.memtable / self.interval).min(1.0)
@@ -180,6 +205,7 @@ impl Model for Wip {
         let runs = shape.runs(work, flushes, &settings);
         let memory = Memory::new(work, &settings, &shape, runs);
         let reads = memory.reads(work, runs, &shape);
+        let recent = memory.recent;
         let space = TABLE + if writes_old { dead } else { 0.0 };
         let log_bytes = shape.interval * (shape.entry_bytes + RECORD_BYTES);
         let tables = shape.live_bytes * space + log_bytes.min(shape.live_bytes * 4.0);
@@ -197,7 +223,8 @@ impl Model for Wip {
             device_bytes,
             space_amplification: device_bytes / (work.keys * all_bytes),
             lost: 0.0,
-            processor: calibration.wip.with_runs(runs),
+            processor: calibration.wip.with_runs(runs).among(0.5 * shape.memtable, recent),
+            jobs: shape.jobs(shape.buckets(work, &settings), rewrite),
         }
     }
 }
