@@ -62,6 +62,9 @@ fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
     }
 }
 
+/// Operations of a batch whose places in memtables are asked for before the log has them.
+const PREFETCHED_MAX: usize = 16;
+
 /// A frame that was appended to the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewEntry<'k> {
@@ -223,6 +226,12 @@ impl<D: Device> Wip<D> {
         ops: &[Op<'_>],
         stored: &Stored<D::File>,
     ) -> Result<()> {
+        let buckets = self.buckets();
+        for op in ops.iter().take(PREFETCHED_MAX) {
+            // It is there by the time that the log has the entry.
+            buckets.of(op.key).read().prefetch_active(self.seed.low(op.key));
+        }
+        drop(buckets);
         writer.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
         let at = self.append(writer)?;
         let superseded = superseded(ops.len(), |i| ops[i].key);
