@@ -4,8 +4,10 @@ use crate::output::Output;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
-use silica_tune::model::{Cola, LevelDb, Popularity, Primitives, Samt, Silt, WriteAmplification};
-use silica_tune::optimise::level_sizes;
+use silica_tune::model::{
+    Cola, LevelDb, Popularity, Primitives, RefinedLevelDb, Samt, Silt, WriteAmplification,
+};
+use silica_tune::optimise::{level_sizes, level_sizes_refined};
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -45,8 +47,13 @@ pub(crate) enum ModelCommand {
         #[arg(long, value_name = "U", allow_hyphen_values = true)]
         size: f64,
     },
-    /// Write amplification of LevelDB (algorithm 3).
-    Leveldb(LeveldbArgs),
+    /// Write amplification of LevelDB (algorithm 3, or refined).
+    Leveldb {
+        #[command(flatten)]
+        design: LeveldbArgs,
+        #[command(flatten)]
+        refined: RefinedArgs,
+    },
     /// Write amplification of COLA (algorithm 4).
     Cola(StagesArgs),
     /// Write amplification of SAMT (algorithm 4).
@@ -99,6 +106,17 @@ pub(crate) struct LogArgs {
     l0: f64,
 }
 
+/// Which model of LevelDB.
+#[derive(Args)]
+pub(crate) struct RefinedArgs {
+    /// The refined model, which knows tables and levels smaller than the write buffer.
+    #[arg(long)]
+    refined: bool,
+    /// Items of a table at most, for the refined model; half a log where none are given.
+    #[arg(long, value_name = "ITEMS", requires = "refined", allow_hyphen_values = true)]
+    table: Option<f64>,
+}
+
 /// Parameters of COLA and SAMT.
 #[derive(Args)]
 pub(crate) struct StagesArgs {
@@ -139,6 +157,8 @@ pub(crate) enum OptimiseCommand {
         keys: KeysArgs,
         #[command(flatten)]
         log: LogArgs,
+        #[command(flatten)]
+        refined: RefinedArgs,
         /// Levels, the last of which holds every key.
         #[arg(long, value_name = "L")]
         level_count: usize,
@@ -166,6 +186,13 @@ impl LeveldbArgs {
         let LogArgs { wal, l0 } = self.log;
         let design = LevelDb { log: wal, level0_tables: l0, levels: self.levels.clone() };
         design.checked(self.keys.checked()?.0 as f64)
+    }
+}
+
+impl RefinedArgs {
+    /// Items of a table for a log of so many, where the refined model is asked.
+    fn table(&self, wal: f64) -> Option<f64> {
+        self.refined.then(|| self.table.unwrap_or(0.5 * wal))
     }
 }
 
@@ -211,8 +238,15 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             fewer("--size", *size, keys.keys() - 1.0)?;
             show("requests", keys.d_interval(*size), output)
         }
-        ModelCommand::Leveldb(args) => {
-            show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
+        ModelCommand::Leveldb { design: args, refined } => {
+            let (design, keys) = (args.design()?, args.keys.primitives()?);
+            let cost = match refined.table(design.log) {
+                Some(table) => RefinedLevelDb { design, table }
+                    .checked(keys.keys())?
+                    .write_amplification(&keys),
+                None => design.write_amplification(&keys),
+            };
+            show_cost(&cost, output)
         }
         ModelCommand::Cola(args) => {
             show_cost(&args.cola()?.write_amplification(&args.keys.primitives()?), output)
@@ -223,15 +257,25 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
         ModelCommand::Silt(args) => {
             show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
         }
-        ModelCommand::Optimise(OptimiseCommand::Leveldb { keys, log, level_count }) => {
-            optimise(keys, log, *level_count, output)
+        ModelCommand::Optimise(OptimiseCommand::Leveldb { keys, log, refined, level_count }) => {
+            optimise(keys, log, refined, *level_count, output)
         }
     }
 }
 
 /// Searches for level sizes.
-fn optimise(keys: &KeysArgs, log: &LogArgs, levels: usize, output: &mut Output) -> Result<()> {
-    let best = level_sizes(log.wal, log.l0, levels, &keys.primitives()?)?;
+fn optimise(
+    keys: &KeysArgs,
+    log: &LogArgs,
+    refined: &RefinedArgs,
+    levels: usize,
+    output: &mut Output,
+) -> Result<()> {
+    let keys = keys.primitives()?;
+    let best = match refined.table(log.wal) {
+        Some(table) => level_sizes_refined(log.wal, log.l0, table, levels, &keys)?,
+        None => level_sizes(log.wal, log.l0, levels, &keys)?,
+    };
     let sizes = best.model.levels.iter().map(|size| finite("a level's size", *size));
     let sizes: Vec<Value> = sizes.collect::<Result<_>>()?;
     output.object().insert("levels".into(), Value::Array(sizes));

@@ -1,8 +1,8 @@
 //! Searches, and the level sizes that section 4.6 of Lim's dissertation prints the cost of.
 
 use silica_base::Prng;
-use silica_tune::model::{LevelDb, Popularity, Primitives};
-use silica_tune::optimise::{level_sizes, minimise, minimise_whole};
+use silica_tune::model::{LevelDb, Popularity, Primitives, RefinedLevelDb};
+use silica_tune::optimise::{level_sizes, level_sizes_refined, minimise, minimise_whole};
 
 const MIB: f64 = 1048.576;
 
@@ -47,6 +47,40 @@ fn no_random_sizes_are_better() {
             assert!(total >= best.cost.total() - 1e-6, "{other:?}: {total} < {best:?}");
         }
     }
+}
+
+/// The refined model has kinks, where a burst more or less fits into a round.
+#[test]
+fn no_random_sizes_are_better_by_the_refined_model() {
+    for (skew, log, count) in [(0.0, 4194.0, 3), (0.99, 419.0, 3), (1.2, 20_000.0, 2)] {
+        let keys = primitives(1_000_000, skew);
+        let refined = |levels: Vec<f64>| {
+            let design = LevelDb { log, level0_tables: 4.0, levels };
+            let refined = RefinedLevelDb { design, table: log / 2.0 }.checked(keys.keys());
+            refined.map(|model| model.write_amplification(&keys).total())
+        };
+        let best = level_sizes_refined(log, 4.0, log / 2.0, count, &keys).unwrap();
+        let least = best.cost.total();
+        assert_eq!(refined(best.model.levels.clone()).unwrap(), least);
+        let printed = level_sizes(log, 4.0, count, &keys).unwrap().model.levels;
+        assert!(least <= refined(printed).unwrap());
+        let mut prng = Prng::new(7);
+        let high = (keys.keys() / 2.0).ln();
+        for i in 0..200 {
+            // Half of them anywhere, half of them near.
+            let size = |found: f64, prng: &mut Prng| match i % 2 {
+                0 => (prng.unit() * high).exp(),
+                _ => (found * (prng.unit() - 0.5).exp()).min(keys.keys() / 2.0),
+            };
+            let inner = &best.model.levels[..count - 1];
+            let mut levels: Vec<f64> = inner.iter().map(|&found| size(found, &mut prng)).collect();
+            levels.sort_unstable_by(f64::total_cmp);
+            levels.push(keys.keys());
+            let total = refined(levels.clone()).unwrap();
+            assert!(total >= 0.995 * least, "{levels:?}: {total} < {best:?}");
+        }
+    }
+    assert!(level_sizes_refined(10.0, 4.0, 0.0, 2, &primitives(1000, 0.0)).is_err());
 }
 
 #[test]

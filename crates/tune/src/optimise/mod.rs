@@ -2,13 +2,14 @@
 //!
 //! A goal is any function of the parameters, so costs are weighted there. [`minimise`] searches
 //! real numbers, best as logarithms of sizes; [`minimise_whole`] searches whole ones.
-//! [`level_sizes`] finds the level sizes of LevelDB (Lim's dissertation, section 4.6).
+//! [`level_sizes`] finds the level sizes of LevelDB (Lim's dissertation, section 4.6), and
+//! [`level_sizes_refined`] those of its refined model.
 
 mod levels;
 mod search;
 mod whole;
 
-pub use levels::{LevelSizes, level_sizes};
+pub use levels::{LevelSizes, level_sizes, level_sizes_refined};
 pub use search::minimise;
 pub use whole::minimise_whole;
 
