@@ -14,6 +14,7 @@ mod load;
 mod measured;
 mod migrate;
 mod model;
+mod model_designs;
 mod model_plot;
 mod output;
 mod picture;

@@ -1,5 +1,6 @@
 //! `silica model`: what the models say, without a store.
 
+use crate::model_designs::{LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
 use crate::output::Output;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
@@ -60,6 +61,14 @@ pub(crate) enum ModelCommand {
     Samt(StagesArgs),
     /// Write amplification of SILT (algorithm 5).
     Silt(SiltArgs),
+    /// Write amplification of RocksDB's levelled compaction, table by table.
+    Rocksdb(RocksdbArgs),
+    /// Write amplification of RocksDB's universal compaction.
+    Universal(UniversalArgs),
+    /// Write amplification of lazy levelling.
+    Lazy(LazyArgs),
+    /// Write amplification of WipDB under overwrites.
+    Wipdb(WipdbArgs),
     /// Parameters of the least write amplification.
     #[command(subcommand)]
     Optimise(OptimiseCommand),
@@ -175,7 +184,7 @@ impl KeysArgs {
         Ok((keys as u64, self.zipf))
     }
 
-    fn primitives(&self) -> Result<Primitives> {
+    pub(crate) fn primitives(&self) -> Result<Primitives> {
         let (keys, skew) = self.checked()?;
         Ok(Primitives::new(Popularity::zipf(keys, skew)?))
     }
@@ -256,6 +265,18 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
         }
         ModelCommand::Silt(args) => {
             show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
+        }
+        ModelCommand::Rocksdb(args) => {
+            show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
+        }
+        ModelCommand::Universal(args) => {
+            show_cost(&args.design()?.cost(&args.keys.primitives()?).writes, output)
+        }
+        ModelCommand::Lazy(args) => {
+            show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
+        }
+        ModelCommand::Wipdb(args) => {
+            show_cost(&args.design()?.overwrite(&args.keys.primitives()?), output)
         }
         ModelCommand::Optimise(OptimiseCommand::Leveldb { keys, log, refined, level_count }) => {
             optimise(keys, log, refined, *level_count, output)

@@ -1,12 +1,14 @@
 //! `silica simulate`: designs of stores run in memory, to count what they write.
 
 use crate::model::{KeysArgs, LeveldbArgs, SiltArgs, StagesArgs, show_cost};
+use crate::model_designs::{LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
 use crate::output::{Output, has_terminal};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, ErrorKind, Result};
 use silica_tune::simulate::{
-    ColaSimulator, LevelDbSimulator, Requests, SamtSimulator, SiltSimulator, Simulator,
+    ColaSimulator, LazySimulator, LevelDbSimulator, Requests, RocksDbSimulator, SamtSimulator,
+    SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator, run_settled,
 };
 
 #[derive(Subcommand)]
@@ -39,6 +41,37 @@ pub(crate) enum SimulateCommand {
         #[command(flatten)]
         puts: PutsArgs,
     },
+    /// RocksDB's levelled compaction: level sizes from the last level's, least overlap first.
+    Rocksdb {
+        #[command(flatten)]
+        design: RocksdbArgs,
+        #[command(flatten)]
+        puts: PutsArgs,
+    },
+    /// RocksDB's universal compaction: sorted runs merged by size and number.
+    Universal {
+        #[command(flatten)]
+        design: UniversalArgs,
+        #[command(flatten)]
+        puts: PutsArgs,
+    },
+    /// Lazy levelling: runs gathered in all levels but the last.
+    Lazy {
+        #[command(flatten)]
+        design: LazyArgs,
+        #[command(flatten)]
+        puts: PutsArgs,
+    },
+    /// WipDB: buckets of memtables and runs.
+    Wipdb {
+        #[command(flatten)]
+        design: WipdbArgs,
+        /// Buckets that the keys lie in.
+        #[arg(long, value_name = "COUNT", default_value_t = 32)]
+        buckets: u32,
+        #[command(flatten)]
+        puts: PutsArgs,
+    },
 }
 
 /// What is put after every key was put once.
@@ -47,6 +80,9 @@ pub(crate) struct PutsArgs {
     /// Random puts that are counted; three for each key where none are given.
     #[arg(long, value_name = "P")]
     requests: Option<u64>,
+    /// Random puts before them, which are not counted.
+    #[arg(long, value_name = "P", default_value_t = 0)]
+    settle: u64,
     /// Seed of all that is drawn; the same seed gives the same figures.
     #[arg(long, value_name = "K", default_value_t = 1)]
     seed: u64,
@@ -65,20 +101,37 @@ pub(crate) fn run(command: &SimulateCommand, output: &mut Output) -> Result<()> 
             (Box::new(SamtSimulator::new(design.samt()?)?), &design.keys, puts)
         }
         SimulateCommand::Silt { design, puts } => {
-            let count = u32::try_from(design.keys.checked()?.0).map_err(|_| too_many())?;
-            (Box::new(SiltSimulator::new(design.design()?, count)?), &design.keys, puts)
+            let silt = SiltSimulator::new(design.design()?, design.keys.small()?)?;
+            (Box::new(silt), &design.keys, puts)
+        }
+        SimulateCommand::Rocksdb { design, puts } => {
+            (Box::new(RocksDbSimulator::new(design.design()?)?), &design.keys, puts)
+        }
+        SimulateCommand::Universal { design, puts } => {
+            (Box::new(UniversalSimulator::new(design.design()?)?), &design.keys, puts)
+        }
+        SimulateCommand::Lazy { design, puts } => {
+            (Box::new(LazySimulator::new(design.design()?)?), &design.keys, puts)
+        }
+        SimulateCommand::Wipdb { design, buckets, puts } => {
+            let wip = WipDbSimulator::new(design.design()?, design.keys.small()?, *buckets)?;
+            (Box::new(wip), &design.keys, puts)
         }
     };
     let (count, skew) = keys.checked()?;
     let mut requests = Requests::zipf(count, skew, puts.seed)?;
     let counted = puts.requests.unwrap_or(3 * count);
     let mut show = progress(output);
-    let cost = silica_tune::simulate::run(&mut *simulator, &mut requests, counted, &mut show)?;
+    let cost = run_settled(&mut *simulator, &mut requests, puts.settle, counted, &mut show)?;
     show_cost(&cost, output)
 }
 
-fn too_many() -> Error {
-    Error::new(ErrorKind::Config, "a simulation has up to 2^30 keys: give --keys a smaller number")
+impl KeysArgs {
+    /// How many, where that is few enough to simulate.
+    fn small(&self) -> Result<u32> {
+        let text = "a simulation has up to 2^30 keys: give --keys a smaller number";
+        u32::try_from(self.checked()?.0).map_err(|_| Error::new(ErrorKind::Config, text))
+    }
 }
 
 /// A bar on a terminal, nothing elsewhere.

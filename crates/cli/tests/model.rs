@@ -110,6 +110,25 @@ fn cola_and_samt_are_algorithm_4() {
     near(&json(&format!("samt {of}"))["total"], samt, 1e-9);
 }
 
+/// The library's tests judge these over more settings; here the same flags reach both.
+#[test]
+fn designs_beyond_the_papers_cost_what_their_simulators_count() {
+    for (design, within) in [
+        ("rocksdb --keys 100000 --wal 1000 --table 1000 --base 4000", 0.04),
+        ("universal --keys 100000 --wal 1000 --runs 8 --space 50", 0.03),
+        ("lazy --keys 100000 --wal 1000 --growth 4 --runs 2 --levels 3", 0.01),
+        ("wipdb --keys 100000 --memtable 5000 --space 1.3", 0.04),
+    ] {
+        let line = format!("simulate {design} --requests 1024000 --settle 256000 --json");
+        let simulated: Value = serde_json::from_slice(&silica(&line).stdout).unwrap();
+        let model = json(design);
+        near(&model["total"], simulated["total"].as_f64().unwrap(), within);
+        assert!(model["total"].as_f64().unwrap() > 2.5, "{design}: {model}");
+    }
+    let few = silica("simulate wipdb --keys 10 --memtable 5 --space 1.3 --buckets 11");
+    assert!(String::from_utf8_lossy(&few.stderr).contains("buckets"), "{few:?}");
+}
+
 #[test]
 fn people_get_a_table() {
     let output = model("leveldb --keys 1000 --wal 10 --l0 4 --levels 100,1000");
@@ -153,6 +172,10 @@ fn what_no_model_can_be_asked_is_refused_by_name() {
         ("cola --keys 100 --wal 1 --growth 4000000000 --levels 3", "growth"),
         ("samt --keys 100 --wal 1 --growth 2 --levels 0", "levels"),
         ("samt --keys 100 --wal inf --growth 2 --levels 3", "log"),
+        ("rocksdb --keys 100 --wal 1 --table 0 --base 10", "table"),
+        ("universal --keys 100 --wal 1 --runs 1", "runs"),
+        ("lazy --keys 100 --wal 1 --growth 2 --runs 3 --levels 2", "runs"),
+        ("wipdb --keys 100 --memtable 10 --space 1", "space"),
         ("silt --keys 100 --table-size 1000 --occupancy 0.9 --hash-stores 3", "smaller"),
         ("silt --keys 100 --table-size 10 --occupancy nan --hash-stores 3", "occupancy"),
         ("silt --keys 100 --table-size 10 --occupancy 0.9 --hash-stores 0", "hash stores"),

@@ -1,8 +1,12 @@
 //! The simulators, and the models beside them.
 
-use silica_tune::model::{Cola, LevelDb, Popularity, Primitives, Samt, Silt, WriteAmplification};
+use silica_tune::model::{
+    Cola, LazyLevelled, LevelDb, LevelledTables, Popularity, Primitives, Rules, Samt, Silt,
+    Universal, WipDb, WriteAmplification,
+};
 use silica_tune::simulate::{
-    ColaSimulator, LevelDbSimulator, Pick, Requests, SamtSimulator, SiltSimulator, Simulator, run,
+    ColaSimulator, LazySimulator, LevelDbSimulator, Pick, Requests, RocksDbSimulator,
+    SamtSimulator, SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator, run, run_settled,
 };
 
 fn primitives(keys: u64, skew: f64) -> Primitives {
@@ -110,6 +114,111 @@ fn silt_is_as_predicted() {
             near("SILT", &model, &found, 0.02);
         }
     }
+}
+
+/// After three puts a key that are not counted.
+fn settled(simulator: &mut dyn Simulator, skew: f64, keys: u64, count: u64) -> WriteAmplification {
+    let mut requests = Requests::zipf(keys, skew, 1).unwrap();
+    run_settled(simulator, &mut requests, 3 * keys, count, &mut |_, _| ()).unwrap()
+}
+
+#[test]
+fn universal_compaction_is_as_predicted() {
+    const KEYS: u64 = 100_000;
+    // With skew flushes differ in size, by 2 to 4 %, so where sizes are compared chance decides what
+    // the model settles by expected sizes.
+    for (skew, log, runs, size_ratio, space_percent) in [
+        (0.0, 1000.0, 4, 1.0, 200.0),
+        (0.0, 1000.0, 8, 1.0, 50.0),
+        (0.0, 300.0, 4, 20.0, 100.0),
+        (0.0, 5000.0, 2, 10.0, 25.0),
+        (0.99, 1000.0, 4, 10.0, 200.0),
+        (0.99, 1000.0, 8, 10.0, 50.0),
+        (0.99, 300.0, 5, 20.0, 100.0),
+    ] {
+        let model = Universal { log, runs, size_ratio, space_percent };
+        let mut simulator = UniversalSimulator::new(model).unwrap();
+        let found = settled(&mut simulator, skew, KEYS, 20 * KEYS);
+        let predicted = model.cost(&primitives(KEYS, skew)).writes;
+        near("universal", &predicted, &found, if skew > 0.0 { 0.06 } else { 0.02 });
+    }
+}
+
+#[test]
+fn lazy_levelling_is_as_predicted() {
+    const KEYS: u64 = 100_000;
+    for skew in [0.0, 0.99] {
+        for (growth, runs, levels) in [(4, 1, 3), (4, 4, 3), (5, 3, 3), (3, 2, 4), (4, 2, 1)] {
+            let model = LazyLevelled { log: 500.0, growth, runs, levels };
+            // Whole cycles of all levels, so that no merge is counted in part.
+            let cycle = 500 * u64::from(growth).pow(levels);
+            let count = cycle * (400_000 / cycle).max(1);
+            let found = measured(&mut LazySimulator::new(model).unwrap(), skew, KEYS, count);
+            near("lazy", &model.write_amplification(&primitives(KEYS, skew)), &found, 0.02);
+        }
+    }
+}
+
+#[test]
+fn rocksdb_is_as_predicted() {
+    const KEYS: u64 = 300_000;
+    for skew in [0.0, 0.99] {
+        for (log, table, base) in [(1000.0, 500.0, 4000.0), (3000.0, 3000.0, 12_000.0)] {
+            let (rules, level0_tables, multiplier) = (Rules::RocksDb, 4, 10.0);
+            let model = LevelledTables {
+                rules,
+                log,
+                level0_tables,
+                table,
+                base,
+                multiplier,
+                dead_version: 0.0,
+            };
+            let found = settled(&mut RocksDbSimulator::new(model).unwrap(), skew, KEYS, 4 * KEYS);
+            let predicted = model.write_amplification(&primitives(KEYS, skew));
+            near("RocksDB", &predicted, &found, 0.03);
+        }
+    }
+}
+
+#[test]
+fn wipdb_is_as_predicted() {
+    const KEYS: u64 = 200_000;
+    // None of these has a level full just when its bucket is due: there chance decides which.
+    for skew in [0.0, 0.99] {
+        for (memtable, log_window, space) in [
+            (10_000.0, 1e9, 1.2),
+            (10_000.0, 1e9, 1.5),
+            (2000.0, 1e9, 1.2),
+            (10_000.0, 5000.0, 1.35),
+            // Levels are full before a bucket is rewritten for space.
+            (2000.0, 1e9, 2.5),
+        ] {
+            let (runs_max, log, table) = (32, 1.0, 1.0);
+            let model = WipDb { memtable, log_window, runs_max, space, log, table };
+            let mut simulator = WipDbSimulator::new(model, KEYS as u32, 100).unwrap();
+            let found = settled(&mut simulator, skew, KEYS, 10 * KEYS);
+            let predicted = model.overwrite(&primitives(KEYS, skew));
+            near("WipDB", &predicted, &found, 0.03);
+        }
+    }
+}
+
+#[test]
+fn wipdb_flushes_the_logs_tail_and_merges_full_levels() {
+    let (memtable, space, log, table) = (1e6, f64::INFINITY, 1.0, 1.0);
+    let model = WipDb { memtable, log_window: 1000.0, runs_max: 4, space, log, table };
+    let mut simulator = WipDbSimulator::new(model, 20_000, 10).unwrap();
+    let found = settled(&mut simulator, 0.0, 20_000, 1_000_000);
+    let [_, (_, flushed), (_, merged)] = found.terms() else { panic!("{found:?}") };
+    // A put a hundred a bucket, of 2000 keys each: nearly all are distinct, and all are flushed.
+    assert!((0.97..1.0).contains(flushed), "{flushed}");
+    // Level 0 to 1 and 1 to 2 once each. At level 2 four runs, of which three have a cycle's keys,
+    // 16 flushes of 100, become one again: once in 3 cycles every key is written.
+    let unique = |flushes: f64| 2000.0 * (1.0 - (-flushes * 100.0 / 2000.0).exp());
+    let expected = unique(4.0) / 400.0 + unique(16.0) / 1600.0 + 2000.0 / 4800.0;
+    assert!((merged / expected - 1.0).abs() < 0.03, "{merged} is not {expected}");
+    near("WipDB", &model.overwrite(&primitives(20_000, 0.0)), &found, 0.02);
 }
 
 #[test]

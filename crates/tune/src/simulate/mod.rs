@@ -7,15 +7,25 @@
 //! that asks for it.
 
 mod keyset;
+mod lazy;
+mod level;
 mod leveldb;
 mod requests;
+mod rocksdb;
 mod silt;
 mod stages;
+mod universal;
+mod wipdb;
 
-pub use leveldb::{LevelDbSimulator, Pick};
+pub use lazy::LazySimulator;
+pub use level::Pick;
+pub use leveldb::LevelDbSimulator;
 pub use requests::Requests;
+pub use rocksdb::RocksDbSimulator;
 pub use silt::SiltSimulator;
 pub use stages::{ColaSimulator, SamtSimulator};
+pub use universal::UniversalSimulator;
+pub use wipdb::WipDbSimulator;
 
 use silica_base::{Error, ErrorKind, Result};
 
@@ -86,7 +96,9 @@ pub fn run_settled(
     let before = simulator.written();
     put(simulator, all - count, all, &mut |_| requests.draw());
     let mut cost = WriteAmplification::logged();
-    for ((stage, after), (_, before)) in simulator.written().into_iter().zip(before) {
+    for (stage, after) in simulator.written() {
+        // A level that was not there before had nothing.
+        let before = before.iter().find(|(other, _)| *other == stage).map_or(0, |(_, n)| *n);
         cost.add(stage, (after - before) as f64 / count as f64);
     }
     Ok(cost)
