@@ -50,12 +50,32 @@ pub struct Panel {
     /// Bars instead of lines; each series is one bar after the other.
     pub(crate) bars: bool,
     pub(crate) series: Vec<Series>,
+    pub(crate) axes: Axes,
+}
+
+/// How a panel's axes go, where that does not follow from its points.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Axes {
+    /// Where the horizontal axis begins.
+    pub x_min: f64,
+    /// Where the vertical axis ends.
+    pub y_max: Option<f64>,
+    /// Horizontal values are powers of ten: 2 is shown as 100.
+    pub x_powers: bool,
+    /// Vertical values are powers of ten.
+    pub y_powers: bool,
 }
 
 impl Panel {
     /// A chart of lines.
     pub fn lines(title: &str, x: &'static str, y: &'static str, series: Vec<Series>) -> Self {
-        Panel { title: title.to_string(), x, y, bars: false, series }
+        Panel { title: title.to_string(), x, y, bars: false, series, axes: Axes::default() }
+    }
+
+    /// With axes that do not follow from the points.
+    pub fn with_axes(mut self, axes: Axes) -> Self {
+        self.axes = axes;
+        self
     }
 
     fn ranges(&self) -> (f64, f64) {
@@ -63,7 +83,8 @@ impl Panel {
         let x = points().map(|p| p.0).fold(0.0, f64::max);
         let y = points().map(|p| p.1).fold(0.0, f64::max);
         let beside = if self.bars { 0.5 } else { 0.0 };
-        (if x > 0.0 { x + beside } else { 1.0 }, if y > 0.0 { y * HEADROOM } else { 1.0 })
+        let y_max = self.axes.y_max.unwrap_or(if y > 0.0 { y * HEADROOM } else { 1.0 });
+        (if x > 0.0 { x + beside } else { 1.0 }, y_max)
     }
 
     fn draw(
@@ -74,13 +95,23 @@ impl Panel {
         let mut chart = ChartBuilder::on(area)
             .caption(&self.title, ("sans-serif", 24))
             .margin(12)
+            // The last number below the axis is as wide to the right of its end.
+            .margin_right(36)
             .x_label_area_size(48)
             .y_label_area_size(96)
-            .build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
+            .build_cartesian_2d(self.axes.x_min..x_max, 0.0..y_max)?;
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(self.x).y_desc(self.y).light_line_style(WHITE.mix(0.0)).max_light_lines(1);
         mesh.label_style(("sans-serif", 17));
-        mesh.y_label_formatter(&|y| number(*y)).x_label_formatter(&|x| number(*x));
+        let label = |value: f64, is_power: bool| match is_power {
+            // Between whole powers there is no round number.
+            true if value.fract().abs() > 1e-6 => String::new(),
+            true => number(10_f64.powf(value)),
+            false => number(value),
+        };
+        let labels =
+            (|x: &f64| label(*x, self.axes.x_powers), |y: &f64| label(*y, self.axes.y_powers));
+        mesh.x_label_formatter(&labels.0).y_label_formatter(&labels.1);
         if self.bars {
             mesh.disable_x_mesh().x_labels(0);
         }
@@ -229,5 +260,20 @@ mod tests {
             assert!(text.contains(word), "{word}");
         }
         assert_eq!(text.matches("<circle").count(), 3, "each dot is drawn");
+    }
+
+    #[test]
+    fn axes_of_powers_have_their_numbers() {
+        let name = format!("silica-chart-powers-{}.svg", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let series = vec![Series::new("ramp", [(0.0, 1.0), (3.0, 2.0)])];
+        let axes = Axes { x_powers: true, y_max: Some(7.0), ..Axes::default() };
+        draw(&[Panel::lines("A title", "x", "y", series).with_axes(axes)], &file).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let _ = std::fs::remove_file(&file);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for number in ["1", "10", "100", "1000", "7"] {
+            assert!(lines.contains(&number), "{number}: {text}");
+        }
     }
 }

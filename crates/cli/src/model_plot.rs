@@ -2,8 +2,9 @@
 
 use crate::output::Output;
 use silica::Result;
-use silica_bench::charts::{Panel, Series, draw};
+use silica_bench::charts::{Axes, Panel, Series, draw};
 use silica_tune::model::{LevelDb, Popularity, Primitives, Silt, SiltDesign};
+use silica_tune::optimise::level_sizes;
 use std::path::Path;
 
 /// Entries of 1 kB in a MiB, as the paper counts.
@@ -14,13 +15,14 @@ const KEYS_FEW: u64 = 10_000_000;
 
 type Figure = (&'static str, fn() -> Result<Vec<Panel>>);
 
-const FIGURES: [Figure; 7] = [
+const FIGURES: [Figure; 8] = [
     ("unique", unique),
     ("density", density),
     ("writes-by-skew", by_skew),
     ("writes-by-keys", by_keys),
     ("writes-by-buffer", by_buffer),
     ("writes-by-levels", by_levels),
+    ("level-sizes", level_sizes_by_skew),
     ("silt-memory", silt_memory),
 ];
 
@@ -76,7 +78,8 @@ fn unique() -> Result<Vec<Panel>> {
         series.push(Series::new(&name_of(skew), points));
     }
     let title = "Distinct keys of requests (figure 4.4): 100 M keys";
-    Ok(vec![Panel::lines(title, "requests (millions)", "distinct keys (millions)", series)])
+    let panel = Panel::lines(title, "requests (millions)", "distinct keys (millions)", series);
+    Ok(vec![panel.with_axes(Axes { y_max: Some(150.0), ..Axes::default() })])
 }
 
 /// Figure 4.7.
@@ -124,7 +127,8 @@ fn by_keys() -> Result<Vec<Panel>> {
     let worst = |keys: f64| (keys.log10() - 6.0, leveldb(keys, 4.0 * MIB).worst_case().total());
     series.push(Series::new("without redundancy", counts().map(worst)));
     let title = "LevelDB's writes by keys (figure 4.10)";
-    Ok(vec![Panel::lines(title, "keys (millions, powers of ten)", "write amplification", series)])
+    let panel = Panel::lines(title, "keys (millions)", "write amplification", series);
+    Ok(vec![panel.with_axes(Axes { x_powers: true, ..Axes::default() })])
 }
 
 /// Figures 4.11 and 4.16 without measurements.
@@ -137,6 +141,12 @@ fn by_buffer() -> Result<Vec<Panel>> {
             points.push((log / 1e3, cost(leveldb(keys.keys(), log), &keys)?));
         }
         series.push(Series::new(&name_of(skew), points));
+        let mut points = Vec::new();
+        for log in even(4.0 * MIB, 1e6, 20) {
+            let count = leveldb(keys.keys(), log).levels.len();
+            points.push((log / 1e3, level_sizes(log, 4.0, count, &keys)?.cost.total()));
+        }
+        series.push(Series::new(&format!("{}, optimised sizes", name_of(skew)), points));
     }
     let title = "LevelDB's writes by write buffer (figures 4.11, 4.16): 10 M keys";
     let x = "write buffer (thousands of items)";
@@ -149,7 +159,7 @@ fn by_levels() -> Result<Vec<Panel>> {
     for skew in [0.0, 0.99] {
         let keys = primitives(KEYS, skew)?;
         let mut points = Vec::new();
-        for count in 2..=8_u32 {
+        for count in 3..=8_u32 {
             let growth = (keys.keys() / (10.0 * MIB)).powf(1.0 / f64::from(count - 1));
             let mut levels: Vec<f64> =
                 (1..count).map(|l| 10.0 * MIB * growth.powi(l as i32 - 1)).collect();
@@ -158,9 +168,34 @@ fn by_levels() -> Result<Vec<Panel>> {
             points.push((f64::from(count), cost(model, &keys)?));
         }
         series.push(Series::new(&name_of(skew), points));
+        let mut points = Vec::new();
+        for count in 3..=8_u32 {
+            let best = level_sizes(4.0 * MIB, 4.0, count as usize, &keys)?;
+            points.push((f64::from(count), best.cost.total()));
+        }
+        series.push(Series::new(&format!("{}, optimised sizes", name_of(skew)), points));
     }
-    let title = "LevelDB's writes by levels of one growth factor (figure 4.15): 100 M keys";
-    Ok(vec![Panel::lines(title, "levels", "write amplification", series)])
+    let title =
+        "LevelDB's writes by levels, one growth factor or optimised (figure 4.15): 100 M keys";
+    let panel = Panel::lines(title, "levels", "write amplification", series);
+    Ok(vec![panel.with_axes(Axes { x_min: 3.0, ..Axes::default() })])
+}
+
+/// Figure 4.14.
+fn level_sizes_by_skew() -> Result<Vec<Panel>> {
+    const LEVELS: usize = 5;
+    let mut points = vec![Vec::new(); LEVELS - 1];
+    for skew in even(0.0, 1.2, 24) {
+        let best = level_sizes(4.0 * MIB, 4.0, LEVELS, &primitives(KEYS, skew)?)?;
+        for (points, size) in points.iter_mut().zip(&best.model.levels) {
+            points.push((skew, size.log10()));
+        }
+    }
+    let levels = (1..).zip(points).rev();
+    let series = levels.map(|(level, points)| Series::new(&format!("level {level}"), points));
+    let title = "Optimised level sizes by skew (figure 4.14): 100 M keys, 5 levels";
+    let panel = Panel::lines(title, "skew", "items", series.collect());
+    Ok(vec![panel.with_axes(Axes { y_powers: true, y_max: Some(10.0), ..Axes::default() })])
 }
 
 /// Figure 8 of SILT's paper, and writes under skew at the same memory.
@@ -187,5 +222,6 @@ fn silt_memory() -> Result<Vec<Panel>> {
     let written = Panel::lines(title, x, "write amplification", series);
     let series = vec![Series::new("reads (equation 6)", reads)];
     let read = Panel::lines("SILT's reads by memory", x, "read amplification", series);
-    Ok(vec![written, read])
+    let axes = Axes { y_max: Some(1.05), ..Axes::default() };
+    Ok(vec![written, read.with_axes(axes)])
 }

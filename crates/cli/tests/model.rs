@@ -212,7 +212,7 @@ fn figures_are_drawn_with_every_line() {
     let directory = std::env::temp_dir().join(name);
     let figures = json(&format!("plot --out {}", directory.display()));
     let files = figures["files"].as_array().unwrap();
-    assert_eq!(files.len(), 7);
+    assert_eq!(files.len(), 8);
     let drawing = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
     for file in files {
         let text = std::fs::read_to_string(file.as_str().unwrap()).unwrap();
@@ -221,6 +221,10 @@ fn figures_are_drawn_with_every_line() {
     assert!(drawing("unique.svg").contains("Zipf 0.99"));
     assert!(drawing("writes-by-skew.svg").contains("without redundancy"));
     assert!(drawing("silt-memory.svg").contains("equation 6"));
+    assert!(drawing("level-sizes.svg").contains("level 4"));
+    assert!(drawing("writes-by-levels.svg").contains("optimised sizes"));
+    let keys = drawing("writes-by-keys.svg");
+    assert!(keys.lines().any(|line| line.trim() == "1000"), "{keys}");
     std::fs::remove_dir_all(directory).unwrap();
 }
 
