@@ -58,6 +58,8 @@ pub struct Panel {
 pub struct Axes {
     /// Where the horizontal axis begins.
     pub x_min: f64,
+    /// Where the vertical axis begins.
+    pub y_min: f64,
     /// Where the vertical axis ends.
     pub y_max: Option<f64>,
     /// Horizontal values are powers of ten: 2 is shown as 100.
@@ -99,7 +101,7 @@ impl Panel {
             .margin_right(36)
             .x_label_area_size(48)
             .y_label_area_size(96)
-            .build_cartesian_2d(self.axes.x_min..x_max, 0.0..y_max)?;
+            .build_cartesian_2d(self.axes.x_min..x_max, self.axes.y_min..y_max)?;
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(self.x).y_desc(self.y).light_line_style(WHITE.mix(0.0)).max_light_lines(1);
         mesh.label_style(("sans-serif", 17));

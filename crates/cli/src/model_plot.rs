@@ -142,7 +142,7 @@ fn by_buffer() -> Result<Vec<Panel>> {
         }
         series.push(Series::new(&name_of(skew), points));
         let mut points = Vec::new();
-        for log in even(4.0 * MIB, 1e6, 20) {
+        for log in even((4.0 * MIB).ln(), 1e6_f64.ln(), 30).map(f64::exp) {
             let count = leveldb(keys.keys(), log).levels.len();
             points.push((log / 1e3, level_sizes(log, 4.0, count, &keys)?.cost.total()));
         }
@@ -188,14 +188,14 @@ fn level_sizes_by_skew() -> Result<Vec<Panel>> {
     for skew in even(0.0, 1.2, 24) {
         let best = level_sizes(4.0 * MIB, 4.0, LEVELS, &primitives(KEYS, skew)?)?;
         for (points, size) in points.iter_mut().zip(&best.model.levels) {
-            points.push((skew, size.log10()));
+            points.push((skew, (size / 1e3).log10()));
         }
     }
-    let levels = (1..).zip(points).rev();
+    let levels = (1..LEVELS).zip(points).rev();
     let series = levels.map(|(level, points)| Series::new(&format!("level {level}"), points));
     let title = "Optimised level sizes by skew (figure 4.14): 100 M keys, 5 levels";
-    let panel = Panel::lines(title, "skew", "items", series.collect());
-    Ok(vec![panel.with_axes(Axes { y_powers: true, y_max: Some(10.0), ..Axes::default() })])
+    let panel = Panel::lines(title, "skew", "thousands of items", series.collect());
+    Ok(vec![panel.with_axes(Axes { y_powers: true, y_max: Some(7.0), ..Axes::default() })])
 }
 
 /// Figure 8 of SILT's paper, and writes under skew at the same memory.
@@ -222,6 +222,6 @@ fn silt_memory() -> Result<Vec<Panel>> {
     let written = Panel::lines(title, x, "write amplification", series);
     let series = vec![Series::new("reads (equation 6)", reads)];
     let read = Panel::lines("SILT's reads by memory", x, "read amplification", series);
-    let axes = Axes { y_max: Some(1.05), ..Axes::default() };
+    let axes = Axes { y_min: 1.0, y_max: Some(1.05), ..Axes::default() };
     Ok(vec![written, read.with_axes(axes)])
 }
