@@ -125,8 +125,8 @@ fn settled(simulator: &mut dyn Simulator, skew: f64, keys: u64, count: u64) -> W
 #[test]
 fn universal_compaction_is_as_predicted() {
     const KEYS: u64 = 100_000;
-    // With skew flushes differ in size, by 2 to 4 %, so where sizes are compared chance decides what
-    // the model settles by expected sizes.
+    // With skew flushes differ in size, by 2 to 4 %, so where sizes are compared chance decides
+    // what the model settles by expected sizes.
     for (skew, log, runs, size_ratio, space_percent) in [
         (0.0, 1000.0, 4, 1.0, 200.0),
         (0.0, 1000.0, 8, 1.0, 50.0),
