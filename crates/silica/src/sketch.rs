@@ -2,8 +2,9 @@
 //!
 //! A call costs a countdown of its thread and a load. One call in [`EVERY`], at random, is looked
 //! at closely. And now and then, in windows, all requests for the keys of the sample are followed;
-//! the pause after a window is in proportion to what the window cost. Nobody waits for a sketch:
-//! where another thread has it, what was to be added is dropped.
+//! the pause after a window is in proportion to what the window cost, and the first windows are
+//! short, so that a store that was just opened pays no more than one that runs for long. Nobody
+//! waits for a sketch: where another thread has it, what was to be added is dropped.
 
 use crate::record::Recorder;
 use crate::sealed::Kind;
@@ -21,12 +22,16 @@ use std::time::{Duration, Instant};
 
 /// One call in so many is looked at closely.
 const EVERY: u64 = 256;
-/// A window ends after so many operations, or so many requests for keys of the sample.
-const WINDOW_OPERATIONS: u64 = 1 << 20;
-const WINDOW_TRACKED: u64 = 1 << 16;
-/// Operations of the pause, for each request followed and for each operation of the window.
-const PAUSE_TRACKED: u64 = 256;
-const PAUSE_OPERATIONS: u64 = 63;
+/// The first window ends after so many operations, or requests for keys of the sample; each one
+/// after it may be twice as long, up to the last.
+const WINDOW_FIRST: Window = Window { operations: 1 << 12, tracked: 1 << 12 };
+const WINDOW_LAST: Window = Window { operations: 1 << 18, tracked: 1 << 16 };
+/// Operations of the pause, for each request followed (some hundred nanoseconds) and for each
+/// operation of the window (some ten).
+const PAUSE_TRACKED: u64 = 1024;
+const PAUSE_OPERATIONS: u64 = 255;
+/// Keys of a call of gets that are noted without an allocation.
+const FEW: usize = 32;
 /// How often a sketch is written, where something was added.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Of the sample's keys. The same for ever, so that a sketch goes on after a restart.
@@ -112,6 +117,46 @@ impl Change {
     }
 }
 
+/// How long requests are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Window {
+    operations: u64,
+    /// Requests for keys of the sample.
+    tracked: u64,
+}
+
+impl Window {
+    fn next(self) -> Self {
+        Window {
+            operations: (2 * self.operations).min(WINDOW_LAST.operations),
+            tracked: (2 * self.tracked).min(WINDOW_LAST.tracked),
+        }
+    }
+
+    /// Operations until the next one, where so many of it are `left` and so many requests were
+    /// followed.
+    fn pause(self, left: u64, tracked: u64) -> u64 {
+        PAUSE_TRACKED * tracked + PAUSE_OPERATIONS * self.operations.saturating_sub(left)
+    }
+}
+
+/// What all calls read and few write: on lines of its own, so that those who count do not take it
+/// from the caches of the others.
+#[repr(align(128))]
+struct Hot {
+    /// Pausing or watching, or off meanwhile.
+    state: AtomicU8,
+    /// Of the sample.
+    threshold: AtomicU64,
+}
+
+/// Where the windows are.
+struct Turn {
+    window: Window,
+    /// Number of operations at which the window, or the pause, ends.
+    at: u64,
+}
+
 /// Where the sketch is kept.
 struct Place {
     path: PathBuf,
@@ -122,18 +167,13 @@ struct Place {
 
 /// The sketch of an open keyspace.
 pub(crate) struct Live {
-    /// Pausing or watching, or off meanwhile.
-    state: AtomicU8,
-    /// Of the sample.
-    threshold: AtomicU64,
+    hot: Hot,
     /// Operations so far, counted when a call is looked at.
     operations: AtomicU64,
-    /// Number of operations at which the window, or the pause, ends.
-    turn_at: AtomicU64,
     /// Requests followed in this window; reads of other keys, not added yet.
     tracked: AtomicU64,
     passed: AtomicU64,
-    sketch: Mutex<Sketch>,
+    sketch: Mutex<(Sketch, Turn)>,
     place: Mutex<Option<Place>>,
     recorder: ArcSwapOption<Recorder>,
     /// Held where a recording begins or ends, so that the bit is of the recorder that is there.
@@ -144,13 +184,17 @@ impl Live {
     /// Goes on with `sketch`.
     pub(crate) fn new(sketch: Sketch) -> Self {
         Live {
-            state: AtomicU8::new(WATCHING),
-            threshold: AtomicU64::new(sketch.sample.threshold()),
+            hot: Hot {
+                state: AtomicU8::new(WATCHING),
+                threshold: AtomicU64::new(sketch.sample.threshold()),
+            },
             operations: AtomicU64::new(0),
-            turn_at: AtomicU64::new(WINDOW_OPERATIONS),
             tracked: AtomicU64::new(0),
             passed: AtomicU64::new(0),
-            sketch: Mutex::new(sketch),
+            sketch: Mutex::new((
+                sketch,
+                Turn { window: WINDOW_FIRST, at: WINDOW_FIRST.operations },
+            )),
             place: Mutex::new(None),
             recorder: ArcSwapOption::empty(),
             turn: Mutex::new(()),
@@ -163,7 +207,7 @@ impl Live {
         let is_first = self.recorder.load().is_none();
         if is_first {
             self.recorder.store(Some(Arc::clone(recorder)));
-            self.state.fetch_or(RECORDING, Ordering::Relaxed);
+            self.hot.state.fetch_or(RECORDING, Ordering::Relaxed);
         }
         is_first
     }
@@ -174,14 +218,14 @@ impl Live {
         // The bit first: whoever sees it without a recorder records nothing.
         let is_current = self.recorder.load().as_ref().is_some_and(|r| Arc::ptr_eq(r, recorder));
         if is_current {
-            self.state.fetch_and(!RECORDING, Ordering::Relaxed);
+            self.hot.state.fetch_and(!RECORDING, Ordering::Relaxed);
             self.recorder.store(None);
         }
     }
 
     /// True where calls are recorded.
     pub(crate) fn is_recording(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & RECORDING != 0
+        self.hot.state.load(Ordering::Relaxed) & RECORDING != 0
     }
 
     /// Records by what is there, if it still is.
@@ -209,18 +253,18 @@ impl Live {
                 Sketch::new(keys())
             }
         };
-        self.threshold.store(sketch.sample.threshold(), Ordering::Relaxed);
-        *self.lock() = sketch;
+        self.hot.threshold.store(sketch.sample.threshold(), Ordering::Relaxed);
+        self.lock().0 = sketch;
         let saved = Instant::now();
         let place = Place { path, saved, saved_at: (0, 0) };
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sketch> {
+    fn lock(&self) -> MutexGuard<'_, (Sketch, Turn)> {
         self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Sketch>> {
+    fn try_lock(&self) -> Option<MutexGuard<'_, (Sketch, Turn)>> {
         match self.sketch.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
@@ -230,7 +274,7 @@ impl Live {
 
     /// The sketch as it is now.
     pub(crate) fn sketch(&self) -> Sketch {
-        let mut sketch = self.lock();
+        let (sketch, _) = &mut *self.lock();
         sketch.sample.pass(self.passed.swap(0, Ordering::Relaxed));
         sketch.clone()
     }
@@ -271,7 +315,7 @@ impl Live {
     /// Counts the call; says how it is to be looked at.
     #[inline]
     pub(crate) fn look(&self) -> Look {
-        let state = self.state.load(Ordering::Relaxed);
+        let state = self.hot.state.load(Ordering::Relaxed);
         if state & OFF != 0 {
             return Look { due: false, state: state & RECORDING };
         }
@@ -293,7 +337,7 @@ impl Live {
         sink: &mut dyn GetSink,
         get: impl FnOnce(&mut dyn GetSink) -> Result<()>,
     ) -> Result<()> {
-        let mut counting = Counting { sink, found: Vec::with_capacity(keys.len()) };
+        let mut counting = Counting { sink, count: 0, few: [(0, 0); FEW], more: Vec::new() };
         get(&mut counting)?;
         if look.recording() {
             let all = keys.iter().map(|key| (TraceKind::Get, *key));
@@ -301,19 +345,18 @@ impl Live {
         }
         if look.watching() {
             // A key that is not there has no popularity among those that are.
-            let found = counting.found.iter().filter_map(|(index, _)| keys.get(*index));
+            let found = counting.all().filter_map(|(index, _)| keys.get(*index));
             self.follow(found.copied(), Touch::Read);
         }
         if !look.due {
             return Ok(());
         }
-        let get_hits = counting.found.len() as u64;
+        let get_hits = counting.all().count() as u64;
         let get_misses = (keys.len() as u64).saturating_sub(get_hits);
         self.add(keys.len(), |sketch| {
             sketch.call(&Call { get_hits, get_misses, ..Call::default() }, EVERY);
             keys.iter().for_each(|key| sketch.key_bytes.add(key.len() as u64, EVERY));
-            let found = counting.found.iter();
-            found.for_each(|(_, bytes)| sketch.found_bytes.add(*bytes as u64, EVERY));
+            counting.all().for_each(|(_, bytes)| sketch.found_bytes.add(*bytes as u64, EVERY));
         });
         Ok(())
     }
@@ -433,59 +476,59 @@ impl Live {
     fn add(&self, operations: usize, add: impl FnOnce(&mut Sketch)) {
         let more = EVERY * operations as u64;
         let now = self.operations.fetch_add(more, Ordering::Relaxed) + more;
-        let Some(mut sketch) = self.try_lock() else { return };
-        add(&mut sketch);
+        let Some(mut guard) = self.try_lock() else { return };
+        let (sketch, turn) = &mut *guard;
+        add(sketch);
         sketch.sample.pass(self.passed.swap(0, Ordering::Relaxed));
-        // From here on the lock keeps others from turning, too.
-        let turn_at = self.turn_at.load(Ordering::Relaxed);
         let tracked = self.tracked.load(Ordering::Relaxed);
-        let watching = self.state.load(Ordering::Relaxed) & WATCHING != 0;
+        let watching = self.hot.state.load(Ordering::Relaxed) & WATCHING != 0;
         if watching {
-            if now < turn_at && tracked < WINDOW_TRACKED {
+            if now < turn.at && tracked < turn.window.tracked {
                 return;
             }
-            let seen = WINDOW_OPERATIONS.saturating_sub(turn_at.saturating_sub(now));
-            let pause = PAUSE_TRACKED * tracked + PAUSE_OPERATIONS * seen;
-            self.state.fetch_and(!WATCHING, Ordering::Relaxed);
-            self.turn_at.store(now + pause, Ordering::Relaxed);
-        } else if now >= turn_at {
+            turn.at = now + turn.window.pause(turn.at.saturating_sub(now), tracked);
+            turn.window = turn.window.next();
+            self.hot.state.fetch_and(!WATCHING, Ordering::Relaxed);
+        } else if now >= turn.at {
             self.tracked.store(0, Ordering::Relaxed);
-            self.turn_at.store(now + WINDOW_OPERATIONS, Ordering::Relaxed);
-            self.state.fetch_or(WATCHING, Ordering::Relaxed);
+            turn.at = now + turn.window.operations;
+            self.hot.state.fetch_or(WATCHING, Ordering::Relaxed);
         }
     }
 
     /// Looks at calls from now on, or at none.
     pub(crate) fn switch(&self, on: bool) {
         match on {
-            true => self.state.fetch_and(!OFF, Ordering::Relaxed),
-            false => self.state.fetch_or(OFF, Ordering::Relaxed),
+            true => self.hot.state.fetch_and(!OFF, Ordering::Relaxed),
+            false => self.hot.state.fetch_or(OFF, Ordering::Relaxed),
         };
     }
 
     /// Shows requests for keys of the sample to it.
     #[cold]
     fn follow<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, touch: Touch) {
-        let threshold = self.threshold.load(Ordering::Relaxed);
-        let (mut sketch, mut tracked, mut passed) = (None, 0, 0);
+        let threshold = self.hot.threshold.load(Ordering::Relaxed);
+        let (mut guard, mut tracked, mut passed) = (None, 0, 0);
         for key in keys {
             let hash = SEED.hash(key).high();
             if hash >= threshold {
                 passed += u64::from(touch == Touch::Read);
                 continue;
             }
-            if sketch.is_none() {
-                sketch = self.try_lock();
+            if guard.is_none() {
+                guard = self.try_lock();
             }
-            let Some(sketch) = sketch.as_mut() else { continue };
+            let Some((sketch, _)) = guard.as_deref_mut() else { continue };
             tracked += u64::from(sketch.sample.request(hash, touch));
         }
         if passed > 0 {
             self.passed.fetch_add(passed, Ordering::Relaxed);
         }
-        if let Some(sketch) = sketch {
+        if let Some((sketch, _)) = guard.as_deref() {
             self.tracked.fetch_add(tracked, Ordering::Relaxed);
-            self.threshold.store(sketch.sample.threshold(), Ordering::Relaxed);
+            if sketch.sample.threshold() != threshold {
+                self.hot.threshold.store(sketch.sample.threshold(), Ordering::Relaxed);
+            }
         }
     }
 }
@@ -513,16 +556,89 @@ fn begin_countdown(countdown: &Cell<u32>) -> bool {
     })
 }
 
-/// A sink that remembers what was found.
+/// A sink that remembers what was found: place and bytes.
 struct Counting<'s> {
     sink: &'s mut dyn GetSink,
-    /// Place and bytes.
-    found: Vec<(usize, usize)>,
+    count: usize,
+    /// The first of them, and what does not fit there.
+    few: [(usize, usize); FEW],
+    more: Vec<(usize, usize)>,
+}
+
+impl Counting<'_> {
+    fn all(&self) -> impl Iterator<Item = &(usize, usize)> {
+        self.few.iter().take(self.count).chain(&self.more)
+    }
 }
 
 impl GetSink for Counting<'_> {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
-        self.found.push((index, entry.value.len()));
+        let found = (index, entry.value.len());
+        match self.few.get_mut(self.count) {
+            Some(place) => *place = found,
+            None => self.more.push(found),
+        }
+        self.count += 1;
         self.sink.found(index, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_was_just_opened_follows_little() {
+        let live = Live::new(Sketch::new(0));
+        let (mut watched, mut calls) = (0u64, 0u64);
+        let mut worst = 0.0f64;
+        while calls < 20_000_000 {
+            // Every call is of another key: all of them are in the sample, until it is full.
+            let look = live.look();
+            calls += 1;
+            if look.watching() {
+                watched += 1;
+                live.follow(std::iter::once(&calls.to_le_bytes()[..]), Touch::Write);
+            }
+            if look.due {
+                live.add(1, |sketch| sketch.call(&Call { puts: 1, ..Call::default() }, EVERY));
+            }
+            // What the opening may cost, some milliseconds, however the windows are set.
+            let at_first = 1 << 13;
+            if calls > at_first {
+                worst = worst.max(watched.saturating_sub(at_first) as f64 / calls as f64);
+            }
+        }
+        // One in 256 where none is in the sample, fewer where many are; the counted calls are an
+        // estimate, so a third more.
+        assert!(watched >= WINDOW_FIRST.operations / 2, "{watched} of {calls}");
+        assert!(worst < 1.33 / 256.0, "{worst}");
+        let seen = live.sketch().totals.puts as f64;
+        assert!((seen / calls as f64 - 1.0).abs() < 0.05, "{seen} of {calls}");
+    }
+
+    #[test]
+    fn windows_grow_to_the_last_and_pauses_with_them() {
+        let windows: Vec<_> =
+            std::iter::successors(Some(WINDOW_FIRST), |w| Some(w.next())).take(20).collect();
+        assert_eq!((windows[1].operations, windows[1].tracked), (1 << 13, 1 << 13));
+        assert_eq!(windows[19], WINDOW_LAST);
+        assert_eq!(WINDOW_FIRST.pause(1000, 10), 10 * 1024 + 255 * 3096);
+    }
+
+    #[test]
+    fn a_get_of_many_keys_remembers_all_that_was_found() {
+        struct Nothing;
+        impl GetSink for Nothing {
+            fn found(&mut self, _: usize, _: EntryRef<'_>) {}
+        }
+        let sink = &mut Nothing;
+        let mut counting = Counting { sink, count: 0, few: [(0, 0); FEW], more: Vec::new() };
+        for index in 0..2 * FEW + 1 {
+            let value = &[0; 100][..index];
+            counting.found(index, EntryRef { value, expires_unix_ms: 0, user_bits: 0 });
+        }
+        let expected: Vec<_> = (0..2 * FEW + 1).map(|index| (index, index)).collect();
+        assert_eq!(counting.all().copied().collect::<Vec<_>>(), expected);
     }
 }
