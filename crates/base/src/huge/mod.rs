@@ -13,7 +13,8 @@
 //! costs address space only, and the first write to a huge page holds 2 MiB. The pool's first
 //! 8 MiB are plain pages, so a process with few tables does not pay for pages that it does not
 //! fill; beyond that the pool holds at most the rest of the pages that tables in use lie in.
-//! A dropped `HugeVec` gives back every page that nothing else lies in.
+//! A dropped `HugeVec` gives back every page that nothing else lies in, except that the pool keeps
+//! up to 2 MiB for those that come next.
 //!
 //! **Reserved pages.** [`HugeVec::reserved`] takes its whole 2 MiB pages out of those that the
 //! system has reserved (`/proc/sys/vm/nr_hugepages`), where enough are left. They are there for

@@ -4,7 +4,9 @@
 //! ranges of shared mappings, one beside the other and across the borders of pages.
 //!
 //! 1. All free bytes are zero: [`Pool::take`] hands ranges out as they are.
-//! 2. A page that is wholly free holds no memory: it was never used or it was given back.
+//! 2. A page that is wholly free holds no memory: it was never used or it was given back. Only a
+//!    few **warm** ones do, so that tables which come and go do not wait for the system's pages:
+//!    each first use of one is a fault or two.
 //! 3. Free ranges of a mapping neither overlap nor touch; a mapping that is wholly free is
 //!    unmapped.
 //!
@@ -12,7 +14,7 @@
 //! of no consequence for resident memory: pages that nothing lies in hold none.
 
 use super::mapping::{HUGE_PAGE_BYTES, Mapping, PLAIN_PAGE_BYTES_MAX};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -22,6 +24,8 @@ const FIRST_MAPPING_BYTES: usize = 8 << 20;
 /// All further mappings, of huge pages. A multiple of the usual tables' sizes, so that no end is
 /// left over.
 const MAPPING_BYTES: usize = 96 << 20;
+/// Bytes of warm pages at most.
+const WARM_BYTES_MAX: usize = 2 << 20;
 /// Ranges start at and consist of so many bytes: a plain page, so that none is shared in vain.
 const GRAIN_BYTES: usize = 4096;
 
@@ -37,6 +41,8 @@ struct Shared {
     page_bytes: usize,
     /// Starts and lengths.
     free: BTreeMap<usize, usize>,
+    /// Starts of free pages that hold memory.
+    warm: BTreeSet<usize>,
 }
 
 impl Pool {
@@ -69,10 +75,14 @@ impl Pool {
     pub(super) unsafe fn give_back(&mut self, start: NonNull<u8>, bytes: usize) {
         let owner = self.shared.iter().position(|shared| shared.offset_of(start).is_some());
         let owner = owner.expect("memory returns to the pool that it came from");
+        let warm: usize = self.shared.iter().map(Shared::warm_bytes).sum();
         let shared = &mut self.shared[owner];
         let offset = shared.offset_of(start).expect("it lies here");
         // SAFETY: the caller's promise.
-        unsafe { shared.give_back(offset..offset + bytes.next_multiple_of(GRAIN_BYTES)) }
+        unsafe {
+            let range = offset..offset + bytes.next_multiple_of(GRAIN_BYTES);
+            shared.give_back(range, WARM_BYTES_MAX.saturating_sub(warm));
+        }
         if shared.is_free() {
             self.shared.remove(owner);
         }
@@ -83,11 +93,20 @@ impl Shared {
     fn new(bytes: usize, page_bytes: usize) -> Option<Self> {
         let huge_bytes = if page_bytes == HUGE_PAGE_BYTES { bytes } else { 0 };
         let mapping = Mapping::new(bytes, huge_bytes)?;
-        Some(Shared { mapping, page_bytes, free: BTreeMap::from([(0, bytes)]) })
+        Some(Shared {
+            mapping,
+            page_bytes,
+            free: BTreeMap::from([(0, bytes)]),
+            warm: BTreeSet::new(),
+        })
     }
 
     fn is_free(&self) -> bool {
         self.free.get(&0) == Some(&self.mapping.bytes())
+    }
+
+    fn warm_bytes(&self) -> usize {
+        self.warm.len() * self.page_bytes
     }
 
     /// Where `start` lies in this mapping.
@@ -103,25 +122,34 @@ impl Shared {
         if len > bytes {
             self.free.insert(start + bytes, len - bytes);
         }
+        let page = start / self.page_bytes * self.page_bytes;
+        while let Some(page) = self.warm.range(page..start + bytes).next().copied() {
+            self.warm.remove(&page);
+        }
         // SAFETY: free ranges lie in the mapping.
         Some(unsafe { self.mapping.start().add(start) })
     }
 
+    /// Up to `warm` bytes more stay warm.
+    ///
     /// # Safety
     ///
     /// `range` was taken, and nothing refers to it any more.
-    unsafe fn give_back(&mut self, range: Range<usize>) {
+    unsafe fn give_back(&mut self, range: Range<usize>, warm: usize) {
         let free = self.join(range.clone());
         // The pages that `range` lies in, as far as nothing else lies in them.
         let page = self.page_bytes;
         let start = (range.start / page * page).max(free.start.next_multiple_of(page));
         let end = range.end.next_multiple_of(page).min(free.end / page * page);
+        // The lowest stay, since they are taken first.
+        let cold = (start + warm / page * page).min(end);
+        self.warm.extend((start..cold).step_by(page));
         // SAFETY: `range` belonged to the caller, who promises that nothing refers to it; the
         // rest of the pages up to `free`, which holds them, is free.
         unsafe {
-            if start < end {
-                self.mapping.discard(start..end);
-                self.mapping.clear(range.start..start.max(range.start));
+            if cold < end {
+                self.mapping.discard(cold..end);
+                self.mapping.clear(range.start..cold.max(range.start));
                 self.mapping.clear(end.min(range.end)..range.end);
             } else {
                 self.mapping.clear(range);

@@ -44,6 +44,10 @@ fn verify(pool: &Pool, taken: &[Taken]) {
         }
         assert!(last_end.is_none_or(|end| end <= shared.mapping.bytes()));
         assert!(!shared.is_free(), "an empty mapping is unmapped");
+        for page in &shared.warm {
+            let range = shared.free.range(..=page).next_back().expect("a free range before it");
+            assert!(page + shared.page_bytes <= range.0 + range.1, "warm pages are free");
+        }
     }
     let mapped: usize = pool.shared.iter().map(|shared| shared.mapping.bytes()).sum();
     assert_eq!(free_bytes + taken.iter().map(rounded).sum::<usize>(), mapped);
@@ -92,5 +96,43 @@ fn any_order_of_sizes_leaves_free_bytes_zero() {
         }
     }
     taken.drain(..).for_each(|t| give_back(&mut pool, t));
+    assert!(pool.shared.is_empty());
+}
+
+/// Bytes of pages of `from..from + bytes` that hold memory.
+#[cfg(target_os = "linux")]
+fn resident(from: usize, bytes: usize) -> usize {
+    use std::io::{Read, Seek, SeekFrom};
+    const PAGE: usize = 4096;
+    let mut file = std::fs::File::open("/proc/self/pagemap").expect("its pages");
+    file.seek(SeekFrom::Start((from / PAGE * 8) as u64)).expect("a position");
+    let mut words = vec![0; bytes / PAGE * 8];
+    file.read_exact(&mut words).expect("pages");
+    // The bit that says so is the highest.
+    words.as_chunks::<8>().0.iter().filter(|word| word[7] & 0x80 != 0).count() * PAGE
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn freed_pages_stay_warm_up_to_a_limit() {
+    let mut pool = Pool::new();
+    let mut tables: Vec<_> = (0..10).map(|_| take(&mut pool, TABLE)).collect();
+    let first = tables[0].start.as_ptr() as usize;
+    tables.iter_mut().for_each(|table| table.bytes().fill(7));
+    assert_eq!(resident(first, 10 * TABLE), 10 * TABLE);
+    let last = tables.pop().expect("there is one");
+    tables.drain(..).for_each(|table| give_back(&mut pool, table));
+    let warm: usize = pool.shared.iter().map(Shared::warm_bytes).sum();
+    assert_eq!(warm, WARM_BYTES_MAX);
+    assert_eq!(resident(first, 10 * TABLE), WARM_BYTES_MAX + TABLE);
+    // It reads free pages, which then count, too.
+    verify(&pool, std::slice::from_ref(&last));
+    // What comes next takes them.
+    let again = take(&mut pool, TABLE);
+    assert_eq!(again.start.as_ptr() as usize, first);
+    let warm: usize = pool.shared.iter().map(Shared::warm_bytes).sum();
+    assert_eq!(warm, WARM_BYTES_MAX - TABLE);
+    give_back(&mut pool, again);
+    give_back(&mut pool, last);
     assert!(pool.shared.is_empty());
 }
