@@ -8,6 +8,7 @@
 
 use crate::fields::Fields;
 use silica_base::prefetch;
+use std::sync::Arc;
 
 /// Bits of a place at most.
 pub const BITS_MAX: u32 = 16;
@@ -71,13 +72,33 @@ fn fingerprint(mixed: u64) -> u64 {
     (mixed >> 7).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 40
 }
 
-/// A filter of a set of hashes.
-#[derive(Debug)]
+fn mask(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
+/// The bits of a place, and others above them.
+#[inline(always)]
+fn read(words: &[u64], bits: u32, at: usize) -> u64 {
+    let bit = at * bits as usize;
+    let (word, shift) = (bit / 64, bit % 64);
+    words[word] >> shift | words[word + 1] << 1 << (63 - shift)
+}
+
+/// Sets a place that is zero.
+fn fill(words: &mut [u64], bits: u32, at: usize, value: u64) {
+    let bit = at * bits as usize;
+    let (word, shift) = (bit / 64, bit % 64);
+    words[word] |= value << shift;
+    words[word + 1] |= value >> 1 >> (63 - shift);
+}
+
+/// A filter of a set of hashes. Its clones share the places.
+#[derive(Debug, Clone)]
 pub struct FuseFilter {
     geometry: Geometry,
     bits: u32,
     /// Places of `bits` bits, and one more word, so that every place may be read as two.
-    words: Vec<u64>,
+    words: Arc<[u64]>,
 }
 
 /// A mixed hash and a small number, in twelve bytes: there is one for each key and each place.
@@ -152,34 +173,15 @@ impl FuseFilter {
 
     fn filled(geometry: Geometry, bits: u32, order: &[Packed]) -> Self {
         let words = (geometry.places() * bits as usize).div_ceil(64) + 1;
-        let mut filter = FuseFilter { geometry, bits, words: vec![0; words] };
+        let mut filter = vec![0; words];
         // Backwards: each key's place is none of those that come later.
         for key in order.iter().rev() {
             let (mixed, places) = (key.mixed(), geometry.of(key.mixed()));
-            let others = places.iter().fold(fingerprint(mixed), |sum, at| sum ^ filter.get(*at));
-            filter.set(places[key.number as usize], others & filter.mask());
+            let sum = |sum, at: &usize| sum ^ read(&filter, bits, *at);
+            let others = places.iter().fold(fingerprint(mixed), sum);
+            fill(&mut filter, bits, places[key.number as usize], others & mask(bits));
         }
-        filter
-    }
-
-    fn mask(&self) -> u64 {
-        (1 << self.bits) - 1
-    }
-
-    /// The place's bits, and others above them.
-    #[inline(always)]
-    fn get(&self, at: usize) -> u64 {
-        let bit = at * self.bits as usize;
-        let (word, shift) = (bit / 64, bit % 64);
-        self.words[word] >> shift | self.words[word + 1] << 1 << (63 - shift)
-    }
-
-    /// Sets a place that is zero.
-    fn set(&mut self, at: usize, value: u64) {
-        let bit = at * self.bits as usize;
-        let (word, shift) = (bit / 64, bit % 64);
-        self.words[word] |= value << shift;
-        self.words[word + 1] |= value >> 1 >> (63 - shift);
+        FuseFilter { geometry, bits, words: filter.into() }
     }
 
     /// False where the set has no key with this hash.
@@ -187,8 +189,10 @@ impl FuseFilter {
     pub fn may_contain(&self, hash: u64) -> bool {
         let mixed = self.geometry.mixed(hash);
         let places = self.geometry.of(mixed);
-        let sum = places.iter().fold(fingerprint(mixed), |sum, at| sum ^ self.get(*at));
-        sum & self.mask() == 0
+        let sum = places
+            .iter()
+            .fold(fingerprint(mixed), |sum, at| sum ^ read(&self.words, self.bits, *at));
+        sum & mask(self.bits) == 0
     }
 
     /// Asks for the places of a hash.

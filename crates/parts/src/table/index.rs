@@ -12,6 +12,13 @@ use std::cmp::Ordering;
 /// Bytes of a separator that are kept as a number.
 const HEAD_BYTES: usize = 8;
 
+/// Heads that are searched one by one, of which the last is kept a second time, with others of its
+/// kind: a binary search of all heads would wait for memory at nearly each of its steps, and this
+/// one waits twice.
+const GROUP: usize = 16;
+/// Groups' last heads that are all looked at, since their memory comes in one go.
+const LASTS_MAX: usize = 64;
+
 /// Collects what [`Index`] is made of.
 #[derive(Debug, Default)]
 pub(super) struct IndexBuilder {
@@ -73,12 +80,41 @@ impl IndexBuilder {
 pub(super) struct Index {
     /// What all separators but the first, which is empty, begin with.
     common: Vec<u8>,
-    heads: Vec<u64>,
+    heads: Heads,
     /// Separators as they are behind `common`, where their heads do not tell all.
     whole: Option<Whole>,
     starts: Starts,
     /// Blocks whose first key is the last one before them.
     continued: Vec<u32>,
+}
+
+/// The heads of all separators but the first, in order.
+#[derive(Debug)]
+struct Heads {
+    all: Vec<u64>,
+    /// The last one of each whole [`GROUP`].
+    lasts: Vec<u64>,
+}
+
+impl Heads {
+    fn new(all: Vec<u64>) -> Self {
+        let lasts = all.as_chunks::<GROUP>().0.iter().map(|group| group[GROUP - 1]).collect();
+        Heads { all, lasts }
+    }
+
+    /// Those that are at most `wanted`.
+    #[inline]
+    fn at_most(&self, wanted: u64) -> usize {
+        // Each is looked at: so nothing waits for what the one before it said.
+        let among = |heads: &[u64]| heads.iter().filter(|head| **head <= wanted).count();
+        let groups = if self.lasts.len() <= LASTS_MAX {
+            among(&self.lasts)
+        } else {
+            self.lasts.partition_point(|last| *last <= wanted)
+        };
+        let start = groups * GROUP;
+        start + among(&self.all[start..self.all.len().min(start + GROUP)])
+    }
 }
 
 #[derive(Debug, Default)]
@@ -162,7 +198,7 @@ impl Index {
         let rests: Vec<Vec<u8>> = separators.iter().map(rest).collect();
         let tells_all = |rest: &Vec<u8>| rest.len() <= HEAD_BYTES && rest.last() != Some(&0);
         let whole = if rests.iter().all(tells_all) { None } else { Some(whole(&rests)?) };
-        let heads = rests.iter().map(|rest| head(rest)).collect();
+        let heads = Heads::new(rests.iter().map(|rest| head(rest)).collect());
         let first = *units.first()?;
         let starts = if units.iter().all(|n| *n == first) {
             first.checked_mul(u32::try_from(units.len()).ok()?)?;
@@ -175,7 +211,7 @@ impl Index {
 
     /// Blocks.
     pub(super) fn blocks(&self) -> usize {
-        self.heads.len() + 1
+        self.heads.all.len() + 1
     }
 
     /// Units of all blocks.
@@ -208,7 +244,7 @@ impl Index {
         let mut block = match self.behind_common(key) {
             Some(rest) => self.at_most(rest),
             None if key < &self.common[..] => 0,
-            None => self.heads.len(),
+            None => self.heads.all.len(),
         };
         // A key with versions in several blocks is the separator of all but the first of them.
         while self.is_continued(block) && self.is_separator(block, key) {
@@ -221,12 +257,12 @@ impl Index {
     fn at_most(&self, rest: &[u8]) -> usize {
         let wanted = head(rest);
         let Some(whole) = &self.whole else {
-            return self.heads.partition_point(|head| *head <= wanted);
+            return self.heads.at_most(wanted);
         };
-        let (mut low, mut high) = (0, self.heads.len());
+        let (mut low, mut high) = (0, self.heads.all.len());
         while low < high {
             let middle = low.midpoint(high);
-            let order = self.heads[middle].cmp(&wanted);
+            let order = self.heads.all[middle].cmp(&wanted);
             if order.then_with(|| whole.get(middle).cmp(rest)) == Ordering::Greater {
                 high = middle;
             } else {
@@ -240,7 +276,7 @@ impl Index {
         let Some(rest) = self.behind_common(key) else { return false };
         match &self.whole {
             Some(whole) => whole.get(block - 1) == rest,
-            None => rest.len() <= HEAD_BYTES && self.heads[block - 1] == head(rest),
+            None => rest.len() <= HEAD_BYTES && self.heads.all[block - 1] == head(rest),
         }
     }
 
@@ -250,7 +286,7 @@ impl Index {
         match &self.whole {
             Some(whole) => separator.extend_from_slice(whole.get(block - 1)),
             None => {
-                let head = self.heads[block - 1];
+                let head = self.heads.all[block - 1];
                 // Without the zeroes that fill the number; separators do not end in one.
                 let len = HEAD_BYTES - head.trailing_zeros() as usize / 8;
                 separator.extend_from_slice(&head.to_be_bytes()[..len]);
@@ -263,7 +299,8 @@ impl Index {
     pub(super) fn bytes(&self) -> usize {
         let starts = if let Starts::Each(starts) = &self.starts { starts.len() } else { 0 };
         let whole = self.whole.as_ref().map_or(0, |w| w.bytes.len() + 4 * w.ends.len());
-        self.common.len() + 8 * self.heads.len() + 4 * (starts + self.continued.len()) + whole
+        let heads = self.heads.all.len() + self.heads.lasts.len();
+        self.common.len() + 8 * heads + 4 * (starts + self.continued.len()) + whole
     }
 }
 
@@ -283,4 +320,27 @@ fn starts(units: &[u32]) -> Option<Vec<u32>> {
         starts.push(starts.last()?.checked_add(*units)?);
     }
     Some(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_counted_as_a_binary_search_would() {
+        let most = GROUP * LASTS_MAX;
+        for len in (0..70).chain([most - 1, most, most + GROUP - 1, most + GROUP, 5 * most + 3]) {
+            // Every third one comes twice, and zero and the greatest are among them.
+            let mut all: Vec<u64> = (0..len as u64).map(|n| (n - n % 3 / 2) * 10).collect();
+            if let Some(last) = all.last_mut() {
+                *last = u64::MAX;
+            }
+            let heads = Heads::new(all.clone());
+            let wanted = all.iter().flat_map(|head| [head.saturating_sub(1), *head, head | 1]);
+            for wanted in wanted.chain([0, u64::MAX]) {
+                let right = all.partition_point(|head| *head <= wanted);
+                assert_eq!(heads.at_most(wanted), right, "{wanted} among {len}");
+            }
+        }
+    }
 }

@@ -200,6 +200,11 @@ impl<F: DeviceFile> Table<F> {
         self.filter.is_some()
     }
 
+    /// Its filter, where that is in memory.
+    pub fn filter(&self) -> Option<&FuseFilter> {
+        self.filter.as_ref()
+    }
+
     /// The file, for reads in a burst.
     pub fn file(&self) -> &F {
         &self.file
@@ -231,14 +236,6 @@ impl<F: DeviceFile> Table<F> {
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
-    }
-
-    /// Asks for the memory that [`Table::may_contain`] looks at.
-    #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        if let Some(filter) = &self.filter {
-            filter.prefetch(hash);
-        }
     }
 
     /// Blocks.

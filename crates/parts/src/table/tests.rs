@@ -157,7 +157,7 @@ fn look_up(prng: &mut Prng, model: &Model, table: &Table<File>) {
             2 if !key.is_empty() => *key.last_mut().expect("it is not empty") ^= 1,
             _ => {}
         }
-        table.prefetch(SEED.low(&key));
+        table.filter().inspect(|filter| filter.prefetch(SEED.low(&key)));
         get(table, &key, sequence, |found| {
             assert!(found.is_none() || table.may_contain(SEED.low(&key)), "{key:?} passes");
             assert_eq!(found, newest(model, &key, sequence), "{key:?} at {sequence}");
