@@ -5,6 +5,7 @@ use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
 use crate::policy::{RunShape, Shape};
 use crate::ranges::RangeReads;
 use crate::run::Run;
+use crate::run_filters::RunFilters;
 use crate::state::BucketState;
 use crate::write::NewEntry;
 use silica_base::{HashSeed, prefetch};
@@ -112,8 +113,9 @@ impl Frozen {
 
 /// What is in tables.
 pub(crate) struct Version<D: Device> {
-    /// The newest first.
+    /// The newest first. They do not change: `filters` are theirs.
     pub(crate) runs: Vec<Run<D>>,
+    pub(crate) filters: RunFilters,
     /// Records of the log below this position are in the runs.
     pub(crate) floor: u64,
     /// Nothing at or behind this position is in the runs. It never becomes less, so it tells
@@ -156,7 +158,8 @@ pub(crate) struct Stores<D: Device> {
 
 impl<D: Device> Version<D> {
     pub(crate) fn new(runs: Vec<Run<D>>, floor: u64, deleted: DeletedRanges) -> Self {
-        Version { runs, floor, ceiling: floor, deleted, shape: OnceLock::new() }
+        let filters = RunFilters::new(&runs);
+        Version { runs, filters, floor, ceiling: floor, deleted, shape: OnceLock::new() }
     }
 
     /// Of a bucket that had `before`.

@@ -16,6 +16,7 @@ use silica_base::Result;
 use silica_device::Device;
 use silica_parts::frame::POINTER;
 use silica_parts::value_log::Garbage;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -151,8 +152,8 @@ impl<D: Device> Compaction<D> {
 
     /// Makes the table durable, and lets it take the merged runs' place; the bytes of the file.
     pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
-        let Stage { writer, garbage, .. } = self.stage.expect("it is ready");
-        let overlap = writer.overlap;
+        let Stage { mut writer, garbage, .. } = self.stage.expect("it is ready");
+        let overlap = take(&mut writer.overlap);
         let table = writer.finish()?;
         let level = self.merged.iter().flatten().map(|part| part.level).max().unwrap_or(0);
         let level = (level + 1).min(LEVEL_MAX);

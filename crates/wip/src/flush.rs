@@ -20,6 +20,7 @@ use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::Version as Row;
 use silica_parts::value_log::Garbage;
 use silica_parts::wal::{POSITION_BYTES, Segments};
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -198,8 +199,8 @@ impl<D: Device> Flush<D> {
     /// Makes the table durable, and lets it take the memtables' place; the bytes of the file.
     pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
         let Stage::Write(write) = self.stage else { unreachable!("it is ready") };
-        let Write { writer, garbage, .. } = *write;
-        let overlap = writer.overlap;
+        let Write { mut writer, garbage, .. } = *write;
+        let overlap = take(&mut writer.overlap);
         let table = writer.finish()?;
         let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
         if wip.install_flush(&self.frozen, table, overlap.dead_bytes(bytes), &garbage)? {

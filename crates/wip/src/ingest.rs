@@ -29,6 +29,7 @@ use silica_parts::frame::POINTER;
 use silica_parts::table::{Cursor, Table, UNNUMBERED, Version as Row};
 use silica_parts::value_log::Garbage;
 use silica_parts::wal::POSITION_BYTES;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -340,8 +341,8 @@ impl<D: Device> Output<D> {
     }
 
     /// Makes it durable; it ends with the key `last`.
-    fn finish(self, wip: &Wip<D>, last: Option<&[u8]>) -> Result<Option<Part<D>>> {
-        let overlap = self.writer.overlap;
+    fn finish(mut self, wip: &Wip<D>, last: Option<&[u8]>) -> Result<Option<Part<D>>> {
+        let overlap = take(&mut self.writer.overlap);
         let Some(table) = self.writer.finish()? else { return Ok(None) };
         let bytes = table.table.file_bytes();
         wip.count_space(bytes);

@@ -7,7 +7,6 @@
 use crate::bucket::{LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::metrics::add;
-use crate::run::part_of;
 use crate::values::gone;
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, Error, Result};
@@ -55,8 +54,8 @@ struct Search<D: Device> {
     version: Arc<Version<D>>,
     /// Versions below this position are deleted, with a range.
     deleted: u64,
-    /// The run to ask, and its block.
-    run: usize,
+    /// The place of the part to ask among its version's filters, and its block.
+    at: usize,
     block: Option<usize>,
 }
 
@@ -64,25 +63,22 @@ impl<D: Device> Search<D> {
     /// Goes to the next block that may have `key`, which is the search's; false where none has.
     #[inline]
     fn locate(&mut self, key: &[u8]) -> bool {
-        while let Some(run) = self.version.runs.get(self.run) {
-            if let Some(part) = part_of(run, key) {
-                let table = &part.table.table;
-                if self.block.is_none() && table.may_contain(self.hash) {
-                    self.block = Some(table.block_of(key));
-                }
-                if self.block.is_some() {
-                    return true;
-                }
-            }
-            self.run += 1;
+        if self.block.is_some() {
+            return true;
         }
-        false
+        let version = &self.version;
+        let Some((at, part)) = version.filters.next(&version.runs, self.at, (key, self.hash))
+        else {
+            return false;
+        };
+        (self.at, self.block) = (at, Some(part.table.table.block_of(key)));
+        true
     }
 
     /// The block that was located, and its table.
     #[inline]
-    fn block(&self, key: &[u8]) -> (&Arc<Table<D::File>>, usize) {
-        let part = part_of(&self.version.runs[self.run], key).expect("it was located");
+    fn block(&self) -> (&Arc<Table<D::File>>, usize) {
+        let part = self.version.filters.part(&self.version.runs, self.at);
         (&part.table.table, self.block.expect("it was located"))
     }
 
@@ -91,7 +87,7 @@ impl<D: Device> Search<D> {
         match said {
             Said::Done => return false,
             Said::Next => self.block = self.block.map(|block| block + 1),
-            Said::Absent => (self.run, self.block) = (self.run + 1, None),
+            Said::Absent => (self.at, self.block) = (self.at + 1, None),
         }
         true
     }
@@ -221,11 +217,7 @@ impl<D: Device> Burst<'_, D> {
     fn prefetch(buckets: &Buckets<D>, key: &[u8], hash: u64) {
         let stores = buckets.of(key).read();
         stores.prefetch(hash);
-        for run in &stores.version.runs {
-            if let Some(part) = part_of(run, key) {
-                part.table.table.prefetch(hash);
-            }
-        }
+        stores.version.filters.prefetch(key, hash);
     }
 
     /// Looks for a key in the memtables, and goes on with the runs where it is not there.
@@ -237,8 +229,7 @@ impl<D: Device> Burst<'_, D> {
             return self.begin(&self.wip.buckets(), index, hash);
         }
         if self.keys.len() == 1 {
-            let tables = stores.version.runs.iter().filter_map(|run| part_of(run, key));
-            tables.for_each(|part| part.table.table.prefetch(hash));
+            stores.version.filters.prefetch(key, hash);
         }
         // Taken under the bucket's lock: no segment that its memtables point at is missing.
         let segments = self.wip.log.segments();
@@ -257,7 +248,7 @@ impl<D: Device> Burst<'_, D> {
         let version = stores.version.clone();
         drop(stores);
         buckets.of(key).count_read();
-        self.go_on(Search { index, hash, version, deleted, run: 0, block: None })
+        self.go_on(Search { index, hash, version, deleted, at: 0, block: None })
     }
 
     /// Passes on what a version with these flags says of key `index`.
@@ -311,7 +302,7 @@ impl<D: Device> Burst<'_, D> {
     fn go_on(&mut self, mut search: Search<D>) -> Result<()> {
         let key = self.keys[search.index];
         while search.locate(key) {
-            let (table, block) = search.block(key);
+            let (table, block) = search.block();
             let Some(bytes) = self.wip.cache.get(table.id(block)) else {
                 let table = Arc::clone(table);
                 self.planned.push(Asked::Block { search, table, block });
@@ -337,7 +328,7 @@ impl<D: Device> Burst<'_, D> {
             let here = std::mem::take(&mut self.here);
             here.iter().for_each(|(_, bytes)| table::prefetch_keys(bytes));
             for (mut search, bytes) in here {
-                let (table, block) = search.block(self.keys[search.index]);
+                let (table, block) = search.block();
                 let said = self.ask(&search, table, block, &bytes)?;
                 if search.goes_on(&said) {
                     self.go_on(search)?;

@@ -72,8 +72,14 @@ impl<D: Device> Part<D> {
         Part { table, lower, upper, lower_head, upper_head, level, dead_bytes }
     }
 
+    #[inline]
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         self.has_head(head(key), key)
+    }
+
+    /// Keys of the range begin with neither less nor more than these.
+    pub(crate) fn heads(&self) -> (u64, u64) {
+        (self.lower_head, self.upper_head)
     }
 
     /// The same of a key that begins with `head`.
@@ -127,19 +133,6 @@ impl<D: Device> Part<D> {
         let table = &self.table.table;
         let last = table.place(table.blocks() - 1);
         (last.offset + last.len as u64) as f64 / table.footer().versions as f64
-    }
-
-    /// True where it has a version of `key`, which is in the range; for estimates, so that a read
-    /// that fails counts as none.
-    pub(crate) fn has_version_of(&self, key: &[u8]) -> bool {
-        let mut cursor = self.table.table.cursor(0);
-        match cursor.seek(key, u64::MAX) {
-            Ok(is_any) => is_any && cursor.version().key == key,
-            Err(error) => {
-                ::log::debug!("looking for what a new table hides: {error}");
-                false
-            }
-        }
     }
 
     /// Blocks that may have keys of the range.

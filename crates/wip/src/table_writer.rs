@@ -1,104 +1,13 @@
 //! A table that is being written, and what is learnt on the way.
 
 use crate::files::{table_id, table_name};
-use crate::run::{Numbered, Part, Run, part_of};
+use crate::overlap::Overlap;
+use crate::run::{Numbered, Part, Run};
 use crate::wip::Wip;
 use silica_base::{HashSeed, Result};
 use silica_device::Device;
-use silica_parts::frame::TOMBSTONE;
 use silica_parts::table::{TableBuilder, TableOptions, Version as Row};
 use std::sync::Arc;
-
-/// Of so many keys, older tables' filters are asked for one.
-const SAMPLE_EVERY: u64 = 16;
-/// Of so many of those that only a table without a filter may have, one is looked for there.
-const LOOK_EVERY: u64 = 32;
-
-/// What a new run hides of older ones, estimated from the filters of those; where they are not in
-/// memory, from a few reads.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Overlap {
-    asked: u64,
-    /// Of those asked, how many an older filter let pass, and how many would pass by mistake.
-    passed: u64,
-    mistaken: f64,
-    /// Bytes of versions in the tables that have them, of those that passed or were found.
-    passed_bytes: f64,
-    /// Of those asked, how many no filter let pass, but tables without one may have; how many of
-    /// them were looked for, and found.
-    unknown: u64,
-    looked: u64,
-    found: u64,
-    tombstones: u64,
-    versions: u64,
-}
-
-impl Overlap {
-    /// Counts a version that is written in front of the first `older` runs from the oldest.
-    #[inline]
-    pub(crate) fn count<D: Device>(
-        &mut self,
-        row: &Row<'_>,
-        older: &[Run<D>],
-        hash: impl FnOnce() -> u64,
-        mistakes: f64,
-    ) {
-        self.versions += 1;
-        self.tombstones += u64::from(row.flags & TOMBSTONE != 0);
-        if self.versions % SAMPLE_EVERY == 1 && !older.is_empty() {
-            self.ask(row.key, older, hash(), mistakes);
-        }
-    }
-
-    /// Asks older runs for a key.
-    #[cold]
-    fn ask<D: Device>(&mut self, key: &[u8], older: &[Run<D>], hash: u64, mistakes: f64) {
-        self.asked += 1;
-        let (mut with, mut without) = (0, Vec::new());
-        for part in older.iter().filter_map(|run| part_of(run, key)) {
-            if !part.table.table.has_filter() {
-                without.push(part);
-                continue;
-            }
-            with += 1;
-            if part.table.table.may_contain(hash) {
-                self.passed += 1;
-                self.passed_bytes += part.version_bytes();
-                without.clear();
-                break;
-            }
-        }
-        self.mistaken += (mistakes * f64::from(with)).min(1.0);
-        if without.is_empty() {
-            return;
-        }
-        if self.unknown.is_multiple_of(LOOK_EVERY) {
-            self.looked += 1;
-            if let Some(part) = without.iter().find(|part| part.has_version_of(key)) {
-                self.found += 1;
-                self.passed_bytes += part.version_bytes();
-            }
-        }
-        self.unknown += 1;
-    }
-
-    /// Bytes of tables that nobody needs once a table of `bytes` bytes is in front: older versions
-    /// of its keys, and its own tombstones.
-    pub(crate) fn dead_bytes(&self, bytes: u64) -> u64 {
-        if self.versions == 0 {
-            return 0;
-        }
-        let asked = self.asked.max(1) as f64;
-        let (passed, mistaken) = (self.passed as f64 / asked, self.mistaken / asked);
-        let by_filters = ((passed - mistaken) / (1.0 - mistaken).max(0.01)).clamp(0.0, 1.0);
-        let of_unknown = self.found as f64 / self.looked.max(1) as f64;
-        let by_reads = self.unknown as f64 / asked * of_unknown;
-        let overwritten = self.versions as f64 * (by_filters + by_reads).min(1.0);
-        let each = self.passed_bytes / (self.passed + self.found).max(1) as f64;
-        let tombstones = bytes as f64 * self.tombstones as f64 / self.versions as f64;
-        (overwritten * each + tombstones) as u64
-    }
-}
 
 /// Removes its file unless it is finished.
 pub(crate) struct TableWriter<D: Device> {
@@ -108,7 +17,7 @@ pub(crate) struct TableWriter<D: Device> {
     /// How often a filter lets a key pass by mistake.
     mistakes: f64,
     builder: Option<TableBuilder<D::File>>,
-    pub(crate) overlap: Overlap,
+    pub(crate) overlap: Overlap<D>,
 }
 
 impl<D: Device> TableWriter<D> {

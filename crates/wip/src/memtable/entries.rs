@@ -33,8 +33,10 @@ pub(super) fn order(key: &[u8], position: u64, other_key: &[u8], other: u64) -> 
 /// The first eight bytes of a key as a number: where two differ, so do the keys, in the same order.
 #[inline]
 pub(crate) fn head(key: &[u8]) -> u64 {
+    if let Some(bytes) = key.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
     let mut bytes = [0; 8];
-    let len = key.len().min(8);
-    bytes[..len].copy_from_slice(&key[..len]);
+    bytes[..key.len()].copy_from_slice(key);
     u64::from_be_bytes(bytes)
 }
