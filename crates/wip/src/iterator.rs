@@ -9,7 +9,7 @@
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
 use crate::deleted::deleted_at;
-use crate::memtable::is_from;
+use crate::memtable::{head, is_from, shared_len};
 use crate::run_cursor::RunCursor;
 use crate::snapshot::Held;
 use crate::sorted::{Is, Listed, Positions, Sorted};
@@ -81,6 +81,11 @@ struct Entered<D: Device> {
     view: View<D>,
     /// The newest first.
     sources: Vec<Sorted<D>>,
+    /// Of each source's key, how it begins behind what all keys of the bucket begin with: nearly
+    /// all are told apart by that. `None` where the source is nowhere.
+    heads: Vec<Option<u64>>,
+    /// Bytes that all keys of the bucket begin with.
+    common: usize,
     /// Unless another source than the first one has moved since.
     lead: Option<Lead>,
 }
@@ -130,8 +135,20 @@ impl<D: Device> Entered<D> {
         });
         let count = view.version.runs.len();
         let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run, count));
-        let sources = list.chain(memtables).chain(runs).collect();
-        Entered { view, sources, lead: None }
+        let sources: Vec<_> = list.chain(memtables).chain(runs).collect();
+        let heads = vec![None; sources.len()];
+        let common = view.upper.as_ref().map_or(0, |upper| shared_len(&view.lower, upper));
+        Entered { view, sources, heads, common, lead: None }
+    }
+
+    /// Moves a source, which is nowhere where that fails.
+    #[inline]
+    fn go<T>(&mut self, source: usize, to: impl FnOnce(&mut Sorted<D>) -> Result<T>) -> Result<T> {
+        self.heads[source] = None;
+        let result = to(&mut self.sources[source])?;
+        let version = self.sources[source].version();
+        self.heads[source] = version.map(|version| head(&version.key[self.common..]));
+        Ok(result)
     }
 
     /// See [`Iter::read_together`].
@@ -188,20 +205,30 @@ impl<D: Device> Entered<D> {
     /// True where source `one` is at a version that comes before what `other` is at, if anything.
     #[inline]
     fn is_before(&self, one: usize, other: Option<usize>) -> bool {
-        let Some(version) = self.sources[one].version() else { return false };
-        let other = other.and_then(|other| self.sources[other].version());
-        other.is_none_or(|other| {
-            version.key.cmp(other.key).then(other.sequence.cmp(&version.sequence)).is_lt()
-        })
+        let Some(head) = self.heads[one] else { return false };
+        let at = other.and_then(|other| Some((other, self.heads[other]?)));
+        let Some((other, other_head)) = at else { return true };
+        head < other_head || head == other_head && self.is_key_before(one, other)
+    }
+
+    /// The same of two that are at versions, whose heads do not tell.
+    fn is_key_before(&self, one: usize, other: usize) -> bool {
+        let version = |source: usize| self.sources[source].version().expect("it has a head");
+        let (one, other) = (version(one), version(other));
+        one.key.cmp(other.key).then(other.sequence.cmp(&one.sequence)).is_lt()
     }
 
     /// A source with the last key of all.
     fn last(&self) -> Option<usize> {
-        let mut last: Option<(usize, Row<'_>)> = None;
-        for (at, source) in self.sources.iter().enumerate() {
-            let Some(version) = source.version() else { continue };
-            if last.as_ref().is_none_or(|(_, last)| version.key > last.key) {
-                last = Some((at, version));
+        let key = |source: usize| self.sources[source].version().map(|version| version.key);
+        let mut last: Option<(usize, u64)> = None;
+        for (at, head) in self.heads.iter().enumerate() {
+            let Some(head) = *head else { continue };
+            let is_behind = last.is_none_or(|(last, last_head)| {
+                head > last_head || head == last_head && key(at) > key(last)
+            });
+            if is_behind {
+                last = Some((at, head));
             }
         }
         last.map(|(at, _)| at)
@@ -300,8 +327,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     fn all(&mut self, to: impl Fn(&mut Sorted<D>, &Wip<D>) -> Result<Is>) -> Result<Is> {
         let entered = self.entered.as_mut().expect("a bucket was entered");
         entered.lead = None;
-        for source in &mut entered.sources {
-            if to(source, &self.snapshot.wip)? == Is::Stale {
+        for source in 0..entered.sources.len() {
+            if entered.go(source, |sorted| to(sorted, &self.snapshot.wip))? == Is::Stale {
                 self.entered = None;
                 return Ok(Is::Stale);
             }
@@ -341,7 +368,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 self.copied.key.extend_from_slice(version.key);
                 is_passed = true;
             }
-            self.entered.as_mut().expect("a bucket was entered").sources[first].advance()?;
+            let entered = self.entered.as_mut().expect("a bucket was entered");
+            entered.go(first, Sorted::advance)?;
         }
     }
 
@@ -422,8 +450,10 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         let entered = self.entered.as_mut().expect("a bucket was entered");
         let (copied, mut is_found) = (&mut self.copied, false);
         entered.lead = None;
-        for source in &mut entered.sources {
-            while let Some(version) = source.version()
+        let wanted = Some(head(&copied.key[entered.common..]));
+        for source in 0..entered.sources.len() {
+            while entered.heads[source] == wanted
+                && let Some(version) = entered.sources[source].version()
                 && version.key == copied.key
             {
                 let is_newer = !is_found || version.sequence > copied.sequence;
@@ -431,7 +461,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                     copied.copy(&version);
                     is_found = true;
                 }
-                if source.retreat(&self.snapshot.wip)? == Is::Stale {
+                let wip = &self.snapshot.wip;
+                if entered.go(source, |sorted| sorted.retreat(wip))? == Is::Stale {
                     self.entered = None;
                     return Ok(None);
                 }
@@ -490,10 +521,10 @@ impl<D: Device, W: Deref<Target = Wip<D>> + Send + Sync> EntryIter for Iter<D, W
             At::Source(source) => {
                 self.at = At::Nowhere;
                 let entered = self.entered.as_mut().expect("it is at an entry");
-                let source = &mut entered.sources[source];
+                let version = entered.sources[source].version().expect("it is there");
                 self.copied.key.clear();
-                self.copied.key.extend_from_slice(source.version().expect("it is there").key);
-                source.advance()?;
+                self.copied.key.extend_from_slice(version.key);
+                entered.go(source, Sorted::advance)?;
                 self.settle_forward(true)
             }
             At::Copied => {
