@@ -40,10 +40,25 @@ impl Prng {
 
     /// Fills `out` with random bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
-        for chunk in out.chunks_mut(8) {
-            let bytes = self.next_u64().to_le_bytes();
-            chunk.copy_from_slice(&bytes[..chunk.len()]);
+        let (chunks, rest) = out.as_chunks_mut::<8>();
+        for chunk in chunks {
+            *chunk = self.next_u64().to_le_bytes();
         }
+        if !rest.is_empty() {
+            let bytes = self.next_u64().to_le_bytes();
+            rest.copy_from_slice(&bytes[..rest.len()]);
+        }
+    }
+
+    /// True where [`Prng::fill`] would write these bytes.
+    pub fn would_fill(&mut self, bytes: &[u8]) -> bool {
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        // All are looked at: nearly always they are the same.
+        let differ = chunks
+            .iter()
+            .fold(0, |differ, chunk| differ | (u64::from_le_bytes(*chunk) ^ self.next_u64()));
+        let is_rest = rest.is_empty() || self.next_u64().to_le_bytes()[..rest.len()] == *rest;
+        differ == 0 && is_rest
     }
 }
 
@@ -57,6 +72,23 @@ mod tests {
         let mut b = Prng::new(7);
         assert!((0..100).all(|_| a.next_u64() == b.next_u64()));
         assert_ne!(Prng::new(8).next_u64(), Prng::new(7).next_u64());
+    }
+
+    #[test]
+    fn what_is_filled_would_be_filled_again() {
+        for len in 0..40 {
+            let mut bytes = vec![0; len];
+            Prng::new(3).fill(&mut bytes);
+            let mut prng = Prng::new(3);
+            let words: Vec<_> = (0..5).map(|_| prng.next_u64().to_le_bytes()).collect();
+            assert_eq!(bytes, words.concat()[..len]);
+            assert!(Prng::new(3).would_fill(&bytes));
+            for at in 0..len {
+                bytes[at] ^= 1;
+                assert!(!Prng::new(3).would_fill(&bytes), "byte {at} of {len}");
+                bytes[at] ^= 1;
+            }
+        }
     }
 
     #[test]

@@ -201,10 +201,10 @@ impl Checker<'_> {
 
     fn is_right(&mut self, index: u64, value: &[u8]) -> bool {
         match self.expected.origin {
-            Origin::Plan => self.plan.is_value_of(index, value, &mut self.scratch),
+            Origin::Plan => self.plan.is_value_of(index, value),
             Origin::Trace => {
                 let shape = Shape { key_bytes: 0, value_bytes: value.len() };
-                shape.is_value_of(index, value, &mut self.scratch)
+                shape.is_value_of(index, value)
             }
             Origin::Unknown => true,
         }

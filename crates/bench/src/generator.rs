@@ -239,11 +239,18 @@ impl Shape {
         append_random(!index ^ mix(version), end, out);
     }
 
-    /// True where `value` is what some version of key number `index` has. `scratch` is used.
+    /// True where `value` is what some version of key number `index` has.
     #[inline]
-    pub fn is_value_of(&self, index: u64, value: &[u8], scratch: &mut Vec<u8>) -> bool {
-        self.value(index, version_of(value), scratch);
-        scratch == value
+    pub fn is_value_of(&self, index: u64, value: &[u8]) -> bool {
+        if value.len() != self.value_bytes {
+            return false;
+        }
+        if self.value_bytes < VERSIONED_BYTES_MIN {
+            return Prng::new(!index).would_fill(value);
+        }
+        let (head, rest) = value.split_at(VERSIONED_BYTES_MIN);
+        head[..8] == mix(!index).to_le_bytes()
+            && Prng::new(!index ^ mix(version_of(value))).would_fill(rest)
     }
 }
 
@@ -270,7 +277,7 @@ mod tests {
     #[test]
     fn keys_differ_and_values_verify() {
         let shape = Shape { key_bytes: 20, value_bytes: 100 };
-        let (mut key, mut value, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut seen = BTreeSet::new();
         for index in 0..1000 {
             shape.key(index, &mut key);
@@ -278,15 +285,15 @@ mod tests {
             shape.missing_key(index, &mut key);
             assert!(seen.insert(key.clone()), "missing key {index} is new");
             shape.value(index, 3, &mut value);
-            assert!(shape.is_value_of(index, &value, &mut scratch));
-            assert!(!shape.is_value_of(index + 1, &value, &mut scratch));
+            assert!(shape.is_value_of(index, &value));
+            assert!(!shape.is_value_of(index + 1, &value));
             value[50] ^= 1;
-            assert!(!shape.is_value_of(index, &value, &mut scratch));
+            assert!(!shape.is_value_of(index, &value));
         }
         let tiny = Shape { key_bytes: 8, value_bytes: 3 };
         tiny.value(7, 1, &mut value);
-        assert!(tiny.is_value_of(7, &value, &mut scratch));
-        assert!(!tiny.is_value_of(7, &value[..2], &mut scratch));
+        assert!(tiny.is_value_of(7, &value));
+        assert!(!tiny.is_value_of(7, &value[..2]));
     }
 
     #[test]

@@ -91,11 +91,17 @@ impl Plan {
         self.append_key(index, out);
     }
 
-    /// True where `value` is what some version of key number `index` has. `scratch` is used.
-    pub fn is_value_of(&self, index: u64, value: &[u8], scratch: &mut Vec<u8>) -> bool {
-        scratch.clear();
-        self.append_value(index, version_of(value), scratch);
-        scratch == value
+    /// True where `value` is what some version of key number `index` has.
+    #[inline]
+    pub fn is_value_of(&self, index: u64, value: &[u8]) -> bool {
+        self.shape_of(index, version_of(value)).is_value_of(index, value)
+    }
+
+    /// The shape of one version of a value.
+    #[inline]
+    fn shape_of(&self, index: u64, version: u64) -> Shape {
+        let value_bytes = self.workload.sizes.bytes(self.shape.value_bytes, index, version);
+        Shape { value_bytes, ..self.shape }
     }
 
     #[inline]
@@ -110,8 +116,7 @@ impl Plan {
 
     #[inline]
     pub(crate) fn append_value(&self, index: u64, version: u64, out: &mut Vec<u8>) {
-        let value_bytes = self.workload.sizes.bytes(self.shape.value_bytes, index, version);
-        Shape { value_bytes, ..self.shape }.append_value(index, version, out);
+        self.shape_of(index, version).append_value(index, version, out);
     }
 
     /// The index of `key` where it is one of this plan's. `scratch` is used.

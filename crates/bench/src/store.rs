@@ -116,11 +116,11 @@ fn prepare(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) ->
 
 /// Refuses a store that something else filled, before its answers look like lost data.
 fn check_contents(config: &Config, keyspace: &Keyspace) -> Result<()> {
-    let (mut key, mut scratch) = (Vec::new(), Vec::new());
+    let mut key = Vec::new();
     for index in [0, config.plan.keys - 1] {
         config.plan.key(index, &mut key);
         let value = keyspace.engine().get(&key)?;
-        let right = value.is_some_and(|v| config.plan.is_value_of(index, &v, &mut scratch));
+        let right = value.is_some_and(|v| config.plan.is_value_of(index, &v));
         if !right {
             let message = format!(
                 "the store does not hold {} keys of {} bytes with values of {} bytes; use the \
