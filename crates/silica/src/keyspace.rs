@@ -54,7 +54,7 @@ impl Keyspace {
         let engine: Arc<dyn Engine> = Arc::clone(&opened.switch) as _;
         let place = Mutex::new((opened.directory.clone(), opened.own_memory));
         let closed = AtomicBool::new(false);
-        let seen_before = opened.switch.live().sketch().totals;
+        let seen_before = opened.switch.live().totals();
         Keyspace { inner: Arc::new(Inner { opened, engine, place, closed, seen_before }) }
     }
 
@@ -77,14 +77,14 @@ impl Keyspace {
     /// `Config` where too little was asked yet; `Unsupported` where the engine cannot count.
     pub fn workload(&self) -> Result<Workload> {
         let keys = self.count(false)?.estimate;
-        let mut workload = self.switch().live().sketch().workload(keys)?;
+        let mut workload = self.switch().live().workload(keys)?;
         workload.memory_bytes = self.inner.opened.memory_bytes.max(1);
         Ok(workload)
     }
 
     /// What the sketch saw of the workload since the keyspace was opened.
     pub(crate) fn asked_since_opened(&self) -> Totals {
-        let (now, before) = (self.switch().live().sketch().totals, self.inner.seen_before);
+        let (now, before) = (self.switch().live().totals(), self.inner.seen_before);
         Totals {
             get_calls: now.get_calls.saturating_sub(before.get_calls),
             get_hits: now.get_hits.saturating_sub(before.get_hits),

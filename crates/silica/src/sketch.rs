@@ -12,7 +12,8 @@ use arc_swap::ArcSwapOption;
 use log::{info, warn};
 use silica_base::HashSeed;
 use silica_engine::{Durability, EntryRef, GetSink, OpKind, Result, Update, WriteBatch};
-use silica_tune::sketch::{Call, Sketch, Touch};
+use silica_tune::Workload;
+use silica_tune::sketch::{Call, Sketch, Totals, Touch};
 use silica_tune::trace::TraceKind;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -272,11 +273,23 @@ impl Live {
         }
     }
 
-    /// The sketch as it is now.
-    pub(crate) fn sketch(&self) -> Sketch {
+    /// What `show` makes of the sketch as it is now. Requests that come meanwhile are not added.
+    fn show<T>(&self, show: impl FnOnce(&Sketch) -> T) -> T {
         let (sketch, _) = &mut *self.lock();
         sketch.sample.pass(self.passed.swap(0, Ordering::Relaxed));
-        sketch.clone()
+        show(sketch)
+    }
+
+    /// What was asked, as often as the sketch saw it.
+    pub(crate) fn totals(&self) -> Totals {
+        self.show(|sketch| sketch.totals)
+    }
+
+    /// The workload of the keyspace, which has `keys` keys.
+    pub(crate) fn workload(&self, keys: u64) -> Result<Workload> {
+        // Fitting takes long against a call, so it is of a copy.
+        let sketch = self.show(Sketch::clone);
+        sketch.workload(keys)
     }
 
     /// Writes the sketch where it was not written for a while, or `now`, and has changed.
@@ -290,7 +303,8 @@ impl Live {
         (place.saved, place.saved_at) = (Instant::now(), at);
         // Its directory may be gone: the keyspace was dropped, or the whole store.
         if place.path.parent().is_some_and(Path::is_dir)
-            && let Err(e) = KIND.write(&place.path, &self.sketch().encode())
+            // No copy of the sketch: it stays within its memory while it is written, too.
+            && let Err(e) = KIND.write(&place.path, &self.show(Sketch::encode))
         {
             warn!("the workload's sketch is not kept: {e}");
         }
@@ -586,6 +600,7 @@ impl GetSink for Counting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use silica_base::peak_allocated;
 
     #[test]
     fn a_store_that_was_just_opened_follows_little() {
@@ -613,8 +628,56 @@ mod tests {
         // estimate, so a third more.
         assert!(watched >= WINDOW_FIRST.operations / 2, "{watched} of {calls}");
         assert!(worst < 1.33 / 256.0, "{worst}");
-        let seen = live.sketch().totals.puts as f64;
+        let seen = live.totals().puts as f64;
         assert!((seen / calls as f64 - 1.0).abs() < 0.05, "{seen} of {calls}");
+    }
+
+    /// A sketch that has seen everything there is to see, with as much in it as there can be.
+    fn saturated(live: &Live) {
+        live.hot.threshold.store(live.lock().0.sample.threshold(), Ordering::Relaxed);
+        for key in 0..1_000_000u64 {
+            live.follow(std::iter::once(&key.to_le_bytes()[..]), Touch::Read);
+        }
+        let (sketch, _) = &mut *live.lock();
+        for power in 0..48 {
+            for part in 8..16 {
+                let size = (part << power) >> 3;
+                sketch.key_bytes.add(size, 1);
+                sketch.put_bytes.add(size, 1);
+                sketch.found_bytes.add(size, 1);
+                sketch.scan_entries.add(size, 1);
+            }
+        }
+        sketch.call(&Call { puts: 1, ..Call::default() }, EVERY);
+    }
+
+    #[test]
+    fn a_keyspace_has_a_mebibyte_for_its_sketch_whatever_is_done_with_it() {
+        const BYTES_MAX: usize = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sketch-0");
+        let (live, used) = peak_allocated(|| {
+            let live = Live::new(Sketch::default());
+            live.open(path.clone(), || 0);
+            saturated(&live);
+            live
+        });
+        let sampled = live.show(|sketch| sketch.encode().len());
+        assert!(sampled > 64 << 10, "the sample is as good as empty: {sampled} bytes");
+        let held = |work: &dyn Fn()| peak_allocated(work).1;
+        live.operations.store(1, Ordering::Relaxed);
+        let saving = held(&|| live.save(true));
+        assert_eq!(std::fs::metadata(&path).unwrap().len() as usize, sampled + 20);
+        let asking = held(&|| drop(live.workload(1_000_000).unwrap()));
+        assert!(used + saving <= BYTES_MAX, "{used} bytes, and {saving} while it is saved");
+        assert!(used + asking <= BYTES_MAX, "{used} bytes, and {asking} while it is asked");
+        let (again, opening) = peak_allocated(|| {
+            let live = Live::new(Sketch::default());
+            live.open(path, || 0);
+            live
+        });
+        assert!(opening <= BYTES_MAX, "{opening} bytes while it is opened");
+        assert_eq!(again.show(Sketch::encode), live.show(Sketch::encode));
     }
 
     #[test]

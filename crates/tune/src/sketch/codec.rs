@@ -7,6 +7,9 @@ use silica_base::{Error, Result};
 /// Number of the layout; a sketch of another one is not read.
 const LAYOUT: u64 = 1;
 const WORD_BYTES: usize = 8;
+/// Words of a sketch that saw nothing: layout, keys, totals, four lengths, four of the sample and
+/// the number of its keys.
+const WORDS_ALWAYS: usize = 2 + 10 + 4 + 4 + 1;
 
 impl Totals {
     fn numbers(&mut self) -> [&mut u64; 10] {
@@ -25,31 +28,47 @@ impl Totals {
     }
 }
 
+fn put<const N: usize>(out: &mut Vec<u8>, words: [u64; N]) {
+    words.into_iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+}
+
+impl SizeHistogram {
+    /// Buckets that have values, with their numbers.
+    fn used(&self) -> impl Iterator<Item = (u64, &(u64, u64))> {
+        (0u64..).zip(&self.buckets).filter(|(_, (count, _))| *count > 0)
+    }
+}
+
 impl Sketch {
-    /// The sketch as little-endian words: docs/formats/sketch.md.
+    /// The sketch as little-endian words: docs/formats/sketch.md. Beside what it returns it takes
+    /// as much memory again, so that it may run while a sketch is in use.
     pub fn encode(&self) -> Vec<u8> {
-        let mut words = vec![LAYOUT, self.keys_before];
-        words.extend(self.totals.clone().numbers().map(|number| *number));
-        for histogram in [&self.key_bytes, &self.put_bytes, &self.found_bytes, &self.scan_entries] {
-            let used = || (0u64..).zip(&histogram.buckets).filter(|(_, (count, _))| *count > 0);
-            words.push(used().count() as u64);
-            for (bucket, (count, sum)) in used() {
-                words.extend([bucket, *count, *sum]);
+        let histograms = [&self.key_bytes, &self.put_bytes, &self.found_bytes, &self.scan_entries];
+        let sample = &self.sample;
+        let buckets: usize = histograms.iter().map(|histogram| histogram.used().count()).sum();
+        let distances = || (0u64..).zip(&sample.distances).filter(|(_, weight)| **weight > 0.0);
+        let words = WORDS_ALWAYS + 3 * buckets + 2 * distances().count() + 2 * sample.seen.len();
+        let mut out = Vec::with_capacity(WORD_BYTES * words);
+        put(&mut out, [LAYOUT, self.keys_before]);
+        put(&mut out, self.totals.clone().numbers().map(|number| *number));
+        for histogram in histograms {
+            put(&mut out, [histogram.used().count() as u64]);
+            for (bucket, (count, sum)) in histogram.used() {
+                put(&mut out, [bucket, *count, *sum]);
             }
         }
-        let sample = &self.sample;
-        words.extend([sample.threshold, sample.reads, sample.first_reads.to_bits()]);
-        let used = || (0u64..).zip(&sample.distances).filter(|(_, weight)| **weight > 0.0);
-        words.push(used().count() as u64);
-        for (bucket, weight) in used() {
-            words.extend([bucket, weight.to_bits()]);
+        put(&mut out, [sample.threshold, sample.reads, sample.first_reads.to_bits()]);
+        put(&mut out, [distances().count() as u64]);
+        for (bucket, weight) in distances() {
+            put(&mut out, [bucket, weight.to_bits()]);
         }
-        words.push(sample.seen.len() as u64);
+        put(&mut out, [sample.seen.len() as u64]);
         for hash in sample.in_order() {
             let seen = &sample.seen[&hash];
-            words.extend([hash, u64::from(seen.count) << 1 | u64::from(seen.written_first)]);
+            put(&mut out, [hash, u64::from(seen.count) << 1 | u64::from(seen.written_first)]);
         }
-        words.into_iter().flat_map(u64::to_le_bytes).collect()
+        debug_assert_eq!(out.len(), WORD_BYTES * words);
+        out
     }
 
     /// The sketch that [`Sketch::encode`] made `bytes` of.
