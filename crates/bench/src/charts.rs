@@ -23,21 +23,31 @@ const DOT: i32 = 5;
 /// A named line, or named dots.
 #[derive(Debug)]
 pub struct Series {
+    /// One that is empty is not in the legend.
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
     /// Dots instead of a line through them.
     pub(crate) dots: bool,
+    /// The series, by number, whose colour this one shares.
+    pub(crate) like: Option<usize>,
 }
 
 impl Series {
     /// A line through these points.
     pub fn new(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        Series { name: name.to_string(), points: points.into_iter().collect(), dots: false }
+        let points = points.into_iter().collect();
+        Series { name: name.to_string(), points, dots: false, like: None }
     }
 
     /// Dots at these points.
     pub fn dots(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Series { dots: true, ..Series::new(name, points) }
+    }
+
+    /// In the colour of the `series`th series of the panel, counted from 0, which it belongs to.
+    pub fn coloured_as(mut self, series: usize) -> Self {
+        self.like = Some(series);
+        self
     }
 }
 
@@ -66,6 +76,8 @@ pub struct Axes {
     pub x_powers: bool,
     /// Vertical values are powers of ten.
     pub y_powers: bool,
+    /// Horizontal values are counts: nothing between two whole numbers has a name.
+    pub x_whole: bool,
 }
 
 impl Panel {
@@ -111,15 +123,19 @@ impl Panel {
             true => number(10_f64.powf(value)),
             false => number(value),
         };
-        let labels =
-            (|x: &f64| label(*x, self.axes.x_powers), |y: &f64| label(*y, self.axes.y_powers));
+        let label_x = |value: f64| match self.axes.x_whole && value.fract().abs() > 1e-6 {
+            true => String::new(),
+            false => label(value, self.axes.x_powers),
+        };
+        let labels = (|x: &f64| label_x(*x), |y: &f64| label(*y, self.axes.y_powers));
         mesh.x_label_formatter(&labels.0).y_label_formatter(&labels.1);
         if self.bars {
             mesh.disable_x_mesh().x_labels(0);
         }
         mesh.draw()?;
         for (i, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[i % COLOURS.len()];
+            let colour = COLOURS[series.like.unwrap_or(i) % COLOURS.len()];
+            let is_dot = series.dots;
             let drawn = if self.bars {
                 let bars = series.points.iter().map(|(x, y)| {
                     Rectangle::new([(x - 0.35, 0.0), (x + 0.35, *y)], colour.filled())
@@ -131,8 +147,12 @@ impl Panel {
             } else {
                 chart.draw_series(LineSeries::new(series.points.iter().copied(), &colour))?
             };
-            drawn.label(&series.name).legend(move |(x, y)| {
-                Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled())
+            if series.name.is_empty() {
+                continue;
+            }
+            drawn.label(&series.name).legend(move |(x, y)| match is_dot {
+                true => Circle::new((x + 7, y), DOT, colour.filled()).into_dyn(),
+                false => Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()).into_dyn(),
             });
         }
         chart
@@ -147,7 +167,12 @@ impl Panel {
 
 /// A tick's number, without digits that say nothing.
 fn number(value: f64) -> String {
-    let text = if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") };
+    let text = match value {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.2}"),
+        // Ticks from 1 to 1.05 are 0.005 apart.
+        _ => format!("{value:.3}"),
+    };
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
         false => text,
@@ -261,7 +286,50 @@ mod tests {
         for word in ["A title", "seconds", "things", "ramp"] {
             assert!(text.contains(word), "{word}");
         }
-        assert_eq!(text.matches("<circle").count(), 3, "each dot is drawn");
+        assert_eq!(text.matches("<circle").count(), 4, "each dot, and one in the legend");
+    }
+
+    #[test]
+    fn no_tick_of_a_short_axis_is_shown_twice() {
+        let ticks: Vec<String> = (0..=10).map(|i| number(1.0 + 0.005 * f64::from(i))).collect();
+        let distinct: std::collections::BTreeSet<&String> = ticks.iter().collect();
+        assert_eq!(distinct.len(), ticks.len(), "{ticks:?}");
+        assert_eq!(
+            [0.0, 0.5, 20.0, 12.25, 1000.0].map(number),
+            ["0", "0.5", "20", "12.25", "1000"]
+        );
+    }
+
+    #[test]
+    fn counts_have_no_name_between_whole_numbers() {
+        let name = format!("silica-chart-whole-{}.svg", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let series = vec![Series::new("ramp", [(3.0, 1.0), (8.0, 20.0)])];
+        let axes = Axes { x_min: 3.0, x_whole: true, ..Axes::default() };
+        draw(&[Panel::lines("A title", "x", "y", series).with_axes(axes)], &file).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let _ = std::fs::remove_file(&file);
+        let has = |number: &str| text.lines().any(|line| line.trim() == number);
+        assert!(has("3") && has("8") && !has("3.5") && !has("4.5"), "{text}");
+    }
+
+    #[test]
+    fn dots_share_the_colour_of_their_line() {
+        let name = format!("silica-chart-colours-{}.svg", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let series = vec![
+            Series::new("model", [(0.0, 1.0), (3.0, 2.0)]),
+            Series::new("other", [(0.0, 2.0), (3.0, 1.0)]),
+            Series::dots("simulated", [(1.0, 1.3)]).coloured_as(0),
+        ];
+        draw(&[Panel::lines("A title", "x", "y", series)], &file).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let _ = std::fs::remove_file(&file);
+        let dots: Vec<&str> = text.lines().filter(|line| line.contains("<circle")).collect();
+        assert_eq!(dots.len(), 2, "the dot and its mark in the legend");
+        for dot in dots {
+            assert!(dot.contains("#1F77B4"), "{dot}");
+        }
     }
 
     #[test]

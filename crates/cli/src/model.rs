@@ -72,11 +72,14 @@ pub(crate) enum ModelCommand {
     /// Parameters of the least write amplification.
     #[command(subcommand)]
     Optimise(OptimiseCommand),
-    /// Draw the paper's figures from the models.
+    /// Draw the paper's figures from the models, with simulated stores over them.
     Plot {
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
+        /// Keys of the stores that are simulated; 0 for none, which takes a second.
+        #[arg(long, value_name = "KEYS", default_value_t = 1_000_000)]
+        simulate: u64,
     },
 }
 
@@ -225,7 +228,7 @@ impl SiltArgs {
 /// Evaluates one model.
 pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
     match command {
-        ModelCommand::Plot { out } => crate::model_plot::run(out, output),
+        ModelCommand::Plot { out, simulate } => crate::model_plot::run(out, *simulate, output),
         ModelCommand::Unique { keys, requests } => {
             let keys = keys.primitives()?;
             number("--requests", *requests, f64::MAX)?;

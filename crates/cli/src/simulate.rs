@@ -135,7 +135,7 @@ impl KeysArgs {
 }
 
 /// A bar on a terminal, nothing elsewhere.
-fn progress(output: &Output) -> impl FnMut(u64, u64) + use<> {
+pub(crate) fn progress(output: &Output) -> impl FnMut(u64, u64) + use<> {
     let bar = (has_terminal() && !output.is_json()).then(|| {
         let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len}, {eta} left");
         ProgressBar::new(0).with_style(style.expect("the template is well formed"))

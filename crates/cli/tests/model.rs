@@ -210,7 +210,7 @@ fn extremes_are_numbers_and_quick() {
 fn figures_are_drawn_with_every_line() {
     let name = format!("silica-model-plot-{}", std::process::id());
     let directory = std::env::temp_dir().join(name);
-    let figures = json(&format!("plot --out {}", directory.display()));
+    let figures = json(&format!("plot --simulate 0 --out {}", directory.display()));
     let files = figures["files"].as_array().unwrap();
     assert_eq!(files.len(), 8);
     let drawing = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
@@ -226,6 +226,33 @@ fn figures_are_drawn_with_every_line() {
     let keys = drawing("writes-by-keys.svg");
     assert!(keys.lines().any(|line| line.trim() == "1000"), "{keys}");
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn simulated_stores_lie_on_the_lines() {
+    let name = format!("silica-model-dots-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    let figures = json(&format!("plot --simulate 50000 --out {}", directory.display()));
+    for (figure, dots, off) in [("unique", 80, 0.02), ("silt-memory", 12, 0.02)] {
+        let errors = &figures["errors"][figure];
+        assert_eq!(errors["dots"].as_u64(), Some(dots), "{figure}");
+        for end in ["lowest", "highest"] {
+            let error = errors[end].as_f64().unwrap();
+            assert!(error.abs() <= off, "{figure}: {end} {error}");
+        }
+    }
+    // Each line with dots has one more mark in the legend.
+    let circles = |figure: &str| {
+        let file = directory.join(format!("{figure}.svg"));
+        std::fs::read_to_string(file).unwrap().matches("<circle").count()
+    };
+    let drawn = ["unique", "writes-by-skew", "writes-by-buffer", "writes-by-levels"].map(circles);
+    assert_eq!(drawn, [81, 8, 11, 25]);
+    assert!(figures["errors"].get("density").is_none());
+    std::fs::remove_dir_all(&directory).unwrap();
+    let output = model(&format!("plot --simulate 10 --out {}", directory.display()));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--simulate 10"));
 }
 
 #[test]
