@@ -84,19 +84,7 @@ impl Keyspace {
 
     /// What the sketch saw of the workload since the keyspace was opened.
     pub(crate) fn asked_since_opened(&self) -> Totals {
-        let (now, before) = (self.switch().live().totals(), self.inner.seen_before);
-        Totals {
-            get_calls: now.get_calls.saturating_sub(before.get_calls),
-            get_hits: now.get_hits.saturating_sub(before.get_hits),
-            get_misses: now.get_misses.saturating_sub(before.get_misses),
-            write_calls: now.write_calls.saturating_sub(before.write_calls),
-            synced_calls: now.synced_calls.saturating_sub(before.synced_calls),
-            syncs: now.syncs.saturating_sub(before.syncs),
-            puts: now.puts.saturating_sub(before.puts),
-            deletes: now.deletes.saturating_sub(before.deletes),
-            scans: now.scans.saturating_sub(before.scans),
-            modifies: now.modifies.saturating_sub(before.modifies),
-        }
+        self.switch().live().totals().minus(self.inner.seen_before)
     }
 
     /// Goes on with the sketch of the workload, as it does from the start, or rests it.

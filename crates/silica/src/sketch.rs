@@ -156,6 +156,8 @@ struct Turn {
     window: Window,
     /// Number of operations at which the window, or the pause, ends.
     at: u64,
+    /// What halving has taken off the sketch's totals.
+    taken: Totals,
 }
 
 /// Where the sketch is kept.
@@ -194,7 +196,11 @@ impl Live {
             passed: AtomicU64::new(0),
             sketch: Mutex::new((
                 sketch,
-                Turn { window: WINDOW_FIRST, at: WINDOW_FIRST.operations },
+                Turn {
+                    window: WINDOW_FIRST,
+                    at: WINDOW_FIRST.operations,
+                    taken: Totals::default(),
+                },
             )),
             place: Mutex::new(None),
             recorder: ArcSwapOption::empty(),
@@ -280,9 +286,29 @@ impl Live {
         show(sketch)
     }
 
-    /// What was asked, as often as the sketch saw it.
+    /// What was asked, as often as the sketch saw it: what was long ago, too, so that the
+    /// difference of two is what came between them.
     pub(crate) fn totals(&self) -> Totals {
-        self.show(|sketch| sketch.totals)
+        let (sketch, turn) = &*self.lock();
+        sketch.totals.plus(turn.taken)
+    }
+
+    /// Halves the sketch where it has seen much, so that new habits show. `keys` are asked for
+    /// then.
+    pub(crate) fn age(&self, keys: impl FnOnce() -> Option<u64>) {
+        if !self.try_lock().is_some_and(|guard| guard.0.is_old()) {
+            return;
+        }
+        // Not under the lock: counting may take its time.
+        let Some(keys) = keys() else { return };
+        let (sketch, turn) = &mut *self.lock();
+        sketch.sample.pass(self.passed.swap(0, Ordering::Relaxed));
+        // More than once where it comes from a file that was never halved.
+        while sketch.is_old() {
+            let before = sketch.totals;
+            sketch.halve(keys);
+            turn.taken = turn.taken.plus(before.minus(sketch.totals));
+        }
     }
 
     /// The workload of the keyspace, which has `keys` keys.
@@ -601,6 +627,7 @@ impl GetSink for Counting<'_> {
 mod tests {
     use super::*;
     use silica_base::peak_allocated;
+    use silica_tune::sketch::OPERATIONS_KEPT;
 
     #[test]
     fn a_store_that_was_just_opened_follows_little() {
@@ -678,6 +705,61 @@ mod tests {
         });
         assert!(opening <= BYTES_MAX, "{opening} bytes while it is opened");
         assert_eq!(again.show(Sketch::encode), live.show(Sketch::encode));
+    }
+
+    #[test]
+    fn new_habits_show_after_a_stated_number_of_operations_and_totals_stay() {
+        let live = Live::new(Sketch::new(0));
+        let (mut keys, mut calls) = (0u64, 0u64);
+        let mut ask = |count: u64, call: &Call| {
+            for _ in 0..count {
+                calls += 1;
+                if live.look().due {
+                    live.add(1, |sketch| sketch.call(call, EVERY));
+                }
+                keys += call.puts;
+                if calls.is_multiple_of(100_000) {
+                    live.age(|| Some(keys));
+                }
+            }
+            (live.workload(keys).unwrap().mix, live.totals(), calls)
+        };
+        // 16 times what a sketch keeps.
+        let puts = 16 * OPERATIONS_KEPT;
+        let (mix, before, _) = ask(puts, &Call { puts: 1, ..Call::default() });
+        assert!(mix.inserts > 0.97, "{mix:?}");
+        let read = Call { get_hits: 1, ..Call::default() };
+        // What is estimated is a percent off, and what is halved is so at the next look for it.
+        let (mix, ..) = ask(OPERATIONS_KEPT * 26 / 25, &read);
+        assert!(mix.get_hits > 0.5, "{mix:?}");
+        let (mix, now, calls) = ask(OPERATIONS_KEPT * 3 / 2, &read);
+        assert!(mix.get_hits > 0.9 && mix.inserts > 0.97 * (1.0 - mix.get_hits), "{mix:?}");
+        let share = now.operations() as f64 / calls as f64;
+        assert!((share - 1.0).abs() < 0.02, "{now:?} of {calls}");
+        assert_eq!(now.minus(before).puts, 0);
+        assert!(now.minus(before).get_hits > 2 * OPERATIONS_KEPT);
+    }
+
+    #[test]
+    fn a_store_halves_its_sketches_by_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = crate::OpenOptions::new().open(directory.path()).unwrap();
+        let keyspace = store.keyspace("k").unwrap();
+        for key in 0..100u8 {
+            keyspace.put([key], "v").unwrap();
+        }
+        let live = keyspace.switch().live();
+        live.lock().0.call(&Call { puts: 64, ..Call::default() }, OPERATIONS_KEPT);
+        let until = Instant::now() + Duration::from_secs(30);
+        while live.show(Sketch::is_old) {
+            assert!(Instant::now() < until, "nobody halves it");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Seven times, and the hundred keys with it: 50, 75, 87, … were there before.
+        let (puts, before) = live.show(|sketch| (sketch.totals.puts, sketch.keys_before));
+        assert!((OPERATIONS_KEPT / 2..OPERATIONS_KEPT).contains(&puts), "{puts}");
+        assert_eq!(before, 100);
+        assert!(live.totals().puts >= 64 * OPERATIONS_KEPT);
     }
 
     #[test]

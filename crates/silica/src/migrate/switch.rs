@@ -220,6 +220,8 @@ impl Engine for Switch {
             Route::Plain(engine) => (Arc::clone(engine), None),
             Route::Both(dual) => (Arc::clone(&dual.source), Some(Arc::clone(&dual.target))),
         };
+        // Cheap unless it is time, and no caller waits for it.
+        self.live.age(|| Some(engine.as_admin()?.count(false).ok()?.estimate));
         self.live.save(false);
         let mut done = engine.maintain(budget)?;
         if let Some(target) = beside {

@@ -12,7 +12,7 @@ const WORD_BYTES: usize = 8;
 const WORDS_ALWAYS: usize = 2 + 10 + 4 + 4 + 1;
 
 impl Totals {
-    fn numbers(&mut self) -> [&mut u64; 10] {
+    pub(super) fn numbers(&mut self) -> [&mut u64; 10] {
         [
             &mut self.get_calls,
             &mut self.get_hits,

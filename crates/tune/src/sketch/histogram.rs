@@ -38,6 +38,15 @@ impl SizeHistogram {
         *sum = sum.saturating_add(value.saturating_mul(weight));
     }
 
+    /// Halves the number of values; their means stay.
+    pub(super) fn halve(&mut self) {
+        for (count, sum) in &mut self.buckets {
+            let half = *count / 2;
+            let kept = u128::from(*sum) * u128::from(half) / u128::from((*count).max(1));
+            (*count, *sum) = (half, kept as u64);
+        }
+    }
+
     /// How many values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |all, (count, _)| all.saturating_add(*count))
@@ -78,5 +87,17 @@ mod tests {
             assert!((found - 1.0).abs() < 0.13, "{quantile}: {found}");
         }
         assert_eq!(histogram.count(), 3000);
+        histogram.halve();
+        // Of a bucket with three of them one is left.
+        assert!((1480..=1500).contains(&histogram.count()), "{}", histogram.count());
+        assert!((histogram.sizes().unwrap().mean() - 500.5).abs() < 3.0);
+    }
+
+    #[test]
+    fn halving_ends_at_nothing() {
+        let mut histogram = SizeHistogram::default();
+        histogram.add(u64::MAX, u64::MAX);
+        (0..64).for_each(|_| histogram.halve());
+        assert_eq!(histogram, SizeHistogram::default());
     }
 }

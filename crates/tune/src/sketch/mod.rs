@@ -16,6 +16,9 @@ use crate::lines::config;
 use crate::workload::{Access, Mix, Sizes, WorkingSet, Workload};
 use silica_base::Result;
 
+/// Operations after which a sketch is halved: from then on it has a half to a whole of them, and
+/// what was before so many weighs at most a half of it.
+pub const OPERATIONS_KEPT: u64 = 1 << 24;
 /// A fit that has more of the requests elsewhere than they are is none; groups are taken instead.
 const MISPLACED_MAX: f64 = 0.3;
 
@@ -75,12 +78,29 @@ impl Totals {
         let all = [self.get_hits, self.get_misses, self.puts, self.deletes, self.scans];
         all.into_iter().fold(self.modifies, u64::saturating_add)
     }
+
+    /// Both together.
+    pub fn plus(self, other: Totals) -> Totals {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// What is left where `other` is taken off.
+    pub fn minus(self, other: Totals) -> Totals {
+        self.with(other, u64::saturating_sub)
+    }
+
+    fn with(mut self, mut other: Totals, merge: impl Fn(u64, u64) -> u64) -> Totals {
+        for (number, other) in self.numbers().into_iter().zip(other.numbers()) {
+            *number = merge(*number, *other);
+        }
+        self
+    }
 }
 
 /// A sketch.
 #[derive(Clone, Debug, Default)]
 pub struct Sketch {
-    /// Estimates of everything since the sketch began.
+    /// Estimates of what was asked; what is long ago is halved again and again.
     pub totals: Totals,
     /// Bytes of keys.
     pub key_bytes: SizeHistogram,
@@ -92,7 +112,7 @@ pub struct Sketch {
     pub scan_entries: SizeHistogram,
     /// All requests for some keys.
     pub sample: Sample,
-    /// Keys in the store when the sketch began.
+    /// Keys in the store when the sketch began, brought nearer to those of now at each halving.
     pub keys_before: u64,
 }
 
@@ -118,6 +138,35 @@ impl Sketch {
         add(&mut t.deletes, call.deletes);
         add(&mut t.scans, call.scans);
         add(&mut t.modifies, call.modifies);
+    }
+
+    /// True where it has seen so much that it is to be halved.
+    pub fn is_old(&self) -> bool {
+        self.totals.operations() >= OPERATIONS_KEPT
+    }
+
+    /// Halves all that was seen, of a store that has `keys` keys now, so that what comes next
+    /// weighs more. The proportions stay. The sample is halved where it has many requests only.
+    pub fn halve(&mut self, keys: u64) {
+        let inserts = self.inserts(keys);
+        self.sample.settle(self.are_made(inserts));
+        self.sample.halve();
+        for number in self.totals.numbers() {
+            *number /= 2;
+        }
+        for sizes in [
+            &mut self.key_bytes,
+            &mut self.put_bytes,
+            &mut self.found_bytes,
+            &mut self.scan_entries,
+        ] {
+            sizes.halve();
+        }
+        // What the store has grown by is told from this: it is halved with the puts.
+        self.keys_before = match keys.checked_sub(self.keys_before) {
+            Some(grown) => keys - grown / 2,
+            None => keys + (self.keys_before - keys) / 2,
+        };
     }
 
     /// The workload of a store that has `keys` keys now. What a sketch does not know (threads,
@@ -185,14 +234,18 @@ impl Sketch {
         }
     }
 
+    /// Whether most keys that were first seen written were made then.
+    fn are_made(&self, inserts: u64) -> bool {
+        let written_first = self.sample.seen.values().filter(|seen| seen.written_first).count();
+        2.0 * inserts as f64 >= written_first as f64 * self.sample.keys_per_key()
+    }
+
     /// Where most keys that were first seen written were made then, that write is no request: every
     /// key is made once, however popular.
     fn counts(&self, inserts: u64) -> fit::Counts {
-        let seen = || self.sample.seen.values();
-        let written_first = seen().filter(|seen| seen.written_first).count() as f64;
-        let are_made = 2.0 * inserts as f64 >= written_first * self.sample.keys_per_key();
+        let are_made = self.are_made(inserts);
         let mut counts = fit::Counts::default();
-        for seen in seen() {
+        for seen in self.sample.seen.values() {
             let (of, count) = match seen.written_first && are_made {
                 true => (&mut counts.known, seen.count - 1),
                 false => (&mut counts.asked, seen.count),

@@ -4,12 +4,17 @@
 //! threshold is in, and every request for it is seen. Where there are too many keys the threshold
 //! falls, so memory is fixed; each distance stands for as many as one key stands for keys.
 
+use silica_base::Prng;
 use std::collections::BTreeMap;
 
 /// Keys, at most; more halve the threshold.
 pub(super) const KEYS_MAX: usize = 8192;
 /// Places in the order of last requests, before they are numbered anew.
 const PLACES: usize = 4 * KEYS_MAX;
+/// Requests that are kept however old they are: fewer say too little of a skew.
+const REQUESTS_KEPT: u64 = 1 << 17;
+/// A count of so many is halved by a coin for each request; a larger one hardly differs from half.
+const COINS_MAX: u32 = 4096;
 /// Distances are kept in so many buckets for each doubling.
 const PER_DOUBLING: f64 = 4.0;
 pub(super) const DISTANCES: usize = 4 * 51;
@@ -144,6 +149,37 @@ impl Sample {
         }
     }
 
+    /// Takes off the writes that keys were first seen by where those have made them, and forgets
+    /// which they were. Keys that nobody asked for since go: all that stay were asked for.
+    pub(super) fn settle(&mut self, are_made: bool) {
+        for seen in self.seen.values_mut() {
+            seen.count -= u32::from(seen.written_first && are_made);
+            seen.written_first = false;
+        }
+        self.drop_unasked();
+    }
+
+    /// Halves the requests, where there are many. Each stays or goes by itself, so that counts
+    /// that were Poisson numbers still are; a key without one goes.
+    pub(super) fn halve(&mut self) {
+        let requests: u64 = self.seen.values().map(|seen| u64::from(seen.count)).sum();
+        if requests < REQUESTS_KEPT {
+            return;
+        }
+        for (hash, seen) in &mut self.seen {
+            seen.count = half(seen.count, &mut Prng::new(hash ^ requests));
+        }
+        self.drop_unasked();
+        self.distances.iter_mut().for_each(|weight| *weight /= 2.0);
+        self.first_reads /= 2.0;
+        self.reads /= 2;
+    }
+
+    fn drop_unasked(&mut self) {
+        self.seen.retain(|_, seen| seen.count > 0);
+        self.renumber();
+    }
+
     /// Hashes in the order of their last requests.
     pub(super) fn in_order(&self) -> Vec<u64> {
         let mut order: Vec<_> = self.seen.iter().map(|(hash, seen)| (seen.place, *hash)).collect();
@@ -191,6 +227,15 @@ impl Sample {
         }
         points
     }
+}
+
+/// How many of `count` coins show heads.
+fn half(count: u32, prng: &mut Prng) -> u32 {
+    if count > COINS_MAX {
+        return count / 2;
+    }
+    let coins = |at: u32| prng.next_u64() >> (u64::BITS - (count - at).min(u64::BITS));
+    (0..count).step_by(64).map(coins).map(u64::count_ones).sum()
 }
 
 /// The bucket of the distance to a key behind which lie `keys` others.
@@ -246,6 +291,34 @@ mod tests {
         let miss = |entries: f64| crate::lines::between(&points, entries).unwrap();
         assert!(miss(100_000.0) > 0.99, "{}", miss(100_000.0));
         assert!(miss(300_000.0) < 0.5, "{}", miss(300_000.0));
+    }
+
+    #[test]
+    fn halving_leaves_the_distribution_of_counts_and_the_curve() {
+        let mut sample = Sample::default();
+        for _ in 0..40 {
+            (0..5000).for_each(|key| assert!(sample.request(hash(key), Touch::Read)));
+        }
+        let before = sample.miss_ratios();
+        sample.halve();
+        // Of 40 coins 20 show heads, with a variance of 10.
+        let counts = || sample.seen.values().map(|seen| f64::from(seen.count));
+        let mean = counts().sum::<f64>() / 5000.0;
+        let variance = counts().map(|count| (count - mean).powi(2)).sum::<f64>() / 5000.0;
+        assert!((mean - 20.0).abs() < 0.2 && (variance - 10.0).abs() < 0.8, "{mean}, {variance}");
+        for (before, after) in before.iter().zip(sample.miss_ratios()) {
+            assert!((before.0, before.1 - after.1) == (after.0, 0.0), "{before:?}, {after:?}");
+        }
+        let requests: f64 = counts().sum();
+        assert!(requests < REQUESTS_KEPT as f64);
+        sample.halve();
+        assert_eq!(sample.seen.values().map(|seen| f64::from(seen.count)).sum::<f64>(), requests);
+        // The order of last requests is kept, so distances go on.
+        let far = sample.distances[distance_bucket(4999.0)];
+        sample.request(hash(0), Touch::Read);
+        assert_eq!(sample.distances[distance_bucket(4999.0)], far + 1.0);
+        assert_eq!([0, 1, 63, 64, 65].map(|n| half(n, &mut Prng::new(1)) <= n), [true; 5]);
+        assert_eq!(half(1 << 20, &mut Prng::new(1)), 1 << 19);
     }
 
     #[test]

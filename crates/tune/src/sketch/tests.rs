@@ -146,6 +146,73 @@ fn mixes_and_sizes_come_out_as_they_went_in() {
 }
 
 #[test]
+fn a_workload_that_changed_is_seen_however_long_there_was_another() {
+    let mut sketch = Sketch::new(0);
+    let mut keys = 0;
+    // Puts, of which each second one makes a key.
+    for _ in 0..100_000 {
+        sketch.call(&Call { puts: 4, ..Call::default() }, 256);
+        sketch.put_bytes.add(100, 4 * 256);
+        keys += 512;
+        if sketch.is_old() {
+            sketch.halve(keys);
+        }
+    }
+    let mix = sketch.workload(keys).unwrap().mix;
+    assert!((mix.inserts - 0.5).abs() < 0.001 && (mix.overwrites - 0.5).abs() < 0.001, "{mix:?}");
+    let mut shares = Vec::new();
+    for call in 1..=5 * OPERATIONS_KEPT / 2 / 1024 {
+        sketch.call(&Call { get_hits: 4, ..Call::default() }, 256);
+        sketch.found_bytes.add(100, 4 * 256);
+        if sketch.is_old() {
+            sketch.halve(keys);
+        }
+        if call * 1024 % OPERATIONS_KEPT == 0 || call * 1024 == 5 * OPERATIONS_KEPT / 2 {
+            shares.push(sketch.workload(keys).unwrap().mix.get_hits);
+        }
+    }
+    // After 16.8, 33.6 and 41.9 million of them.
+    assert!(shares[0] > 0.5 && shares[2] > 0.9, "{shares:?}");
+    let mix = sketch.workload(keys).unwrap().mix;
+    assert!((mix.inserts - mix.overwrites).abs() < 0.001, "{mix:?}");
+}
+
+#[test]
+fn a_store_that_shrinks_keeps_its_balance_when_it_is_halved() {
+    for (before, now, after) in
+        [(100, 300, 200), (300, 100, 200), (7, 7, 7), (0, u64::MAX, 1 << 63)]
+    {
+        let mut sketch = Sketch::new(before);
+        sketch.halve(now);
+        assert_eq!(sketch.keys_before, after, "{before} keys, then {now}");
+    }
+}
+
+#[test]
+fn a_load_before_does_not_hide_the_skew_when_it_is_long_ago() {
+    let keys = 200_000;
+    for skew in [0.5, 0.99] {
+        let mut sketch = Sketch::new(0);
+        for key in 0..keys {
+            sketch.sample.request(hash(key), Touch::Write);
+        }
+        sketch.call(&Call { puts: keys, ..Call::default() }, 1);
+        sketch.halve(keys);
+        requests(&mut sketch, keys, skew, 600_000, Touch::Read);
+        let found = skew_of(&sketch, keys);
+        assert!((found - skew).abs() < 0.05, "{found}, not {skew}");
+        for round in 0..8 {
+            // Other numbers are drawn where the count is another one.
+            requests(&mut sketch, keys, skew, 1_000_000 + round, Touch::Read);
+            sketch.halve(keys);
+        }
+        let found = skew_of(&sketch, keys);
+        assert!((found - skew).abs() < 0.05, "{found}, not {skew}, after halving");
+        assert!(sketch.sample.miss_ratios().len() > 2);
+    }
+}
+
+#[test]
 fn nothing_seen_is_told() {
     assert_eq!(Sketch::new(5).workload(5).unwrap_err().kind(), ErrorKind::Config);
     let mut sketch = Sketch::new(0);
