@@ -147,8 +147,15 @@ impl<D: Device> Entered<D> {
         self.heads[source] = None;
         let result = to(&mut self.sources[source])?;
         let version = self.sources[source].version();
-        self.heads[source] = version.map(|version| head(&version.key[self.common..]));
+        self.heads[source] = version.map(|version| self.head_of(version.key));
         Ok(result)
+    }
+
+    /// How a key of the bucket begins behind what all begin with; nothing is compared where there
+    /// is one source only.
+    #[inline]
+    fn head_of(&self, key: &[u8]) -> u64 {
+        if self.sources.len() == 1 { 0 } else { head(&key[self.common..]) }
     }
 
     /// See [`Iter::read_together`].
@@ -450,7 +457,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         let entered = self.entered.as_mut().expect("a bucket was entered");
         let (copied, mut is_found) = (&mut self.copied, false);
         entered.lead = None;
-        let wanted = Some(head(&copied.key[entered.common..]));
+        let wanted = Some(entered.head_of(&copied.key));
         for source in 0..entered.sources.len() {
             while entered.heads[source] == wanted
                 && let Some(version) = entered.sources[source].version()
