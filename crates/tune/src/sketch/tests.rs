@@ -55,15 +55,21 @@ fn skews_are_found() {
     }
 }
 
+/// A sketch of a store that so many keys were put into, each once.
+fn loaded(keys: u64) -> Sketch {
+    let mut sketch = Sketch::new(0);
+    for key in 0..keys {
+        sketch.sample.request(hash(key), Touch::Write);
+    }
+    sketch.call(&Call { puts: keys, ..Call::default() }, 1);
+    sketch
+}
+
 #[test]
 fn a_load_before_does_not_hide_the_skew() {
     let keys = 200_000;
     for skew in [0.5, 0.99] {
-        let mut sketch = Sketch::new(0);
-        for key in 0..keys {
-            sketch.sample.request(hash(key), Touch::Write);
-        }
-        sketch.call(&Call { puts: keys, ..Call::default() }, 1);
+        let mut sketch = loaded(keys);
         requests(&mut sketch, keys, skew, 600_000, Touch::Read);
         let found = skew_of(&sketch, keys);
         assert!((found - skew).abs() < 0.05, "{found}, not {skew}");
@@ -192,11 +198,7 @@ fn a_store_that_shrinks_keeps_its_balance_when_it_is_halved() {
 fn a_load_before_does_not_hide_the_skew_when_it_is_long_ago() {
     let keys = 200_000;
     for skew in [0.5, 0.99] {
-        let mut sketch = Sketch::new(0);
-        for key in 0..keys {
-            sketch.sample.request(hash(key), Touch::Write);
-        }
-        sketch.call(&Call { puts: keys, ..Call::default() }, 1);
+        let mut sketch = loaded(keys);
         sketch.halve(keys);
         requests(&mut sketch, keys, skew, 600_000, Touch::Read);
         let found = skew_of(&sketch, keys);
