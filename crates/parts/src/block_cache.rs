@@ -110,6 +110,7 @@ impl BlockCache {
         options.shards(SHARDS).estimated_items_capacity(count as usize).weight_capacity(bytes_max);
         let options = options.build().expect("everything is set that has to be");
         let blocks = Cache::with_options(options, Bytes, Mixer(0), DefaultLifecycle::default());
+        KeptBytes::set_room(0, bytes_max as usize);
         let bytes_max = AtomicU64::new(bytes_max);
         BlockCache { blocks, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
@@ -121,8 +122,10 @@ impl BlockCache {
 
     /// Gives it another limit; where there are more bytes, some go.
     pub fn set_bytes_max(&self, bytes: u64) {
-        if self.bytes_max.swap(bytes, Ordering::Relaxed) != bytes {
+        let before = self.bytes_max.swap(bytes, Ordering::Relaxed);
+        if before != bytes {
             self.blocks.set_capacity(bytes);
+            KeptBytes::set_room(before as usize, bytes as usize);
         }
     }
 
@@ -176,6 +179,12 @@ impl BlockCache {
     /// Lookups that did not.
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for BlockCache {
+    fn drop(&mut self) {
+        KeptBytes::set_room(self.bytes_max() as usize, 0);
     }
 }
 

@@ -98,6 +98,12 @@ impl KeptBytes {
         KeptBytes { start, len, home: Home::Piece(place, owners) }
     }
 
+    /// Says that somebody who might keep `before` bytes of memory may keep `now` from here on.
+    /// Memory of bytes that are gone stays for others, as long as it is within what all may keep.
+    pub fn set_room(before: usize, now: usize) {
+        pieces().set_room(before, now);
+    }
+
     /// Bytes of memory that so many bytes take.
     pub fn memory_bytes(len: usize) -> usize {
         if len < PIECE_BYTES_MIN { len } else { len.next_multiple_of(GRAIN_BYTES) }

@@ -3,9 +3,11 @@
 //! 1. A piece has owners, as its counter says ([`super::KeptBytes`]); or it is in one of its
 //!    class's lists of free pieces; or it was never used.
 //! 2. Slabs and counters stay where they are for as long as the process lives.
-//! 3. Free pieces that hold memory ([`Pieces::held`]) are few: those beyond that are given back to
-//!    the system one by one, wherever they lie. What is kept is addresses, as many as the most
-//!    pieces of a size ever took.
+//! 3. Free pieces that hold memory ([`Pieces::held`]) are few, or within the room that their users
+//!    were promised ([`Pieces::room`]): those beyond that are given back to the system one by one,
+//!    wherever they lie. What is kept is addresses, as many as the most pieces of a size ever took.
+//!    Giving a page back interrupts all processors, and having it again is a fault: so a cache that
+//!    loses some blocks and soon has others instead keeps their memory.
 //!
 //! Everything but the counters is behind one lock.
 
@@ -25,6 +27,8 @@ const PLAIN_SLABS: usize = 8;
 /// Free pieces hold at most so many bytes, or one of so many that are in use.
 const HELD_BYTES_MAX: usize = 1 << 20;
 const HELD_PART_MAX: usize = 32;
+/// Pieces that are given back at once, at most: others wait for the lock meanwhile.
+const DISCARDED_MAX: usize = 64;
 /// Whether pages are as small as the system can take back.
 const GIVES_BACK: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
@@ -67,6 +71,9 @@ pub(super) struct Pieces {
     /// Bytes of pieces that are in use, and of free ones that hold memory.
     in_use: usize,
     held: usize,
+    /// Bytes that those who use pieces may have in use; less than none for a moment, where changes
+    /// come in another order than they were decided.
+    room: i64,
 }
 
 impl Place {
@@ -81,7 +88,7 @@ impl Class {
 
 impl Pieces {
     const fn new() -> Self {
-        Pieces { classes: [Class::NEW; CLASSES], in_use: 0, held: 0 }
+        Pieces { classes: [Class::NEW; CLASSES], in_use: 0, held: 0, room: 0 }
     }
 
     /// The memory of a piece, and its counter.
@@ -115,7 +122,35 @@ impl Pieces {
             (of.slabs.len() as u32 - 1, of.used as u16 - 1)
         };
         self.in_use += bytes;
+        // Memory of another size may have to go for it.
+        self.trim(class);
         Some(Place { slab, piece, class: class as u8 })
+    }
+
+    /// Users that might have `before` bytes in use may have `now`.
+    pub(super) fn set_room(&mut self, before: usize, now: usize) {
+        self.room += now as i64 - before as i64;
+        self.trim(0);
+    }
+
+    /// Gives memory of free pieces back where they hold too much, those of `class` first.
+    fn trim(&mut self, class: usize) {
+        let held_max = HELD_BYTES_MAX
+            .max(self.in_use / HELD_PART_MAX)
+            .max((self.room.max(0) as usize).saturating_sub(self.in_use));
+        if !GIVES_BACK || self.held <= held_max {
+            return;
+        }
+        // Some more, so that those that lie side by side go together.
+        let (held_least, mut left) = (held_max - held_max / 8, DISCARDED_MAX);
+        for class in (class..CLASSES).chain(0..class) {
+            while self.held > held_least && left > 0 {
+                match self.discard(class as u8, left) {
+                    0 => break,
+                    count => left -= count,
+                }
+            }
+        }
     }
 
     /// Adds a free piece that holds memory.
@@ -128,26 +163,31 @@ impl Pieces {
     pub(super) fn give_back(&mut self, place: Place) {
         self.in_use -= place.bytes();
         self.hold(place);
-        let held_max = HELD_BYTES_MAX.max(self.in_use / HELD_PART_MAX);
-        // One more than came: with fewer pieces in use fewer are held.
-        for _ in 0..2 {
-            if GIVES_BACK && self.held > held_max {
-                self.discard(place.class);
-            }
-        }
+        self.trim(usize::from(place.class));
     }
 
-    /// Gives the memory of a free piece back to the system.
-    fn discard(&mut self, class: u8) {
-        let Some((slab, piece)) = self.classes[usize::from(class)].held.pop() else { return };
-        let place = Place { slab, piece, class };
-        let (start, of) =
-            (usize::from(piece) * place.bytes(), &mut self.classes[usize::from(class)]);
-        self.held -= place.bytes();
-        // SAFETY: the range is a piece of the slab, whole pages, and nothing refers to it, as it
-        // was in a list of free ones. Where the system refuses, it is as good as before.
-        unsafe { of.slabs[slab as usize].mapping.try_discard(start..start + place.bytes()) };
+    /// Gives the memory of a free piece back to the system, and that of up to `most` in all that
+    /// lie beside it; how many there were.
+    fn discard(&mut self, class: u8, most: usize) -> usize {
+        let of = &mut self.classes[usize::from(class)];
+        let Some((slab, piece)) = of.held.pop() else { return 0 };
         of.gone.push((slab, piece));
+        let (mut first, mut last) = (piece, piece);
+        while usize::from(last - first) + 1 < most
+            && let Some(&(_, piece)) = of.held.last().filter(|(other, _)| *other == slab)
+            && (piece + 1 == first || piece == last + 1)
+        {
+            of.held.pop();
+            of.gone.push((slab, piece));
+            (first, last) = (first.min(piece), last.max(piece));
+        }
+        let (count, bytes) = (usize::from(last - first) + 1, Place { slab, piece, class }.bytes());
+        self.held -= count * bytes;
+        let range = usize::from(first) * bytes..(usize::from(last) + 1) * bytes;
+        // SAFETY: the range is pieces of the slab, whole pages, and nothing refers to them, as they
+        // were in a list of free ones. Where the system refuses, it is as good as before.
+        unsafe { of.slabs[slab as usize].mapping.try_discard(range) };
+        count
     }
 }
 

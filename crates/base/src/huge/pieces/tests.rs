@@ -87,3 +87,31 @@ fn free_pieces_hold_little_and_are_used_again() {
     let is_twice = |two: &[Place]| (two[0].slab, two[0].piece) == (two[1].slab, two[1].piece);
     assert!(!again.windows(2).any(is_twice), "a piece belongs to one");
 }
+
+#[test]
+fn memory_of_free_pieces_stays_within_the_room_and_goes_for_other_sizes() {
+    const MIB: usize = 1 << 20;
+    let mut pieces = Pieces::new();
+    pieces.set_room(0, 16 * MIB);
+    let all: Vec<Place> = (0..12 * MIB / GRAIN_BYTES).map(|_| take(&mut pieces, 0)).collect();
+    all.into_iter().for_each(|place| pieces.give_back(place));
+    assert_eq!((pieces.in_use, pieces.held), (0, 12 * MIB), "it is within the room");
+    let larger: Vec<Place> =
+        (0..8 * MIB / (8 * GRAIN_BYTES)).map(|_| take(&mut pieces, 7)).collect();
+    let held = |room: usize| room - room / 8..=room;
+    assert!(!GIVES_BACK || held(8 * MIB).contains(&pieces.held), "{} held", pieces.held);
+    // In several calls: each gives back some.
+    pieces.set_room(16 * MIB, 10 * MIB);
+    for _ in 0..6 * MIB / GRAIN_BYTES / DISCARDED_MAX {
+        pieces.set_room(10 * MIB, 10 * MIB);
+    }
+    assert!(!GIVES_BACK || held(2 * MIB).contains(&pieces.held), "{} held", pieces.held);
+    larger.into_iter().for_each(|place| pieces.give_back(place));
+    assert!(pieces.held <= 10 * MIB);
+    pieces.set_room(10 * MIB, 0);
+    while GIVES_BACK && pieces.held > HELD_BYTES_MAX {
+        let before = pieces.held;
+        pieces.set_room(0, 0);
+        assert!(pieces.held < before, "it goes on until little is held");
+    }
+}
