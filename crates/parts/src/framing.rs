@@ -115,15 +115,16 @@ fn decode<'a>(
     if !sequences.contains(&sequence) || header[21..] != [0; 3] {
         return None;
     }
-    let payload = bytes.get(HEADER_BYTES..HEADER_BYTES.checked_add(payload_len)?)?;
+    let record = bytes.get(..HEADER_BYTES.checked_add(payload_len)?)?;
     *budget = budget.checked_sub(payload_len)?;
-    let sum = Checksum::at(file_id, offset).update(&header[4..]).update(payload).finish();
+    let sum = Checksum::at(file_id, offset).update(&record[4..]).finish();
     if sum != u32_at(header, 0) {
         return None;
     }
     let synced_through = sequence.saturating_sub(u64::from(u32_at(header, 16)));
     let header = RecordHeader { kind: header[20], sequence, synced_through };
-    Some(Record { header, payload_offset: offset + HEADER_BYTES as u64, payload })
+    let payload_offset = offset + HEADER_BYTES as u64;
+    Some(Record { header, payload_offset, payload: &record[HEADER_BYTES..] })
 }
 
 /// The sequence of the valid record at `start` of `bytes`, the whole file `file_id`, whichever it

@@ -4,7 +4,7 @@ use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
 use crate::policy::{RunShape, Shape};
 use crate::ranges::RangeReads;
-use crate::run::Run;
+use crate::run::{Part, Run};
 use crate::run_filters::RunFilters;
 use crate::state::BucketState;
 use crate::write::NewEntry;
@@ -165,6 +165,20 @@ impl<D: Device> Version<D> {
     /// Of a bucket that had `before`.
     pub(crate) fn after(self, before: &Version<D>) -> Self {
         Version { ceiling: self.ceiling.max(before.ceiling), ..self }
+    }
+
+    /// The parts that may have `key`, with this hash; the newest first.
+    pub(crate) fn parts_with<'v>(
+        &'v self,
+        key: &'v [u8],
+        hash: u64,
+    ) -> impl Iterator<Item = &'v Part<D>> {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let (at, part) = self.filters.next(&self.runs, from, (key, hash))?;
+            from = at + 1;
+            Some(part)
+        })
     }
 
     /// Bytes of all runs.

@@ -32,9 +32,9 @@ const COMPACTIONS_PART_MAX: u64 = 2;
 /// The part that the block cache has at least, as long as there are filters that may go.
 const CACHE_PART_MIN: u64 = 16;
 
-/// Memory that a byte of the cache takes: blocks of many sizes come and go on several threads, and
-/// what the allocator keeps between them is about as much again.
-const CACHED_BYTE_TAKES: u64 = 2;
+/// The percentage of its memory that the cache may fill: readers may have blocks that it has no
+/// more, and blocks lie in memory of a few sizes.
+const CACHED_PERCENT: u64 = 80;
 
 /// An open table, and where it is.
 struct Placed<F> {
@@ -116,7 +116,7 @@ impl<D: Device> Wip<D> {
                 free = room.saturating_sub(taken.all());
             }
         }
-        self.cache.set_bytes_max(left.saturating_sub(taken.all()) / CACHED_BYTE_TAKES);
+        self.cache.set_bytes_max(left.saturating_sub(taken.all()) / 100 * CACHED_PERCENT);
     }
 
     /// Drops a filter, or loads one that takes at most `room`; false where there is none.

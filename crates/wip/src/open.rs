@@ -30,6 +30,13 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 /// Entries of the log that are inserted together, once the memory where they go was asked for.
 const COMING_MAX: usize = 32;
 
+/// Entries of the log that go into memtables next.
+struct Coming<D: Device> {
+    /// Nobody splits or joins them meanwhile.
+    buckets: Arc<Buckets<D>>,
+    positions: Vec<u64>,
+}
+
 type Tables<D> = BTreeMap<u64, Numbered<D>>;
 
 impl<D: Device> Wip<D> {
@@ -99,7 +106,7 @@ impl<D: Device> Wip<D> {
     fn replay(&self) -> Result<()> {
         let durable_end = self.book.lock().expect("no panic while held").state().durable_end;
         let list: Vec<_> = self.log.segments().iter().cloned().collect();
-        let mut coming = Vec::with_capacity(COMING_MAX);
+        let mut coming = Coming { buckets: self.buckets(), positions: Vec::new() };
         let visit = &mut |at: u64, payload: &[u8]| self.replay_record(at, payload, &mut coming);
         let cut = self.find_lost_value(&list, durable_end)?;
         let recovered = wal::replay(&*self.device, &list, cut, durable_end, visit)?;
@@ -135,48 +142,54 @@ impl<D: Device> Wip<D> {
     }
 
     /// Has the entries of a record inserted, some of them later: those `coming`.
-    fn replay_record(&self, at: u64, payload: &[u8], coming: &mut Vec<u64>) -> Result<()> {
-        let mut found = Vec::new();
-        for frame in wal::frames(payload) {
-            let Some((offset, frame)) = frame else {
-                let detail = "a record holds what is no entry";
-                return Err(Error::corruption("the log", at, detail));
-            };
-            found.push((offset, frame));
+    fn replay_record(&self, at: u64, payload: &[u8], coming: &mut Coming<D>) -> Result<()> {
+        let damaged = || Error::corruption("the log", at, "a record holds what is no entry");
+        // Most records have one entry.
+        if let Some((frame, len)) = Frame::decode(payload)
+            && len.next_multiple_of(POSITION_BYTES as usize) >= payload.len()
+        {
+            self.replay_entry(&frame, at / POSITION_BYTES, coming);
+            return Ok(());
         }
-        let buckets = self.buckets();
+        let found: Option<Vec<_>> = wal::frames(payload).collect();
+        let found = found.ok_or_else(damaged)?;
         // Of a key that a batch writes twice only the last one counts.
         let superseded = superseded(found.len(), |i| found[i].1.key);
         for (i, (offset, frame)) in found.iter().enumerate() {
-            if superseded.binary_search(&i).is_ok() {
-                continue;
-            }
-            let position = (at + *offset as u64) / POSITION_BYTES;
-            if frame.flags & RANGE != 0 {
-                self.insert_all(coming);
-                self.replay_range(frame, position);
-                continue;
-            }
-            let stores = buckets.of(frame.key).read();
-            if position < stores.version.floor {
-                continue;
-            }
-            stores.prefetch_active(self.seed.low(frame.key));
-            drop(stores);
-            coming.push(position);
-            if coming.len() == COMING_MAX {
-                self.insert_all(coming);
+            if superseded.binary_search(&i).is_err() {
+                self.replay_entry(frame, (at + *offset as u64) / POSITION_BYTES, coming);
             }
         }
         Ok(())
     }
 
+    /// Has an entry inserted with those `coming`, unless a table has it.
+    #[inline]
+    fn replay_entry(&self, frame: &Frame<'_>, position: u64, coming: &mut Coming<D>) {
+        if frame.flags & RANGE != 0 {
+            self.insert_all(coming);
+            self.replay_range(frame, position);
+            return;
+        }
+        let stores = coming.buckets.of(frame.key).read();
+        if position < stores.version.floor {
+            return;
+        }
+        stores.prefetch_active(self.seed.low(frame.key));
+        drop(stores);
+        coming.positions.push(position);
+        if coming.positions.len() == COMING_MAX {
+            self.insert_all(coming);
+        }
+    }
+
     /// Inserts the entries `coming`, in their order: their places in memory are on the way.
-    fn insert_all(&self, coming: &mut Vec<u64>) {
+    fn insert_all(&self, coming: &mut Coming<D>) {
         let segments = self.log.segments();
         let entries = LogEntries(&segments);
-        for position in coming.drain(..) {
-            self.insert(&NewEntry { frame: entries.frame(position), position });
+        for position in coming.positions.drain(..) {
+            let frame = entries.frame(position);
+            self.insert(&coming.buckets, &NewEntry { frame, position });
         }
     }
 

@@ -94,9 +94,9 @@ impl<D: Device> Wip<D> {
             return Ok(true);
         }
         let hash = self.seed.low(key);
-        for part in version.runs.iter().filter_map(|run| crate::run::part_of(run, key)) {
+        for part in version.parts_with(key, hash) {
             let table = &part.table.table;
-            if table.footer().sequence_max < position || !table.may_contain(hash) {
+            if table.footer().sequence_max < position {
                 continue;
             }
             let mut cursor = table.cursor_through(&self.cache, 0);

@@ -210,10 +210,10 @@ impl<'d, D: Device> Salvage<'d, D> {
         let mut list = Vec::new();
         for number in numbers {
             match Segment::open(self.device, self.state.store_id, number) {
-                Ok(mut segment) => {
+                Ok(segment) => {
                     // Where nothing says where it begins it holds nothing that can be read.
                     let before = list.last().map(|before: &Arc<Segment<_>>| &**before);
-                    if let Err(error) = segment.follow(before, true) {
+                    if let Err(error) = segment.salvage_behind(before) {
                         self.findings.push(error.to_string());
                     }
                     list.push(Arc::new(segment));

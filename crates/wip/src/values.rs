@@ -20,7 +20,6 @@
 use crate::bucket::{LogEntries, Version};
 use crate::deleted::deleted_at;
 use crate::metrics::add;
-use crate::run::part_of;
 use crate::state::{Edit, StoreState};
 use crate::wip::Wip;
 use silica_base::{Error, ErrorKind, Result};
@@ -312,12 +311,8 @@ impl<D: Device> Wip<D> {
         key: &[u8],
         hash: u64,
     ) -> Result<Option<Newest>> {
-        for part in version.runs.iter().filter_map(|run| part_of(run, key)) {
-            let table = &part.table.table;
-            if !table.may_contain(hash) {
-                continue;
-            }
-            let mut cursor = table.cursor_through(&self.cache, 0);
+        for part in version.parts_with(key, hash) {
+            let mut cursor = part.table.table.cursor_through(&self.cache, 0);
             if cursor.seek(key, u64::MAX)? && cursor.version().key == key {
                 let found = cursor.version();
                 return Ok(Some(Newest {

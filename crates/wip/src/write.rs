@@ -2,6 +2,7 @@
 //! maintenance that it causes.
 
 use crate::bucket::{Growth, LogEntries, Version};
+use crate::buckets::Buckets;
 use crate::deleted::DeletedRange;
 use crate::metrics::add;
 use crate::state::Edit;
@@ -234,11 +235,14 @@ impl<D: Device> Wip<D> {
         drop(buckets);
         writer.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
         let at = self.append(writer)?;
+        // Nobody replaces them while the writer is locked.
+        let buckets = self.buckets();
         let superseded = superseded(ops.len(), |i| ops[i].key);
         for (i, (offset, op)) in writer.frames.iter().zip(ops).enumerate() {
             if superseded.binary_search(&i).is_err() {
                 let position = (at + *offset as u64) / POSITION_BYTES;
-                self.insert(&NewEntry { frame: frame_of(op, stored.pointer(i)), position });
+                let frame = frame_of(op, stored.pointer(i));
+                self.insert(&buckets, &NewEntry { frame, position });
             } else if let Some(pointer) = stored.pointer(i) {
                 self.values.note_dead_at(pointer);
             }
@@ -265,8 +269,8 @@ impl<D: Device> Wip<D> {
     }
 
     /// Puts an entry of the log into its bucket's memtable. Only for the writer.
-    pub(crate) fn insert(&self, new: &NewEntry<'_>) {
-        let buckets = self.buckets();
+    #[inline]
+    pub(crate) fn insert(&self, buckets: &Buckets<D>, new: &NewEntry<'_>) {
         let mut stores = buckets.of(new.frame.key).write();
         let kept_before = self.snapshots.newest();
         // Who has the list of segments waits for nothing, so it may be asked for with a bucket.

@@ -24,18 +24,21 @@ const AHEAD_PART: u64 = 4;
 /// The live segments in order, as one immutable list.
 pub struct Segments<L> {
     list: Vec<Arc<Segment<L>>>,
+    /// Where each ends: a position is looked for here, side by side.
+    ends: Vec<u64>,
 }
 
 impl<L: LogFile> Segments<L> {
     /// These, in the order of their positions.
     pub fn new(list: Vec<Arc<Segment<L>>>) -> Self {
-        Segments { list }
+        let ends = list.iter().map(|segment| segment.end()).collect();
+        Segments { list, ends }
     }
 
     /// The bytes from logical position `at` to the end of its segment's appended part.
     #[inline]
     pub fn bytes_from(&self, at: u64) -> Option<&[u8]> {
-        let index = self.list.partition_point(|s| s.end() <= at);
+        let index = self.ends.partition_point(|end| *end <= at);
         let segment = self.list.get(index)?;
         let offset = at.checked_sub(segment.start)?;
         let len = segment.log.len().checked_sub(offset)?;
@@ -135,7 +138,7 @@ impl<D: Device> Wal<D> {
             device,
             store_id,
             segment_bytes: AtomicU64::new(whole_pages(segment_bytes)),
-            segments: RwLock::new(Arc::new(Segments { list })),
+            segments: RwLock::new(Arc::new(Segments::new(list))),
             end: AtomicU64::new(end),
             end_at_open: end,
             recovered_end: AtomicU64::new(0),
@@ -321,7 +324,7 @@ impl<D: Device> Wal<D> {
         let mut segments = self.segments.write().expect("no panic while held");
         let mut list = segments.list.clone();
         list.push(created.clone());
-        *segments = Arc::new(Segments { list });
+        *segments = Arc::new(Segments::new(list));
         drop(segments);
         let capacity = (2 * created.capacity).min(self.segment_bytes());
         let next = segment::Header {
@@ -342,8 +345,8 @@ impl<D: Device> Wal<D> {
     fn take_ahead(&self, appender: &mut Appender<D::Log>) -> Option<Segment<D::Log>> {
         let mut ahead = self.ahead();
         ahead.wanted = None;
-        let mut made = ahead.made.take()?;
-        made.first_sequence = appender.next_sequence;
+        let made = ahead.made.take()?;
+        made.begin_at(appender.next_sequence);
         appender.next_segment = made.number + 1;
         Some(made)
     }
@@ -460,7 +463,7 @@ impl<D: Device> Wal<D> {
         }
         let removed = segments.list[..cut].to_vec();
         if cut > 0 {
-            *segments = Arc::new(Segments { list: segments.list[cut..].to_vec() });
+            *segments = Arc::new(Segments::new(segments.list[cut..].to_vec()));
         }
         removed
     }

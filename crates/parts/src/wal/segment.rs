@@ -9,6 +9,7 @@ use crate::framing::{self, End, RecordHeader, RecordReader};
 use silica_base::{Checksum, Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, LOG_PREFIX, LogFile, Mode};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Kind of a record that holds frames.
 const BATCH: u8 = 1;
@@ -53,8 +54,9 @@ pub struct Segment<L> {
     pub start: u64,
     /// Bytes of its file.
     pub capacity: u64,
-    /// Sequence number of its first record.
-    pub first_sequence: u64,
+    /// Sequence number of its first record. Of one that continues it may change while the log is
+    /// read at open, by the one thread that does: so it is relaxed.
+    first_sequence: AtomicU64,
     /// It goes on where the segment before it ends, and its header does not say where that is.
     pub continues: bool,
     file_id: u64,
@@ -155,7 +157,7 @@ impl<L: LogFile> Segment<L> {
     }
 
     /// Opens segment `number`, which the manifest names, to be read. One that continues begins
-    /// with the record at its beginning, until [`Segment::follow`] says more.
+    /// with the record at its beginning, until the one before it was read.
     pub fn open<D: Device<Log = L>>(device: &D, store_id: u64, number: u64) -> Result<Self> {
         let name = name(number);
         let file_id = file_id(store_id, number);
@@ -170,9 +172,9 @@ impl<L: LogFile> Segment<L> {
         if header.start >= COUNT_MAX || header.first_sequence >= COUNT_MAX {
             return Err(Error::corruption(&name, 24, "no log ever gets as far as its header says"));
         }
-        let mut segment = Segment::new(&header, file_id, log);
+        let segment = Segment::new(&header, file_id, log);
         if segment.continues {
-            segment.first_sequence = segment.own_sequence().unwrap_or(CONTINUES);
+            segment.begin_at(segment.own_sequence().unwrap_or(CONTINUES));
         }
         Ok(segment)
     }
@@ -183,30 +185,49 @@ impl<L: LogFile> Segment<L> {
         framing::sequence_at(self.file_id, bytes, HEADER_BYTES, COUNT_MAX)
     }
 
-    /// Lets a segment found at open begin where `before` ends, the one before it in the log, if it
-    /// says nothing else. `salvages` where records behind damage are wanted, too.
+    /// Sequence number of its first record.
+    pub fn first_sequence(&self) -> u64 {
+        self.first_sequence.load(Ordering::Relaxed)
+    }
+
+    /// Has it begin with a record of this sequence number.
+    pub(super) fn begin_at(&self, sequence: u64) {
+        self.first_sequence.store(sequence, Ordering::Relaxed);
+    }
+
+    /// True for one that begins where `before` ends, the one before it in the log, and does not
+    /// say where that is: the number of records before it does.
     ///
     /// # Errors
     /// Where it has no segment before it, as those are not needed any more, and no valid record at
     /// its beginning: that one was durable before they went.
-    pub fn follow(&mut self, before: Option<&Segment<L>>, salvages: bool) -> Result<()> {
-        if !self.continues {
+    pub(super) fn follows(&self, before: Option<&Segment<L>>) -> Result<bool> {
+        if !self.continues || before.is_some_and(|before| before.end() == self.start) {
+            return Ok(self.continues);
+        }
+        if self.first_sequence() != CONTINUES {
+            return Ok(false);
+        }
+        let detail = "its first record was durable and does not check";
+        Err(Error::corruption(name(self.number), HEADER_BYTES as u64, detail))
+    }
+
+    /// Lets a segment found at open begin where `before` ends, the one before it in the log, if it
+    /// says nothing else, or with its own first record where it is behind what is damaged: so that
+    /// no record is missed which checks.
+    ///
+    /// # Errors
+    /// Where nothing says where it begins.
+    pub fn salvage_behind(&self, before: Option<&Segment<L>>) -> Result<()> {
+        if !self.follows(before)? {
             return Ok(());
         }
-        let Some(before) = before.filter(|before| before.end() == self.start) else {
-            if self.first_sequence != CONTINUES {
-                return Ok(());
-            }
-            let detail = "its first record was durable and does not check";
-            return Err(Error::corruption(name(self.number), HEADER_BYTES as u64, detail));
-        };
-        let mut reader = before.reader();
+        let own = self.first_sequence();
+        let mut reader = before.expect("it follows one").reader();
         while reader.next_record().is_some() {}
-        let own = self.first_sequence;
-        self.first_sequence = reader.next_sequence();
-        let misses = own > self.first_sequence && matches!(self.reader().end(), End::Damaged(_));
-        if salvages && misses {
-            self.first_sequence = own;
+        self.begin_at(reader.next_sequence());
+        if own > self.first_sequence() && matches!(self.reader().end(), End::Damaged(_)) {
+            self.begin_at(own);
         }
         Ok(())
     }
@@ -216,7 +237,7 @@ impl<L: LogFile> Segment<L> {
             number: header.number,
             start: header.start,
             capacity: header.capacity,
-            first_sequence: header.first_sequence,
+            first_sequence: AtomicU64::new(header.first_sequence),
             continues: header.first_sequence == CONTINUES,
             file_id,
             log,
@@ -330,7 +351,7 @@ impl<L: LogFile> Segment<L> {
         let bytes = self.log.bytes(0, self.log.len() as usize);
         // What is missing may lie in the segments before one that continues.
         let gap = if self.continues { self.start / RECORD_ROOM_BYTES as u64 } else { 0 };
-        RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence).behind(gap)
+        RecordReader::new(self.file_id, bytes, HEADER_BYTES, self.first_sequence()).behind(gap)
     }
 }
 

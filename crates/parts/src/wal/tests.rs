@@ -38,7 +38,7 @@ impl Book {
             }
         }
         let list = open_segments(device, STORE, &named)?;
-        let first = list.first().map_or(1, |segment| segment.first_sequence) as usize;
+        let first = list.first().map_or(1, |segment| segment.first_sequence()) as usize;
         assert!(first <= self.released + 1, "begins at {first}, needs {}", self.released + 1);
         let mut found = Vec::new();
         let recovered = replay(device, &list, None, 0, &mut |_, payload| {

@@ -18,7 +18,7 @@ const DEAD_SHARE: f64 = 0.68;
 /// Bytes of merging that one more run looked at by one get is worth, at a read weight of 10.
 const PROBE_BYTES: f64 = 32.0;
 /// Bytes of memory that a byte of the cache takes.
-const CACHED_BYTE_TAKES: f64 = 2.0;
+const CACHED_BYTE_TAKES: f64 = 1.25;
 /// Bytes of a table's index for each key.
 const INDEX_BYTES: f64 = 0.25;
 /// Bytes that a memtable's directory takes for each entry.
