@@ -253,9 +253,9 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
         ModelCommand::Leveldb { design: args, refined } => {
             let (design, keys) = (args.design()?, args.keys.primitives()?);
             let cost = match refined.table(design.log) {
-                Some(table) => RefinedLevelDb { design, table }
-                    .checked(keys.keys())?
-                    .write_amplification(&keys),
+                Some(table) => {
+                    RefinedLevelDb { design, table }.checked(keys.keys())?.followed(&keys)
+                }
                 None => design.write_amplification(&keys),
             };
             show_cost(&cost, output)

@@ -109,9 +109,13 @@ impl LazyArgs {
     }
 }
 
+/// More than it matters how many there are.
+const MANY_BUCKETS: f64 = 1e6;
+
 impl WipdbArgs {
     pub(crate) fn design(&self) -> Result<WipDb> {
         let WipdbArgs { memtable, window: log_window, runs: runs_max, space, .. } = *self;
-        WipDb { memtable, log_window, runs_max, space, log: 1.0, table: 1.0 }.checked()
+        let buckets = MANY_BUCKETS;
+        WipDb { memtable, log_window, runs_max, buckets, space, log: 1.0, table: 1.0 }.checked()
     }
 }

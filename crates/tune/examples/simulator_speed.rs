@@ -36,7 +36,8 @@ fn main() -> Result<()> {
     let universal = Universal { log, runs: 8, size_ratio: 1.0, space_percent: 100.0 };
     let lazy = LazyLevelled { log, growth, runs: 2, levels };
     let (memtable, log_window) = (keys / 20.0, 1e9);
-    let wipdb = WipDb { memtable, log_window, runs_max: 20, space: 1.3, log: 1.0, table: 1.0 };
+    let (runs_max, buckets) = (20, 100.0);
+    let wipdb = WipDb { memtable, log_window, runs_max, buckets, space: 1.3, log: 1.0, table: 1.0 };
     let silt = Silt { table, occupancy: 0.93, hash_stores: 31.0 };
     for skew in [0.0, 0.99] {
         let simulators: [(&str, Box<dyn Simulator>); 8] = [

@@ -59,6 +59,8 @@ pub(super) struct Formats {
     /// What was in memory is written to: SILT's hash stores, and tables of flushes of our ordered
     /// engine, which are small, so that what a table has beside its entries counts for more.
     pub(super) young: f64,
+    /// Buckets of our ordered engine; 0 of others.
+    pub(super) buckets: f64,
 }
 
 /// Slots of a bucket of SILT's tables.
@@ -221,7 +223,7 @@ impl Writer {
         };
         let young = if self.is_ours() { young } else { table };
         let log = if self.is_ours() { get("log_bytes_written") / put } else { log_factor(plan) };
-        let formats = Formats { log, table, young };
+        let formats = Formats { log, table, young, buckets: get("buckets") };
         if log.is_finite() && table.is_finite() && log > 0.0 && table > 0.0 {
             return Ok(formats);
         }
@@ -341,7 +343,7 @@ pub(super) fn predict(
     let primitives = Primitives::new(popularity(plan)?);
     let memory = parameter.memory_bytes() as f64;
     let entry = entry_bytes(plan);
-    let Formats { log, table, young } = formats;
+    let Formats { log, table, young, buckets } = formats;
     let cost = match parameter {
         Parameter::MergeRatio { percent, .. } => {
             let slots = BUCKET_SLOTS * f64::from((BLOCKS * PARTITIONS) << buckets_log2(plan));
@@ -355,6 +357,7 @@ pub(super) fn predict(
                 memtable: WIP_MEMTABLE * memory / entry,
                 log_window: WIP_LOG * memory / (log * entry),
                 runs_max: WIP_RUNS_MAX,
+                buckets,
                 space: table * (1.0 + dead),
                 log,
                 table,
@@ -433,7 +436,7 @@ mod tests {
 
     #[test]
     fn predictions_are_finite_and_more_room_writes_less() {
-        let formats = Formats { log: 1.2, table: 1.05, young: 1.05 };
+        let formats = Formats { log: 1.2, table: 1.05, young: 1.05, buckets: 8.0 };
         for writer in Writer::ALL {
             for keys in [20_000, 1_000_000] {
                 let plan = plan(keys);

@@ -33,8 +33,9 @@ const WAITING_PART: f64 = 1.0 / 3.0;
 /// Bytes of memory for each byte of entries, where the log's part of the memory is what waits.
 const MEMORY_OF_LOGGED: f64 = 1.4;
 const MEMORY_MIN: u64 = 4 << 20;
-/// Entries that are put before the background has its turn.
-const TURN: u64 = 20_000;
+/// Bytes of entries that are put before the background has its turn: few enough that writers never
+/// wait for it, or help it.
+const TURN_PUT_BYTES: f64 = 2_320_000.0;
 const TURN_BYTES: u64 = 16 << 20;
 /// Entries of a scan.
 const SCAN: usize = 50;
@@ -58,6 +59,13 @@ const JOBS: [&str; 4] = ["flushes", "compactions", "conversions", "merges"];
 const FEW_PART: u64 = 4;
 const MANY_TIMES: u64 = 4;
 const MANY_MEMORY_BYTES: u64 = 512 << 20;
+/// What a run takes that a get looks at is measured with few and with many runs of a bucket.
+const RUNS: [u64; 2] = [2, 16];
+/// Of so many measurements the least counts, where a difference of two is wanted.
+const REPEATS: u32 = 5;
+/// Options that let runs be, where an engine has them.
+const LET_RUNS_BE: [(&str, &str); 3] =
+    [("runs_max", "64"), ("read_weight", "0"), ("space_amplification_percent_max", "10000")];
 
 /// Time that this thread had a core; where the system does not tell, time.
 pub(super) struct Processor {
@@ -84,6 +92,9 @@ impl Processor {
 
 /// Nanoseconds that this thread had a core, and that it wanted one and had none.
 fn scheduled() -> Option<(u64, u64)> {
+    // What is told is as old as the last time that the scheduler looked at this thread, up to some
+    // milliseconds, unless the thread gives way.
+    std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let mut numbers = text.split_whitespace().map_while(|number| number.parse::<u64>().ok());
     Some((numbers.next()?, numbers.next()?))
@@ -151,14 +162,36 @@ pub(super) fn measure(
         let Some(times) = all.of_mut(name) else { continue };
         next(format!("operations of engine {name}"));
         let within = |e: Error| e.within(format_args!("measuring engine {name}"));
-        let mut lab = Lab::open(&directory.0, registration, keys, true).map_err(within)?;
+        let mut lab = Lab::open(&directory.0, registration, keys, Course::Moves).map_err(within)?;
         (times.read, times.read_in_burst) = before.read;
         lab.all(times, before.byte_moved).map_err(within)?;
+        let runs = lab.runs();
         drop(lab);
-        let mut lab = Lab::open(&directory.0, registration, keys, false).map_err(within)?;
+        let mut lab = Lab::open(&directory.0, registration, keys, Course::Still).map_err(within)?;
         lab.puts_among_many(times).map_err(within)?;
+        drop(lab);
+        if let Some(runs) = runs {
+            let open = |runs| Lab::open(&directory.0, registration, keys, Course::Runs(runs));
+            times.run = run_ns(open).map_err(within)?;
+            times.of_one_run(runs);
+        }
     }
     Ok(all)
+}
+
+/// Nanoseconds that a get takes for each run that it looks at: the difference between a store of
+/// few runs and one of many, each in memory, measured in turns.
+fn run_ns(open: impl Fn(u64) -> Result<Lab>) -> Result<f64> {
+    let mut labs = [open(RUNS[0])?, open(RUNS[1])?];
+    labs.iter_mut().try_for_each(Lab::fill)?;
+    let mut least = [f64::INFINITY; 2];
+    for _ in 0..REPEATS {
+        for (lab, least) in labs.iter_mut().zip(&mut least) {
+            *least = least.min(lab.get_some(lab.keys, 1, lab.keys, 0.0)?);
+        }
+    }
+    let [few, many] = labs.each_ref().map(|lab| lab.runs().unwrap_or(1.0));
+    Ok(((least[1] - least[0]) / (many - few).max(1.0)).max(0.0))
 }
 
 /// Engines that [`measure`] measures.
@@ -173,6 +206,28 @@ struct Lab {
     keys: u64,
     prng: Prng,
     processor: Processor,
+}
+
+/// What becomes of what is put.
+#[derive(Clone, Copy, PartialEq)]
+enum Course {
+    /// It is written again, several times.
+    Moves,
+    /// It stays where it was put.
+    Still,
+    /// It becomes so many runs of each bucket, of an engine that has buckets.
+    Runs(u64),
+}
+
+impl Course {
+    fn name(self) -> &'static str {
+        match self {
+            Course::Moves => "",
+            Course::Still => ".still",
+            Course::Runs(runs) if runs == RUNS[0] => ".few",
+            Course::Runs(_) => ".many",
+        }
+    }
 }
 
 /// What writing took, in seconds of the processor.
@@ -196,28 +251,35 @@ impl GetSink for Ignore {
 }
 
 impl Lab {
-    /// A new store. What was put is written again, several times, while this measures, or, where
-    /// it `moves` nothing, stays where it was put.
-    fn open(root: &Path, registration: &Registration, keys: u64, moves: bool) -> Result<Lab> {
+    /// A new store, which takes `course`.
+    fn open(root: &Path, registration: &Registration, keys: u64, course: Course) -> Result<Lab> {
         let entries = keys as f64 * ENTRY_BYTES;
         let has = |name: &str| registration.options.iter().any(|spec| spec.name == name);
         // Little memory, by an option where there is one, else of all.
         let waits_in_memtable = has("memtable_bytes_max");
-        let memory = match moves && has("log_bytes_max") && !waits_in_memtable {
-            true => ((entries * MEMORY_OF_LOGGED) as u64).next_multiple_of(MEMORY_MIN),
-            false if moves => MEMORY_BYTES,
-            false => MANY_MEMORY_BYTES,
+        let memory = match course {
+            Course::Moves if has("log_bytes_max") && !waits_in_memtable => {
+                ((entries * MEMORY_OF_LOGGED) as u64).next_multiple_of(MEMORY_MIN)
+            }
+            Course::Still => MANY_MEMORY_BYTES,
+            _ => MEMORY_BYTES,
         };
         let mut texts = vec![(MEMORY_OPTION, memory.to_string()), ("eviction", "none".to_string())];
-        if moves {
-            texts.push(("memtable_bytes_max", ((entries * WAITING_PART) as u64).to_string()));
+        let waiting = match course {
+            Course::Moves => entries * WAITING_PART,
+            // A little less, so that the last run is full, too.
+            Course::Runs(runs) => entries / (runs as f64 + 0.5),
+            Course::Still => 0.0,
+        };
+        texts.push(("memtable_bytes_max", (waiting as u64).to_string()));
+        if matches!(course, Course::Runs(_)) {
+            texts.extend(LET_RUNS_BE.map(|(name, text)| (name, text.to_string())));
         }
         let pairs = texts.iter().map(|(name, text)| (*name, text.as_str()));
         let pairs = pairs.filter(|(name, _)| has(name));
         let values = OptionValues::parse(registration.options, pairs)?;
-        let name =
-            if moves { registration.name.into() } else { format!("{}.still", registration.name) };
-        let device = FileDevice::open(&root.join(name), DeviceOptions::default())?;
+        let directory = root.join(format!("{}{}", registration.name, course.name()));
+        let device = FileDevice::open(&directory, DeviceOptions::default())?;
         let environment = Environment::new(HashSeed(*b"a probe's engine"));
         let engine = (registration.build)(device, &values, &environment)?;
         Ok(Lab { engine, keys, prng: Prng::new(7), processor: Processor::start() })
@@ -289,6 +351,18 @@ impl Lab {
         Ok(1e9 * (self.processor.seconds() - before) / puts as f64)
     }
 
+    /// Runs of a bucket, of an engine that has them.
+    fn runs(&self) -> Option<f64> {
+        let runs = self.sum(&["runs"]) / self.sum(&["buckets"]);
+        runs.is_finite().then_some(runs)
+    }
+
+    /// Puts every key, and brings every block into the cache.
+    fn fill(&mut self) -> Result<()> {
+        self.put_all(100, BURST as u64, 0..self.keys)?;
+        self.get_some(self.keys, BURST, 0, 0.0).map(drop)
+    }
+
     /// The sum of the metrics `names`.
     fn sum(&self, names: &[&str]) -> f64 {
         let mut metrics = MetricsMap::default();
@@ -311,7 +385,8 @@ impl Lab {
         let value = vec![5; value_bytes];
         let mut wrote = Wrote { entries: (keys.end - keys.start) as f64, ..Wrote::default() };
         let (rewritten, jobs) = (self.sum(&REWRITTEN), self.sum(&JOBS));
-        let turn = TURN.min(keys.end - keys.start).max(1);
+        let turn = (TURN_PUT_BYTES / (KEY_BYTES + value_bytes) as f64) as u64;
+        let turn = turn.min(keys.end - keys.start).max(1);
         let mut next = keys.start;
         while next < keys.end {
             let before = self.processor.seconds();
@@ -359,19 +434,38 @@ impl Lab {
             engine.metrics(&mut metrics);
             metrics.get("get_device_reads")
         };
-        let (reads_before, before) = (reads(&*self.engine), self.processor.seconds());
         let calls = (gets / batch as u64).max(1);
+        // Drawing keys is no part of a get.
+        let before = self.processor.seconds();
         for _ in 0..calls {
-            let keys: Vec<_> =
-                (0..batch).map(|_| Self::key(first + self.prng.below(self.keys))).collect();
-            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-            self.engine.get_many(&keys, &mut Ignore)?;
+            self.draw_keys(batch, first, |_, keys| {
+                std::hint::black_box(keys);
+                Ok(())
+            })?;
         }
-        let took = 1e9 * (self.processor.seconds() - before);
+        let drawing = self.processor.seconds() - before;
+        let (reads_before, before) = (reads(&*self.engine), self.processor.seconds());
+        for _ in 0..calls {
+            self.draw_keys(batch, first, |engine, keys| engine.get_many(keys, &mut Ignore))?;
+        }
+        let took = 1e9 * (self.processor.seconds() - before - drawing).max(0.0);
         let of_reads = read * (reads(&*self.engine) - reads_before);
         // What is left of a small difference of large numbers is at least a part of them.
         let rest = (took - of_reads).max(took / 8.0);
         Ok((rest / (calls * batch as u64) as f64).max(NANOSECONDS_MIN))
+    }
+
+    /// Passes on `batch` random keys from number `first` on.
+    fn draw_keys(
+        &mut self,
+        batch: usize,
+        first: u64,
+        pass: impl FnOnce(&dyn Engine, &[&[u8]]) -> Result<()>,
+    ) -> Result<()> {
+        let keys: Vec<_> =
+            (0..batch).map(|_| Self::key(first + self.prng.below(self.keys))).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        pass(&*self.engine, &keys)
     }
 
     fn scans(&mut self, times: &mut Nanoseconds) -> Result<()> {

@@ -216,6 +216,9 @@ mod tests {
         assert_ne!(machine.processor.silt.hit, reference.silt.hit);
         assert_ne!(machine.processor.mica.miss, reference.mica.miss);
         assert_ne!(machine.processor.wip.seek, reference.wip.seek);
+        assert_ne!(machine.processor.wip.run, reference.wip.run);
+        // It has no runs.
+        assert_eq!(machine.processor.mica.run, reference.mica.run);
         keep_probe(directory.path(), &machine).unwrap();
         assert_eq!(kept_probe(directory.path()).unwrap(), Some(machine));
     }

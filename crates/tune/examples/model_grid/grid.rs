@@ -1,7 +1,9 @@
 //! Settings of LevelDB drawn at random, simulated, and what the models say of them.
 
 use silica_base::{Prng, Result};
-use silica_tune::model::{LevelDb, Popularity, Primitives, RefinedLevelDb};
+use silica_tune::model::{
+    LevelDb, Popularity, Primitives, RefinedLevelDb, Stage, WriteAmplification,
+};
 use silica_tune::simulate::{LevelDbSimulator, Requests, run_settled};
 
 /// A store and its keys.
@@ -16,11 +18,25 @@ pub(crate) struct Setting {
 /// Write amplifications of a setting.
 pub(crate) struct Row {
     pub(crate) setting: Setting,
-    pub(crate) simulated: f64,
-    pub(crate) printed: f64,
-    pub(crate) refined: f64,
+    pub(crate) simulated: WriteAmplification,
+    pub(crate) printed: WriteAmplification,
+    pub(crate) refined: WriteAmplification,
+    /// The refined model, table by table where they are few.
+    pub(crate) followed: WriteAmplification,
 }
 
+/// How settings are simulated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    /// Seed of the requests.
+    pub(crate) seed: u64,
+    /// Rounds of the slowest level that pass before anything is counted, and that are counted.
+    pub(crate) settling: f64,
+    pub(crate) rounds: f64,
+}
+
+/// What is simulated where nothing else is asked for.
+pub(crate) const USUAL: Course = Course { seed: 1, settling: 1.5, rounds: 2.0 };
 /// A setting that is slower to settle is drawn again.
 const INTERVAL_MAX: f64 = 1e7;
 /// A first level smaller than this is drawn again.
@@ -59,16 +75,29 @@ impl Setting {
     }
 }
 
-/// Simulates a setting: one and a half intervals to settle, then two, or three puts a key.
-pub(crate) fn judge(setting: Setting) -> Result<Row> {
+/// Simulates a setting: some rounds to settle, then those that are counted, or three puts a key.
+pub(crate) fn judge(setting: Setting, course: Course) -> Result<Row> {
     let design = &setting.model.design;
     let mut simulator = LevelDbSimulator::new(design)?.with_tables_of(setting.model.table)?;
-    let mut requests = Requests::zipf(setting.keys, setting.skew, 1)?;
-    let settling = (1.5 * setting.interval) as u64;
-    let counted = (2.0 * setting.interval).max(3.0 * setting.keys as f64) as u64;
-    let found = run_settled(&mut simulator, &mut requests, settling, counted, &mut |_, _| ())?;
+    let mut requests = Requests::zipf(setting.keys, setting.skew, course.seed)?;
+    let settling = (course.settling * setting.interval) as u64;
+    let counted = (course.rounds * setting.interval).max(3.0 * setting.keys as f64) as u64;
+    let simulated = run_settled(&mut simulator, &mut requests, settling, counted, &mut |_, _| ())?;
     let primitives = Primitives::new(Popularity::zipf(setting.keys, setting.skew)?);
-    let printed = design.write_amplification(&primitives).total();
-    let refined = setting.model.write_amplification(&primitives).total();
-    Ok(Row { setting, simulated: found.total(), printed, refined })
+    let printed = design.write_amplification(&primitives);
+    let refined = setting.model.write_amplification(&primitives);
+    let followed = setting.model.followed(&primitives);
+    Ok(Row { setting, simulated, printed, refined, followed })
+}
+
+impl Row {
+    /// Levels, with what each writes: simulated, printed, refined, followed.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = (Stage, [f64; 4])> + '_ {
+        let of = |cost: &WriteAmplification, stage| {
+            let found = cost.terms().iter().find(|(other, _)| *other == stage);
+            found.map_or(0.0, |(_, amount)| *amount)
+        };
+        let each = [&self.simulated, &self.printed, &self.refined, &self.followed];
+        self.refined.terms().iter().map(move |&(at, _)| (at, each.map(|cost| of(cost, at))))
+    }
 }

@@ -173,6 +173,8 @@ pub struct WipDb {
     pub log_window: f64,
     /// Runs of a level at which they become one (`runs_max`).
     pub runs_max: u32,
+    /// Buckets, which share the keys evenly; more than 64 count as any number.
+    pub buckets: f64,
     /// Bytes of tables for each live byte on average while writes go on; infinite for no bound.
     pub space: f64,
     /// Bytes of a log record for each byte of its entry.
@@ -180,6 +182,11 @@ pub struct WipDb {
     /// Bytes of a table for each byte of its entries.
     pub table: f64,
 }
+
+/// So many buckets count one by one.
+const FEW_BUCKETS: f64 = 64.0;
+/// Halvings for an interval.
+const HALVINGS: u32 = 50;
 
 /// Levels above a bucket's memtable (`LEVEL_MAX` of the engine's policy, and level 0).
 const WIP_LEVELS: u32 = 3;
@@ -193,6 +200,7 @@ impl WipDb {
     pub fn checked(self) -> Result<Self> {
         positive("the memtables' size", self.memtable)?;
         positive("the log's window", self.log_window)?;
+        positive("the buckets", self.buckets)?;
         positive("the log's factor", self.log)?;
         positive("the tables' factor", self.table)?;
         let refuse = |text: String| Err(Error::new(ErrorKind::Config, text));
@@ -229,18 +237,44 @@ impl WipDb {
     /// Memtables fill and are flushed one after the other, so together they are what a level that
     /// is compacted round and round is, unless the log's tail comes first. A bucket is rewritten
     /// with twice the mean of dead bytes, since the one with most is next and the others lie
-    /// between it and none. Until then `runs_max` runs of a level become one of the next.
+    /// between it and none: `b` buckets lie `1 / b` apart, so it is `2 b / (b + 1)` times the mean.
+    /// Until then `runs_max` runs of a level become one of the next.
     pub fn overwrite(&self, keys: &Primitives) -> WriteAmplification {
         let mut cost = WriteAmplification::scaled(self.log);
-        let interval = keys.d_interval(self.memtable).min(self.log_window).max(1.0);
+        let interval = self.interval(keys).min(self.log_window).max(1.0);
         let flushed = keys.unique(interval);
         cost.add(Stage::Level(0), self.table * flushed / interval);
-        let dead = 2.0 * (self.space / self.table - 1.0) * keys.keys();
+        let most = 2.0 * self.buckets / (self.buckets + 1.0);
+        let dead = most.max(1.0) * (self.space / self.table - 1.0) * keys.keys();
         let merges = self.merges(keys, interval, dead);
         let flushes = merges.flushes.max(1.0);
         let written = (merges.entries + keys.keys()) / (flushes * interval);
         cost.add(Stage::Level(1), self.table * written);
         cost
+    }
+
+    /// Puts between two flushes of a bucket. Just before a flush the memtables have been filling
+    /// for 1, 2, … buckets' shares of that, and have all entries that they may.
+    fn interval(&self, keys: &Primitives) -> f64 {
+        if self.buckets > FEW_BUCKETS {
+            return keys.d_interval(self.memtable);
+        }
+        let buckets = self.buckets.round().max(1.0) as u32;
+        let part = 1.0 / f64::from(buckets);
+        let content = |puts: f64| -> f64 {
+            (1..=buckets).map(|n| part * keys.unique(f64::from(n) * part * puts)).sum()
+        };
+        // Their mean is between a bucket's share of the longest and the longest.
+        let mut low = keys.unique_inverse(self.memtable).max(1.0);
+        if !low.is_finite() {
+            return low;
+        }
+        let mut high = low * f64::from(buckets);
+        for _ in 0..HALVINGS {
+            let middle = low.midpoint(high);
+            if content(middle) < self.memtable { low = middle } else { high = middle }
+        }
+        low.midpoint(high)
     }
 
     /// What flushes `interval` puts apart lead to until so many entries are dead: a full level is

@@ -103,6 +103,7 @@ fn wip_stays_below_its_bound_and_near_what_was_measured() {
         memtable: 0.2 * MEMORY / ENTRY,
         log_window: 0.375 * MEMORY / (ENTRY + 28.0),
         runs_max: 20,
+        buckets: 100.0,
         space: f64::INFINITY,
         log: 1.24,
         table: 1.05,

@@ -8,6 +8,7 @@
 mod amplification;
 mod curve;
 mod extended;
+mod followed;
 mod leveldb;
 mod levelled;
 mod popularity;

@@ -1,5 +1,6 @@
 //! What algorithm 3 leaves out of LevelDB: tables of a size, and levels that fill in bursts.
 
+use super::followed::follow;
 use super::leveldb::positive;
 use super::{LevelDb, Primitives, Stage, WriteAmplification};
 use silica_base::Result;
@@ -11,8 +12,8 @@ use silica_base::Result;
 /// - A level is compacted until it is under its limit: on average half a table under.
 /// - The table in which the last compaction ended was written anew since, begins before that end,
 ///   and so is passed over until the next round. Where a burst moves few tables, much is.
-/// - Tables that lie only partly over a compacted one are written too; but where the next level is
-///   nearly empty there are none.
+/// - Tables that lie only partly over a compacted one are written too: one for each, as long as
+///   tables are there, and none where the next level was emptied since.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefinedLevelDb {
     /// The parameters of algorithm 3.
@@ -21,14 +22,15 @@ pub struct RefinedLevelDb {
     pub table: f64,
 }
 
-/// Entries written for false overlaps, for each entry moved, where there are many to overlap: about
-/// a table for each table, of the last level's, which are nearly full. Tables of other levels are
-/// shorter, as they must not overlap more than ten of the next level. These two and `FEW` are what
-/// the simulator counts (docs/models.md).
-const OVERLAPS_LAST: f64 = 1.0;
-const OVERLAPS: f64 = 0.66;
-/// How soon that many are reached, by entries met for each entry moved.
-const FEW: f64 = 1.6;
+/// Tables of the level after the next that a table overlaps at most, and half of the one in which
+/// it begins.
+const GRANDPARENTS: f64 = 10.5;
+/// Rounds of a level within one of the next that are looked at one by one.
+const VISITS: f64 = 24.0;
+/// A store of fewer tables is followed table by table, where fewer bursts pass in a round: of more
+/// a mean is a mean, and to follow them takes long.
+const FEW_TABLES: f64 = 1000.0;
+const FEW_BURSTS: f64 = 2000.0;
 /// The part of a table that is passed over.
 const PASSED: f64 = 0.5;
 /// Rounds in which a key was passed over before, that are counted one by one.
@@ -69,7 +71,23 @@ impl RefinedLevelDb {
         if size >= self.table { size - 0.5 * self.table } else { 0.5 * size * size / self.table }
     }
 
-    /// Write amplification of puts to a store that has every key.
+    /// Write amplification of puts to a store that has every key, followed table by table where
+    /// there are few of them: what is left in a level of two or three tables is no mean over many.
+    /// Takes some milliseconds, and jumps where a table more or less is moved; of larger stores it
+    /// is [`write_amplification`](Self::write_amplification).
+    pub fn followed(&self, keys: &Primitives) -> WriteAmplification {
+        let LevelDb { log, level0_tables, ref levels } = self.design;
+        let burst = log * level0_tables;
+        let slowest = levels.len().checked_sub(2).map_or(0.0, |at| keys.d_interval(levels[at]));
+        let bursts = 1.0 + slowest / burst;
+        if keys.keys() / self.table < FEW_TABLES && bursts < FEW_BURSTS {
+            return follow(self, keys, bursts);
+        }
+        self.write_amplification(keys)
+    }
+
+    /// Write amplification of puts to a store that has every key, by means over many tables: smooth
+    /// in the sizes, so that it can be minimised, and quick.
     pub fn write_amplification(&self, keys: &Primitives) -> WriteAmplification {
         let LevelDb { log, level0_tables, ref levels } = self.design;
         let bursts = Bursts { keys, requests: log * level0_tables };
@@ -84,15 +102,19 @@ impl RefinedLevelDb {
         for (at, &cycle) in cycles.iter().enumerate() {
             let moved = bursts.moved(cycle);
             let taken = 1.0 - cycle.passed;
-            let (met, written, overlaps) = match cycles.get(at + 1) {
+            let (written, overlaps) = match cycles.get(at + 1) {
                 Some(&next) => {
-                    let written =
-                        taken * cycle.ages(|age| bursts.content(next, age + cycle.requests));
-                    (self.settled(levels[at + 1]), written, OVERLAPS)
+                    // What was above a place when it was emptied comes with the next round, so for
+                    // the next level these rounds are what bursts are for the first.
+                    let rounds = Bursts { keys, requests: cycle.requests };
+                    let met = |age| rounds.content(next, age + cycle.requests);
+                    let written = taken * cycle.ages(met);
+                    let behind = levels.get(at + 2).filter(|_| at + 3 < levels.len());
+                    let behind = behind.map_or(keys.keys(), |size| self.settled(*size));
+                    (written, bursts.overlapped(cycle, next, behind))
                 }
-                None => (keys.keys(), taken * keys.keys(), OVERLAPS_LAST),
+                None => (taken * keys.keys(), 1.0),
             };
-            let overlaps = overlaps * -(-FEW * met / moved).exp_m1();
             let amount = (written + overlaps * moved) / cycle.requests;
             let stage = Stage::Level(at as u32 + 2);
             cost.add(stage, if amount.is_finite() { amount } else { 0.0 });
@@ -168,6 +190,25 @@ impl Bursts<'_> {
             self.keys.filled(round)
         };
         mean - 0.5 * (unique(round + more) - unique(more)) / bursts
+    }
+
+    /// Tables of the next level that are written for one of this one without being under it, where
+    /// `behind` entries are in the level after.
+    ///
+    /// A table's ends lie anywhere in what they meet, so half a table is outside at each. Of the
+    /// rounds of this level that pass in one of the next the first meets nothing; what a later
+    /// one meets was cut by the one before, while it was thinner.
+    fn overlapped(&self, cycle: Cycle, next: Cycle, behind: f64) -> f64 {
+        let rounds = (next.requests / cycle.requests).max(1.0);
+        // Of very many some are looked at.
+        let points = (rounds - 1.0).min(VISITS).ceil();
+        let length = |point: u32| {
+            let visit = 1.0 + (rounds - 2.0).max(0.0) * (f64::from(point) + 0.5) / points;
+            let there = self.keys.unique(visit * cycle.requests);
+            (GRANDPARENTS * there / behind).min(1.0)
+        };
+        let sum: f64 = (0..points as u32).map(length).sum();
+        if points < 1.0 { 0.0 } else { sum / points * (1.0 - 1.0 / rounds) }
     }
 
     /// Requests of a round of a level that has `size` entries before a burst.

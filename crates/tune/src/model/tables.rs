@@ -9,7 +9,7 @@
 //! merged with the piece below, whose requests are older, they add up. Nothing is drawn at random
 //! and nothing is fitted.
 
-mod place;
+pub(super) mod place;
 
 use place::{Piece, Puts, Table, covering, cut_entries, entries_of, merged, overlapping};
 use silica_base::{Error, ErrorKind, Result};
@@ -342,37 +342,13 @@ impl<'a> Store<'a> {
     /// Tables of `pieces` by the rules for what they overlap in the level below.
     fn cut(&self, pieces: Vec<Piece>, grandparents: &[Table]) -> Vec<Table> {
         let table = self.design.table;
-        let (mut cut, mut open) = (Vec::new(), Vec::new());
-        let (mut entries, mut overlapped, mut crossed) = (0.0, 0.0, 0);
-        for piece in place::split_at(pieces, grandparents) {
-            let met = grandparents.partition_point(|other| other.to() <= piece.from);
-            let is_edge = met > 0 && grandparents[met - 1].to() == piece.from;
-            if is_edge && !open.is_empty() {
-                overlapped += grandparents[met - 1].entries;
-                crossed += 1;
-                if self.ends_at_edge(entries, overlapped, crossed) {
-                    cut.push(Table::new(std::mem::take(&mut open)));
-                    (entries, overlapped, crossed) = (0.0, 0.0, 0);
-                }
-            }
-            let most = if self.design.rules == Rules::RocksDb { 2.0 * table } else { table };
-            let mut rest = piece;
-            while entries + rest.entries >= most {
-                let (head, tail) = rest.split(most - entries);
-                open.push(head);
-                cut.push(Table::new(std::mem::take(&mut open)));
-                (entries, overlapped, crossed) = (0.0, 0.0, 0);
-                rest = tail;
-            }
-            if rest.to > rest.from {
-                entries += rest.entries;
-                open.push(rest);
-            }
-        }
-        if !open.is_empty() {
-            cut.push(Table::new(open));
-        }
-        cut
+        let most = if self.design.rules == Rules::RocksDb { 2.0 * table } else { table };
+        place::cut_at(
+            pieces,
+            grandparents,
+            || most,
+            |entries, overlapped, crossed| self.ends_at_edge(entries, overlapped, crossed),
+        )
     }
 
     /// True where a table of so many entries ends at the edge of one below.

@@ -385,3 +385,16 @@ fn a_workload_comes_from_metrics() {
     assert_eq!(workload.value_bytes.mean(), 50.0);
     workload.validate().unwrap();
 }
+
+#[test]
+fn what_runs_took_comes_off_what_was_measured() {
+    let one = super::Nanoseconds { run: 10.0, ..super::Calibration::default().wip };
+    let mut measured = one.with_runs(6.0);
+    assert_eq!(measured.miss, one.miss + 50.0);
+    assert_eq!(measured.hit, one.hit + 25.0);
+    measured.of_one_run(6.0);
+    assert_eq!(super::Nanoseconds { seek: one.seek, ..measured }, one);
+    // What is left is never nothing.
+    measured.of_one_run(1e6);
+    assert_eq!(measured.miss, 0.5 * one.miss);
+}

@@ -71,6 +71,23 @@ impl LevelDbSimulator {
         self
     }
 
+    /// Changes the sizes of all levels but the last while the store runs; what is too large then is
+    /// compacted with the next memtable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](silica_base::ErrorKind::Config) for another number of levels, and
+    /// sizes that are not 1 to 2^32 - 1.
+    pub fn set_levels(&mut self, levels: &[f64]) -> Result<()> {
+        if levels.len() != self.levels.len() {
+            let (there, given) = (self.levels.len(), levels.len());
+            return Err(super::config(format!("{there} levels cannot become {given}")));
+        }
+        let limits = levels.iter().map(|size| whole("a level's size", *size));
+        let limits: Vec<usize> = limits.collect::<Result<_>>()?;
+        self.levels.iter_mut().zip(limits).for_each(|(level, limit)| level.limit = limit);
+        Ok(())
+    }
+
     /// Compacts whatever is furthest over its limit, until nothing is.
     fn compact(&mut self) {
         loop {

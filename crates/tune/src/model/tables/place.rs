@@ -6,19 +6,19 @@ use std::ops::Range;
 /// What puts left: those of a fill, a share of all keys, each once and in any order, and the
 /// requests behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Puts {
-    pub(super) share: f64,
-    pub(super) requests: f64,
+pub(in crate::model) struct Puts {
+    pub(in crate::model) share: f64,
+    pub(in crate::model) requests: f64,
 }
 
 impl Puts {
-    pub(super) fn add(&mut self, more: Puts) {
+    pub(in crate::model) fn add(&mut self, more: Puts) {
         self.share += more.share;
         self.requests += more.requests;
     }
 
     /// Distinct keys of them.
-    pub(super) fn unique(self, keys: &Primitives) -> f64 {
+    pub(in crate::model) fn unique(self, keys: &Primitives) -> f64 {
         let all = keys.keys();
         all - (1.0 - self.share).max(0.0) * (all - keys.unique(self.requests))
     }
@@ -32,20 +32,20 @@ impl Puts {
 
 /// Part of the order of keys where a table holds what such puts left there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Piece {
-    pub(super) from: f64,
-    pub(super) to: f64,
-    pub(super) puts: Puts,
-    pub(super) entries: f64,
+pub(in crate::model) struct Piece {
+    pub(in crate::model) from: f64,
+    pub(in crate::model) to: f64,
+    pub(in crate::model) puts: Puts,
+    pub(in crate::model) entries: f64,
 }
 
 impl Piece {
-    pub(super) fn new(from: f64, to: f64, puts: Puts, keys: &Primitives) -> Self {
+    pub(in crate::model) fn new(from: f64, to: f64, puts: Puts, keys: &Primitives) -> Self {
         Piece { from, to, puts, entries: (to - from) * puts.unique(keys) }
     }
 
     /// Its first `entries`, and the rest.
-    pub(super) fn split(self, entries: f64) -> (Piece, Piece) {
+    pub(in crate::model) fn split(self, entries: f64) -> (Piece, Piece) {
         self.split_at(self.from + (self.to - self.from) * (entries / self.entries).clamp(0.0, 1.0))
     }
 
@@ -58,44 +58,44 @@ impl Piece {
 
 /// A table: pieces in their order, one at least.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    pub(super) pieces: Vec<Piece>,
-    pub(super) entries: f64,
+pub(in crate::model) struct Table {
+    pub(in crate::model) pieces: Vec<Piece>,
+    pub(in crate::model) entries: f64,
 }
 
 impl Table {
-    pub(super) fn new(pieces: Vec<Piece>) -> Self {
+    pub(in crate::model) fn new(pieces: Vec<Piece>) -> Self {
         let entries = pieces.iter().map(|piece| piece.entries).sum();
         Table { pieces, entries }
     }
 
-    pub(super) fn from(&self) -> f64 {
+    pub(in crate::model) fn from(&self) -> f64 {
         self.pieces[0].from
     }
 
-    pub(super) fn to(&self) -> f64 {
+    pub(in crate::model) fn to(&self) -> f64 {
         self.pieces[self.pieces.len() - 1].to
     }
 }
 
-pub(super) fn entries_of(tables: &[Table]) -> f64 {
+pub(in crate::model) fn entries_of(tables: &[Table]) -> f64 {
     tables.iter().map(|table| table.entries).sum()
 }
 
 /// Tables that have a part between two places.
-pub(super) fn overlapping(tables: &[Table], from: f64, to: f64) -> Range<usize> {
+pub(in crate::model) fn overlapping(tables: &[Table], from: f64, to: f64) -> Range<usize> {
     let start = tables.partition_point(|table| table.to() <= from);
     start..tables.partition_point(|table| table.from() < to).max(start)
 }
 
 /// Tables that lie between two places with all they have.
-pub(super) fn covering(tables: &[Table], from: f64, to: f64) -> Range<usize> {
+pub(in crate::model) fn covering(tables: &[Table], from: f64, to: f64) -> Range<usize> {
     let start = tables.partition_point(|table| table.from() < from);
     start..tables.partition_point(|table| table.to() <= to).max(start)
 }
 
 /// Tables of so many entries, and what is left over.
-pub(super) fn cut_entries(pieces: Vec<Piece>, most: f64) -> Vec<Table> {
+pub(in crate::model) fn cut_entries(pieces: Vec<Piece>, most: f64) -> Vec<Table> {
     let (mut cut, mut open, mut entries) = (Vec::new(), Vec::new(), 0.0);
     for piece in pieces {
         let mut rest = piece;
@@ -117,8 +117,51 @@ pub(super) fn cut_entries(pieces: Vec<Piece>, most: f64) -> Vec<Table> {
     cut
 }
 
+/// Tables of `most` entries each, which also end where one of `below` does and `is_enough` of their
+/// entries, of the entries of tables below that they have crossed, and of how many those are.
+pub(in crate::model) fn cut_at(
+    pieces: Vec<Piece>,
+    below: &[Table],
+    mut most: impl FnMut() -> f64,
+    is_enough: impl Fn(f64, f64, u32) -> bool,
+) -> Vec<Table> {
+    let (mut cut, mut open) = (Vec::new(), Vec::new());
+    let (mut entries, mut overlapped, mut crossed) = (0.0, 0.0, 0);
+    let mut full = most();
+    for piece in split_at(pieces, below) {
+        let met = below.partition_point(|other| other.to() <= piece.from);
+        let is_edge = met > 0 && below[met - 1].to() == piece.from;
+        if is_edge && !open.is_empty() {
+            overlapped += below[met - 1].entries;
+            crossed += 1;
+            if is_enough(entries, overlapped, crossed) {
+                cut.push(Table::new(std::mem::take(&mut open)));
+                (entries, overlapped, crossed) = (0.0, 0.0, 0);
+                full = most();
+            }
+        }
+        let mut rest = piece;
+        while entries + rest.entries >= full {
+            let (head, tail) = rest.split(full - entries);
+            open.push(head);
+            cut.push(Table::new(std::mem::take(&mut open)));
+            (entries, overlapped, crossed) = (0.0, 0.0, 0);
+            full = most();
+            rest = tail;
+        }
+        if rest.to > rest.from {
+            entries += rest.entries;
+            open.push(rest);
+        }
+    }
+    if !open.is_empty() {
+        cut.push(Table::new(open));
+    }
+    cut
+}
+
 /// `pieces` cut where one of `tables` ends.
-pub(super) fn split_at(pieces: Vec<Piece>, tables: &[Table]) -> Vec<Piece> {
+fn split_at(pieces: Vec<Piece>, tables: &[Table]) -> Vec<Piece> {
     let mut split = Vec::with_capacity(pieces.len() + tables.len());
     for mut piece in pieces {
         let first = tables.partition_point(|table| table.to() <= piece.from);
@@ -136,7 +179,7 @@ pub(super) fn split_at(pieces: Vec<Piece>, tables: &[Table]) -> Vec<Piece> {
 
 /// Both runs as one; each is in its order. Where both are, their puts add up: those of `old` came
 /// right before those of `young`.
-pub(super) fn merged(young: &[Piece], old: &[Piece], keys: &Primitives) -> Vec<Piece> {
+pub(in crate::model) fn merged(young: &[Piece], old: &[Piece], keys: &Primitives) -> Vec<Piece> {
     let mut edges: Vec<f64> =
         young.iter().chain(old).flat_map(|piece| [piece.from, piece.to]).collect();
     edges.sort_by(f64::total_cmp);

@@ -1,7 +1,10 @@
-//! What the simulator says of two questions of Lim's dissertation (sections 4.6 and 4.7): what
-//! optimised level sizes save, and which table of a level is best compacted next.
+//! What the simulator says of questions of Lim's dissertation (sections 4.6 and 4.7): what
+//! optimised level sizes save, also where they follow a popularity that changes, and which table of
+//! a level is best compacted next.
 //!
 //!     cargo run --release -p silica-tune --example experiments -- KEYS
+
+mod adjusted;
 
 use silica_base::Result;
 use silica_tune::model::{LevelDb, Popularity, Primitives};
@@ -15,7 +18,7 @@ const KEYS: f64 = 1e7;
 
 /// LevelDB as it comes (a log of 4 MiB, levels from 10 MiB on), in proportion to the keys; the log
 /// `factor` times as large.
-fn leveldb(keys: f64, factor: f64) -> Result<(LevelDb, f64)> {
+pub(crate) fn leveldb(keys: f64, factor: f64) -> Result<(LevelDb, f64)> {
     let unit = keys / KEYS * MIB;
     let inner =
         (1..).map(|level| (10f64.powi(level) * unit).round()).take_while(|size| *size < keys);
@@ -60,6 +63,7 @@ fn main() -> Result<()> {
             sizes.join(" ")
         );
     }
+    adjusted::print(keys)?;
     println!("next table: skew, writes with the largest, round and round, saved");
     for skew in [0.0, 0.6, 0.99, 1.2] {
         let (model, table) = leveldb(keys, 1.0)?;
