@@ -35,6 +35,8 @@ struct Asked {
     puts: u64,
     deletes: u64,
     scans: u64,
+    /// Searches that gave no entry, which have no key a trace could name.
+    empty_searches: u64,
     keys: BTreeMap<Vec<u8>, u64>,
 }
 
@@ -56,6 +58,7 @@ impl Asked {
         self.puts += other.puts;
         self.deletes += other.deletes;
         self.scans += other.scans;
+        self.empty_searches += other.empty_searches;
         other.keys.into_iter().for_each(|(key, n)| *self.keys.entry(key).or_insert(0) += n);
     }
 
@@ -99,8 +102,9 @@ fn work(keyspace: &Keyspace, seed: u64, operations: u64) -> Asked {
             }
             17 => {
                 let mut range = keyspace.range(key.as_str()..).unwrap();
-                if (0..5).filter_map(|_| range.next()).count() > 0 {
-                    ask(TraceKind::Scan { entries: 5 });
+                match (0..5).filter_map(|_| range.next()).count() {
+                    0 => asked.empty_searches += 1,
+                    _ => ask(TraceKind::Scan { entries: 5 }),
                 }
             }
             18 => {
@@ -173,7 +177,7 @@ fn what_is_recorded_is_what_was_asked_and_a_replay_asks_it_again() {
     });
     let report = recording.stop().unwrap();
     work(&keyspace, 98, 500);
-    assert_eq!((report.dropped, report.unrecorded), (0, 0));
+    assert_eq!((report.dropped, report.unrecorded), (0, asked.empty_searches));
     assert_eq!(report.bytes, std::fs::metadata(&trace).unwrap().len());
     let recorded = Asked::of(&trace);
     let operations = asked.gets + asked.puts + asked.deletes + asked.scans;
@@ -273,11 +277,18 @@ fn a_trace_ends_where_it_is_large_enough_or_cannot_be_written() {
         }
     };
     let trace = scratch.0.join("trace");
-    let options = RecordOptions { bytes_max: Some(1000), ..RecordOptions::default() };
+    let of_at_most =
+        |bytes| RecordOptions { bytes_max: Some(bytes), ..RecordOptions::default() };
+    let refused = keyspace.record(scratch.0.join("small"), &of_at_most(1000)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config, "{refused}");
+    let options = of_at_most(4096);
     let recording = keyspace.record(&trace, &options).unwrap();
     put_until(&|| recording.is_over());
     let report = recording.stop().unwrap();
-    assert!(report.bytes >= 1000 && Asked::of(&trace).puts == report.operations);
+    // What is left has room for the line that ends it and for one more event, at most.
+    assert!((3800..=4096).contains(&report.bytes), "{} bytes", report.bytes);
+    assert_eq!(report.bytes, std::fs::metadata(&trace).unwrap().len());
+    assert_eq!(Asked::of(&trace).puts, report.operations);
     // There is room for another one, whose writer soon takes nothing.
     let recording = keyspace.record_to(Full(2000), &RecordOptions::default()).unwrap();
     put_until(&|| recording.is_over());

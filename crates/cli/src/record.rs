@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Between two looks at what the server has recorded: it holds 2 MiB meanwhile.
 const ROUND: Duration = Duration::from_millis(20);
 
+/// How the last line of a trace begins.
+const END: &str = "# the end: ";
+
 /// Records what a server is asked until the time is over, the trace is large enough, or a signal
 /// comes.
 pub(crate) fn run(global: &Global, args: &RecordArgs, output: &mut Output) -> Result<()> {
@@ -31,8 +34,9 @@ pub(crate) fn run(global: &Global, args: &RecordArgs, output: &mut Output) -> Re
         signal_hook::flag::register(signal, Arc::clone(&stopping))
             .map_err(|e| Error::io("installing the signal handlers", e))?;
     }
-    let keys = args.one_key_in.to_string();
+    let (keys, most) = (args.one_key_in.to_string(), args.max_size.map(|most| most.to_string()));
     let mut start = vec!["SILICA.RECORD", &database, "START", "ONE", &keys];
+    start.extend(most.iter().flat_map(|most| ["MAX", most]));
     if args.real_keys {
         start.push("REALKEYS");
     }
@@ -41,27 +45,18 @@ pub(crate) fn run(global: &Global, args: &RecordArgs, output: &mut Output) -> Re
         let _ = std::fs::remove_file(&args.file);
         return Err(e);
     }
-    let (began, mut bytes) = (Instant::now(), 0);
-    let is_over = |bytes: u64| {
+    let began = Instant::now();
+    let is_over = || {
         stopping.load(Ordering::Relaxed)
             || seconds.is_some_and(|seconds| began.elapsed() >= seconds)
-            || args.max_size.is_some_and(|most| bytes >= most)
     };
-    let mut last = Vec::new();
-    loop {
-        let (word, ends) = if is_over(bytes) { ("STOP", true) } else { ("READ", false) };
-        let lines = server.ask(&["SILICA.RECORD", &database, word])?;
-        file.write_all(&lines).map_err(failed)?;
-        bytes += lines.len() as u64;
-        if ends {
-            last.extend(lines);
-            break;
-        }
-        std::thread::sleep(ROUND);
-    }
+    let taken = take(&mut server, &database, (&mut file, &name), &is_over);
+    let Taken { last, bytes } = taken.inspect_err(|_| {
+        // It is not to record for nobody. Where it does not hear this, it gives up by itself.
+        let _ = server.ask(&["SILICA.RECORD", &database, "STOP"]);
+    })?;
     // The recorder's last line says what it came to.
-    let text = String::from_utf8_lossy(&last);
-    let end = text.lines().last().unwrap_or_default().trim_start_matches("# the end: ");
+    let end = last.trim_start_matches(END);
     output
         .line(format!("{name}: {end}, {bytes} bytes in {:.1} s", began.elapsed().as_secs_f64()))?;
     let numbers: Vec<u64> = end.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -73,4 +68,44 @@ pub(crate) fn run(global: &Global, args: &RecordArgs, output: &mut Output) -> Re
     object.insert("bytes".into(), bytes.into());
     object.insert("seconds".into(), began.elapsed().as_secs_f64().into());
     Ok(())
+}
+
+/// What was taken from a server.
+struct Taken {
+    /// The trace's last line.
+    last: String,
+    bytes: u64,
+}
+
+/// Writes what the server records into `file`, until that is over or the trace is full.
+fn take(
+    server: &mut Resp,
+    database: &str,
+    (file, name): (&mut impl Write, &str),
+    is_over: &dyn Fn() -> bool,
+) -> Result<Taken> {
+    let failed = |e| {
+        let what = format!("writing the trace {name}; what it has up to its last line is a trace");
+        Error::io(what, e)
+    };
+    let mut bytes = 0;
+    loop {
+        let ends = is_over();
+        let word = if ends { "STOP" } else { "READ" };
+        let lines = server.ask(&["SILICA.RECORD", database, word])?;
+        file.write_all(&lines).map_err(failed)?;
+        bytes += lines.len() as u64;
+        let lines = lines.trim_ascii_end();
+        let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if ends || lines[start..].starts_with(END.as_bytes()) {
+            if !ends {
+                server.ask(&["SILICA.RECORD", database, "STOP"])?;
+            }
+            return Ok(Taken {
+                last: String::from_utf8_lossy(&lines[start..]).into_owned(),
+                bytes,
+            });
+        }
+        std::thread::sleep(ROUND);
+    }
 }

@@ -1,7 +1,7 @@
 //! `silica record`, `silica serve --record` and `silica sketch --addr`, through the binary.
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -99,11 +99,7 @@ fn a_running_server_is_recorded_and_the_trace_replayed() {
         .spawn()
         .unwrap();
     // It has begun when the trace's first line is there.
-    let began = std::time::Instant::now();
-    while !std::fs::read(&trace).is_ok_and(|text| !text.is_empty()) {
-        assert!(began.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_lines(trace.as_ref());
     let busy = silica(&["record", &path("other"), "--addr", &served.address, "--seconds", "1"]);
     let error = String::from_utf8_lossy(&busy.stderr);
     assert!(!busy.status.success() && error.contains("recorded already"), "{error}");
@@ -135,6 +131,92 @@ fn a_running_server_is_recorded_and_the_trace_replayed() {
     assert!(misses > 0.9, "{sketched}");
     let unknown = silica(&["sketch", "--addr", &served.address, "--keyspace", "users"]);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("no database"));
+    served.stop();
+}
+
+/// Waits until a recording has written something.
+fn wait_for_lines(trace: &Path) {
+    let began = std::time::Instant::now();
+    while !std::fs::read(trace).is_ok_and(|text| !text.is_empty()) {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_recording_ends_by_itself_before_its_trace_is_too_large() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(&directory.path().join("store"), &[]);
+    let trace = directory.path().join("trace");
+    let recorder = Command::new(env!("CARGO_BIN_EXE_silica"))
+        .args(["record", trace.to_str().unwrap(), "--addr", &served.address])
+        .args(["--max-size", "8KiB", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for_lines(&trace);
+    work(&served);
+    let output = recorder.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = std::fs::read_to_string(&trace).unwrap();
+    assert_eq!(told["bytes"], text.len());
+    assert!((7 << 10..=8 << 10).contains(&text.len()), "{}", text.len());
+    let lines = text.lines().filter(|line| !line.starts_with('#')).count() - 1;
+    assert_eq!(told["operations"], lines, "{told}");
+    let other = directory.path().join("other");
+    let arguments = ["record", other.to_str().unwrap(), "--addr", &served.address];
+    let small = silica(&[&arguments[..], &["--max-size", "1000"]].concat());
+    let error = String::from_utf8_lossy(&small.stderr);
+    assert!(!small.status.success() && error.contains("1024 or more"), "{error}");
+    assert!(!other.exists());
+    // Nothing is left at the server.
+    assert!(silica(&[&arguments[..], &["--seconds", "0.1"]].concat()).status.success());
+    served.stop();
+}
+
+#[test]
+fn a_full_disk_ends_a_recording_at_the_server_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(&directory.path().join("store"), &[]);
+    let disk = directory.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    // What is mounted there is seen by that process only.
+    let on_small_disk = |script: &str| {
+        let mut command = Command::new("unshare");
+        let mount = "mount -t tmpfs -o size=64k none \"$1\"";
+        command.args(["--map-root-user", "--mount", "sh", "-c", &format!("{mount} && {script}")]);
+        command.arg(env!("CARGO_BIN_EXE_silica")).arg(&disk);
+        command.args(["--addr", &served.address]);
+        command
+    };
+    if !on_small_disk("true").output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: no file system can be mounted here without privileges");
+        return;
+    }
+    // It says when the first lines are there, and afterwards what came of it.
+    let script = "{ \"$0\" record \"$1/trace\" \"$2\" \"$3\" & } && \
+        while [ ! -s \"$1/trace\" ]; do sleep 0.01; done && \
+        echo ready && { wait $!; echo $?; cat \"$1/trace\"; }";
+    let mut recorder =
+        on_small_disk(script).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    recorder.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    assert_eq!(&ready, b"ready\n");
+    // Of some 20 bytes for each of its operations.
+    (0..4).for_each(|_| work(&served));
+    let output = recorder.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("what it has up to its last line is a trace"), "{error}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (status, trace) = said.split_once('\n').unwrap();
+    assert_ne!(status, "0");
+    assert!(trace.len() > 60 << 10 && trace.starts_with("silica-trace 1\n"), "{}", trace.len());
+    // Long before it would give way to another one.
+    let other = directory.path().join("other");
+    let arguments = ["record", other.to_str().unwrap(), "--addr", &served.address];
+    let again = silica(&[&arguments[..], &["--seconds", "0.1"]].concat());
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
     served.stop();
 }
 

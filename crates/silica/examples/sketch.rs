@@ -1,11 +1,12 @@
-//! What the live sketch of a keyspace costs: gets and puts with it and without it, in turns, in
+//! What the live sketch of a keyspace costs, or, where the third argument is `recorded`, what it
+//! costs that the keyspace is recorded: gets and puts with it and without it, in turns, in
 //! one process and on one keyspace; in time of the thread's processor, which other work beside it
 //! moves less than the clock (Linux: `/proc/thread-self/schedstat`; the clock elsewhere).
 //!
-//! `cargo run --release -p silica --example sketch -- DIR [ROUNDS]`
+//! `cargo run --release -p silica --example sketch -- DIR [ROUNDS [recorded]]`
 #![allow(clippy::disallowed_methods)] // A benchmark reads its arguments and the clock.
 
-use silica::{Durability, EngineExt, GetSink, Keyspace, OpenOptions};
+use silica::{Durability, EngineExt, GetSink, Keyspace, OpenOptions, RecordOptions};
 use silica_base::Prng;
 use silica_engine::EntryRef;
 use std::path::Path;
@@ -68,6 +69,7 @@ fn puts(keyspace: &Keyspace, prng: &mut Prng) -> u64 {
 fn main() -> silica::Result<()> {
     let dir = std::env::args().nth(1).expect("a directory");
     let rounds = std::env::args().nth(2).map_or(200, |text| text.parse().expect("a number"));
+    let is_recorded = std::env::args().nth(3).is_some_and(|text| text == "recorded");
     for engine in ["mica", "wip"] {
         let options = OpenOptions::new().durability(Durability::Buffered).background_threads(0);
         let store = options.open(Path::new(&dir).join(engine))?;
@@ -79,16 +81,28 @@ fn main() -> silica::Result<()> {
         for what in ["gets one by one", "gets in bursts of 32", "puts"] {
             // Both see the same operations, each first in half of the rounds.
             let mut times = [Vec::new(), Vec::new()];
+            let (mut recorded, mut dropped) = (0, 0);
             for round in 0..rounds {
                 for turn in 0..2 {
                     let with = (round + turn) % 2;
-                    keyspace.sketch_workload(with == 1);
+                    let mut recording = None;
+                    if !is_recorded {
+                        keyspace.sketch_workload(with == 1);
+                    } else if with == 1 {
+                        let to = std::io::sink();
+                        recording = Some(keyspace.record_to(to, &RecordOptions::default())?);
+                    }
                     let prng = &mut Prng::new(round as u64);
                     times[with].push(time(|| match what {
                         "puts" => puts(&keyspace, prng),
                         "gets one by one" => gets(&keyspace, prng, 1),
                         _ => gets(&keyspace, prng, BURST),
                     }));
+                    if let Some(recording) = recording {
+                        let report = recording.stop()?;
+                        recorded += report.operations;
+                        dropped += report.dropped;
+                    }
                 }
             }
             let mut ratios: Vec<f64> = times[1].iter().zip(&times[0]).map(|(w, o)| w / o).collect();
@@ -102,6 +116,9 @@ fn main() -> silica::Result<()> {
                 ratios.len(),
                 100.0 * (median - 1.0)
             );
+            if is_recorded {
+                println!("{recorded} operations recorded, {dropped} dropped");
+            }
         }
     }
     Ok(())

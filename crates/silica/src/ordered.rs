@@ -192,7 +192,14 @@ impl Snapshot {
         self.keyspace.check_open()?;
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let mut values = Values(vec![None; keys.len()]);
-        self.inner.get_many(&keys, &mut values)?;
+        let live = self.keyspace.switch().live();
+        let look = live.look();
+        let get = |sink: &mut dyn GetSink| self.inner.get_many(&keys, sink);
+        if look.any() {
+            live.gets(look, &keys, &mut values, get)?
+        } else {
+            get(&mut values)?
+        }
         Ok(values.0)
     }
 

@@ -1,10 +1,12 @@
 //! The live sketch of a keyspace: which calls are looked at, and where the sketch is kept.
 //!
-//! A call costs a countdown of its thread and a load. One call in [`EVERY`], at random, is looked
-//! at closely. And now and then, in windows, all requests for the keys of the sample are followed;
-//! the pause after a window is in proportion to what the window cost, and the first windows are
-//! short, so that a store that was just opened pays no more than one that runs for long. Nobody
-//! waits for a sketch: where another thread has it, what was to be added is dropped.
+//! A call costs a countdown of its thread and a load. Of a thread's first million calls one in
+//! [`EVERY_FIRST`], at random, is looked at closely, so that a short life is seen, and of the
+//! others one in [`EVERY_LATER`], since what is looked at rarely is in no cache any more. And now
+//! and then, in windows, all requests for the keys of the sample are followed; the pause after a
+//! window is in proportion to what the window cost, and the first windows are short, so that a
+//! store that was just opened pays no more than one that runs for long. Nobody waits for a sketch:
+//! where another thread has it, what was to be added is dropped.
 
 use crate::record::Recorder;
 use crate::sealed::Kind;
@@ -21,8 +23,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// One call in so many is looked at closely.
-const EVERY: u64 = 256;
+/// One call in so many is looked at closely, until a thread has looked at so many.
+const EVERY_FIRST: u64 = 256;
+const LOOKS_FIRST: u64 = 4096;
+/// And from then on.
+const EVERY_LATER: u64 = 1024;
 /// The first window ends after so many operations, or requests for keys of the sample; each one
 /// after it may be twice as long, up to the last.
 const WINDOW_FIRST: Window = Window { operations: 1 << 12, tracked: 1 << 12 };
@@ -50,8 +55,9 @@ const OFF: u8 = 2;
 const RECORDING: u8 = 4;
 
 thread_local! {
-    /// Calls before the next one that is looked at; and where random numbers are.
+    /// Calls before the next one that is looked at; those that were; and where random numbers are.
     static COUNTDOWN: Cell<u32> = const { Cell::new(0) };
+    static LOOKS: Cell<u64> = const { Cell::new(0) };
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -69,7 +75,8 @@ pub(crate) fn directory_of(name: &str) -> Option<String> {
 /// Whether a call is looked at, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
-    due: bool,
+    /// Calls that it stands for, where it is looked at closely; else 0.
+    weight: u64,
     /// Of [`WATCHING`] and [`RECORDING`].
     state: u8,
 }
@@ -77,7 +84,11 @@ pub(crate) struct Look {
 impl Look {
     #[inline]
     pub(crate) fn any(self) -> bool {
-        self.due || self.state != 0
+        self.weight != 0 || self.state != 0
+    }
+
+    fn is_close(self) -> bool {
+        self.weight != 0
     }
 
     fn watching(self) -> bool {
@@ -357,16 +368,16 @@ impl Live {
     pub(crate) fn look(&self) -> Look {
         let state = self.hot.state.load(Ordering::Relaxed);
         if state & OFF != 0 {
-            return Look { due: false, state: state & RECORDING };
+            return Look { weight: 0, state: state & RECORDING };
         }
-        let due = COUNTDOWN.with(|countdown| match countdown.get() {
+        let weight = COUNTDOWN.with(|countdown| match countdown.get() {
             0 => begin_countdown(countdown),
             calls => {
                 countdown.set(calls - 1);
-                false
+                0
             }
         });
-        Look { due, state }
+        Look { weight, state }
     }
 
     /// Gets of `keys` that `get` makes with a sink of ours.
@@ -388,15 +399,17 @@ impl Live {
             let found = counting.all().filter_map(|(index, _)| keys.get(*index));
             self.follow(found.copied(), Touch::Read);
         }
-        if !look.due {
+        if !look.is_close() {
             return Ok(());
         }
         let get_hits = counting.all().count() as u64;
         let get_misses = (keys.len() as u64).saturating_sub(get_hits);
-        self.add(keys.len(), |sketch| {
-            sketch.call(&Call { get_hits, get_misses, ..Call::default() }, EVERY);
-            keys.iter().for_each(|key| sketch.key_bytes.add(key.len() as u64, EVERY));
-            counting.all().for_each(|(_, bytes)| sketch.found_bytes.add(*bytes as u64, EVERY));
+        self.add(look, keys.len(), |sketch| {
+            sketch.call(&Call { get_hits, get_misses, ..Call::default() }, look.weight);
+            keys.iter().for_each(|key| sketch.key_bytes.add(key.len() as u64, look.weight));
+            counting
+                .all()
+                .for_each(|(_, bytes)| sketch.found_bytes.add(*bytes as u64, look.weight));
         });
         Ok(())
     }
@@ -413,23 +426,23 @@ impl Live {
         if look.watching() {
             self.follow(batch.ops().iter().map(|op| op.key), Touch::Write);
         }
-        if !look.due {
+        if !look.is_close() {
             return;
         }
         let synced = durability == Durability::Synced;
-        self.add(batch.len(), |sketch| {
+        self.add(look, batch.len(), |sketch| {
             let mut call = Call { synced, ..Call::default() };
             for op in batch.ops() {
-                sketch.key_bytes.add(op.key.len() as u64, EVERY);
+                sketch.key_bytes.add(op.key.len() as u64, look.weight);
                 match op.kind {
                     OpKind::Put(entry) => {
                         call.puts += 1;
-                        sketch.put_bytes.add(entry.value.len() as u64, EVERY);
+                        sketch.put_bytes.add(entry.value.len() as u64, look.weight);
                     }
                     OpKind::Delete => call.deletes += 1,
                 }
             }
-            sketch.call(&call, EVERY);
+            sketch.call(&call, look.weight);
         });
     }
 
@@ -451,16 +464,16 @@ impl Live {
             let there = done().filter(|(_, change)| is_there(*change));
             self.follow(there.map(|(key, _)| key), Touch::Read);
         }
-        if !look.due {
+        if !look.is_close() {
             return;
         }
         let synced = durability == Durability::Synced;
-        self.add(changes.len(), |sketch| {
+        self.add(look, changes.len(), |sketch| {
             let mut call = Call { synced, ..Call::default() };
             for (key, change) in done() {
-                sketch.key_bytes.add(key.len() as u64, EVERY);
+                sketch.key_bytes.add(key.len() as u64, look.weight);
                 if let Some(bytes) = change.put {
-                    sketch.put_bytes.add(bytes as u64, EVERY);
+                    sketch.put_bytes.add(bytes as u64, look.weight);
                 }
                 let count = match (change.deleted, change.put, change.was_there) {
                     (true, _, _) => &mut call.deletes,
@@ -472,7 +485,7 @@ impl Live {
                 *count += 1;
             }
             call.synced &= call.puts + call.deletes + call.modifies > 0;
-            sketch.call(&call, EVERY);
+            sketch.call(&call, look.weight);
         });
     }
 
@@ -485,10 +498,10 @@ impl Live {
                 None => recorder.cannot_record(),
             });
         }
-        if look.due {
-            self.add(1, |sketch| {
-                sketch.call(&Call { scans: 1, ..Call::default() }, EVERY);
-                sketch.scan_entries.add(entries, EVERY);
+        if look.is_close() {
+            self.add(look, 1, |sketch| {
+                sketch.call(&Call { scans: 1, ..Call::default() }, look.weight);
+                sketch.scan_entries.add(entries, look.weight);
             });
         }
     }
@@ -498,23 +511,27 @@ impl Live {
         if look.recording() {
             self.record(Recorder::cannot_record);
         }
-        if look.due {
-            self.add(1, |sketch| sketch.call(&Call { deletes: 1, ..Call::default() }, EVERY));
+        if look.is_close() {
+            self.add(look, 1, |sketch| {
+                sketch.call(&Call { deletes: 1, ..Call::default() }, look.weight)
+            });
         }
     }
 
     /// A sync by itself.
     pub(crate) fn synced(&self, look: Look) {
-        if look.due {
-            self.add(0, |sketch| sketch.call(&Call { synced: true, ..Call::default() }, EVERY));
+        if look.is_close() {
+            self.add(look, 0, |sketch| {
+                sketch.call(&Call { synced: true, ..Call::default() }, look.weight)
+            });
         }
     }
 
     /// Adds what a call of `operations` came to, and turns to the next window or pause where it is
     /// time.
     #[cold]
-    fn add(&self, operations: usize, add: impl FnOnce(&mut Sketch)) {
-        let more = EVERY * operations as u64;
+    fn add(&self, look: Look, operations: usize, add: impl FnOnce(&mut Sketch)) {
+        let more = look.weight * operations as u64;
         let now = self.operations.fetch_add(more, Ordering::Relaxed) + more;
         let Some(mut guard) = self.try_lock() else { return };
         let (sketch, turn) = &mut *guard;
@@ -573,27 +590,28 @@ impl Live {
     }
 }
 
-/// Draws how many calls are not looked at; true where this one is.
+/// Draws how many calls are not looked at; how many those before this one were on average, where
+/// this one is.
 #[cold]
-fn begin_countdown(countdown: &Cell<u32>) -> bool {
+fn begin_countdown(countdown: &Cell<u32>) -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
-    RANDOM.with(|random| {
-        let is_new = random.get() == 0;
-        if is_new {
-            let number = THREADS.fetch_add(1, Ordering::Relaxed);
-            random.set(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        }
-        // Marsaglia's xorshift: a few operations, and good enough to be in step with nobody.
-        let mut x = random.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        random.set(x);
-        // The call itself is one more, so that one in EVERY is looked at on average.
-        countdown.set(((x >> 32) % (2 * EVERY - 1)) as u32);
-        // A thread's first call is not looked at more often than others.
-        !is_new
-    })
+    let every = |looks: u64| if looks <= LOOKS_FIRST { EVERY_FIRST } else { EVERY_LATER };
+    let looks = LOOKS.get();
+    LOOKS.set(looks + 1);
+    if looks == 0 {
+        let number = THREADS.fetch_add(1, Ordering::Relaxed);
+        RANDOM.set(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    }
+    // Marsaglia's xorshift: a few operations, and good enough to be in step with nobody.
+    let mut x = RANDOM.get();
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    RANDOM.set(x);
+    // The call itself is one more, so that one in so many is looked at on average.
+    countdown.set(((x >> 32) % (2 * every(looks + 1) - 1)) as u32);
+    // A thread's first call is not looked at more often than others.
+    if looks == 0 { 0 } else { every(looks) }
 }
 
 /// A sink that remembers what was found: place and bytes.
@@ -642,8 +660,9 @@ mod tests {
                 watched += 1;
                 live.follow(std::iter::once(&calls.to_le_bytes()[..]), Touch::Write);
             }
-            if look.due {
-                live.add(1, |sketch| sketch.call(&Call { puts: 1, ..Call::default() }, EVERY));
+            if look.is_close() {
+                let call = Call { puts: 1, ..Call::default() };
+                live.add(look, 1, |sketch| sketch.call(&call, look.weight));
             }
             // What the opening may cost, some milliseconds, however the windows are set.
             let at_first = 1 << 13;
@@ -675,7 +694,7 @@ mod tests {
                 sketch.scan_entries.add(size, 1);
             }
         }
-        sketch.call(&Call { puts: 1, ..Call::default() }, EVERY);
+        sketch.call(&Call { puts: 1, ..Call::default() }, 1);
     }
 
     #[test]
@@ -714,8 +733,9 @@ mod tests {
         let mut ask = |count: u64, call: &Call| {
             for _ in 0..count {
                 calls += 1;
-                if live.look().due {
-                    live.add(1, |sketch| sketch.call(call, EVERY));
+                let look = live.look();
+                if look.is_close() {
+                    live.add(look, 1, |sketch| sketch.call(call, look.weight));
                 }
                 keys += call.puts;
                 if calls.is_multiple_of(100_000) {

@@ -160,3 +160,23 @@ fn a_sketch_goes_with_its_keyspace() {
     store.close().unwrap();
     assert!(!file(0).exists() && !file(1).exists());
 }
+
+#[test]
+fn what_is_read_of_snapshots_and_ranges_without_entries_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let keyspace = store.keyspace("k").unwrap();
+    keyspace.put(key(1), [7; 50]).unwrap();
+    let snapshot = keyspace.snapshot().unwrap();
+    for n in 0..30_000u64 {
+        match n % 4 {
+            0 => assert_eq!(snapshot.get(b"none").unwrap(), None),
+            1 => assert!(keyspace.range(&b"x"[..]..&b"y"[..]).unwrap().next().is_none()),
+            _ => assert!(snapshot.get(key(1)).unwrap().is_some()),
+        }
+    }
+    let workload = keyspace.workload().unwrap();
+    near(workload.mix.get_hits, 0.5, 0.1, "hits");
+    near(workload.mix.get_misses, 0.25, 0.1, "misses");
+    near(workload.mix.scans, 0.25, 0.1, "scans");
+}

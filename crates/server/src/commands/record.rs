@@ -24,7 +24,7 @@ pub(crate) fn sketch(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// `SILICA.RECORD DB START [REALKEYS] [ONE N]`, `READ` and `STOP`.
+/// `SILICA.RECORD DB START [REALKEYS] [ONE N] [MAX BYTES]`, `READ` and `STOP`.
 pub(crate) fn record(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let Some(index) = database(keys, args, reply) else { return Ok(()) };
     let store = &keys.shared.store;
@@ -52,10 +52,14 @@ fn options(args: Args<'_>) -> std::result::Result<RecordOptions, &'static str> {
     while index < args.len() {
         if args.is(index, "realkeys") {
             options.real_keys = true;
-        } else if args.is(index, "one") && index + 1 < args.len() {
+        } else if (args.is(index, "one") || args.is(index, "max")) && index + 1 < args.len() {
+            let number = parse_i64(args.get(index + 1)).and_then(|number| number.try_into().ok());
+            let number: u64 = number.filter(|number| *number > 0).ok_or(NOT_INTEGER)?;
+            match args.is(index, "one") {
+                true => options.one_key_in = number,
+                false => options.bytes_max = Some(number),
+            }
             index += 1;
-            let keys = parse_i64(args.get(index)).and_then(|keys| u64::try_from(keys).ok());
-            options.one_key_in = keys.filter(|keys| *keys > 0).ok_or(NOT_INTEGER)?;
         } else {
             return Err(SYNTAX);
         }

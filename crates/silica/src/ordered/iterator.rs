@@ -10,6 +10,8 @@ use silica_engine::{EntryIter, EntryRef, Result};
 pub struct RangeIterator {
     inner: Box<dyn EntryIter>,
     valid: bool,
+    /// It was asked for a place.
+    is_used: bool,
     /// Entries that it was at.
     entries: u64,
     /// The first of them, where somebody records it.
@@ -20,13 +22,14 @@ pub struct RangeIterator {
 
 impl RangeIterator {
     pub(crate) fn new(inner: Box<dyn EntryIter>, keyspace: Keyspace) -> Self {
-        RangeIterator { inner, valid: false, entries: 0, began: None, keyspace }
+        RangeIterator { inner, valid: false, is_used: false, entries: 0, began: None, keyspace }
     }
 
     fn go(&mut self, step: impl FnOnce(&mut dyn EntryIter) -> Result<bool>) -> Result<bool> {
         self.valid = false;
         self.keyspace.check_open()?;
         self.valid = step(&mut *self.inner)?;
+        self.is_used = true;
         if self.valid && self.entries == 0 && self.keyspace.switch().live().is_recording() {
             self.began = Some(self.inner.key().to_vec());
         }
@@ -92,7 +95,8 @@ impl RangeIterator {
 
 impl Drop for RangeIterator {
     fn drop(&mut self) {
-        if self.entries > 0 {
+        // One that found nothing has cost a search all the same.
+        if self.is_used {
             let live = self.keyspace.switch().live();
             live.scanned(live.look(), self.entries, self.began.as_deref());
         }

@@ -33,7 +33,7 @@ pub struct RecordOptions {
     /// is written). Operations that come while it is used up are dropped and counted: nobody waits
     /// for a recording.
     pub buffer_bytes: usize,
-    /// The recording ends by itself when the trace has so many bytes.
+    /// The trace never has more bytes (at least 1 KiB): the recording ends by itself before.
     pub bytes_max: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Keyspace {
         let failed = |e| Error::io(format!("making the trace {name}; it must be a new file"), e);
         let buffer = self.record_buffered(options)?;
         let file = File::create_new(&path).map_err(failed)?;
-        Recording::start(buffer, file, options)
+        Recording::start(buffer, file)
     }
 
     /// The same into whatever `out` is.
@@ -101,7 +101,7 @@ impl Keyspace {
         out: impl Write + Send + 'static,
         options: &RecordOptions,
     ) -> Result<Recording> {
-        Recording::start(self.record_buffered(options)?, out, options)
+        Recording::start(self.record_buffered(options)?, out)
     }
 
     /// The same into memory, from where the caller takes it from time to time.
@@ -132,7 +132,8 @@ pub struct RecordBuffer {
 }
 
 impl RecordBuffer {
-    /// The lines since the last call, the first ones with the trace's beginning.
+    /// The lines since the last call, the first ones with the trace's beginning. The last line of a
+    /// trace that is as large as it may be begins with `# the end: `; none follow.
     pub fn read(&self) -> Result<Vec<u8>> {
         self.recorder.drain(false)
     }
@@ -175,17 +176,13 @@ pub struct Recording {
 }
 
 impl Recording {
-    fn start(
-        buffer: RecordBuffer,
-        out: impl Write + Send + 'static,
-        options: &RecordOptions,
-    ) -> Result<Self> {
+    fn start(buffer: RecordBuffer, out: impl Write + Send + 'static) -> Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
-        let (stop, bytes_max) = (Arc::clone(&stopping), options.bytes_max.unwrap_or(u64::MAX));
+        let stop = Arc::clone(&stopping);
         let recorder = Arc::clone(&buffer.recorder);
         let thread = std::thread::Builder::new()
             .name("silica-record".into())
-            .spawn(move || write_out(buffer, out, &stop, bytes_max))
+            .spawn(move || write_out(buffer, out, &stop))
             .map_err(|e| Error::io("starting the thread that writes a trace", e))?;
         recorder.wakes(thread.thread().clone());
         Ok(Recording { stopping, thread: Some(thread) })
@@ -230,11 +227,10 @@ fn write_out(
     buffer: RecordBuffer,
     mut out: impl Write,
     stopping: &AtomicBool,
-    bytes_max: u64,
 ) -> Result<RecordReport> {
     let failed = |e| Error::io("writing a trace; the recording ends here", e);
     let mut put = |text: Vec<u8>| out.write_all(&text).and_then(|()| out.flush()).map_err(failed);
-    while !stopping.load(Ordering::Acquire) && buffer.report().bytes < bytes_max {
+    while !stopping.load(Ordering::Acquire) && !buffer.recorder.has_ended() {
         put(buffer.read()?)?;
         std::thread::park_timeout(ROUND);
     }

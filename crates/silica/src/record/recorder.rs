@@ -10,7 +10,7 @@
 
 use super::{RecordOptions, RecordReport};
 use silica_base::{HashSeed, KeyHash};
-use silica_engine::Result;
+use silica_engine::{Error, ErrorKind, Result};
 use silica_tune::trace::{Event, TraceKind, TraceWriter};
 use std::cell::Cell;
 use std::mem::take;
@@ -27,6 +27,10 @@ const CHUNK_BYTES: usize = 32 << 10;
 const KEY_BYTES_MAX: usize = 128 << 10;
 /// Nanoseconds, operation, size, bytes of the caller's key, bytes that follow.
 const HEADER_BYTES: usize = 8 + 1 + 4 + 4 + 4;
+/// Bytes of the line that ends a trace, at most.
+const END_BYTES_MAX: u64 = 160;
+/// The least that a trace may be limited to.
+const BYTES_MAX_MIN: u64 = 1 << 10;
 /// A full recorder that nobody has read for so long is forgotten.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// What stands for a key has at least so many letters, of 6 bits each.
@@ -66,6 +70,65 @@ struct Out {
     /// Operations that came while the buffers were emptied one after the other.
     carried: Vec<u8>,
     report: RecordReport,
+    /// The trace's bytes without its last line, at most.
+    bytes_max: u64,
+    /// A line came that had no room.
+    is_full: bool,
+}
+
+impl Out {
+    /// Appends lines, unless the trace is full, or would be.
+    fn append(
+        &mut self,
+        lines: impl FnOnce(&mut TraceWriter<Vec<u8>>) -> Result<()>,
+    ) -> Result<()> {
+        if self.is_full {
+            return Ok(());
+        }
+        let before = self.text.get_mut().len();
+        lines(&mut self.text)?;
+        let text = self.text.get_mut();
+        if self.report.bytes + text.len() as u64 > self.bytes_max {
+            text.truncate(before);
+            self.is_full = true;
+        }
+        Ok(())
+    }
+
+    /// Appends what lies in `chunks` in the order of its times; what has none before `horizon` is
+    /// carried to the next time.
+    fn append_in_order(&mut self, chunks: &[Vec<u8>], horizon: u64, real_keys: bool) -> Result<()> {
+        let mut order = Vec::new();
+        for (number, chunk) in chunks.iter().enumerate() {
+            let mut at = 0;
+            while let Some(noted) = Noted::read(chunk, at) {
+                order.push((noted.nanos, number, at));
+                at += HEADER_BYTES + noted.bytes.len();
+            }
+        }
+        order.sort_by_key(|(nanos, ..)| *nanos);
+        let mut key = Vec::new();
+        for (nanos, number, at) in order {
+            let Some(noted) = Noted::read(&chunks[number], at) else { continue };
+            if nanos >= horizon {
+                let end = at + HEADER_BYTES + noted.bytes.len();
+                self.carried.extend_from_slice(&chunks[number][at..end]);
+                continue;
+            }
+            key.clear();
+            match real_keys {
+                true => key.extend_from_slice(noted.bytes),
+                false => stand_in(noted.bytes, noted.key_bytes, &mut key),
+            }
+            let time = Duration::from_nanos(nanos);
+            self.append(|text| text.record(&Event { time, kind: noted.kind, key: &key }))?;
+            if self.is_full {
+                break;
+            }
+            self.report.operations += 1;
+        }
+        Ok(())
+    }
 }
 
 /// A recording under way.
@@ -80,6 +143,8 @@ pub(crate) struct Recorder {
     /// Nanoseconds when it was drained last.
     drained: AtomicU64,
     is_abandoned: AtomicBool,
+    /// The trace has its last line.
+    has_ended: AtomicBool,
     /// The thread that writes, which is told when there is something.
     writer: OnceLock<Thread>,
     out: Mutex<Out>,
@@ -87,7 +152,18 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Begins; keys are hashed under `seed`, which nobody else knows.
+    ///
+    /// # Errors
+    /// `Config` where the trace is to have fewer bytes than its first and last lines.
     pub(crate) fn new(options: &RecordOptions, seed: HashSeed) -> Result<Self> {
+        let bytes_max = options.bytes_max.unwrap_or(u64::MAX);
+        if bytes_max < BYTES_MAX_MIN {
+            let message = format!(
+                "a trace of at most {bytes_max} bytes has no room for anything; allow it \
+                 {BYTES_MAX_MIN} or more"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         let mut text = TraceWriter::new(Vec::new())?;
         if options.one_key_in > 1 {
             text.one_key_in(options.one_key_in)?;
@@ -105,8 +181,15 @@ impl Recorder {
             room: AtomicUsize::new(options.buffer_bytes.max(2 * SHARDS * CHUNK_BYTES)),
             drained: AtomicU64::new(0),
             is_abandoned: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             writer: OnceLock::new(),
-            out: Mutex::new(Out { text, carried: Vec::new(), report: RecordReport::default() }),
+            out: Mutex::new(Out {
+                text,
+                carried: Vec::new(),
+                report: RecordReport::default(),
+                bytes_max: bytes_max - END_BYTES_MAX,
+                is_full: false,
+            }),
         })
     }
 
@@ -142,7 +225,8 @@ impl Recorder {
 
     /// An operation that traces have no line for.
     pub(crate) fn cannot_record(&self) {
-        lock(&self.shards[number_of_thread() % SHARDS]).unrecorded += 1;
+        let mut shard = lock(&self.shards[number_of_thread() % SHARDS]);
+        shard.unrecorded += u64::from(!shard.is_closed);
     }
 
     fn push(&self, shard: &mut Shard, nanos: u64, kind: TraceKind, key: &[u8]) {
@@ -199,8 +283,15 @@ impl Recorder {
         took
     }
 
-    /// The lines of what was recorded since the last time; at the `last` time all that is left,
-    /// and nothing is recorded from then on.
+    /// True where the trace has its last line: it is as large as it may be, or was drained for the
+    /// last time.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// The lines of what was recorded since the last time; at the `last` time all that is left.
+    /// From then on, or once the trace is as large as it may be, nothing is recorded, and there are
+    /// no more lines.
     pub(crate) fn drain(&self, last: bool) -> Result<Vec<u8>> {
         let mut guard = lock(&self.out);
         let out = &mut *guard;
@@ -208,8 +299,11 @@ impl Recorder {
         let now = self.nanos();
         let horizon = if last { u64::MAX } else { now };
         self.drained.store(now, Ordering::Relaxed);
+        if self.has_ended() {
+            return Ok(Vec::new());
+        }
         let mut chunks = vec![take(&mut out.carried)];
-        let (mut room, mut dropped) = (0, 0);
+        let mut dropped = 0;
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.is_closed |= last;
@@ -220,50 +314,37 @@ impl Recorder {
             dropped += take(&mut shard.dropped);
             out.report.unrecorded += take(&mut shard.unrecorded);
         }
-        room += chunks.iter().skip(1).map(Vec::capacity).sum::<usize>();
+        let room = chunks.iter().skip(1).map(Vec::capacity).sum::<usize>();
         if dropped > 0 {
-            out.text.comment(&format!("{dropped} operations were dropped about here"))?;
+            let comment = format!("{dropped} operations were dropped about here");
+            out.append(|text| text.comment(&comment))?;
             out.report.dropped += dropped;
         }
-        let mut order = Vec::new();
-        for (number, chunk) in chunks.iter().enumerate() {
-            let mut at = 0;
-            while let Some(noted) = Noted::read(chunk, at) {
-                order.push((noted.nanos, number, at));
-                at += HEADER_BYTES + noted.bytes.len();
-            }
-        }
-        order.sort_by_key(|(nanos, ..)| *nanos);
-        let mut key = Vec::new();
-        for (nanos, number, at) in order {
-            let Some(noted) = Noted::read(&chunks[number], at) else { continue };
-            if nanos >= horizon {
-                let end = at + HEADER_BYTES + noted.bytes.len();
-                out.carried.extend_from_slice(&chunks[number][at..end]);
-                continue;
-            }
-            key.clear();
-            match self.real_keys {
-                true => key.extend_from_slice(noted.bytes),
-                false => stand_in(noted.bytes, noted.key_bytes, &mut key),
-            }
-            let time = Duration::from_nanos(nanos);
-            out.text.record(&Event { time, kind: noted.kind, key: &key })?;
-            out.report.operations += 1;
-        }
+        out.append_in_order(&chunks, horizon, self.real_keys)?;
         drop(chunks);
         self.room.fetch_add(room, Ordering::Relaxed);
-        if last {
-            let RecordReport { operations, dropped, unrecorded, .. } = out.report;
-            out.text.comment(&format!(
-                "the end: {operations} operations, {dropped} dropped, {unrecorded} that traces do \
-                 not have"
-            ))?;
+        if last || out.is_full {
+            self.end(out)?;
         }
         out.report.time = Duration::from_nanos(now);
         let text = take(out.text.get_mut());
         out.report.bytes += text.len() as u64;
         Ok(text)
+    }
+
+    /// Ends the trace with a line that says so, for which there is room.
+    fn end(&self, out: &mut Out) -> Result<()> {
+        for shard in &self.shards {
+            *lock(shard) = Shard { is_closed: true, ..Shard::default() };
+        }
+        out.carried = Vec::new();
+        let RecordReport { operations, dropped, unrecorded, .. } = out.report;
+        out.text.comment(&format!(
+            "the end: {operations} operations, {dropped} dropped, {unrecorded} that traces do not \
+             have"
+        ))?;
+        self.has_ended.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// What was drained so far.

@@ -147,3 +147,56 @@ fn of_a_part_of_the_keys_all_operations_are_recorded() {
     reader.next().unwrap();
     assert_eq!(reader.one_key_in(), 8);
 }
+
+#[test]
+fn a_trace_never_has_more_bytes_than_it_may() {
+    // One line has about 26 bytes; so the limit falls everywhere within one.
+    for bytes_max in 1024..1060 {
+        for round in [1, 7, 1000] {
+            let options = RecordOptions { bytes_max: Some(bytes_max), ..RecordOptions::default() };
+            let (recorder, mut text, mut count) = (recorder(options), Vec::new(), 0u64);
+            while !recorder.has_ended() {
+                for _ in 0..round {
+                    one(&recorder, TraceKind::Put { value_bytes: 10 }, &count.to_le_bytes());
+                    count += 1;
+                }
+                text.extend(recorder.drain(false).unwrap());
+                assert!(count < 2000, "it ends by itself");
+            }
+            one(&recorder, TraceKind::Get, b"too late");
+            let after = [recorder.drain(false).unwrap(), recorder.drain(true).unwrap()];
+            assert_eq!(after, [[], []]);
+            assert!(text.len() as u64 <= bytes_max, "{} of {bytes_max}", text.len());
+            assert!(text.len() as u64 > bytes_max - END_BYTES_MAX - 40, "{}", text.len());
+            let report = recorder.report();
+            assert_eq!((report.bytes, report.dropped), (text.len() as u64, 0));
+            assert_eq!(read(&text).len() as u64, report.operations);
+            let text = String::from_utf8(text).unwrap();
+            let end = format!("# the end: {} operations", report.operations);
+            assert!(text.lines().last().unwrap().starts_with(&end), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_last_round_keeps_to_the_limit_too_and_the_longest_end_fits() {
+    let options = RecordOptions { bytes_max: Some(2048), ..RecordOptions::default() };
+    let recorder = recorder(options);
+    for n in 0..1000u64 {
+        one(&recorder, TraceKind::Delete, &n.to_le_bytes());
+    }
+    let text = recorder.drain(true).unwrap();
+    assert!(text.len() <= 2048 && recorder.has_ended(), "{}", text.len());
+    assert_eq!(read(&text).len() as u64, recorder.report().operations);
+    let most = u64::MAX;
+    let end =
+        format!("# the end: {most} operations, {most} dropped, {most} that traces do not have\n");
+    assert!(end.len() as u64 <= END_BYTES_MAX);
+}
+
+#[test]
+fn a_trace_that_is_to_be_too_small_is_refused() {
+    let options = RecordOptions { bytes_max: Some(1023), ..RecordOptions::default() };
+    let error = Recorder::new(&options, SEED).err().unwrap();
+    assert!(error.to_string().contains("allow it 1024 or more"), "{error}");
+}
