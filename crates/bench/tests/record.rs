@@ -277,8 +277,7 @@ fn a_trace_ends_where_it_is_large_enough_or_cannot_be_written() {
         }
     };
     let trace = scratch.0.join("trace");
-    let of_at_most =
-        |bytes| RecordOptions { bytes_max: Some(bytes), ..RecordOptions::default() };
+    let of_at_most = |bytes| RecordOptions { bytes_max: Some(bytes), ..RecordOptions::default() };
     let refused = keyspace.record(scratch.0.join("small"), &of_at_most(1000)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Config, "{refused}");
     let options = of_at_most(4096);
