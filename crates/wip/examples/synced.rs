@@ -5,7 +5,7 @@
 #![allow(clippy::disallowed_methods)] // A benchmark reads its arguments and the clock.
 
 use silica_base::HashSeed;
-use silica_device::{DeviceOptions, FileDevice};
+use silica_device::{Device, DeviceOptions, FileDevice};
 use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, OptionValues};
 use silica_wip::Wip;
 use std::os::unix::fs::FileExt;
@@ -30,9 +30,11 @@ fn device_syncs(dir: &Path, seconds: f64) -> f64 {
     rate
 }
 
-fn puts(wip: &Wip<FileDevice>, threads: u64, seconds: f64) -> f64 {
+/// Puts a second, and puts for each sync.
+fn puts(wip: &Wip<FileDevice>, threads: u64, seconds: f64) -> (f64, f64) {
     let (done, count) = (AtomicBool::new(false), AtomicU64::new(0));
-    let start = Instant::now();
+    let syncs = || wip.device().counters().snapshot().syncs;
+    let (start, before) = (Instant::now(), syncs());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
@@ -55,7 +57,8 @@ fn puts(wip: &Wip<FileDevice>, threads: u64, seconds: f64) -> f64 {
         std::thread::sleep(Duration::from_secs_f64(seconds));
         done.store(true, Ordering::Relaxed);
     });
-    count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+    let count = count.load(Ordering::Relaxed) as f64;
+    (count / start.elapsed().as_secs_f64(), count / (syncs() - before) as f64)
 }
 
 fn main() {
@@ -75,8 +78,12 @@ fn main() {
         let syncs = device_syncs(dir.as_ref(), seconds);
         println!("device: {:.1} k syncs/s", syncs / 1e3);
         for threads in [1, 8] {
-            let rate = puts(&wip, threads, seconds);
-            println!("{threads} threads: {:.1} k/s, {:.2} of that", rate / 1e3, rate / syncs);
+            let (rate, shared) = puts(&wip, threads, seconds);
+            let of_device = rate / syncs;
+            println!(
+                "{threads} threads: {:.1} k/s, {of_device:.2} of that; {shared:.2} puts a sync",
+                rate / 1e3
+            );
         }
     }
 }

@@ -44,6 +44,8 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes made present ahead of the append position at most.
 const POPULATE_BYTES: u64 = 256 << 10;
+/// One part in so many of what a log has is made present ahead.
+const AHEAD_PART: u64 = 8;
 /// Bytes appended that make it worth while to have them written out.
 const WRITE_OUT_BYTES: u64 = 1 << 20;
 /// Bytes that leave the page tables before a sync at least: a few pages are as quick by themselves.
@@ -244,10 +246,12 @@ impl MappedLog {
     }
 }
 
-/// Up to where pages are populated when the next append ends at `end`.
+/// Up to where pages are populated when the next append ends at `end`: in proportion to what is
+/// appended between two syncs, or to the whole. A sync that finds pages written for the first time
+/// waits for the file system's own log too, and takes twice as long: few of them are to.
 fn populate_to(end: u64, synced: u64, capacity: u64) -> u64 {
     let block = BLOCK_BYTES as u64;
-    let ahead = ((end - synced) / 4).min(POPULATE_BYTES);
+    let ahead = ((end - synced) / 4).max(end / AHEAD_PART).min(POPULATE_BYTES);
     // A multiple of a power of two, since pages that begin at one form the largest folios.
     let granule = 1 << ahead.max(block).ilog2();
     let aligned = (end + ahead) / granule * granule;
@@ -404,7 +408,7 @@ mod tests {
                 assert!(to >= end && to.is_multiple_of(block), "{synced} {more}: {to}");
                 let ahead = to - end;
                 assert!(
-                    ahead < block || ahead <= (more / 4).min(POPULATE_BYTES),
+                    ahead < block || ahead <= (more / 4).max(end / AHEAD_PART).min(POPULATE_BYTES),
                     "{more}: {ahead}"
                 );
                 if more >= 4 * POPULATE_BYTES {

@@ -1,12 +1,13 @@
 //! Appending to the log, group commit, release.
 
+use super::group::{Group, Turn};
 use super::segment::{self, Segment, SegmentList};
 use super::spares::Spares;
 use super::upkeep::Waits;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 /// Bytes between two positions that can be told apart: frames in the log are aligned to it.
 pub const POSITION_BYTES: u64 = 8;
@@ -68,25 +69,6 @@ impl<L> Appender<L> {
     }
 }
 
-/// Times that whoever leads a sync lets others run first who are likely to come.
-const YIELDS_MAX: usize = 16;
-
-#[derive(Default)]
-struct SyncState {
-    synced_end: u64,
-    leading: bool,
-    /// Callers that came since the last sync began.
-    arrived: usize,
-    /// Callers that had come when it began.
-    served: usize,
-}
-
-impl SyncState {
-    fn new(synced_end: u64) -> Self {
-        SyncState { synced_end, ..Self::default() }
-    }
-}
-
 /// The next segment, made before it is needed.
 pub(super) struct Ahead<L> {
     /// What the next segment is to be, unless it is there.
@@ -108,8 +90,7 @@ pub struct Wal<D: Device> {
     recovered_end: AtomicU64,
     last_sequence: AtomicU64,
     synced_sequence: AtomicU64,
-    sync_state: Mutex<SyncState>,
-    sync_done: Condvar,
+    group: Group,
     poisoned: AtomicBool,
     pub(super) ahead: Mutex<Ahead<D::Log>>,
     pub(super) spares: Spares<D::Log>,
@@ -144,8 +125,7 @@ impl<D: Device> Wal<D> {
             recovered_end: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             synced_sequence: AtomicU64::new(0),
-            sync_state: Mutex::new(SyncState::new(end)),
-            sync_done: Condvar::new(),
+            group: Group::new(end),
             poisoned: AtomicBool::new(false),
             ahead: Mutex::new(Ahead { wanted: None, made: None }),
             spares: Spares::default(),
@@ -201,7 +181,7 @@ impl<D: Device> Wal<D> {
 
     /// Bytes appended since the last sync.
     pub fn unsynced_bytes(&self) -> u64 {
-        let synced = self.sync_state.lock().expect("no panic while held").synced_end;
+        let synced = self.group.synced_end();
         self.end().saturating_sub(synced)
     }
 
@@ -383,50 +363,21 @@ impl<D: Device> Wal<D> {
     /// `before` runs first (values that records point at).
     pub fn sync(&self, before: &dyn Fn() -> Result<()>) -> Result<()> {
         let wanted = self.end();
-        let mut state = self.sync_state.lock().expect("no panic while held");
-        state.arrived += 1;
+        self.group.arrive();
         loop {
             self.check()?;
-            if state.synced_end >= wanted {
+            if self.group.synced_end() >= wanted {
                 return Ok(());
             }
-            if !state.leading {
-                break;
+            if let Turn::Lead { synced_before } = self.group.turn(wanted) {
+                let result = self.lead_sync(synced_before, before);
+                if result.is_err() {
+                    self.poison();
+                }
+                self.group.led(result.as_ref().ok().copied());
+                return result.map(|_| ());
             }
-            state = self.sync_done.wait(state).expect("no panic while held");
         }
-        state.leading = true;
-        state = self.await_others(state);
-        let synced_before = state.synced_end;
-        state.served = std::mem::take(&mut state.arrived);
-        drop(state);
-        let result = self.lead_sync(synced_before, before);
-        let mut state = self.sync_state.lock().expect("no panic while held");
-        state.leading = false;
-        match &result {
-            Ok(end) => state.synced_end = *end,
-            Err(_) => self.poison(),
-        }
-        drop(state);
-        self.sync_done.notify_all();
-        result.map(|_| ())
-    }
-
-    /// Lets those run whom the last sync served: on few processors the first one that wakes would
-    /// else lead a sync for itself alone, and all others the next.
-    fn await_others<'s>(
-        &'s self,
-        mut state: MutexGuard<'s, SyncState>,
-    ) -> MutexGuard<'s, SyncState> {
-        for _ in 0..YIELDS_MAX {
-            if state.arrived >= state.served {
-                break;
-            }
-            drop(state);
-            std::thread::yield_now();
-            state = self.sync_state.lock().expect("no panic while held");
-        }
-        state
     }
 
     fn lead_sync(&self, synced_before: u64, before: &dyn Fn() -> Result<()>) -> Result<u64> {
@@ -457,7 +408,7 @@ impl<D: Device> Wal<D> {
         let cut = segments.list.partition_point(|s| s.end() <= floor);
         // The last segment stays: it fixes where the next one starts.
         let mut cut = cut.min(segments.list.len().saturating_sub(1));
-        let synced_end = self.sync_state.lock().expect("no panic while held").synced_end;
+        let synced_end = self.group.synced_end();
         while cut > 0 && !self.stands_alone(&segments.list[cut], synced_end) {
             cut -= 1;
         }

@@ -18,10 +18,12 @@
 //! 8. The change to a segment that was made ahead waits for nothing. The records before it need not
 //!    be durable, so what follows a lost tail there is not replayed: the sequence has a gap.
 
+mod group;
 mod log;
 mod recovery;
 mod segment;
 mod spares;
+mod sync;
 mod upkeep;
 
 pub use log::{Appender, POSITION_BYTES, Segments, Wal};

@@ -1,0 +1,11 @@
+//! What callers of a group commit share; its model has its own in this place.
+
+pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub(super) use std::sync::{Mutex, MutexGuard};
+pub(super) use std::thread::{Thread, current, park, yield_now};
+
+/// Times that whoever leads a sync lets others run first who are likely to come. Where nobody else
+/// can run, as many take some twenty microseconds.
+pub(super) const YIELDS_MAX: usize = 128;
+/// The same, where they did not come before.
+pub(super) const YIELDS_MIN: usize = 32;
