@@ -30,11 +30,18 @@ fn device_syncs(dir: &Path, seconds: f64) -> f64 {
     rate
 }
 
-/// Puts a second, and puts for each sync.
-fn puts(wip: &Wip<FileDevice>, threads: u64, seconds: f64) -> (f64, f64) {
+/// Bytes that this process had written to devices so far.
+fn device_bytes() -> f64 {
+    let io = std::fs::read_to_string("/proc/self/io").expect("what the kernel counts");
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.and_then(|bytes| bytes.parse().ok()).expect("a number")
+}
+
+/// Puts a second, puts for each sync, and bytes written for each put.
+fn puts(wip: &Wip<FileDevice>, threads: u64, seconds: f64) -> [f64; 3] {
     let (done, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let syncs = || wip.device().counters().snapshot().syncs;
-    let (start, before) = (Instant::now(), syncs());
+    let (start, before, bytes) = (Instant::now(), syncs(), device_bytes());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
@@ -58,7 +65,8 @@ fn puts(wip: &Wip<FileDevice>, threads: u64, seconds: f64) -> (f64, f64) {
         done.store(true, Ordering::Relaxed);
     });
     let count = count.load(Ordering::Relaxed) as f64;
-    (count / start.elapsed().as_secs_f64(), count / (syncs() - before) as f64)
+    let written = device_bytes() - bytes;
+    [count / start.elapsed().as_secs_f64(), count / (syncs() - before) as f64, written / count]
 }
 
 fn main() {
@@ -78,10 +86,11 @@ fn main() {
         let syncs = device_syncs(dir.as_ref(), seconds);
         println!("device: {:.1} k syncs/s", syncs / 1e3);
         for threads in [1, 8] {
-            let (rate, shared) = puts(&wip, threads, seconds);
+            let [rate, shared, bytes] = puts(&wip, threads, seconds);
             let of_device = rate / syncs;
             println!(
-                "{threads} threads: {:.1} k/s, {of_device:.2} of that; {shared:.2} puts a sync",
+                "{threads} threads: {:.1} k/s, {of_device:.2} of that; {shared:.2} puts a sync, \
+                 {bytes:.0} bytes written a put",
                 rate / 1e3
             );
         }

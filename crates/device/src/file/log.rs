@@ -179,10 +179,12 @@ impl MappedLog {
     fn populate(&self, end: u64) -> Result<()> {
         self.write_out()?;
         let from = self.populated.load(Ordering::Relaxed);
-        let to = populate_to(end, self.synced_hint.load(Ordering::Relaxed), self.capacity);
+        let synced = self.synced_hint.load(Ordering::Relaxed);
+        let to = populate_to(end, synced, self.capacity);
+        let piece_bytes = folio_bytes(end - synced);
         let mut at = from;
         while at < to {
-            let piece = &ZEROES[..ZEROES.len().min((to - at) as usize)];
+            let piece = &ZEROES[..piece_bytes.min((to - at) as usize)];
             // Nothing that is borrowed lies at and above `from`.
             let written = write_all(&self.file, at, piece);
             written.map_err(|e| failed("write to", &self.path, e))?;
@@ -256,6 +258,14 @@ fn populate_to(end: u64, synced: u64, capacity: u64) -> u64 {
     let granule = 1 << ahead.max(block).ilog2();
     let aligned = (end + ahead) / granule * granule;
     aligned.max(end.next_multiple_of(block)).min(capacity)
+}
+
+/// Bytes of zeroes that are written at once, which the page cache then keeps together, where `more`
+/// was appended since the last sync: a sync writes whole what it keeps together, however little of
+/// that has changed.
+fn folio_bytes(more: u64) -> usize {
+    let most = (more / 4).clamp(BLOCK_BYTES as u64, ZEROES.len() as u64);
+    1 << most.ilog2()
 }
 
 /// Asks the kernel to write a range of `file` out; does not wait for it. An error on the way
@@ -417,5 +427,9 @@ mod tests {
             }
         }
         assert_eq!(populate_to(capacity - 10, 0, capacity - 7), capacity - 7);
+        for (more, kept_together) in [(0, 1), (100, 1), (17, 4), (35, 8), (1 << 20, 16)] {
+            let more = if more == 100 { 100 } else { more * block };
+            assert_eq!(folio_bytes(more), kept_together * BLOCK_BYTES, "{more}");
+        }
     }
 }
