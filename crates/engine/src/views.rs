@@ -19,6 +19,8 @@ pub trait Scan: Send + Sync {
         limit: usize,
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>>;
+    /// The greatest cursor from which on `key` is visited, if it is there.
+    fn cursor_of(&self, key: &[u8]) -> u64;
 }
 
 /// What an atomic update does to its key.

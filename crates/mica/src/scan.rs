@@ -38,4 +38,9 @@ impl Scan for Mica {
         self.check_poison()?;
         Ok(None)
     }
+    fn cursor_of(&self, key: &[u8]) -> u64 {
+        let probe = self.probe(key);
+        let per_partition = self.partitions[0].index().main() as u64;
+        u64::from(probe.partition) * per_partition + u64::from(probe.bucket)
+    }
 }

@@ -8,18 +8,23 @@
 //!
 //! 1. Until the catalog names the target, the source has every acknowledged write, as durable as
 //!    was asked; from then on the target has. So a crash at any point leaves one complete engine.
-//! 2. A target whose migration was interrupted is not trusted: when the migration goes on, every
-//!    entry is compared, and what differs is copied or removed.
+//! 2. Of a target whose migration was interrupted only that is trusted of which a note says that
+//!    it is the same and durable, but for the keys that were written since, which a journal has
+//!    (`journal.rs`). Where there is no such note, as after a power cut amid writes, every entry
+//!    is compared, and what differs is copied or removed.
 
 mod copy;
 mod dual;
+pub(crate) mod journal;
 mod switch;
 
 use crate::catalog::{Catalog, Record};
 use crate::{Keyspace, Silica};
-use copy::Sum;
+use copy::{Mover, Sum};
 use dual::{Dual, Phase};
+use journal::{Journal, Note};
 use log::{info, warn};
+use silica_device::Device;
 use silica_engine::{Engine, Error, ErrorKind, Result};
 use std::sync::Arc;
 pub(crate) use switch::{Route, Switch};
@@ -48,16 +53,28 @@ pub struct MigrateReport {
     pub copied: u64,
     /// It went on where an earlier one was interrupted.
     pub resumed: bool,
+    /// Entries of either engine that this call looked at: about three times as many as there are,
+    /// and fewer where it went on.
+    pub looked: u64,
 }
 
 /// The name under which a record keeps its migration, beside its options.
 pub(crate) const MIGRATION: &str = "migration";
+/// What it ends with where writes to the keyspace are noted.
+const NOTED: &str = " noted";
 
 /// Number and engine of the target of `record`, where it is being migrated.
 pub(crate) fn target_of(record: &Record) -> Option<(u64, &str)> {
     let (_, text) = record.options.iter().find(|(name, _)| name == MIGRATION)?;
     let (id, engine) = text.split_once(' ')?;
-    Some((id.parse().ok()?, engine))
+    Some((id.parse().ok()?, engine.strip_suffix(NOTED).unwrap_or(engine)))
+}
+
+/// The number of the target of `record`, where writes are noted until the migration goes on.
+pub(crate) fn noted_target_of(record: &Record) -> Option<u64> {
+    let (_, text) = record.options.iter().find(|(name, _)| name == MIGRATION)?;
+    let (id, _) = target_of(record)?;
+    text.ends_with(NOTED).then_some(id)
 }
 
 impl Silica {
@@ -67,8 +84,10 @@ impl Silica {
     /// `Closed`.
     ///
     /// Until the end the keyspace is what it was: an error, or a crash, changes nothing. A
-    /// migration that a crash interrupted goes on when it is asked for again. Writes wait for
-    /// pieces of a few hundred KiB that are copied, and are written twice.
+    /// migration that a crash interrupted goes on where it was when it is asked for again, unless
+    /// one of the engines keeps nothing on the device, or so much was written that everything is
+    /// compared again. Writes wait for pieces of a few hundred KiB that are copied, and are written
+    /// twice.
     ///
     /// ```
     /// # let name = format!("silica-doc-migrate-{}", std::process::id());
@@ -102,23 +121,103 @@ impl Silica {
         let switch = Arc::clone(keyspace.switch());
         let source = self.check_migration(&keyspace, engine)?;
         let (target, engine, resumed) = self.open_target(&keyspace, engine, options)?;
-        let dual = Arc::new(Dual::new(source, engine));
+        let known = switch.journal().filter(|_| resumed);
+        let is_known = known.is_some();
+        let journal = match known {
+            Some(known) => Some(known),
+            None => match self.new_journal(&source, &engine, &target, resumed) {
+                Ok(journal) => journal,
+                Err(error) => {
+                    drop(engine);
+                    self.forget_target(&keyspace);
+                    self.share_all_memory();
+                    return Err(error);
+                }
+            },
+        };
+        let dual = Arc::new(Dual::new(source, engine, journal));
         switch.turn(Route::Both(Arc::clone(&dual)));
-        let outcome = move_entries(&dual, resumed, progress).and_then(|(sum, copied)| {
+        let moved = self.move_entries(&dual, resumed, is_known, progress);
+        let outcome = moved.and_then(|report| {
             self.finish(&keyspace, &dual, &target)?;
-            let Sum { entries, bytes, checksum } = sum;
-            Ok(MigrateReport { entries, bytes, checksum, copied, resumed })
+            Ok(report)
         });
         if let Err(error) = &outcome {
             dual.end();
-            switch.turn(Route::Plain(Arc::clone(&dual.source)));
+            let goes_on = error.kind() == ErrorKind::Closed;
+            let journal = dual.journal().filter(|journal| goes_on && journal.note().is_some());
+            switch.turn(match journal {
+                Some(journal) => Route::Noted(Arc::clone(&dual.source), Arc::clone(journal)),
+                None => Route::Plain(Arc::clone(&dual.source)),
+            });
             drop(dual);
-            if error.kind() != ErrorKind::Closed {
+            if !goes_on {
                 self.forget_target(&keyspace);
             }
         }
         self.share_all_memory();
         outcome
+    }
+
+    /// Where it is noted what is written to a keyspace whose migration was interrupted.
+    pub(crate) fn journal_of(&self, record: &Record) -> Result<Option<Arc<Journal>>> {
+        let Some(id) = noted_target_of(record) else { return Ok(None) };
+        let device = self.device().subdirectory(&journal::directory_of(id))?;
+        Ok(Journal::open(device)?.map(Arc::new))
+    }
+
+    /// The journal of a migration that begins, or whose target is not trusted.
+    fn new_journal(
+        &self,
+        source: &Arc<dyn Engine>,
+        engine: &Arc<dyn Engine>,
+        target: &Record,
+        resumed: bool,
+    ) -> Result<Option<Arc<Journal>>> {
+        let keeps = |engine: &Arc<dyn Engine>| engine.descriptor().capabilities.durable;
+        if !keeps(source) || !keeps(engine) {
+            return Ok(None);
+        }
+        let device = self.device().subdirectory(&journal::directory_of(target.id))?;
+        Journal::create(device, &Note::new(resumed)).map(|journal| Some(Arc::new(journal)))
+    }
+
+    /// Copies and compares: where the journal of an interrupted migration `is_known`, what is left.
+    fn move_entries(
+        &self,
+        dual: &Dual,
+        resumed: bool,
+        is_known: bool,
+        progress: &mut dyn FnMut(MigrateProgress) -> Result<()>,
+    ) -> Result<MigrateReport> {
+        let count = dual.source.as_admin().and_then(|admin| admin.count(false).ok());
+        let journal = dual.journal().map(|journal| &**journal);
+        // First the keys: where they are damaged, the note is worth nothing.
+        let keys = match journal.filter(|_| is_known) {
+            Some(journal) => journal.keys()?,
+            None => None,
+        };
+        let note = journal.filter(|_| keys.is_some()).and_then(Journal::note);
+        let mut mover = Mover {
+            dual,
+            journal,
+            note: note.unwrap_or_else(|| Note::new(resumed)),
+            copied: 0,
+            looked: 0,
+            entries_estimate: count.map_or(0, |count| count.estimate),
+        };
+        let keys = keys.unwrap_or_default();
+        let moved = mover.recheck(keys.iter().map(Vec::as_slice));
+        let moved = moved.and_then(|()| mover.run(progress));
+        let sum = moved.inspect_err(|error| {
+            if error.kind() == ErrorKind::Closed {
+                // Less is left then; without it there is the note before.
+                let _ = mover.keep();
+            }
+        })?;
+        let Sum { entries, bytes, checksum } = sum;
+        let Mover { copied, looked, .. } = mover;
+        Ok(MigrateReport { entries, bytes, checksum, copied, resumed, looked })
     }
 
     /// The engine that has the entries, where the keyspace may be migrated.
@@ -161,7 +260,7 @@ impl Silica {
         let is_resumed = found.is_some();
         let noted = self.edit_catalog(|catalog| {
             catalog.next_id = catalog.next_id.max(record.id + 1);
-            catalog.set_option(name, MIGRATION, format!("{} {engine}", record.id));
+            catalog.set_option(name, MIGRATION, format!("{} {engine}{NOTED}", record.id));
         });
         if let Err(error) = noted {
             drop(opened);
@@ -195,6 +294,7 @@ impl Silica {
         keyspace.switch().turn(Route::Plain(Arc::clone(&dual.target)));
         info!("keyspace '{name}' has engine {} now", record.engine);
         self.remove_directory(&old);
+        self.remove_directory(&journal::directory_of(record.id));
         Ok(())
     }
 
@@ -204,12 +304,23 @@ impl Silica {
         let Ok(record) = self.record(name) else { return };
         let Some((id, _)) = target_of(&record) else { return };
         let directory = crate::catalog::directory_of(id);
+        let switch = keyspace.switch();
+        if let (Some(source), Some(_)) = (switch.plain(), switch.journal()) {
+            switch.turn(Route::Plain(source));
+        }
+        // Nobody is to trust a target that is being removed.
+        self.remove_directory(&journal::directory_of(id));
+        let is_distrusted = self.device().sync_dir().is_ok()
+            && !self.path().join(journal::directory_of(id)).exists();
         let forget = || self.edit_catalog(|catalog| catalog.remove_option(name, MIGRATION));
         if forget().is_ok() {
             return self.remove_directory(&directory);
         }
         // A full disk has no room for the catalog either. What is removed before the catalog
         // forgets it must not be half a target, in case that is the last thing that happens.
+        if !is_distrusted {
+            return warn!("keeping {directory}: its note cannot be removed");
+        }
         match self.set_aside(&directory) {
             Ok(aside) => self.remove_directory(&aside),
             Err(e) => warn!("making room by removing {directory}: {e}"),
@@ -218,24 +329,4 @@ impl Silica {
             warn!("forgetting the migration of keyspace '{name}': {e}");
         }
     }
-}
-
-/// Copies and compares; what there is, and how many entries were copied.
-fn move_entries(
-    dual: &Dual,
-    resumed: bool,
-    progress: &mut dyn FnMut(MigrateProgress) -> Result<()>,
-) -> Result<(Sum, u64)> {
-    let count = dual.source.as_admin().and_then(|admin| admin.count(false).ok());
-    let all = count.map_or(0, |count| count.estimate);
-    let mut tell = |phase, entries, entries_estimate| {
-        progress(MigrateProgress { phase, entries, entries_estimate })
-    };
-    let copied = copy::copy(dual, &mut |entries| tell("copy", entries, all))?;
-    if resumed {
-        copy::sweep(dual, &mut |entries| tell("sweep", entries, all))?;
-    }
-    let sum = copy::compare(dual, &mut |entries| tell("verify", entries, 2 * all))?;
-    tell("switch", sum.entries, sum.entries)?;
-    Ok((sum, copied))
 }

@@ -9,9 +9,9 @@
 
 use crate::auto::{self, AUTO, Asked, Noted};
 use crate::catalog::{self, Catalog, Record};
-use crate::directories::remove_rubbish;
+use crate::directories::{finish_drops, remove_rubbish};
 use crate::keyspace::{Keyspace, Opened};
-use crate::migrate::{Switch, target_of};
+use crate::migrate::{Route, Switch, journal, target_of};
 use crate::scheduler::{PAUSE_MAX, Scheduler};
 use crate::sketch;
 use crate::{OpenOptions, Registration};
@@ -52,6 +52,8 @@ pub struct KeyspaceInfo {
 
 struct State {
     catalog: Catalog,
+    /// The device has no room for it. What it does not list any more has another name there.
+    is_unsaved: bool,
     open: Vec<Keyspace>,
     closed: bool,
     /// Of keyspaces whose engine may be chosen, by name.
@@ -87,17 +89,26 @@ impl Silica {
             Some(catalog) => catalog,
             None => create(path, &device, &options)?,
         };
+        let is_unsaved = !finish_drops(path, &device, &mut catalog)?;
         let notes = auto::take_notes(&mut catalog, options.engine == AUTO);
         if !notes.is_empty() {
             catalog.save(&device)?;
         }
-        remove_rubbish(path, &device, &catalog);
+        if !is_unsaved {
+            remove_rubbish(path, &device, &catalog);
+        }
         let (threads, bytes) = (options.background_threads, options.background_bytes_per_second);
         let scheduler = Scheduler::start(threads, bytes, PAUSE_MAX);
         let store = Silica {
             path: path.to_path_buf(),
             options,
-            state: Mutex::new(State { catalog, open: Vec::new(), closed: false, notes }),
+            state: Mutex::new(State {
+                catalog,
+                is_unsaved,
+                open: Vec::new(),
+                closed: false,
+                notes,
+            }),
             scheduler: Arc::new(scheduler),
             backups: Mutex::default(),
             device,
@@ -216,7 +227,8 @@ impl Silica {
         Ok(own.fold(0, u64::saturating_add))
     }
 
-    /// Removes the keyspace `name` and everything in it. Handles to it fail from then on.
+    /// Removes the keyspace `name` and everything in it. Handles to it fail from then on; the
+    /// files that they have open take their room on the device until they are gone.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         let mut state = self.lock()?;
         let Some(record) = state.catalog.find(name).cloned() else {
@@ -224,7 +236,13 @@ impl Silica {
         };
         let mut catalog = state.catalog.clone();
         catalog.remove(name);
-        catalog.save(&self.device)?;
+        let aside = match catalog.save(&self.device) {
+            Ok(()) => None,
+            Err(e) if e.kind() == ErrorKind::Full => {
+                Some(self.drop_by_name(&record).map_err(|_| e)?)
+            }
+            Err(e) => return Err(e),
+        };
         state.catalog = catalog;
         self.scheduler.remove(name);
         if let Some(at) = state.open.iter().position(|k| k.name() == name) {
@@ -234,9 +252,13 @@ impl Silica {
         }
         let _ = std::fs::remove_file(sketch::file_of(&self.path, &record.directory()));
         self.share_memory(&state);
-        self.remove_directory(&record.directory());
         if let Some((id, _)) = target_of(&record) {
             self.remove_directory(&catalog::directory_of(id));
+            self.remove_directory(&journal::directory_of(id));
+        }
+        match aside {
+            None => self.remove_directory(&record.directory()),
+            Some(aside) => state.is_unsaved = !self.save_in_place_of(&aside, &state.catalog),
         }
         Ok(())
     }
@@ -244,9 +266,11 @@ impl Silica {
     /// Checks the catalog on the device and every keyspace; the error names what is wrong.
     pub fn verify(&self) -> Result<()> {
         let names = {
-            let state = self.lock()?;
+            let mut state = self.lock()?;
             let file = self.path.join(catalog::FILE).display().to_string();
-            if Catalog::load(&self.device, &file)?.as_ref() != Some(&state.catalog) {
+            state.is_unsaved = state.is_unsaved && state.catalog.save(&self.device).is_err();
+            let saved = Catalog::load(&self.device, &file)?;
+            if !state.is_unsaved && saved.as_ref() != Some(&state.catalog) {
                 return Err(Error::corruption(file, 0, "it is not the catalog in memory"));
             }
             state.catalog.keyspaces.iter().map(|r| r.name.clone()).collect::<Vec<_>>()
@@ -276,6 +300,10 @@ impl Silica {
             return Ok(());
         }
         state.closed = true;
+        if state.is_unsaved {
+            // Else the next opening does it.
+            let _ = state.catalog.save(&self.device);
+        }
         self.scheduler.stop();
         let mut first = Ok(());
         let State { open, notes, .. } = &mut *state;
@@ -286,6 +314,8 @@ impl Silica {
             let synced = keyspace.engine().sync();
             keyspace.switch().live().save(true);
             keyspace.shut();
+            let rested = keyspace.switch().journal().map_or(Ok(()), |journal| journal.rest());
+            let synced = synced.and(rested);
             let admin = keyspace.engine().as_admin();
             let closed = admin.map_or(Ok(()), |admin| admin.close(&mut |_, _| {}));
             first = first.and(synced).and(closed);
@@ -461,7 +491,11 @@ impl Silica {
         let directory = self.directory_of(&record.directory())?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let engine = (registration.build)(directory, &values, &environment)?;
-        let switch = Arc::new(Switch::new(engine));
+        let journal = self.journal_of(record)?;
+        let switch = Arc::new(Switch::new(Arc::clone(&engine)));
+        if let Some(journal) = journal {
+            switch.turn(Route::Noted(engine, journal));
+        }
         let keys = || switch.as_admin().and_then(|a| a.count(false).ok()).unwrap_or_default();
         let file = sketch::file_of(&self.path, &record.directory());
         switch.live().open(file, || keys().estimate);

@@ -2,8 +2,11 @@
 //! and it may be tried again.
 #![cfg(unix)]
 
+mod small_disk;
+
 use silica::{Durability, ErrorKind, Keyspace, MigrateProgress, OpenOptions, Result, Silica};
 use silica_base::Prng;
+use small_disk::on_a_small_disk;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
@@ -80,37 +83,16 @@ fn a_user_may_write_what_is_over_the_targets_limits() {
     assert_eq!(migrate(&store, "mica").unwrap(), 3000);
 }
 
-/// Tells a process of this test that its directory is on a small disk of its own.
-const SMALL_DISK: &str = "SILICA_TEST_SMALL_DISK";
-/// Bytes of that disk when it is large.
+/// Bytes of the small disk when it is large.
 const LARGE: u64 = 256 << 20;
 
 #[test]
 fn a_full_disk_ends_a_migration_and_one_with_room_succeeds() {
-    let name = "a_full_disk_ends_a_migration_and_one_with_room_succeeds";
-    if let Ok(directory) = std::env::var(SMALL_DISK) {
+    on_a_small_disk("a_full_disk_ends_a_migration_and_one_with_room_succeeds", |disk| {
         for (from, to) in [("silt", "wip"), ("wip", "silt")] {
-            migrate_on_a_small_disk(Path::new(&directory), from, to);
+            migrate_on_a_small_disk(disk, from, to);
         }
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let (path, program) = (directory.path(), std::env::current_exe().unwrap());
-    let in_namespace = |script: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--mount", "sh", "-c", script]);
-        command.arg(&program).arg(path).args(["--exact", name, "--nocapture"]);
-        command.env(SMALL_DISK, path).output()
-    };
-    let mount = "mount -t tmpfs -o size=256m none \"$1\"";
-    if !in_namespace(mount).is_ok_and(|output| output.status.success()) {
-        println!("skipped: no file system can be mounted here without privileges");
-        return;
-    }
-    let output = in_namespace(&format!("{mount} && shift && exec \"$0\" \"$@\"")).unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    });
 }
 
 /// Bytes that the files below `path` take.

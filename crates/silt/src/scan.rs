@@ -229,4 +229,8 @@ impl<D: Device> Scan for Silt<D> {
         })?;
         Ok(next.map(|position| position / 2))
     }
+
+    fn cursor_of(&self, key: &[u8]) -> u64 {
+        self.hash(key).high() / 2
+    }
 }

@@ -13,6 +13,7 @@ mod count;
 mod deleted;
 mod files;
 mod flush;
+mod gather;
 mod ingest;
 mod inspect;
 mod iterator;

@@ -40,4 +40,7 @@ impl<D: Device> Scan for Wip<D> {
         }
         Ok(None)
     }
+    fn cursor_of(&self, key: &[u8]) -> u64 {
+        cursor_of(key)
+    }
 }

@@ -105,6 +105,24 @@ fn absolute(directory: &Path) -> Result<String> {
 
 /// Removes a directory with everything in it, and its logs where they are elsewhere.
 pub fn remove_directory(directory: &Path) -> io::Result<()> {
+    remove_logs(directory)?;
+    fs::remove_dir_all(directory)
+}
+
+/// Removes what is in a directory, and its logs, wherever they are; the directory stays.
+pub fn empty_directory(directory: &Path) -> io::Result<()> {
+    remove_logs(directory)?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+fn remove_logs(directory: &Path) -> io::Result<()> {
     if let Ok(logs) = fs::read_link(directory.join(LINK))
         && let Ok(entries) = fs::read_dir(&logs)
     {
@@ -114,5 +132,5 @@ pub fn remove_directory(directory: &Path) -> io::Result<()> {
         }
         fs::remove_dir(&logs)?;
     }
-    fs::remove_dir_all(directory)
+    Ok(())
 }

@@ -23,7 +23,7 @@ mod uring;
 
 pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes};
 pub use log::MappedLog;
-pub use logs::remove_directory;
+pub use logs::{empty_directory, remove_directory};
 pub use plain::PlainFile;
 pub use reads::FileReads;
 pub use transfer::FileTransfer;

@@ -4,7 +4,7 @@ use super::differential::caught;
 use super::harness::Harness;
 use super::session::{Outcome, Session, compare_scan};
 use super::workload::{Mix, Step, Steps};
-use crate::{Durability, Engine};
+use crate::{Durability, Engine, EntryRef};
 
 /// Closes and opens a store again and again while it grows, and compares everything each time.
 ///
@@ -59,11 +59,29 @@ pub fn iteration<H: Harness>(harness: &mut H, seed: u64, entries: u32) {
             compare_scan(session.engine(), &session.keys, &session.model, limit)?;
         }
         check_call_sizes(session.engine(), u64::from(entries));
+        check_cursors(session.engine());
         amid_writes(&mut session, &mut steps)?;
         session.check_all()
     };
     if let Err(stop) = caught(run) {
         panic!("iteration(harness, {seed}, {entries}) fails: {stop}");
+    }
+}
+
+/// The cursor of a key is the last one from which on it is visited, and it is so at once.
+fn check_cursors(engine: &impl Engine) {
+    let Some(scan) = engine.as_scan() else { return };
+    let mut keys = Vec::new();
+    let next = scan.scan(0, 300, &mut |key, _| keys.push(key.to_vec()));
+    next.expect("scan of a sound store");
+    for key in keys {
+        let cursor = scan.cursor_of(&key);
+        for (from, is_visited) in [(cursor, true), (cursor + 1, false)] {
+            let mut found = false;
+            let visit = &mut |other: &[u8], _: EntryRef<'_>| found |= other == key;
+            scan.scan(from, 1 + 20 * usize::from(!is_visited), visit).expect("scan");
+            assert_eq!(found, is_visited, "from {from}, key '{}'", key.escape_ascii());
+        }
     }
 }
 

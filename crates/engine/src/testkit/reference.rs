@@ -410,6 +410,10 @@ impl Scan for Reference {
         }
         Ok(None)
     }
+
+    fn cursor_of(&self, key: &[u8]) -> u64 {
+        position(key)
+    }
 }
 
 impl Atomic for Reference {

@@ -1,6 +1,13 @@
 //! Copies and compares what two engines hold, piece by piece, while users write to both.
+//!
+//! Four steps, each of which goes through the entries of one engine: **copy** what the target
+//! lacks; **sweep** from it what the source does not have, where it may have such; compare
+//! **forth** and **back**. Now and then both engines are synced, and a note is kept of how far
+//! it is.
 
+use super::MigrateProgress;
 use super::dual::Dual;
+use super::journal::{Journal, Note};
 use silica_base::{Clock, SystemClock, checksum};
 use silica_engine::{
     Durability, Engine, EntryRef, Error, ErrorKind, GetSink, KeyRange, Result, WriteBatch,
@@ -11,6 +18,23 @@ use std::sync::Arc;
 /// Entries of a piece, and their bytes: writers wait for no more.
 const PIECE_ENTRIES: usize = 128;
 const PIECE_BYTES: usize = 128 << 10;
+/// Pieces between two notes: what is done again at most where it is interrupted.
+const NOTE_PIECES: u32 = 256;
+
+/// What is done with all entries, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Copy,
+    Sweep,
+    Forth,
+    Back,
+    Done,
+}
+
+impl Step {
+    pub(super) const ALL: [Step; 5] =
+        [Step::Copy, Step::Sweep, Step::Forth, Step::Back, Step::Done];
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
@@ -66,14 +90,34 @@ impl Sum {
         self.checksum = self.checksum.wrapping_add(entry.checksum());
         self.bytes += (entry.key.len() + entry.value.len()) as u64;
     }
+
+    /// Takes out an entry that was added.
+    fn take(&mut self, entry: &Entry) {
+        self.entries = self.entries.wrapping_sub(1);
+        self.checksum = self.checksum.wrapping_sub(entry.checksum());
+        self.bytes = self.bytes.wrapping_sub((entry.key.len() + entry.value.len()) as u64);
+    }
 }
 
 /// A place in an engine's entries.
-enum Place {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
     Start,
     After(Vec<u8>),
     Cursor(u64),
     End,
+}
+
+impl Place {
+    /// True where `key` comes before it.
+    fn is_behind(&self, engine: &Arc<dyn Engine>, key: &[u8]) -> bool {
+        match self {
+            Place::Start => false,
+            Place::After(last) => key <= &last[..],
+            Place::Cursor(next) => engine.as_scan().is_some_and(|s| s.cursor_of(key) < *next),
+            Place::End => true,
+        }
+    }
 }
 
 /// The next entries of `engine`.
@@ -121,96 +165,195 @@ impl GetSink for Found {
     }
 }
 
+/// What `engine` has under `keys`.
+fn under(engine: &Arc<dyn Engine>, keys: &[&[u8]]) -> Result<Vec<Option<Entry>>> {
+    let mut found = Found(vec![None; keys.len()]);
+    engine.get_many(keys, &mut found)?;
+    let with_key =
+        |(entry, key): (Option<Entry>, &&[u8])| Some(Entry { key: key.to_vec(), ..entry? });
+    Ok(found.0.into_iter().zip(keys).map(with_key).collect())
+}
+
 /// What `engine` has under the keys of `entries`.
 fn beside(engine: &Arc<dyn Engine>, entries: &[Entry]) -> Result<Vec<Option<Entry>>> {
     let keys: Vec<&[u8]> = entries.iter().map(|entry| entry.key.as_slice()).collect();
-    let mut found = Found(vec![None; entries.len()]);
-    engine.get_many(&keys, &mut found)?;
-    let with_key =
-        |(entry, key): (Option<Entry>, &&[u8])| Some(Entry { key: key.to_vec(), ..entry? });
-    Ok(found.0.into_iter().zip(&keys).map(with_key).collect())
+    under(engine, &keys)
 }
 
-/// Copies what the target lacks, or has otherwise; `tell` is told of entries that were looked at.
-/// How many were copied.
-pub(super) fn copy(dual: &Dual, tell: &mut dyn FnMut(u64) -> Result<()>) -> Result<u64> {
-    let (mut place, mut looked, mut copied) = (Place::Start, 0, 0);
-    while !matches!(place, Place::End) {
-        let turn = dual.turn()?;
-        let entries = piece(&dual.source, &mut place)?;
-        let there = beside(&dual.target, &entries)?;
-        let missing = entries
-            .iter()
-            .zip(&there)
-            .filter(|(entry, there)| there.as_ref() != Some(entry) && !entry.is_over());
-        for (entry, _) in missing {
-            let mut batch = WriteBatch::new();
-            batch.put_entry(&entry.key, entry.entry());
-            let written = dual.target.write(&batch, Durability::Buffered);
-            written.map_err(|e| e.within(format_args!("copying key {}", shown(&entry.key))))?;
-            copied += 1;
+fn put(target: &Arc<dyn Engine>, entry: &Entry) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    batch.put_entry(&entry.key, entry.entry());
+    let written = target.write(&batch, Durability::Buffered);
+    written.map_err(|e| e.within(format_args!("copying key {}", shown(&entry.key))))
+}
+
+/// Moves the entries of a migration.
+pub(super) struct Mover<'a> {
+    pub(super) dual: &'a Dual,
+    /// Where notes are kept.
+    pub(super) journal: Option<&'a Journal>,
+    /// How far it is.
+    pub(super) note: Note,
+    /// Entries that were copied.
+    pub(super) copied: u64,
+    /// Entries of both engines that were looked at.
+    pub(super) looked: u64,
+    /// Entries that there are, roughly.
+    pub(super) entries_estimate: u64,
+}
+
+impl Mover<'_> {
+    /// Goes on to the end; `progress` is told how far it is.
+    pub(super) fn run(
+        &mut self,
+        progress: &mut dyn FnMut(MigrateProgress) -> Result<()>,
+    ) -> Result<Sum> {
+        let mut tell = |phase, entries, entries_estimate| {
+            progress(MigrateProgress { phase, entries, entries_estimate })
+        };
+        while self.note.step != Step::Done {
+            self.walk(&mut tell)?;
+            self.note.step = match self.note.step {
+                Step::Copy if self.note.has_strays => Step::Sweep,
+                Step::Copy | Step::Sweep => Step::Forth,
+                Step::Forth => Step::Back,
+                Step::Back | Step::Done => Step::Done,
+            };
+            (self.note.place, self.note.looked) = (Place::Start, 0);
+            self.keep()?;
         }
-        drop(turn);
-        looked += entries.len() as u64;
-        tell(looked)?;
+        let sum = self.note.sum;
+        tell("switch", sum.entries, sum.entries)?;
+        Ok(sum)
     }
-    Ok(copied)
-}
 
-/// Removes from the target what the source does not have.
-pub(super) fn sweep(dual: &Dual, tell: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-    let (mut place, mut looked) = (Place::Start, 0);
-    while !matches!(place, Place::End) {
-        let turn = dual.turn()?;
-        let entries = piece(&dual.target, &mut place)?;
-        let there = beside(&dual.source, &entries)?;
-        let mut batch = WriteBatch::new();
-        for (entry, _) in entries.iter().zip(&there).filter(|(_, there)| there.is_none()) {
-            batch.delete(&entry.key);
-        }
-        if !batch.is_empty() {
-            dual.target.write(&batch, Durability::Buffered)?;
-        }
-        drop(turn);
-        looked += entries.len() as u64;
-        tell(looked)?;
-    }
-    Ok(())
-}
-
-/// Compares all entries of both, from either side; what they hold.
-pub(super) fn compare(dual: &Dual, tell: &mut dyn FnMut(u64) -> Result<()>) -> Result<Sum> {
-    let forth = compare_from(dual, &dual.source, &dual.target, 0, tell)?;
-    compare_from(dual, &dual.target, &dual.source, forth.entries, tell)?;
-    Ok(forth)
-}
-
-fn compare_from(
-    dual: &Dual,
-    from: &Arc<dyn Engine>,
-    with: &Arc<dyn Engine>,
-    looked_before: u64,
-    tell: &mut dyn FnMut(u64) -> Result<()>,
-) -> Result<Sum> {
-    let mut place = Place::Start;
-    let (mut here, mut there) = (Sum::default(), Sum::default());
-    while !matches!(place, Place::End) {
-        let turn = dual.turn()?;
-        let entries = piece(from, &mut place)?;
-        let others = beside(with, &entries)?;
-        for (entry, other) in entries.iter().zip(&others).filter(|(entry, _)| !entry.is_over()) {
-            here.add(entry);
-            other.iter().for_each(|other| there.add(other));
-            if other.as_ref() != Some(entry) {
-                return Err(differs(dual, entry));
+    /// Goes through the rest of one engine.
+    fn walk(&mut self, tell: &mut dyn FnMut(&'static str, u64, u64) -> Result<()>) -> Result<()> {
+        let mut pieces = 0;
+        while self.note.place != Place::End {
+            let dual = self.dual;
+            let (source, target) = (&dual.source, &dual.target);
+            let (from, with, phase) = match self.note.step {
+                Step::Copy => (source, target, "copy"),
+                Step::Sweep => (target, source, "sweep"),
+                Step::Forth => (source, target, "verify"),
+                Step::Back | Step::Done => (target, source, "verify"),
+            };
+            let turn = dual.turn()?;
+            let mut place = self.note.place.clone();
+            let entries = piece(from, &mut place)?;
+            let there = beside(with, &entries)?;
+            match self.note.step {
+                Step::Copy => self.copy(&entries, &there)?,
+                Step::Sweep => self.sweep(&entries, &there)?,
+                _ => self.compare(&entries, &there)?,
+            }
+            self.note.place = place;
+            self.note.looked += entries.len() as u64;
+            self.looked += entries.len() as u64;
+            drop(turn);
+            let (all, compared) = (self.entries_estimate, self.note.sum.entries);
+            match self.note.step {
+                Step::Forth => tell(phase, compared, 2 * all)?,
+                Step::Back => tell(phase, compared + self.note.looked, 2 * all)?,
+                _ => tell(phase, self.note.looked, all)?,
+            }
+            pieces += 1;
+            if pieces == NOTE_PIECES || self.journal.is_some_and(Journal::is_filling) {
+                pieces = 0;
+                self.keep()?;
             }
         }
-        drop(turn);
-        tell(looked_before + here.entries)?;
+        Ok(())
     }
-    match here == there {
-        true => Ok(here),
-        false => Err(Error::corruption("the migrated keyspace", 0, "counts or checksums differ")),
+
+    /// Copies what the target lacks, or has otherwise.
+    fn copy(&mut self, entries: &[Entry], there: &[Option<Entry>]) -> Result<()> {
+        let missing = entries
+            .iter()
+            .zip(there)
+            .filter(|(entry, there)| there.as_ref() != Some(entry) && !entry.is_over());
+        for (entry, _) in missing {
+            put(&self.dual.target, entry)?;
+            self.copied += 1;
+        }
+        Ok(())
+    }
+
+    /// Removes from the target what the source does not have.
+    fn sweep(&mut self, entries: &[Entry], there: &[Option<Entry>]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (entry, _) in entries.iter().zip(there).filter(|(_, there)| there.is_none()) {
+            batch.delete(&entry.key);
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.dual.target.write(&batch, Durability::Buffered)
+    }
+
+    /// Compares entries of one engine with what the other has.
+    fn compare(&mut self, entries: &[Entry], there: &[Option<Entry>]) -> Result<()> {
+        for (entry, other) in entries.iter().zip(there).filter(|(entry, _)| !entry.is_over()) {
+            if other.as_ref() != Some(entry) {
+                return Err(differs(self.dual, entry));
+            }
+            if self.note.step == Step::Forth {
+                self.note.sum.add(entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs both engines and keeps a note that all up to here is done.
+    pub(super) fn keep(&mut self) -> Result<()> {
+        let Some(journal) = self.journal else { return Ok(()) };
+        let turn = self.dual.turn()?;
+        let page = journal.turn_page();
+        drop(turn);
+        self.dual.target.sync()?;
+        self.dual.source.sync()?;
+        journal.keep(&self.note, &page)
+    }
+
+    /// Looks again at the keys that were written since the last note, of which the target may have
+    /// no write, or one that the source lost.
+    pub(super) fn recheck<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        let keys: Vec<&[u8]> = keys.collect();
+        for keys in keys.chunks(PIECE_ENTRIES) {
+            let turn = self.dual.turn()?;
+            let here = under(&self.dual.source, keys)?;
+            let there = under(&self.dual.target, keys)?;
+            for (key, (here, there)) in keys.iter().zip(here.iter().zip(&there)) {
+                if here == there {
+                    continue;
+                }
+                match here {
+                    Some(entry) => put(&self.dual.target, entry)?,
+                    None => {
+                        let mut batch = WriteBatch::new();
+                        self.dual.target.write(batch.delete(key), Durability::Buffered)?;
+                    }
+                }
+                self.copied += u64::from(here.is_some());
+                if self.was_compared(key) {
+                    there.iter().for_each(|entry| self.note.sum.take(entry));
+                    here.iter().for_each(|entry| self.note.sum.add(entry));
+                }
+            }
+            drop(turn);
+            self.looked += keys.len() as u64;
+        }
+        self.keep()
+    }
+
+    /// True where the entry of `key` is in the sum.
+    fn was_compared(&self, key: &[u8]) -> bool {
+        match self.note.step {
+            Step::Copy | Step::Sweep => false,
+            Step::Forth => self.note.place.is_behind(&self.dual.source, key),
+            Step::Back | Step::Done => true,
+        }
     }
 }
 

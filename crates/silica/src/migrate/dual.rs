@@ -7,7 +7,9 @@
 //!    fails.
 //! 2. A target that fails takes part no more; its error ends the migration, and no write of a user.
 //! 3. When it is over, no write happens here any more.
+//! 4. In the same turn a key is noted in the journal and written to both.
 
+use super::journal::{Journal, Touch};
 use super::switch::{admin, atomic, ordered};
 use silica_engine::{
     Durability, Engine, EntryRef, Error, KeyRange, Op, Result, Snapshot, Update, WriteBatch,
@@ -21,6 +23,8 @@ const DELETES: usize = 1024;
 pub(crate) struct Dual {
     pub(crate) source: Arc<dyn Engine>,
     pub(crate) target: Arc<dyn Engine>,
+    /// Where it is noted what is written, if the migration may go on after an interruption.
+    journal: Option<Arc<Journal>>,
     turn: Mutex<Phase>,
     /// Writers that wait for their turn.
     waiting: AtomicUsize,
@@ -52,8 +56,17 @@ impl<T> Write<T> {
 }
 
 impl Dual {
-    pub(crate) fn new(source: Arc<dyn Engine>, target: Arc<dyn Engine>) -> Self {
-        Dual { source, target, turn: Mutex::new(Phase::Both), waiting: AtomicUsize::new(0) }
+    pub(crate) fn new(
+        source: Arc<dyn Engine>,
+        target: Arc<dyn Engine>,
+        journal: Option<Arc<Journal>>,
+    ) -> Self {
+        let (turn, waiting) = (Mutex::new(Phase::Both), AtomicUsize::new(0));
+        Dual { source, target, journal, turn, waiting }
+    }
+
+    pub(crate) fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.as_ref()
     }
 
     fn lock(&self) -> MutexGuard<'_, Phase> {
@@ -77,9 +90,10 @@ impl Dual {
         *self.lock() = Phase::Over;
     }
 
-    /// Does `on_source`, and with what it returns `on_target`.
+    /// Notes what it touches, does `on_source`, and with what that returns `on_target`.
     fn both<T>(
         &self,
+        touch: Touch<'_>,
         durability: Durability,
         on_source: impl FnOnce(&Arc<dyn Engine>) -> Result<T>,
         on_target: impl FnOnce(&Arc<dyn Engine>, &T) -> Result<()>,
@@ -89,6 +103,9 @@ impl Dual {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if matches!(*phase, Phase::Over) {
             return Write::Elsewhere;
+        }
+        if let Some(Err(error)) = self.journal.as_ref().map(|journal| journal.touch(touch)) {
+            return Write::Done(Err(error));
         }
         let done = match on_source(&self.source) {
             Ok(done) => done,
@@ -110,7 +127,7 @@ impl Dual {
 
     pub(crate) fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Write<()> {
         let write = |engine: &Arc<dyn Engine>| engine.write(batch, Durability::Buffered);
-        self.both(durability, write, |target, ()| write(target))
+        self.both(Touch::Batch(batch), durability, write, |target, ()| write(target))
     }
 
     pub(crate) fn update_many(
@@ -121,6 +138,7 @@ impl Dual {
     ) -> Write<usize> {
         let updates = std::cell::RefCell::new(vec![Update::Keep; keys.len()]);
         self.both(
+            Touch::Keys(keys),
             durability,
             |source| {
                 atomic(source)?.update_many(keys, Durability::Buffered, &mut |index, entry| {
@@ -141,6 +159,7 @@ impl Dual {
     ) -> Write<()> {
         let last = std::cell::RefCell::new(Vec::new());
         self.both(
+            Touch::Keys(keys),
             durability,
             |source| {
                 atomic(source)?.update_all(keys, Durability::Buffered, &mut |entries| {
@@ -155,7 +174,7 @@ impl Dual {
 
     pub(crate) fn clear(&self) -> Write<()> {
         let clear = |engine: &Arc<dyn Engine>| admin(engine)?.clear();
-        self.both(Durability::Buffered, clear, |target, ()| clear(target))
+        self.both(Touch::Anything, Durability::Buffered, clear, |target, ()| clear(target))
     }
 
     pub(crate) fn delete_range(&self, range: &KeyRange, durability: Durability) -> Write<()> {
@@ -165,12 +184,13 @@ impl Dual {
             let before = ordered(source)?.snapshot()?;
             delete(source).map(|()| before)
         };
-        let done = self.both(durability, on_source, |target, before| {
-            match target.descriptor().capabilities.ordered {
-                true => delete(target),
-                false => delete_each(target, before, range),
-            }
-        });
+        let done =
+            self.both(Touch::Anything, durability, on_source, |target, before| {
+                match target.descriptor().capabilities.ordered {
+                    true => delete(target),
+                    false => delete_each(target, before, range),
+                }
+            });
         done.done()
     }
 
@@ -182,6 +202,7 @@ impl Dual {
         durability: Durability,
     ) -> Write<bool> {
         self.both(
+            Touch::Batch(batch),
             durability,
             |source| ordered(source)?.commit(snapshot, reads, batch, Durability::Buffered),
             |target, done| match done {

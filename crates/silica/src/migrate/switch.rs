@@ -2,6 +2,7 @@
 //! another one can take its place while users hold it.
 
 use super::dual::{Dual, Write};
+use super::journal::{Journal, Touch};
 use crate::sketch::{Change, Live};
 use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
@@ -21,6 +22,8 @@ const LOOK: Duration = Duration::from_micros(200);
 /// Where calls go.
 pub(crate) enum Route {
     Plain(Arc<dyn Engine>),
+    /// The same, and it is noted what is written, until an interrupted migration goes on.
+    Noted(Arc<dyn Engine>, Arc<Journal>),
     /// Reads to one engine, writes to two.
     Both(Arc<Dual>),
 }
@@ -29,7 +32,7 @@ impl Route {
     /// The engine that has everything.
     fn whole(&self) -> &Arc<dyn Engine> {
         match self {
-            Route::Plain(engine) => engine,
+            Route::Plain(engine) | Route::Noted(engine, _) => engine,
             Route::Both(dual) => &dual.source,
         }
     }
@@ -97,9 +100,22 @@ impl Switch {
     /// The engine, where no migration is under way.
     pub(crate) fn plain(&self) -> Option<Arc<dyn Engine>> {
         match &**self.now() {
-            Route::Plain(engine) => Some(Arc::clone(engine)),
+            Route::Plain(engine) | Route::Noted(engine, _) => Some(Arc::clone(engine)),
             Route::Both(_) => None,
         }
+    }
+
+    /// Where it is noted what is written, since a migration was interrupted.
+    pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
+        match &**self.now() {
+            Route::Noted(_, journal) => Some(Arc::clone(journal)),
+            Route::Plain(_) | Route::Both(_) => None,
+        }
+    }
+
+    /// Something is written past the routes.
+    fn touch_anything(&self) -> Result<()> {
+        self.journal().map_or(Ok(()), |journal| journal.touch(Touch::Anything))
     }
 
     pub(crate) fn has_owners(&self) -> bool {
@@ -143,12 +159,16 @@ impl Switch {
     /// Writes to wherever entries are; tries again where that changes meanwhile.
     fn write_to<T>(
         &self,
+        touch: Touch<'_>,
         mut plain: impl FnMut(&Arc<dyn Engine>) -> Result<T>,
         mut both: impl FnMut(&Dual) -> Write<T>,
     ) -> Result<T> {
         loop {
             match &**self.now() {
                 Route::Plain(engine) => return plain(engine),
+                Route::Noted(engine, journal) => {
+                    return journal.touch(touch).and_then(|()| plain(engine));
+                }
                 Route::Both(dual) => match both(dual) {
                     Write::Done(outcome) => return outcome,
                     Write::Elsewhere => {}
@@ -188,6 +208,7 @@ impl Engine for Switch {
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         let look = self.live.look();
         self.write_to(
+            Touch::Batch(batch),
             |engine| engine.write(batch, durability),
             |dual| dual.write(batch, durability),
         )?;
@@ -200,6 +221,7 @@ impl Engine for Switch {
     fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         let look = self.live.look();
         self.write_to(
+            Touch::Batch(batch),
             |engine| engine.write_each(batch, durability),
             // As one: nobody can tell what of it had happened where it fails.
             |dual| dual.write(batch, durability),
@@ -217,7 +239,7 @@ impl Engine for Switch {
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
         let (engine, beside) = match &**self.now() {
-            Route::Plain(engine) => (Arc::clone(engine), None),
+            Route::Plain(engine) | Route::Noted(engine, _) => (Arc::clone(engine), None),
             Route::Both(dual) => (Arc::clone(&dual.source), Some(Arc::clone(&dual.target))),
         };
         // Cheap unless it is time, and no caller waits for it.
@@ -286,6 +308,10 @@ impl Scan for Switch {
         self.live.scanned(look, entries, None);
         Ok(next)
     }
+
+    fn cursor_of(&self, key: &[u8]) -> u64 {
+        self.whole().as_scan().map_or(0, |scan| scan.cursor_of(key))
+    }
 }
 
 pub(super) fn atomic(engine: &Arc<dyn Engine>) -> Result<&dyn Atomic> {
@@ -306,6 +332,7 @@ impl Atomic for Switch {
                 update
             });
             self.write_to(
+                Touch::Keys(&[key]),
                 |engine| atomic(engine)?.update(key, durability, &mut *decide.borrow_mut()),
                 |dual| {
                     let mut decide = decide.borrow_mut();
@@ -329,6 +356,7 @@ impl Atomic for Switch {
                 update
             });
             self.write_to(
+                Touch::Keys(keys),
                 |engine| atomic(engine)?.update_many(keys, durability, &mut *decide.borrow_mut()),
                 |dual| dual.update_many(keys, durability, &mut *decide.borrow_mut()),
             )
@@ -349,6 +377,7 @@ impl Atomic for Switch {
                 updates
             });
             self.write_to(
+                Touch::Keys(keys),
                 |engine| atomic(engine)?.update_all(keys, durability, &mut *decide.borrow_mut()),
                 |dual| dual.update_all(keys, durability, &mut *decide.borrow_mut()),
             )
@@ -389,7 +418,7 @@ impl Admin for Switch {
     }
 
     fn clear(&self) -> Result<()> {
-        self.write_to(|engine| admin(engine)?.clear(), Dual::clear)
+        self.write_to(Touch::Anything, |engine| admin(engine)?.clear(), Dual::clear)
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
@@ -398,7 +427,7 @@ impl Admin for Switch {
 
     fn set_memory_bytes(&self, bytes: u64) {
         match &**self.now() {
-            Route::Plain(engine) => {
+            Route::Plain(engine) | Route::Noted(engine, _) => {
                 engine.as_admin().iter().for_each(|a| a.set_memory_bytes(bytes))
             }
             // Both have their half until it is over.
@@ -444,6 +473,7 @@ impl Sharded for Switch {
             let message = "partitions have no owners during a migration; wait for its end";
             return Err(Error::new(ErrorKind::Locked, message));
         }
+        self.touch_anything()?;
         let none = || lacks(&self.whole(), "hand out partitions");
         self.sharded(|sharded| sharded.take(number)).ok_or_else(none)?
     }
@@ -470,6 +500,7 @@ impl Ordered for InOrder {
         self.switch.uses_order.store(true, Ordering::Relaxed);
         let look = self.switch.live.look();
         self.switch.write_to(
+            Touch::Anything,
             |engine| ordered(engine)?.delete_range(range, durability),
             |dual| dual.delete_range(range, durability),
         )?;
@@ -486,6 +517,7 @@ impl Ordered for InOrder {
     ) -> Result<bool> {
         let look = self.switch.live.look();
         let is_done = self.switch.write_to(
+            Touch::Batch(batch),
             |engine| match Weak::ptr_eq(&self.engine, &Arc::downgrade(engine)) {
                 true => ordered(engine)?.commit(snapshot, reads, batch, durability),
                 false => Ok(false),
@@ -513,6 +545,10 @@ impl Ordered for InOrder {
         self.switch.uses_order.store(true, Ordering::Relaxed);
         match &**self.switch.now() {
             Route::Plain(engine) => ordered(engine)?.ingest(files, progress),
+            Route::Noted(engine, journal) => {
+                journal.touch(Touch::Anything)?;
+                ordered(engine)?.ingest(files, progress)
+            }
             Route::Both(_) => {
                 let message = "files are not ingested during a migration; wait for its end";
                 Err(Error::new(ErrorKind::Locked, message))

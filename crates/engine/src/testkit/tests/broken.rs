@@ -395,6 +395,10 @@ impl Scan for Broken {
             }
         })
     }
+
+    fn cursor_of(&self, key: &[u8]) -> u64 {
+        self.inner.cursor_of(key)
+    }
 }
 
 impl Atomic for Broken {
