@@ -166,7 +166,7 @@ impl Writer {
         };
         let store = options.open(&setup.directory)?;
         let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
-        Ok(Box::new(Store { keyspace, _store: store }))
+        Ok(Box::new(Store { keyspace, has_memtables: self == Writer::Wip, _store: store }))
     }
 
     /// Bytes written so far by where they went, as the model calls it, of ours; empty of others.
@@ -401,6 +401,7 @@ pub(super) fn write_calls() -> Result<f64> {
 /// A store of ours; the keyspace goes before the store that owns its threads.
 struct Store {
     keyspace: Keyspace,
+    has_memtables: bool,
     _store: Silica,
 }
 
@@ -413,7 +414,12 @@ impl Target for Store {
         self.keyspace.session(durability)
     }
 
+    /// Memtables are written, too, and all becomes one run of a bucket: what tables take is told by
+    /// tables that have every key once.
     fn settle(&self) -> Result<()> {
+        if self.has_memtables {
+            self.keyspace.compact_range(..)?;
+        }
         Target::settle(&self.keyspace)
     }
 
