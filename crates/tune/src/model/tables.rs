@@ -105,12 +105,24 @@ impl LevelledTables {
     /// any order and then had its memtable written. Later a memtable is in memory until it is full.
     /// Of very many flushes only 100,000 are followed.
     pub fn course(&self, keys: &Primitives, passed: f64, counted: f64) -> WriteAmplification {
+        self.course_of(&[], keys, passed, counted)
+    }
+
+    /// The same where levels 1, 2, … may have `sizes` entries, up to five of them, and the next
+    /// takes the rest (`max_bytes_for_level_multiplier_additional`).
+    pub fn course_of(
+        &self,
+        sizes: &[f64],
+        keys: &Primitives,
+        passed: f64,
+        counted: f64,
+    ) -> WriteAmplification {
         let counted = (counted / self.log).ceil().clamp(1.0, FLUSHES_MAX);
         let passed = (passed / self.log).ceil().clamp(0.0, FLUSHES_MAX - counted);
         let puts = Puts { share: 0.0, requests: self.log };
         let mut sums = [0.0; LEVELS + 1];
         for seed in 1..=STORES {
-            let mut store = Store::filled(self, keys, seed);
+            let mut store = Store::filled(self, sizes, keys, seed);
             (0..passed as u32).for_each(|_| store.flush(puts));
             store.written = [0.0; LEVELS + 1];
             (0..counted as u32).for_each(|_| store.flush(puts));
@@ -134,9 +146,13 @@ struct Shape {
 }
 
 impl Shape {
-    /// `sizes` are those of levels 1 to 6.
-    fn of(design: &LevelledTables, sizes: &[f64]) -> Self {
+    /// `sizes` are those of levels 1 to 6, `given` what they may have where that is given.
+    fn of(design: &LevelledTables, given: &[f64], sizes: &[f64]) -> Self {
         let mut limits = [f64::INFINITY; LEVELS];
+        if !given.is_empty() {
+            limits[1..].iter_mut().zip(given).for_each(|(limit, size)| *limit = *size);
+            return Shape { first: 1, limits };
+        }
         if design.rules == Rules::LevelDb {
             let mut size = design.base;
             for limit in &mut limits[1..] {
@@ -168,6 +184,8 @@ impl Shape {
 /// A store between two flushes.
 struct Store<'a> {
     design: &'a LevelledTables,
+    /// What levels may have, where that is given.
+    given: &'a [f64],
     keys: &'a Primitives,
     /// Tables of level 0, and what was put to them.
     young: u32,
@@ -183,9 +201,15 @@ struct Store<'a> {
 
 impl<'a> Store<'a> {
     /// Every key put once.
-    fn filled(design: &'a LevelledTables, keys: &'a Primitives, seed: u32) -> Self {
+    fn filled(
+        design: &'a LevelledTables,
+        given: &'a [f64],
+        keys: &'a Primitives,
+        seed: u32,
+    ) -> Self {
         let mut store = Store {
             design,
+            given,
             keys,
             young: 0,
             young_puts: Puts::default(),
@@ -242,7 +266,7 @@ impl<'a> Store<'a> {
     fn shape(&self) -> Shape {
         let mut sizes = [0.0; LEVELS];
         sizes.iter_mut().zip(&self.levels[1..]).for_each(|(to, level)| *to = entries_of(level));
-        Shape::of(self.design, &sizes)
+        Shape::of(self.design, self.given, &sizes)
     }
 
     /// The level that is most over its size.

@@ -22,14 +22,14 @@ const LEVELDB: LevelledTables =
 #[test]
 fn levels_are_the_base_at_least() {
     let sizes = |last: f64| [0.0, 0.0, 0.0, 0.0, 0.0, last];
-    let shape = Shape::of(&ROCKS, &sizes(50_000.0));
+    let shape = Shape::of(&ROCKS, &[], &sizes(50_000.0));
     assert_eq!(shape.first, 4);
     assert_eq!(shape.limits[4..], [2400.0, 5000.0]);
     // A store that is smaller than the base has one level, unless there was another before.
-    assert_eq!(Shape::of(&ROCKS, &sizes(2000.0)).first, 6);
-    assert_eq!(Shape::of(&ROCKS, &[0.0, 0.0, 0.0, 0.0, 7.0, 2000.0]).first, 5);
-    assert_eq!(Shape::of(&ROCKS, &[0.0; LEVELS]).first, 6);
-    let shape = Shape::of(&LEVELDB, &sizes(50_000.0));
+    assert_eq!(Shape::of(&ROCKS, &[], &sizes(2000.0)).first, 6);
+    assert_eq!(Shape::of(&ROCKS, &[], &[0.0, 0.0, 0.0, 0.0, 7.0, 2000.0]).first, 5);
+    assert_eq!(Shape::of(&ROCKS, &[], &[0.0; LEVELS]).first, 6);
+    let shape = Shape::of(&LEVELDB, &[], &sizes(50_000.0));
     assert_eq!((shape.first, &shape.limits[1..4]), (1, &[2400.0, 24_000.0, 240_000.0][..]));
     assert!(LevelledTables { multiplier: 1.0, ..ROCKS }.checked().is_err());
     assert!(LevelledTables { level0_tables: 0, ..ROCKS }.checked().is_err());
@@ -41,7 +41,7 @@ fn levels_are_the_base_at_least() {
 fn a_level_is_in_order_and_no_put_of_the_fill_is_lost() {
     for design in [ROCKS, LEVELDB] {
         let keys = zipf(30_000, 0.99);
-        let mut store = Store::filled(&design, &keys, 1);
+        let mut store = Store::filled(&design, &[], &keys, 1);
         for flush in 0..600 {
             let mut share = store.young_puts.share;
             assert!(store.young < 4 && store.fullest().is_none(), "{flush}");
@@ -57,6 +57,17 @@ fn a_level_is_in_order_and_no_put_of_the_fill_is_lost() {
             store.flush(Puts { share: 0.0, requests: design.log });
         }
     }
+}
+
+/// LevelDB's own sizes, given, are LevelDB, others are not.
+#[test]
+fn sizes_that_are_given_take_the_place_of_those_of_the_rules() {
+    let keys = zipf(30_000, 0.5);
+    let cost = |sizes: &[f64]| LEVELDB.course_of(sizes, &keys, 1e5, 2e5);
+    assert_eq!(cost(&[2400.0, 24_000.0, 240_000.0]), LEVELDB.course(&keys, 1e5, 2e5));
+    assert!(cost(&[4000.0, 24_000.0]).total() != cost(&[2400.0, 24_000.0]).total());
+    let shape = Shape::of(&ROCKS, &[3000.0, 9000.0], &[0.0; LEVELS]);
+    assert_eq!((shape.first, &shape.limits[1..4]), (1, &[3000.0, 9000.0, f64::INFINITY][..]));
 }
 
 /// A judge with keys: level 0 into one level that is merged whole.
