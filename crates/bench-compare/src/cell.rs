@@ -138,6 +138,7 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
     let setup = Setup {
         directory: cell.directory.clone(),
         memory_bytes: cell.memory_bytes,
+        level_bytes: Vec::new(),
         plan: cell.work.plan()?,
     };
     let mut outcome = Outcome { version: peer.version()?, ..Outcome::default() };

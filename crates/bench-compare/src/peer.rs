@@ -22,6 +22,9 @@ pub struct Setup {
     pub directory: PathBuf,
     /// All memory that the store may use: buffers, block cache and page cache together.
     pub memory_bytes: u64,
+    /// Bytes that levels 1, 2, … may have, for stores that can be told (RocksDB); the level behind
+    /// them takes the rest. None: as an expert would have them.
+    pub level_bytes: Vec<u64>,
     /// What will be done with it: sizes, keys and threads, for peers that must be told.
     pub plan: Plan,
 }

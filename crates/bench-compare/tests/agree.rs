@@ -21,6 +21,7 @@ fn answers(store: &dyn silica_bench_compare::Peer, workload: &str) -> Option<(u6
     let setup = Setup {
         directory: directory.path().to_path_buf(),
         memory_bytes: 64 << 20,
+        level_bytes: Vec::new(),
         plan: plan.clone(),
     };
     let target = store.open(&setup).unwrap();

@@ -32,7 +32,12 @@ fn installed() -> impl Iterator<Item = &'static dyn Peer> {
 
 fn setup(directory: &Path) -> Setup {
     let plan = Plan { keys: 1000, operations: 1000, ..Plan::new("mixed").unwrap() };
-    Setup { directory: directory.to_path_buf(), memory_bytes: 16 << 20, plan }
+    Setup {
+        directory: directory.to_path_buf(),
+        memory_bytes: 16 << 20,
+        level_bytes: Vec::new(),
+        plan,
+    }
 }
 
 /// Runs `test` with each installed store.

@@ -30,7 +30,12 @@ fn installed() -> Vec<&'static dyn Peer> {
 fn setup(directory: &Path, durability: Durability) -> Setup {
     let shape = Shape { key_bytes: 16, value_bytes: 100 };
     let plan = Plan { shape, durability, ..Plan::new("mixed").unwrap() };
-    Setup { directory: directory.to_path_buf(), memory_bytes: 64 << 20, plan }
+    Setup {
+        directory: directory.to_path_buf(),
+        memory_bytes: 64 << 20,
+        level_bytes: Vec::new(),
+        plan,
+    }
 }
 
 /// Runs `test` with each installed server.

@@ -31,6 +31,10 @@ pub(crate) struct MeasuredArgs {
     /// where none are named.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     engines: Vec<String>,
+    /// RocksDB alone, with level sizes as they come (each ten times the last) beside as many that
+    /// the optimizer finds, for two write buffers; also draws level-sizes.svg.
+    #[arg(long, conflicts_with = "engines")]
+    level_sizes: bool,
     /// Numbers of keys [default: 250000,1000000; 40960 with --toy].
     #[arg(long, value_name = "N,M", value_delimiter = ',')]
     keys: Vec<u64>,
@@ -173,6 +177,7 @@ pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> 
         let setup = Setup {
             directory: store.clone(),
             memory_bytes: parameter.memory_bytes(),
+            level_bytes: design::level_bytes(plan, *parameter)?,
             plan: plan.clone(),
         };
         let rounds = args.rounds.unwrap_or(if args.toy { ROUNDS_TOY } else { ROUNDS }).max(1);
@@ -182,6 +187,9 @@ pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> 
         output.line(row.text())?;
         rows.push(row);
         write(&rows, &args.out)?;
+        if args.level_sizes {
+            draw_level_sizes(&rows, &args.out)?;
+        }
     }
     if rows.len() < settings.len() {
         eprintln!("silica: interrupted; {} has what was measured", args.out.display());
@@ -203,7 +211,8 @@ fn settings(args: &MeasuredArgs) -> Result<Settings> {
         (given, _) => given,
     };
     let mut settings = Vec::new();
-    for writer in writers(&args.engines)? {
+    let rocksdb = ["rocksdb".to_string()];
+    for writer in writers(if args.level_sizes { &rocksdb } else { &args.engines })? {
         for &keys in keys {
             for name in &args.distributions {
                 let distribution = distribution(name)?;
@@ -217,9 +226,11 @@ fn settings(args: &MeasuredArgs) -> Result<Settings> {
                     ..Plan::new("overwrite")?
                 };
                 plan.check()?;
-                for parameter in writer.parameters(&plan) {
-                    settings.push((writer, plan.clone(), parameter));
-                }
+                let parameters = match args.level_sizes {
+                    true => Writer::level_parameters(&plan).to_vec(),
+                    false => writer.parameters(&plan).to_vec(),
+                };
+                settings.extend(parameters.into_iter().map(|value| (writer, plan.clone(), value)));
             }
         }
     }
@@ -454,6 +465,34 @@ fn write(rows: &[Row], out: &Path) -> Result<()> {
     let file = out.join("models.json");
     std::fs::write(&file, text + "\n")
         .map_err(|e| Error::io(format!("writing {}", file.display()), e))
+}
+
+/// Write amplification by write buffer with both kinds of level sizes, for each popularity and the
+/// first number of keys: measured dots, and the model's lines.
+fn draw_level_sizes(rows: &[Row], out: &Path) -> Result<()> {
+    let (mut lines, mut dots) = (Vec::new(), Vec::new());
+    for distribution in [Distribution::Uniform, Distribution::Zipfian] {
+        for wanted in [false, true] {
+            let of = rows.iter().filter(|row| {
+                let is_it = matches!(row.parameter,
+                    Parameter::Levels { optimised, .. } if optimised == wanted);
+                is_it && row.distribution == distribution && row.keys == rows[0].keys
+            });
+            let place =
+                |row: &Row| row.writer.write_buffer_bytes(row.parameter.memory_bytes()) / 1024.0;
+            let (predicted, measured): (Vec<_>, Vec<_>) = of
+                .map(|row| ((place(row), sum(&row.predicted)), (place(row), sum(&row.measured))))
+                .unzip();
+            let sizes = if wanted { "optimised" } else { "tenfold" };
+            lines.push(Series::new(&format!("{}, {sizes}", distribution.name()), predicted));
+            let name = if dots.is_empty() { "dots: measured" } else { "" };
+            dots.push(Series::dots(name, measured).coloured_as(lines.len() - 1));
+        }
+    }
+    lines.extend(dots);
+    let title = "RocksDB's writes by level sizes: lines are the model's";
+    let panel = Panel::lines(title, "write buffer (KiB)", "bytes written for each byte put", lines);
+    charts::draw(&[panel], &out.join("level-sizes.svg"))
 }
 
 /// A bar on a terminal, a line for each setting elsewhere.

@@ -9,6 +9,7 @@ use silica::{
 use silica_bench::{Abilities, Distribution, Plan, Session, Target};
 use silica_bench_compare::{Setup, find};
 use silica_tune::model::{LevelledTables, Popularity, Primitives, Rules, Silt, Stage, WipDb};
+use silica_tune::optimise::level_sizes_refined;
 use std::path::Path;
 
 /// A store that there is a model of.
@@ -29,6 +30,8 @@ pub(super) enum Parameter {
     Space { percent: u64, memory_bytes: u64 },
     /// Memory, which sizes the write buffer.
     Memory { memory_bytes: u64 },
+    /// RocksDB's level sizes as they come, not dynamic, or as many that the optimizer finds.
+    Levels { memory_bytes: u64, optimised: bool },
 }
 
 impl Parameter {
@@ -36,7 +39,8 @@ impl Parameter {
         match self {
             Parameter::MergeRatio { memory_bytes, .. }
             | Parameter::Space { memory_bytes, .. }
-            | Parameter::Memory { memory_bytes } => memory_bytes,
+            | Parameter::Memory { memory_bytes }
+            | Parameter::Levels { memory_bytes, .. } => memory_bytes,
         }
     }
 
@@ -47,6 +51,10 @@ impl Parameter {
                 format!("space_amplification_percent_max {percent}")
             }
             Parameter::Memory { memory_bytes } => format!("memory {} KiB", memory_bytes >> 10),
+            Parameter::Levels { memory_bytes, optimised } => {
+                let sizes = if optimised { "optimised" } else { "tenfold" };
+                format!("memory {} KiB, levels {sizes}", memory_bytes >> 10)
+            }
         }
     }
 }
@@ -86,6 +94,9 @@ const MULTIPLIER: f64 = 10.0;
 const LEVEL0_TABLES: u32 = 4;
 /// Write buffers of RocksDB that its first level is as large as, in our settings.
 const ROCKS_BUFFERS: f64 = 4.0;
+/// Bytes of its tables for each byte of an entry, about, before there are any: optimised sizes are
+/// made with it, nothing is predicted.
+const ROCKS_TABLE: f64 = 1.12;
 /// The filter's share of RocksDB's write buffer.
 const ROCKS_FILTER: f64 = 0.05;
 /// The first block of RocksDB's arena, and what the others are multiples of.
@@ -150,11 +161,20 @@ impl Writer {
         }
     }
 
+    /// RocksDB with both kinds of level sizes, for both sizes of its write buffer.
+    pub(super) fn level_parameters(plan: &Plan) -> [Parameter; 4] {
+        let [large, small] = Writer::RocksDb.parameters(plan).map(Parameter::memory_bytes);
+        let of = |memory_bytes, optimised| Parameter::Levels { memory_bytes, optimised };
+        [of(large, false), of(large, true), of(small, false), of(small, true)]
+    }
+
     /// An empty store with the parameter's value.
     pub(super) fn open(self, setup: &Setup, parameter: Parameter) -> Result<Box<dyn Target>> {
         let options = OpenOptions::new().engine(self.name()).memory_bytes(setup.memory_bytes);
         let options = match parameter {
-            Parameter::Memory { .. } => return find(self.name())?.open(setup),
+            Parameter::Memory { .. } | Parameter::Levels { .. } => {
+                return find(self.name())?.open(setup);
+            }
             Parameter::Space { percent, .. } => {
                 options.set("space_amplification_percent_max", percent.to_string())
             }
@@ -166,7 +186,7 @@ impl Writer {
         };
         let store = options.open(&setup.directory)?;
         let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
-        Ok(Box::new(Store { keyspace, _store: store }))
+        Ok(Box::new(Store { keyspace, has_memtables: self == Writer::Wip, _store: store }))
     }
 
     /// Bytes written so far by where they went, as the model calls it, of ours; empty of others.
@@ -327,6 +347,25 @@ fn tables_of(writer: Writer, plan: &Plan, memory_bytes: u64, table: f64) -> Resu
     design.checked()
 }
 
+/// Bytes that levels 1, 2, … may have, the last level left out; none where the store decides.
+pub(super) fn level_bytes(plan: &Plan, parameter: Parameter) -> Result<Vec<u64>> {
+    let Parameter::Levels { memory_bytes, optimised } = parameter else { return Ok(Vec::new()) };
+    let entry = entry_bytes(plan) * ROCKS_TABLE;
+    let base = ROCKS_BUFFERS * Writer::RocksDb.write_buffer_bytes(memory_bytes);
+    let tenfold = std::iter::successors(Some(base), |size| Some(MULTIPLIER * size));
+    let tenfold: Vec<f64> = tenfold.take_while(|size| *size < plan.keys as f64 * entry).collect();
+    if !optimised {
+        return Ok(tenfold.into_iter().map(|size| size as u64).collect());
+    }
+    let model = tables_of(Writer::RocksDb, plan, memory_bytes, ROCKS_TABLE)?;
+    let keys = Primitives::new(popularity(plan)?);
+    let count = tenfold.len() + 1;
+    let best = level_sizes_refined(model.log, f64::from(LEVEL0_TABLES), model.table, count, &keys)?;
+    let sizes = &best.model.levels[..tenfold.len()];
+    // A smaller one would have level 0 compacted by its size, with fewer than four tables.
+    Ok(sizes.iter().map(|size| (size * entry).max(base) as u64).collect())
+}
+
 /// Bytes by where they are written, for each byte put or in all.
 pub(super) type Terms = Vec<(String, f64)>;
 
@@ -374,6 +413,13 @@ pub(super) fn predict(
             let round = |rounds: u32| f64::from(rounds) * keys;
             model.course(&primitives, round(WARM_UP), round(rounds))
         }
+        Parameter::Levels { memory_bytes, .. } => {
+            let model = tables_of(writer, plan, memory_bytes, table)?;
+            let sizes = level_bytes(plan, parameter)?;
+            let sizes: Vec<f64> = sizes.iter().map(|size| *size as f64 / (entry * table)).collect();
+            let round = |rounds: u32| f64::from(rounds) * keys;
+            model.course_of(&sizes, &primitives, round(WARM_UP), round(rounds))
+        }
     };
     let in_bytes = |(at, amount): &(Stage, f64)| {
         let bytes = match at {
@@ -401,6 +447,7 @@ pub(super) fn write_calls() -> Result<f64> {
 /// A store of ours; the keyspace goes before the store that owns its threads.
 struct Store {
     keyspace: Keyspace,
+    has_memtables: bool,
     _store: Silica,
 }
 
@@ -413,7 +460,12 @@ impl Target for Store {
         self.keyspace.session(durability)
     }
 
+    /// Memtables are written, too, and all becomes one run of a bucket: what tables take is told by
+    /// tables that have every key once.
     fn settle(&self) -> Result<()> {
+        if self.has_memtables {
+            self.keyspace.compact_range(..)?;
+        }
         Target::settle(&self.keyspace)
     }
 

@@ -67,7 +67,7 @@ impl<'a> Store<'a> {
         let mut levels: Vec<Level> = limits.iter().map(level).collect();
         if let Some(last) = levels.last_mut() {
             let all = Piece::new(0.0, 1.0, Puts { share: 1.0, requests: 0.0 }, keys);
-            last.tables = cut_entries(vec![all], table);
+            last.tables = cut_entries(vec![all], || table);
         }
         Store { keys, table, levels, prng: Prng::new(SEED) }
     }
@@ -121,11 +121,11 @@ impl<'a> Store<'a> {
                     let chance = 6.0_f64.sqrt() * (prng.unit() + prng.unit() - 1.0);
                     (table + deviation * chance).max(0.5 * table)
                 };
-                cut_at(pieces, &below.tables, most, |_, overlapped, _| {
+                cut_at(pieces, &below.tables, false, most, |_, overlapped, _| {
                     overlapped > GRANDPARENTS * table
                 })
             }
-            None => cut_entries(pieces, self.table),
+            None => cut_entries(pieces, || table),
         };
         level.tables.splice(at..at, tables);
     }

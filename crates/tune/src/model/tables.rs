@@ -6,13 +6,18 @@
 //!
 //! Keys that are alike lie anywhere in the order of keys, so a piece of a level is known by the
 //! requests whose latest versions it has: its density is [`Primitives::unique`] of them, and
-//! merged with the piece below, whose requests are older, they add up. Nothing is drawn at random
-//! and nothing is fitted.
+//! merged with the piece below, whose requests are older, they add up.
+//!
+//! Keys are there by chance, so a table of so many entries ends a little early or late, and the
+//! largest key of a level is near the end of all keys, not there. Which table is next hangs on
+//! both: the one that begins where the last compaction ended may end just behind that place or
+//! just before it. So these two are drawn, with fixed seeds, and several stores averaged. Nothing
+//! is fitted.
 
 pub(super) mod place;
 
 use place::{Piece, Puts, Table, covering, cut_entries, entries_of, merged, overlapping};
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{Error, ErrorKind, Prng, Result};
 
 use super::leveldb::positive;
 use super::{Primitives, Stage, WriteAmplification};
@@ -65,6 +70,8 @@ const FLUSHES_MAX: f64 = 100_000.0;
 /// Keys' worth of requests that pass, and that are counted, for an average.
 const PASSED: f64 = 4.0;
 const COUNTED: f64 = 8.0;
+/// Stores that are averaged, with the seeds from 1 on.
+const STORES: u32 = 8;
 
 impl LevelledTables {
     /// Checked parameters.
@@ -98,21 +105,33 @@ impl LevelledTables {
     /// any order and then had its memtable written. Later a memtable is in memory until it is full.
     /// Of very many flushes only 100,000 are followed.
     pub fn course(&self, keys: &Primitives, passed: f64, counted: f64) -> WriteAmplification {
+        self.course_of(&[], keys, passed, counted)
+    }
+
+    /// The same where levels 1, 2, … may have `sizes` entries, up to five of them, and the next
+    /// takes the rest (`max_bytes_for_level_multiplier_additional`).
+    pub fn course_of(
+        &self,
+        sizes: &[f64],
+        keys: &Primitives,
+        passed: f64,
+        counted: f64,
+    ) -> WriteAmplification {
         let counted = (counted / self.log).ceil().clamp(1.0, FLUSHES_MAX);
         let passed = (passed / self.log).ceil().clamp(0.0, FLUSHES_MAX - counted);
-        let mut store = Store::filled(self, keys);
         let puts = Puts { share: 0.0, requests: self.log };
-        for _ in 0..passed as u32 {
-            store.flush(puts);
-        }
-        store.written = [0.0; LEVELS + 1];
-        for _ in 0..counted as u32 {
-            store.flush(puts);
+        let mut sums = [0.0; LEVELS + 1];
+        for seed in 1..=STORES {
+            let mut store = Store::filled(self, sizes, keys, seed);
+            (0..passed as u32).for_each(|_| store.flush(puts));
+            store.written = [0.0; LEVELS + 1];
+            (0..counted as u32).for_each(|_| store.flush(puts));
+            sums.iter_mut().zip(store.written).for_each(|(sum, written)| *sum += written);
         }
         let mut cost = WriteAmplification::logged();
-        for (level, written) in (0..).zip(store.written) {
+        for (level, written) in (0..).zip(sums) {
             if written > 0.0 {
-                cost.add(Stage::Level(level), written / (counted * self.log));
+                cost.add(Stage::Level(level), written / (f64::from(STORES) * counted * self.log));
             }
         }
         cost
@@ -127,9 +146,13 @@ struct Shape {
 }
 
 impl Shape {
-    /// `sizes` are those of levels 1 to 6.
-    fn of(design: &LevelledTables, sizes: &[f64]) -> Self {
+    /// `sizes` are those of levels 1 to 6, `given` what they may have where that is given.
+    fn of(design: &LevelledTables, given: &[f64], sizes: &[f64]) -> Self {
         let mut limits = [f64::INFINITY; LEVELS];
+        if !given.is_empty() {
+            limits[1..].iter_mut().zip(given).for_each(|(limit, size)| *limit = *size);
+            return Shape { first: 1, limits };
+        }
         if design.rules == Rules::LevelDb {
             let mut size = design.base;
             for limit in &mut limits[1..] {
@@ -161,6 +184,8 @@ impl Shape {
 /// A store between two flushes.
 struct Store<'a> {
     design: &'a LevelledTables,
+    /// What levels may have, where that is given.
+    given: &'a [f64],
     keys: &'a Primitives,
     /// Tables of level 0, and what was put to them.
     young: u32,
@@ -171,16 +196,28 @@ struct Store<'a> {
     ended: [f64; LEVELS + 1],
     /// Entries written to a level.
     written: [f64; LEVELS + 1],
+    prng: Prng,
 }
 
 impl<'a> Store<'a> {
     /// Every key put once.
-    fn filled(design: &'a LevelledTables, keys: &'a Primitives) -> Self {
-        let zeros = [0.0; LEVELS + 1];
-        let levels = Default::default();
-        let young_puts = Puts::default();
-        let mut store =
-            Store { design, keys, young: 0, young_puts, levels, ended: zeros, written: zeros };
+    fn filled(
+        design: &'a LevelledTables,
+        given: &'a [f64],
+        keys: &'a Primitives,
+        seed: u32,
+    ) -> Self {
+        let mut store = Store {
+            design,
+            given,
+            keys,
+            young: 0,
+            young_puts: Puts::default(),
+            levels: Default::default(),
+            ended: [0.0; LEVELS + 1],
+            written: [0.0; LEVELS + 1],
+            prng: Prng::new(seed.into()),
+        };
         let mut rest = 1.0;
         while rest > 0.0 {
             let share = (design.log / keys.keys()).min(rest);
@@ -202,7 +239,8 @@ impl<'a> Store<'a> {
                 self.young_puts.add(puts);
             }
             level => {
-                self.levels[level].push(Table::new(vec![Piece::new(0.0, 1.0, puts, self.keys)]))
+                let table = self.young_table(puts);
+                self.levels[level].push(table);
             }
         }
         while let Some(level) = self.fullest() {
@@ -228,7 +266,7 @@ impl<'a> Store<'a> {
     fn shape(&self) -> Shape {
         let mut sizes = [0.0; LEVELS];
         sizes.iter_mut().zip(&self.levels[1..]).for_each(|(to, level)| *to = entries_of(level));
-        Shape::of(self.design, &sizes)
+        Shape::of(self.design, self.given, &sizes)
     }
 
     /// The level that is most over its size.
@@ -249,7 +287,7 @@ impl<'a> Store<'a> {
         if level == 0 {
             self.young = 0;
             let puts = std::mem::take(&mut self.young_puts);
-            let young = vec![Piece::new(0.0, 1.0, puts, self.keys)];
+            let young = vec![self.young_table(puts)];
             let below = std::mem::take(&mut self.levels[to]);
             self.write(to, young, below);
             return;
@@ -259,21 +297,31 @@ impl<'a> Store<'a> {
             Rules::RocksDb => self.least_overlap(level),
         };
         let (inputs, outputs) = self.inputs(level, picked);
-        self.ended[level] = self.levels[level][inputs.end - 1].to();
+        self.ended[level] = self.levels[level][inputs.end - 1].largest;
         let moved: Vec<Table> = self.levels[level].drain(inputs).collect();
         if outputs.is_empty() && moved.len() == 1 && self.may_move(to, &moved[0]) {
             self.levels[to].splice(outputs, moved);
             return;
         }
         let below: Vec<Table> = self.levels[to].drain(outputs).collect();
-        let pieces = moved.into_iter().flat_map(|table| table.pieces).collect();
-        self.write(to, pieces, below);
+        self.write(to, moved, below);
+    }
+
+    /// A table of what such puts left. Of the last keys of all some are not there: how many has the
+    /// geometric distribution, as if they were as popular as keys are on average.
+    fn young_table(&mut self, puts: Puts) -> Table {
+        let mut table = Table::new(vec![Piece::new(0.0, 1.0, puts, self.keys)]);
+        let absent = (1.0 - table.entries / self.keys.keys()).max(0.0);
+        // No key: the end itself where all are there.
+        let after = (1.0 - self.prng.unit()).ln() / absent.ln();
+        table.largest = (1.0 - after.floor() / self.keys.keys()).max(0.0);
+        table
     }
 
     /// The first table that ends behind the last compaction's end.
     fn round(&self, level: usize) -> usize {
         let ended = self.ended[level];
-        self.levels[level].iter().position(|table| table.to() > ended).unwrap_or(0)
+        self.levels[level].iter().position(|table| table.largest > ended).unwrap_or(0)
     }
 
     /// The table with the least to overlap for its entries.
@@ -324,31 +372,49 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Merges `young` pieces with tables taken from level `to`, where the result goes.
-    fn write(&mut self, to: usize, young: Vec<Piece>, below: Vec<Table>) {
-        let old: Vec<Piece> = below.into_iter().flat_map(|table| table.pieces).collect();
-        let pieces = merged(&young, &old, self.keys);
-        self.written[to] += pieces.iter().map(|piece| piece.entries).sum::<f64>();
-        let tables = match self.levels.get(to + 1) {
-            Some(grandparents) if !grandparents.is_empty() => self.cut(pieces, grandparents),
-            _ => cut_entries(pieces, self.design.table),
+    /// Merges `young` tables with those taken from level `to`, where the result goes.
+    fn write(&mut self, to: usize, young: Vec<Table>, below: Vec<Table>) {
+        let largest = |tables: &[Table]| tables.last().map_or(0.0, |table| table.largest);
+        let largest = largest(&young).max(largest(&below));
+        let pieces = |tables: Vec<Table>| -> Vec<Piece> {
+            tables.into_iter().flat_map(|table| table.pieces).collect()
         };
-        let Some(first) = tables.first() else { return };
-        let from = first.from();
+        let pieces = merged(&pieces(young), &pieces(below), self.keys);
+        self.written[to] += pieces.iter().map(|piece| piece.entries).sum::<f64>();
+        let mut tables = self.cut(to, pieces);
+        let Some(last) = tables.last_mut() else { return };
+        last.largest = largest;
+        let from = tables[0].from();
         let at = self.levels[to].partition_point(|table| table.from() < from);
         self.levels[to].splice(at..at, tables);
     }
 
-    /// Tables of `pieces` by the rules for what they overlap in the level below.
-    fn cut(&self, pieces: Vec<Piece>, grandparents: &[Table]) -> Vec<Table> {
+    /// Tables of `pieces` of level `to` by the rules for their size and for what they overlap in
+    /// the level below.
+    fn cut(&mut self, to: usize, pieces: Vec<Piece>) -> Vec<Table> {
         let table = self.design.table;
-        let most = if self.design.rules == Rules::RocksDb { 2.0 * table } else { table };
-        place::cut_at(
-            pieces,
-            grandparents,
-            || most,
-            |entries, overlapped, crossed| self.ends_at_edge(entries, overlapped, crossed),
-        )
+        let entries: f64 = pieces.iter().map(|piece| piece.entries).sum();
+        // A single table has no end that chance could move.
+        let variance = if entries < table { 0.0 } else { variance(&pieces, self.keys) };
+        let deviation = (table * variance / entries.max(1.0)).sqrt();
+        let mut prng = self.prng.clone();
+        let mut drawn = |most: f64| {
+            // Of two dice: a variance of a sixth.
+            let chance = 6.0_f64.sqrt() * (prng.unit() + prng.unit() - 1.0);
+            (most + deviation * chance).max(0.5 * most)
+        };
+        let tables = match self.levels.get(to + 1) {
+            Some(grandparents) if !grandparents.is_empty() => {
+                let goes_on = self.design.rules == Rules::LevelDb;
+                let most = if goes_on { table } else { 2.0 * table };
+                let ends =
+                    |entries, overlapped, crossed| self.ends_at_edge(entries, overlapped, crossed);
+                place::cut_at(pieces, grandparents, goes_on, || drawn(most), ends)
+            }
+            _ => cut_entries(pieces, || drawn(table)),
+        };
+        self.prng = prng;
+        tables
     }
 
     /// True where a table of so many entries ends at the edge of one below.
@@ -364,6 +430,11 @@ impl<'a> Store<'a> {
             }
         }
     }
+}
+
+/// Variance of the entries of `pieces`.
+fn variance(pieces: &[Piece], keys: &Primitives) -> f64 {
+    pieces.iter().map(|piece| (piece.to - piece.from) * piece.puts.variance(keys)).sum()
 }
 
 type Range = std::ops::Range<usize>;

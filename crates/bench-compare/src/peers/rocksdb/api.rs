@@ -82,6 +82,12 @@ c_functions! {
     fn rocksdb_options_set_write_buffer_size(options: *mut Options, value: usize);
     fn rocksdb_options_set_max_write_buffer_number(options: *mut Options, value: c_int);
     fn rocksdb_options_set_max_bytes_for_level_base(options: *mut Options, value: u64);
+    fn rocksdb_options_set_max_bytes_for_level_multiplier(options: *mut Options, value: f64);
+    fn rocksdb_options_set_max_bytes_for_level_multiplier_additional(
+        options: *mut Options,
+        values: *mut c_int,
+        count: usize,
+    );
     fn rocksdb_options_set_target_file_size_base(options: *mut Options, value: u64);
     fn rocksdb_options_set_level_compaction_dynamic_level_bytes(
         options: *mut Options,

@@ -18,6 +18,11 @@ const TWO_LEVEL_INDEX: c_int = 2;
 /// `rocksdb_block_based_table_data_block_index_type_binary_search_and_hash`.
 const HASH_IN_BLOCKS: c_int = 1;
 
+/// Levels of a store (`num_levels`).
+const LEVELS: usize = 7;
+/// Hundredths of the last level that is given, which are as good as no bound.
+const REST: c_int = 100_000;
+
 fn row(name: &'static str, value: String, why: &'static str) -> Setting {
     Setting { name, value, why }
 }
@@ -54,6 +59,7 @@ pub(super) struct Knobs {
     direct_io: bool,
     partitioned: bool,
     compression: Compression,
+    level_bytes: Vec<u64>,
 }
 
 impl Knobs {
@@ -77,7 +83,25 @@ impl Knobs {
             direct_io: directory::takes_direct_io(&setup.directory),
             partitioned: filters + indexes > block_cache_bytes as f64 / 2.0,
             compression,
+            level_bytes: setup.level_bytes.clone(),
         }
+    }
+
+    /// `max_bytes_for_level_base`.
+    fn base_bytes(&self) -> u64 {
+        self.level_bytes.first().copied().unwrap_or(WRITE_BUFFERS * self.write_buffer_bytes)
+    }
+
+    /// `max_bytes_for_level_multiplier_additional` for the sizes that were given: how much larger
+    /// the next level is, in hundredths, from level 0 on; nothing counts for level 0.
+    fn multipliers(&self) -> Vec<c_int> {
+        let ratio = |pair: &[u64]| (100.0 * pair[1] as f64 / pair[0] as f64).round() as c_int;
+        let mut multipliers = vec![100];
+        multipliers.extend(self.level_bytes.windows(2).map(ratio));
+        // Whatever is there fits into the level behind those.
+        multipliers.push(REST);
+        multipliers.resize(LEVELS, 100);
+        multipliers
     }
 
     /// For the report.
@@ -151,10 +175,14 @@ impl Knobs {
                 self.jobs.to_string(),
                 "as many as there are cores",
             ),
-            row("level_compaction_dynamic_level_bytes", yes(true), "least space for the same work"),
+            row(
+                "level_compaction_dynamic_level_bytes",
+                yes(self.level_bytes.is_empty()),
+                "least space for the same work",
+            ),
             row(
                 "max_bytes_for_level_base",
-                (WRITE_BUFFERS * self.write_buffer_bytes).to_string(),
+                self.base_bytes().to_string(),
                 "level 1 as large as level 0 when it is compacted, as the tuning guide advises",
             ),
             row(
@@ -181,9 +209,17 @@ impl Knobs {
             api.rocksdb_options_set_create_if_missing(o, 1);
             api.rocksdb_options_set_write_buffer_size(o, buffer_bytes as usize);
             api.rocksdb_options_set_max_write_buffer_number(o, WRITE_BUFFERS as c_int);
-            api.rocksdb_options_set_max_bytes_for_level_base(o, WRITE_BUFFERS * buffer_bytes);
+            api.rocksdb_options_set_max_bytes_for_level_base(o, self.base_bytes());
             api.rocksdb_options_set_target_file_size_base(o, self.table_bytes);
-            api.rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
+            let dynamic = u8::from(self.level_bytes.is_empty());
+            api.rocksdb_options_set_level_compaction_dynamic_level_bytes(o, dynamic);
+            if !self.level_bytes.is_empty() {
+                let mut multipliers = self.multipliers();
+                let (values, count) = (multipliers.as_mut_ptr(), multipliers.len());
+                api.rocksdb_options_set_max_bytes_for_level_multiplier(o, 0.01);
+                // The options keep a copy.
+                api.rocksdb_options_set_max_bytes_for_level_multiplier_additional(o, values, count);
+            }
             api.rocksdb_options_set_max_background_jobs(o, jobs as c_int);
             api.rocksdb_options_set_max_subcompactions(o, jobs as u32);
             api.rocksdb_options_set_use_direct_reads(o, direct);

@@ -23,6 +23,15 @@ impl Puts {
         all - (1.0 - self.share).max(0.0) * (all - keys.unique(self.requests))
     }
 
+    /// Variance of their number, where each key is there by chance of its own. A fill's share is
+    /// taken to be one, too.
+    pub(in crate::model) fn variance(self, keys: &Primitives) -> f64 {
+        let is_absent = (1.0 - self.share).max(0.0);
+        let absent = |requests: f64| keys.keys() - keys.unique(requests);
+        let squares = is_absent * is_absent * absent(2.0 * self.requests);
+        (is_absent * absent(self.requests) - squares).max(0.0)
+    }
+
     /// Sums of the same in another order.
     fn is_same(self, other: Puts) -> bool {
         let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.max(b);
@@ -61,12 +70,15 @@ impl Piece {
 pub(in crate::model) struct Table {
     pub(in crate::model) pieces: Vec<Piece>,
     pub(in crate::model) entries: f64,
+    /// Where its largest key is: the end, or before it where nothing follows in its level.
+    pub(in crate::model) largest: f64,
 }
 
 impl Table {
     pub(in crate::model) fn new(pieces: Vec<Piece>) -> Self {
         let entries = pieces.iter().map(|piece| piece.entries).sum();
-        Table { pieces, entries }
+        let largest = pieces[pieces.len() - 1].to;
+        Table { pieces, entries, largest }
     }
 
     pub(in crate::model) fn from(&self) -> f64 {
@@ -94,16 +106,21 @@ pub(in crate::model) fn covering(tables: &[Table], from: f64, to: f64) -> Range<
     start..tables.partition_point(|table| table.to() <= to).max(start)
 }
 
-/// Tables of so many entries, and what is left over.
-pub(in crate::model) fn cut_entries(pieces: Vec<Piece>, most: f64) -> Vec<Table> {
+/// Tables of `most` entries each, and what is left over.
+pub(in crate::model) fn cut_entries(
+    pieces: Vec<Piece>,
+    mut most: impl FnMut() -> f64,
+) -> Vec<Table> {
     let (mut cut, mut open, mut entries) = (Vec::new(), Vec::new(), 0.0);
+    let mut full = most();
     for piece in pieces {
         let mut rest = piece;
-        while entries + rest.entries >= most {
-            let (head, tail) = rest.split(most - entries);
+        while entries + rest.entries >= full {
+            let (head, tail) = rest.split(full - entries);
             open.push(head);
             cut.push(Table::new(std::mem::take(&mut open)));
             entries = 0.0;
+            full = most();
             rest = tail;
         }
         if rest.to > rest.from {
@@ -118,10 +135,12 @@ pub(in crate::model) fn cut_entries(pieces: Vec<Piece>, most: f64) -> Vec<Table>
 }
 
 /// Tables of `most` entries each, which also end where one of `below` does and `is_enough` of their
-/// entries, of the entries of tables below that they have crossed, and of how many those are.
+/// entries, of the entries of tables below that they have crossed, and of how many those are. With
+/// `goes_on` a table that ends for its size does not begin a new count of these.
 pub(in crate::model) fn cut_at(
     pieces: Vec<Piece>,
     below: &[Table],
+    goes_on: bool,
     mut most: impl FnMut() -> f64,
     is_enough: impl Fn(f64, f64, u32) -> bool,
 ) -> Vec<Table> {
@@ -145,7 +164,10 @@ pub(in crate::model) fn cut_at(
             let (head, tail) = rest.split(full - entries);
             open.push(head);
             cut.push(Table::new(std::mem::take(&mut open)));
-            (entries, overlapped, crossed) = (0.0, 0.0, 0);
+            entries = 0.0;
+            if !goes_on {
+                (overlapped, crossed) = (0.0, 0);
+            }
             full = most();
             rest = tail;
         }
