@@ -1,6 +1,6 @@
 //! `silica model`: what the models say, without a store.
 
-use crate::model_designs::{LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
 use crate::output::Output;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
@@ -69,6 +69,8 @@ pub(crate) enum ModelCommand {
     Lazy(LazyArgs),
     /// Write amplification of WipDB under overwrites.
     Wipdb(WipdbArgs),
+    /// Write amplification and hits of DIDACache.
+    Dida(DidaArgs),
     /// Parameters of the least write amplification.
     #[command(subcommand)]
     Optimise(OptimiseCommand),
@@ -281,6 +283,12 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
         ModelCommand::Wipdb(args) => {
             show_cost(&args.design()?.overwrite(&args.keys.primitives()?), output)
         }
+        ModelCommand::Dida(args) => {
+            let cost = args.design()?.cost(args.keys.primitives()?.popularity())?;
+            show("hits", cost.hits, output)?;
+            show("dropped", cost.dropped, output)?;
+            show_cost(&cost.writes, output)
+        }
         ModelCommand::Optimise(OptimiseCommand::Leveldb { keys, log, refined, level_count }) => {
             optimise(keys, log, refined, *level_count, output)
         }
@@ -340,7 +348,7 @@ fn finite(name: &str, value: f64) -> Result<Value> {
         .ok_or_else(|| wrong(format!("{name} is beyond all numbers: make the parameters smaller")))
 }
 
-fn show(name: &str, value: f64, output: &mut Output) -> Result<()> {
+pub(crate) fn show(name: &str, value: f64, output: &mut Output) -> Result<()> {
     let number = finite(name, value)?;
     output.object().insert(name.into(), number);
     output.line(format!("{name} {value}"))

@@ -1,14 +1,14 @@
 //! `silica simulate`: designs of stores run in memory, to count what they write.
 
-use crate::model::{KeysArgs, LeveldbArgs, SiltArgs, StagesArgs, show_cost};
-use crate::model_designs::{LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::model::{KeysArgs, LeveldbArgs, SiltArgs, StagesArgs, show, show_cost};
+use crate::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
 use crate::output::{Output, has_terminal};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, ErrorKind, Result};
 use silica_tune::simulate::{
-    ColaSimulator, LazySimulator, LevelDbSimulator, Requests, RocksDbSimulator, SamtSimulator,
-    SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator, run_settled,
+    ColaSimulator, DidaSimulator, LazySimulator, LevelDbSimulator, Requests, RocksDbSimulator,
+    SamtSimulator, SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator, run_counted,
 };
 
 #[derive(Subcommand)]
@@ -72,6 +72,13 @@ pub(crate) enum SimulateCommand {
         #[command(flatten)]
         puts: PutsArgs,
     },
+    /// DIDACache: slabs on flash that are cleaned or dropped.
+    Dida {
+        #[command(flatten)]
+        design: DidaArgs,
+        #[command(flatten)]
+        puts: PutsArgs,
+    },
 }
 
 /// What is put after every key was put once.
@@ -117,13 +124,20 @@ pub(crate) fn run(command: &SimulateCommand, output: &mut Output) -> Result<()> 
             let wip = WipDbSimulator::new(design.design()?, design.keys.small()?, *buckets)?;
             (Box::new(wip), &design.keys, puts)
         }
+        SimulateCommand::Dida { design, puts } => {
+            let dida = DidaSimulator::new(design.design()?, design.keys.small()?)?;
+            (Box::new(dida), &design.keys, puts)
+        }
     };
     let (count, skew) = keys.checked()?;
     let mut requests = Requests::zipf(count, skew, puts.seed)?;
     let counted = puts.requests.unwrap_or(3 * count);
     let mut show = progress(output);
-    let cost = run_settled(&mut *simulator, &mut requests, puts.settle, counted, &mut show)?;
-    show_cost(&cost, output)
+    let found = run_counted(&mut *simulator, &mut requests, puts.settle, counted, &mut show)?;
+    if let Some(hits) = found.hits {
+        show("hits", hits, output)?;
+    }
+    show_cost(&found.cost, output)
 }
 
 impl KeysArgs {

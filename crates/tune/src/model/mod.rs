@@ -7,6 +7,7 @@
 
 mod amplification;
 mod curve;
+mod dida;
 mod extended;
 mod followed;
 mod leveldb;
@@ -23,6 +24,7 @@ mod tables;
 mod universal;
 
 pub use amplification::{Stage, WriteAmplification};
+pub use dida::{DidaCache, DidaCost};
 pub use extended::{Deletes, Drifting, ItemBytes};
 pub use leveldb::LevelDb;
 pub use levelled::{LazyLevelled, Pick, RocksLevelled, WipDb, wip_bound};

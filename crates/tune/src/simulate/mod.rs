@@ -6,6 +6,7 @@
 //! a run first puts every key once, then puts random keys and counts; all work is done in the put
 //! that asks for it.
 
+mod dida;
 mod keyset;
 mod lazy;
 mod level;
@@ -17,6 +18,7 @@ mod stages;
 mod universal;
 mod wipdb;
 
+pub use dida::DidaSimulator;
 pub use lazy::LazySimulator;
 pub use level::Pick;
 pub use leveldb::LevelDbSimulator;
@@ -41,6 +43,20 @@ pub trait Simulator {
     /// Entries written so far by the stages behind the log, in the order in which an entry passes
     /// them.
     fn written(&self) -> Vec<(Stage, u64)>;
+
+    /// Puts so far that found their key, where a store may lose some.
+    fn hits(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What a run counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// Write amplification.
+    pub cost: WriteAmplification,
+    /// Share of the puts that found their key, where a store may lose some.
+    pub hits: Option<f64>,
 }
 
 /// Keys that are handed to a simulator at once.
@@ -74,6 +90,20 @@ pub fn run_settled(
     count: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<WriteAmplification> {
+    run_counted(simulator, requests, settling, count, progress).map(|counted| counted.cost)
+}
+
+/// As [`run_settled`], with all that is counted.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_counted(
+    simulator: &mut dyn Simulator,
+    requests: &mut Requests,
+    settling: u64,
+    count: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Counted> {
     if count == 0 {
         return Err(config("a simulation of no requests measures nothing: give at least 1"));
     }
@@ -93,7 +123,7 @@ pub fn run_settled(
     };
     put(simulator, 0, keys, &mut |i| requests.once(i as u32));
     put(simulator, keys, all - count, &mut |_| requests.draw());
-    let before = simulator.written();
+    let (before, found) = (simulator.written(), simulator.hits());
     put(simulator, all - count, all, &mut |_| requests.draw());
     let mut cost = WriteAmplification::logged();
     for (stage, after) in simulator.written() {
@@ -101,7 +131,8 @@ pub fn run_settled(
         let before = before.iter().find(|(other, _)| *other == stage).map_or(0, |(_, n)| *n);
         cost.add(stage, (after - before) as f64 / count as f64);
     }
-    Ok(cost)
+    let hits = simulator.hits().zip(found);
+    Ok(Counted { cost, hits: hits.map(|(after, before)| (after - before) as f64 / count as f64) })
 }
 
 /// A memtable: distinct keys, and how many puts of a log they came from.
