@@ -1,12 +1,14 @@
 //! `silica model`: what the models say, without a store.
 
 use crate::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::model_moving::MovingArgs;
 use crate::output::Output;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
 use silica_tune::model::{
-    Cola, LevelDb, Popularity, Primitives, RefinedLevelDb, Samt, Silt, WriteAmplification,
+    Cola, Latest, LevelDb, Popularity, Primitives, RefinedLevelDb, Samt, Silt, WriteAmplification,
+    Writes,
 };
 use silica_tune::optimise::{level_sizes, level_sizes_refined};
 use std::path::PathBuf;
@@ -94,6 +96,13 @@ pub(crate) struct KeysArgs {
     /// Skew of the keys' popularity, 0 to 2; 0 is uniform.
     #[arg(long, value_name = "S", default_value_t = 0.0, allow_hyphen_values = true)]
     zipf: f64,
+    /// Skew over recency instead: keys are inserted all the time, and the newest are the popular
+    /// ones (unique, unique-inverse, leveldb and silt).
+    #[arg(long, value_name = "S", conflicts_with = "zipf", allow_hyphen_values = true)]
+    latest: Option<f64>,
+    /// Share of the requests that insert, with --latest.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, allow_hyphen_values = true)]
+    inserts: f64,
 }
 
 /// Parameters of LevelDB.
@@ -107,6 +116,8 @@ pub(crate) struct LeveldbArgs {
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', required = true)]
     #[arg(allow_hyphen_values = true)]
     levels: Vec<f64>,
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
 }
 
 /// What LevelDB does before its levels.
@@ -161,6 +172,8 @@ pub(crate) struct SiltArgs {
     /// Hash stores that are merged into the sorted store at once.
     #[arg(long, value_name = "HC", allow_hyphen_values = true)]
     hash_stores: f64,
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
 }
 
 #[derive(Subcommand)]
@@ -189,7 +202,26 @@ impl KeysArgs {
         Ok((keys as u64, self.zipf))
     }
 
+    /// Keys of which the latest are the popular ones, where that is asked.
+    pub(crate) fn latest(&self) -> Result<Option<Latest>> {
+        let keys = self.checked()?.0;
+        self.latest.map(|skew| Latest::new(keys, skew, self.inserts)).transpose()
+    }
+
+    /// Refuses these where a model has no form for them.
+    pub(crate) fn without_latest(&self) -> Result<()> {
+        let text =
+            "--latest is known to unique, unique-inverse, leveldb and silt: give --zipf here";
+        if self.latest.is_some() { Err(wrong(text.into())) } else { Ok(()) }
+    }
+
+    /// Skew and share of inserts of these.
+    pub(crate) fn recency(&self) -> Option<(f64, f64)> {
+        self.latest.map(|skew| (skew, self.inserts))
+    }
+
     pub(crate) fn primitives(&self) -> Result<Primitives> {
+        self.without_latest()?;
         let (keys, skew) = self.checked()?;
         Ok(Primitives::new(Popularity::zipf(keys, skew)?))
     }
@@ -232,11 +264,18 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
     match command {
         ModelCommand::Plot { out, simulate } => crate::model_plot::run(out, *simulate, output),
         ModelCommand::Unique { keys, requests } => {
-            let keys = keys.primitives()?;
             number("--requests", *requests, f64::MAX)?;
-            show("unique", keys.unique(*requests), output)
+            let unique = match keys.latest()? {
+                Some(latest) => latest.unique(*requests),
+                None => keys.primitives()?.unique(*requests),
+            };
+            show("unique", unique, output)
         }
         ModelCommand::UniqueInverse { keys, unique } => {
+            if let Some(latest) = keys.latest()? {
+                number("--unique", *unique, 1e15)?;
+                return show("requests", Writes::latest(latest).unique_inverse(*unique), output);
+            }
             let keys = keys.primitives()?;
             fewer("--unique", *unique, keys.keys())?;
             show("requests", keys.unique_inverse(*unique), output)
@@ -252,16 +291,7 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             fewer("--size", *size, keys.keys() - 1.0)?;
             show("requests", keys.d_interval(*size), output)
         }
-        ModelCommand::Leveldb { design: args, refined } => {
-            let (design, keys) = (args.design()?, args.keys.primitives()?);
-            let cost = match refined.table(design.log) {
-                Some(table) => {
-                    RefinedLevelDb { design, table }.checked(keys.keys())?.followed(&keys)
-                }
-                None => design.write_amplification(&keys),
-            };
-            show_cost(&cost, output)
-        }
+        ModelCommand::Leveldb { design, refined } => leveldb(design, refined, output),
         ModelCommand::Cola(args) => {
             show_cost(&args.cola()?.write_amplification(&args.keys.primitives()?), output)
         }
@@ -269,7 +299,12 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             show_cost(&args.samt()?.write_amplification(&args.keys.primitives()?), output)
         }
         ModelCommand::Silt(args) => {
-            show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
+            let (design, keys) = (args.design()?, &args.keys);
+            let cost = match args.moving.writes(keys)? {
+                Some(writes) => design.cost(&writes),
+                None => design.write_amplification(&keys.primitives()?),
+            };
+            show_cost(&cost, output)
         }
         ModelCommand::Rocksdb(args) => {
             show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
@@ -281,7 +316,13 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
         }
         ModelCommand::Wipdb(args) => {
-            show_cost(&args.design()?.overwrite(&args.keys.primitives()?), output)
+            let (design, keys) = (args.design()?, &args.keys);
+            keys.without_latest()?;
+            let cost = match args.moving.writes(keys)? {
+                Some(writes) => design.cost(&writes)?,
+                None => design.overwrite(&keys.primitives()?),
+            };
+            show_cost(&cost, output)
         }
         ModelCommand::Dida(args) => {
             let cost = args.design()?.cost(args.keys.primitives()?.popularity())?;
@@ -293,6 +334,27 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             optimise(keys, log, refined, *level_count, output)
         }
     }
+}
+
+/// LevelDB's model that the flags ask for.
+fn leveldb(args: &LeveldbArgs, refined: &RefinedArgs, output: &mut Output) -> Result<()> {
+    let design = args.design()?;
+    let cost = match (refined.table(design.log), args.moving.writes(&args.keys)?) {
+        (None, None) => design.write_amplification(&args.keys.primitives()?),
+        (None, Some(writes)) => design.cost(&writes),
+        (Some(_), Some(_)) => {
+            return Err(wrong(
+                "--refined knows plain items and keys that stay as popular: leave it out, or \
+                 --latest, --deletes, --item-bytes and --drift-every"
+                    .into(),
+            ));
+        }
+        (Some(table), None) => {
+            let keys = args.keys.primitives()?;
+            RefinedLevelDb { design, table }.checked(keys.keys())?.followed(&keys)
+        }
+    };
+    show_cost(&cost, output)
 }
 
 /// Searches for level sizes.
@@ -317,7 +379,7 @@ fn optimise(
     show_cost(&best.cost, output)
 }
 
-fn wrong(text: String) -> Error {
+pub(crate) fn wrong(text: String) -> Error {
     Error::new(ErrorKind::Config, text)
 }
 

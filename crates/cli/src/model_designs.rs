@@ -1,6 +1,7 @@
 //! Parameters of the designs beyond the paper's, for `silica model` and `silica simulate`.
 
 use crate::model::KeysArgs;
+use crate::model_moving::MovingArgs;
 use clap::Args;
 use silica::Result;
 use silica_tune::model::{DidaCache, LazyLevelled, LevelledTables, Rules, Universal, WipDb};
@@ -84,6 +85,8 @@ pub(crate) struct WipdbArgs {
     /// Items of tables for each live one, over which buckets are rewritten.
     #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]
     space: f64,
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
 }
 
 /// Parameters of DIDACache.
