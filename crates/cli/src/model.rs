@@ -263,23 +263,8 @@ impl SiltArgs {
 pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
     match command {
         ModelCommand::Plot { out, simulate } => crate::model_plot::run(out, *simulate, output),
-        ModelCommand::Unique { keys, requests } => {
-            number("--requests", *requests, f64::MAX)?;
-            let unique = match keys.latest()? {
-                Some(latest) => latest.unique(*requests),
-                None => keys.primitives()?.unique(*requests),
-            };
-            show("unique", unique, output)
-        }
-        ModelCommand::UniqueInverse { keys, unique } => {
-            if let Some(latest) = keys.latest()? {
-                number("--unique", *unique, 1e15)?;
-                return show("requests", Writes::latest(latest).unique_inverse(*unique), output);
-            }
-            let keys = keys.primitives()?;
-            fewer("--unique", *unique, keys.keys())?;
-            show("requests", keys.unique_inverse(*unique), output)
-        }
+        ModelCommand::Unique { keys, requests } => unique(keys, *requests, output),
+        ModelCommand::UniqueInverse { keys, unique } => unique_inverse(keys, *unique, output),
         ModelCommand::Merge { keys, left, right } => {
             let keys = keys.primitives()?;
             number("--left", *left, keys.keys())?;
@@ -334,6 +319,25 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             optimise(keys, log, refined, *level_count, output)
         }
     }
+}
+
+fn unique(keys: &KeysArgs, requests: f64, output: &mut Output) -> Result<()> {
+    number("--requests", requests, f64::MAX)?;
+    let unique = match keys.latest()? {
+        Some(latest) => latest.unique(requests),
+        None => keys.primitives()?.unique(requests),
+    };
+    show("unique", unique, output)
+}
+
+fn unique_inverse(keys: &KeysArgs, unique: f64, output: &mut Output) -> Result<()> {
+    if let Some(latest) = keys.latest()? {
+        number("--unique", unique, 1e15)?;
+        return show("requests", Writes::latest(latest).unique_inverse(unique), output);
+    }
+    let keys = keys.primitives()?;
+    fewer("--unique", unique, keys.keys())?;
+    show("requests", keys.unique_inverse(unique), output)
 }
 
 /// LevelDB's model that the flags ask for.

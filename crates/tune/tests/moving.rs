@@ -1,5 +1,5 @@
-//! Deletes, items of different size, ranks that are dealt anew, and keys of which the latest are the
-//! popular ones: models beside simulators.
+//! Deletes, items of different size, ranks that are dealt anew, and keys of which the latest are
+//! the popular ones: models beside simulators.
 
 use silica_tune::model::{
     Deletes, Items, Latest, LevelDb, Silt, WipDb, WriteAmplification, Writes,

@@ -7,8 +7,8 @@ use super::leveldb::positive;
 use super::quadrature::{self, Point};
 use super::{Drifting, Items, Latest, Popularity, Primitives};
 
-/// Writes of keys by their popularity, with all that changes what is left of them: deletes, items of
-/// different size, ranks that are dealt anew, or keys of which the latest are the popular ones.
+/// Writes of keys by their popularity, with all that changes what is left of them: deletes, items
+/// of different size, ranks that are dealt anew, or keys of which the latest are the popular ones.
 ///
 /// Sizes are in items of the mean size of all keys' items; a tombstone counts with its own size.
 /// Designs that take these say so; all take [`Primitives`].
