@@ -10,9 +10,10 @@ use super::quadrature::{self, Point};
 ///
 /// A key grows old by the inserts that come: in requests with `m` of them one of rank `j` goes
 /// through the ranks `j .. j + m`. How long it stays at each follows from where `m` points at
-/// random places divide a line, so what it is asked for has a mean and a variance, which are sums of
-/// the ranks' shares and of their squares; a gamma distribution stands for the rest, and `m` is its
-/// mean. Sums are kept as the points of a quadrature, and as tables of 16 places for each e-fold.
+/// random places divide a line, so what it is asked for has a mean and a variance, which are sums
+/// of the ranks' shares and of their squares; a gamma distribution stands for the rest, and `m` is
+/// its mean. Sums are kept as the points of a quadrature, and as tables of 16 places for each
+/// e-fold.
 ///
 /// The number of distinct keys is right to 2 % of itself, and to 1 % from 100 requests on, and a
 /// memory's share of hits to 0.01 from 100 entries on, 0.02 from 10: by simulation for skews up to
