@@ -15,6 +15,7 @@ mod measured;
 mod migrate;
 mod model;
 mod model_designs;
+mod model_moving;
 mod model_plot;
 mod output;
 mod picture;

@@ -1,12 +1,14 @@
 //! `silica model`: what the models say, without a store.
 
-use crate::model_designs::{LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::model_moving::MovingArgs;
 use crate::output::Output;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
 use silica_tune::model::{
-    Cola, LevelDb, Popularity, Primitives, RefinedLevelDb, Samt, Silt, WriteAmplification,
+    Cola, Latest, LevelDb, Popularity, Primitives, RefinedLevelDb, Samt, Silt, WriteAmplification,
+    Writes,
 };
 use silica_tune::optimise::{level_sizes, level_sizes_refined};
 use std::path::PathBuf;
@@ -69,6 +71,8 @@ pub(crate) enum ModelCommand {
     Lazy(LazyArgs),
     /// Write amplification of WipDB under overwrites.
     Wipdb(WipdbArgs),
+    /// Write amplification and hits of DIDACache.
+    Dida(DidaArgs),
     /// Parameters of the least write amplification.
     #[command(subcommand)]
     Optimise(OptimiseCommand),
@@ -92,6 +96,13 @@ pub(crate) struct KeysArgs {
     /// Skew of the keys' popularity, 0 to 2; 0 is uniform.
     #[arg(long, value_name = "S", default_value_t = 0.0, allow_hyphen_values = true)]
     zipf: f64,
+    /// Skew over recency instead: keys are inserted all the time, and the newest are the popular
+    /// ones (unique, unique-inverse, leveldb and silt).
+    #[arg(long, value_name = "S", conflicts_with = "zipf", allow_hyphen_values = true)]
+    latest: Option<f64>,
+    /// Share of the requests that insert, with --latest.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, allow_hyphen_values = true)]
+    inserts: f64,
 }
 
 /// Parameters of LevelDB.
@@ -105,6 +116,8 @@ pub(crate) struct LeveldbArgs {
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', required = true)]
     #[arg(allow_hyphen_values = true)]
     levels: Vec<f64>,
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
 }
 
 /// What LevelDB does before its levels.
@@ -159,6 +172,8 @@ pub(crate) struct SiltArgs {
     /// Hash stores that are merged into the sorted store at once.
     #[arg(long, value_name = "HC", allow_hyphen_values = true)]
     hash_stores: f64,
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
 }
 
 #[derive(Subcommand)]
@@ -187,7 +202,26 @@ impl KeysArgs {
         Ok((keys as u64, self.zipf))
     }
 
+    /// Keys of which the latest are the popular ones, where that is asked.
+    pub(crate) fn latest(&self) -> Result<Option<Latest>> {
+        let keys = self.checked()?.0;
+        self.latest.map(|skew| Latest::new(keys, skew, self.inserts)).transpose()
+    }
+
+    /// Refuses these where a model has no form for them.
+    pub(crate) fn without_latest(&self) -> Result<()> {
+        let text =
+            "--latest is known to unique, unique-inverse, leveldb and silt: give --zipf here";
+        if self.latest.is_some() { Err(wrong(text.into())) } else { Ok(()) }
+    }
+
+    /// Skew and share of inserts of these.
+    pub(crate) fn recency(&self) -> Option<(f64, f64)> {
+        self.latest.map(|skew| (skew, self.inserts))
+    }
+
     pub(crate) fn primitives(&self) -> Result<Primitives> {
+        self.without_latest()?;
         let (keys, skew) = self.checked()?;
         Ok(Primitives::new(Popularity::zipf(keys, skew)?))
     }
@@ -229,16 +263,8 @@ impl SiltArgs {
 pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
     match command {
         ModelCommand::Plot { out, simulate } => crate::model_plot::run(out, *simulate, output),
-        ModelCommand::Unique { keys, requests } => {
-            let keys = keys.primitives()?;
-            number("--requests", *requests, f64::MAX)?;
-            show("unique", keys.unique(*requests), output)
-        }
-        ModelCommand::UniqueInverse { keys, unique } => {
-            let keys = keys.primitives()?;
-            fewer("--unique", *unique, keys.keys())?;
-            show("requests", keys.unique_inverse(*unique), output)
-        }
+        ModelCommand::Unique { keys, requests } => unique(keys, *requests, output),
+        ModelCommand::UniqueInverse { keys, unique } => unique_inverse(keys, *unique, output),
         ModelCommand::Merge { keys, left, right } => {
             let keys = keys.primitives()?;
             number("--left", *left, keys.keys())?;
@@ -250,16 +276,7 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             fewer("--size", *size, keys.keys() - 1.0)?;
             show("requests", keys.d_interval(*size), output)
         }
-        ModelCommand::Leveldb { design: args, refined } => {
-            let (design, keys) = (args.design()?, args.keys.primitives()?);
-            let cost = match refined.table(design.log) {
-                Some(table) => {
-                    RefinedLevelDb { design, table }.checked(keys.keys())?.followed(&keys)
-                }
-                None => design.write_amplification(&keys),
-            };
-            show_cost(&cost, output)
-        }
+        ModelCommand::Leveldb { design, refined } => leveldb(design, refined, output),
         ModelCommand::Cola(args) => {
             show_cost(&args.cola()?.write_amplification(&args.keys.primitives()?), output)
         }
@@ -267,7 +284,12 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             show_cost(&args.samt()?.write_amplification(&args.keys.primitives()?), output)
         }
         ModelCommand::Silt(args) => {
-            show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
+            let (design, keys) = (args.design()?, &args.keys);
+            let cost = match args.moving.writes(keys)? {
+                Some(writes) => design.cost(&writes),
+                None => design.write_amplification(&keys.primitives()?),
+            };
+            show_cost(&cost, output)
         }
         ModelCommand::Rocksdb(args) => {
             show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
@@ -279,12 +301,64 @@ pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
             show_cost(&args.design()?.write_amplification(&args.keys.primitives()?), output)
         }
         ModelCommand::Wipdb(args) => {
-            show_cost(&args.design()?.overwrite(&args.keys.primitives()?), output)
+            let (design, keys) = (args.design()?, &args.keys);
+            keys.without_latest()?;
+            let cost = match args.moving.writes(keys)? {
+                Some(writes) => design.cost(&writes)?,
+                None => design.overwrite(&keys.primitives()?),
+            };
+            show_cost(&cost, output)
+        }
+        ModelCommand::Dida(args) => {
+            let cost = args.design()?.cost(args.keys.primitives()?.popularity())?;
+            show("hits", cost.hits, output)?;
+            show("dropped", cost.dropped, output)?;
+            show_cost(&cost.writes, output)
         }
         ModelCommand::Optimise(OptimiseCommand::Leveldb { keys, log, refined, level_count }) => {
             optimise(keys, log, refined, *level_count, output)
         }
     }
+}
+
+fn unique(keys: &KeysArgs, requests: f64, output: &mut Output) -> Result<()> {
+    number("--requests", requests, f64::MAX)?;
+    let unique = match keys.latest()? {
+        Some(latest) => latest.unique(requests),
+        None => keys.primitives()?.unique(requests),
+    };
+    show("unique", unique, output)
+}
+
+fn unique_inverse(keys: &KeysArgs, unique: f64, output: &mut Output) -> Result<()> {
+    if let Some(latest) = keys.latest()? {
+        number("--unique", unique, 1e15)?;
+        return show("requests", Writes::latest(latest).unique_inverse(unique), output);
+    }
+    let keys = keys.primitives()?;
+    fewer("--unique", unique, keys.keys())?;
+    show("requests", keys.unique_inverse(unique), output)
+}
+
+/// LevelDB's model that the flags ask for.
+fn leveldb(args: &LeveldbArgs, refined: &RefinedArgs, output: &mut Output) -> Result<()> {
+    let design = args.design()?;
+    let cost = match (refined.table(design.log), args.moving.writes(&args.keys)?) {
+        (None, None) => design.write_amplification(&args.keys.primitives()?),
+        (None, Some(writes)) => design.cost(&writes),
+        (Some(_), Some(_)) => {
+            return Err(wrong(
+                "--refined knows plain items and keys that stay as popular: leave it out, or \
+                 --latest, --deletes, --item-bytes and --drift-every"
+                    .into(),
+            ));
+        }
+        (Some(table), None) => {
+            let keys = args.keys.primitives()?;
+            RefinedLevelDb { design, table }.checked(keys.keys())?.followed(&keys)
+        }
+    };
+    show_cost(&cost, output)
 }
 
 /// Searches for level sizes.
@@ -309,7 +383,7 @@ fn optimise(
     show_cost(&best.cost, output)
 }
 
-fn wrong(text: String) -> Error {
+pub(crate) fn wrong(text: String) -> Error {
     Error::new(ErrorKind::Config, text)
 }
 
@@ -340,7 +414,7 @@ fn finite(name: &str, value: f64) -> Result<Value> {
         .ok_or_else(|| wrong(format!("{name} is beyond all numbers: make the parameters smaller")))
 }
 
-fn show(name: &str, value: f64, output: &mut Output) -> Result<()> {
+pub(crate) fn show(name: &str, value: f64, output: &mut Output) -> Result<()> {
     let number = finite(name, value)?;
     output.object().insert(name.into(), number);
     output.line(format!("{name} {value}"))

@@ -1,9 +1,10 @@
 //! Parameters of the designs beyond the paper's, for `silica model` and `silica simulate`.
 
 use crate::model::KeysArgs;
+use crate::model_moving::MovingArgs;
 use clap::Args;
 use silica::Result;
-use silica_tune::model::{LazyLevelled, LevelledTables, Rules, Universal, WipDb};
+use silica_tune::model::{DidaCache, LazyLevelled, LevelledTables, Rules, Universal, WipDb};
 
 /// Parameters of RocksDB's levelled compaction.
 #[derive(Args)]
@@ -84,6 +85,32 @@ pub(crate) struct WipdbArgs {
     /// Items of tables for each live one, over which buckets are rewritten.
     #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]
     space: f64,
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
+}
+
+/// Parameters of DIDACache.
+#[derive(Args)]
+pub(crate) struct DidaArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeysArgs,
+    /// Items that all slabs on flash have room for.
+    #[arg(long, value_name = "ITEMS", allow_hyphen_values = true)]
+    flash: f64,
+    /// Items of a slab.
+    #[arg(long, value_name = "ITEMS", allow_hyphen_values = true)]
+    slab: f64,
+    /// Share of the slabs that is always kept free: below, slabs are dropped.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, allow_hyphen_values = true)]
+    low: f64,
+    /// Share of the slabs up to which they are cleaned.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2, allow_hyphen_values = true)]
+    high: f64,
+    /// Items that the collector can copy in the time of a put, from 0 (slabs are only dropped);
+    /// any number where none is given.
+    #[arg(long, value_name = "COPIES", default_value_t = f64::INFINITY, hide_default_value = true)]
+    #[arg(allow_hyphen_values = true)]
+    pace: f64,
 }
 
 impl RocksdbArgs {
@@ -117,5 +144,12 @@ impl WipdbArgs {
         let WipdbArgs { memtable, window: log_window, runs: runs_max, space, .. } = *self;
         let buckets = MANY_BUCKETS;
         WipDb { memtable, log_window, runs_max, buckets, space, log: 1.0, table: 1.0 }.checked()
+    }
+}
+
+impl DidaArgs {
+    pub(crate) fn design(&self) -> Result<DidaCache> {
+        let DidaArgs { flash, slab, low, high, pace, .. } = *self;
+        DidaCache { flash, slab, low, high, pace }.checked()
     }
 }

@@ -1,14 +1,16 @@
 //! `silica simulate`: designs of stores run in memory, to count what they write.
 
-use crate::model::{KeysArgs, LeveldbArgs, SiltArgs, StagesArgs, show_cost};
-use crate::model_designs::{LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::model::{KeysArgs, LeveldbArgs, SiltArgs, StagesArgs, show, show_cost};
+use crate::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::model_moving::MovingArgs;
 use crate::output::{Output, has_terminal};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, ErrorKind, Result};
 use silica_tune::simulate::{
-    ColaSimulator, LazySimulator, LevelDbSimulator, Requests, RocksDbSimulator, SamtSimulator,
-    SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator, run_settled,
+    ColaSimulator, DidaSimulator, ItemUnits, LazySimulator, LevelDbSimulator, Requests,
+    RocksDbSimulator, SamtSimulator, SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator,
+    run_counted,
 };
 
 #[derive(Subcommand)]
@@ -72,6 +74,13 @@ pub(crate) enum SimulateCommand {
         #[command(flatten)]
         puts: PutsArgs,
     },
+    /// DIDACache: slabs on flash that are cleaned or dropped.
+    Dida {
+        #[command(flatten)]
+        design: DidaArgs,
+        #[command(flatten)]
+        puts: PutsArgs,
+    },
 }
 
 /// What is put after every key was put once.
@@ -90,40 +99,75 @@ pub(crate) struct PutsArgs {
 
 /// Runs one simulator.
 pub(crate) fn run(command: &SimulateCommand, output: &mut Output) -> Result<()> {
-    let (mut simulator, keys, puts): (Box<dyn Simulator>, &KeysArgs, &PutsArgs) = match command {
-        SimulateCommand::Leveldb { design, puts } => {
-            (Box::new(LevelDbSimulator::new(&design.design()?)?), &design.keys, puts)
-        }
-        SimulateCommand::Cola { design, puts } => {
-            (Box::new(ColaSimulator::new(design.cola()?)?), &design.keys, puts)
-        }
-        SimulateCommand::Samt { design, puts } => {
-            (Box::new(SamtSimulator::new(design.samt()?)?), &design.keys, puts)
-        }
-        SimulateCommand::Silt { design, puts } => {
-            let silt = SiltSimulator::new(design.design()?, design.keys.small()?)?;
-            (Box::new(silt), &design.keys, puts)
-        }
-        SimulateCommand::Rocksdb { design, puts } => {
-            (Box::new(RocksDbSimulator::new(design.design()?)?), &design.keys, puts)
-        }
-        SimulateCommand::Universal { design, puts } => {
-            (Box::new(UniversalSimulator::new(design.design()?)?), &design.keys, puts)
-        }
-        SimulateCommand::Lazy { design, puts } => {
-            (Box::new(LazySimulator::new(design.design()?)?), &design.keys, puts)
-        }
-        SimulateCommand::Wipdb { design, buckets, puts } => {
-            let wip = WipDbSimulator::new(design.design()?, design.keys.small()?, *buckets)?;
-            (Box::new(wip), &design.keys, puts)
+    let (keys, moving, puts) = asked(command);
+    let (count, skew) = keys.checked()?;
+    let counted = puts.requests.unwrap_or_else(|| count.saturating_mul(3));
+    let drawn = counted.saturating_add(puts.settle);
+    let mut requests = match moving {
+        Some(moving) => moving.requests(keys, drawn, puts.seed)?,
+        None => {
+            keys.without_latest()?;
+            Requests::zipf(count, skew, puts.seed)?
         }
     };
-    let (count, skew) = keys.checked()?;
-    let mut requests = Requests::zipf(count, skew, puts.seed)?;
-    let counted = puts.requests.unwrap_or(3 * count);
-    let mut show = progress(output);
-    let cost = run_settled(&mut *simulator, &mut requests, puts.settle, counted, &mut show)?;
-    show_cost(&cost, output)
+    let mut simulator = simulator(command, keys, requests.items())?;
+    let mut show_progress = progress(output);
+    let (settle, progress) = (puts.settle, &mut show_progress);
+    let found = run_counted(&mut *simulator, &mut requests, settle, counted, progress)?;
+    if let Some(hits) = found.hits {
+        show("hits", hits, output)?;
+    }
+    show_cost(&found.cost, output)
+}
+
+/// Keys, how they are written, and how often.
+fn asked(command: &SimulateCommand) -> (&KeysArgs, Option<&MovingArgs>, &PutsArgs) {
+    match command {
+        SimulateCommand::Leveldb { design, puts } => (&design.keys, Some(&design.moving), puts),
+        SimulateCommand::Silt { design, puts } => (&design.keys, Some(&design.moving), puts),
+        SimulateCommand::Wipdb { design, puts, .. } => (&design.keys, Some(&design.moving), puts),
+        SimulateCommand::Cola { design, puts } => (&design.keys, None, puts),
+        SimulateCommand::Samt { design, puts } => (&design.keys, None, puts),
+        SimulateCommand::Rocksdb { design, puts } => (&design.keys, None, puts),
+        SimulateCommand::Universal { design, puts } => (&design.keys, None, puts),
+        SimulateCommand::Lazy { design, puts } => (&design.keys, None, puts),
+        SimulateCommand::Dida { design, puts } => (&design.keys, None, puts),
+    }
+}
+
+/// An empty store, for items where they are not plain.
+fn simulator(
+    command: &SimulateCommand,
+    keys: &KeysArgs,
+    items: Option<&ItemUnits>,
+) -> Result<Box<dyn Simulator>> {
+    Ok(match command {
+        SimulateCommand::Leveldb { design, .. } => {
+            let plain = LevelDbSimulator::new(&design.design()?)?;
+            Box::new(if let Some(items) = items { plain.with_items(items) } else { plain })
+        }
+        SimulateCommand::Silt { design, .. } => {
+            let plain = SiltSimulator::new(design.design()?, keys.small()?)?;
+            Box::new(if let Some(items) = items { plain.with_items(items) } else { plain })
+        }
+        SimulateCommand::Wipdb { design, buckets, .. } => {
+            keys.without_latest()?;
+            let plain = WipDbSimulator::new(design.design()?, keys.small()?, *buckets)?;
+            Box::new(if let Some(items) = items { plain.with_items(items) } else { plain })
+        }
+        SimulateCommand::Cola { design, .. } => Box::new(ColaSimulator::new(design.cola()?)?),
+        SimulateCommand::Samt { design, .. } => Box::new(SamtSimulator::new(design.samt()?)?),
+        SimulateCommand::Rocksdb { design, .. } => {
+            Box::new(RocksDbSimulator::new(design.design()?)?)
+        }
+        SimulateCommand::Universal { design, .. } => {
+            Box::new(UniversalSimulator::new(design.design()?)?)
+        }
+        SimulateCommand::Lazy { design, .. } => Box::new(LazySimulator::new(design.design()?)?),
+        SimulateCommand::Dida { design, .. } => {
+            Box::new(DidaSimulator::new(design.design()?, keys.small()?)?)
+        }
+    })
 }
 
 impl KeysArgs {

@@ -118,6 +118,7 @@ fn designs_beyond_the_papers_cost_what_their_simulators_count() {
         ("universal --keys 100000 --wal 1000 --runs 8 --space 50", 0.03),
         ("lazy --keys 100000 --wal 1000 --growth 4 --runs 2 --levels 3", 0.01),
         ("wipdb --keys 100000 --memtable 5000 --space 1.3", 0.04),
+        ("dida --keys 100000 --flash 150000 --slab 500", 0.02),
     ] {
         let line = format!("simulate {design} --requests 1024000 --settle 256000 --json");
         let simulated: Value = serde_json::from_slice(&silica(&line).stdout).unwrap();
@@ -125,6 +126,21 @@ fn designs_beyond_the_papers_cost_what_their_simulators_count() {
         near(&model["total"], simulated["total"].as_f64().unwrap(), within);
         assert!(model["total"].as_f64().unwrap() > 2.5, "{design}: {model}");
     }
+    // Writes that are not plain.
+    let leveldb = "leveldb --keys 100000 --wal 1000 --l0 4 --levels 10000,100000";
+    for flags in ["--deletes 0.3 --zipf 0.5", "--item-bytes 10:99 --zipf 0.5", "--drift-every 9999"]
+    {
+        let line = format!("simulate {leveldb} {flags} --settle 300000 --requests 900000 --json");
+        let simulated: Value = serde_json::from_slice(&silica(&line).stdout).unwrap();
+        let model = json(&format!("{leveldb} {flags}"));
+        near(&model["total"], simulated["total"].as_f64().unwrap(), 0.06);
+    }
+    // Hits as well, where slabs are dropped.
+    let dida = "dida --keys 100000 --zipf 0.9 --flash 60000 --slab 500 --pace 0.5";
+    let line = format!("simulate {dida} --settle 500000 --json");
+    let simulated: Value = serde_json::from_slice(&silica(&line).stdout).unwrap();
+    near(&json(dida)["hits"], simulated["hits"].as_f64().unwrap(), 0.01);
+    near(&json(dida)["terms"]["copies"], 0.5, 0.001);
     let few = silica("simulate wipdb --keys 10 --memtable 5 --space 1.3 --buckets 11");
     assert!(String::from_utf8_lossy(&few.stderr).contains("buckets"), "{few:?}");
 }
@@ -176,6 +192,29 @@ fn what_no_model_can_be_asked_is_refused_by_name() {
         ("universal --keys 100 --wal 1 --runs 1", "runs"),
         ("lazy --keys 100 --wal 1 --growth 2 --runs 3 --levels 2", "runs"),
         ("wipdb --keys 100 --memtable 10 --space 1", "space"),
+        ("dida --keys 100 --flash 50 --slab 1", "--pace"),
+        ("cola --keys 100 --wal 1 --growth 2 --levels 3 --latest 0.9", "--latest"),
+        ("unique --keys 100 --requests 5 --latest -1", "skew"),
+        ("unique --keys 100 --requests 5 --latest 0.9 --inserts nan", "inserts"),
+        ("unique --keys 100 --requests 5 --latest 0.9 --zipf 0.9", "--zipf"),
+        ("wipdb --keys 100 --memtable 10 --space 2 --deletes 1", "fewer"),
+        ("wipdb --keys 100 --memtable 10 --space 2 --deletes 1.1", "deletes"),
+        ("wipdb --keys 100 --memtable 10 --space 2 --latest 0.9", "--latest"),
+        (
+            "leveldb --keys 100 --wal 1 --l0 4 --levels 10,100 --item-bytes 1:9 --drift-every 50",
+            "one size",
+        ),
+        ("leveldb --keys 100 --wal 1 --l0 4 --levels 10,100 --item-bytes 1:x", "--item-bytes"),
+        ("leveldb --keys 100 --wal 1 --l0 4 --levels 10,100 --drift-every 0", "epoch"),
+        ("leveldb --keys 100 --wal 1 --l0 4 --levels 10,100 --refined --deletes 0.5", "--refined"),
+        (
+            "leveldb --keys 100 --wal 1 --l0 4 --levels 10,100 --latest 0.9 --deletes 0.5",
+            "--latest",
+        ),
+        ("dida --keys 100 --flash 50 --slab 20 --pace 1", "--slab"),
+        ("dida --keys 100 --flash 500 --slab 2 --pace nan", "pace"),
+        ("dida --keys 100 --flash 500 --slab 2 --low 0.5 --high 0.4", "watermark"),
+        ("dida --keys 0 --flash 500 --slab 2", "--keys"),
         ("silt --keys 100 --table-size 1000 --occupancy 0.9 --hash-stores 3", "smaller"),
         ("silt --keys 100 --table-size 10 --occupancy nan --hash-stores 3", "occupancy"),
         ("silt --keys 100 --table-size 10 --occupancy 0.9 --hash-stores 0", "hash stores"),

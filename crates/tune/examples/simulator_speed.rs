@@ -4,11 +4,11 @@
 
 use silica_base::Result;
 use silica_tune::model::{
-    Cola, LazyLevelled, LevelDb, LevelledTables, Rules, Samt, Silt, Universal, WipDb,
+    Cola, DidaCache, LazyLevelled, LevelDb, LevelledTables, Rules, Samt, Silt, Universal, WipDb,
 };
 use silica_tune::simulate::{
-    ColaSimulator, LazySimulator, LevelDbSimulator, Requests, RocksDbSimulator, SamtSimulator,
-    SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator, run,
+    ColaSimulator, DidaSimulator, LazySimulator, LevelDbSimulator, Requests, RocksDbSimulator,
+    SamtSimulator, SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator, run,
 };
 use std::time::Instant;
 
@@ -39,8 +39,11 @@ fn main() -> Result<()> {
     let (runs_max, buckets) = (20, 100.0);
     let wipdb = WipDb { memtable, log_window, runs_max, buckets, space: 1.3, log: 1.0, table: 1.0 };
     let silt = Silt { table, occupancy: 0.93, hash_stores: 31.0 };
+    let flash = 1.4 * keys;
+    let slab = (keys / 1000.0).clamp(1.0, 32_768.0).round();
+    let dida = DidaCache { flash, slab, low: 0.02, high: 0.1, pace: f64::INFINITY };
     for skew in [0.0, 0.99] {
-        let simulators: [(&str, Box<dyn Simulator>); 8] = [
+        let simulators: [(&str, Box<dyn Simulator>); 9] = [
             ("LevelDB", Box::new(LevelDbSimulator::new(&leveldb)?)),
             ("RocksDB", Box::new(RocksDbSimulator::new(rocksdb)?)),
             ("universal", Box::new(UniversalSimulator::new(universal)?)),
@@ -49,6 +52,7 @@ fn main() -> Result<()> {
             ("SAMT", Box::new(SamtSimulator::new(Samt { log, growth, levels })?)),
             ("SILT", Box::new(SiltSimulator::new(silt, keys as u32)?)),
             ("WipDB", Box::new(WipDbSimulator::new(wipdb, keys as u32, 64)?)),
+            ("DIDACache", Box::new(DidaSimulator::new(dida, keys as u32)?)),
         ];
         for (name, mut simulator) in simulators {
             let mut requests = Requests::zipf(keys as u64, skew, 1)?;

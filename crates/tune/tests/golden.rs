@@ -3,11 +3,11 @@
 //! of a design, or a fault.
 
 use silica_tune::model::{
-    Cola, LazyLevelled, LevelDb, LevelledTables, Rules, Samt, Silt, Universal, WipDb,
+    Cola, DidaCache, LazyLevelled, LevelDb, LevelledTables, Rules, Samt, Silt, Universal, WipDb,
 };
 use silica_tune::simulate::{
-    ColaSimulator, LazySimulator, LevelDbSimulator, Pick, Requests, RocksDbSimulator,
-    SamtSimulator, SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator,
+    ColaSimulator, DidaSimulator, LazySimulator, LevelDbSimulator, Pick, Requests,
+    RocksDbSimulator, SamtSimulator, SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator,
 };
 
 const KEYS: u32 = 20_000;
@@ -46,6 +46,11 @@ fn wipdb() -> WipDbSimulator {
     WipDbSimulator::new(model, KEYS, 10).unwrap()
 }
 
+fn dida(pace: f64) -> DidaSimulator {
+    let flash = 1.3 * f64::from(KEYS);
+    DidaSimulator::new(DidaCache { flash, slab: 100.0, low: 0.02, high: 0.1, pace }, KEYS).unwrap()
+}
+
 fn all(skew: f64) -> Vec<(&'static str, Vec<u64>)> {
     let (growth, levels) = (6, 4);
     let lazy = LazyLevelled { log: LOG, growth, runs: 2, levels };
@@ -61,11 +66,13 @@ fn all(skew: f64) -> Vec<(&'static str, Vec<u64>)> {
         ("SAMT", written(SamtSimulator::new(Samt { log: LOG, growth, levels }).unwrap(), skew)),
         ("SILT", written(SiltSimulator::new(silt, KEYS).unwrap(), skew)),
         ("WipDB", written(wipdb(), skew)),
+        ("DIDACache", written(dida(f64::INFINITY), skew)),
+        ("DIDACache, slow", written(dida(0.5), skew)),
     ]
 }
 
 /// By simulator: uniform, and with a skew of 0.99.
-const COUNTS: [(&str, &[u64], &[u64]); 9] = [
+const COUNTS: [(&str, &[u64], &[u64]); 11] = [
     ("LevelDB", &[79820, 152201, 318444, 267180], &[66717, 125149, 225279, 128517]),
     ("LevelDB, largest", &[79820, 147973, 431358, 367429], &[66717, 122423, 316254, 180176]),
     ("RocksDB", &[79820, 140580, 224602, 277102], &[66717, 113905, 150643, 155318]),
@@ -75,6 +82,8 @@ const COUNTS: [(&str, &[u64], &[u64]); 9] = [
     ("SAMT", &[79820, 78897, 74200, 60000], &[66717, 56743, 46152, 60000]),
     ("SILT", &[85000, 306500], &[59000, 186500]),
     ("WipDB", &[76290, 98014], &[45269, 45911]),
+    ("DIDACache", &[140175], &[204999]),
+    ("DIDACache, slow", &[28250], &[28239]),
 ];
 
 #[test]

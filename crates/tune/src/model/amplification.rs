@@ -5,7 +5,7 @@ use std::fmt;
 /// Where an entry is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The write-ahead log (or a log store, which is its own).
+    /// The write-ahead log (or a log store or a slab, which is its own).
     Log,
     /// A level, by its number; level 0 has what memtables were written to.
     Level(u32),
@@ -13,6 +13,8 @@ pub enum Stage {
     HashStores,
     /// SILT's sorted store.
     SortedStore,
+    /// Entries of slabs that garbage collection puts again.
+    Copies,
 }
 
 impl fmt::Display for Stage {
@@ -22,6 +24,7 @@ impl fmt::Display for Stage {
             Stage::Level(level) => write!(f, "level {level}"),
             Stage::HashStores => f.write_str("hash stores"),
             Stage::SortedStore => f.write_str("sorted store"),
+            Stage::Copies => f.write_str("copies"),
         }
     }
 }

@@ -76,6 +76,9 @@ pub struct Deletes {
 }
 
 impl Deletes {
+    /// Nothing is deleted; a tombstone would be as large as an item.
+    pub const NONE: Deletes = Deletes { share: 0.0, tombstone: 1.0 };
+
     /// A share of the writes are deletes, whose tombstones are as large as `tombstone` of an item.
     ///
     /// # Errors
@@ -88,6 +91,16 @@ impl Deletes {
             }
         }
         Ok(Deletes { share, tombstone })
+    }
+
+    /// Share of the writes that delete.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// Size of a tombstone, in items.
+    pub fn tombstone(&self) -> f64 {
+        self.tombstone
     }
 
     /// Tombstones in a table of `requests` writes: keys of which the last write was a delete.

@@ -2,7 +2,8 @@
 
 use silica_base::{Error, ErrorKind, Result};
 
-use super::{Primitives, Stage, WriteAmplification};
+use super::writes::Distinct;
+use super::{Primitives, Stage, WriteAmplification, Writes};
 
 /// LevelDB's parameters, in entries (Lim's dissertation, section 4.3).
 #[derive(Clone, Debug, PartialEq)]
@@ -50,29 +51,35 @@ impl LevelDb {
         self.with_interval(keys, |size| keys.d_interval(size))
     }
 
+    /// The same for writes with deletes, items of different size, or a popularity that moves. The
+    /// last level is where tombstones end; whatever its size says, it has what is live.
+    pub fn cost(&self, writes: &Writes) -> WriteAmplification {
+        self.with_interval(writes, |size| writes.d_interval(size))
+    }
+
     /// Algorithm 3 where a level of a size has each of its keys compacted once in so many requests.
     pub(super) fn with_interval(
         &self,
-        keys: &Primitives,
+        keys: &impl Distinct,
         requests: impl Fn(f64) -> f64,
     ) -> WriteAmplification {
         let mut cost = WriteAmplification::logged();
-        cost.add(Stage::Level(0), keys.unique(self.log) / self.log);
-        let mut interval = self.log * self.level0_tables;
-        let mut level = 1;
+        let put = keys.put();
+        let log = self.log / put;
+        cost.add(Stage::Level(0), keys.unique(log) / self.log);
+        let mut interval = log * self.level0_tables;
+        let last = self.levels.len() - 1;
         // A merge with what is unique in an interval: theorem 4.3 without its first inverse.
-        let merged = |interval: f64, size| keys.unique(interval + keys.unique_inverse(size));
-        let mut write = merged(interval, self.levels[0]);
-        cost.add(Stage::Level(level), write / interval);
-        for sizes in self.levels.windows(2) {
-            level += 1;
-            interval += requests(sizes[0]);
-            let moved = keys.unique(interval);
-            write = merged(interval, sizes[1]) + moved;
-            cost.add(
-                Stage::Level(level),
-                if interval.is_finite() { write / interval } else { 0.0 },
-            );
+        let merged = |interval: f64, level: usize| match level == last {
+            true => keys.live(),
+            false => keys.unique(interval + keys.unique_inverse(self.levels[level])),
+        };
+        cost.add(Stage::Level(1), merged(interval, 0) / (interval * put));
+        for (level, size) in (1..).zip(&self.levels[..last]) {
+            interval += requests(*size);
+            let write = merged(interval, level) + keys.unique(interval);
+            let stage = Stage::Level(level as u32 + 1);
+            cost.add(stage, if interval.is_finite() { write / (interval * put) } else { 0.0 });
         }
         cost
     }

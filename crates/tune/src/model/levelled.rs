@@ -3,7 +3,8 @@
 use silica_base::{Error, ErrorKind, Result};
 
 use super::leveldb::positive;
-use super::{LevelDb, Primitives, Stage, WriteAmplification};
+use super::writes::Distinct;
+use super::{LevelDb, Primitives, Stage, WriteAmplification, Writes};
 
 /// Which table of a level is compacted next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,22 +241,40 @@ impl WipDb {
     /// between it and none: `b` buckets lie `1 / b` apart, so it is `2 b / (b + 1)` times the mean.
     /// Until then `runs_max` runs of a level become one of the next.
     pub fn overwrite(&self, keys: &Primitives) -> WriteAmplification {
+        self.of(keys)
+    }
+
+    /// The same for writes with deletes, items of different size, or ranks that are dealt anew.
+    /// Tombstones are dead from their flush on and end where a bucket is rewritten.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] where everything is deleted: no space is a factor of nothing.
+    pub fn cost(&self, writes: &Writes) -> Result<WriteAmplification> {
+        if writes.live() <= 0.0 {
+            let text = "a store whose writes are all deletes has nothing that is live: let fewer \
+                        than all of them delete";
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        Ok(self.of(writes))
+    }
+
+    fn of(&self, keys: &impl Distinct) -> WriteAmplification {
         let mut cost = WriteAmplification::scaled(self.log);
         let interval = self.interval(keys).min(self.log_window).max(1.0);
         let flushed = keys.unique(interval);
-        cost.add(Stage::Level(0), self.table * flushed / interval);
+        cost.add(Stage::Level(0), self.table * flushed / (interval * keys.put()));
         let most = 2.0 * self.buckets / (self.buckets + 1.0);
-        let dead = most.max(1.0) * (self.space / self.table - 1.0) * keys.keys();
+        let dead = most.max(1.0) * (self.space / self.table - 1.0) * keys.live();
         let merges = self.merges(keys, interval, dead);
         let flushes = merges.flushes.max(1.0);
-        let written = (merges.entries + keys.keys()) / (flushes * interval);
+        let written = (merges.entries + keys.live()) / (flushes * interval * keys.put());
         cost.add(Stage::Level(1), self.table * written);
         cost
     }
 
     /// Puts between two flushes of a bucket. Just before a flush the memtables have been filling
     /// for 1, 2, … buckets' shares of that, and have all entries that they may.
-    fn interval(&self, keys: &Primitives) -> f64 {
+    fn interval(&self, keys: &impl Distinct) -> f64 {
         if self.buckets > FEW_BUCKETS {
             return keys.d_interval(self.memtable);
         }
@@ -279,7 +298,7 @@ impl WipDb {
 
     /// What flushes `interval` puts apart lead to until so many entries are dead: a full level is
     /// one run of the next, and with that some of them are gone.
-    fn merges(&self, keys: &Primitives, interval: f64, dead: f64) -> Merges {
+    fn merges(&self, keys: &impl Distinct, interval: f64, dead: f64) -> Merges {
         let runs = f64::from(self.runs_max);
         let size = |flushes: f64| keys.unique(flushes * interval);
         let (flush, low, high) = (size(1.0), size(runs), size(runs * runs));

@@ -7,8 +7,11 @@
 
 mod amplification;
 mod curve;
+mod dida;
 mod extended;
 mod followed;
+mod items;
+mod latest;
 mod leveldb;
 mod levelled;
 mod popularity;
@@ -21,9 +24,13 @@ mod slabs;
 mod stages;
 mod tables;
 mod universal;
+mod writes;
 
 pub use amplification::{Stage, WriteAmplification};
+pub use dida::{DidaCache, DidaCost};
 pub use extended::{Deletes, Drifting, ItemBytes};
+pub use items::Items;
+pub use latest::Latest;
 pub use leveldb::LevelDb;
 pub use levelled::{LazyLevelled, Pick, RocksLevelled, WipDb, wip_bound};
 pub use popularity::{Group, Popularity, SKEW_MAX};
@@ -35,3 +42,4 @@ pub use slabs::Slabs;
 pub use stages::{Cola, Samt};
 pub use tables::{LevelledTables, Rules};
 pub use universal::{Universal, UniversalCost};
+pub use writes::Writes;

@@ -60,18 +60,8 @@ impl Popularity {
         if skew == 0.0 {
             return Self::uniform(keys);
         }
-        let mut groups = Vec::new();
-        let mut first = 1.0;
-        while first <= count {
-            let ranks = first.min(count - first + 1.0);
-            let centre = first + 0.5 * (ranks - 1.0);
-            for point in quadrature::points(ranks, POINTS) {
-                let rank = centre + point.at * 0.5 * ranks;
-                groups.push((rank.powf(-skew), ranks * point.weight));
-            }
-            first += ranks;
-        }
-        Self::from_groups(groups, QUADRATURE_ERROR)
+        let groups = ranks(count).into_iter().map(|(rank, keys)| (rank.powf(-skew), keys));
+        Self::from_groups(groups.collect(), QUADRATURE_ERROR)
     }
 
     /// A share `hot_keys` of the keys gets a share `hot_requests` of the requests; within both
@@ -168,6 +158,14 @@ impl Popularity {
         self.error
     }
 
+    /// The same with keys that count for as much as `weight` says, each as often asked for.
+    pub(super) fn weighed(&self, weight: impl Fn(&Group) -> f64) -> Popularity {
+        let weighed = |group: &Group| Group { keys: group.keys * weight(group), ..*group };
+        let groups: Vec<Group> = self.groups.iter().map(weighed).collect();
+        let keys = groups.iter().map(|group| group.keys).sum();
+        Popularity { keys, groups, error: self.error }
+    }
+
     /// Sum of `f` over the keys.
     pub(super) fn sum(&self, f: impl Fn(&Group) -> f64) -> f64 {
         self.groups.iter().map(|group| group.keys * f(group)).sum()
@@ -177,7 +175,22 @@ impl Popularity {
 /// Counts that differ by less are one group.
 const GROUPED: f64 = 1e-3;
 
-fn checked(keys: u64) -> Result<f64> {
+/// Ranks from 1 to `count`, some of them for all: how many each stands for. 16 for each doubling.
+pub(super) fn ranks(count: f64) -> Vec<(f64, f64)> {
+    let mut all = Vec::new();
+    let mut first = 1.0;
+    while first <= count {
+        let ranks = first.min(count - first + 1.0);
+        let centre = first + 0.5 * (ranks - 1.0);
+        for point in quadrature::points(ranks, POINTS) {
+            all.push((centre + point.at * 0.5 * ranks, ranks * point.weight));
+        }
+        first += ranks;
+    }
+    all
+}
+
+pub(super) fn checked(keys: u64) -> Result<f64> {
     match keys {
         0 => Err(config("there is no popularity of no keys: give at least 1")),
         1..=KEYS_MAX => Ok(keys as f64),

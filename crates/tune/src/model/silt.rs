@@ -3,7 +3,8 @@
 use silica_base::{Error, ErrorKind, Result};
 
 use super::leveldb::positive;
-use super::{Primitives, Stage, WriteAmplification};
+use super::writes::Distinct;
+use super::{Primitives, Stage, WriteAmplification, Writes};
 
 /// SILT's parameters, in entries (Lim's dissertation, section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,10 +41,24 @@ impl Silt {
 
     /// Algorithm 5.
     pub fn write_amplification(&self, keys: &Primitives) -> WriteAmplification {
+        self.of(keys)
+    }
+
+    /// The same for writes with deletes, items of different size, or a popularity that moves.
+    /// Tombstones take a slot, and end in the sorted store; a slot that is empty is as large as
+    /// the others of its table on average.
+    pub fn cost(&self, writes: &Writes) -> WriteAmplification {
+        self.of(writes)
+    }
+
+    fn of(&self, keys: &impl Distinct) -> WriteAmplification {
         let mut cost = WriteAmplification::logged();
-        let interval = keys.unique_inverse(self.table * self.occupancy);
-        cost.add(Stage::HashStores, self.table / interval);
-        cost.add(Stage::SortedStore, keys.keys() / (interval * self.hash_stores));
+        let full = self.table * self.occupancy;
+        let interval = keys.keys_inverse(full);
+        let slots = self.table * (keys.unique(interval) / full);
+        cost.add(Stage::HashStores, slots / (interval * keys.put()));
+        let sorted = keys.live() / (interval * self.hash_stores * keys.put());
+        cost.add(Stage::SortedStore, sorted);
         cost
     }
 }

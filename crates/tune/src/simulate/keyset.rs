@@ -18,9 +18,67 @@ struct Block {
     count: u32,
 }
 
+/// How the bits of a word are shared among keys. Plain keys have a bit each. Items of different
+/// size have a field of bits each, as many of them set as they have units; then what is counted
+/// is units, and an item that is put again takes the whole field.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fields {
+    /// Logarithm of a field's bits.
+    pub(super) shift: u32,
+    /// Units of a tombstone; the highest bit of its field says that it is one.
+    pub(super) tombstone: u32,
+    /// Whether tombstones go where they arrive.
+    pub(super) drops: bool,
+}
+
+impl Fields {
+    fn width(self) -> u32 {
+        1 << self.shift
+    }
+
+    /// A bit in each field, the lowest.
+    fn lowest(self) -> u64 {
+        u64::MAX / (u64::MAX >> (64 - self.width()))
+    }
+
+    /// All bits of the fields that have one of `bits`.
+    fn taken(self, mut bits: u64) -> u64 {
+        for step in 0..self.shift {
+            bits |= bits >> (1 << step);
+        }
+        // What came from the field above lies above the lowest bit only where widths are powers.
+        (bits & self.lowest()) * (u64::MAX >> (64 - self.width()))
+    }
+
+    /// The bits that are not of tombstones.
+    fn without_tombstones(self, bits: u64) -> u64 {
+        let marks = bits & self.lowest() << (self.width() - 1);
+        bits & !self.taken(marks)
+    }
+
+    /// Units of the item that a code asks to put: its number in the field, and 1; the last number
+    /// is the tombstone's.
+    pub(super) fn units(self, code: u32) -> u32 {
+        let number = code & (self.width() - 1);
+        if self.shift > 0 && number == self.width() - 1 { self.tombstone } else { number + 1 }
+    }
+
+    /// The word of a code, the bits of its field, and those that are set in it.
+    fn item(self, code: u32) -> (usize, u64, u64) {
+        let (number, begin) = (code & (self.width() - 1), code % 64 & !(self.width() - 1));
+        let ones = |count: u32| u64::MAX >> (64 - count);
+        let bits = match number == self.width() - 1 {
+            true => ones(self.tombstone) << (self.width() - self.tombstone),
+            false => ones(number + 1),
+        };
+        (code as usize / WIDTH, ones(self.width()) << begin, bits << begin)
+    }
+}
+
 /// A set of keys; it grows with the largest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeySet {
+    fields: Fields,
     words: Vec<u64>,
     blocks: Vec<Block>,
     /// The blocks that have a key.
@@ -65,7 +123,17 @@ fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
 }
 
 impl KeySet {
-    /// How many keys these are.
+    /// An empty set of items.
+    pub(super) fn of(fields: Fields) -> Self {
+        KeySet { fields, ..KeySet::default() }
+    }
+
+    /// How keys share a word.
+    pub(super) fn fields(&self) -> Fields {
+        self.fields
+    }
+
+    /// How many keys these are, or units.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -78,9 +146,12 @@ impl KeySet {
         }
     }
 
-    /// Puts a key in; false where it was there.
+    /// Puts a key in, or the item of a code; false where it was there.
     #[inline]
     pub(super) fn insert(&mut self, key: u32) -> bool {
+        if self.fields.shift > 0 {
+            return self.insert_item(key);
+        }
         let word = key as usize / WIDTH;
         let block = word / WIDTH;
         if block >= self.blocks.len() {
@@ -100,6 +171,30 @@ impl KeySet {
         known.count += 1;
         self.count += 1;
         true
+    }
+
+    fn insert_item(&mut self, code: u32) -> bool {
+        let (word, field, bits) = self.fields.item(code);
+        self.grow(word / WIDTH + 1);
+        let was_there = self.words[word] & field != 0;
+        self.replace(word, field, bits);
+        !was_there
+    }
+
+    /// Sets the bits of whole fields of a word.
+    fn replace(&mut self, word: usize, fields: u64, bits: u64) {
+        let bits = if self.fields.drops { self.fields.without_tombstones(bits) } else { bits };
+        let before = self.words[word];
+        let after = before & !fields | bits;
+        self.words[word] = after;
+        let (less, more) = (before.count_ones(), after.count_ones());
+        self.count = self.count + more as usize - less as usize;
+        let (block, at) = (word / WIDTH, word % WIDTH);
+        let known = &mut self.blocks[block];
+        known.count = known.count + more - less;
+        known.live = known.live & !(1 << at) | u64::from(after != 0) << at;
+        let (of, at) = (block / WIDTH, block % WIDTH);
+        self.live[of] = self.live[of] & !(1 << at) | u64::from(known.count != 0) << at;
     }
 
     /// The first block from `from` on that has a key.
@@ -153,11 +248,15 @@ impl KeySet {
 
     /// The first key from `low` on.
     pub(super) fn first_from(&self, low: u32) -> Option<u32> {
-        self.reach(low, u32::MAX, 1).map(|(key, _)| key)
+        self.reach_bits(low, u32::MAX, 1).map(|(key, _)| key & !(self.fields.width() - 1))
     }
 
-    /// The last key up to `high`.
+    /// The last key up to `high`; of items the end of its field.
     pub(super) fn last_until(&self, high: u32) -> Option<u32> {
+        self.last_bit_until(high).map(|key| key | (self.fields.width() - 1))
+    }
+
+    fn last_bit_until(&self, high: u32) -> Option<u32> {
         let mut block = self.block_until(high as usize >> BLOCK_BITS)?;
         loop {
             let low = (block << BLOCK_BITS) as u32;
@@ -169,8 +268,16 @@ impl KeySet {
         }
     }
 
-    /// The last of the first `most` keys from `low` to `high`, and how many these are.
+    /// The last of the first `most` keys from `low` to `high`, and how many these are; an item is
+    /// whole, so it may be a little more.
     pub(super) fn reach(&self, low: u32, high: u32, most: usize) -> Option<(u32, usize)> {
+        let (last, count) = self.reach_bits(low, high, most)?;
+        let end = last | (self.fields.width() - 1);
+        let more = if last < end { self.count_of(last + 1, end) } else { 0 };
+        Some((end, count + more))
+    }
+
+    fn reach_bits(&self, low: u32, high: u32, most: usize) -> Option<(u32, usize)> {
         let mut taken = 0;
         for block in self.blocks(low, high) {
             let all = whole(block, low, high);
@@ -178,7 +285,7 @@ impl KeySet {
                 taken += self.blocks[block].count as usize;
                 if taken == most {
                     let end = ((block << BLOCK_BITS) + (1 << BLOCK_BITS) - 1) as u32;
-                    return self.last_until(end).map(|key| (key, taken));
+                    return self.last_bit_until(end).map(|key| (key, taken));
                 }
                 continue;
             }
@@ -194,7 +301,7 @@ impl KeySet {
         if taken == 0 {
             return None;
         }
-        self.last_until(high).map(|key| (key, taken))
+        self.last_bit_until(high).map(|key| (key, taken))
     }
 
     /// Moves the keys from `low` to `high` into `to`.
@@ -203,7 +310,9 @@ impl KeySet {
         let last = high as usize >> BLOCK_BITS;
         let mut next = self.block_from(low as usize >> BLOCK_BITS);
         while let Some(block) = next.filter(|block| *block <= last) {
-            if whole(block, low, high) {
+            if self.fields.shift > 0 {
+                self.drain_items(block, low, high, to);
+            } else if whole(block, low, high) {
                 self.drain_block(block, to);
             } else {
                 self.drain_part(block, low, high, to);
@@ -261,6 +370,17 @@ impl KeySet {
         }
     }
 
+    /// Items that arrive are newer than those that are there.
+    fn drain_items(&mut self, block: usize, low: u32, high: u32, to: &mut KeySet) {
+        for at in ones(self.blocks[block].live & words_inside(block, low, high)) {
+            let word = block * WIDTH + at;
+            let bits = self.words[word] & inside(word, low, high);
+            let fields = self.fields.taken(bits);
+            self.replace(word, fields, 0);
+            to.replace(word, fields, bits);
+        }
+    }
+
     /// Notes keys that came into a block.
     fn add(&mut self, block: usize, live: u64, fresh: u32) {
         self.blocks[block].live |= live;
@@ -287,6 +407,52 @@ mod tests {
             let most = 1 + prng.below(1000) as usize;
             let taken: Vec<u32> = model.range(low..=high).take(most).copied().collect();
             assert_eq!(set.reach(low, high, most), taken.last().map(|last| (*last, taken.len())));
+        }
+    }
+
+    /// Items and tombstones against a map, newest over oldest.
+    #[test]
+    fn sets_of_items_are_maps() {
+        use std::collections::BTreeMap;
+        let mut prng = Prng::new(4);
+        for (shift, tombstone) in [(1, 1), (3, 2), (6, 1), (6, 40)] {
+            let fields = Fields { shift, tombstone, drops: false };
+            let last = Fields { drops: true, ..fields };
+            let mut sets = [KeySet::of(fields), KeySet::of(fields), KeySet::of(last)];
+            let mut maps: [BTreeMap<u32, u32>; 3] = Default::default();
+            for round in 0..60 {
+                for _ in 0..prng.below(400) {
+                    let key = prng.below(3000) as u32;
+                    let number = prng.below(u64::from(fields.width())) as u32;
+                    let code = key << shift | number;
+                    assert_eq!(sets[0].insert(code), maps[0].insert(key, code).is_none());
+                }
+                let from = usize::from(round % 3 == 0);
+                let (a, b) = (prng.below(3000) as u32, prng.below(3000) as u32);
+                let (low, high) = (a.min(b), a.max(b));
+                let [first, second] = sets.get_disjoint_mut([from, from + 1]).unwrap();
+                first.drain(low << shift, (high << shift) + fields.width() - 1, second);
+                let moved: Vec<_> = maps[from].extract_if(low..=high, |_, _| true).collect();
+                maps[from + 1].extend(moved);
+                let is_tombstone = |code: u32| code % fields.width() == fields.width() - 1;
+                maps[2].retain(|_, code| !is_tombstone(*code));
+                for (set, map) in sets.iter().zip(&maps) {
+                    let units = |map: &BTreeMap<u32, u32>, low: u32, high: u32| -> usize {
+                        map.range(low..=high).map(|(_, code)| fields.units(*code) as usize).sum()
+                    };
+                    assert_eq!(set.count(), units(map, 0, u32::MAX), "{shift}");
+                    let end = (high << shift) + fields.width() - 1;
+                    assert_eq!(set.count_of(low << shift, end), units(map, low, high));
+                    let key = map.range(low..).next().map(|(key, _)| key << shift);
+                    assert_eq!(set.first_from(low << shift), key);
+                    let Some((reached, count)) = set.reach(low << shift, end, 50) else { continue };
+                    let reached = reached >> shift;
+                    assert_eq!(count, units(map, low, reached));
+                    assert!(count >= 50 || units(map, low, high) == count);
+                    assert!(reached == low || units(map, low, reached - 1) < 50);
+                }
+            }
+            assert!(maps.iter().all(|map| map.len() > 100), "{shift}");
         }
     }
 

@@ -4,7 +4,7 @@ use silica_base::Result;
 
 use super::keyset::KeySet;
 use super::level::{Level, Pick};
-use super::{Memtable, Simulator, whole};
+use super::{ItemUnits, Memtable, Simulator, in_units, whole};
 use crate::model::{LevelDb, Stage};
 
 /// LevelDB as its design document says (Lim's dissertation, section 4.3.5): in memory, every
@@ -68,6 +68,20 @@ impl LevelDbSimulator {
     /// With another choice of the table that is compacted next.
     pub fn with_pick(mut self, pick: Pick) -> Self {
         self.pick = pick;
+        self
+    }
+
+    /// For items of different size, in an empty store: all sizes are in items of mean size.
+    #[must_use]
+    pub fn with_items(mut self, items: &ItemUnits) -> Self {
+        self.memtable = self.memtable.of(items);
+        self.level0_keys = KeySet::of(items.fields());
+        self.table = in_units(self.table, items);
+        let last = self.levels.len() - 1;
+        for (at, level) in self.levels.iter_mut().enumerate() {
+            level.limit = in_units(level.limit, items);
+            level.keys = KeySet::of(if at == last { items.last() } else { items.fields() });
+        }
         self
     }
 

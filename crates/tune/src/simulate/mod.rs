@@ -6,6 +6,8 @@
 //! a run first puts every key once, then puts random keys and counts; all work is done in the put
 //! that asks for it.
 
+mod dida;
+mod items;
 mod keyset;
 mod lazy;
 mod level;
@@ -17,6 +19,8 @@ mod stages;
 mod universal;
 mod wipdb;
 
+pub use dida::DidaSimulator;
+pub use items::ItemUnits;
 pub use lazy::LazySimulator;
 pub use level::Pick;
 pub use leveldb::LevelDbSimulator;
@@ -41,6 +45,20 @@ pub trait Simulator {
     /// Entries written so far by the stages behind the log, in the order in which an entry passes
     /// them.
     fn written(&self) -> Vec<(Stage, u64)>;
+
+    /// Puts so far that found their key, where a store may lose some.
+    fn hits(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What a run counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// Write amplification.
+    pub cost: WriteAmplification,
+    /// Share of the puts that found their key, where a store may lose some.
+    pub hits: Option<f64>,
 }
 
 /// Keys that are handed to a simulator at once.
@@ -74,34 +92,55 @@ pub fn run_settled(
     count: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<WriteAmplification> {
+    run_counted(simulator, requests, settling, count, progress).map(|counted| counted.cost)
+}
+
+/// As [`run_settled`], with all that is counted.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_counted(
+    simulator: &mut dyn Simulator,
+    requests: &mut Requests,
+    settling: u64,
+    count: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Counted> {
     if count == 0 {
         return Err(config("a simulation of no requests measures nothing: give at least 1"));
     }
     let keys = u64::from(requests.keys());
     let all = keys.saturating_add(settling).saturating_add(count);
     let mut chunk = Vec::with_capacity(CHUNK);
-    let mut put = |simulator: &mut dyn Simulator, from, to, next: &mut dyn FnMut(u64) -> u32| {
-        let mut done: u64 = from;
+    // Returns what was put, in entries or in units of items.
+    let mut put = |simulator: &mut dyn Simulator, from, to, requests: &mut Requests| {
+        let (mut done, mut amount): (u64, u64) = (from, 0);
         while done < to {
             let end = to.min(done + CHUNK as u64);
             chunk.clear();
-            chunk.extend((done..end).map(&mut *next));
+            chunk.extend((done..end).map(|i| match i < keys {
+                true => requests.once(i as u32),
+                false => requests.draw(),
+            }));
+            amount += chunk.iter().map(|drawn| requests.units(*drawn)).sum::<u64>();
             simulator.put(&chunk);
             done = end;
             progress(done, all);
         }
+        amount
     };
-    put(simulator, 0, keys, &mut |i| requests.once(i as u32));
-    put(simulator, keys, all - count, &mut |_| requests.draw());
-    let before = simulator.written();
-    put(simulator, all - count, all, &mut |_| requests.draw());
+    put(simulator, 0, keys, requests);
+    put(simulator, keys, all - count, requests);
+    let (before, found) = (simulator.written(), simulator.hits());
+    let amount = put(simulator, all - count, all, requests);
     let mut cost = WriteAmplification::logged();
     for (stage, after) in simulator.written() {
         // A level that was not there before had nothing.
         let before = before.iter().find(|(other, _)| *other == stage).map_or(0, |(_, n)| *n);
-        cost.add(stage, (after - before) as f64 / count as f64);
+        cost.add(stage, (after - before) as f64 / amount as f64);
     }
-    Ok(cost)
+    let hits = simulator.hits().zip(found);
+    Ok(Counted { cost, hits: hits.map(|(after, before)| (after - before) as f64 / count as f64) })
 }
 
 /// A memtable: distinct keys, and how many puts of a log they came from.
@@ -117,8 +156,30 @@ impl Memtable {
         Memtable { log, puts: 0, keys: KeySet::default() }
     }
 
+    /// The same for items, whose units it counts.
+    fn of(&self, items: &ItemUnits) -> Self {
+        let log = in_units(self.log, items);
+        Memtable { log, puts: 0, keys: KeySet::of(items.fields()) }
+    }
+
+    /// Takes items until the log is full and returns the others.
+    fn fill_items<'k>(&mut self, items: &'k [u32]) -> &'k [u32] {
+        let mut rest = items;
+        while let [first, others @ ..] = rest
+            && self.puts < self.log
+        {
+            self.keys.insert(*first);
+            self.puts += self.keys.fields().units(*first) as usize;
+            rest = others;
+        }
+        rest
+    }
+
     /// Takes as many keys as fit and returns the others.
     fn fill<'k>(&mut self, keys: &'k [u32]) -> &'k [u32] {
+        if self.keys.fields().shift > 0 {
+            return self.fill_items(keys);
+        }
         let (taken, rest) = keys.split_at(keys.len().min(self.log - self.puts));
         for &key in taken {
             self.keys.insert(key);
@@ -139,6 +200,11 @@ impl Memtable {
 
 /// The largest size that a simulator takes: what a key of 32 bits can number.
 const SIZE_MAX: f64 = u32::MAX as f64;
+
+/// A size in units of items.
+fn in_units(size: usize, items: &ItemUnits) -> usize {
+    ((size as f64 * items.mean()).round() as usize).max(1)
+}
 
 /// A size in entries as a whole number from 1 on.
 fn whole(what: &str, value: f64) -> Result<usize> {

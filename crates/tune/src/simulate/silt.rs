@@ -2,8 +2,8 @@
 
 use silica_base::{Error, ErrorKind, Result};
 
-use super::keyset::KeySet;
-use super::{Simulator, whole};
+use super::keyset::{Fields, KeySet};
+use super::{ItemUnits, Simulator, whole};
 use crate::model::{Silt, Stage};
 
 /// SILT: a log store whose table is full is written as a hash store of as many slots; so many hash
@@ -16,10 +16,14 @@ pub struct SiltSimulator {
     full: usize,
     hash_stores: u64,
     converted: u64,
+    /// How many distinct keys the log store has.
+    filled: usize,
     /// Keys of the log store.
     fresh: KeySet,
     /// Keys of the hash stores and the sorted store.
     there: KeySet,
+    /// How items lie in the sorted store, where they are not all alike.
+    sorted: Option<Fields>,
     written: [u64; 2],
 }
 
@@ -41,29 +45,57 @@ impl SiltSimulator {
             full: whole("a full table", table * occupancy)?,
             hash_stores: whole("the number of hash stores", hash_stores)? as u64,
             converted: 0,
+            filled: 0,
             fresh: KeySet::default(),
             there: KeySet::default(),
+            sorted: None,
             written: [0; 2],
         })
     }
 
+    /// For items of different size, in an empty store. A slot that is empty is as large as the
+    /// others of its table on average.
+    #[must_use]
+    pub fn with_items(mut self, items: &ItemUnits) -> Self {
+        self.fresh = KeySet::of(items.fields());
+        self.there = KeySet::of(items.fields());
+        self.sorted = Some(items.last());
+        self
+    }
+
     /// Writes the log store as a hash store, and merges when there are enough of them.
     fn convert(&mut self) {
+        self.written[0] += match self.sorted {
+            None => self.slots,
+            Some(_) => self.fresh.count() as u64 * self.slots / self.full as u64,
+        };
         self.fresh.drain_all(&mut self.there);
-        self.written[0] += self.slots;
+        self.filled = 0;
         self.converted += 1;
         if self.converted == self.hash_stores {
             self.converted = 0;
+            self.drop_tombstones();
             self.written[1] += self.there.count() as u64;
         }
+    }
+
+    /// What the sorted store is merged without.
+    fn drop_tombstones(&mut self) {
+        let Some(fields) = self.sorted else { return };
+        let mut sorted = KeySet::of(fields);
+        self.there.drain_all(&mut sorted);
+        sorted.drain_all(&mut self.there);
     }
 }
 
 impl Simulator for SiltSimulator {
     fn put(&mut self, keys: &[u32]) {
         for &key in keys {
-            if self.fresh.insert(key) && self.fresh.count() == self.full {
-                self.convert();
+            if self.fresh.insert(key) {
+                self.filled += 1;
+                if self.filled == self.full {
+                    self.convert();
+                }
             }
         }
     }

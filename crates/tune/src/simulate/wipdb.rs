@@ -3,7 +3,7 @@
 use silica_base::Result;
 
 use super::keyset::KeySet;
-use super::{Simulator, whole};
+use super::{ItemUnits, Simulator, in_units, whole};
 use crate::model::{Stage, WipDb};
 
 /// The highest level of a run (the engine's policy).
@@ -91,10 +91,24 @@ impl WipDbSimulator {
         })
     }
 
+    /// For items of different size, in an empty store: all sizes are in items of mean size.
+    #[must_use]
+    pub fn with_items(mut self, items: &ItemUnits) -> Self {
+        self.memtable = in_units(self.memtable, items);
+        self.width <<= items.fields().shift;
+        for bucket in &mut self.buckets {
+            bucket.memtable = KeySet::of(items.fields());
+            bucket.live = KeySet::of(items.last());
+        }
+        self
+    }
+
     fn put_one(&mut self, key: u32) {
         let place = (key / self.width) as usize;
         let bucket = &mut self.buckets[place];
-        self.fresh += usize::from(bucket.memtable.insert(key % self.width));
+        let before = bucket.memtable.count();
+        bucket.memtable.insert(key % self.width);
+        self.fresh = self.fresh + bucket.memtable.count() - before;
         if bucket.oldest.is_none() {
             bucket.oldest = Some(self.puts);
             self.tail = self.tail.or(Some((self.puts, place)));
@@ -121,13 +135,13 @@ impl WipDbSimulator {
         let count = bucket.memtable.count();
         self.fresh -= count;
         self.written[0] += count as u64;
-        let mut keys = KeySet::default();
+        let mut keys = KeySet::of(bucket.memtable.fields());
         bucket.memtable.clone().drain_all(&mut bucket.live);
         bucket.memtable.drain_all(&mut keys);
         bucket.oldest = None;
         bucket.entries += count;
         bucket.runs.insert(0, Run { level: 0, keys });
-        self.live += bucket.live.count() - before;
+        self.live = self.live + bucket.live.count() - before;
         self.dead += bucket.dead() - dead;
         let tails = self.buckets.iter().enumerate();
         self.tail = tails.filter_map(|(place, b)| b.oldest.map(|at| (at, place))).min();
@@ -161,9 +175,13 @@ impl WipDbSimulator {
     fn merge(&mut self, place: usize, count: usize) {
         let bucket = &mut self.buckets[place];
         let dead = bucket.dead();
-        let mut keys = KeySet::default();
+        // Where all runs are merged, tombstones have nothing left to hide.
+        let is_all = count == bucket.runs.len();
+        let fields = if is_all { bucket.live.fields() } else { bucket.memtable.fields() };
+        let mut keys = KeySet::of(fields);
         let mut level = 0;
-        for mut run in bucket.runs.drain(..count) {
+        // The newest last, over what is older.
+        for mut run in bucket.runs.drain(..count).rev() {
             bucket.entries -= run.keys.count();
             level = level.max(run.level);
             run.keys.drain_all(&mut keys);
