@@ -1,9 +1,16 @@
 //! What the live sketch of a keyspace costs, or, where the third argument is `recorded`, what it
 //! costs that the keyspace is recorded: gets and puts with it and without it, in turns, in
 //! one process and on one keyspace; in time of the thread's processor, which other work beside it
-//! moves less than the clock (Linux: `/proc/thread-self/schedstat`; the clock elsewhere).
+//! moves less than the clock (Linux: `/proc/thread-self/schedstat`; the clock elsewhere). With
+//! `control` neither turn has it: what is shown then is what the measurement repeats to.
 //!
-//! `cargo run --release -p silica --example sketch -- DIR [ROUNDS [recorded]]`
+//! `always` and `never` only do the rounds, all in one way, for a tool that counts instructions:
+//! one run of each, and their difference is exact where times of puts, which now and then include
+//! a flush, repeat to a few percent only:
+//!
+//! `valgrind --tool=cachegrind --cache-sim=no target/release/examples/sketch DIR 40 always`
+//!
+//! `cargo run --release -p silica --example sketch -- DIR [ROUNDS [recorded|control|always|never]]`
 #![allow(clippy::disallowed_methods)] // A benchmark reads its arguments and the clock.
 
 use silica::{Durability, EngineExt, GetSink, Keyspace, OpenOptions, RecordOptions};
@@ -66,10 +73,23 @@ fn puts(keyspace: &Keyspace, prng: &mut Prng) -> u64 {
     OPERATIONS
 }
 
+/// By how many percent the median of `ratios` is above one, and an interval that holds the true one
+/// 95 times in 100. It is by order alone, whatever the ratios are distributed like.
+fn median_percent(ratios: &mut [f64]) -> [f64; 3] {
+    ratios.sort_by(f64::total_cmp);
+    let (middle, half) = (ratios.len() as f64 / 2.0, 0.98 * (ratios.len() as f64).sqrt());
+    [middle, middle - half, middle + half].map(|at| {
+        let at = at.clamp(0.0, ratios.len() as f64 - 1.0) as usize;
+        100.0 * (ratios[at] - 1.0)
+    })
+}
+
 fn main() -> silica::Result<()> {
     let dir = std::env::args().nth(1).expect("a directory");
     let rounds = std::env::args().nth(2).map_or(200, |text| text.parse().expect("a number"));
-    let is_recorded = std::env::args().nth(3).is_some_and(|text| text == "recorded");
+    let mode = std::env::args().nth(3);
+    let is_recorded = mode.as_deref() == Some("recorded");
+    let is_control = mode.as_deref() == Some("control");
     for engine in ["mica", "wip"] {
         let options = OpenOptions::new().durability(Durability::Buffered).background_threads(0);
         let store = options.open(Path::new(&dir).join(engine))?;
@@ -78,16 +98,25 @@ fn main() -> silica::Result<()> {
             keyspace.put(n.to_be_bytes(), [7; 100])?;
         }
         keyspace.settle()?;
+        if let Some(mode @ ("always" | "never")) = mode.as_deref() {
+            keyspace.sketch_workload(mode == "always");
+            (0..rounds).for_each(|round| {
+                puts(&keyspace, &mut Prng::new(round as u64));
+                gets(&keyspace, &mut Prng::new(round as u64), 1);
+            });
+            continue;
+        }
         for what in ["gets one by one", "gets in bursts of 32", "puts"] {
-            // Both see the same operations, each first in half of the rounds.
-            let mut times = [Vec::new(), Vec::new()];
+            // Both see the same operations. Which is first is drawn: maintenance comes every few
+            // turns, and would meet the same one again and again.
+            let (mut times, mut order) = ([Vec::new(), Vec::new()], Prng::new(17));
             let (mut recorded, mut dropped) = (0, 0);
             for round in 0..rounds {
-                for turn in 0..2 {
-                    let with = (round + turn) % 2;
+                let first = order.below(2) as usize;
+                for with in [first, 1 - first] {
                     let mut recording = None;
                     if !is_recorded {
-                        keyspace.sketch_workload(with == 1);
+                        keyspace.sketch_workload(with == 1 && !is_control);
                     } else if with == 1 {
                         let to = std::io::sink();
                         recording = Some(keyspace.record_to(to, &RecordOptions::default())?);
@@ -106,15 +135,14 @@ fn main() -> silica::Result<()> {
                 }
             }
             let mut ratios: Vec<f64> = times[1].iter().zip(&times[0]).map(|(w, o)| w / o).collect();
-            ratios.sort_by(f64::total_cmp);
-            let median = ratios[ratios.len() / 2];
+            let [median, from, to] = median_percent(&mut ratios);
             let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
             println!(
-                "{engine}, {what}: {:.1} ns without, {:.1} ns with; median of {} pairs {:+.2} %",
+                "{engine}, {what}: {:.1} ns without, {:.1} ns with; median of {} pairs \
+                 {median:+.2} % ({from:+.2} to {to:+.2})",
                 mean(&times[0]),
                 mean(&times[1]),
-                ratios.len(),
-                100.0 * (median - 1.0)
+                ratios.len()
             );
             if is_recorded {
                 println!("{recorded} operations recorded, {dropped} dropped");

@@ -2,13 +2,13 @@
 //!
 //! Invariants:
 //!
-//! 1. At most one caller leads. A caller waits only while another one leads, and whoever leads wakes
-//!    all that wait after it stops leading: nobody waits for a sync that is over.
+//! 1. At most one caller leads. A caller waits only while another one leads, and whoever leads
+//!    wakes all that wait after it stops leading: nobody waits for a sync that is over.
 //! 2. `synced_end` only grows, and is published after the sync that covers it. So a caller that is
 //!    woken finds its answer without the lock, which all those woken at once would wait for.
 //!
-//! Orderings: who leads stores `synced_end` with `Release`, callers load it with `Acquire`; the rest
-//! is under the lock, but for `arrived`, which only says how long it is worth to wait.
+//! Orderings: who leads stores `synced_end` with `Release`, callers load it with `Acquire`; the
+//! rest is under the lock, but for `arrived`, which only says how long it is worth to wait.
 //! `tests/group_model.rs` tries every interleaving.
 
 use super::sync::{

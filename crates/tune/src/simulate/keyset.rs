@@ -65,7 +65,7 @@ impl Fields {
 
     /// The word of a code, the bits of its field, and those that are set in it.
     fn item(self, code: u32) -> (usize, u64, u64) {
-        let (number, begin) = (code & (self.width() - 1), code % 64 & !(self.width() - 1));
+        let (number, begin) = (code & (self.width() - 1), (code % 64) & !(self.width() - 1));
         let ones = |count: u32| u64::MAX >> (64 - count);
         let bits = match number == self.width() - 1 {
             true => ones(self.tombstone) << (self.width() - self.tombstone),
