@@ -153,9 +153,19 @@ fn people_get_a_table() {
     assert_eq!(names, ["log", "level 0", "level 1", "level 2", "total"]);
 }
 
+/// Checks that each line is refused with an error that has its word.
+fn refuses(refusals: &[(&str, &str)]) {
+    for (line, word) in refusals {
+        let output = model(line);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
+        assert!(error.contains(word), "{line}: '{word}' is missing in: {error}");
+    }
+}
+
 #[test]
 fn what_no_model_can_be_asked_is_refused_by_name() {
-    let refusals = [
+    refuses(&[
         ("unique --keys 0 --requests 1", "--keys"),
         ("unique --keys nan --requests 1", "--keys"),
         ("unique --keys inf --requests 1", "--keys"),
@@ -192,6 +202,15 @@ fn what_no_model_can_be_asked_is_refused_by_name() {
         ("universal --keys 100 --wal 1 --runs 1", "runs"),
         ("lazy --keys 100 --wal 1 --growth 2 --runs 3 --levels 2", "runs"),
         ("wipdb --keys 100 --memtable 10 --space 1", "space"),
+        ("silt --keys 100 --table-size 1000 --occupancy 0.9 --hash-stores 3", "smaller"),
+        ("silt --keys 100 --table-size 10 --occupancy nan --hash-stores 3", "occupancy"),
+        ("silt --keys 100 --table-size 10 --occupancy 0.9 --hash-stores 0", "hash stores"),
+    ]);
+}
+
+#[test]
+fn what_does_not_go_with_writes_that_are_not_plain_is_refused_by_name() {
+    refuses(&[
         ("dida --keys 100 --flash 50 --slab 1", "--pace"),
         ("cola --keys 100 --wal 1 --growth 2 --levels 3 --latest 0.9", "--latest"),
         ("unique --keys 100 --requests 5 --latest -1", "skew"),
@@ -215,16 +234,7 @@ fn what_no_model_can_be_asked_is_refused_by_name() {
         ("dida --keys 100 --flash 500 --slab 2 --pace nan", "pace"),
         ("dida --keys 100 --flash 500 --slab 2 --low 0.5 --high 0.4", "watermark"),
         ("dida --keys 0 --flash 500 --slab 2", "--keys"),
-        ("silt --keys 100 --table-size 1000 --occupancy 0.9 --hash-stores 3", "smaller"),
-        ("silt --keys 100 --table-size 10 --occupancy nan --hash-stores 3", "occupancy"),
-        ("silt --keys 100 --table-size 10 --occupancy 0.9 --hash-stores 0", "hash stores"),
-    ];
-    for (line, word) in refusals {
-        let output = model(line);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
-        assert!(error.contains(word), "{line}: '{word}' is missing in: {error}");
-    }
+    ]);
 }
 
 #[test]
