@@ -19,6 +19,9 @@ pub(crate) enum SimulateCommand {
     Leveldb {
         #[command(flatten)]
         design: LeveldbArgs,
+        /// Items of a table at most: 2 MiB of 1 kB each where none are given.
+        #[arg(long, value_name = "ITEMS", allow_hyphen_values = true)]
+        table: Option<f64>,
         #[command(flatten)]
         puts: PutsArgs,
     },
@@ -123,7 +126,7 @@ pub(crate) fn run(command: &SimulateCommand, output: &mut Output) -> Result<()> 
 /// Keys, how they are written, and how often.
 fn asked(command: &SimulateCommand) -> (&KeysArgs, Option<&MovingArgs>, &PutsArgs) {
     match command {
-        SimulateCommand::Leveldb { design, puts } => (&design.keys, Some(&design.moving), puts),
+        SimulateCommand::Leveldb { design, puts, .. } => (&design.keys, Some(&design.moving), puts),
         SimulateCommand::Silt { design, puts } => (&design.keys, Some(&design.moving), puts),
         SimulateCommand::Wipdb { design, puts, .. } => (&design.keys, Some(&design.moving), puts),
         SimulateCommand::Cola { design, puts } => (&design.keys, None, puts),
@@ -142,8 +145,11 @@ fn simulator(
     items: Option<&ItemUnits>,
 ) -> Result<Box<dyn Simulator>> {
     Ok(match command {
-        SimulateCommand::Leveldb { design, .. } => {
-            let plain = LevelDbSimulator::new(&design.design()?)?;
+        SimulateCommand::Leveldb { design, table, .. } => {
+            let mut plain = LevelDbSimulator::new(&design.design()?)?;
+            if let Some(items) = table {
+                plain = plain.with_tables_of(*items)?;
+            }
             Box::new(if let Some(items) = items { plain.with_items(items) } else { plain })
         }
         SimulateCommand::Silt { design, .. } => {

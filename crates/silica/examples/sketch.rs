@@ -4,13 +4,7 @@
 //! moves less than the clock (Linux: `/proc/thread-self/schedstat`; the clock elsewhere). With
 //! `control` neither turn has it: what is shown then is what the measurement repeats to.
 //!
-//! `always` and `never` only do the rounds, all in one way, for a tool that counts instructions:
-//! one run of each, and their difference is exact where times of puts, which now and then include
-//! a flush, repeat to a few percent only:
-//!
-//! `valgrind --tool=cachegrind --cache-sim=no target/release/examples/sketch DIR 40 always`
-//!
-//! `cargo run --release -p silica --example sketch -- DIR [ROUNDS [recorded|control|always|never]]`
+//! `cargo run --release -p silica --example sketch -- DIR [ROUNDS [recorded|control]]`
 #![allow(clippy::disallowed_methods)] // A benchmark reads its arguments and the clock.
 
 use silica::{Durability, EngineExt, GetSink, Keyspace, OpenOptions, RecordOptions};
@@ -98,14 +92,6 @@ fn main() -> silica::Result<()> {
             keyspace.put(n.to_be_bytes(), [7; 100])?;
         }
         keyspace.settle()?;
-        if let Some(mode @ ("always" | "never")) = mode.as_deref() {
-            keyspace.sketch_workload(mode == "always");
-            (0..rounds).for_each(|round| {
-                puts(&keyspace, &mut Prng::new(round as u64));
-                gets(&keyspace, &mut Prng::new(round as u64), 1);
-            });
-            continue;
-        }
         for what in ["gets one by one", "gets in bursts of 32", "puts"] {
             // Both see the same operations. Which is first is drawn: maintenance comes every few
             // turns, and would meet the same one again and again.
