@@ -100,13 +100,6 @@ pub(crate) struct Frozen {
 }
 
 impl Frozen {
-    /// Of a memtable whose positions lie in this range, for tests.
-    #[cfg(test)]
-    pub(crate) fn of(memtable: Memtable, positions: std::ops::Range<u64>) -> Arc<Self> {
-        let (start, end) = (positions.start, positions.end);
-        Arc::new(Frozen { memtable, bytes: 0, start, end, order: OnceLock::new() })
-    }
-
     /// Its positions in the order of a range, for those who read ranges.
     pub(crate) fn order(&self, entries: &impl Entries) -> &Arc<Ordered> {
         self.order.get_or_init(|| Ordered::new(self.memtable.in_order(entries), entries).into())

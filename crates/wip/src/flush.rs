@@ -6,9 +6,8 @@
 
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
-use crate::gather::Gather;
 use crate::jobs::Step;
-use crate::memtable::by_heads;
+use crate::memtable::{by_heads, common_bytes};
 use crate::merge::{Fate, Keeper, Merge, Source};
 use crate::metrics::add;
 use crate::run::{Numbered, Run};
@@ -84,7 +83,7 @@ impl<L: LogFile> Source for Chunk<L> {
 }
 
 enum Stage<D: Device> {
-    Gather(Gather),
+    Begin,
     Sort(Sort<D>),
     Write(Box<Write<D>>),
 }
@@ -119,22 +118,25 @@ impl<D: Device> Flush<D> {
     /// Of memtables each of which is the oldest of its buckets.
     pub(crate) fn new(wip: &Wip<D>, frozen: Vec<Arc<Frozen>>) -> Self {
         Flush {
-            stage: Stage::Gather(Gather::new(&frozen)),
             frozen,
             segments: wip.log.segments(),
             version: None,
             buckets: wip.buckets(),
             least_position: 1,
+            stage: Stage::Begin,
         }
     }
 
-    /// Goes on with what was gathered.
-    fn begin(&mut self, positions: Vec<u64>, common: usize) {
+    fn begin(&mut self) {
         let frozen = &self.frozen;
+        let mut positions: Vec<u64> =
+            frozen.iter().flat_map(|frozen| frozen.memtable.positions()).collect();
+        positions.sort_unstable();
         let mut holders = self.buckets.iter().filter(|bucket| holds(bucket, frozen) > 0);
         let version = holders.next().map(|bucket| bucket.read().version.clone());
         self.version = version.filter(|_| holders.next().is_none());
         self.least_position = positions.first().copied().unwrap_or(1);
+        let common = common_bytes(&positions, &LogEntries(&self.segments));
         self.stage = Stage::Sort(Sort { positions, common, chunks: Vec::new() });
     }
 
@@ -146,20 +148,8 @@ impl<D: Device> Flush<D> {
     /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
     pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
         let mut done = 0;
-        while let Stage::Gather(gather) = &mut self.stage {
-            let left = budget.saturating_sub(done);
-            let gathered = gather.step(&self.frozen, &LogEntries(&self.segments), left);
-            match gathered {
-                Some(bytes) => done += bytes,
-                None => {
-                    let gather = std::mem::replace(gather, Gather::new(&[]));
-                    let (positions, common) = gather.finish();
-                    self.begin(positions, common);
-                }
-            }
-            if done > budget {
-                return Ok(Step::More(done));
-            }
+        if let Stage::Begin = self.stage {
+            self.begin();
         }
         while let Stage::Sort(Sort { positions, common, chunks }) = &mut self.stage {
             if done > budget {

@@ -13,7 +13,6 @@ mod count;
 mod deleted;
 mod files;
 mod flush;
-mod gather;
 mod ingest;
 mod inspect;
 mod iterator;

@@ -188,21 +188,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Visits the positions in the lines from `line` on, about `slots` slots; the line to go on
-    /// with, where there is one.
-    pub fn visit(&self, line: usize, slots: usize, visit: &mut impl FnMut(u64)) -> Option<usize> {
-        let end = line.saturating_add(slots.div_ceil(TAG_GROUP)).min(self.lines.len());
-        for line in line..end {
-            let slots = self.lines[line].iter().map(|slot| slot.load(Acquire) & POSITION_MASK);
-            slots.filter(|position| *position != 0).for_each(&mut *visit);
-        }
-        (end < self.lines.len()).then_some(end)
-    }
-
     /// All positions, in no order. For everybody; those that are added meanwhile may be missing.
     pub fn positions(&self) -> Vec<u64> {
+        let slots = self.lines.iter().flatten().map(|slot| slot.load(Acquire) & POSITION_MASK);
         let mut positions = Vec::with_capacity(self.len());
-        self.visit(0, usize::MAX, &mut |position| positions.push(position));
+        positions.extend(slots.filter(|position| *position != 0));
         positions
     }
 

@@ -1,6 +1,6 @@
 //! A memtable of either kind.
 
-use super::{Directory, Entries, Found, Full, Inserted, Node, SkipList, sorted};
+use super::{Directory, Entries, Found, Full, Inserted, SkipList, sorted};
 use silica_base::HashSeed;
 use std::sync::Arc;
 
@@ -14,22 +14,6 @@ pub enum Memtable {
     Hash(Directory),
     /// In order. Shared with those who go through a range of it.
     List(Arc<SkipList>),
-}
-
-/// A place among the positions of a memtable, in no order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place(At);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    Start,
-    Line(usize),
-    Node(Node),
-}
-
-impl Place {
-    /// Before all of them.
-    pub const START: Place = Place(At::Start);
 }
 
 impl Memtable {
@@ -138,32 +122,6 @@ impl Memtable {
         match self {
             Memtable::Hash(directory) => directory.positions(),
             Memtable::List(list) => list.positions(),
-        }
-    }
-
-    /// Visits the positions from `place` on, in no order, about `count` slots of them. The place to
-    /// go on with; `None` at the end.
-    pub fn some_positions(
-        &self,
-        place: Place,
-        count: usize,
-        visit: &mut impl FnMut(u64),
-    ) -> Option<Place> {
-        match self {
-            Memtable::Hash(directory) => {
-                let from = if let At::Line(line) = place.0 { line } else { 0 };
-                let end = directory.visit(from, count, visit);
-                end.map(|line| Place(At::Line(line)))
-            }
-            Memtable::List(list) => {
-                let mut next = if let At::Node(node) = place.0 { Some(node) } else { list.first() };
-                for _ in 0..count {
-                    let Some(node) = next else { break };
-                    visit(list.position(node));
-                    next = list.after(node);
-                }
-                next.map(|node| Place(At::Node(node)))
-            }
         }
     }
 

@@ -30,7 +30,7 @@ mod tests;
 
 pub use directory::{Directory, Inserted};
 pub use entries::{Entries, Found, Full, POSITION_BITS};
-pub use kind::{Memtable, Place};
+pub use kind::Memtable;
 pub use ordered::Ordered;
 pub use skip_list::{Node, SkipList};
 
@@ -43,16 +43,15 @@ pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
     // In the order of the log, whose memory is then read from one end to the other.
     positions.sort_unstable();
     // Where all keys begin alike, as numbers in digits do, their heads would tell nothing.
-    let first = positions.first().map(|at| entries.entry(*at).key);
-    let common = common_bytes(first.unwrap_or_default(), &positions, entries);
+    let common = common_bytes(&positions, entries);
     by_heads(positions, common, entries).into_iter().map(|(_, at)| at).collect()
 }
 
-/// Bytes that `first` and the keys at all positions begin with.
-pub(crate) fn common_bytes(first: &[u8], positions: &[u64], entries: &impl Entries) -> usize {
+/// Bytes that the keys at all positions begin with.
+pub(crate) fn common_bytes(positions: &[u64], entries: &impl Entries) -> usize {
     let mut keys = positions.iter().map(|at| entries.entry(*at).key);
-    let shared = |common, key| (common > 0).then(|| shared_len(&first[..common], key));
-    keys.try_fold(first.len(), shared).unwrap_or(0)
+    let first = keys.next().unwrap_or_default();
+    keys.fold(first.len(), |common, key| shared_len(&first[..common], key))
 }
 
 /// `positions`, which ascend, in the order of a range, each behind the [`head`] of what comes
