@@ -109,8 +109,8 @@ fn simulators(target: &Path, scratch: &Path) -> Result<(), String> {
     };
     let speeds = run("simulator_speed", "1e4")?;
     let rows = speeds.lines().filter(|line| line.ends_with(" M requests/s")).count();
-    if rows != 16 {
-        return Err(format!("{rows} of 16 speeds of simulators:\n{speeds}"));
+    if rows != 18 {
+        return Err(format!("{rows} of 18 speeds of simulators:\n{speeds}"));
     }
     let found = run("experiments", "1e4")?;
     let by_table = found.lines().skip_while(|line| !line.starts_with("next table")).skip(1);

@@ -2,7 +2,8 @@
 //!
 //! Four steps, each of which goes through the entries of one engine: **copy** what the target
 //! lacks; **sweep** from it what the source does not have, where it may have such; compare
-//! **forth** and **back**. Now and then both engines are synced and a note is kept of how far it is.
+//! **forth** and **back**. Now and then both engines are synced, and a note is kept of how far
+//! it is.
 
 use super::MigrateProgress;
 use super::dual::Dual;
