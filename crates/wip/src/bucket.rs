@@ -3,6 +3,7 @@
 use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
 use crate::policy::{RunShape, Shape};
+use crate::prefix::Prefix;
 use crate::ranges::RangeReads;
 use crate::run::{Part, Run};
 use crate::run_filters::RunFilters;
@@ -33,6 +34,9 @@ const APART_PART: u64 = 16;
 /// take longer.
 pub(crate) const SEARCH_READS: u64 = 40;
 const DEVICE_READ_READS: u64 = 512;
+
+/// Blocks of a table whose index tells what keys begin with: from one separator nothing follows.
+const TELLING_BLOCKS_MIN: usize = 3;
 
 /// Bytes of a line of the processor's cache.
 const LINE_BYTES: usize = 64;
@@ -124,6 +128,7 @@ pub(crate) struct Version<D: Device> {
     /// Ranges that were deleted below the floor.
     pub(crate) deleted: DeletedRanges,
     shape: OnceLock<Shape>,
+    common: OnceLock<Option<Vec<u8>>>,
 }
 
 /// What an insert into a memtable changed.
@@ -159,7 +164,8 @@ pub(crate) struct Stores<D: Device> {
 impl<D: Device> Version<D> {
     pub(crate) fn new(runs: Vec<Run<D>>, floor: u64, deleted: DeletedRanges) -> Self {
         let filters = RunFilters::new(&runs);
-        Version { runs, filters, floor, ceiling: floor, deleted, shape: OnceLock::new() }
+        let (ceiling, shape, common) = (floor, OnceLock::new(), OnceLock::new());
+        Version { runs, filters, floor, ceiling, deleted, shape, common }
     }
 
     /// Of a bucket that had `before`.
@@ -184,6 +190,16 @@ impl<D: Device> Version<D> {
     /// Bytes of all runs.
     pub(crate) fn bytes(&self) -> u64 {
         self.shape().bytes()
+    }
+
+    /// What most keys of the runs begin with, where their tables' indexes tell.
+    pub(crate) fn common(&self) -> Option<&[u8]> {
+        let common = self.common.get_or_init(|| {
+            let tables = self.runs.iter().flatten().map(|part| &part.table.table);
+            let told = tables.filter(|table| table.blocks() >= TELLING_BLOCKS_MIN);
+            Prefix::of(told.map(|table| table.common())).map(<[u8]>::to_vec)
+        });
+        common.as_deref()
     }
 
     /// What decides whether anything is to be done with the runs.

@@ -9,7 +9,8 @@
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
 use crate::deleted::deleted_at;
-use crate::memtable::{head, is_from, shared_len};
+use crate::memtable::is_from;
+use crate::prefix::Prefix;
 use crate::run_cursor::RunCursor;
 use crate::snapshot::Held;
 use crate::sorted::{Is, Listed, Positions, Sorted};
@@ -81,11 +82,11 @@ struct Entered<D: Device> {
     view: View<D>,
     /// The newest first.
     sources: Vec<Sorted<D>>,
-    /// Of each source's key, how it begins behind what all keys of the bucket begin with: nearly
-    /// all are told apart by that. `None` where the source is nowhere.
+    /// Of each source's key, how it begins behind the prefix: nearly all are told apart by that.
+    /// `None` where the source is nowhere.
     heads: Vec<Option<u64>>,
-    /// Bytes that all keys of the bucket begin with.
-    common: usize,
+    /// What most keys of the bucket begin with.
+    prefix: Prefix,
     /// Unless another source than the first one has moved since.
     lead: Option<Lead>,
 }
@@ -137,8 +138,8 @@ impl<D: Device> Entered<D> {
         let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run, count));
         let sources: Vec<_> = list.chain(memtables).chain(runs).collect();
         let heads = vec![None; sources.len()];
-        let common = view.upper.as_ref().map_or(0, |upper| shared_len(&view.lower, upper));
-        Entered { view, sources, heads, common, lead: None }
+        let prefix = view.prefix();
+        Entered { view, sources, heads, prefix, lead: None }
     }
 
     /// Moves a source, which is nowhere where that fails.
@@ -146,16 +147,15 @@ impl<D: Device> Entered<D> {
     fn go<T>(&mut self, source: usize, to: impl FnOnce(&mut Sorted<D>) -> Result<T>) -> Result<T> {
         self.heads[source] = None;
         let result = to(&mut self.sources[source])?;
-        let version = self.sources[source].version();
-        self.heads[source] = version.map(|version| self.head_of(version.key));
+        let key = self.sources[source].key();
+        self.heads[source] = key.map(|key| self.head_of(key));
         Ok(result)
     }
 
-    /// How a key of the bucket begins behind what all begin with; nothing is compared where there
-    /// is one source only.
+    /// How a key of the bucket begins behind what most begin with.
     #[inline]
     fn head_of(&self, key: &[u8]) -> u64 {
-        if self.sources.len() == 1 { 0 } else { head(&key[self.common..]) }
+        self.prefix.head_behind(key)
     }
 
     /// See [`Iter::read_together`].
@@ -227,7 +227,7 @@ impl<D: Device> Entered<D> {
 
     /// A source with the last key of all.
     fn last(&self) -> Option<usize> {
-        let key = |source: usize| self.sources[source].version().map(|version| version.key);
+        let key = |source: usize| self.sources[source].key();
         let mut last: Option<(usize, u64)> = None;
         for (at, head) in self.heads.iter().enumerate() {
             let Some(head) = *head else { continue };
@@ -256,13 +256,13 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         Iter { is_of_keys: true, ..Iter::new(snapshot, range) }
     }
 
-    /// The iterator is at an entry: fetches its value, where that lies apart.
+    /// The iterator is at an entry with `flags`: fetches its value, where that lies apart.
     #[inline]
-    fn settled_at(&mut self, at: At) -> Result<bool> {
+    fn settled_at(&mut self, at: At, flags: u8) -> Result<bool> {
         self.at = at;
         self.apart = None;
-        let version = self.version();
-        if version.flags & POINTER != 0 && !self.is_of_keys {
+        if flags & POINTER != 0 && !self.is_of_keys {
+            let version = self.version();
             let fetched = self.snapshot.wip.value_at(version.key, version.value);
             self.apart = Some(fetched.inspect_err(|_| self.at = At::Nowhere)?);
         }
@@ -289,7 +289,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
             self.target.clone_from(&self.lower);
         }
         self.enter_at_target()?;
-        self.settle_forward(false)
+        self.settle_forward(None)
     }
 
     /// Has all sources of the bucket of `target` at their first version there or behind.
@@ -343,9 +343,9 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         Ok(Is::There)
     }
 
-    /// From where the sources are to the first entry there or behind; where `is_passed`, to one
-    /// that has not the copied key.
-    fn settle_forward(&mut self, mut is_passed: bool) -> Result<bool> {
+    /// From where the sources are to the first entry there or behind; where a key with the head
+    /// `passed` was passed, which is the copied one, to one that has another.
+    fn settle_forward(&mut self, mut passed: Option<u64>) -> Result<bool> {
         self.at = At::Nowhere;
         loop {
             let entered = self.entered.as_mut().expect("a bucket was entered");
@@ -356,6 +356,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                     return Ok(false);
                 }
                 self.enter_at_target()?;
+                // Heads of another bucket say something else, and the key is not of that one.
+                passed = None;
                 continue;
             };
             let entered = self.entered.as_ref().expect("a bucket was entered");
@@ -364,16 +366,18 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 return Ok(false);
             }
             let is_seen = version.sequence < self.snapshot.position;
-            if is_seen && !(is_passed && *version.key == *self.copied.key) {
+            let head = entered.heads[first];
+            let is_passed = passed.is_some() && passed == head && *version.key == *self.copied.key;
+            if is_seen && !is_passed {
                 let deleted = &entered.view.deleted;
                 let is_hidden = !deleted.is_empty()
                     && deleted_at(deleted, version.key, self.snapshot.position) > version.sequence;
                 if !is_hidden && !self.is_gone(version.flags, version.expires_unix_ms) {
-                    return self.settled_at(At::Source(first));
+                    return self.settled_at(At::Source(first), version.flags);
                 }
                 self.copied.key.clear();
                 self.copied.key.extend_from_slice(version.key);
-                is_passed = true;
+                passed = head;
             }
             let entered = self.entered.as_mut().expect("a bucket was entered");
             entered.go(first, Sorted::advance)?;
@@ -446,7 +450,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 && !is_hidden
                 && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms)
             {
-                return self.settled_at(At::Copied);
+                return self.settled_at(At::Copied, self.copied.flags);
             }
         }
     }
@@ -528,11 +532,12 @@ impl<D: Device, W: Deref<Target = Wip<D>> + Send + Sync> EntryIter for Iter<D, W
             At::Source(source) => {
                 self.at = At::Nowhere;
                 let entered = self.entered.as_mut().expect("it is at an entry");
-                let version = entered.sources[source].version().expect("it is there");
+                let key = entered.sources[source].key().expect("it is there");
                 self.copied.key.clear();
-                self.copied.key.extend_from_slice(version.key);
+                self.copied.key.extend_from_slice(key);
+                let passed = entered.heads[source];
                 entered.go(source, Sorted::advance)?;
-                self.settle_forward(true)
+                self.settle_forward(passed)
             }
             At::Copied => {
                 self.target.clone_from(&self.copied.key);
@@ -556,8 +561,14 @@ impl<D: Device, W: Deref<Target = Wip<D>> + Send + Sync> EntryIter for Iter<D, W
         }
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
-        self.version().key
+        match (self.at, &self.entered) {
+            (At::Source(at), Some(entered)) => {
+                entered.sources[at].key().expect("it is at a version")
+            }
+            _ => self.version().key,
+        }
     }
 
     fn entry(&self) -> EntryRef<'_> {

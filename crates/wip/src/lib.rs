@@ -26,6 +26,7 @@ mod options;
 mod ordered;
 mod overlap;
 mod policy;
+mod prefix;
 mod ranges;
 mod read;
 mod repair;

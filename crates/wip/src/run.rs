@@ -45,6 +45,8 @@ pub(crate) struct Part<D: Device> {
     /// How the two begin: nearly all keys are told apart by that, without the way to their bytes.
     lower_head: u64,
     upper_head: u64,
+    /// The first block of the table that may have keys behind the range.
+    upper_block: usize,
     /// How often its entries were merged, at most [`crate::policy::LEVEL_MAX`].
     pub(crate) level: u8,
     /// Bytes of tables that nobody needs because of it: older versions of its keys, and its own
@@ -69,7 +71,9 @@ impl<D: Device> Part<D> {
     ) -> Self {
         let lower_head = head(&lower);
         let upper_head = upper.as_ref().map_or(u64::MAX, |upper| head(upper));
-        Part { table, lower, upper, lower_head, upper_head, level, dead_bytes }
+        let block_of = |upper: &Vec<u8>| table.table.block_of(upper);
+        let upper_block = upper.as_ref().map_or(usize::MAX, block_of);
+        Part { table, lower, upper, lower_head, upper_head, upper_block, level, dead_bytes }
     }
 
     #[inline]
@@ -94,6 +98,12 @@ impl<D: Device> Part<D> {
     #[inline]
     pub(crate) fn is_below_upper(&self, key: &[u8]) -> bool {
         self.upper.as_ref().is_none_or(|upper| *key < **upper)
+    }
+
+    /// The same of a key in block `block` of the table, which is mostly known by that.
+    #[inline]
+    pub(crate) fn is_below_upper_at(&self, block: usize, key: &[u8]) -> bool {
+        block < self.upper_block || self.is_below_upper(key)
     }
 
     /// What the manifest says of it.
@@ -138,8 +148,7 @@ impl<D: Device> Part<D> {
     /// Blocks that may have keys of the range.
     pub(crate) fn blocks(&self) -> std::ops::Range<usize> {
         let table = &self.table.table;
-        let end = self.upper.as_ref().map_or(table.blocks() - 1, |upper| table.block_of(upper));
-        table.block_of(&self.lower)..end + 1
+        table.block_of(&self.lower)..self.upper_block.min(table.blocks() - 1) + 1
     }
 }
 

@@ -60,6 +60,15 @@ impl<D: Device> RunCursor<D> {
         self.cursor.as_mut().map_or(0, Cursor::take_device_reads)
     }
 
+    /// The key of the version here.
+    ///
+    /// # Panics
+    /// May panic where the last call did not return true.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.cursor.as_ref().expect("a part was entered").key()
+    }
+
     /// The version here.
     ///
     /// # Panics
@@ -93,7 +102,7 @@ impl<D: Device> RunCursor<D> {
         let cursor = self.cursor_of(part);
         let is_there = to(cursor)?;
         let cursor = self.cursor.as_ref().expect("just made");
-        self.is_at_one = is_there && self.run[part].has(cursor.version().key);
+        self.is_at_one = is_there && self.run[part].has(cursor.key());
         Ok(self.is_at_one)
     }
 
@@ -206,7 +215,7 @@ impl<D: Device> RunCursor<D> {
         let (part, cursor) = (self.part, self.cursor.as_mut().expect("a part was entered"));
         self.is_at_one = false;
         // What comes after a key of the part is not below it.
-        if cursor.advance()? && self.run[part].is_below_upper(cursor.version().key) {
+        if cursor.advance()? && self.run[part].is_below_upper_at(cursor.block(), cursor.key()) {
             self.is_at_one = true;
             return Ok(true);
         }
@@ -218,7 +227,7 @@ impl<D: Device> RunCursor<D> {
         let (part, cursor) = (self.part, self.cursor.as_mut().expect("a part was entered"));
         self.is_at_one = false;
         // What comes before a key of the part is not behind it.
-        if cursor.retreat()? && is_from(&self.run[part].lower, cursor.version().key) {
+        if cursor.retreat()? && is_from(&self.run[part].lower, cursor.key()) {
             self.is_at_one = true;
             return Ok(true);
         }
@@ -234,7 +243,7 @@ impl<D: Device> Source for RunCursor<D> {
 
     #[inline]
     fn head(&self) -> Option<u64> {
-        let behind = || self.version().key.get(self.common..).unwrap_or_default();
+        let behind = || self.key().get(self.common..).unwrap_or_default();
         self.is_at_one.then(|| head(behind()))
     }
 

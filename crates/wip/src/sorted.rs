@@ -109,6 +109,16 @@ impl<D: Device> Sorted<D> {
         Ok(Is::There)
     }
 
+    /// The key of the version here.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match self {
+            Sorted::List(listed) => listed.version().map(|version| version.key),
+            Sorted::Memtable(positions) => positions.version().map(|version| version.key),
+            Sorted::Run(run) => run.is_at_one().then(|| run.key()),
+        }
+    }
+
     /// The version here.
     #[inline]
     pub(crate) fn version(&self) -> Option<Row<'_>> {

@@ -3,7 +3,8 @@
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::deleted::DeletedRanges;
-use crate::memtable::{Entries, Memtable, Ordered, SkipList, is_from, sorted};
+use crate::memtable::{Entries, Memtable, Ordered, SkipList, is_from, shared_len, sorted};
+use crate::prefix::Prefix;
 use crate::wip::Wip;
 use silica_device::Device;
 use silica_parts::wal::Segments;
@@ -29,6 +30,15 @@ impl<D: Device> View<D> {
     /// True where `key` belongs to the bucket.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         is_from(&self.lower, key) && self.upper.as_ref().is_none_or(|upper| *key < **upper)
+    }
+
+    /// What most keys begin with.
+    pub(crate) fn prefix(&self) -> Prefix {
+        let memtables = self.memtables.iter().map(|slice| slice.order.prefix());
+        let of_keys = Prefix::of(self.version.common().into_iter().chain(memtables));
+        let of_bounds = self.upper.as_ref().map(|upper| shared_len(&self.lower, upper));
+        let of_bounds = &self.lower[..of_bounds.unwrap_or(0)];
+        Prefix::new(of_keys.filter(|key| key.len() > of_bounds.len()).unwrap_or(of_bounds))
     }
 }
 

@@ -439,6 +439,12 @@ impl Spot {
         true
     }
 
+    /// The key of the version here.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
     /// The version here; `bytes` are those of its block.
     #[inline]
     pub(super) fn version<'a>(&'a self, bytes: &'a [u8]) -> Version<'a> {

@@ -362,6 +362,18 @@ impl<F: DeviceFile> Cursor<F> {
         self.enter_backwards(block.checked_sub(1))
     }
 
+    /// The block that was entered last.
+    #[inline]
+    pub fn block(&self) -> usize {
+        self.block
+    }
+
+    /// The key of the version here; anything where the last call did not return true.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.spot.key()
+    }
+
     /// The version here.
     ///
     /// # Panics

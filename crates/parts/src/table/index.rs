@@ -209,6 +209,11 @@ impl Index {
         Some(Index { common, heads, whole, starts, continued })
     }
 
+    /// What all separators but the first begin with.
+    pub(super) fn common(&self) -> &[u8] {
+        &self.common
+    }
+
     /// Blocks.
     pub(super) fn blocks(&self) -> usize {
         self.heads.all.len() + 1

@@ -238,6 +238,12 @@ impl<F: DeviceFile> Table<F> {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
+    /// What all keys but those of the first block and, perhaps, of the last begin with; empty where
+    /// nobody knows.
+    pub fn common(&self) -> &[u8] {
+        self.index.common()
+    }
+
     /// Blocks.
     pub fn blocks(&self) -> usize {
         self.index.blocks()

@@ -29,6 +29,11 @@ impl Heads {
         Heads { prefix: prefix.into(), heads }
     }
 
+    /// What all keys begin with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.heads.len()

@@ -34,6 +34,11 @@ impl Ordered {
         &self.positions
     }
 
+    /// What all keys begin with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        self.heads.prefix()
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         8 * (self.positions.len() + self.heads.len())
