@@ -5,11 +5,12 @@ use crate::policy::Policy;
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionKind, OptionSpec, OptionValues};
+use silica_parts::BITS_MAX;
 use silica_parts::table::Compression;
 
 const MIB: u64 = 1 << 20;
 /// Bits that filters of younger runs have more than those of the oldest ones.
-const UPPER_FILTER_BITS: u32 = 4;
+const UPPER_FILTER_BITS: u32 = 5;
 
 /// Larger values never go through log and tables: a record of the log is in memory as a whole.
 const INLINE_VALUE_BYTES_MOST: u64 = 16 * MIB;
@@ -86,9 +87,9 @@ pub const OPTIONS: &[OptionSpec] = &[
     spec(
         "filter_bits",
         Count(0, 12),
-        8,
+        7,
         "bits of a place of the filter of a bucket's oldest run, where most keys are; those of the \
-         others, which are asked in vain more often, have four more; 0 for none",
+         others, which are asked in vain more often, have five more, but at most 16; 0 for none",
     ),
     spec(
         "compression",
@@ -181,7 +182,7 @@ impl Config {
     /// Bits of a place of the filter of a bucket's oldest run, or of another.
     pub(crate) fn filter_bits(&self, is_oldest: bool) -> u32 {
         let more = if is_oldest || self.filter_bits == 0 { 0 } else { UPPER_FILTER_BITS };
-        self.filter_bits + more
+        (self.filter_bits + more).min(BITS_MAX)
     }
 
     /// Bytes of entries that are in no table yet.

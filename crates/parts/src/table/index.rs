@@ -1,16 +1,13 @@
 //! Where in a table a key is: one separator and one place for each block, in memory.
 //!
 //! A block's **separator** is the shortest key that is after everything before the block and not
-//! after anything in it. The first eight bytes behind what all separators begin with are kept as a
-//! number; only where separators differ later, or end in a zero, are they kept whole, too.
+//! after anything in it. The first four bytes behind what all separators begin with are kept as a
+//! number, its head; the rest of those that are longer, or end in a zero, apart, each with its
+//! block's number. Where many are longer the head has eight bytes: what takes less memory is taken.
 
 use super::block::shared_len;
 use crate::fields::Fields;
 use silica_base::write_varint;
-use std::cmp::Ordering;
-
-/// Bytes of a separator that are kept as a number.
-const HEAD_BYTES: usize = 8;
 
 /// Heads that are searched one by one, of which the last is kept a second time, with others of its
 /// kind: a binary search of all heads would wait for memory at nearly each of its steps, and this
@@ -80,33 +77,122 @@ impl IndexBuilder {
 pub(super) struct Index {
     /// What all separators but the first, which is empty, begin with.
     common: Vec<u8>,
-    heads: Heads,
-    /// Separators as they are behind `common`, where their heads do not tell all.
-    whole: Option<Whole>,
+    heads: AnyHeads,
+    longer: Longer,
     starts: Starts,
     /// Blocks whose first key is the last one before them.
     continued: Vec<u32>,
 }
 
-/// The heads of all separators but the first, in order.
-#[derive(Debug)]
-struct Heads {
-    all: Vec<u64>,
-    /// The last one of each whole [`GROUP`].
-    lasts: Vec<u64>,
+/// The first bytes of a separator as a number.
+trait Head: Copy + Ord {
+    /// How many there are.
+    const BYTES: usize;
+
+    /// What `rest` begins with, filled up with zeroes.
+    fn of(rest: &[u8]) -> Self;
+
+    /// The bytes, without the zeroes that they end in.
+    fn append_to(self, out: &mut Vec<u8>);
 }
 
-impl Heads {
-    fn new(all: Vec<u64>) -> Self {
+macro_rules! head {
+    ($number:ty) => {
+        impl Head for $number {
+            const BYTES: usize = size_of::<$number>();
+
+            #[inline]
+            fn of(rest: &[u8]) -> Self {
+                if let Some(bytes) = rest.first_chunk() {
+                    return Self::from_be_bytes(*bytes);
+                }
+                let mut bytes = [0; Self::BYTES];
+                bytes[..rest.len()].copy_from_slice(rest);
+                Self::from_be_bytes(bytes)
+            }
+
+            fn append_to(self, out: &mut Vec<u8>) {
+                let len = Self::BYTES - self.trailing_zeros() as usize / 8;
+                out.extend_from_slice(&self.to_be_bytes()[..len]);
+            }
+        }
+    };
+}
+
+head!(u32);
+head!(u64);
+
+/// The heads of all separators but the first, in order.
+#[derive(Debug)]
+struct Heads<H> {
+    all: Vec<H>,
+    /// The last one of each whole [`GROUP`].
+    lasts: Vec<H>,
+}
+
+/// Heads of the width that takes less memory.
+#[derive(Debug)]
+enum AnyHeads {
+    Short(Heads<u32>),
+    Wide(Heads<u64>),
+}
+
+/// Separators that their heads do not tell: the rests of them, whole.
+#[derive(Debug, Default)]
+struct Longer {
+    /// Which they are, in order.
+    numbers: Vec<u32>,
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Longer {
+    /// True where a head tells all of `rest`.
+    fn is_told<H: Head>(rest: &[u8]) -> bool {
+        rest.len() <= H::BYTES && rest.last() != Some(&0)
+    }
+
+    fn new<H: Head>(rests: &[&[u8]]) -> Option<Longer> {
+        let mut longer = Longer::default();
+        for (number, rest) in rests.iter().enumerate().filter(|(_, rest)| !Self::is_told::<H>(rest))
+        {
+            longer.numbers.push(u32::try_from(number).ok()?);
+            longer.bytes.extend_from_slice(rest);
+            longer.ends.push(u32::try_from(longer.bytes.len()).ok()?);
+        }
+        longer.numbers.shrink_to_fit();
+        longer.bytes.shrink_to_fit();
+        longer.ends.shrink_to_fit();
+        Some(longer)
+    }
+
+    /// Separator `number`, where it is one of them.
+    fn of(&self, number: usize) -> Option<&[u8]> {
+        let at = self.numbers.binary_search(&(number as u32)).ok()?;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        Some(&self.bytes[start as usize..self.ends[at] as usize])
+    }
+
+    fn memory_bytes(&self) -> usize {
+        4 * (self.numbers.len() + self.ends.len()) + self.bytes.len()
+    }
+}
+
+impl<H: Head> Heads<H> {
+    fn new(all: Vec<H>) -> Self {
         let lasts = all.as_chunks::<GROUP>().0.iter().map(|group| group[GROUP - 1]).collect();
         Heads { all, lasts }
     }
 
+    fn of(rests: &[&[u8]]) -> Self {
+        Heads::new(rests.iter().map(|rest| H::of(rest)).collect())
+    }
+
     /// Those that are at most `wanted`.
     #[inline]
-    fn at_most(&self, wanted: u64) -> usize {
+    fn at_most(&self, wanted: H) -> usize {
         // Each is looked at: so nothing waits for what the one before it said.
-        let among = |heads: &[u64]| heads.iter().filter(|head| **head <= wanted).count();
+        let among = |heads: &[H]| heads.iter().filter(|head| **head <= wanted).count();
         let groups = if self.lasts.len() <= LASTS_MAX {
             among(&self.lasts)
         } else {
@@ -115,18 +201,90 @@ impl Heads {
         let start = groups * GROUP;
         start + among(&self.all[start..self.all.len().min(start + GROUP)])
     }
+
+    /// The separators that are at most `rest`.
+    #[inline]
+    fn separators_at_most(&self, rest: &[u8], longer: &Longer) -> usize {
+        let wanted = H::of(rest);
+        let found = self.at_most(wanted);
+        let is_last_same = found > 0 && self.all[found - 1] == wanted;
+        if !is_last_same || longer.of(found - 1).is_none() {
+            return found;
+        }
+        let start = self.all[..found].partition_point(|head| *head < wanted);
+        let (mut low, mut high) = (start, found);
+        while low < high {
+            let middle = low.midpoint(high);
+            if longer.of(middle).is_none_or(|separator| separator <= rest) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// True where separator `number` is `rest`.
+    fn is(&self, number: usize, rest: &[u8], longer: &Longer) -> bool {
+        match longer.of(number) {
+            Some(separator) => separator == rest,
+            None => Longer::is_told::<H>(rest) && self.all[number] == H::of(rest),
+        }
+    }
+
+    /// Appends separator `number`.
+    fn append_to(&self, number: usize, longer: &Longer, out: &mut Vec<u8>) {
+        match longer.of(number) {
+            Some(rest) => out.extend_from_slice(rest),
+            // They do not end in zeroes.
+            None => self.all[number].append_to(out),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        H::BYTES * (self.all.len() + self.lasts.len())
+    }
 }
 
-#[derive(Debug, Default)]
-struct Whole {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-}
+impl AnyHeads {
+    /// How many there are.
+    fn len(&self) -> usize {
+        match self {
+            AnyHeads::Short(heads) => heads.all.len(),
+            AnyHeads::Wide(heads) => heads.all.len(),
+        }
+    }
 
-impl Whole {
-    fn get(&self, number: usize) -> &[u8] {
-        let start = if number == 0 { 0 } else { self.ends[number - 1] };
-        &self.bytes[start as usize..self.ends[number] as usize]
+    /// See [`Heads::separators_at_most`].
+    #[inline]
+    fn separators_at_most(&self, rest: &[u8], longer: &Longer) -> usize {
+        match self {
+            AnyHeads::Short(heads) => heads.separators_at_most(rest, longer),
+            AnyHeads::Wide(heads) => heads.separators_at_most(rest, longer),
+        }
+    }
+
+    /// See [`Heads::is`].
+    fn is(&self, number: usize, rest: &[u8], longer: &Longer) -> bool {
+        match self {
+            AnyHeads::Short(heads) => heads.is(number, rest, longer),
+            AnyHeads::Wide(heads) => heads.is(number, rest, longer),
+        }
+    }
+
+    /// See [`Heads::append_to`].
+    fn append_to(&self, number: usize, longer: &Longer, out: &mut Vec<u8>) {
+        match self {
+            AnyHeads::Short(heads) => heads.append_to(number, longer, out),
+            AnyHeads::Wide(heads) => heads.append_to(number, longer, out),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            AnyHeads::Short(heads) => heads.bytes(),
+            AnyHeads::Wide(heads) => heads.bytes(),
+        }
     }
 }
 
@@ -137,13 +295,6 @@ enum Starts {
     Equal(u32),
     /// Here, with the end of the last one.
     Each(Vec<u32>),
-}
-
-fn head(separator: &[u8]) -> u64 {
-    let mut bytes = [0; HEAD_BYTES];
-    let len = separator.len().min(HEAD_BYTES);
-    bytes[..len].copy_from_slice(&separator[..len]);
-    u64::from_be_bytes(bytes)
 }
 
 /// Separators behind the first one, and the units of all blocks, as they are read.
@@ -194,11 +345,14 @@ impl Index {
             (Some(first), Some(last)) => first[..shared_len(first, last)].to_vec(),
             _ => Vec::new(),
         };
-        let rest = |separator: &Vec<u8>| separator[common.len()..].to_vec();
-        let rests: Vec<Vec<u8>> = separators.iter().map(rest).collect();
-        let tells_all = |rest: &Vec<u8>| rest.len() <= HEAD_BYTES && rest.last() != Some(&0);
-        let whole = if rests.iter().all(tells_all) { None } else { Some(whole(&rests)?) };
-        let heads = Heads::new(rests.iter().map(|rest| head(rest)).collect());
+        let rests: Vec<&[u8]> = separators.iter().map(|whole| &whole[common.len()..]).collect();
+        let (short, wide) = (Longer::new::<u32>(&rests)?, Longer::new::<u64>(&rests)?);
+        let takes = |head_bytes, longer: &Longer| head_bytes * rests.len() + longer.memory_bytes();
+        let (heads, longer) = if takes(u32::BYTES, &short) <= takes(u64::BYTES, &wide) {
+            (AnyHeads::Short(Heads::of(&rests)), short)
+        } else {
+            (AnyHeads::Wide(Heads::of(&rests)), wide)
+        };
         let first = *units.first()?;
         let starts = if units.iter().all(|n| *n == first) {
             first.checked_mul(u32::try_from(units.len()).ok()?)?;
@@ -206,7 +360,7 @@ impl Index {
         } else {
             Starts::Each(starts(&units)?)
         };
-        Some(Index { common, heads, whole, starts, continued })
+        Some(Index { common, heads, longer, starts, continued })
     }
 
     /// What all separators but the first begin with.
@@ -216,7 +370,7 @@ impl Index {
 
     /// Blocks.
     pub(super) fn blocks(&self) -> usize {
-        self.heads.all.len() + 1
+        self.heads.len() + 1
     }
 
     /// Units of all blocks.
@@ -247,9 +401,9 @@ impl Index {
     /// The first block where versions of `key` may be.
     pub(super) fn find(&self, key: &[u8]) -> usize {
         let mut block = match self.behind_common(key) {
-            Some(rest) => self.at_most(rest),
+            Some(rest) => self.heads.separators_at_most(rest, &self.longer),
             None if key < &self.common[..] => 0,
-            None => self.heads.all.len(),
+            None => self.heads.len(),
         };
         // A key with versions in several blocks is the separator of all but the first of them.
         while self.is_continued(block) && self.is_separator(block, key) {
@@ -258,65 +412,24 @@ impl Index {
         block
     }
 
-    /// Separators, and so blocks behind the first one, that are at most `rest`.
-    fn at_most(&self, rest: &[u8]) -> usize {
-        let wanted = head(rest);
-        let Some(whole) = &self.whole else {
-            return self.heads.at_most(wanted);
-        };
-        let (mut low, mut high) = (0, self.heads.all.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            let order = self.heads.all[middle].cmp(&wanted);
-            if order.then_with(|| whole.get(middle).cmp(rest)) == Ordering::Greater {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        low
-    }
-
     fn is_separator(&self, block: usize, key: &[u8]) -> bool {
         let Some(rest) = self.behind_common(key) else { return false };
-        match &self.whole {
-            Some(whole) => whole.get(block - 1) == rest,
-            None => rest.len() <= HEAD_BYTES && self.heads.all[block - 1] == head(rest),
-        }
+        self.heads.is(block - 1, rest, &self.longer)
     }
 
     /// The separator of a block but the first.
     pub(super) fn separator(&self, block: usize) -> Vec<u8> {
         let mut separator = self.common.clone();
-        match &self.whole {
-            Some(whole) => separator.extend_from_slice(whole.get(block - 1)),
-            None => {
-                let head = self.heads.all[block - 1];
-                // Without the zeroes that fill the number; separators do not end in one.
-                let len = HEAD_BYTES - head.trailing_zeros() as usize / 8;
-                separator.extend_from_slice(&head.to_be_bytes()[..len]);
-            }
-        }
+        self.heads.append_to(block - 1, &self.longer, &mut separator);
         separator
     }
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
         let starts = if let Starts::Each(starts) = &self.starts { starts.len() } else { 0 };
-        let whole = self.whole.as_ref().map_or(0, |w| w.bytes.len() + 4 * w.ends.len());
-        let heads = self.heads.all.len() + self.heads.lasts.len();
-        self.common.len() + 8 * heads + 4 * (starts + self.continued.len()) + whole
+        let heads = self.heads.bytes() + self.longer.memory_bytes();
+        self.common.len() + heads + 4 * (starts + self.continued.len())
     }
-}
-
-fn whole(separators: &[Vec<u8>]) -> Option<Whole> {
-    let mut whole = Whole::default();
-    for separator in separators {
-        whole.bytes.extend_from_slice(separator);
-        whole.ends.push(u32::try_from(whole.bytes.len()).ok()?);
-    }
-    whole.bytes.shrink_to_fit();
-    Some(whole)
 }
 
 fn starts(units: &[u32]) -> Option<Vec<u32>> {
@@ -347,5 +460,56 @@ mod tests {
                 assert_eq!(heads.at_most(wanted), right, "{wanted} among {len}");
             }
         }
+    }
+
+    /// Looks for keys around each separator of blocks that begin with `firsts`.
+    fn check(firsts: &[Vec<u8>], is_short: bool) {
+        let mut builder = IndexBuilder::default();
+        let mut last: Option<&[u8]> = None;
+        for first in firsts {
+            builder.begin(last, first);
+            builder.end(1);
+            last = Some(first);
+        }
+        let index = Index::decode(&builder.finish()).expect("it was just made");
+        assert_eq!(matches!(index.heads, AnyHeads::Short(_)), is_short);
+        let made: Vec<Vec<u8>> = (1..index.blocks()).map(|block| index.separator(block)).collect();
+        let mut keys: Vec<Vec<u8>> = vec![Vec::new(), vec![255; 20]];
+        for separator in &made {
+            let cut = separator.split_last().map_or(&[][..], |(_, rest)| rest);
+            keys.extend([separator.clone(), cut.to_vec()]);
+            keys.extend([0, 1, 255].map(|byte| [&separator[..], &[byte]].concat()));
+            keys.extend([0, 255].map(|byte| [cut, &[byte]].concat()));
+        }
+        for key in keys {
+            let right = made.partition_point(|separator| *separator <= key);
+            assert_eq!(index.find(&key), right, "{key:?}");
+            for (number, separator) in made.iter().enumerate() {
+                assert_eq!(index.is_separator(number + 1, &key), *separator == key, "{key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_found_behind_short_wide_and_longer_heads() {
+        let numbers = |n: u64| (n * 1000).to_be_bytes().to_vec();
+        check(&(1..300).map(numbers).collect::<Vec<_>>(), true);
+        // Nearly all differ from the fifth byte to the eighth.
+        let wide = |n: u32| [&b"x"[..], &[(n % 2) as u8 + 1], b"mid", &n.to_be_bytes()].concat();
+        let mut firsts: Vec<_> = (1..300).map(wide).collect();
+        firsts.sort();
+        check(&firsts, false);
+        // A few are longer, some of them end in zeroes, and share their heads with short ones.
+        let mut firsts: Vec<_> =
+            (1..300).map(|n| (n * 0x10_0000_u32).to_be_bytes().to_vec()).collect();
+        for n in [7_u32, 8, 250] {
+            let head = (n * 0x10_0000 + 1).to_be_bytes();
+            firsts.push(head.to_vec());
+            for end in [&b"\0"[..], b"\0\0", b"\0\x01", b"a", b"a\0", b"ab", b"b"] {
+                firsts.push([&head[..], end].concat());
+            }
+        }
+        firsts.sort();
+        check(&firsts, true);
     }
 }

@@ -20,7 +20,7 @@ const PROBE_BYTES: f64 = 32.0;
 /// Bytes of memory that a byte of the cache takes.
 const CACHED_BYTE_TAKES: f64 = 1.25;
 /// Bytes of a table's index for each key.
-const INDEX_BYTES: f64 = 0.25;
+const INDEX_BYTES: f64 = 0.13;
 /// Bytes that a memtable's directory takes for each entry.
 const DIRECTORY_BYTES: f64 = 16.0;
 /// Bytes that a key takes while its filter is made, and the part of the memory for that at most.
@@ -166,7 +166,7 @@ impl Model for Wip {
     fn axes(&self, work: &Work<'_>, _: bool) -> Vec<Axis> {
         let mut axes = vec![
             axis("space_amplification_percent_max", &[115, 130, 170, 200, 250, 300, 400]),
-            axis("filter_bits", &[0, 4, 6, 10, 12]),
+            axis("filter_bits", &[0, 4, 6, 8, 10, 12]),
             axis("runs_max", &[8, 12, 32, 48]),
             axis("read_weight", &[0, 3, 30, 100]),
         ];
@@ -309,9 +309,10 @@ impl Memory {
     fn reads(&self, work: &Work<'_>, runs: f64, shape: &Shape) -> Reads {
         let others = (runs - 1.0).max(0.0);
         let passed = |bits: f64| if bits > 0.0 { 0.5_f64.powf(bits) } else { 1.0 };
-        // The oldest run's filter goes first; younger ones have four bits more.
+        // The oldest run's filter goes first; younger ones have five bits more, but at most 16.
         let oldest = if self.has_filters { passed(self.filter_bits) } else { 1.0 };
-        let younger = if self.filter_bits > 0.0 { passed(self.filter_bits + 4.0) } else { 1.0 };
+        let younger =
+            if self.filter_bits > 0.0 { passed((self.filter_bits + 5.0).min(16.0)) } else { 1.0 };
         let large = (shape.entry_bytes / BLOCK_BYTES).max(1.0).ceil();
         let hit = (1.0 - self.recent) * (large + 0.5 * others * younger) * self.missed;
         // Keys that are not there lie in no popular block.
