@@ -34,6 +34,9 @@ const HELPING_EVERY_BYTES: u64 = 16 << 10;
 /// How far behind maintenance is where writers begin to help, where they begin to wait, and where
 /// they go no further before something has ended. 1 is where maintenance begins.
 const ASSIST_PRESSURE: f64 = 1.5;
+/// The first for the log, where nobody else attends to the store: one that grew further would take
+/// the memory of filters, which all reads pay for.
+const LOG_ALONE_PRESSURE: f64 = 1.0;
 const WAIT_PRESSURE: f64 = 2.0;
 const STOP_PRESSURE: f64 = 4.0;
 /// A writer's share of maintenance per byte written, for each unit of pressure above where
@@ -613,8 +616,11 @@ impl<D: Device> Wip<D> {
         let most = pressure.most();
         // Small memtables are flushed in one go.
         let is_long = self.memtable_bytes_max() > 64 * ASSIST_EVERY_BYTES;
-        self.jobs.helped.store(is_long && most >= ASSIST_PRESSURE, Ordering::Relaxed);
-        if most < ASSIST_PRESSURE {
+        let is_attended = self.is_attended();
+        let log_from = if is_attended { ASSIST_PRESSURE } else { LOG_ALONE_PRESSURE };
+        let over = (most - ASSIST_PRESSURE).max(pressure.log - log_from);
+        self.jobs.helped.store(is_long && over >= 0.0, Ordering::Relaxed);
+        if over < 0.0 {
             return;
         }
         let m = &self.metrics;
@@ -627,9 +633,8 @@ impl<D: Device> Wip<D> {
             &m.slowed_by_flush
         };
         add(by, 1);
-        let share = (most - ASSIST_PRESSURE + 0.25) * ASSIST_BYTES_PER_BYTE;
+        let share = (over + 0.25) * ASSIST_BYTES_PER_BYTE;
         let budget = (debt as f64 * share.min(ASSIST_BYTES_PER_BYTE_MAX)) as u64;
-        let is_attended = self.is_attended();
         let may_end = !is_attended || most > STOP_PRESSURE;
         match self.spread_poison(self.run_jobs(budget, may_end)) {
             Ok(progress) if is_attended && progress.bytes == 0 && most > WAIT_PRESSURE => {
