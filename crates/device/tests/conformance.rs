@@ -245,6 +245,14 @@ fn transfers<D: Device>(device: &D) {
     let after = device.counters().snapshot();
     assert_eq!((after.writes - before.writes, after.reads - before.reads), (20, 21));
     assert_eq!(after.bytes_written - before.bytes_written, 20 * 8192);
+    // At the file's end there is a part of what is asked for.
+    file.truncate(20 * 8192 - 4096).unwrap();
+    let (buf, filled) = file.begin_read(19 * 8192, blocks(99, 2)).wait();
+    assert_eq!((filled.unwrap(), &buf[..4096]), (4096, &blocks(20, 1)[..]));
+    let odd = device.create("odd", Mode::Buffered).unwrap();
+    odd.write_at(0, &[3; 5000]).unwrap();
+    let (buf, filled) = odd.begin_read(4096, blocks(99, 1)).wait();
+    assert_eq!((filled.unwrap(), &buf[..904]), (904, &[3; 904][..]));
     // Dropped is not given up.
     drop(file.begin_write(0, blocks(77, 1)));
     let mut buf = block(0);

@@ -3,7 +3,7 @@
 use silica_base::{AlignedBuf, ErrorKind};
 use silica_device::{
     Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, PlainFile, Read,
-    ReadQueue,
+    ReadQueue, Transfer,
 };
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -117,6 +117,96 @@ fn a_full_disk_and_a_failed_sync_are_told() {
     assert_eq!(kind(again.sync()), ErrorKind::Poisoned);
     assert_eq!(device.counters().snapshot().syncs, 0);
     assert_eq!(device.counters().snapshot().writes, 0);
+}
+
+#[test]
+fn a_transfer_that_fails_says_so_and_gives_its_buffer_back() {
+    let dir = tempdir();
+    symlink("/dev/full", dir.path().join("full")).unwrap();
+    // Nothing is mapped at the beginning of a process's memory.
+    symlink("/proc/self/mem", dir.path().join("mem")).unwrap();
+    let device = open(dir.path()).unwrap();
+    let before = device.counters().snapshot();
+    let filled = || {
+        let mut buf = AlignedBuf::zeroed(8192);
+        buf.fill(7);
+        buf
+    };
+    let full = device.open("full", Mode::Buffered).unwrap();
+    let (buf, written) = full.begin_write(0, filled()).wait();
+    assert_eq!(buf[..], [7; 8192]);
+    assert!(text(written).contains("free some space"));
+    drop(full.begin_write(0, filled()));
+    let memory = device.open("mem", Mode::Buffered).unwrap();
+    let (buf, read) = memory.begin_read(0, filled()).wait();
+    assert_eq!((buf.len(), kind(read)), (8192, ErrorKind::Io));
+    // What did not happen is not counted, and others go on.
+    let after = device.counters().snapshot();
+    assert_eq!((after.writes, after.reads), (before.writes, before.reads));
+    let good = device.create("good", Mode::Buffered).unwrap();
+    let (_, written) = good.begin_write(8192, filled()).wait();
+    assert_eq!((written.unwrap(), good.len().unwrap()), (8192, 16384));
+}
+
+/// Blocks of the first `bytes` of a file that are in the page cache.
+fn cached_blocks(path: &Path, bytes: usize) -> usize {
+    let file = std::fs::File::open(path).unwrap();
+    let map = memmap2::MmapOptions::new().len(bytes).map_raw_read_only(&file).unwrap();
+    let mut found = vec![0; bytes.div_ceil(4096)];
+    // SAFETY: the range is mapped, and there is a byte for each of its pages.
+    let result = unsafe { libc::mincore(map.as_mut_ptr().cast(), bytes, found.as_mut_ptr()) };
+    assert_eq!(result, 0);
+    found.iter().filter(|page| **page & 1 == 1).count()
+}
+
+#[test]
+fn a_log_that_wakes_is_read_into_the_page_cache() {
+    const BYTES: usize = 5 << 20;
+    let dir = tempdir();
+    let device = open(dir.path()).unwrap();
+    let log = device.create_log("LOG-1", BYTES as u64).unwrap();
+    log.append(&[&vec![9; BYTES]]).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let log = device.open_log("LOG-1").unwrap();
+    let path = dir.path().join("LOG-1");
+    let advice = rustix::fs::Advice::DontNeed;
+    rustix::fs::fadvise(std::fs::File::open(&path).unwrap(), 0, None, advice).unwrap();
+    if cached_blocks(&path, BYTES) > 0 {
+        println!("skipped: this file system keeps all files in memory");
+        return;
+    }
+    log.wake();
+    // The device's threads end what they were asked for before it is gone.
+    drop(log);
+    drop(device);
+    assert_eq!(cached_blocks(&path, BYTES), BYTES / 4096);
+}
+
+#[test]
+fn pages_of_a_log_are_there_a_little_ahead_of_what_is_appended() {
+    const CAPACITY: usize = 16 << 20;
+    let dir = tempdir();
+    let device = open(dir.path()).unwrap();
+    let log = device.create_log("LOG-1", CAPACITY as u64).unwrap();
+    let path = dir.path().join("LOG-1");
+    let there = || cached_blocks(&path, CAPACITY);
+    if there() > 0 {
+        println!("skipped: this file system makes pages when it reserves space");
+        return;
+    }
+    // Little was appended, so that a sync finds no pages that it need not write.
+    log.append(&[&[1; 100]]).unwrap();
+    assert_eq!(there(), 1);
+    // Of much more, a part is there before anybody asks, and appends find it.
+    log.append(&[&vec![2; 1 << 20]]).unwrap();
+    let (used, ahead) = (256 + 1, there());
+    assert!(ahead >= used + 30 && ahead <= used + 64, "{ahead} of {used} used");
+    for n in 0..30 {
+        assert_eq!(there(), ahead, "after {n} more");
+        log.append(&[&[3; 4096]]).unwrap();
+    }
+    assert_eq!(log.bytes(100 + (1 << 20) + 29 * 4096, 4096), [3; 4096]);
 }
 
 #[test]
