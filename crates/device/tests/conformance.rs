@@ -85,6 +85,13 @@ fn unaligned_direct_is_our_bug<D: Device>(device: &D) {
         let write = std::panic::AssertUnwindSafe(|| file.write_at(offset, bytes));
         assert!(std::panic::catch_unwind(write).is_err());
     }
+    for (offset, bytes) in [(1, 4096), (0, 100)] {
+        let buf = || AlignedBuf::zeroed(bytes);
+        let write = std::panic::AssertUnwindSafe(|| file.begin_write(offset, buf()));
+        assert!(std::panic::catch_unwind(write).is_err());
+        let read = std::panic::AssertUnwindSafe(|| file.begin_read(offset, buf()));
+        assert!(std::panic::catch_unwind(read).is_err());
+    }
 }
 
 /// Who asks for a read.
@@ -245,6 +252,7 @@ fn transfers<D: Device>(device: &D) {
     let after = device.counters().snapshot();
     assert_eq!((after.writes - before.writes, after.reads - before.reads), (20, 21));
     assert_eq!(after.bytes_written - before.bytes_written, 20 * 8192);
+    assert_eq!(after.bytes_read - before.bytes_read, 20 * 8192);
     // At the file's end there is a part of what is asked for.
     file.truncate(20 * 8192 - 4096).unwrap();
     let (buf, filled) = file.begin_read(19 * 8192, blocks(99, 2)).wait();
@@ -254,10 +262,12 @@ fn transfers<D: Device>(device: &D) {
     let (buf, filled) = odd.begin_read(4096, blocks(99, 1)).wait();
     assert_eq!((filled.unwrap(), &buf[..904]), (904, &[3; 904][..]));
     // Dropped is not given up.
-    drop(file.begin_write(0, blocks(77, 1)));
-    let mut buf = block(0);
-    file.read_at(0, &mut buf).unwrap();
-    assert_eq!(buf[..], block(77)[..]);
+    for n in 0..20 {
+        drop(file.begin_write(n * 4096, blocks(77, 1)));
+        let mut buf = block(0);
+        file.read_at(n * 4096, &mut buf).unwrap();
+        assert_eq!(buf[..], block(77)[..]);
+    }
 }
 
 /// The file may be gone before the transfer's end, and the device.

@@ -2,7 +2,7 @@
 
 use silica_base::{AlignedBuf, ErrorKind};
 use silica_device::sim::{FaultKind, SimDevice, SimOptions};
-use silica_device::{Device, DeviceFile, LogFile, Mode, Read, ReadQueue};
+use silica_device::{Device, DeviceFile, LogFile, Mode, Read, ReadQueue, Transfer};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -270,6 +270,30 @@ fn faults_strike_at_their_call() {
     assert_eq!(kind(file.write_at(0, &[9; 4096])), ErrorKind::Io);
     let after = device.peek("f").unwrap();
     assert!(after.len() < 4096 && (after == before || after.iter().all(|b| *b == 9)));
+}
+
+#[test]
+fn faults_strike_transfers_and_a_read_that_fails_leaves_nothing_to_rely_on() {
+    for seed in 0..8 {
+        let device = device(seed);
+        let file = device.create("f", Mode::Buffered).unwrap();
+        file.write_at(0, &[1; 4096]).unwrap();
+        let filled = |fill: u8| {
+            let mut buf = AlignedBuf::zeroed(4096);
+            buf.fill(fill);
+            buf
+        };
+        device.fail_at(FaultKind::Eio, 1);
+        let (buf, written) = file.begin_write(0, filled(2)).wait();
+        assert_eq!((kind(written), buf[0]), (ErrorKind::Io, 2));
+        device.fail_at(FaultKind::ReadEio, 1);
+        let (buf, read) = file.begin_read(0, filled(3)).wait();
+        assert_eq!(kind(read), ErrorKind::Io);
+        // Neither what was in the buffer nor what is in the file.
+        assert!(!buf.contains(&3) && !buf.contains(&1), "seed {seed}");
+        let (buf, read) = file.begin_read(0, filled(3)).wait();
+        assert_eq!((read.unwrap(), &buf[..]), (4096, &[1; 4096][..]));
+    }
 }
 
 /// Offsets of ten reads that are under way together, in the order in which they end; none where

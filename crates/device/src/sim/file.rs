@@ -6,6 +6,9 @@ use crate::{DeviceFile, Mode, Transfer};
 use silica_base::{AlignedBuf, BLOCK_BYTES, Error, ErrorKind, Result};
 use std::sync::Arc;
 
+/// What is in the buffer of a read that failed.
+const UNDEFINED: u8 = 0xD1;
+
 /// A file of a [`super::SimDevice`].
 #[derive(Clone)]
 pub struct SimFile {
@@ -136,7 +139,8 @@ impl DeviceFile for SimFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.check_alignment(offset, buf);
         let mut state = self.handle.enter()?;
-        state.refuse(Call::Read)?;
+        // What a real device leaves in the buffer then is anything.
+        state.refuse(Call::Read).inspect_err(|_| buf.fill(UNDEFINED))?;
         let read = self.node.body.lock().expect("no panic while locked").read(offset, buf);
         self.handle.counters.add_read(read as u64);
         Ok(read)

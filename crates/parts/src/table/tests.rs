@@ -281,7 +281,28 @@ fn who_goes_on_reads_ahead_and_everything_once() {
         assert_eq!(after.bytes_read - before.bytes_read, bytes, "each block once");
         let reads = after.reads - before.reads;
         assert!(reads <= bytes / AHEAD as u64 + 8, "{reads} reads");
+        assert!(reads >= bytes / AHEAD as u64, "{reads} reads: more at once than allowed");
         assert_eq!(cursor.take_device_reads(), reads);
+        // Somewhere else it begins with a block.
+        let read_by = |go: &mut dyn FnMut()| {
+            let before = device.counters().snapshot().bytes_read;
+            go();
+            device.counters().snapshot().bytes_read - before
+        };
+        let mut go = || assert!(cursor.seek(&7777u64.to_be_bytes(), u64::MAX).expect("read"));
+        assert!(read_by(&mut go) <= 2 * BLOCK_BYTES as u64);
+        // Back, too, each block is read once, in ever longer reads which are no longer than those.
+        let mut most = 0;
+        assert!(cursor.seek_to_last().expect("read"));
+        let all = read_by(&mut || {
+            (1..KEYS).for_each(|_| {
+                let go = &mut || assert!(cursor.retreat().expect("read"));
+                most = most.max(read_by(go));
+            });
+        });
+        assert!(all <= bytes, "{all} of {bytes}");
+        assert!(most <= AHEAD as u64 && most > AHEAD as u64 / 2, "{most} bytes at once");
+        assert!(!cursor.retreat().expect("no read"));
         // Elsewhere, while a read is under way, forwards and back.
         let mut prng = Prng::new(seed);
         for _ in 0..20 {
@@ -343,6 +364,32 @@ fn a_read_ahead_that_fails_is_reported_where_it_is_needed() {
             assert!(cursor.seek(&n.to_be_bytes(), u64::MAX).expect("read"));
             assert_eq!(cursor.version().key, n.to_be_bytes());
         }
+    }
+}
+
+#[test]
+fn a_table_that_is_cut_while_it_is_read_ahead_is_told_to_end_early() {
+    for seed in 0..8 {
+        let device = SimDevice::new(seed, SimOptions::default());
+        let table = numbered(&device, 20_000);
+        let mut cursor = table.cursor(128 << 10);
+        assert!(cursor.seek_to_first().expect("read"));
+        let mut seen = 0;
+        let error = loop {
+            // While long reads are under way.
+            if seen == 5000 {
+                let file = device.open("t", Mode::Buffered).expect("the table");
+                file.truncate(900 << 10).expect("cut");
+            }
+            match cursor.advance() {
+                Ok(more) => assert!(more, "the end is gone"),
+                Err(error) => break error,
+            }
+            seen += 1;
+            assert_eq!(cursor.version().key, u64::to_be_bytes(seen));
+        };
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        assert!(error.to_string().contains("ends early"), "{error}");
     }
 }
 
