@@ -394,7 +394,9 @@ fn logs_reused<D: Device>(device: &D) {
     assert_eq!((log.capacity(), log.len()), (BYTES as u64, 0));
     log.append(&[b"abc"]).unwrap();
     log.append(&[&[2; 5000]]).unwrap();
+    let before = device.counters().snapshot().syncs;
     log.sync().unwrap();
+    assert_eq!(device.counters().snapshot().syncs, before + 1, "more was synced, but not this");
     device.sync_dir().unwrap();
     // While it is appended to and after, behind the new bytes are old ones, or zeroes.
     let check = |read: D::Log| {

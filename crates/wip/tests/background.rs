@@ -253,6 +253,26 @@ fn what_is_dead_is_known_without_filters() {
     }
 }
 
+#[test]
+fn tombstones_are_dead_once_they_are_in_a_table() {
+    for filter_bits in [3, 8] {
+        let more = [("filter_bits", filter_bits), ("space_amplification_percent_max", 10_000)];
+        let wip = open(&device(), &more).expect("it opens");
+        let dead = || metrics(&wip).get("dead_bytes");
+        let tables = || metrics(&wip).get("table_bytes");
+        for n in 0..4000 {
+            wip.put(&key(n), &[n as u8; 80], Durability::Buffered).expect("a put");
+        }
+        // Of keys that are not there, so that nothing else is dead.
+        let (dead_before, before) = (dead(), tables());
+        for n in 10_000..16_000 {
+            wip.delete(&key(n), Durability::Buffered).expect("a delete");
+        }
+        let (more_dead, more) = (dead() - dead_before, tables() - before);
+        assert!(more > 0.0 && more_dead > 0.8 * more, "{more_dead} of {more}");
+    }
+}
+
 /// The looks at which a writer had to help, by cause, where nobody else does background work.
 fn slowed(more: &[(&str, u64)], keys: u64) -> [f64; 3] {
     let wip = open(&device(), more).expect("it opens");
