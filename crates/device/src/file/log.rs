@@ -131,6 +131,10 @@ impl MappedLog {
             super::read_full(&file, 0, &mut bytes, 1).map_err(|e| failed("read", &path, e))?;
             Memory::Copied(bytes.into_boxed_slice())
         } else {
+            // Whoever looks at the first bytes through the mapping first waits until as much was
+            // read ahead as the system is set to, which may take as long as to read all of it.
+            let mut first = [0; BLOCK_BYTES];
+            super::read_full(&file, 0, &mut first, 1).map_err(|e| failed("read", &path, e))?;
             map(&file, &path, capacity)?
         };
         Ok(MappedLog {
