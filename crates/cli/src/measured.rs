@@ -261,7 +261,7 @@ fn writers(names: &[String]) -> Result<Vec<Writer>> {
 /// Those whose popularity the models know.
 fn distribution(name: &str) -> Result<Distribution> {
     match Distribution::parse(name) {
-        Some(known @ (Distribution::Uniform | Distribution::Zipfian)) => Ok(known),
+        Some(known @ (Distribution::Uniform | Distribution::ZIPFIAN)) => Ok(known),
         _ => {
             let message = format!("no model of '{name}': --distributions takes uniform, zipfian");
             Err(Error::new(ErrorKind::Config, message))
@@ -471,7 +471,7 @@ fn write(rows: &[Row], out: &Path) -> Result<()> {
 /// first number of keys: measured dots, and the model's lines.
 fn draw_level_sizes(rows: &[Row], out: &Path) -> Result<()> {
     let (mut lines, mut dots) = (Vec::new(), Vec::new());
-    for distribution in [Distribution::Uniform, Distribution::Zipfian] {
+    for distribution in [Distribution::Uniform, Distribution::ZIPFIAN] {
         for wanted in [false, true] {
             let of = rows.iter().filter(|row| {
                 let is_it = matches!(row.parameter,
