@@ -1,6 +1,6 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
-//! randomness, ranks by Zipf's law, clocks, histograms, aligned buffers, memory in huge pages, tag groups, rings between
-//! threads and the shared error type.
+//! randomness, ranks by Zipf's law, clocks, histograms, aligned buffers, memory in huge pages, tag
+//! groups, rings between threads and the shared error type.
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody

@@ -574,3 +574,40 @@ fn progress(output: &Output, all: usize) -> impl FnMut(usize, &str) + use<> {
         None => eprintln!("{done}/{all} {what}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: MeasuredArgs,
+    }
+
+    fn parsed(line: &str) -> std::result::Result<MeasuredArgs, clap::Error> {
+        Line::try_parse_from(format!("models --out x {line}").split_whitespace()).map(|l| l.args)
+    }
+
+    #[test]
+    fn level_sizes_are_measured_in_pairs_of_the_same_memory() {
+        let args =
+            parsed("--level-sizes --keys 50000 --distributions uniform,zipfian:0.5").unwrap();
+        let found = settings(&args).unwrap();
+        assert_eq!(found.len(), 8);
+        for pair in found.chunks(2) {
+            let [tenfold, optimised] = [&pair[0], &pair[1]].map(|setting| setting.parameter);
+            assert!(pair.iter().all(|setting| setting.writer == Writer::RocksDb));
+            assert_eq!(tenfold.memory_bytes(), optimised.memory_bytes());
+            assert!(!tenfold.are_levels_optimised() && optimised.are_levels_optimised());
+        }
+        assert!(found[0].parameter.memory_bytes() > found[2].parameter.memory_bytes());
+        assert_eq!(found[4].plan.distribution, Distribution::Zipfian { skew: 500 });
+        for wrong in ["--level-sizes --engines silt", "--sweep --keys 9", "--sweep --level-sizes"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+        let other = parsed("--engines silt --distributions latest").unwrap();
+        assert!(settings(&other).is_err_and(|e| e.to_string().contains("no model of 'latest'")));
+    }
+}

@@ -85,7 +85,8 @@ pub(crate) enum ModelCommand {
         #[arg(long, value_name = "KEYS", default_value_t = 1_000_000)]
         simulate: u64,
         /// What silica bench models measured (its models.json, of --sweep best): each figure that
-        /// has some of it on its axes has it beside the model of the same options (may be repeated).
+        /// has some of it on its axes has it beside the model of the same options (may be
+        /// repeated).
         #[arg(long, value_name = "FILE")]
         measured: Vec<PathBuf>,
     },

@@ -1,5 +1,5 @@
-//! `silica model plot`: the figures of the paper from our models, with simulated and measured stores
-//! over them.
+//! `silica model plot`: the figures of the paper from our models, with simulated and measured
+//! stores over them.
 
 mod measured;
 mod simulated;
