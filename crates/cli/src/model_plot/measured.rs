@@ -235,6 +235,7 @@ mod tests {
             row("leveldb", 1000, 0.0, 1, 9.0),
             row("leveldb", 1000, 0.0, 2, 12.0),
             row("leveldb", 4000, 0.0, 1, 3.0),
+            row("leveldb", 16_000, 0.0, 3, 3.0),
             row("wip", 1000, 0.0, 1, 4.0),
         ];
         let rows = rows.iter().map(|row| Row::of(row).unwrap()).collect();
