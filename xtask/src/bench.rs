@@ -80,6 +80,8 @@ pub fn run(steps: &mut Steps) {
     steps.inside("recommendations", || recommendations(&target, &scratch));
     steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
     steps.inside("benchmark models", || models(&binary, &scratch));
+    steps.inside("benchmark models, swept and drawn", || swept(&binary, &scratch));
+    steps.inside("benchmark level sizes", || chosen_levels(&binary, &scratch));
     for (name, arguments, fields) in MECHANISMS {
         steps.inside(&format!("benchmark {name}"), || {
             let mut command = bench(&binary, name);
@@ -177,6 +179,58 @@ fn models(binary: &Path, scratch: &Path) -> Result<(), String> {
     match rows.iter().find(|row| !is_near(row)) {
         Some(row) => Err(format!("a prediction is far off: {row}")),
         None => Ok(()),
+    }
+}
+
+/// Settings of a sweep, which are laid over the models' lines.
+fn swept(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("models-swept");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "models");
+    command.args(["--sweep", "--toy", "--rounds", "1", "--engines", "silt,leveldb"]);
+    command.arg("--out").arg(&out);
+    let found = object(&mut command, scratch, &["rows", "svg"])?;
+    if found["rows"].as_array().map_or(0, Vec::len) != 12 {
+        return Err(format!("12 settings are swept: {found}"));
+    }
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(binary).args(["model", "plot", "--json", "--simulate", "0"]);
+    command.arg("--measured").arg(out.join("models.json")).arg("--out").arg(&out);
+    let drawn = object(&mut command, scratch, &["files", "errors_measured"])?;
+    let figures =
+        [("writes-by-skew", 4), ("writes-by-keys", 4), ("writes-by-buffer", 4), ("silt-memory", 6)];
+    for (figure, dots) in figures {
+        let svg = std::fs::read_to_string(out.join(format!("{figure}.svg"))).unwrap_or_default();
+        let found = &drawn["errors_measured"][figure];
+        let is_near = |end: &str| {
+            found[end].as_f64().is_some_and(|error| error.abs() < TOY_ERROR_PERCENT / 100.0)
+        };
+        let is_all = found["dots"] == dots && svg.matches("<circle").count() == dots;
+        if !is_all || !is_near("lowest") || !is_near("highest") {
+            return Err(format!("{figure} has not {dots} dots near its lines: {drawn}"));
+        }
+    }
+    Ok(())
+}
+
+/// RocksDB has the level sizes that it is given: with optimised ones it writes less.
+fn chosen_levels(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("models-levels");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "models");
+    command.args(["--level-sizes", "--keys", "20480", "--rounds", "1"]);
+    command.args(["--distributions", "uniform", "--out"]).arg(&out);
+    let found = object(&mut command, scratch, &["rows", "svg"])?;
+    let written = |optimised: bool| -> f64 {
+        let rows = found["rows"].as_array().into_iter().flatten();
+        let of = rows.filter(|row| row["levels_optimised"] == optimised);
+        of.filter_map(|row| row["measured"].as_f64()).sum()
+    };
+    let svg = std::fs::read_to_string(out.join("level-sizes.svg")).unwrap_or_default();
+    let (tenfold, optimised) = (written(false), written(true));
+    match optimised > 0.0 && optimised < tenfold && svg.matches("<circle").count() == 4 {
+        true => Ok(()),
+        false => Err(format!("tenfold {tenfold}, optimised {optimised}: {found}")),
     }
 }
 

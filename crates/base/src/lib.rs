@@ -1,6 +1,6 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
-//! randomness, clocks, histograms, aligned buffers, memory in huge pages, tag groups, rings between
-//! threads and the shared error type.
+//! randomness, ranks by Zipf's law, clocks, histograms, aligned buffers, memory in huge pages, tag
+//! groups, rings between threads and the shared error type.
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
@@ -26,6 +26,7 @@ mod sync;
 mod tags;
 mod testing;
 mod varint;
+mod zipf;
 
 pub use aligned::{AlignedBuf, BLOCK_BYTES};
 pub use bits::{BitReader, BitWriter};
@@ -42,3 +43,4 @@ pub use ring::{RingReceiver, RingSender, ring};
 pub use tags::{TAG_GROUP, match_tags};
 pub use testing::test_size;
 pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};
+pub use zipf::Zipf;

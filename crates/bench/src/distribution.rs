@@ -2,7 +2,7 @@
 //! an allocation.
 
 use crate::generator::{mix, normal};
-use silica_base::Prng;
+use silica_base::{Prng, Zipf};
 use std::borrow::Cow;
 
 /// Which keys are asked for how often.
@@ -10,9 +10,12 @@ use std::borrow::Cow;
 pub enum Distribution {
     /// All alike.
     Uniform,
-    /// Zipf's law with exponent 0.99, the popular keys scattered (YCSB's scrambled zipfian).
-    Zipfian,
-    /// Zipf's law over age: the youngest keys are the popular ones.
+    /// Zipf's law, the popular keys scattered (YCSB's scrambled zipfian).
+    Zipfian {
+        /// The exponent in thousandths.
+        skew: u16,
+    },
+    /// Zipf's law over age, exponent 0.99: the youngest keys are the popular ones.
     Latest,
     /// Exponential over age, as in YCSB: 95 % of all draws are among the youngest 85.71 %.
     Exponential,
@@ -34,12 +37,19 @@ pub enum Distribution {
 /// A tenth of the keys has nine tenths of the draws.
 const HOT_SET: Distribution = Distribution::HotSet { keys: 100, draws: 900 };
 const HOT_SET_NAME: &str = "hot-set";
+const ZIPFIAN_NAME: &str = "zipfian";
+/// YCSB's exponent, and the largest one, in thousandths.
+const ZIPF_SKEW: u16 = 990;
+const ZIPF_SKEW_MAX: u16 = 2000;
 
 impl Distribution {
+    /// YCSB's, exponent 0.99.
+    pub const ZIPFIAN: Distribution = Distribution::Zipfian { skew: ZIPF_SKEW };
+
     /// Every one, with its own parameters.
     pub const ALL: [Distribution; 7] = [
         Distribution::Uniform,
-        Distribution::Zipfian,
+        Distribution::ZIPFIAN,
         Distribution::Latest,
         Distribution::Exponential,
         Distribution::MovingNormal,
@@ -47,25 +57,48 @@ impl Distribution {
         Distribution::Sequential,
     ];
 
-    /// Reads a [`Distribution::name`]; `hot-set:0.2/0.8` has shares of keys and draws of its own.
+    /// Reads a [`Distribution::name`]; `hot-set:0.2/0.8` has shares of keys and draws of its own,
+    /// `zipfian:0.6` an exponent, over 0 and up to 2.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(found) = Self::ALL.into_iter().find(|known| known.name() == text) {
             return Some(found);
         }
-        let (keys, draws) = text.strip_prefix(HOT_SET_NAME)?.strip_prefix(':')?.split_once('/')?;
-        let thousandths = |share: &str| match share.parse::<f64>() {
-            Ok(share) if (0.0..=1.0).contains(&share) => Some((share * 1000.0).round() as u16),
-            _ => None,
+        let thousandths = |number: &str, most: u16| {
+            let number = (number.parse::<f64>().ok()? * 1000.0).round();
+            (0.0..=f64::from(most)).contains(&number).then_some(number as u16)
         };
-        let (keys, draws) = (thousandths(keys)?, thousandths(draws)?);
-        (keys > 0).then_some(Distribution::HotSet { keys, draws })
+        let (name, parameters) = text.split_once(':')?;
+        match name {
+            ZIPFIAN_NAME => {
+                let skew = thousandths(parameters, ZIPF_SKEW_MAX)?;
+                (skew > 0).then_some(Distribution::Zipfian { skew })
+            }
+            HOT_SET_NAME => {
+                let (keys, draws) = parameters.split_once('/')?;
+                let (keys, draws) = (thousandths(keys, 1000)?, thousandths(draws, 1000)?);
+                (keys > 0).then_some(Distribution::HotSet { keys, draws })
+            }
+            _ => None,
+        }
+    }
+
+    /// The exponent of Zipf's law over keys, 0 where all are alike; nothing for other laws.
+    pub fn skew(self) -> Option<f64> {
+        match self {
+            Distribution::Uniform => Some(0.0),
+            Distribution::Zipfian { skew } => Some(f64::from(skew) / 1000.0),
+            _ => None,
+        }
     }
 
     /// The word that [`Distribution::parse`] reads.
     pub fn name(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Distribution::Uniform => "uniform",
-            Distribution::Zipfian => "zipfian",
+            Distribution::ZIPFIAN => ZIPFIAN_NAME,
+            Distribution::Zipfian { skew } => {
+                return Cow::Owned(format!("{ZIPFIAN_NAME}:{}", f64::from(skew) / 1000.0));
+            }
             Distribution::Latest => "latest",
             Distribution::Exponential => "exponential",
             Distribution::MovingNormal => "moving-normal",
@@ -82,7 +115,9 @@ impl Distribution {
     pub fn doc(self) -> &'static str {
         match self {
             Distribution::Uniform => "all keys alike",
-            Distribution::Zipfian => "Zipf's law with exponent 0.99, popular keys scattered",
+            Distribution::Zipfian { .. } => {
+                "Zipf's law with exponent 0.99, popular keys scattered; zipfian:S for others"
+            }
             Distribution::Latest => "Zipf's law over age, young keys are popular",
             Distribution::Exponential => {
                 "exponential over age, 95 % of draws among the youngest 85.71 %"
@@ -103,10 +138,12 @@ impl Distribution {
         let mut shares = vec![0.0; keys as usize];
         match self {
             Distribution::Uniform => shares.fill(1.0 / keys as f64),
-            Distribution::Zipfian => {
-                let zipf = Zipf::new(keys);
+            Distribution::Zipfian { skew } => {
+                let skew = f64::from(skew) / 1000.0;
+                let weight = |rank: u64| (rank as f64).powf(-skew);
+                let all: f64 = (1..=keys).rev().map(weight).sum();
                 for rank in 0..keys {
-                    shares[(mix(rank) % keys) as usize] += zipf.share(rank);
+                    shares[(mix(rank) % keys) as usize] += weight(rank + 1) / all;
                 }
             }
             _ => return None,
@@ -118,7 +155,7 @@ impl Distribution {
     pub fn source(self) -> &'static str {
         match self {
             Distribution::Uniform
-            | Distribution::Zipfian
+            | Distribution::Zipfian { .. }
             | Distribution::Latest
             | Distribution::Exponential => "YCSB",
             Distribution::MovingNormal => "DIDACache, dissertation 2.5.3",
@@ -126,76 +163,6 @@ impl Distribution {
             Distribution::Sequential => "SQLiteKV, dissertation Figure 4.11(b)",
         }
     }
-}
-
-const ZIPF_EXPONENT: f64 = 0.99;
-/// Terms of the zeta sum that are added one by one; an integral stands for the rest.
-const ZETA_TERMS: u64 = 1 << 20;
-
-/// Ranks by Zipf's law, by the method of Gray et al. that YCSB uses.
-#[derive(Debug, Clone)]
-struct Zipf {
-    items: f64,
-    zeta: f64,
-    alpha: f64,
-    eta: f64,
-    half_power: f64,
-}
-
-impl Zipf {
-    fn new(items: u64) -> Self {
-        let theta = ZIPF_EXPONENT;
-        let zeta = zeta(items);
-        let n = items as f64;
-        let eta = (1.0 - (2.0 / n).powf(1.0 - theta)) / (1.0 - zeta_exact(2) / zeta);
-        Zipf { items: n, zeta, alpha: 1.0 / (1.0 - theta), eta, half_power: 0.5f64.powf(theta) }
-    }
-
-    /// The share of draws that [`Zipf::rank`] gives `rank`.
-    fn share(&self, rank: u64) -> f64 {
-        // The first number drawn that leads to a rank, or to a higher one.
-        let begin = |rank: u64| match rank {
-            0 => 0.0,
-            1 => 1.0 / self.zeta,
-            2 => (1.0 + self.half_power) / self.zeta,
-            rank => {
-                let power = (rank as f64 / self.items).powf(1.0 / self.alpha);
-                (power - 1.0 + self.eta) / self.eta
-            }
-        };
-        let end = if rank + 1 >= self.items as u64 { 1.0 } else { begin(rank + 1) };
-        (end - begin(rank)).max(0.0)
-    }
-
-    /// A rank below the number of items; 0 is the most popular.
-    #[inline]
-    fn rank(&self, prng: &mut Prng) -> u64 {
-        let u = prng.unit();
-        let uz = u * self.zeta;
-        if uz < 1.0 {
-            return 0;
-        }
-        if uz < 1.0 + self.half_power {
-            return 1.min(self.items as u64 - 1);
-        }
-        let rank = self.items * (self.eta * u - self.eta + 1.0).powf(self.alpha);
-        (rank as u64).min(self.items as u64 - 1)
-    }
-}
-
-fn zeta_exact(items: u64) -> f64 {
-    (1..=items).map(|i| (i as f64).powf(-ZIPF_EXPONENT)).sum()
-}
-
-/// Sum of `i^-0.99` up to `items`: exact for the first terms, Euler and Maclaurin's formula for
-/// the others (its error here is below 1e-12).
-fn zeta(items: u64) -> f64 {
-    if items <= ZETA_TERMS {
-        return zeta_exact(items);
-    }
-    let (m, n, theta) = (ZETA_TERMS as f64, items as f64, ZIPF_EXPONENT);
-    let integral = (n.powf(1.0 - theta) - m.powf(1.0 - theta)) / (1.0 - theta);
-    zeta_exact(ZETA_TERMS) + integral + (n.powf(-theta) - m.powf(-theta)) / 2.0
 }
 
 /// The share of draws, and the share of the youngest keys among which they are (YCSB's default).
@@ -264,8 +231,12 @@ impl Chooser {
     /// Draws among the first `keys` keys (at least one).
     pub(crate) fn new(distribution: Distribution, keys: u64) -> Self {
         let keys = keys.max(1);
-        let ranked = matches!(distribution, Distribution::Zipfian | Distribution::Latest);
-        let zipf = ranked.then(|| Zipf::new(keys));
+        let skew = match distribution {
+            Distribution::Zipfian { skew } => Some(skew),
+            Distribution::Latest => Some(ZIPF_SKEW),
+            _ => None,
+        };
+        let zipf = skew.map(|skew| Zipf::new(keys, f64::from(skew) / 1000.0));
         let hot = match distribution {
             Distribution::HotSet { keys: hot, draws } => Some(Hot::new(hot, draws, keys)),
             _ => None,
@@ -277,7 +248,7 @@ impl Chooser {
     #[inline]
     pub(crate) fn draw(&self, prng: &mut Prng, moment: Moment) -> u64 {
         match (&self.zipf, self.distribution) {
-            (Some(zipf), Distribution::Zipfian) => mix(zipf.rank(prng)) % self.keys,
+            (Some(zipf), Distribution::Zipfian { .. }) => mix(zipf.rank(prng)) % self.keys,
             (Some(zipf), _) => self.keys + moment.younger - 1 - zipf.rank(prng),
             (None, Distribution::Exponential) => {
                 let all = self.keys + moment.younger;
@@ -318,7 +289,12 @@ mod tests {
     #[test]
     fn shares_are_those_of_the_draws() {
         let (keys, draws) = (2000, 2_000_000);
-        for distribution in [Distribution::Uniform, Distribution::Zipfian] {
+        for distribution in [
+            Distribution::Uniform,
+            Distribution::ZIPFIAN,
+            Distribution::Zipfian { skew: 1000 },
+            Distribution::Zipfian { skew: 400 },
+        ] {
             let shares = distribution.shares(keys).unwrap();
             assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             let chooser = Chooser::new(distribution, keys);
@@ -332,31 +308,21 @@ mod tests {
                 assert!((count - expected).abs() <= 6.0 * expected.sqrt(), "{count} {expected}");
             }
         }
-        let never = Distribution::Zipfian.shares(keys).unwrap();
+        let never = Distribution::ZIPFIAN.shares(keys).unwrap();
         let never = never.iter().filter(|share| **share == 0.0).count();
         assert!((0.34..0.40).contains(&(never as f64 / keys as f64)), "{never}");
         assert!(Distribution::Latest.shares(keys).is_none());
     }
 
     #[test]
-    fn zeta_of_many_items_matches_the_plain_sum() {
-        let items = 3 * ZETA_TERMS + 17;
-        assert!((zeta(items) - zeta_exact(items)).abs() < 1e-9);
-    }
-
-    #[test]
-    fn zipf_gives_the_first_rank_its_share() {
-        let (items, draws) = (10_000, 200_000);
-        let zipf = Zipf::new(items);
-        let mut prng = Prng::new(1);
-        let mut first = 0u32;
-        for _ in 0..draws {
-            let rank = zipf.rank(&mut prng);
-            assert!(rank < items);
-            first += u32::from(rank == 0);
+    fn exponents_are_read_and_shown() {
+        assert_eq!(Distribution::parse("zipfian:0.99"), Some(Distribution::ZIPFIAN));
+        let other = Distribution::parse("zipfian:1.2").unwrap();
+        assert_eq!((other.name().as_ref(), other.skew()), ("zipfian:1.2", Some(1.2)));
+        assert_eq!(Distribution::parse(&other.name()), Some(other));
+        for wrong in ["zipfian:0", "zipfian:-1", "zipfian:2.1", "zipfian:nan", "zipfian:", "zipf"] {
+            assert_eq!(Distribution::parse(wrong), None, "{wrong}");
         }
-        let expected = f64::from(draws) / zeta_exact(items);
-        assert!((f64::from(first) - expected).abs() < expected * 0.05, "{first} of {expected}");
     }
 
     fn draws(distribution: Distribution, moment: Moment) -> Vec<u64> {

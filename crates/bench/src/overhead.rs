@@ -82,7 +82,7 @@ pub fn overhead(operations: u64) -> Result<OverheadReport> {
     }
     let mut rows = Vec::new();
     for workload in ["turbohash-positive", "turbohash-update", "mica-tiny-50"] {
-        for distribution in [Distribution::Uniform, Distribution::Zipfian] {
+        for distribution in [Distribution::Uniform, Distribution::ZIPFIAN] {
             let plan = Plan { distribution, keys: KEYS, operations, ..Plan::new(workload)? };
             rows.push(row(&plan)?);
         }

@@ -2,6 +2,7 @@
 
 mod design;
 mod levels;
+mod sweep;
 
 use crate::args::Global;
 use crate::output::{Output, has_terminal};
@@ -16,8 +17,8 @@ use silica_bench::charts::{self, Panel, Series};
 use silica_bench::{Abilities, Distribution, Plan, Session, Shape, Sink, Target, drive, fill};
 use silica_bench_compare::Setup;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 #[derive(Args)]
 pub(crate) struct MeasuredArgs {
@@ -35,10 +36,14 @@ pub(crate) struct MeasuredArgs {
     /// the optimizer finds, for two write buffers; also draws level-sizes.svg.
     #[arg(long, conflicts_with = "engines")]
     level_sizes: bool,
+    /// Skews, keys, write buffers, levels and memory, one after the other: what silica model plot
+    /// --measured lays over the models' lines.
+    #[arg(long, conflicts_with_all = ["level_sizes", "keys", "distributions"])]
+    sweep: bool,
     /// Numbers of keys [default: 250000,1000000; 40960 with --toy].
     #[arg(long, value_name = "N,M", value_delimiter = ',')]
     keys: Vec<u64>,
-    /// Popularities: uniform, zipfian or both.
+    /// Popularities: uniform, zipfian (exponent 0.99) or zipfian:S.
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "uniform,zipfian")]
     distributions: Vec<String>,
     /// Bytes of a key.
@@ -47,7 +52,8 @@ pub(crate) struct MeasuredArgs {
     /// Bytes of a value.
     #[arg(long, value_name = "N", default_value_t = 100)]
     value_size: usize,
-    /// Rounds that are measured at most, of as many puts as keys [default: 20; 2 with --toy].
+    /// Rounds that are measured at most, of as many puts as keys [default: 20; 6 with --sweep; 2
+    /// with --toy].
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
     /// Puts a second, where background work must not fall behind; 0 for as many as possible.
@@ -58,6 +64,7 @@ pub(crate) struct MeasuredArgs {
 const KEYS: [u64; 2] = [250_000, 1_000_000];
 const KEYS_TOY: [u64; 1] = [40_960];
 const ROUNDS: u32 = 20;
+const ROUNDS_SWEEP: u32 = 6;
 const ROUNDS_TOY: u32 = 2;
 /// Rounds that are written before anything is counted.
 const WARM_UP: u32 = 2;
@@ -69,6 +76,13 @@ const STEADY: f64 = 0.005;
 /// Puts in a batch; what a log adds to a batch is small beside it.
 pub(crate) const BATCH: usize = 32;
 
+/// What is measured.
+struct Setting {
+    writer: Writer,
+    plan: Plan,
+    parameter: Parameter,
+}
+
 /// A setting and what came of it.
 struct Row {
     writer: Writer,
@@ -76,7 +90,11 @@ struct Row {
     distribution: Distribution,
     parameter: Parameter,
     predicted: Terms,
+    /// By the paper's algorithm, where another model predicts.
+    printed: Option<f64>,
     measured: Terms,
+    /// Bytes of indexes and filters in memory for each key on average, of those that tell.
+    index_bytes: f64,
     /// Bytes of books and messages for each byte put, which are not in `measured`.
     beside: f64,
     rounds: u32,
@@ -132,12 +150,22 @@ impl Row {
             json!({ "at": at, "predicted": predicted, "measured": measured })
         };
         let terms: Vec<Value> = self.terms().into_iter().map(term).collect();
+        let memory_bytes = self.parameter.memory_bytes();
+        let buffer = self.writer.write_buffer_bytes(memory_bytes);
+        let buffer = (!self.writer.is_ours()).then_some(buffer);
         json!({
             "engine": self.writer.name(),
             "keys": self.keys,
             "distribution": self.distribution.name(),
+            "skew": self.distribution.skew(),
             "parameter": self.parameter.text(),
+            "memory_bytes": memory_bytes,
+            "write_buffer_bytes": buffer,
+            "levels": self.parameter.levels(),
+            "levels_optimised": self.parameter.are_levels_optimised(),
+            "index_bytes_per_key": self.index_bytes,
             "predicted": sum(&self.predicted),
+            "predicted_as_printed": self.printed,
             "measured": sum(&self.measured),
             "terms": terms,
             "beside": self.beside,
@@ -163,13 +191,20 @@ pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> 
     let base = global.path.clone().unwrap_or_else(|| args.out.clone());
     let store = base.join(format!("models-{}", std::process::id()));
     let mut show = progress(output, settings.len());
+    let usual = match (args.toy, args.sweep) {
+        (true, _) => ROUNDS_TOY,
+        (false, true) => ROUNDS_SWEEP,
+        (false, false) => ROUNDS,
+    };
+    let rounds = args.rounds.unwrap_or(usual).max(1);
     output.line(
         "| store | keys | popularity | parameter | predicted | measured | error | rounds \
          | where: predicted, measured |",
     )?;
     output.line("|---|---|---|---|---|---|---|---|---|")?;
     let mut rows = Vec::new();
-    for (done, (writer, plan, parameter)) in settings.iter().enumerate() {
+    for (done, setting) in settings.iter().enumerate() {
+        let Setting { writer, plan, parameter } = setting;
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
@@ -180,7 +215,6 @@ pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> 
             level_bytes: design::level_bytes(plan, *parameter)?,
             plan: plan.clone(),
         };
-        let rounds = args.rounds.unwrap_or(if args.toy { ROUNDS_TOY } else { ROUNDS }).max(1);
         let row = measure(*writer, &setup, *parameter, rounds, &interrupted);
         let _ = std::fs::remove_dir_all(&store);
         let Some(row) = row? else { break };
@@ -201,36 +235,42 @@ pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> 
     Ok(())
 }
 
-type Settings = Vec<(Writer, Plan, Parameter)>;
-
-/// Every store with each number of keys, each popularity and both values of its parameter.
-fn settings(args: &MeasuredArgs) -> Result<Settings> {
+/// Every store with each number of keys, each popularity and both values of its parameter; or those
+/// of a sweep.
+fn settings(args: &MeasuredArgs) -> Result<Vec<Setting>> {
+    let plan = |keys: u64, distribution: Distribution| {
+        let plan = Plan {
+            keys,
+            operations: keys,
+            shape: Shape { key_bytes: args.key_size, value_bytes: args.value_size },
+            distribution,
+            batch: BATCH,
+            rate: args.rate,
+            ..Plan::new("overwrite")?
+        };
+        plan.check().map(|()| plan)
+    };
+    let rocksdb = ["rocksdb".to_string()];
+    let writers = writers(if args.level_sizes { &rocksdb } else { &args.engines })?;
+    if args.sweep {
+        return sweep::settings(&writers, args.toy, &plan);
+    }
     let keys: &[u64] = match (&args.keys[..], args.toy) {
         ([], false) => &KEYS,
         ([], true) => &KEYS_TOY,
         (given, _) => given,
     };
     let mut settings = Vec::new();
-    let rocksdb = ["rocksdb".to_string()];
-    for writer in writers(if args.level_sizes { &rocksdb } else { &args.engines })? {
+    for writer in writers {
         for &keys in keys {
             for name in &args.distributions {
-                let distribution = distribution(name)?;
-                let plan = Plan {
-                    keys,
-                    operations: keys,
-                    shape: Shape { key_bytes: args.key_size, value_bytes: args.value_size },
-                    distribution,
-                    batch: BATCH,
-                    rate: args.rate,
-                    ..Plan::new("overwrite")?
-                };
-                plan.check()?;
+                let plan = plan(keys, distribution(name)?)?;
                 let parameters = match args.level_sizes {
                     true => Writer::level_parameters(&plan).to_vec(),
                     false => writer.parameters(&plan).to_vec(),
                 };
-                settings.extend(parameters.into_iter().map(|value| (writer, plan.clone(), value)));
+                let of = |parameter| Setting { writer, plan: plan.clone(), parameter };
+                settings.extend(parameters.into_iter().map(of));
             }
         }
     }
@@ -261,9 +301,11 @@ fn writers(names: &[String]) -> Result<Vec<Writer>> {
 /// Those whose popularity the models know.
 fn distribution(name: &str) -> Result<Distribution> {
     match Distribution::parse(name) {
-        Some(known @ (Distribution::Uniform | Distribution::Zipfian)) => Ok(known),
+        Some(known) if known.skew().is_some() => Ok(known),
         _ => {
-            let message = format!("no model of '{name}': --distributions takes uniform, zipfian");
+            let message = format!(
+                "no model of '{name}': --distributions takes uniform, zipfian and zipfian:S"
+            );
             Err(Error::new(ErrorKind::Config, message))
         }
     }
@@ -284,7 +326,11 @@ fn measure(
     let target = writer.open(setup, parameter)?;
     let plan = &setup.plan;
     let buffer = writer.write_buffer_bytes(setup.memory_bytes);
-    let paced = Paced { target: &*target, every_bytes: (buffer / SLICES) as usize };
+    let paced = Paced {
+        target: &*target,
+        every_bytes: (buffer / SLICES) as usize,
+        index_bytes: Mutex::default(),
+    };
     fill(plan, &paced, &mut |_, _| {})?;
     target.settle()?;
     let formats = writer.formats(plan, &*target, &setup.directory)?;
@@ -297,6 +343,7 @@ fn measure(
     for round in 0..WARM_UP {
         overwrite(round)?;
     }
+    paced.index_bytes();
     let begun = Seen::now(writer, &*target, &setup.directory)?;
     let (mut mean, mut is_steady, mut done) = (0.0, false, 0);
     let mut ended = begun.clone();
@@ -311,6 +358,7 @@ fn measure(
         is_steady = done >= ROUNDS_MIN && (now / mean - 1.0).abs() < STEADY;
         mean = now;
     }
+    let index_bytes = paced.index_bytes() / plan.keys as f64;
     // RocksDB keeps its last messages until it is closed.
     drop(target);
     let put = put * f64::from(done);
@@ -322,7 +370,9 @@ fn measure(
         distribution: plan.distribution,
         parameter,
         predicted: design::predict(writer, plan, parameter, formats, done)?,
+        printed: design::predict_as_printed(writer, plan, parameter, formats)?,
         measured,
+        index_bytes,
         beside: (ended.beside - begun.beside) / put,
         rounds: done,
         is_steady,
@@ -373,6 +423,17 @@ impl Seen {
 struct Paced<'t> {
     target: &'t dyn Target,
     every_bytes: usize,
+    /// Sum of the bytes of indexes at each of these times, and how many there were.
+    index_bytes: Mutex<(f64, u32)>,
+}
+
+impl Paced<'_> {
+    /// Mean bytes of indexes since the last call.
+    fn index_bytes(&self) -> f64 {
+        let mut seen = self.index_bytes.lock().expect("nobody panics with it");
+        let (sum, times) = std::mem::take(&mut *seen);
+        sum / f64::from(times.max(1))
+    }
 }
 
 /// Waits of a write buffer.
@@ -422,6 +483,9 @@ impl Session for PacedSession<'_> {
         if self.bytes >= self.paced.every_bytes {
             self.bytes = 0;
             self.paced.catch_up()?;
+            let index = self.paced.metrics()?.get("index_bytes");
+            let mut seen = self.paced.index_bytes.lock().expect("nobody panics with it");
+            *seen = (seen.0 + index, seen.1 + 1);
         }
         Ok(())
     }
@@ -471,7 +535,7 @@ fn write(rows: &[Row], out: &Path) -> Result<()> {
 /// first number of keys: measured dots, and the model's lines.
 fn draw_level_sizes(rows: &[Row], out: &Path) -> Result<()> {
     let (mut lines, mut dots) = (Vec::new(), Vec::new());
-    for distribution in [Distribution::Uniform, Distribution::Zipfian] {
+    for distribution in [Distribution::Uniform, Distribution::ZIPFIAN] {
         for wanted in [false, true] {
             let of = rows.iter().filter(|row| {
                 let is_it = matches!(row.parameter,
@@ -508,5 +572,42 @@ fn progress(output: &Output, all: usize) -> impl FnMut(usize, &str) + use<> {
             bar.set_position(done as u64);
         }
         None => eprintln!("{done}/{all} {what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: MeasuredArgs,
+    }
+
+    fn parsed(line: &str) -> std::result::Result<MeasuredArgs, clap::Error> {
+        Line::try_parse_from(format!("models --out x {line}").split_whitespace()).map(|l| l.args)
+    }
+
+    #[test]
+    fn level_sizes_are_measured_in_pairs_of_the_same_memory() {
+        let args =
+            parsed("--level-sizes --keys 50000 --distributions uniform,zipfian:0.5").unwrap();
+        let found = settings(&args).unwrap();
+        assert_eq!(found.len(), 8);
+        for pair in found.chunks(2) {
+            let [tenfold, optimised] = [&pair[0], &pair[1]].map(|setting| setting.parameter);
+            assert!(pair.iter().all(|setting| setting.writer == Writer::RocksDb));
+            assert_eq!(tenfold.memory_bytes(), optimised.memory_bytes());
+            assert!(!tenfold.are_levels_optimised() && optimised.are_levels_optimised());
+        }
+        assert!(found[0].parameter.memory_bytes() > found[2].parameter.memory_bytes());
+        assert_eq!(found[4].plan.distribution, Distribution::Zipfian { skew: 500 });
+        for wrong in ["--level-sizes --engines silt", "--sweep --keys 9", "--sweep --level-sizes"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+        let other = parsed("--engines silt --distributions latest").unwrap();
+        assert!(settings(&other).is_err_and(|e| e.to_string().contains("no model of 'latest'")));
     }
 }

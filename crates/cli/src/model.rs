@@ -76,7 +76,7 @@ pub(crate) enum ModelCommand {
     /// Parameters of the least write amplification.
     #[command(subcommand)]
     Optimise(OptimiseCommand),
-    /// Draw the paper's figures from the models, with simulated stores over them.
+    /// Draw the paper's figures from the models, with simulated and measured stores over them.
     Plot {
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
@@ -84,6 +84,11 @@ pub(crate) enum ModelCommand {
         /// Keys of the stores that are simulated; 0 for none, which takes a second.
         #[arg(long, value_name = "KEYS", default_value_t = 1_000_000)]
         simulate: u64,
+        /// What silica bench models measured (its models.json, of --sweep best): each figure that
+        /// has some of it on its axes has it beside the model of the same options (may be
+        /// repeated).
+        #[arg(long, value_name = "FILE")]
+        measured: Vec<PathBuf>,
     },
 }
 
@@ -262,7 +267,9 @@ impl SiltArgs {
 /// Evaluates one model.
 pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
     match command {
-        ModelCommand::Plot { out, simulate } => crate::model_plot::run(out, *simulate, output),
+        ModelCommand::Plot { out, simulate, measured } => {
+            crate::model_plot::run(out, *simulate, measured, output)
+        }
         ModelCommand::Unique { keys, requests } => unique(keys, *requests, output),
         ModelCommand::UniqueInverse { keys, unique } => unique_inverse(keys, *unique, output),
         ModelCommand::Merge { keys, left, right } => {

@@ -1,15 +1,18 @@
-//! `silica model plot`: the figures of the paper from our models, with simulated stores over them.
+//! `silica model plot`: the figures of the paper from our models, with simulated and measured
+//! stores over them.
 
+mod measured;
 mod simulated;
 
 use crate::output::Output;
-use serde_json::json;
+use measured::Measured;
+use serde_json::{Map, Value, json};
 use silica::Result;
 use silica_bench::charts::{Axes, Panel, Series, draw};
 use silica_tune::model::{LevelDb, Popularity, Primitives, Silt, SiltDesign};
 use silica_tune::optimise::level_sizes;
-use simulated::{Pair, Simulated, laid_over, scaled};
-use std::path::Path;
+use simulated::{Dots, Pair, Simulated, laid_over, name_of, scaled};
+use std::path::{Path, PathBuf};
 
 /// Entries of 1 kB in a MiB, as the paper counts.
 const MIB: f64 = 1048.576;
@@ -32,30 +35,59 @@ const FIGURES: [Figure; 8] = [
     ("silt-memory", silt_memory),
 ];
 
-/// Draws all figures into `directory`, with simulated stores of `simulate` keys.
-pub(crate) fn run(directory: &Path, simulate: u64, output: &mut Output) -> Result<()> {
-    let (mut files, mut errors) = (Vec::new(), serde_json::Map::new());
+/// Panels of what was measured for a figure.
+fn measured_for(name: &str, measured: &mut Measured) -> Vec<Panel> {
+    match name {
+        "writes-by-skew" => measured.by_skew(),
+        "writes-by-keys" => measured.by_keys(),
+        "writes-by-buffer" => measured.by_buffer(),
+        "writes-by-levels" => measured.by_levels(),
+        "silt-memory" => measured.silt_memory(),
+        _ => Vec::new(),
+    }
+}
+
+/// Draws all figures into `directory`, with simulated stores of `simulate` keys, and with what
+/// `silica bench models` wrote into `measured`.
+pub(crate) fn run(
+    directory: &Path,
+    simulate: u64,
+    measured: &[PathBuf],
+    output: &mut Output,
+) -> Result<()> {
+    let mut measured = Measured::read(measured)?;
+    let mut files = Vec::new();
+    let (mut errors, mut errors_measured) = (Map::new(), Map::new());
     for (name, figure) in FIGURES {
         let file = directory.join(format!("{name}.svg"));
         let mut simulated = Simulated::new(simulate, output)?;
-        let panels = figure(&mut simulated)?;
-        let off = simulated.errors();
+        let mut panels = figure(&mut simulated)?;
+        panels.extend(measured_for(name, &mut measured));
         draw(&panels, &file)?;
         let mut line = format!("drew {}", file.display());
-        if !off.is_empty() {
-            let low = off.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = off.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let range = format!("{:+.1} to {:+.1} %", low * 100.0, high * 100.0);
-            line += &format!(": the model is {range} off {} simulated dots", off.len());
-            let of = json!({ "dots": off.len(), "lowest": low, "highest": high });
-            errors.insert(name.to_string(), of);
-        }
+        line += &told(&simulated.errors(), "simulated", name, &mut errors);
+        line += &told(&measured.errors(), "measured", name, &mut errors_measured);
         output.line(line)?;
         files.push(file.display().to_string());
     }
-    output.object().insert("files".into(), files.into());
-    output.object().insert("errors".into(), errors.into());
+    let object = output.object();
+    object.insert("files".into(), files.into());
+    object.insert("errors".into(), errors.into());
+    object.insert("errors_measured".into(), errors_measured.into());
     Ok(())
+}
+
+/// How far off the model is, for people, and into `errors` for programs.
+fn told(off: &[f64], kind: &str, figure: &str, errors: &mut Map<String, Value>) -> String {
+    if off.is_empty() {
+        return String::new();
+    }
+    let low = off.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = off.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let of = json!({ "dots": off.len(), "lowest": low, "highest": high });
+    errors.insert(figure.to_string(), of);
+    let range = format!("{:+.1} to {:+.1} %", low * 100.0, high * 100.0);
+    format!("; the model is {range} off {} {kind} dots", off.len())
 }
 
 fn primitives(keys: u64, skew: f64) -> Result<Primitives> {
@@ -98,10 +130,6 @@ fn scaled_title(keys: u64) -> String {
     format!("The same of 10 M keys, all sizes scaled to {}", so_many(keys))
 }
 
-fn name_of(skew: f64) -> String {
-    if skew == 0.0 { "uniform".to_string() } else { format!("Zipf {skew}") }
-}
-
 /// Figure 4.4.
 fn unique(simulated: &mut Simulated<'_>) -> Result<Vec<Panel>> {
     let mut series = Vec::new();
@@ -129,7 +157,13 @@ fn unique_simulated(count: u64, simulated: &mut Simulated<'_>) -> Result<Panel> 
         pairs.push((name_of(skew), line.collect(), dots));
     }
     let title = format!("The same of {}, drawn", so_many(count));
-    let panel = laid_over(&title, "requests (thousands)", "distinct keys (thousands)", pairs);
+    let panel = laid_over(
+        &title,
+        "requests (thousands)",
+        "distinct keys (thousands)",
+        pairs,
+        Dots::Simulated,
+    );
     let y_max = Some(1.9 * count as f64 / 1e3);
     Ok(panel.with_axes(Axes { y_max, ..Axes::default() }))
 }
@@ -175,7 +209,7 @@ fn by_skew(simulated: &mut Simulated<'_>) -> Result<Vec<Panel>> {
         }
         let title = scaled_title(count);
         let pairs = vec![("model".to_string(), line, dots)];
-        panels.push(laid_over(&title, "skew", "write amplification", pairs));
+        panels.push(laid_over(&title, "skew", "write amplification", pairs, Dots::Simulated));
     }
     Ok(panels)
 }
@@ -255,7 +289,13 @@ fn by_buffer_simulated(count: u64, simulated: &mut Simulated<'_>) -> Result<Pane
         pairs.push((name_of(skew), line, dots));
     }
     let title = scaled_title(count);
-    Ok(laid_over(&title, "write buffer (thousands of items)", "write amplification", pairs))
+    Ok(laid_over(
+        &title,
+        "write buffer (thousands of items)",
+        "write amplification",
+        pairs,
+        Dots::Simulated,
+    ))
 }
 
 /// Figure 4.15 with one growth factor for all levels.
@@ -306,26 +346,34 @@ fn by_levels_of(
     let axes = Axes { x_min: 3.0, x_whole: true, ..Axes::default() };
     let (x, y) = ("levels", "write amplification");
     if simulated.is_some() {
-        return Ok(laid_over(title, x, y, pairs).with_axes(axes));
+        return Ok(laid_over(title, x, y, pairs, Dots::Simulated).with_axes(axes));
     }
     let lines = pairs.iter().map(|(name, line, _)| Series::new(name, line.iter().copied()));
     Ok(Panel::lines(title, x, y, lines.collect()).with_axes(axes))
 }
 
-/// Figure 4.14.
+/// Figure 4.14: the sizes that LevelDB has as it comes stand beside those that are optimised.
 fn level_sizes_by_skew(_: &mut Simulated<'_>) -> Result<Vec<Panel>> {
-    const LEVELS: usize = 5;
-    let mut points = vec![Vec::new(); LEVELS - 1];
+    let original = leveldb(KEYS as f64, 4.0 * MIB).levels;
+    let count = original.len();
+    let mut points = vec![Vec::new(); count - 1];
     for skew in even(0.0, 1.2, 24) {
-        let best = level_sizes(4.0 * MIB, 4.0, LEVELS, &primitives(KEYS, skew)?)?;
+        let best = level_sizes(4.0 * MIB, 4.0, count, &primitives(KEYS, skew)?)?;
         for (points, size) in points.iter_mut().zip(&best.model.levels) {
             points.push((skew, (size / 1e3).log10()));
         }
     }
-    let levels = (1..LEVELS).zip(points).rev();
-    let series = levels.map(|(level, points)| Series::new(&format!("level {level}"), points));
-    let title = "Optimised level sizes by skew (figure 4.14): 100 M keys, 5 levels";
-    let panel = Panel::lines(title, "skew", "thousands of items", series.collect());
+    let mut series = Vec::new();
+    for (level, points) in (1..count).zip(points).rev() {
+        series.push(Series::new(&format!("level {level}"), points));
+    }
+    for (i, size) in original[..count - 1].iter().rev().enumerate() {
+        let dots = even(0.0, 1.2, 24).map(|skew| (skew, (size / 1e3).log10()));
+        let name = if i == 0 { "dots: as LevelDB has them" } else { "" };
+        series.push(Series::dots(name, dots).coloured_as(i));
+    }
+    let title = format!("Optimised level sizes by skew (figure 4.14): 100 M keys, {count} levels");
+    let panel = Panel::lines(&title, "skew", "thousands of items", series);
     Ok(vec![panel.with_axes(Axes { y_powers: true, y_max: Some(7.0), ..Axes::default() })])
 }
 
@@ -382,5 +430,11 @@ fn silt_simulated(count: u64, simulated: &mut Simulated<'_>) -> Result<Panel> {
         pairs.push((name_of(skew) + " (algorithm 5)", line.collect(), dots));
     }
     let title = format!("The same, tables scaled to {}", so_many(count));
-    Ok(laid_over(&title, "bytes of memory for each key", "write amplification", pairs))
+    Ok(laid_over(
+        &title,
+        "bytes of memory for each key",
+        "write amplification",
+        pairs,
+        Dots::Simulated,
+    ))
 }

@@ -270,7 +270,10 @@ fn figures_are_drawn_with_every_line() {
     assert!(drawing("unique.svg").contains("Zipf 0.99"));
     assert!(drawing("writes-by-skew.svg").contains("without redundancy"));
     assert!(drawing("silt-memory.svg").contains("equation 6"));
-    assert!(drawing("level-sizes.svg").contains("level 4"));
+    let sizes = drawing("level-sizes.svg");
+    assert!(sizes.contains("level 4") && sizes.contains("as LevelDB has them"));
+    // Four levels, whose own sizes are the same at each of the 25 skews.
+    assert_eq!(sizes.matches("<circle").count(), 100);
     assert!(drawing("writes-by-levels.svg").contains("optimised sizes"));
     let keys = drawing("writes-by-keys.svg");
     assert!(keys.lines().any(|line| line.trim() == "1000"), "{keys}");
@@ -301,6 +304,51 @@ fn simulated_stores_lie_on_the_lines() {
     let output = model(&format!("plot --simulate 10 --out {}", directory.display()));
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--simulate 10"));
+}
+
+#[test]
+fn measured_stores_are_laid_over_the_figures_that_have_their_axes() {
+    let name = format!("silica-model-measured-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    let row = |engine: &str, skew: f64, levels: Option<u32>, index: f64| {
+        serde_json::json!({
+            "engine": engine, "keys": 1000, "skew": skew, "parameter": "one", "levels": levels,
+            "write_buffer_bytes": 65_536, "levels_optimised": false, "index_bytes_per_key": index,
+            "predicted": 6.0, "predicted_as_printed": 7.0, "measured": 5.0,
+        })
+    };
+    let rows = [
+        row("leveldb", 0.0, None, 0.0),
+        row("leveldb", 0.99, None, 0.0),
+        row("rocksdb", 0.0, Some(2), 0.0),
+        row("rocksdb", 0.0, Some(3), 0.0),
+        row("silt", 0.0, None, 0.5),
+        row("silt", 0.0, None, 0.75),
+    ];
+    let file = directory.join("models.json");
+    let written = serde_json::json!({ "rows": rows }).to_string();
+    std::fs::write(&file, written).unwrap();
+    let line =
+        format!("plot --simulate 0 --out {0} --measured {0}/models.json", directory.display());
+    let figures = json(&line);
+    let drawn = ["writes-by-skew", "writes-by-levels", "silt-memory"];
+    for figure in drawn {
+        let errors = &figures["errors_measured"][figure];
+        assert_eq!(errors["dots"], 2, "{figure}");
+        near(&errors["highest"], 0.2, 1e-9);
+        let svg = std::fs::read_to_string(directory.join(format!("{figure}.svg"))).unwrap();
+        assert_eq!(svg.matches("<circle").count(), 2, "{figure}");
+        assert!(svg.contains("dots: measured") && svg.contains("algorithm 3"), "{figure}");
+    }
+    assert_eq!(figures["errors_measured"].as_object().unwrap().len(), drawn.len());
+    for (text, why) in [("{", "no JSON"), ("{}", "no rows"), (r#"{"rows": [{}]}"#, "lacks")] {
+        std::fs::write(&file, text).unwrap();
+        let output = model(&line);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{text}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

@@ -31,6 +31,9 @@ fn a_description_gets_an_engine_with_reasons_and_apply_moves_to_it() {
     assert_eq!(kept["best"]["engine"], "wip");
     assert!(kept["excluded"]["silt"].as_str().unwrap().contains("order"));
     assert!(kept["notes"].to_string().contains("silica probe"), "{}", kept["notes"]);
+    let latest = json(&["tune", "--describe", "keys=1M gets=95 inserts=5 latest=0.9"], &store);
+    let text = latest["workload"].as_str().unwrap();
+    assert!(text.contains("access = latest 0.9\n"), "{text}");
     let words = ["--describe", "keys=1M puts=1 uniform"];
     let found = json(&[&["tune", "--apply"], &words[..]].concat(), &store);
     assert_eq!(found["best"]["engine"], "silt", "{found}");
@@ -84,6 +87,9 @@ fn bounds_and_words_that_cannot_be_are_refused_with_reasons() {
         (&["tune", "--bound", "colour=1"], "known are throughput"),
         (&["tune", "--goal", "speed"], "known are throughput"),
         (&["tune", "--describe", "keys=many"], "keys=many"),
+        (&["tune", "--describe", "latest=0.99 gets=1"], "latest needs inserts"),
+        (&["tune", "--describe", "latest=-1 inserts=1"], "'latest=-1'"),
+        (&["tune", "--describe", "latest=0.99 zipf=0.99 inserts=1"], "both say"),
         (&["tune", "--memory-price=-1"], "price"),
         (&["why", "nothing"], "no keyspace or directory 'nothing'"),
         (&["why", "127.0.0.1:1"], "--admin"),

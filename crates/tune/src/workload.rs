@@ -83,6 +83,12 @@ pub enum Access {
         /// Share of the requests, inside 0 to 1.
         requests: f64,
     },
+    /// The `k`th newest key in proportion to `1 / k^skew`, as YCSB's `latest`; the mix says how
+    /// many requests insert the next one. Where none does, what is newest stays so: Zipf's law.
+    Latest {
+        /// The exponent, 0 to 2.
+        skew: f64,
+    },
     /// Groups of keys: how many keys, and the share of the requests that they get together.
     Groups(Vec<(f64, f64)>),
 }
@@ -234,13 +240,13 @@ impl WorkingSet {
 }
 
 impl Workload {
-    /// How popular each key is.
+    /// How popular each key is, at one time where that changes.
     ///
     /// # Errors
     /// Those of [`Popularity`]'s constructors.
     pub fn popularity(&self) -> Result<Popularity> {
         match &self.access {
-            Access::Zipf { skew } => Popularity::zipf(self.keys, *skew),
+            Access::Zipf { skew } | Access::Latest { skew } => Popularity::zipf(self.keys, *skew),
             Access::HotSet { keys, requests } => Popularity::hot_set(self.keys, *keys, *requests),
             Access::Groups(groups) => Popularity::weighted(groups),
         }
@@ -299,6 +305,7 @@ impl fmt::Display for Access {
         match self {
             Access::Zipf { skew } => write!(f, "zipf {skew}"),
             Access::HotSet { keys, requests } => write!(f, "hot-set {keys}:{requests}"),
+            Access::Latest { skew } => write!(f, "latest {skew}"),
             Access::Groups(groups) => write!(f, "groups {}", lines::show_pairs(groups)),
         }
     }
@@ -307,7 +314,7 @@ impl fmt::Display for Access {
 impl FromStr for Access {
     type Err = silica_base::Error;
 
-    /// `uniform`, `zipf SKEW`, `hot-set KEYS:REQUESTS` or `groups KEYS:REQUESTS …`.
+    /// `uniform`, `zipf SKEW`, `hot-set KEYS:REQUESTS`, `latest SKEW` or `groups KEYS:REQUESTS …`.
     fn from_str(text: &str) -> Result<Self> {
         let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
         match (name, rest.trim()) {
@@ -317,10 +324,11 @@ impl FromStr for Access {
                 [(keys, requests)] => Ok(Access::HotSet { keys, requests }),
                 _ => Err(lines::config("a hot-set is one pair like 0.1:0.9, keys and requests")),
             },
+            ("latest", skew) => Ok(Access::Latest { skew: lines::number(skew)? }),
             ("groups", groups) => Ok(Access::Groups(lines::pairs(groups)?)),
             _ => Err(lines::config(format!(
-                "access is one of 'uniform', 'zipf SKEW' (0 to {SKEW_MAX}), 'hot-set \
-                 KEYS:REQUESTS' and 'groups KEYS:REQUESTS …'"
+                "access is one of 'uniform', 'zipf SKEW' and 'latest SKEW' (0 to {SKEW_MAX}), \
+                 'hot-set KEYS:REQUESTS' and 'groups KEYS:REQUESTS …'"
             ))),
         }
     }
@@ -408,6 +416,7 @@ mod tests {
             Workload::default(),
             rich(),
             Workload { access: Access::HotSet { keys: 0.1, requests: 0.9 }, ..rich() },
+            Workload { access: Access::Latest { skew: 0.75 }, ..rich() },
         ] {
             let text = workload.to_string();
             assert_eq!(text.parse::<Workload>().unwrap(), workload, "{text}");
@@ -434,7 +443,11 @@ mod tests {
             ("burst = 0", "at least 1 key"),
             ("access = zipf -1", "no number"),
             ("access = zipf 2.5", "skew"),
-            ("access = latest", "access is one of"),
+            ("access = newest", "access is one of"),
+            ("access = latest", "no number"),
+            ("access = latest -1", "no number"),
+            ("access = latest nan", "no number"),
+            ("access = latest 2.5", "skew"),
             ("access = hot-set 0.5", "no pair"),
             ("access = hot-set 0.5:1", "hot share"),
             ("access = groups", "group"),

@@ -42,7 +42,7 @@ const BASE: Workload = Workload {
     read_through: false,
     rate: 0,
 };
-const ZIPF: Workload = Workload { distribution: Distribution::Zipfian, source: YCSB, ..BASE };
+const ZIPF: Workload = Workload { distribution: Distribution::ZIPFIAN, source: YCSB, ..BASE };
 /// What stands in a plan whose operations come from a trace.
 pub(crate) const REPLAY: Workload =
     Workload { name: "replay", doc: "the operations of a trace", source: "a trace", ..BASE };

@@ -8,7 +8,9 @@ use silica::{
 };
 use silica_bench::{Abilities, Distribution, Plan, Session, Target};
 use silica_bench_compare::{Setup, find};
-use silica_tune::model::{LevelledTables, Popularity, Primitives, Rules, Silt, Stage, WipDb};
+use silica_tune::model::{
+    LevelDb, LevelledTables, Popularity, Primitives, Rules, Silt, Stage, WipDb,
+};
 use silica_tune::optimise::level_sizes_refined;
 use std::path::Path;
 
@@ -30,8 +32,9 @@ pub(super) enum Parameter {
     Space { percent: u64, memory_bytes: u64 },
     /// Memory, which sizes the write buffer.
     Memory { memory_bytes: u64 },
-    /// RocksDB's level sizes as they come, not dynamic, or as many that the optimizer finds.
-    Levels { memory_bytes: u64, optimised: bool },
+    /// RocksDB's level sizes as they come, not dynamic, or as many that the optimizer finds; with a
+    /// count, so many levels with one growth factor instead of ten.
+    Levels { memory_bytes: u64, optimised: bool, count: Option<usize> },
 }
 
 impl Parameter {
@@ -51,11 +54,25 @@ impl Parameter {
                 format!("space_amplification_percent_max {percent}")
             }
             Parameter::Memory { memory_bytes } => format!("memory {} KiB", memory_bytes >> 10),
-            Parameter::Levels { memory_bytes, optimised } => {
-                let sizes = if optimised { "optimised" } else { "tenfold" };
-                format!("memory {} KiB, levels {sizes}", memory_bytes >> 10)
+            Parameter::Levels { memory_bytes, optimised, count } => {
+                let sizes = match (optimised, count) {
+                    (true, _) => "optimised",
+                    (false, Some(_)) => "of one growth factor",
+                    (false, None) => "tenfold",
+                };
+                let count = count.map_or(String::new(), |count| format!("{count} "));
+                format!("memory {} KiB, {count}levels {sizes}", memory_bytes >> 10)
             }
         }
+    }
+
+    /// Levels behind level 0, where their number is given.
+    pub(super) fn levels(self) -> Option<usize> {
+        if let Parameter::Levels { count, .. } = self { count } else { None }
+    }
+
+    pub(super) fn are_levels_optimised(self) -> bool {
+        matches!(self, Parameter::Levels { optimised: true, .. })
     }
 }
 
@@ -144,7 +161,7 @@ impl Writer {
 
     /// The two values of its parameter for stores of this size.
     pub(super) fn parameters(self, plan: &Plan) -> [Parameter; 2] {
-        let live = plan.keys * entry_bytes(plan) as u64;
+        let live = live_bytes(plan);
         match self {
             Writer::Silt => [28, 60].map(|percent| Parameter::MergeRatio {
                 percent,
@@ -164,7 +181,8 @@ impl Writer {
     /// RocksDB with both kinds of level sizes, for both sizes of its write buffer.
     pub(super) fn level_parameters(plan: &Plan) -> [Parameter; 4] {
         let [large, small] = Writer::RocksDb.parameters(plan).map(Parameter::memory_bytes);
-        let of = |memory_bytes, optimised| Parameter::Levels { memory_bytes, optimised };
+        let of =
+            |memory_bytes, optimised| Parameter::Levels { memory_bytes, optimised, count: None };
         [of(large, false), of(large, true), of(small, false), of(small, true)]
     }
 
@@ -258,6 +276,11 @@ fn entry_bytes(plan: &Plan) -> f64 {
     (plan.shape.key_bytes + plan.shape.value_bytes) as f64
 }
 
+/// Bytes of all keys and values.
+pub(super) fn live_bytes(plan: &Plan) -> u64 {
+    plan.keys * entry_bytes(plan) as u64
+}
+
 fn buckets_log2(plan: &Plan) -> u32 {
     let slots = plan.keys as f64 * TABLES_SHARE / f64::from(PARTITIONS * BLOCKS);
     ((slots / BUCKET_SLOTS).log2().floor() as u32).clamp(2, 14)
@@ -349,19 +372,27 @@ fn tables_of(writer: Writer, plan: &Plan, memory_bytes: u64, table: f64) -> Resu
 
 /// Bytes that levels 1, 2, … may have, the last level left out; none where the store decides.
 pub(super) fn level_bytes(plan: &Plan, parameter: Parameter) -> Result<Vec<u64>> {
-    let Parameter::Levels { memory_bytes, optimised } = parameter else { return Ok(Vec::new()) };
+    let Parameter::Levels { memory_bytes, optimised, count } = parameter else {
+        return Ok(Vec::new());
+    };
     let entry = entry_bytes(plan) * ROCKS_TABLE;
     let base = ROCKS_BUFFERS * Writer::RocksDb.write_buffer_bytes(memory_bytes);
-    let tenfold = std::iter::successors(Some(base), |size| Some(MULTIPLIER * size));
-    let tenfold: Vec<f64> = tenfold.take_while(|size| *size < plan.keys as f64 * entry).collect();
+    let all = plan.keys as f64 * entry;
+    let growth = count
+        .map_or(MULTIPLIER, |count| (all / base).max(1.0).powf(1.0 / (count.max(2) - 1) as f64));
+    let rising = std::iter::successors(Some(base), |size| Some(growth * size));
+    let rising: Vec<f64> = match count {
+        Some(count) => rising.take(count.max(1) - 1).collect(),
+        None => rising.take_while(|size| *size < all).collect(),
+    };
     if !optimised {
-        return Ok(tenfold.into_iter().map(|size| size as u64).collect());
+        return Ok(rising.into_iter().map(|size| size as u64).collect());
     }
     let model = tables_of(Writer::RocksDb, plan, memory_bytes, ROCKS_TABLE)?;
     let keys = Primitives::new(popularity(plan)?);
-    let count = tenfold.len() + 1;
+    let count = rising.len() + 1;
     let best = level_sizes_refined(model.log, f64::from(LEVEL0_TABLES), model.table, count, &keys)?;
-    let sizes = &best.model.levels[..tenfold.len()];
+    let sizes = &best.model.levels[..rising.len()];
     // A smaller one would have level 0 compacted by its size, with fewer than four tables.
     Ok(sizes.iter().map(|size| (size * entry).max(base) as u64).collect())
 }
@@ -431,6 +462,34 @@ pub(super) fn predict(
         (at.to_string(), bytes)
     };
     Ok(cost.terms().iter().map(in_bytes).collect())
+}
+
+/// What algorithm 3 says of the same options, where a model of tables predicts; level sizes that
+/// the store decides are none of its parameters.
+pub(super) fn predict_as_printed(
+    writer: Writer,
+    plan: &Plan,
+    parameter: Parameter,
+    formats: Formats,
+) -> Result<Option<f64>> {
+    let memory_bytes = parameter.memory_bytes();
+    let entry = entry_bytes(plan) * formats.table;
+    let keys = plan.keys as f64;
+    let sizes: Vec<f64> = match (writer, parameter) {
+        (Writer::LevelDb, _) => {
+            let sizes = std::iter::successors(Some(LEVEL1_BYTES), |size| Some(MULTIPLIER * size));
+            sizes.map(|bytes| bytes / entry).take_while(|size| *size < keys).collect()
+        }
+        (Writer::RocksDb, Parameter::Levels { .. }) => {
+            level_bytes(plan, parameter)?.iter().map(|bytes| *bytes as f64 / entry).collect()
+        }
+        _ => return Ok(None),
+    };
+    let log = tables_of(writer, plan, memory_bytes, formats.table)?.log;
+    let levels = sizes.into_iter().filter(|size| *size < keys).chain([keys]).collect();
+    let model = LevelDb { log, level0_tables: f64::from(LEVEL0_TABLES), levels };
+    let cost = model.checked(keys)?.write_amplification(&Primitives::new(popularity(plan)?));
+    Ok(Some(formats.log + (cost.total() - 1.0) * formats.table))
 }
 
 /// Bytes that this process gave to write calls so far.
@@ -510,5 +569,49 @@ mod tests {
         let ours = log_factor(&plan(1000));
         assert!((ours - (119.0 + 19.0 / 32.0) * (1.0 + 7.0 / 32768.0) / 116.0).abs() < 1e-9);
         assert_eq!((varint_bytes(127), varint_bytes(128), varint_bytes(16_384)), (1.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn level_sizes_are_tenfold_of_one_growth_factor_or_optimised() {
+        let plan = plan(100_000);
+        let memory_bytes = 1 << 20;
+        let of = |optimised, count| {
+            let parameter = Parameter::Levels { memory_bytes, optimised, count };
+            level_bytes(&plan, parameter).unwrap()
+        };
+        // Four write buffers of 64 KiB; what is in the store has 13 MB.
+        let base = 1 << 18;
+        assert_eq!(of(false, None), [base, 10 * base]);
+        let optimised = of(true, None);
+        assert_eq!(optimised.len(), 2);
+        assert!(optimised[0] >= base && optimised[1] > optimised[0], "{optimised:?}");
+        for count in 1..=4 {
+            let sizes = of(false, Some(count));
+            assert_eq!(sizes.len(), count - 1);
+            let all = plan.keys as f64 * entry_bytes(&plan) * ROCKS_TABLE;
+            let ends = sizes.iter().map(|size| *size as f64).chain([all]).collect::<Vec<_>>();
+            let growth: Vec<f64> = ends.windows(2).map(|pair| pair[1] / pair[0]).collect();
+            let even = growth.iter().all(|growth_of| (growth_of / growth[0] - 1.0).abs() < 1e-3);
+            assert!(even && sizes.first().is_none_or(|first| *first == base), "{sizes:?}");
+            assert_eq!(of(true, Some(count)).len(), count - 1);
+        }
+        let none = Parameter::Memory { memory_bytes };
+        assert!(level_bytes(&plan, none).unwrap().is_empty());
+    }
+
+    #[test]
+    fn algorithm_3_is_asked_for_level_sizes_that_are_known() {
+        let formats = Formats { log: 1.03, table: 1.1, young: 1.1, buckets: 0.0 };
+        let (plan, memory_bytes) = (plan(200_000), 4 << 20);
+        let of = |writer, parameter| predict_as_printed(writer, &plan, parameter, formats).unwrap();
+        let memory = Parameter::Memory { memory_bytes };
+        let levels = Parameter::Levels { memory_bytes, optimised: false, count: Some(3) };
+        let leveldb = of(Writer::LevelDb, memory).unwrap();
+        let more = Parameter::Memory { memory_bytes: 2 * memory_bytes };
+        assert!(leveldb > 4.0 && of(Writer::LevelDb, more).unwrap() < leveldb);
+        assert!(of(Writer::RocksDb, levels).unwrap() > 4.0);
+        assert_eq!(of(Writer::RocksDb, memory), None);
+        let [ratio, _] = Writer::Silt.parameters(&plan);
+        assert_eq!(of(Writer::Silt, ratio), None);
     }
 }

@@ -122,16 +122,41 @@ pub(super) fn scaled(model: &LevelDb, scale: f64) -> LevelDb {
     LevelDb { log: model.log * scale, level0_tables: model.level0_tables, levels }
 }
 
-/// A panel of lines, and for each line the dots that were simulated for it.
-pub(super) fn laid_over(title: &str, x: &'static str, y: &'static str, pairs: Vec<Pair>) -> Panel {
+/// Where dots come from.
+#[derive(Clone, Copy)]
+pub(super) enum Dots {
+    Simulated,
+    Measured,
+}
+
+/// A panel of lines, and for each line the dots that go with it.
+pub(super) fn laid_over(
+    title: &str,
+    x: &'static str,
+    y: &'static str,
+    pairs: Vec<Pair>,
+    dots: Dots,
+) -> Panel {
     let mut lines = Vec::new();
     let mut all = Vec::new();
+    let named = match dots {
+        Dots::Simulated => "dots: simulated",
+        Dots::Measured => "dots: measured",
+    };
     for (i, (name, line, dots)) in pairs.into_iter().enumerate() {
         lines.push(Series::new(&name, line));
+        if dots.is_empty() {
+            continue;
+        }
         // One name for the dots of all lines; colours tell them apart.
-        let name = if i == 0 { "dots: simulated" } else { "" };
+        let name = if all.is_empty() { named } else { "" };
         all.push(Series::dots(name, dots).coloured_as(i));
     }
     lines.extend(all);
     Panel::lines(title, x, y, lines)
+}
+
+/// "uniform", "Zipf 0.99".
+pub(super) fn name_of(skew: f64) -> String {
+    if skew == 0.0 { "uniform".to_string() } else { format!("Zipf {skew}") }
 }

@@ -30,6 +30,23 @@ pub struct Latest {
     sums: [Sums; 2],
 }
 
+/// What came in a time: inserts, and requests of one kind for keys that are there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    pub(crate) inserts: f64,
+    pub(crate) others: f64,
+}
+
+/// What [`Latest::behind`] finds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Behind {
+    /// Keys that were named.
+    pub(crate) keys: f64,
+    /// Share of the gets that come so far, and of those among them that are for such a key.
+    pub(crate) share: f64,
+    pub(crate) seen: f64,
+}
+
 /// Ranks that are kept one by one.
 const HEAD: usize = 64;
 /// Places of the table for each e-fold.
@@ -116,6 +133,25 @@ impl Latest {
             });
         }
         found.min(1.0)
+    }
+
+    /// What is asked of a memory behind the keys that were written last: those that were named by
+    /// one of the last gets, and not by what came for the first memory.
+    pub(crate) fn behind(&self, written: Course, got: Course) -> Behind {
+        let younger = written.inserts.min(self.keys);
+        let mut found = Behind::default();
+        for (behind, count) in ranks((self.keys - younger).floor()) {
+            let rank = behind + younger;
+            let passed = (-self.asked(behind, rank, written.others)).exp();
+            // A key that was inserted meanwhile has seen the last part of the gets.
+            let part = (rank / got.inserts.max(f64::MIN_POSITIVE)).min(1.0);
+            let from = (rank - got.inserts).max(1.0);
+            let seen = -(-self.asked(from, rank, part * got.others)).exp_m1();
+            found.keys += count * passed * seen;
+            found.share += count * passed * self.share(rank);
+            found.seen += count * passed * self.share(rank) * seen;
+        }
+        found
     }
 
     /// `-ln` of the probability that a key that goes from one rank to another is not among so many

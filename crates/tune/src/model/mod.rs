@@ -30,6 +30,7 @@ pub use amplification::{Stage, WriteAmplification};
 pub use dida::{DidaCache, DidaCost};
 pub use extended::{Deletes, Drifting, ItemBytes};
 pub use items::Items;
+pub(crate) use latest::Course;
 pub use latest::Latest;
 pub use leveldb::LevelDb;
 pub use levelled::{LazyLevelled, Pick, RocksLevelled, WipDb, wip_bound};

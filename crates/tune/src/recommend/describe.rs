@@ -9,7 +9,7 @@ use crate::{Access, Mix, Sizes, Workload};
 use super::Needs;
 
 /// The words that a description may have, with what they mean.
-pub const WORDS: [(&str, &str); 22] = [
+pub const WORDS: [(&str, &str); 23] = [
     ("keys", "live keys, such as 100M"),
     ("key", "bytes of a key"),
     ("value", "bytes of a value"),
@@ -24,6 +24,7 @@ pub const WORDS: [(&str, &str); 22] = [
     ("zipf", "skew of the popularity of keys"),
     ("uniform", "all keys alike"),
     ("hot-set", "share of the keys and of the requests they get, such as 0.1:0.9"),
+    ("latest", "skew over age: the newest keys are the popular ones, and inserts bring new ones"),
     ("memory", "memory that the store may use, such as 1GiB"),
     ("threads", "threads that call at the same time"),
     ("burst", "keys that a call looks up"),
@@ -37,20 +38,31 @@ pub const WORDS: [(&str, &str); 22] = [
 /// Those of them that are shares of the operations.
 const SHARES: [&str; 7] = ["gets", "misses", "puts", "inserts", "deletes", "scans", "modifies"];
 
+/// Those of them that say which keys are popular.
+const POPULARITIES: [&str; 4] = ["zipf", "uniform", "hot-set", "latest"];
+
 /// Reads `keys=100M value=100 gets=90 puts=10 zipf=0.99 memory=1GiB`; what is left out is as in
 /// [`Workload::default`].
 ///
 /// # Errors
-/// `Config` for words that are not known, numbers that are none, and workloads that cannot be.
+/// `Config` for words that are not known, numbers that are none, two popularities, and workloads
+/// that cannot be.
 pub fn describe(text: &str) -> Result<(Workload, Needs)> {
     let mut workload = Workload::default();
     let mut mix = Mix::NOTHING;
     let (mut ordered, mut durable, mut may_evict) = (false, true, false);
     let mut says_mix = false;
+    let mut popularity: Option<&str> = None;
     for word in text.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty()) {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let count = || counted(value).map_err(|e| e.within(format_args!("'{word}'")));
         says_mix |= SHARES.contains(&name);
+        if POPULARITIES.contains(&name)
+            && let Some(other) = popularity.replace(word)
+        {
+            let text = format!("'{other}' and '{word}' both say which keys are popular");
+            return Err(config(text + ": give one of them"));
+        }
         match name {
             "keys" => workload.keys = count()? as u64,
             "key" => workload.key_bytes = Sizes::constant(count()?),
@@ -66,6 +78,7 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
             "zipf" => workload.access = Access::Zipf { skew: count()? },
             "uniform" => workload.access = Access::Zipf { skew: 0.0 },
             "hot-set" => workload.access = format!("hot-set {value}").parse()?,
+            "latest" => workload.access = Access::Latest { skew: count()? },
             "memory" => workload.memory_bytes = bytes(word, value)?,
             "threads" => workload.threads = count()? as u32,
             "burst" => workload.burst = count()?,
@@ -82,6 +95,12 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
     }
     if says_mix {
         workload.mix = mix;
+    }
+    if matches!(workload.access, Access::Latest { .. }) && workload.mix.inserts <= 0.0 {
+        return Err(config(
+            "latest needs inserts, which make other keys the latest: say how many there are, such \
+             as gets=95 inserts=5, or give zipf",
+        ));
     }
     workload.validate()?;
     let needs = Needs::of(&workload);

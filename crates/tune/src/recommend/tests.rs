@@ -162,7 +162,16 @@ fn the_search_is_bounded_repeats_and_finds_no_worse_than_the_defaults() {
 fn figures_are_numbers_whatever_is_asked() {
     for keys in ["1", "2", "1k", "1T"] {
         for rest in ["gets=1", "misses=1", "inserts=1", "puts=1", "deletes=1", "scans=1 ordered"] {
-            for more in ["zipf=0", "zipf=2", "value=0", "value=1MiB", "memory=1MiB", "burst=1M"] {
+            for more in [
+                "zipf=0",
+                "zipf=2",
+                "latest=0 inserts=1e-6",
+                "latest=2 inserts=1",
+                "value=0",
+                "value=1MiB",
+                "memory=1MiB",
+                "burst=1M",
+            ] {
                 let asked = Asked::new(&format!("keys={keys} {rest} {more}"));
                 for engine in ["wip", "silt", "mica"] {
                     let values = OptionValues::default();
@@ -199,6 +208,32 @@ fn measured_write_amplifications_come_out() {
     let silt = Asked::new("keys=8M value=48 uniform puts=1 memory=256MiB");
     let p = predict(&silt.question(), "silt", &OptionValues::default()).unwrap();
     assert!((p.written() / 5.57 - 1.0).abs() < 0.1, "{:?}", p.cost.written);
+}
+
+#[test]
+fn what_is_latest_is_written_less_than_what_is_popular_for_ever() {
+    let of = |popularity: &str, engine: &str| {
+        let words = format!("keys=500k gets=50 puts=45 inserts=5 memory=16MiB {popularity}");
+        let asked = Asked::new(&words);
+        predict(&asked.question(), engine, &OptionValues::default()).unwrap()
+    };
+    for engine in ["wip", "silt"] {
+        let (latest, zipf) = (of("latest=0.99", engine), of("zipf=0.99", engine));
+        // Keys that are new are in memtables, where they are written again.
+        assert!(latest.written() < 0.97 * zipf.written(), "{engine}: {latest:?} {zipf:?}");
+        if engine == "silt" {
+            // And found; `wip` has a cache of blocks as well, which is asked with what is left.
+            let (latest, zipf) = (latest.reads_per_get, zipf.reads_per_get);
+            assert!(latest < 0.99 * zipf, "{latest} {zipf}");
+        }
+    }
+    // So many memtables' worth of keys come in a time, whatever they are.
+    let only_new = |popularity: &str| {
+        let asked = Asked::new(&format!("keys=500k inserts=1 memory=16MiB {popularity}"));
+        predict(&asked.question(), "silt", &OptionValues::default()).unwrap().written()
+    };
+    let (latest, zipf) = (only_new("latest=0.99"), only_new("zipf=0.99"));
+    assert!((latest / zipf - 1.0).abs() < 1e-6, "{latest} {zipf}");
 }
 
 #[test]
@@ -242,6 +277,13 @@ fn words_that_say_nothing_are_named() {
         ("key=0", "at least 1 byte"),
         ("gets=0", "no operation"),
         ("hot-set=1", "no pair"),
+        ("latest=-1 inserts=1", "'latest=-1'"),
+        ("latest=NaN inserts=1", "'latest=NaN'"),
+        ("latest=3 inserts=1", "skew"),
+        ("latest=0.99", "latest needs inserts"),
+        ("latest=0.99 gets=9 inserts=0", "latest needs inserts"),
+        ("latest=0.99 zipf=0.99 inserts=1", "'latest=0.99' and 'zipf=0.99' both say"),
+        ("uniform latest=0.99 inserts=1", "'uniform' and 'latest=0.99' both say"),
     ] {
         let error = describe(words).unwrap_err().to_string();
         assert!(error.contains(why), "{words}: {error}");
@@ -251,6 +293,7 @@ fn words_that_say_nothing_are_named() {
             "uniform" | "ordered" | "volatile" | "cache" => String::new(),
             "hot-set" => "=0.1:0.9".into(),
             "memory" | "value" => "=1MiB".into(),
+            "latest" => "=1 inserts=1".into(),
             _ => "=1".into(),
         };
         describe(&format!("{word}{value}")).unwrap();

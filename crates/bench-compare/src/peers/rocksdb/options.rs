@@ -261,3 +261,48 @@ impl Knobs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use silica_bench::Plan;
+    use std::path::PathBuf;
+
+    fn knobs(level_bytes: &[u64]) -> Knobs {
+        let plan = Plan { keys: 1000, operations: 1000, ..Plan::new("overwrite").unwrap() };
+        let directory = PathBuf::from(".");
+        let level_bytes = level_bytes.to_vec();
+        let setup = Setup { directory, memory_bytes: 1 << 20, level_bytes, plan };
+        Knobs::new(&setup, Compression::None)
+    }
+
+    #[test]
+    fn levels_get_the_sizes_that_were_given() {
+        let sizes = [300_000, 750_000, 750_000, 9_000_000];
+        let given = knobs(&sizes);
+        let multipliers = given.multipliers();
+        assert_eq!(multipliers, [100, 250, 100, 1200, REST, 100, 100]);
+        // As RocksDB does: the base, and from level to level the multiplier times the level's own.
+        let mut size = given.base_bytes() as f64;
+        for (level, wanted) in sizes.into_iter().enumerate() {
+            assert!((size / wanted as f64 - 1.0).abs() < 1e-9, "level {level}: {size}");
+            size *= 0.01 * f64::from(multipliers[level + 1]);
+        }
+        assert!(size >= 1000.0 * sizes[3] as f64, "what is left fits into the next level");
+        assert_eq!(multipliers.len(), LEVELS);
+        assert_eq!(knobs(&[300_000, 100_000_000]).multipliers()[1], 33_333);
+    }
+
+    #[test]
+    fn without_sizes_the_store_decides() {
+        let dynamic = |knobs: &Knobs| {
+            let rows = knobs.settings();
+            let row = |row: &&Setting| row.name == "level_compaction_dynamic_level_bytes";
+            rows.iter().find(row).unwrap().value.clone()
+        };
+        let (own, given) = (knobs(&[]), knobs(&[1 << 20]));
+        assert_eq!((dynamic(&own).as_str(), dynamic(&given).as_str()), ("true", "false"));
+        assert_eq!(own.base_bytes(), WRITE_BUFFERS * own.write_buffer_bytes);
+        assert_eq!(given.base_bytes(), 1 << 20);
+    }
+}

@@ -55,15 +55,17 @@ impl Stores {
         let slots = partitions * blocks * buckets * 4.0 * OCCUPANCY;
         // All tables take an eighth of the memory at most.
         let room = slots.min(memory / 8.0 / LOG_STORE_BYTES);
-        let share = old_share(work);
+        let share = work.old_share();
         let old = share.max(1e-9);
-        let full = match room < work.keys {
-            true => work.primitives.unique_inverse(room * old) / old,
+        let full = match work.latest_until(room) {
+            Some(until) => until,
+            None if room < work.keys => work.unique_inverse(room * old) / old,
             // Only new keys fill tables that all of the others fit into.
-            false => room / (1.0 - share).max(1e-9),
+            None => room / (1.0 - share).max(1e-9),
         };
         let interval = full.min(in_log).max(1.0);
-        let log = work.primitives.unique(interval * share) + interval * (1.0 - share);
+        let (again, new) = work.distinct_written(interval);
+        let log = again + new;
         let least = settings.value("hash_stores_min") * log;
         let ratio = settings.value("merge_ratio_percent") / 100.0;
         let most = settings.value("hash_stores_max") * log;
@@ -85,12 +87,6 @@ impl Stores {
     fn jobs(&self) -> f64 {
         self.partitions * (1.0 / self.interval + self.converted() / self.merged.max(1.0))
     }
-}
-
-/// The part of the writes that is for keys that are there.
-fn old_share(work: &Work<'_>) -> f64 {
-    let writes = work.mix.writes();
-    if writes > 0.0 { (writes - work.mix.inserts) / writes } else { 0.0 }
 }
 
 impl Model for Silt {
@@ -125,7 +121,7 @@ impl Model for Silt {
         // Equation 2.4, with what the log store takes out before.
         let merge = converted * work.keys / stores.merged.max(1.0);
         let (value_writes, value_space) =
-            value_log(old_share(work), settings.value("value_log_dead_percent"));
+            value_log(work.old_share(), settings.value("value_log_dead_percent"));
         let mut written = vec![
             ("log", (entry + FRAME_BYTES) / all_bytes),
             ("conversion", converted * inline),
@@ -139,13 +135,13 @@ impl Model for Silt {
         let is_written = work.mix.writes() > 0.0;
         // Without writes what came last is still there, by halves.
         let recent = if is_written {
-            work.recent(0.5 * stores.log)
+            work.recently_written(0.5 * stores.log)
         } else {
             (0.5 * settings.memory_bytes / 4.0 / entry / work.keys).min(0.5)
         };
         let chunk = (entry / CHUNK_BYTES).max(1.0).ceil();
         let false_reads = tags * (1.0 + stores.hash_stores);
-        let stale = 0.5 * stores.merged / work.keys * old_share(work);
+        let stale = 0.5 * stores.merged / work.keys * work.old_share();
         let space = TABLE + stale + 1.0 / settings.value("partitions").max(1.0);
         let log_bytes = stores.interval * (entry + FRAME_BYTES);
         let device_bytes = work.keys * (entry * space + apart.bytes * value_space) + log_bytes;

@@ -64,15 +64,15 @@ impl Shape {
         let room = or("memtable_bytes_max", 0.2) / entry_bytes.max(COUNTED_BYTES);
         let in_log = or("log_bytes_max", 0.375) / (entry_bytes + RECORD_BYTES);
         let writes = work.mix.writes();
-        let overwrites = work.mix.overwrites + work.mix.modifies + work.mix.deletes;
-        let share = if writes > 0.0 { overwrites / writes } else { 0.0 };
+        let share = work.old_share();
         // New keys are as many as there are of them; others repeat.
-        let filled = room.min(work.keys);
-        let interval = work.primitives.unique_inverse(filled * share);
-        let interval = if share > 0.0 { interval / share } else { room };
+        let interval = match work.latest_until(room) {
+            Some(until) => until,
+            None if share > 0.0 => work.unique_inverse(room.min(work.keys) * share) / share,
+            None => room,
+        };
         let interval = interval.min(in_log).max(1.0);
-        let old = work.primitives.unique(interval * share);
-        let new = interval * (1.0 - share);
+        let (old, new) = work.distinct_written(interval);
         Shape {
             entry_bytes,
             live_bytes: work.keys * entry_bytes,
@@ -290,10 +290,11 @@ impl Memory {
         let per_block = (table_bytes / shape.entry_bytes).max(1.0);
         let blocks = cache / BLOCK_BYTES.max(shape.entry_bytes);
         // Dead versions take room in the blocks, too.
-        let hit = work.blocks_hit(blocks / (1.0 + 0.1 * (runs - 1.0)), per_block);
+        let blocks = blocks / (1.0 + 0.1 * (runs - 1.0));
+        let hit = work.blocks_hit(blocks, per_block, 0.5 * shape.memtable);
         // Without writes what came last is still there.
         let recent = if is_written {
-            work.recent(0.5 * shape.memtable)
+            work.recently_written(0.5 * shape.memtable)
         } else {
             (memory / 5.0 / shape.entry_bytes.max(COUNTED_BYTES) / work.keys).min(1.0)
         };
