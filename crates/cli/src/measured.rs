@@ -148,6 +148,7 @@ impl Row {
             "log_bytes_per_byte": self.formats.log,
             "table_bytes_per_byte": self.formats.table,
             "young_bytes_per_byte": self.formats.young,
+            "buckets": self.formats.buckets,
         })
     }
 }
@@ -283,8 +284,7 @@ fn measure(
         .map_err(|e| Error::io(format!("creating {}", setup.directory.display()), e))?;
     let target = writer.open(setup, parameter)?;
     let plan = &setup.plan;
-    let buffer = writer.write_buffer_bytes(setup.memory_bytes);
-    let paced = Paced { target: &*target, every_bytes: (buffer / SLICES) as usize };
+    let paced = Paced { target: &*target, every_bytes: writer.slice_bytes(setup.memory_bytes) };
     fill(plan, &paced, &mut |_, _| {})?;
     target.settle()?;
     let formats = writer.formats(plan, &*target, &setup.directory)?;
@@ -368,15 +368,12 @@ impl Seen {
     }
 }
 
-/// Waits for background work after every part of a write buffer, so that compactions never fall
-/// behind: how far they do is a matter of the machine, not of the design.
+/// Waits for background work after so many bytes, so that compactions and merges never fall behind:
+/// how far they do is a matter of the machine, not of the design.
 struct Paced<'t> {
     target: &'t dyn Target,
     every_bytes: usize,
 }
-
-/// Waits of a write buffer.
-const SLICES: f64 = 4.0;
 
 impl Target for Paced<'_> {
     fn abilities(&self) -> Abilities {

@@ -171,6 +171,8 @@ impl Writer {
     /// An empty store with the parameter's value.
     pub(super) fn open(self, setup: &Setup, parameter: Parameter) -> Result<Box<dyn Target>> {
         let options = OpenOptions::new().engine(self.name()).memory_bytes(setup.memory_bytes);
+        // Who writes does what is due, so that no thread is behind or ahead.
+        let options = options.background_threads(0);
         let options = match parameter {
             Parameter::Memory { .. } | Parameter::Levels { .. } => {
                 return find(self.name())?.open(setup);
@@ -214,6 +216,12 @@ impl Writer {
         (memory_bytes as f64 / part).floor().clamp(65_536.0, 268_435_456.0)
     }
 
+    /// Bytes of puts after which what is due is waited for: a part of a write buffer, or, where
+    /// that is done by who writes, a batch.
+    pub(super) fn slice_bytes(self, memory_bytes: u64) -> usize {
+        if self.is_ours() { 1 } else { (self.write_buffer_bytes(memory_bytes) / SLICES) as usize }
+    }
+
     /// What a filled and settled store's formats add.
     pub(super) fn formats(
         self,
@@ -253,6 +261,8 @@ impl Writer {
 }
 
 const MEMORY_MIN: u64 = 1 << 20;
+/// Waits of a write buffer.
+const SLICES: f64 = 4.0;
 
 fn entry_bytes(plan: &Plan) -> f64 {
     (plan.shape.key_bytes + plan.shape.value_bytes) as f64
@@ -466,6 +476,11 @@ impl Target for Store {
         if self.has_memtables {
             self.keyspace.compact_range(..)?;
         }
+        Target::settle(&self.keyspace)
+    }
+
+    /// Without background threads nobody else does it.
+    fn catch_up(&self) -> Result<()> {
         Target::settle(&self.keyspace)
     }
 
