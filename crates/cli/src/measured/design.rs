@@ -243,10 +243,9 @@ impl Writer {
         let table = match self {
             Writer::Wip => get("table_bytes") / put,
             Writer::RocksDb | Writer::LevelDb => levels::files(directory)?.0 / put,
+            // As it counts what it writes: entries, without the index in a file.
             Writer::Silt => {
-                let sorted = get("sorted_store_entries") * entry_bytes(plan);
-                let hashed = young * get("hash_store_entries") * entry_bytes(plan);
-                (get("disk_bytes") - get("log_bytes") - hashed) / sorted.max(1.0)
+                get("merge_bytes_written") / (get("merged_entries") * entry_bytes(plan)).max(1.0)
             }
         };
         let young = if self.is_ours() { young } else { table };

@@ -125,3 +125,21 @@ fn wip_stays_below_its_bound_and_near_what_was_measured() {
     }
     assert!(WipDb { space: 1.0, ..bare }.checked().is_err());
 }
+
+#[test]
+fn buckets_are_rewritten_after_whole_flushes() {
+    // A seventh of what a bucket has is flushed at once; two thirds of a flush may be dead on
+    // average. If each bucket is rewritten after every second flush it has one or two of them, half
+    // a flush and a part of a round on average; after each it had no more than one.
+    let keys = 100_000.0;
+    let (buckets, space, runs_max) = (8.0, 1.116, 20);
+    let (memtable, log_window, log, table) = (0.1 * keys, 1e9, 1.0, 1.0);
+    let model = WipDb { memtable, log_window, runs_max, buckets, space, log, table };
+    let cost = model.checked().unwrap().overwrite(&uniform(100_000));
+    let [_, (_, flushed), (_, rewritten)] = cost.terms() else { panic!("{cost:?}") };
+    // Puts between two flushes of a bucket, as shares of all keys.
+    let interval = 0.19;
+    assert!((flushed - (1.0 - f64::exp(-interval)) / interval).abs() < 1e-3, "{flushed}");
+    let flushes = 1.0 / (interval * rewritten);
+    assert!((flushes - 2.0).abs() < 0.05, "rewritten after {flushes} flushes");
+}
