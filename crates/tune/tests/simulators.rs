@@ -206,7 +206,6 @@ fn wipdb_is_as_predicted() {
                 let mut simulator = WipDbSimulator::new(model, KEYS as u32, few).unwrap();
                 let found = settled(&mut simulator, skew, KEYS, 10 * KEYS);
                 let predicted = model.overwrite(&primitives(KEYS, skew));
-                println!("{skew} {memtable} {log_window} {space} {few} {predicted:?} {found:?}");
                 near("WipDB", &predicted, &found, 0.03);
                 let [(_, ours), (_, theirs)] = [&predicted, &found].map(|cost| cost.terms()[1]);
                 assert!((ours / theirs - 1.0).abs() < 0.01, "flushes: {ours} is not {theirs}");

@@ -177,7 +177,7 @@ pub struct WipDb {
     pub runs_max: u32,
     /// Buckets, which share the keys evenly; more than 128 count as any number.
     pub buckets: f64,
-    /// Bytes of tables for each live byte on average while writes go on; infinite for no bound.
+    /// Bytes of tables for each live byte at which rewriting begins; infinite for no bound.
     pub space: f64,
     /// Bytes of a log record for each byte of its entry.
     pub log: f64,
@@ -335,8 +335,7 @@ struct Merges {
 }
 
 /// Dead bytes come by whole flushes. Were a bucket rewritten right after its last flush, it would
-/// have those of one flush less on average; half of one fits what was measured
-/// (docs/benchmarks/wip.md, "Space against writes").
+/// have those of one flush less on average, and it is rewritten at any time until the next.
 const EARLY: f64 = 0.5;
 
 #[cfg(test)]

@@ -103,7 +103,8 @@ fn wip_stays_below_its_bound_and_near_what_was_measured() {
         memtable: 0.2 * MEMORY / ENTRY,
         log_window: 0.375 * MEMORY / (ENTRY + 28.0),
         runs_max: 20,
-        buckets: 100.0,
+        // One of more than half of the memory was split.
+        buckets: 8.0,
         space: f64::INFINITY,
         log: 1.24,
         table: 1.05,
@@ -121,7 +122,7 @@ fn wip_stays_below_its_bound_and_near_what_was_measured() {
         let model = WipDb { space, ..ours }.checked().unwrap();
         let ours = model.overwrite(&keys).total();
         println!("{space}: {ours} {measured}");
-        assert!((ours / measured - 1.0).abs() < 0.07, "{space}: {ours} {measured}");
+        assert!((ours / measured - 1.0).abs() < 0.04, "{space}: {ours} {measured}");
     }
     assert!(WipDb { space: 1.0, ..bare }.checked().is_err());
 }
