@@ -199,10 +199,11 @@ impl<'k, K: Distinct> Store<'k, K> {
         };
         let entries = self.distinct(puts);
         let bucket = &mut self.buckets[place];
-        let before: f64 = bucket.runs.drain(..count).map(|run| run.entries).sum();
+        bucket.runs.drain(..count);
         bucket.runs.insert(0, Run { level: (level + 1).min(LEVEL_MAX), entries, puts });
-        bucket.entries += entries - before;
-        self.dead += entries - before;
+        // Summed anew: with what rounding leaves, a bucket of nothing dead would be rewritten.
+        bucket.entries = bucket.runs.iter().map(|run| run.entries).sum();
+        self.dead = self.buckets.iter().map(|bucket| bucket.entries - self.live).sum();
         self.merged += entries;
     }
 }

@@ -143,4 +143,8 @@ fn buckets_are_rewritten_after_whole_flushes() {
     assert!((flushed - (1.0 - f64::exp(-interval)) / interval).abs() < 1e-3, "{flushed}");
     let flushes = 1.0 / (interval * rewritten);
     assert!((flushes - 2.0).abs() < 0.05, "rewritten after {flushes} flushes");
+    // Where nothing may be dead, a bucket is rewritten after each, and no other.
+    let model = WipDb { space: 1.0 + 1e-14, ..model };
+    let rewritten = model.checked().unwrap().overwrite(&uniform(100_000)).terms()[2].1;
+    assert!((interval * rewritten - 1.0).abs() < 0.02, "{rewritten}");
 }
