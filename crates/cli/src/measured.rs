@@ -176,6 +176,7 @@ impl Row {
             "log_bytes_per_byte": self.formats.log,
             "table_bytes_per_byte": self.formats.table,
             "young_bytes_per_byte": self.formats.young,
+            "buckets": self.formats.buckets,
         })
     }
 }
@@ -325,10 +326,9 @@ fn measure(
         .map_err(|e| Error::io(format!("creating {}", setup.directory.display()), e))?;
     let target = writer.open(setup, parameter)?;
     let plan = &setup.plan;
-    let buffer = writer.write_buffer_bytes(setup.memory_bytes);
     let paced = Paced {
         target: &*target,
-        every_bytes: (buffer / SLICES) as usize,
+        every_bytes: writer.slice_bytes(setup.memory_bytes),
         index_bytes: Mutex::default(),
     };
     fill(plan, &paced, &mut |_, _| {})?;
@@ -418,8 +418,8 @@ impl Seen {
     }
 }
 
-/// Waits for background work after every part of a write buffer, so that compactions never fall
-/// behind: how far they do is a matter of the machine, not of the design.
+/// Waits for background work after so many bytes, so that compactions and merges never fall behind:
+/// how far they do is a matter of the machine, not of the design.
 struct Paced<'t> {
     target: &'t dyn Target,
     every_bytes: usize,
@@ -435,9 +435,6 @@ impl Paced<'_> {
         sum / f64::from(times.max(1))
     }
 }
-
-/// Waits of a write buffer.
-const SLICES: f64 = 4.0;
 
 impl Target for Paced<'_> {
     fn abilities(&self) -> Abilities {

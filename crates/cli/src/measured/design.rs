@@ -189,6 +189,8 @@ impl Writer {
     /// An empty store with the parameter's value.
     pub(super) fn open(self, setup: &Setup, parameter: Parameter) -> Result<Box<dyn Target>> {
         let options = OpenOptions::new().engine(self.name()).memory_bytes(setup.memory_bytes);
+        // Who writes does what is due, so that no thread is behind or ahead.
+        let options = options.background_threads(0);
         let options = match parameter {
             Parameter::Memory { .. } | Parameter::Levels { .. } => {
                 return find(self.name())?.open(setup);
@@ -232,6 +234,12 @@ impl Writer {
         (memory_bytes as f64 / part).floor().clamp(65_536.0, 268_435_456.0)
     }
 
+    /// Bytes of puts after which what is due is waited for: a part of a write buffer, or, where
+    /// that is done by who writes, a batch.
+    pub(super) fn slice_bytes(self, memory_bytes: u64) -> usize {
+        if self.is_ours() { 1 } else { (self.write_buffer_bytes(memory_bytes) / SLICES) as usize }
+    }
+
     /// What a filled and settled store's formats add.
     pub(super) fn formats(
         self,
@@ -253,10 +261,9 @@ impl Writer {
         let table = match self {
             Writer::Wip => get("table_bytes") / put,
             Writer::RocksDb | Writer::LevelDb => levels::files(directory)?.0 / put,
+            // As it counts what it writes: entries, without the index in a file.
             Writer::Silt => {
-                let sorted = get("sorted_store_entries") * entry_bytes(plan);
-                let hashed = young * get("hash_store_entries") * entry_bytes(plan);
-                (get("disk_bytes") - get("log_bytes") - hashed) / sorted.max(1.0)
+                get("merge_bytes_written") / (get("merged_entries") * entry_bytes(plan)).max(1.0)
             }
         };
         let young = if self.is_ours() { young } else { table };
@@ -271,6 +278,8 @@ impl Writer {
 }
 
 const MEMORY_MIN: u64 = 1 << 20;
+/// Waits of a write buffer.
+const SLICES: f64 = 4.0;
 
 fn entry_bytes(plan: &Plan) -> f64 {
     (plan.shape.key_bytes + plan.shape.value_bytes) as f64
@@ -525,6 +534,11 @@ impl Target for Store {
         if self.has_memtables {
             self.keyspace.compact_range(..)?;
         }
+        Target::settle(&self.keyspace)
+    }
+
+    /// Without background threads nobody else does it.
+    fn catch_up(&self) -> Result<()> {
         Target::settle(&self.keyspace)
     }
 

@@ -2,6 +2,7 @@
 
 use silica_base::{Error, ErrorKind, Result};
 
+use super::buckets;
 use super::leveldb::positive;
 use super::writes::Distinct;
 use super::{LevelDb, Primitives, Stage, WriteAmplification, Writes};
@@ -174,9 +175,9 @@ pub struct WipDb {
     pub log_window: f64,
     /// Runs of a level at which they become one (`runs_max`).
     pub runs_max: u32,
-    /// Buckets, which share the keys evenly; more than 64 count as any number.
+    /// Buckets, which share the keys evenly; more than 128 count as any number.
     pub buckets: f64,
-    /// Bytes of tables for each live byte on average while writes go on; infinite for no bound.
+    /// Bytes of tables for each live byte at which rewriting begins; infinite for no bound.
     pub space: f64,
     /// Bytes of a log record for each byte of its entry.
     pub log: f64,
@@ -185,7 +186,9 @@ pub struct WipDb {
 }
 
 /// So many buckets count one by one.
-const FEW_BUCKETS: f64 = 64.0;
+const FEW_BUCKETS: f64 = 128.0;
+/// A bucket that is rewritten after more flushes than these has as much dead as if it came evenly.
+const FLUSHES_FOLLOWED: f64 = 100.0;
 /// Halvings for an interval.
 const HALVINGS: u32 = 50;
 
@@ -236,10 +239,12 @@ impl WipDb {
     /// Of overwriting keys again and again: the log, the flush of distinct keys, and rewriting.
     ///
     /// Memtables fill and are flushed one after the other, so together they are what a level that
-    /// is compacted round and round is, unless the log's tail comes first. A bucket is rewritten
-    /// with twice the mean of dead bytes, since the one with most is next and the others lie
-    /// between it and none: `b` buckets lie `1 / b` apart, so it is `2 b / (b + 1)` times the mean.
-    /// Until then `runs_max` runs of a level become one of the next.
+    /// is compacted round and round is, unless the log's tail comes first. A bucket has its dead
+    /// entries from whole flushes, and the one with the largest part of them is rewritten: buckets
+    /// are followed one by one for that, which takes some milliseconds, and jumps where a flush
+    /// more is dead. Of more flushes than a hundred a mean is a mean: the bucket with
+    /// most is next and the others lie between it and none, `b` buckets `1 / b` apart, so it has
+    /// `2 b / (b + 1)` times the mean; and `runs_max` runs of a level become one of the next.
     pub fn overwrite(&self, keys: &Primitives) -> WriteAmplification {
         self.of(keys)
     }
@@ -267,8 +272,13 @@ impl WipDb {
         let dead = most.max(1.0) * (self.space / self.table - 1.0) * keys.live();
         let merges = self.merges(keys, interval, dead);
         let flushes = merges.flushes.max(1.0);
-        let written = (merges.entries + keys.live()) / (flushes * interval * keys.put());
-        cost.add(Stage::Level(1), self.table * written);
+        let written = if flushes <= FLUSHES_FOLLOWED {
+            let buckets = self.buckets.round().clamp(1.0, FEW_BUCKETS) as usize;
+            buckets::follow(self, keys, buckets, interval, flushes)
+        } else {
+            (merges.entries + keys.live()) / (flushes * interval)
+        };
+        cost.add(Stage::Level(1), self.table * written / keys.put());
         cost
     }
 
@@ -325,8 +335,7 @@ struct Merges {
 }
 
 /// Dead bytes come by whole flushes. Were a bucket rewritten right after its last flush, it would
-/// have those of one flush less on average; half of one fits what was measured
-/// (docs/benchmarks/wip.md, "Space against writes").
+/// have those of one flush less on average, and it is rewritten at any time until the next.
 const EARLY: f64 = 0.5;
 
 #[cfg(test)]

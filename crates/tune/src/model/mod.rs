@@ -6,6 +6,7 @@
 //! entries written per entry put, unless a name says bytes.
 
 mod amplification;
+mod buckets;
 mod curve;
 mod dida;
 mod extended;
