@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod block_cache;
+mod buffers;
 pub mod cuckoo;
 pub mod ect;
 mod fields;
@@ -18,6 +19,7 @@ pub mod wal;
 mod write_behind;
 
 pub use block_cache::{BlockCache, BlockId, CachedBlock};
+pub use buffers::Buffers;
 pub use fields::Fields;
 pub use fuse::{BITS_MAX, FuseFilter};
 pub use write_behind::WriteBehind;

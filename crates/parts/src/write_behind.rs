@@ -37,10 +37,12 @@ impl<F: DeviceFile> WriteBehind<F> {
         written.map(|_| Some(buf))
     }
 
-    /// Writes the end of the file and waits until all is written; none of it is durable yet.
-    pub fn write_last(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.settled()?;
-        self.file.write_at(offset, bytes)
+    /// Writes the end of the file and waits until all is written; none of it is durable yet. The
+    /// buffer of the write before, if there was one.
+    pub fn write_last(&mut self, offset: u64, bytes: &[u8]) -> Result<Option<AlignedBuf>> {
+        let spare = self.settled()?;
+        self.file.write_at(offset, bytes)?;
+        Ok(spare)
     }
 
     /// The file, all of which is written.

@@ -2,6 +2,7 @@
 
 use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
+use crate::overlap::Older;
 use crate::policy::{RunShape, Shape};
 use crate::prefix::Prefix;
 use crate::ranges::RangeReads;
@@ -129,6 +130,7 @@ pub(crate) struct Version<D: Device> {
     pub(crate) deleted: DeletedRanges,
     shape: OnceLock<Shape>,
     common: OnceLock<Option<Vec<u8>>>,
+    zeroes: OnceLock<u32>,
 }
 
 /// What an insert into a memtable changed.
@@ -164,8 +166,8 @@ pub(crate) struct Stores<D: Device> {
 impl<D: Device> Version<D> {
     pub(crate) fn new(runs: Vec<Run<D>>, floor: u64, deleted: DeletedRanges) -> Self {
         let filters = RunFilters::new(&runs);
-        let (ceiling, shape, common) = (floor, OnceLock::new(), OnceLock::new());
-        Version { runs, filters, floor, ceiling, deleted, shape, common }
+        let (shape, common, zeroes) = Default::default();
+        Version { runs, filters, floor, ceiling: floor, deleted, shape, common, zeroes }
     }
 
     /// Of a bucket that had `before`.
@@ -185,6 +187,12 @@ impl<D: Device> Version<D> {
             from = at + 1;
             Some(part)
         })
+    }
+
+    /// The runs, for a table that is written in front of them.
+    pub(crate) fn older(&self) -> Older<'_, D> {
+        let zeroes = self.zeroes.get_or_init(|| Older::zeroes_of(&self.runs));
+        Older::new(&self.runs, *zeroes)
     }
 
     /// Bytes of all runs.

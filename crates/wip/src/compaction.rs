@@ -6,6 +6,7 @@ use crate::jobs::Step;
 use crate::memtable::shared_len;
 use crate::merge::{Fate, Keeper, Merge};
 use crate::metrics::add;
+use crate::overlap::Older;
 use crate::policy::LEVEL_MAX;
 use crate::run::{Run, same};
 use crate::run_cursor::RunCursor;
@@ -46,6 +47,8 @@ struct Stage<D: Device> {
     keeper: Keeper,
     writer: TableWriter<D>,
     garbage: Garbage,
+    /// What older runs want of keys that they are asked for.
+    zeroes: u32,
 }
 
 impl<D: Device> Compaction<D> {
@@ -91,6 +94,7 @@ impl<D: Device> Compaction<D> {
             keeper,
             writer: wip.begin_table(base, self.older.is_empty())?,
             garbage: Garbage::default(),
+            zeroes: Older::zeroes_of(&self.older),
         })
     }
 
@@ -127,6 +131,7 @@ impl<D: Device> Compaction<D> {
             self.stage = Some(self.begin(wip)?);
         }
         let stage = self.stage.as_mut().expect("it has begun");
+        let older = Older::new(&self.older, stage.zeroes);
         let mut done = 0;
         while let Some(mut row) = stage.merge.version() {
             if !may_wait && (stage.writer.would_wait() || stage.merge.would_wait()) {
@@ -138,7 +143,7 @@ impl<D: Device> Compaction<D> {
                 row.sequence = 0;
             }
             if fate != Fate::Drop {
-                stage.writer.add(&row, &self.older)?;
+                stage.writer.add(&row, older)?;
             } else if row.flags & POINTER != 0 {
                 stage.garbage.add(row.value);
             }

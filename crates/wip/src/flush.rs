@@ -178,10 +178,10 @@ impl<D: Device> Flush<D> {
             }
             if keeper.fate(&row) != Fate::Drop {
                 match &self.version {
-                    Some(version) => writer.add(&row, &version.runs)?,
+                    Some(version) => writer.add(&row, version.older())?,
                     None => {
                         let version = self.buckets.of(row.key).read().version.clone();
-                        writer.add(&row, &version.runs)?;
+                        writer.add(&row, version.older())?;
                     }
                 }
             } else if row.flags & POINTER != 0 {

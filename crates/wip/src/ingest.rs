@@ -196,7 +196,7 @@ impl<D: Device> Wip<D> {
             }
             let older = buckets.of(row.key).read().version.clone();
             let row = Row { sequence: UNNUMBERED, ..row };
-            output.as_mut().expect("just made").writer.add(&row, &older.runs)?;
+            output.as_mut().expect("just made").writer.add(&row, older.older())?;
             last.get_or_insert_default().clear();
             last.as_mut().expect("just made").extend_from_slice(row.key);
             count += 1;

@@ -56,6 +56,8 @@ const SMALL_BYTES: u64 = 16 << 10;
 const SEARCH_BYTES: u64 = 4 << 10;
 /// Memtables of fewer bytes stay, however often ranges of them are read: a table is a file.
 const FLUSHED_FOR_RANGES_MIN: u64 = 1 << 20;
+/// How often what all buckets said of compaction is an answer, where no job ended meanwhile.
+const ANSWERS_MAX: u32 = 64;
 /// A bucket with at most so many entries outside of tables may be joined with another.
 const JOIN_ENTRIES_MAX: usize = 1000;
 
@@ -84,6 +86,10 @@ struct List<D: Device> {
     flushing: Vec<Arc<Frozen>>,
     /// Buckets on whose runs a job is at work.
     busy: Vec<Arc<Bucket<D>>>,
+    /// How far compaction is behind, as it was when somebody last looked at all buckets, and how
+    /// often that is still good for an answer: only ends of jobs change it much.
+    compaction: f64,
+    answers_left: u32,
 }
 
 /// The jobs of a store.
@@ -117,7 +123,8 @@ impl Pressure {
 
 impl<D: Device> Jobs<D> {
     pub(crate) fn new() -> Self {
-        let list = List { paused: Vec::new(), flushing: Vec::new(), busy: Vec::new() };
+        let (paused, flushing, busy) = Default::default();
+        let list = List { paused, flushing, busy, compaction: 0.0, answers_left: 0 };
         Jobs {
             list: Mutex::new(list),
             install: Mutex::new(()),
@@ -159,6 +166,7 @@ impl<D: Device> List<D> {
     fn forget(&mut self, claim: &Claim<D>) {
         self.flushing.retain(|frozen| !claim.frozen.iter().any(|own| Arc::ptr_eq(own, frozen)));
         self.busy.retain(|bucket| !claim.buckets.iter().any(|own| Arc::ptr_eq(own, bucket)));
+        self.answers_left = 0;
     }
 }
 
@@ -221,6 +229,9 @@ impl<D: Device> Wip<D> {
         }
         let result = self.attend_log().and_then(|()| self.run_jobs(budget.bytes, true));
         let result = result.and_then(|progress| self.attend_values(progress));
+        if result.as_ref().is_ok_and(|progress| !progress.more) {
+            self.recall_filters();
+        }
         self.jobs.attended_at.store(self.log.end(), Ordering::Relaxed);
         self.jobs.inside.fetch_sub(1, Ordering::Relaxed);
         result
@@ -306,7 +317,7 @@ impl<D: Device> Wip<D> {
                 return Some(split);
             }
         }
-        let pressure = self.pressure(&list);
+        let pressure = self.pressure(&mut list);
         let flush_first = pressure.flush.max(pressure.log) >= pressure.compaction.max(1.0);
         for flushes in [flush_first, !flush_first] {
             let fits = |job: &Job<D>| job.is_flush() == flushes && (may_end || !job.ends_next());
@@ -518,14 +529,19 @@ impl<D: Device> Wip<D> {
         written / self.config.write_amplification_percent_max > user / 100
     }
 
-    fn pressure(&self, list: &List<D>) -> Pressure {
+    fn pressure(&self, list: &mut List<D>) -> Pressure {
         let unflushed = self.unflushed_bytes.load(Ordering::Relaxed) as f64;
         let buckets = self.buckets();
         let oldest = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
         let window = oldest.map_or(0, |at| self.log.end().saturating_sub(at * POSITION_BYTES));
-        let is_over = self.is_over_ceiling();
-        let look = |views: &[View<'_>]| self.config.policy.pressure(views, is_over);
-        let (_, compaction) = self.with_views(list, look);
+        if list.answers_left == 0 {
+            let is_over = self.is_over_ceiling();
+            let look = |views: &[View<'_>]| self.config.policy.pressure(views, is_over);
+            (_, list.compaction) = self.with_views(list, look);
+            list.answers_left = ANSWERS_MAX;
+        }
+        list.answers_left -= 1;
+        let compaction = list.compaction;
         Pressure {
             flush: unflushed / self.memtable_bytes_max().max(1) as f64,
             log: window as f64 / self.log_bytes_max().max(1) as f64,
@@ -597,7 +613,7 @@ impl<D: Device> Wip<D> {
             return Ok(());
         }
         let result = self.run_jobs(ASSIST_EVERY_BYTES, true);
-        let pressure = self.pressure(&self.jobs.lock()).most();
+        let pressure = self.pressure(&mut self.jobs.lock()).most();
         if pressure < STOP_PRESSURE {
             return Ok(());
         }
@@ -612,7 +628,7 @@ impl<D: Device> Wip<D> {
         if let Err(error) = self.sync_before_end() {
             ::log::warn!("a sync of a WipDB store's log: {error}");
         }
-        let pressure = self.pressure(&self.jobs.lock());
+        let pressure = self.pressure(&mut self.jobs.lock());
         let most = pressure.most();
         // Small memtables are flushed in one go.
         let is_long = self.memtable_bytes_max() > 64 * ASSIST_EVERY_BYTES;

@@ -6,6 +6,13 @@
 //! oldest runs first, which are the largest and save no read of a key that is there, then those of
 //! others. A key that is looked for in a table without a filter costs a read. They come back, the
 //! smallest first, when there is room. Indexes stay: they take a quarter of a byte a key.
+//!
+//! Only gets ask filters, and the longer the log's window, the fewer and larger are the flushes. So
+//! while there are gets, the window is as long as all filters let it be, but at least its least
+//! part; while there are only writes, it has its whole part, and filters are not read for nothing.
+//!
+//! The log grows by a segment and gets shorter by one many times a second while much is written.
+//! Filters and blocks are not to come and go with that, so it counts as long as it was lately.
 
 use crate::bucket::{Bucket, Version};
 use crate::compaction::READ_AHEAD_PART;
@@ -15,9 +22,8 @@ use silica_device::{Device, DeviceFile};
 use silica_engine::MetricVisitor;
 use silica_parts::FuseFilter;
 use silica_parts::table::Table;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The part of the memory that is for jobs' buffers at most: reading ahead, writing, filters to be
 /// built.
@@ -25,19 +31,62 @@ const JOBS_PART_MAX: u64 = 5;
 /// What they need in any case, and for each key of the filter that is built, its hash included.
 const JOBS_BYTES: u64 = 16 << 20;
 pub(crate) const BUILT_KEY_BYTES: u64 = FuseFilter::BUILT_KEY_BYTES + 8;
+/// The part of the memory, of that for jobs, that buffers take which no job has in use.
+pub(crate) const BUFFERS_PART: u64 = 64;
 /// The part for the filter that is built next. A bucket has no more keys than that has room for.
 pub(crate) const FILTERS_PART_MAX: u64 = 4;
 /// The part that compactions may take at once.
 const COMPACTIONS_PART_MAX: u64 = 2;
 /// The part that the block cache has at least, as long as there are filters that may go.
 const CACHE_PART_MIN: u64 = 16;
+/// The part that the log's window has at least, where its size is not given.
+const LOG_PART_MIN: u64 = 8;
+/// Requests that say what memory is for, and gets that one write is worth.
+const REQUESTS_MIN: u64 = 4096;
+const WRITE_GETS: u64 = 8;
+/// How much less the log was lately, each time that memory is shared, and the room that is left
+/// when a filter comes back, as parts of what there is.
+const LATELY_PART: u64 = 64;
+const SPARED_PART: u64 = 64;
+/// The cache grows once it may by more than one part in so many: memory that it gives up and gets
+/// back has to be found again, page by page.
+const GROWN_PART: u64 = 16;
 
 /// The percentage of its memory that the cache may fill: readers may have blocks that it has no
 /// more, and blocks lie in memory of a few sizes.
 const CACHED_PERCENT: u64 = 80;
 
+/// What was asked of the store lately.
+pub(crate) struct Requests {
+    /// All requests when somebody last looked.
+    gets: AtomicU64,
+    writes: AtomicU64,
+    /// There were gets among them.
+    has_gets: AtomicBool,
+    /// Filters are missing, and memory may not have been shared since the last job.
+    lacks_filters: AtomicBool,
+    /// Bytes of the log's window that others leave.
+    log_room_bytes: AtomicU64,
+    /// The log's length lately.
+    log_bytes: AtomicU64,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Requests {
+            gets: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            has_gets: AtomicBool::new(true),
+            lacks_filters: AtomicBool::new(true),
+            log_room_bytes: AtomicU64::new(u64::MAX),
+            log_bytes: AtomicU64::new(0),
+        }
+    }
+}
+
 /// An open table, and where it is.
 struct Placed<F> {
+    number: u64,
     table: Arc<Table<F>>,
     /// It is a bucket's oldest run.
     is_oldest: bool,
@@ -47,23 +96,27 @@ struct Placed<F> {
 struct Taken<F> {
     log: u64,
     directories: u64,
-    /// By their numbers.
-    tables: BTreeMap<u64, Placed<F>>,
+    /// Of all tables.
+    table_bytes: u64,
+    /// Each one once.
+    tables: Vec<Placed<F>>,
 }
 
 impl<F: DeviceFile> Taken<F> {
-    fn table_bytes(&self) -> u64 {
-        self.tables.values().map(|placed| placed.table.memory_bytes() as u64).sum()
+    fn all(&self) -> u64 {
+        self.log + self.directories + self.table_bytes
     }
 
-    fn all(&self) -> u64 {
-        self.log + self.directories + self.table_bytes()
+    /// What filters take that are not there.
+    fn lacking_bytes(&self) -> u64 {
+        let lacking = self.tables.iter().filter(|placed| placed.table.lacks_filter());
+        lacking.map(|placed| placed.table.filter_bytes() as u64).sum()
     }
 
     /// What is left of the memory when jobs have theirs. The filter that is built next has about
     /// as many keys as the largest that is there.
     fn without_jobs(&self, memory: u64) -> u64 {
-        let keys = self.tables.values().map(|placed| placed.table.footer().versions).max();
+        let keys = self.tables.iter().map(|placed| placed.table.footer().versions).max();
         let building = BUILT_KEY_BYTES * keys.unwrap_or(0);
         let building = building.min(memory / FILTERS_PART_MAX);
         memory - JOBS_BYTES.min(memory / JOBS_PART_MAX) - building
@@ -85,60 +138,140 @@ impl<D: Device> Wip<D> {
     }
 
     fn taken(&self) -> Taken<D::File> {
-        let (log, tables) = (self.log.mapped_bytes(), BTreeMap::new());
-        let mut taken = Taken { log, directories: 0, tables };
+        let (mut directories, mut tables) = (0, Vec::new());
         for bucket in self.buckets().iter() {
             let stores = bucket.read();
-            taken.directories += stores.directory_bytes();
+            directories += stores.directory_bytes();
             let runs = &stores.version.runs;
             for (at, part) in
                 runs.iter().enumerate().flat_map(|(at, r)| r.iter().map(move |p| (at, p)))
             {
                 let is_oldest = at + 1 == runs.len();
-                let table = Arc::clone(&part.table.table);
-                taken.tables.insert(part.table.number, Placed { table, is_oldest });
+                let (number, table) = (part.table.number, Arc::clone(&part.table.table));
+                tables.push(Placed { number, table, is_oldest });
             }
         }
-        taken
+        tables.sort_unstable_by_key(|placed| placed.number);
+        tables.dedup_by_key(|placed| placed.number);
+        let table_bytes = tables.iter().map(|placed| placed.table.memory_bytes() as u64).sum();
+        Taken { log: self.log.mapped_bytes(), directories, table_bytes, tables }
     }
 
-    /// Gives the block cache what the others leave, and has filters go or, if it may read them,
-    /// come back.
-    pub(crate) fn share_memory(&self, loads: bool) {
+    /// The log's length as it counts, when it is `now`: the most that it was lately.
+    fn log_lately(&self, now: u64) -> u64 {
+        let before = self.requests.log_bytes.load(Ordering::Relaxed);
+        let lately = now.max(before - before / LATELY_PART);
+        self.requests.log_bytes.store(lately, Ordering::Relaxed);
+        lately
+    }
+
+    /// Bytes of the log at which the buckets at its tail are flushed.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        let most = self.config.log_bytes_max(self.memory_bytes.load(Ordering::Relaxed));
+        if self.config.gives_log_bytes() {
+            return most;
+        }
+        most.min(self.requests.log_room_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Lets the log's window have what all filters leave of `room`, or all.
+    fn size_log(&self, taken: &Taken<D::File>, room: u64, has_gets: bool) {
+        let memory = self.memory_bytes.load(Ordering::Relaxed);
+        let others = taken.directories + taken.table_bytes + taken.lacking_bytes();
+        // The first and the last segment may be nearly empty.
+        let segments = 2 * self.config.segment_bytes(memory);
+        let left = room.saturating_sub(others + segments).max(memory / LOG_PART_MIN);
+        let left = if has_gets { left } else { u64::MAX };
+        self.requests.log_room_bytes.store(left, Ordering::Relaxed);
+    }
+
+    /// True where there were gets lately, which filters spare reads.
+    fn has_gets(&self) -> bool {
+        let (m, seen) = (&self.metrics, &self.requests);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (gets, writes) = (load(&m.gets), load(&m.puts) + load(&m.deletes));
+        let new_gets = gets.saturating_sub(load(&seen.gets));
+        let new_writes = writes.saturating_sub(load(&seen.writes));
+        if new_gets + new_writes >= REQUESTS_MIN {
+            seen.gets.store(gets, Ordering::Relaxed);
+            seen.writes.store(writes, Ordering::Relaxed);
+            seen.has_gets.store(new_gets * WRITE_GETS >= new_writes, Ordering::Relaxed);
+        }
+        seen.has_gets.load(Ordering::Relaxed)
+    }
+
+    /// Where there is nothing to do: has filters come back that there is room for, once after each
+    /// job and then whenever there were many gets.
+    pub(crate) fn recall_filters(&self) {
+        let seen = &self.requests;
+        let gets = self.metrics.gets.load(Ordering::Relaxed);
+        let is_due = gets.saturating_sub(seen.gets.load(Ordering::Relaxed)) >= REQUESTS_MIN;
+        if seen.lacks_filters.swap(false, Ordering::Relaxed) || is_due && self.lacks_filters() {
+            self.share_memory_and(true);
+            seen.lacks_filters.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn lacks_filters(&self) -> bool {
+        let buckets = self.buckets();
+        let mut versions = buckets.iter().map(|bucket| bucket.read().version.clone());
+        versions.any(|version| {
+            version.runs.iter().flatten().any(|part| part.table.table.lacks_filter())
+        })
+    }
+
+    /// Gives the block cache what the others leave, and has filters go or, if it may read them and
+    /// somebody asks them, come back.
+    pub(crate) fn share_memory(&self, may_load: bool) {
+        let loads = may_load && self.has_gets();
+        self.share_memory_and(loads);
+    }
+
+    fn share_memory_and(&self, loads: bool) {
         let memory = self.memory_bytes.load(Ordering::Relaxed);
         let mut taken = self.taken();
         let left = taken.without_jobs(memory);
         let room = left - memory / CACHE_PART_MIN;
+        self.size_log(&taken, room, self.has_gets());
+        taken.log = self.log_lately(taken.log);
         while taken.all() > room && self.change_filter(&mut taken, false, u64::MAX) {}
         if loads {
-            let mut free = room.saturating_sub(taken.all());
-            while self.change_filter(&mut taken, true, free) {
-                free = room.saturating_sub(taken.all());
+            let room = room - room / SPARED_PART;
+            let free = |taken: &Taken<_>| room.saturating_sub(taken.all());
+            let mut left = free(&taken);
+            while self.change_filter(&mut taken, true, left) {
+                left = free(&taken);
             }
         }
-        self.cache.set_bytes_max(left.saturating_sub(taken.all()) / 100 * CACHED_PERCENT);
+        self.requests.lacks_filters.store(taken.lacking_bytes() > 0, Ordering::Relaxed);
+        let cached = left.saturating_sub(taken.all()) / 100 * CACHED_PERCENT;
+        let before = self.cache.bytes_max();
+        if cached < before || cached - before > before / GROWN_PART {
+            self.cache.set_bytes_max(cached);
+        }
     }
 
     /// Drops a filter, or loads one that takes at most `room`; false where there is none.
     fn change_filter(&self, taken: &mut Taken<D::File>, loads: bool, room: u64) -> bool {
         let bytes = |placed: &Placed<_>| placed.table.filter_bytes() as u64;
-        let may = |(_, placed): &(&u64, &Placed<_>)| {
+        let may = |placed: &&mut Placed<_>| {
             let bytes = bytes(placed);
             // What was just loaded is not to go at once.
             bytes > 0 && placed.table.lacks_filter() == loads && bytes + room / 16 <= room
         };
-        let weight = |(_, placed): &(&u64, &Placed<_>)| (placed.is_oldest, bytes(placed));
+        let weight = |placed: &&mut Placed<_>| (placed.is_oldest, bytes(placed));
         let found = match loads {
-            true => taken.tables.iter().filter(may).min_by_key(weight),
-            false => taken.tables.iter().filter(may).max_by_key(weight),
+            true => taken.tables.iter_mut().filter(may).min_by_key(weight),
+            false => taken.tables.iter_mut().filter(may).max_by_key(weight),
         };
-        let Some((number, placed)) = found else { return false };
-        let number = *number;
+        let Some(placed) = found else { return false };
         match placed.table.filtered(loads) {
             Ok(table) => {
                 let table = Arc::new(table);
-                self.put_table(number, &table);
-                taken.tables.get_mut(&number).expect("it is there").table = table;
+                self.put_table(placed.number, &table);
+                taken.table_bytes -= placed.table.memory_bytes() as u64;
+                taken.table_bytes += table.memory_bytes() as u64;
+                placed.table = table;
                 true
             }
             Err(error) => {
@@ -169,8 +302,8 @@ impl<D: Device> Wip<D> {
 
     pub(crate) fn report_memory(&self, visitor: &mut dyn MetricVisitor) {
         let taken = self.taken();
-        let tables = taken.table_bytes();
-        let lacking = taken.tables.values().filter(|placed| placed.table.lacks_filter()).count();
+        let tables = taken.table_bytes;
+        let lacking = taken.tables.iter().filter(|placed| placed.table.lacks_filter()).count();
         for (name, value) in [
             ("block_cache_hits", self.cache.hits()),
             ("block_cache_misses", self.cache.misses()),

@@ -5,6 +5,7 @@ use crate::buckets::Buckets;
 use crate::deleted::DeletedRange;
 use crate::files::{table_id, table_name, table_number};
 use crate::jobs::Jobs;
+use crate::memory::{BUFFERS_PART, Requests};
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::run::{Numbered, Part};
@@ -17,12 +18,12 @@ use crate::write::{NewEntry, Writer, superseded};
 use silica_base::{Error, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, INGESTED, OptionValues};
-use silica_parts::BlockCache;
 use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::{Book, Manifest};
-use silica_parts::table::Table;
+use silica_parts::table::{Table, TableBuilder};
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
+use silica_parts::{BlockCache, Buffers};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
@@ -62,6 +63,7 @@ impl<D: Device> Wip<D> {
         let buckets = open_buckets(&*device, state)?;
         let value_segment_bytes = config.value_log_segment_bytes;
         let values = ValueLog::open(device.clone(), store_id, value_segment_bytes, &state.values)?;
+        let buffer_bytes = TableBuilder::<D::File>::BUFFER_BYTES;
         let store = Wip {
             values,
             log: Wal::new(
@@ -78,9 +80,11 @@ impl<D: Device> Wip<D> {
             book: Mutex::new(book),
             next_file: AtomicU64::new(next_file),
             cache: Arc::new(BlockCache::new(0, config.memory_bytes)),
+            buffers: Arc::new(Buffers::new(buffer_bytes, memory / BUFFERS_PART)),
             unflushed_bytes: AtomicU64::new(0),
             found_bytes: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(memory),
+            requests: Requests::default(),
             removals: Mutex::default(),
             jobs: Jobs::new(),
             value_jobs: ValueJobs::new(),

@@ -12,6 +12,9 @@ const MIB: u64 = 1 << 20;
 /// Bits that filters of younger runs have more than those of the oldest ones.
 const UPPER_FILTER_BITS: u32 = 5;
 
+/// Segments that a log of full length has at least.
+const LOG_SEGMENTS: u64 = 8;
+
 /// Larger values never go through log and tables: a record of the log is in memory as a whole.
 const INLINE_VALUE_BYTES_MOST: u64 = 16 * MIB;
 
@@ -42,7 +45,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         Size(0, 1 << 37),
         0,
         "bytes of the log before the buckets at its tail are flushed; 0 takes three eighths of the \
-         memory",
+         memory, or less where filters need it, but at least an eighth",
     ),
     spec("segment_bytes", Size(4 << 10, 1 << 32), 16 * MIB, "bytes of a log segment at most"),
     spec("runs_min", Count(2, 64), 4, "runs from which on reads may have a bucket compacted"),
@@ -195,8 +198,13 @@ impl Config {
         if self.log_bytes_max == 0 { memory_bytes / 8 * 3 } else { self.log_bytes_max }
     }
 
+    /// True where the log's length does not follow from the memory.
+    pub(crate) fn gives_log_bytes(&self) -> bool {
+        self.log_bytes_max > 0
+    }
+
     /// Bytes of a segment of the log.
     pub(crate) fn segment_bytes(&self, memory_bytes: u64) -> u64 {
-        self.segment_bytes.min(self.log_bytes_max(memory_bytes) / 4).max(4 << 10)
+        self.segment_bytes.min(self.log_bytes_max(memory_bytes) / LOG_SEGMENTS).max(4 << 10)
     }
 }

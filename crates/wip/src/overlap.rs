@@ -1,5 +1,6 @@
-//! What a new run hides of older ones, by estimate: what their filters say of a sample of its keys,
-//! and a few reads where filters are not in memory.
+//! What a new run hides of older ones, by estimate: which keys of its sample theirs have. Tables
+//! that were opened from files have no samples: their filters are asked instead, or, where those
+//! are not in memory, the tables themselves for a few keys.
 //!
 //! The reads go on by themselves while the new table is written; only its end waits for those that
 //! are left. Where the device cannot keep up, fewer keys are looked for.
@@ -8,14 +9,17 @@ use crate::run::{Part, Run, part_of};
 use silica_base::{AlignedBuf, Result};
 use silica_device::{Device, DeviceFile, Transfer};
 use silica_parts::frame::TOMBSTONE;
-use silica_parts::table::{Lookup, Table, Version as Row};
+use silica_parts::table::{KeySample, Lookup, Table, Version as Row};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Of so many keys, older tables' filters are asked for one.
-const SAMPLE_EVERY: u64 = 16;
-/// Of so many of those that only a table without a filter may have, one is looked for there.
+/// Zeroes that hashes of keys begin with for which tables without samples are asked.
+const ZEROES_WITHOUT: u32 = 4;
+/// Of so many of those that only a table without sample and filter may have, one is looked for.
 const LOOK_EVERY: u64 = 32;
+/// Where so many versions are asked for, the part of them that was found is the part of all. Of
+/// fewer, each one that was found counts for as many as were not asked for.
+const SHARED_FROM: u64 = 32;
 /// Keys that are looked for at once.
 const LOOKS_MAX: usize = 4;
 
@@ -59,85 +63,131 @@ impl<D: Device> BlockRead<D> {
     }
 }
 
+/// The runs that a new one is in front of.
+pub(crate) struct Older<'r, D: Device> {
+    runs: &'r [Run<D>],
+    /// Zeroes that hashes begin with of keys that the samples of all of them tell of.
+    zeroes: u32,
+}
+
+impl<D: Device> Clone for Older<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Device> Copy for Older<'_, D> {}
+
+impl<'r, D: Device> Older<'r, D> {
+    pub(crate) fn new(runs: &'r [Run<D>], zeroes: u32) -> Self {
+        Older { runs, zeroes }
+    }
+
+    /// What [`Older::new`] wants of `runs`.
+    pub(crate) fn zeroes_of(runs: &[Run<D>]) -> u32 {
+        let of = |part: &Part<D>| part.table.table.sample().map(KeySample::zeroes);
+        let all = runs.iter().flatten().map(|part| of(part).unwrap_or(ZEROES_WITHOUT));
+        all.max().unwrap_or(0)
+    }
+
+    /// True where a key with this hash is to be asked for.
+    #[inline]
+    pub(crate) fn asks(&self, hash: u64) -> bool {
+        hash.leading_zeros() >= self.zeroes && !self.runs.is_empty()
+    }
+}
+
 /// See the module's documentation.
 pub(crate) struct Overlap<D: Device> {
-    asked: u64,
-    /// Of those asked, how many an older filter let pass, and how many would pass by mistake.
-    passed: u64,
+    /// Versions that were written in front of older runs.
+    versions: u64,
+    /// How many of them those stand for that were asked about, and the most that one stands for.
+    asked: f64,
+    weight_max: u64,
+    /// Of those asked about, those that an older run has or its filter let pass, and those that
+    /// would pass by mistake; and the bytes of the former in the tables that have them.
+    passed: f64,
     mistaken: f64,
-    /// Bytes of versions in the tables that have them, of those that passed or were found.
     passed_bytes: f64,
-    /// Of those asked, how many no filter let pass, but tables without one may have; how many of
-    /// them were looked for, and found.
-    unknown: u64,
+    /// Of those asked about, those that only tables with neither may have.
+    unknown: f64,
+    /// How many may be of them, how many of those were looked for, how many found, and their bytes.
+    unknowns: u64,
     looked: u64,
     found: u64,
+    found_bytes: f64,
     /// The oldest first.
     looks: VecDeque<Look<D>>,
+    /// Of all versions.
     tombstones: u64,
-    versions: u64,
+    all: u64,
 }
 
 impl<D: Device> Default for Overlap<D> {
     fn default() -> Self {
         Overlap {
-            asked: 0,
-            passed: 0,
+            versions: 0,
+            asked: 0.0,
+            weight_max: 1,
+            passed: 0.0,
             mistaken: 0.0,
             passed_bytes: 0.0,
-            unknown: 0,
+            unknown: 0.0,
+            unknowns: 0,
             looked: 0,
             found: 0,
+            found_bytes: 0.0,
             looks: VecDeque::new(),
             tombstones: 0,
-            versions: 0,
+            all: 0,
         }
     }
 }
 
 impl<D: Device> Overlap<D> {
-    /// Counts a version that is written in front of the first `older` runs from the oldest.
+    /// Counts a version that is written in front of `older` runs.
     #[inline]
-    pub(crate) fn count(
-        &mut self,
-        row: &Row<'_>,
-        older: &[Run<D>],
-        hash: impl FnOnce() -> u64,
-        mistakes: f64,
-    ) {
-        self.versions += 1;
+    pub(crate) fn count(&mut self, row: &Row<'_>, older: Older<'_, D>) {
+        self.all += 1;
         self.tombstones += u64::from(row.flags & TOMBSTONE != 0);
-        if self.versions % SAMPLE_EVERY == 1 && !older.is_empty() {
-            self.ask(row.key, older, hash(), mistakes);
-        }
+        self.versions += u64::from(!older.runs.is_empty());
     }
 
-    /// Asks older runs for a key.
+    /// Asks `older` runs for a key. Filters let another key pass with a chance of `mistakes`.
     #[cold]
-    fn ask(&mut self, key: &[u8], older: &[Run<D>], hash: u64, mistakes: f64) {
-        self.asked += 1;
+    pub(crate) fn ask(&mut self, key: &[u8], older: Older<'_, D>, hash: u64, mistakes: f64) {
+        let weight = 1 << older.zeroes;
+        self.weight_max = self.weight_max.max(weight);
+        let weight = weight as f64;
+        self.asked += weight;
         let (mut with, mut without) = (0, Vec::new());
-        for part in older.iter().filter_map(|run| part_of(run, key)) {
-            if !part.table.table.has_filter() {
+        for part in older.runs.iter().filter_map(|run| part_of(run, key)) {
+            let table = &part.table.table;
+            let is_there = if let Some(sample) = table.sample() {
+                sample.has(hash)
+            } else if table.has_filter() {
+                with += 1;
+                table.may_contain(hash)
+            } else {
                 without.push(part);
-                continue;
-            }
-            with += 1;
-            if part.table.table.may_contain(hash) {
-                self.passed += 1;
-                self.passed_bytes += part.version_bytes();
+                false
+            };
+            if is_there {
+                self.passed += weight;
+                self.passed_bytes += weight * part.version_bytes();
                 without.clear();
                 break;
             }
         }
-        self.mistaken += (mistakes * f64::from(with)).min(1.0);
+        self.mistaken += weight * (mistakes * f64::from(with)).min(1.0);
         if without.is_empty() {
             return;
         }
-        if self.unknown.is_multiple_of(LOOK_EVERY) {
+        if self.unknowns.is_multiple_of(LOOK_EVERY) {
             self.look(key, &without);
         }
-        self.unknown += 1;
+        self.unknowns += 1;
+        self.unknown += weight;
     }
 
     /// Begins to look for a key, unless too many are under way.
@@ -160,7 +210,7 @@ impl<D: Device> Overlap<D> {
             let version_bytes = read.version_bytes;
             if read.end(&key) {
                 self.found += 1;
-                self.passed_bytes += version_bytes;
+                self.found_bytes += version_bytes;
                 return;
             }
         }
@@ -172,17 +222,19 @@ impl<D: Device> Overlap<D> {
         while let Some(look) = self.looks.pop_front() {
             self.end_look(look);
         }
-        if self.versions == 0 {
-            return 0;
+        let tombstones = bytes as f64 * self.tombstones as f64 / self.all.max(1) as f64;
+        let mistaken = (self.mistaken / self.asked.max(1.0)).min(0.99);
+        let by_filters = ((self.passed - self.mistaken) / (1.0 - mistaken)).max(0.0);
+        let by_reads = self.unknown * self.found as f64 / self.looked.max(1) as f64;
+        let overwritten = by_filters + by_reads;
+        if overwritten <= 0.0 {
+            return tombstones as u64;
         }
-        let asked = self.asked.max(1) as f64;
-        let (passed, mistaken) = (self.passed as f64 / asked, self.mistaken / asked);
-        let by_filters = ((passed - mistaken) / (1.0 - mistaken).max(0.01)).clamp(0.0, 1.0);
-        let of_unknown = self.found as f64 / self.looked.max(1) as f64;
-        let by_reads = self.unknown as f64 / asked * of_unknown;
-        let overwritten = self.versions as f64 * (by_filters + by_reads).min(1.0);
-        let each = self.passed_bytes / (self.passed + self.found).max(1) as f64;
-        let tombstones = bytes as f64 * self.tombstones as f64 / self.versions as f64;
-        (overwritten * each + tombstones) as u64
+        let bytes = by_filters * self.passed_bytes / self.passed.max(1.0)
+            + by_reads * self.found_bytes / self.found.max(1) as f64;
+        let versions = self.versions as f64;
+        let is_shared = self.versions >= SHARED_FROM * self.weight_max;
+        let each = if is_shared { versions / self.asked.max(overwritten) } else { 1.0 };
+        (bytes * each + tombstones) as u64
     }
 }

@@ -36,13 +36,15 @@ const RANGE_RUNS_MIN: usize = 2;
 pub(crate) const RANGES_MAX: usize = 64;
 /// A bucket is rewritten for space where at least one part in so many of its bytes is dead.
 const DEAD_PART_MIN: u64 = 16;
-/// The part of the dead bytes allowed at which rewriting begins: late, so that each rewrite frees
-/// much, and yet early enough for it to be done in time.
-const REWRITE_FROM: f64 = 0.58;
-/// What the pressure grows by for each further such part as is allowed in all. At what is allowed
-/// nobody writes on.
-const REWRITE_PRESSURE: f64 = 3.0 / (1.0 - REWRITE_FROM);
-/// The most that dead bytes come to as a pressure: a store of few bytes is soon rewritten.
+/// The part of the dead bytes allowed at which rewriting begins, at least and at most: late, so that
+/// each rewrite frees much, and yet early enough for it to be done in time. Where buckets are small
+/// beside what is allowed, one is done soon.
+const REWRITE_FROM_MIN: f64 = 0.58;
+const REWRITE_FROM_MAX: f64 = 0.75;
+/// What may die while the largest bucket is rewritten, as a part of its bytes.
+const DYING_PART: f64 = 2.0;
+/// What the pressure comes to when dead bytes are all that is allowed, so that nobody writes on, and
+/// the most that they come to: a store of few bytes is soon rewritten.
 const REWRITE_PRESSURE_MAX: f64 = 4.0;
 
 /// A run as the policy sees it.
@@ -165,9 +167,11 @@ impl Policy {
             return full;
         }
         let dead: u64 = views.iter().map(|view| view.shape.dead_bytes()).sum();
-        let part = dead as f64 / self.dead_bytes_max(views) as f64;
-        let over = part - REWRITE_FROM;
-        let space = if over > 0.0 { 1.0 + over * REWRITE_PRESSURE } else { part / REWRITE_FROM };
+        let allowed = self.dead_bytes_max(views);
+        let (part, from) = (dead as f64 / allowed as f64, rewrite_from(views, allowed));
+        let over = (part - from) / (1.0 - from);
+        let space =
+            if over > 0.0 { 1.0 + over * (REWRITE_PRESSURE_MAX - 1.0) } else { part / from };
         full.max(space.min(REWRITE_PRESSURE_MAX))
     }
 
@@ -207,7 +211,8 @@ impl Policy {
         // What is in hand will be free.
         let idle = || views.iter().enumerate().filter(|(_, view)| !view.is_busy);
         let dead: u64 = idle().map(|(_, view)| view.shape.dead_bytes()).sum();
-        if dead as f64 <= self.dead_bytes_max(views) as f64 * REWRITE_FROM {
+        let allowed = self.dead_bytes_max(views);
+        if dead as f64 <= allowed as f64 * rewrite_from(views, allowed) {
             return None;
         }
         let part =
@@ -265,6 +270,13 @@ impl Policy {
         let place = views.windows(2).position(|pair| is_small(&pair[0]) && is_small(&pair[1]))?;
         Some(Work::Join(place))
     }
+}
+
+/// The part of the `allowed` dead bytes at which rewriting begins.
+fn rewrite_from(views: &[View<'_>], allowed: u64) -> f64 {
+    let largest = views.iter().map(|view| view.shape.bytes()).max().unwrap_or(0);
+    let dying = DYING_PART * largest as f64 / allowed as f64;
+    (1.0 - dying).clamp(REWRITE_FROM_MIN, REWRITE_FROM_MAX)
 }
 
 /// Averages over the buckets that may be compacted.

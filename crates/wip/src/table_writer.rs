@@ -1,10 +1,10 @@
 //! A table that is being written, and what is learnt on the way.
 
 use crate::files::{table_id, table_name};
-use crate::overlap::Overlap;
-use crate::run::{Numbered, Part, Run};
+use crate::overlap::{Older, Overlap};
+use crate::run::{Numbered, Part};
 use crate::wip::Wip;
-use silica_base::{HashSeed, Result};
+use silica_base::Result;
 use silica_device::Device;
 use silica_parts::table::{TableBuilder, TableOptions, Version as Row};
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use std::sync::Arc;
 pub(crate) struct TableWriter<D: Device> {
     device: Arc<D>,
     number: u64,
-    seed: HashSeed,
     /// How often a filter lets a key pass by mistake.
     mistakes: f64,
     builder: Option<TableBuilder<D::File>>,
@@ -37,10 +36,16 @@ impl<D: Device> TableWriter<D> {
 
     /// Adds a version in front of `older` runs.
     #[inline]
-    pub(crate) fn add(&mut self, row: &Row<'_>, older: &[Run<D>]) -> Result<()> {
-        let seed = self.seed;
-        self.overlap.count(row, older, || seed.low(row.key), self.mistakes);
-        self.builder.as_mut().expect("it is not finished").add(row)
+    pub(crate) fn add(&mut self, row: &Row<'_>, older: Older<'_, D>) -> Result<()> {
+        let builder = self.builder.as_mut().expect("it is not finished");
+        builder.add(row)?;
+        self.overlap.count(row, older);
+        if let Some(hash) = builder.new_key()
+            && older.asks(hash)
+        {
+            self.overlap.ask(row.key, older, hash, self.mistakes);
+        }
+        Ok(())
     }
 
     /// Makes the table durable; `None` where it would have no version.
@@ -95,9 +100,8 @@ impl<D: Device> Wip<D> {
         Ok(TableWriter {
             device: Arc::clone(&self.device),
             number,
-            seed: self.seed,
             mistakes: 0.5f64.powi(self.config.filter_bits(true) as i32),
-            builder: Some(builder.through(&self.cache)),
+            builder: Some(builder.through(&self.cache).with_buffers(&self.buffers)),
             overlap: Overlap::default(),
         })
     }

@@ -3,6 +3,7 @@
 use crate::buckets::Buckets;
 use crate::files::Removals;
 use crate::jobs::Jobs;
+use crate::memory::Requests;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::snapshot::Snapshots;
@@ -16,10 +17,10 @@ use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
     MetricVisitor, Ordered, Progress, Scan, WriteBatch,
 };
-use silica_parts::BlockCache;
 use silica_parts::manifest::Book;
 use silica_parts::value_log::{Garbage, ValueLog};
 use silica_parts::wal::Wal;
+use silica_parts::{BlockCache, Buffers};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
@@ -48,12 +49,15 @@ pub struct Wip<D: Device> {
     pub(crate) book: Mutex<Book<D, StoreState>>,
     pub(crate) next_file: AtomicU64,
     pub(crate) cache: Arc<BlockCache>,
+    /// Of tables that are written.
+    pub(crate) buffers: Arc<Buffers>,
     /// What entries that are in no table count for.
     pub(crate) unflushed_bytes: AtomicU64,
     /// Bytes that the store had when it was opened.
     pub(crate) found_bytes: AtomicU64,
     /// The memory number as it is now.
     pub(crate) memory_bytes: AtomicU64,
+    pub(crate) requests: Requests,
     /// Files to be removed, while somebody needs them all.
     pub(crate) removals: Mutex<Removals>,
     pub(crate) jobs: Jobs<D>,
@@ -137,11 +141,6 @@ impl<D: Device> Wip<D> {
     /// Bytes of entries that are in no table yet at which a flush is due.
     pub(crate) fn memtable_bytes_max(&self) -> u64 {
         self.config.memtable_bytes_max(self.memory_bytes.load(Ordering::Relaxed))
-    }
-
-    /// Bytes of the log at which the buckets at its tail are flushed.
-    pub(crate) fn log_bytes_max(&self) -> u64 {
-        self.config.log_bytes_max(self.memory_bytes.load(Ordering::Relaxed))
     }
 
     /// Removes a file that nothing names, once nobody keeps files; where that fails, the next open

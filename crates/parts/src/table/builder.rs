@@ -5,15 +5,19 @@ use super::compression::{Compression, Decoder, Encoder, SAMPLE_BYTES};
 use super::extent::{self, Form, TRAILER_BYTES, UNIT_BYTES, units_for};
 use super::footer::Footer;
 use super::index::{Index, IndexBuilder};
+use super::sample::SampleBuilder;
 use super::{Table, Version};
 use crate::frame::{POINTER, TOMBSTONE};
-use crate::{BlockCache, BlockId, FuseFilter, WriteBehind};
+use crate::{BlockCache, BlockId, Buffers, FuseFilter, WriteBehind};
 use silica_base::{AlignedBuf, Error, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use std::sync::Arc;
 
 /// Bytes collected before a write.
 const BUFFER_BYTES: usize = 256 << 10;
+/// A buffer gets all of its memory once one part in so many is filled: most tables are either
+/// smaller or much longer.
+const GROWN_PART: usize = 8;
 /// A block of less than so many units grows where it would end with more than an eighth unused.
 const UNITS_MAX: usize = 8;
 const UNUSED_PART_MAX: usize = 8;
@@ -50,6 +54,9 @@ pub struct TableBuilder<F: DeviceFile> {
     seed: HashSeed,
     /// Of all keys, where there will be a filter.
     hashes: Vec<u64>,
+    sample: SampleBuilder,
+    /// The hash of the key that was added last, where that was with its first version.
+    new_key: Option<u64>,
     buf: AlignedBuf,
     /// Bytes of `buf` that are filled.
     filled: usize,
@@ -59,9 +66,14 @@ pub struct TableBuilder<F: DeviceFile> {
     last_sequence: u64,
     /// What blocks go into, too.
     cache: Option<Arc<BlockCache>>,
+    /// Where buffers come from and go to.
+    buffers: Option<Arc<Buffers>>,
 }
 
 impl<F: DeviceFile> TableBuilder<F> {
+    /// Bytes of the buffers that [`TableBuilder::with_buffers`] keeps.
+    pub const BUFFER_BYTES: usize = BUFFER_BYTES;
+
     /// Creates the file `name`, which must not exist.
     pub fn create<D: Device<File = F>>(
         device: &D,
@@ -84,18 +96,26 @@ impl<F: DeviceFile> TableBuilder<F> {
             filter_bits: options.filter_bits,
             seed: options.seed,
             hashes: Vec::new(),
+            sample: SampleBuilder::default(),
+            new_key: None,
             buf: AlignedBuf::zeroed(0),
             filled: 0,
             units_written: 0,
             last_key: Vec::new(),
             last_sequence: 0,
             cache: None,
+            buffers: None,
         })
     }
 
     /// The same, whose blocks go into `cache`, too, as far as it has room.
     pub fn through(self, cache: &Arc<BlockCache>) -> Self {
         TableBuilder { cache: Some(Arc::clone(cache)), ..self }
+    }
+
+    /// The same, which takes its buffers from `buffers` and gives them back.
+    pub fn with_buffers(self, buffers: &Arc<Buffers>) -> Self {
+        TableBuilder { buffers: Some(Arc::clone(buffers)), ..self }
     }
 
     /// Versions added so far.
@@ -135,14 +155,29 @@ impl<F: DeviceFile> TableBuilder<F> {
         if self.block.is_empty() {
             self.index.begin((!is_first).then_some(&self.last_key[..]), version.key);
         }
-        if self.filter_bits > 0 && (is_first || last.is_lt()) {
-            self.hashes.push(self.seed.low(version.key));
-        }
+        let is_new = is_first || last.is_lt();
+        self.new_key = is_new.then(|| self.seed.low(version.key));
+        self.new_key.into_iter().for_each(|hash| self.note_key(hash));
         self.block.push(version);
         self.count(version);
         version.key.clone_into(&mut self.last_key);
         self.last_sequence = version.sequence;
         Ok(())
+    }
+
+    #[inline]
+    fn note_key(&mut self, hash: u64) {
+        if self.filter_bits > 0 {
+            self.hashes.push(hash);
+        }
+        self.sample.add(hash);
+    }
+
+    /// The lower half of the hash of the key that was added last, where that was with its first
+    /// version.
+    #[inline]
+    pub fn new_key(&self) -> Option<u64> {
+        self.new_key
     }
 
     fn count(&mut self, version: &Version<'_>) {
@@ -245,6 +280,15 @@ impl<F: DeviceFile> TableBuilder<F> {
     fn next_extent(&mut self, units: usize) -> &mut [u8] {
         let start = self.filled;
         self.filled += units * UNIT_BYTES;
+        if self.buf.capacity() == 0
+            && let Some(buffers) = &self.buffers
+        {
+            self.buf = buffers.take();
+        }
+        let is_long = self.filled > BUFFER_BYTES / GROWN_PART;
+        if is_long && self.buf.capacity() < BUFFER_BYTES {
+            self.buf.resize(BUFFER_BYTES);
+        }
         if self.buf.len() < self.filled {
             self.buf.resize(self.filled);
         }
@@ -298,7 +342,10 @@ impl<F: DeviceFile> TableBuilder<F> {
         let footer = self.footer;
         footer.seal_into(self.next_extent(1), number);
         let offset = self.units_written * UNIT_BYTES as u64;
-        self.file.write_last(offset, &self.buf[..self.filled])?;
+        let spare = self.file.write_last(offset, &self.buf[..self.filled])?;
+        if let Some(buffers) = &self.buffers {
+            [Some(self.buf), spare].into_iter().flatten().for_each(|buf| buffers.give(buf));
+        }
         let file = self.file.into_file();
         file.sync()?;
         let bytes = (number + 1) * UNIT_BYTES as u64;
@@ -306,6 +353,7 @@ impl<F: DeviceFile> TableBuilder<F> {
             let context = format!("{}: not {bytes} bytes long after writing them", self.name);
             return Err(Error::new(ErrorKind::Io, context));
         }
-        Ok(Table::new(file, self.name, footer, index, filter, decoder))
+        let sample = self.sample.finish();
+        Ok(Table::new(file, self.name, footer, index, filter, decoder).with_sample(sample))
     }
 }

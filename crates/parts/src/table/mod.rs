@@ -22,6 +22,7 @@ mod cursor;
 mod extent;
 mod footer;
 mod index;
+mod sample;
 #[expect(clippy::module_inception, reason = "the type that the module is named for")]
 mod table;
 
@@ -32,6 +33,7 @@ pub use builder::{TableBuilder, TableOptions};
 pub use compression::Compression;
 pub use cursor::{Cursor, SeekRead};
 pub use footer::Footer;
+pub use sample::KeySample;
 pub use table::{Lookup, Place, Table, UNNUMBERED, prefetch_end, prefetch_keys};
 
 /// What a write left of a key.

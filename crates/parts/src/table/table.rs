@@ -5,7 +5,7 @@ use super::compression::{Decoder, PLAIN};
 use super::extent::{self, UNIT_BYTES};
 use super::footer::Footer;
 use super::index::Index;
-use super::{Cursor, Version};
+use super::{Cursor, KeySample, Version};
 use crate::{BlockCache, BlockId, FuseFilter};
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, DeviceFile, Mode};
@@ -58,6 +58,8 @@ pub struct Table<F> {
     index: Arc<Index>,
     filter: Option<FuseFilter>,
     decoder: Arc<Decoder>,
+    /// `None` where the file was opened, which does not have it.
+    sample: Option<Arc<KeySample>>,
 }
 
 impl<F: DeviceFile> Table<F> {
@@ -70,7 +72,12 @@ impl<F: DeviceFile> Table<F> {
         decoder: Decoder,
     ) -> Self {
         let (file, index, decoder) = (Arc::new(file), Arc::new(index), Arc::new(decoder));
-        Table { file, name, footer, index, filter, decoder }
+        Table { file, name, footer, index, filter, decoder, sample: None }
+    }
+
+    /// The same table with a sample of its keys.
+    pub(super) fn with_sample(self, sample: KeySample) -> Self {
+        Table { sample: Some(Arc::new(sample)), ..self }
     }
 
     /// Opens the file `name`, whose id the manifest says is `file_id`: reads footer, index and
@@ -182,7 +189,8 @@ impl<F: DeviceFile> Table<F> {
         let filter = if is_wanted { self.read_filter()? } else { None };
         let (file, index) = (Arc::clone(&self.file), Arc::clone(&self.index));
         let (name, decoder) = (self.name.clone(), Arc::clone(&self.decoder));
-        Ok(Table { file, name, footer: self.footer, index, filter, decoder })
+        let sample = self.sample.clone();
+        Ok(Table { file, name, footer: self.footer, index, filter, decoder, sample })
     }
 
     /// Bytes of its filter on the device, which in memory takes no more.
@@ -226,10 +234,16 @@ impl<F: DeviceFile> Table<F> {
         (units + 1) * UNIT_BYTES as u64
     }
 
-    /// Bytes of memory that index, filter and dictionary take.
+    /// A sample of its keys, where it was not opened but written.
+    pub fn sample(&self) -> Option<&KeySample> {
+        self.sample.as_deref()
+    }
+
+    /// Bytes of memory that index, filter, dictionary and sample take.
     pub fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FuseFilter::bytes);
-        self.index.bytes() + filter + self.decoder.bytes()
+        let sample = self.sample.as_ref().map_or(0, |sample| sample.bytes());
+        self.index.bytes() + filter + self.decoder.bytes() + sample
     }
 
     /// False where the table has no version of the key whose hash has this lower half.
