@@ -10,6 +10,7 @@
 
 use crate::deleted::deleted_at;
 use crate::memtable::is_from;
+use crate::metrics::add;
 use crate::prefix::Prefix;
 use crate::run_cursor::RunCursor;
 use crate::snapshot::Held;
@@ -317,6 +318,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         let View { bucket, version, list, memtables, .. } = &entered.view;
         let has_memtable = list.is_some() || !memtables.is_empty();
         bucket.count_search(device_reads, version.runs.len(), has_memtable);
+        add(&self.snapshot.wip.requests.all_searches, 1);
     }
 
     /// Has the device read together what the runs' searches read first, which `begin` begins.

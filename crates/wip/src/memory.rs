@@ -41,9 +41,9 @@ const COMPACTIONS_PART_MAX: u64 = 2;
 const CACHE_PART_MIN: u64 = 16;
 /// The part that the log's window has at least, where its size is not given.
 const LOG_PART_MIN: u64 = 8;
-/// Requests that say what memory is for, and gets that one write is worth.
+/// Requests that say what memory is for, and writes for one read of which it is for reads, too.
 const REQUESTS_MIN: u64 = 4096;
-const WRITE_GETS: u64 = 8;
+const READ_WRITES: u64 = 8;
 /// How much less the log was lately, each time that memory is shared, and the room that is left
 /// when a filter comes back, as parts of what there is.
 const LATELY_PART: u64 = 64;
@@ -60,9 +60,13 @@ const CACHED_PERCENT: u64 = 80;
 pub(crate) struct Requests {
     /// All requests when somebody last looked.
     gets: AtomicU64,
+    searches: AtomicU64,
     writes: AtomicU64,
-    /// There were gets among them.
+    /// There were gets among them; gets or searches of ranges.
     has_gets: AtomicBool,
+    has_reads: AtomicBool,
+    /// Searches of ranges.
+    pub(crate) all_searches: AtomicU64,
     /// Filters are missing, and memory may not have been shared since the last job.
     lacks_filters: AtomicBool,
     /// Bytes of the log's window that others leave.
@@ -75,8 +79,11 @@ impl Default for Requests {
     fn default() -> Self {
         Requests {
             gets: AtomicU64::new(0),
+            searches: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             has_gets: AtomicBool::new(true),
+            has_reads: AtomicBool::new(true),
+            all_searches: AtomicU64::new(0),
             lacks_filters: AtomicBool::new(true),
             log_room_bytes: AtomicU64::new(u64::MAX),
             log_bytes: AtomicU64::new(0),
@@ -185,19 +192,31 @@ impl<D: Device> Wip<D> {
         self.requests.log_room_bytes.store(left, Ordering::Relaxed);
     }
 
-    /// True where there were gets lately, which filters spare reads.
-    fn has_gets(&self) -> bool {
+    /// Looks at what was asked since the last time, where that is enough to tell.
+    fn look_at_requests(&self) {
         let (m, seen) = (&self.metrics, &self.requests);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (gets, writes) = (load(&m.gets), load(&m.puts) + load(&m.deletes));
-        let new_gets = gets.saturating_sub(load(&seen.gets));
-        let new_writes = writes.saturating_sub(load(&seen.writes));
-        if new_gets + new_writes >= REQUESTS_MIN {
-            seen.gets.store(gets, Ordering::Relaxed);
-            seen.writes.store(writes, Ordering::Relaxed);
-            seen.has_gets.store(new_gets * WRITE_GETS >= new_writes, Ordering::Relaxed);
+        let now = [load(&m.gets), load(&seen.all_searches), load(&m.puts) + load(&m.deletes)];
+        let before = [&seen.gets, &seen.searches, &seen.writes];
+        let [gets, searches, writes] =
+            std::array::from_fn(|i| now[i].saturating_sub(load(before[i])));
+        if gets + searches + writes >= REQUESTS_MIN {
+            before.iter().zip(now).for_each(|(seen, now)| seen.store(now, Ordering::Relaxed));
+            seen.has_gets.store(gets * READ_WRITES >= writes, Ordering::Relaxed);
+            seen.has_reads.store((gets + searches) * READ_WRITES >= writes, Ordering::Relaxed);
         }
-        seen.has_gets.load(Ordering::Relaxed)
+    }
+
+    /// True where there were gets lately, which filters spare reads.
+    fn has_gets(&self) -> bool {
+        self.look_at_requests();
+        self.requests.has_gets.load(Ordering::Relaxed)
+    }
+
+    /// True where there were reads lately, which may find blocks in the cache.
+    pub(crate) fn has_reads(&self) -> bool {
+        self.look_at_requests();
+        self.requests.has_reads.load(Ordering::Relaxed)
     }
 
     /// Where there is nothing to do: has filters come back that there is room for, once after each

@@ -193,7 +193,7 @@ impl<D: Device> Wip<D> {
         let entries = LogEntries(&segments);
         for position in coming.positions.drain(..) {
             let frame = entries.frame(position);
-            self.insert(&coming.buckets, &NewEntry { frame, position });
+            self.insert(coming.buckets.of(frame.key), &NewEntry { frame, position });
         }
     }
 

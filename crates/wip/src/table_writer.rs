@@ -97,11 +97,13 @@ impl<D: Device> Wip<D> {
         let name = table_name(number);
         let builder = TableBuilder::create(&*self.device, &name, id, &options)
             .inspect_err(|_| self.remove_quietly(&name))?;
+        // Whose blocks nobody reads soon would only be in the way of others.
+        let builder = if self.has_reads() { builder.through(&self.cache) } else { builder };
         Ok(TableWriter {
             device: Arc::clone(&self.device),
             number,
             mistakes: 0.5f64.powi(self.config.filter_bits(true) as i32),
-            builder: Some(builder.through(&self.cache).with_buffers(&self.buffers)),
+            builder: Some(builder.with_buffers(&self.buffers)),
             overlap: Overlap::default(),
         })
     }

@@ -1,8 +1,7 @@
 //! The way of a write: frames → one log record → memtables → (group commit) → a share of the
 //! maintenance that it causes.
 
-use crate::bucket::{Growth, LogEntries, Version};
-use crate::buckets::Buckets;
+use crate::bucket::{Bucket, Growth, LogEntries, Version};
 use crate::deleted::DeletedRange;
 use crate::metrics::add;
 use crate::state::Edit;
@@ -227,22 +226,23 @@ impl<D: Device> Wip<D> {
         ops: &[Op<'_>],
         stored: &Stored<D::File>,
     ) -> Result<()> {
-        let buckets = self.buckets();
-        for op in ops.iter().take(PREFETCHED_MAX) {
-            // It is there by the time that the log has the entry.
-            buckets.of(op.key).read().prefetch_active(self.seed.low(op.key));
-        }
-        drop(buckets);
-        writer.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
-        let at = self.append(writer)?;
         // Nobody replaces them while the writer is locked.
         let buckets = self.buckets();
+        let mut places = [0; PREFETCHED_MAX];
+        for (place, op) in places.iter_mut().zip(ops) {
+            *place = buckets.place(op.key);
+            // It is there by the time that the log has the entry.
+            buckets.at(*place).read().prefetch_active(self.seed.low(op.key));
+        }
+        writer.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
+        let at = self.append(writer)?;
         let superseded = superseded(ops.len(), |i| ops[i].key);
         for (i, (offset, op)) in writer.frames.iter().zip(ops).enumerate() {
             if superseded.binary_search(&i).is_err() {
                 let position = (at + *offset as u64) / POSITION_BYTES;
                 let frame = frame_of(op, stored.pointer(i));
-                self.insert(&buckets, &NewEntry { frame, position });
+                let place = places.get(i).copied().unwrap_or_else(|| buckets.place(op.key));
+                self.insert(buckets.at(place), &NewEntry { frame, position });
             } else if let Some(pointer) = stored.pointer(i) {
                 self.values.note_dead_at(pointer);
             }
@@ -270,8 +270,8 @@ impl<D: Device> Wip<D> {
 
     /// Puts an entry of the log into its bucket's memtable. Only for the writer.
     #[inline]
-    pub(crate) fn insert(&self, buckets: &Buckets<D>, new: &NewEntry<'_>) {
-        let mut stores = buckets.of(new.frame.key).write();
+    pub(crate) fn insert(&self, bucket: &Bucket<D>, new: &NewEntry<'_>) {
+        let mut stores = bucket.write();
         let kept_before = self.snapshots.newest();
         // Who has the list of segments waits for nothing, so it may be asked for with a bucket.
         let growth = self.log.with_segments(|segments| {

@@ -97,8 +97,12 @@ const BLOCKS: u32 = 1;
 const PARTITIONS: u32 = 4;
 /// Share of all keys that the tables of all partitions have slots for, at most.
 const TABLES_SHARE: f64 = 0.05;
-/// Dead bytes at which our ordered engine begins to rewrite, of those allowed (its policy).
-const REWRITE_FROM: f64 = 0.58;
+/// Dead bytes at which our ordered engine begins to rewrite, of those allowed, at least and at most
+/// (its policy), what is left for as a part of its largest bucket, and how much larger that is
+/// than what lives in one on average.
+const REWRITE_FROM: (f64, f64) = (0.58, 0.7);
+const DYING_PART: f64 = 2.0;
+const LARGEST_BUCKET: f64 = 1.5;
 /// Its shares of the memory for memtables and log, and the runs of a level.
 const WIP_MEMTABLE: f64 = 0.2;
 const WIP_LOG: f64 = 0.375;
@@ -431,7 +435,9 @@ pub(super) fn predict(
             model.write_amplification(&primitives)
         }
         Parameter::Space { percent, .. } => {
-            let dead = REWRITE_FROM * (percent as f64 / 100.0 - 1.0);
+            let allowed = percent as f64 / 100.0 - 1.0;
+            let dying = DYING_PART * LARGEST_BUCKET / (buckets * allowed);
+            let dead = (1.0 - dying).clamp(REWRITE_FROM.0, REWRITE_FROM.1) * allowed;
             let model = WipDb {
                 memtable: WIP_MEMTABLE * memory / entry,
                 log_window: WIP_LOG * memory / (log * entry),
