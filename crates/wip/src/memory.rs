@@ -226,6 +226,8 @@ impl<D: Device> Wip<D> {
         let gets = self.metrics.gets.load(Ordering::Relaxed);
         let is_due = gets.saturating_sub(seen.gets.load(Ordering::Relaxed)) >= REQUESTS_MIN;
         if seen.lacks_filters.swap(false, Ordering::Relaxed) || is_due && self.lacks_filters() {
+            // The log neither grows nor gets shorter.
+            seen.log_bytes.store(0, Ordering::Relaxed);
             self.share_memory_and(true);
             seen.lacks_filters.store(false, Ordering::Relaxed);
         }

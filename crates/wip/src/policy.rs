@@ -4,7 +4,8 @@
 //! level are merged into one run of the next, so an entry is written once for each level that it
 //! gets to. When that happens is up to four rules, in this order:
 //!
-//! 1. **Room.** A level has no more than `runs_max` runs.
+//! 1. **Room.** A level has no more than `runs_max` runs. Where rule 2 applies, too, a bucket of as
+//!    large a dead part as the store has becomes one run at once: it would soon.
 //! 2. **Space.** The store's dead bytes stay below what `space_amplification_percent_max` allows of
 //!    its live bytes: else all runs of the bucket where most of the bytes are dead become one. So
 //!    the store as a whole keeps to the number, and each rewrite frees as much as there is to free.
@@ -17,7 +18,8 @@
 //! Before them, a bucket of more than [`RANGES_MAX`] deleted ranges becomes one run, which ends
 //! those that nobody needs: every read looks at all of them.
 //!
-//! Rules 2 and 3 rest while the store's write amplification is over its ceiling.
+//! Rules 2 and 3, and what rule 1 has of rule 2, rest while the store's write amplification is over
+//! its ceiling.
 //!
 //! A bucket is split where its live bytes are too many, or its keys, each of which takes memory
 //! while the bucket's filter is made. Overwriting does not change them, so it never leads to a
@@ -36,15 +38,15 @@ const RANGE_RUNS_MIN: usize = 2;
 pub(crate) const RANGES_MAX: usize = 64;
 /// A bucket is rewritten for space where at least one part in so many of its bytes is dead.
 const DEAD_PART_MIN: u64 = 16;
-/// The part of the dead bytes allowed at which rewriting begins, at least and at most: late, so that
-/// each rewrite frees much, and yet early enough for it to be done in time. Where buckets are small
-/// beside what is allowed, one is done soon.
+/// The part of the dead bytes allowed at which rewriting begins, at least and at most: late, so
+/// that each rewrite frees much, and yet early enough for it to be done in time. Where buckets are
+/// small beside what is allowed, one is done soon.
 const REWRITE_FROM_MIN: f64 = 0.58;
 const REWRITE_FROM_MAX: f64 = 0.7;
 /// What may die while the largest bucket is rewritten, as a part of its bytes.
 const DYING_PART: f64 = 2.0;
-/// What the pressure comes to when dead bytes are all that is allowed, so that nobody writes on, and
-/// the most that they come to: a store of few bytes is soon rewritten.
+/// What the pressure comes to when dead bytes are all that is allowed, so that nobody writes on,
+/// and the most that they come to: a store of few bytes is soon rewritten.
 const REWRITE_PRESSURE_MAX: f64 = 4.0;
 
 /// A run as the policy sees it.
@@ -72,6 +74,11 @@ impl Shape {
     pub(crate) fn dead_bytes(&self) -> u64 {
         let dead: u64 = self.runs.iter().map(|run| run.dead_bytes).sum();
         dead.min(self.bytes())
+    }
+
+    /// The same as a part of all.
+    fn dead_part(&self) -> f64 {
+        self.dead_bytes() as f64 / self.bytes().max(1) as f64
     }
 
     pub(crate) fn live_bytes(&self) -> u64 {
@@ -151,7 +158,7 @@ impl Policy {
     /// allowed.
     pub(crate) fn next(&self, views: &[View<'_>], is_over_ceiling: bool) -> Option<Work> {
         Self::for_ranges(views)
-            .or_else(|| self.for_room(views))
+            .or_else(|| self.for_room(views, is_over_ceiling))
             .or_else(|| if is_over_ceiling { None } else { self.for_space(views) })
             .or_else(|| if is_over_ceiling { None } else { self.for_reads(views) })
             .or_else(|| self.small_neighbours(views))
@@ -182,15 +189,23 @@ impl Policy {
         Some(Work::Compact { place, count: views[place].shape.runs.len(), older: 0 })
     }
 
-    /// Where a level is full: it and all that is newer.
-    fn for_room(&self, views: &[View<'_>]) -> Option<Work> {
+    /// Where a level is full: it and all that is newer, or everything.
+    fn for_room(&self, views: &[View<'_>], is_over_ceiling: bool) -> Option<Work> {
         let mut best: Option<(f64, Work)> = None;
         let averages = Averages::of(views, self.runs_min);
+        // Of the whole store, where rewriting for space is due.
+        let is_due = !is_over_ceiling && self.is_space_due(views);
+        let dead_part = is_due.then(|| {
+            let sum = |of: fn(&Shape) -> u64| views.iter().map(|view| of(view.shape)).sum::<u64>();
+            sum(Shape::dead_bytes) as f64 / sum(Shape::bytes).max(1) as f64
+        });
         for (place, view) in views.iter().enumerate().filter(|(_, view)| !view.is_busy) {
             // The highest full level: what is newer goes along.
             let full = (0..=LEVEL_MAX).rev().find(|l| view.shape.at(*l) >= self.runs_max);
             let Some(level) = full else { continue };
-            let count = view.shape.up_to(level);
+            let is_soon = dead_part.is_some_and(|part| view.shape.dead_part() >= part);
+            let all = view.shape.runs.len();
+            let count = if is_soon { all } else { view.shape.up_to(level) };
             let older = view.shape.runs.len() - count;
             let priority = self.priority(view, &averages);
             if best.as_ref().is_none_or(|(most, _)| *most < priority) {
@@ -207,17 +222,22 @@ impl Policy {
         allowed.max(self.bucket_bytes_max / 60).max(1)
     }
 
-    fn for_space(&self, views: &[View<'_>]) -> Option<Work> {
-        // What is in hand will be free.
-        let idle = || views.iter().enumerate().filter(|(_, view)| !view.is_busy);
-        let dead: u64 = idle().map(|(_, view)| view.shape.dead_bytes()).sum();
+    /// True where so many bytes are dead that buckets are to be rewritten. What is in hand will be
+    /// free.
+    fn is_space_due(&self, views: &[View<'_>]) -> bool {
+        let idle = views.iter().filter(|view| !view.is_busy);
+        let dead: u64 = idle.map(|view| view.shape.dead_bytes()).sum();
         let allowed = self.dead_bytes_max(views);
-        if dead as f64 <= allowed as f64 * rewrite_from(views, allowed) {
+        dead as f64 > allowed as f64 * rewrite_from(views, allowed)
+    }
+
+    fn for_space(&self, views: &[View<'_>]) -> Option<Work> {
+        if !self.is_space_due(views) {
             return None;
         }
-        let part =
-            |view: &View<'_>| view.shape.dead_bytes() as f64 / view.shape.bytes().max(1) as f64;
-        let (place, view) = idle().max_by(|(_, a), (_, b)| part(a).total_cmp(&part(b)))?;
+        let idle = views.iter().enumerate().filter(|(_, view)| !view.is_busy);
+        let part = |view: &View<'_>| view.shape.dead_part();
+        let (place, view) = idle.max_by(|(_, a), (_, b)| part(a).total_cmp(&part(b)))?;
         let is_worth_it = view.shape.dead_bytes() > view.shape.bytes() / DEAD_PART_MIN;
         let count = view.shape.runs.len();
         is_worth_it.then_some(Work::Compact { place, count, older: 0 })

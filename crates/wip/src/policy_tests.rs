@@ -52,6 +52,26 @@ fn new_keys_are_rewritten_only_where_a_level_is_full() {
 }
 
 #[test]
+fn a_bucket_with_a_full_level_is_rewritten_where_space_is_due_and_it_would_be_next() {
+    let policy = policy();
+    let wanted = |dead, of_others, is_over_ceiling| {
+        let mut full = vec![(0, 1, 0); 20];
+        full[0].2 = dead;
+        full.push((2, 30, 0));
+        let others = shape(&[(0, 20, of_others), (2, 30, 0)]);
+        let (full, other) = (shape(&full), view(&others));
+        policy.next(&[view(&full), other, other, other], is_over_ceiling)
+    };
+    let some = Some(Work::Compact { place: 0, count: 20, older: 1 });
+    let all = Some(Work::Compact { place: 0, count: 21, older: 0 });
+    // Of 200 MiB 16 may be dead for each 60 that live, 58 % of them before rewriting is due.
+    assert_eq!(wanted(12, 12, false), all);
+    assert_eq!(wanted(6, 6, false), some, "space is not due");
+    assert_eq!(wanted(11, 14, false), some, "others have more that is dead");
+    assert_eq!(wanted(12, 12, true), some, "not over the ceiling");
+}
+
+#[test]
 fn buckets_are_split_for_what_lives_in_them_alone() {
     let policy = policy();
     let overwritten = shape(&[(0, 60, 60), (2, 90, 0)]);

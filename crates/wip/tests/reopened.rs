@@ -12,7 +12,11 @@ const MEMORY_BYTES: u64 = 16 << 20;
 const KEYS: u64 = 500_000;
 
 fn open(device: &SimDevice) -> Wip<SimDevice> {
-    let memory = MEMORY_BYTES.to_string();
+    open_with(device, MEMORY_BYTES)
+}
+
+fn open_with(device: &SimDevice, memory_bytes: u64) -> Wip<SimDevice> {
+    let memory = memory_bytes.to_string();
     let options = OptionValues::parse(OPTIONS, [("memory_bytes", memory.as_str())]);
     let environment = Environment::new(HashSeed([1; 16]));
     Wip::open(device.clone(), &options.expect("sound options"), &environment).expect("it opens")
@@ -79,4 +83,54 @@ fn gets_read_as_little_without_maintenance_and_opened_again() {
             assert!(miss <= 0.03, "{left}, {when}: {miss} reads a get of what is not");
         }
     }
+}
+
+/// While there are only writes the log has its whole part of the memory, and filters go for it; for
+/// gets it gives way to them, whether there are writes or not.
+#[test]
+fn filters_come_back_for_gets_and_the_log_gives_way_to_them() {
+    const MEMORY_BYTES: u64 = 4 << 20;
+    let device = SimDevice::new(1, SimOptions::default());
+    let wip = open_with(&device, MEMORY_BYTES);
+    let mut prng = Prng::new(3);
+    let write = |prng: &mut Prng, count: u64| {
+        for n in 0..count {
+            wip.put(&key(prng.below(KEYS)), &[1; 100], Durability::Buffered).expect("a put");
+            if n % 1000 == 0 {
+                maintain(&wip);
+            }
+        }
+    };
+    for n in 0..KEYS {
+        wip.put(&key(n), &[1; 100], Durability::Buffered).expect("a put");
+        if n % 1000 == 0 {
+            maintain(&wip);
+        }
+    }
+    write(&mut prng, KEYS / 4);
+    let (full, lacking) = (metric(&wip, "log_bytes"), metric(&wip, "indexes_dropped"));
+    println!("writes only: log {full}, {lacking} filters lack");
+    assert!(lacking > 0.0, "filters have no room beside the log");
+    assert!(full > MEMORY_BYTES as f64 / 4.0, "{full} bytes of log");
+
+    // Gets alone, while somebody has nothing else to do.
+    reads_per_get(&wip, &device);
+    maintain(&wip);
+    reads_per_get(&wip, &device);
+    maintain(&wip);
+    let (hit, miss) = reads_per_get(&wip, &device);
+    let (log, lacking) = (metric(&wip, "log_bytes"), metric(&wip, "indexes_dropped"));
+    println!("gets only: log {log}, {lacking} filters lack, reads {hit} and {miss}");
+    assert!(hit <= 1.05 && miss <= 0.03, "{hit} and {miss} reads, {lacking} filters lack");
+
+    // As many gets as writes.
+    for _ in 0..100 {
+        write(&mut prng, 1000);
+        for _ in 0..1000 {
+            wip.get(&key(prng.below(KEYS))).expect("a get");
+        }
+    }
+    let (mixed, lacking) = (metric(&wip, "log_bytes"), metric(&wip, "indexes_dropped"));
+    println!("gets and writes: log {mixed}, {lacking} filters lack");
+    assert!(mixed < full * 0.8 && lacking == 0.0, "log {mixed}, {lacking} filters lack");
 }
