@@ -227,3 +227,21 @@ fn a_bucket_of_many_deleted_ranges_is_rewritten_as_a_whole() {
     let busy = [View { ranges: RANGES_MAX + 1, is_busy: true, ..view(&one) }];
     assert_eq!(policy.next(&busy, true), None);
 }
+
+#[test]
+fn many_small_buckets_are_rewritten_later_than_few_large_ones() {
+    let policy = policy();
+    let due_from = |count: u64| {
+        let first = |dead: u64| {
+            // Each has 400 KiB, and the store 40 % dead at the most.
+            let run = |bytes, dead_bytes| RunShape { level: 2, bytes, dead_bytes, versions: 1 };
+            let live = 400 << 20;
+            let shape =
+                Shape { runs: vec![run((live + (dead << 20)) / count, (dead << 20) / count)] };
+            policy.next(&vec![view(&shape); count as usize], false).is_some()
+        };
+        (1..200).find(|dead| first(*dead)).expect("at some time")
+    };
+    // Of 160 MiB: 58 %, and 70 %.
+    assert_eq!((due_from(2), due_from(1000)), (93, 113));
+}
