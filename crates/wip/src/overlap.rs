@@ -238,3 +238,7 @@ impl<D: Device> Overlap<D> {
         (bytes * each + tombstones) as u64
     }
 }
+
+#[cfg(test)]
+#[path = "overlap_tests.rs"]
+mod tests;
