@@ -665,7 +665,7 @@ impl<D: Device> Wip<D> {
     }
 
     /// True where somebody is in `maintain`, or was since a quarter of the memtables was written.
-    fn is_attended(&self) -> bool {
+    pub(crate) fn is_attended(&self) -> bool {
         let since = self.log.end().saturating_sub(self.jobs.attended_at.load(Ordering::Relaxed));
         self.jobs.inside.load(Ordering::Relaxed) > 0 || since < self.memtable_bytes_max() / 4
     }

@@ -242,9 +242,10 @@ impl<D: Device> Wip<D> {
     }
 
     /// Gives the block cache what the others leave, and has filters go or, if it may read them and
-    /// somebody asks them, come back.
+    /// somebody asks them, come back. Where nobody attends to the store, nobody would see to it
+    /// later, when they are asked.
     pub(crate) fn share_memory(&self, may_load: bool) {
-        let loads = may_load && self.has_gets();
+        let loads = may_load && (self.has_gets() || !self.is_attended());
         self.share_memory_and(loads);
     }
 
