@@ -224,14 +224,14 @@ impl<D: Device> Overlap<D> {
         }
         let tombstones = bytes as f64 * self.tombstones as f64 / self.all.max(1) as f64;
         let mistaken = (self.mistaken / self.asked.max(1.0)).min(0.99);
-        let by_filters = ((self.passed - self.mistaken) / (1.0 - mistaken)).max(0.0);
-        let by_reads = self.unknown * self.found as f64 / self.looked.max(1) as f64;
-        let overwritten = by_filters + by_reads;
+        let told = ((self.passed - self.mistaken) / (1.0 - mistaken)).max(0.0);
+        let looked_up = self.unknown * self.found as f64 / self.looked.max(1) as f64;
+        let overwritten = told + looked_up;
         if overwritten <= 0.0 {
             return tombstones as u64;
         }
-        let bytes = by_filters * self.passed_bytes / self.passed.max(1.0)
-            + by_reads * self.found_bytes / self.found.max(1) as f64;
+        let bytes = told * self.passed_bytes / self.passed.max(1.0)
+            + looked_up * self.found_bytes / self.found.max(1) as f64;
         let versions = self.versions as f64;
         let is_shared = self.versions >= SHARED_FROM * self.weight_max;
         let each = if is_shared { versions / self.asked.max(overwritten) } else { 1.0 };
