@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 const UPPER_FILTER_BITS: u32 = 5;
 
 /// Segments that a log of full length has at least.
-const LOG_SEGMENTS: u64 = 8;
+const LOG_SEGMENTS_MIN: u64 = 8;
 
 /// Larger values never go through log and tables: a record of the log is in memory as a whole.
 const INLINE_VALUE_BYTES_MOST: u64 = 16 * MIB;
@@ -205,6 +205,6 @@ impl Config {
 
     /// Bytes of a segment of the log.
     pub(crate) fn segment_bytes(&self, memory_bytes: u64) -> u64 {
-        self.segment_bytes.min(self.log_bytes_max(memory_bytes) / LOG_SEGMENTS).max(4 << 10)
+        self.segment_bytes.min(self.log_bytes_max(memory_bytes) / LOG_SEGMENTS_MIN).max(4 << 10)
     }
 }
