@@ -55,7 +55,7 @@ pub mod sim;
 mod socket_ring;
 mod sync;
 
-pub use allocator::return_large_buffers;
+pub use allocator::{return_freed_memory, return_large_buffers};
 pub use counters::{CounterSnapshot, Counters};
 pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue, Transfer};
 pub use file::{

@@ -26,6 +26,8 @@ const READ_AHEAD_BYTES_MAX: u64 = 512 << 10;
 const READ_AHEAD_BYTES_MIN: u64 = 32 << 10;
 /// The part of the memory that the runs of a compaction share for reading ahead.
 pub(crate) const READ_AHEAD_PART: u64 = 16;
+/// The part of what it writes that a compaction leaves with the allocator, about.
+const LEFT_PART: u64 = 24;
 /// What a version counts for besides its bytes.
 const VERSION_COST_BYTES: u64 = 16;
 
@@ -159,7 +161,7 @@ impl<D: Device> Compaction<D> {
     pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
         let Stage { mut writer, garbage, .. } = self.stage.expect("it is ready");
         let overlap = take(&mut writer.overlap);
-        let table = writer.finish()?;
+        let table = writer.finish()?.map(|table| wip.as_it_stays(table));
         let level = self.merged.iter().flatten().map(|part| part.level).max().unwrap_or(0);
         let level = (level + 1).min(LEVEL_MAX);
         let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
@@ -188,6 +190,7 @@ impl<D: Device> Compaction<D> {
         self.bucket.write().version = Arc::new(version);
         drop(guard);
         wip.forget_blocks(&self.merged);
+        wip.note_dropped(bytes / LEFT_PART);
         add(&wip.metrics.compactions, 1);
         add(&wip.metrics.compaction_bytes, bytes);
         Ok(bytes)

@@ -10,7 +10,7 @@ use crate::jobs::Step;
 use crate::memtable::{by_heads, common_bytes};
 use crate::merge::{Fate, Keeper, Merge, Source};
 use crate::metrics::add;
-use crate::run::{Numbered, Run};
+use crate::run::{Part, Run};
 use crate::state::Edit;
 use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
@@ -196,28 +196,86 @@ impl<D: Device> Flush<D> {
         Ok(if written > 0 { Step::More(written) } else { Step::Ready })
     }
 
-    /// Makes the table durable, and lets it take the memtables' place; the bytes of the file.
-    pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
+    /// Bytes of its memtables.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.frozen.iter().map(|frozen| frozen.bytes).sum()
+    }
+
+    /// Makes the table durable, its name apart.
+    fn write_out(self, wip: &Wip<D>) -> Result<Flushed<D>> {
         let Stage::Write(write) = self.stage else { unreachable!("it is ready") };
         let Write { mut writer, garbage, .. } = *write;
         let overlap = take(&mut writer.overlap);
-        let table = writer.finish()?;
+        let table = writer.finish_unnamed()?;
         let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
-        if wip.install_flush(&self.frozen, table, overlap.dead_bytes(bytes), &garbage)? {
-            let flushed: u64 = self.frozen.iter().map(|frozen| frozen.bytes).sum();
-            wip.unflushed_bytes.fetch_sub(flushed, Ordering::Relaxed);
+        let part = table.map(|table| whole(wip.as_it_stays(table), 0, overlap.dead_bytes(bytes)));
+        Ok(Flushed { frozen: self.frozen, part, bytes, garbage })
+    }
+
+    /// Makes the tables of `flushes` durable, and lets them take the memtables' place; the bytes
+    /// of the files. An error of one does not concern the others.
+    pub(crate) fn finish(flushes: Vec<Flush<D>>, wip: &Wip<D>) -> Result<u64> {
+        let mut failed = None;
+        let written = flushes.into_iter().map(|flush| flush.write_out(wip));
+        let written: Vec<_> =
+            written.filter_map(|w| w.map_err(|e| failed = Some(e)).ok()).collect();
+        let parts = || written.iter().filter_map(|flushed| flushed.part.as_ref());
+        if parts().next().is_some() {
+            let remove = |_: &_| parts().for_each(|part| wip.remove_table(part.table.number));
+            wip.device.sync_dir().inspect_err(remove)?;
         }
-        add(&wip.metrics.flushes, 1);
+        let bytes = written.iter().map(|flushed| flushed.bytes).sum();
+        let count = written.len() as u64;
+        let flushed = wip.install_flushes(written)?;
+        wip.unflushed_bytes.fetch_sub(flushed, Ordering::Relaxed);
+        add(&wip.metrics.flushes, count);
         add(&wip.metrics.flush_bytes, bytes);
-        Ok(bytes)
+        failed.map_or(Ok(bytes), Err)
     }
 }
+
+/// What a flush came to.
+struct Flushed<D: Device> {
+    frozen: Vec<Arc<Frozen>>,
+    part: Option<Part<D>>,
+    /// Of the table's file.
+    bytes: u64,
+    garbage: Garbage,
+}
+
+/// A bucket, what its runs are to be, and how many of its memtables are in them.
+type Install<D> = (Arc<Bucket<D>>, Version<D>, usize);
 
 /// How many of a bucket's oldest memtables are among `frozen`.
 fn holds<D: Device>(bucket: &Bucket<D>, frozen: &[Arc<Frozen>]) -> usize {
     let stores = bucket.read();
     let is_one = |own: &&Arc<Frozen>| frozen.iter().any(|one| Arc::ptr_eq(one, own));
     stores.frozen.iter().rev().take_while(is_one).count()
+}
+
+/// What `flushed` makes of the buckets that have some of its memtables.
+fn installs_of<D: Device>(buckets: &Buckets<D>, flushed: &Flushed<D>) -> Vec<Install<D>> {
+    let mut installs = Vec::new();
+    for (place, bucket) in buckets.iter().enumerate() {
+        let count = holds(bucket, &flushed.frozen);
+        if count == 0 {
+            continue;
+        }
+        let stores = bucket.read();
+        let first = stores.frozen.len() - count;
+        let floor = stores.frozen[first].end;
+        let mut runs = stores.version.runs.clone();
+        let moved = stores.deleted.iter().filter(|range| range.position < floor).cloned();
+        let deleted = stores.version.deleted.iter().cloned().chain(moved).collect();
+        let before = Arc::clone(&stores.version);
+        drop(stores);
+        let upper = buckets.upper(place);
+        let own = flushed.part.as_ref().and_then(|part| part.within(&bucket.lower, upper));
+        runs.splice(0..0, own.map(|part| Run::from_iter([part])));
+        let version = Version::new(runs, floor, deleted).after(&before);
+        installs.push((Arc::clone(bucket), version, count));
+    }
+    installs
 }
 
 impl<D: Device> Wip<D> {
@@ -237,50 +295,32 @@ impl<D: Device> Wip<D> {
         stores.frozen.last().cloned()
     }
 
-    /// Gives every bucket that has some of `frozen` its part of their table instead; false where
-    /// none has any more.
-    fn install_flush(
-        &self,
-        frozen: &[Arc<Frozen>],
-        table: Option<Numbered<D>>,
-        dead_bytes: u64,
-        garbage: &Garbage,
-    ) -> Result<bool> {
+    /// Gives every bucket that has some memtables of `flushes` its part of their table instead; the
+    /// bytes of memtables that are gone for it. No bucket has memtables of two of them.
+    fn install_flushes(&self, flushes: Vec<Flushed<D>>) -> Result<u64> {
         // A batch of several buckets is not to survive in the tables of one alone.
         self.sync_log()?;
         let guard = self.jobs.lock_install();
         let buckets = self.buckets();
-        let part = table.map(|table| whole(table, 0, dead_bytes));
-        let mut installs = Vec::new();
-        for (place, bucket) in buckets.iter().enumerate() {
-            let count = holds(bucket, frozen);
-            if count == 0 {
+        let (mut installs, mut garbage, mut bytes) = (Vec::new(), Garbage::default(), 0);
+        for flushed in flushes {
+            let before = installs.len();
+            installs.extend(installs_of(&buckets, &flushed));
+            if installs.len() == before {
+                // Its buckets are all gone meanwhile.
+                flushed.part.iter().for_each(|part| self.remove_table(part.table.number));
                 continue;
             }
-            let stores = bucket.read();
-            let first = stores.frozen.len() - count;
-            let floor = stores.frozen[first].end;
-            let mut runs = stores.version.runs.clone();
-            let moved = stores.deleted.iter().filter(|range| range.position < floor).cloned();
-            let deleted = stores.version.deleted.iter().cloned().chain(moved).collect();
-            let before = Arc::clone(&stores.version);
-            drop(stores);
-            let upper = buckets.upper(place);
-            let own = part.as_ref().and_then(|part| part.within(&bucket.lower, upper));
-            runs.splice(0..0, own.map(|part| Run::from_iter([part])));
-            let version = Version::new(runs, floor, deleted).after(&before);
-            installs.push((Arc::clone(bucket), version, count));
+            garbage.add_all(&flushed.garbage);
+            bytes += flushed.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>();
         }
         if installs.is_empty() {
-            // They are all gone meanwhile.
-            part.iter().for_each(|part| self.remove_table(part.table.number));
-            return Ok(false);
+            return Ok(0);
         }
-        let state = |(bucket, version, _): &(Arc<Bucket<D>>, Version<D>, usize)| {
-            (bucket.lower.clone(), Bucket::state(version))
-        };
+        let state =
+            |(bucket, version, _): &Install<D>| (bucket.lower.clone(), Bucket::state(version));
         let new = installs.iter().map(state).collect();
-        self.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, garbage)?;
+        self.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
         for (bucket, version, count) in installs {
             let mut stores = bucket.write();
             stores.deleted.retain(|range| range.position >= version.floor);
@@ -289,7 +329,7 @@ impl<D: Device> Wip<D> {
             stores.frozen.truncate(left);
         }
         drop(guard);
-        Ok(true)
+        Ok(bytes)
     }
 
     /// Flushes all that a bucket has in its oldest memtable; for tests.
@@ -298,6 +338,6 @@ impl<D: Device> Wip<D> {
         let Some(frozen) = self.oldest_frozen(bucket) else { return Ok(0) };
         let mut flush = Flush::new(self, vec![frozen]);
         while !matches!(flush.step(self, u64::MAX, true)?, Step::Ready) {}
-        flush.finish(self)
+        Flush::finish(vec![flush], self)
     }
 }

@@ -39,12 +39,18 @@ const ASSIST_PRESSURE: f64 = 1.5;
 const LOG_ALONE_PRESSURE: f64 = 1.0;
 const WAIT_PRESSURE: f64 = 2.0;
 const STOP_PRESSURE: f64 = 4.0;
+/// What the log may be too long where writers stop: a part of its limit, or these bytes.
+const LOG_OVER_PART: u64 = 4;
+const LOG_OVER_BYTES: u64 = 512 << 10;
 /// A writer's share of maintenance per byte written, for each unit of pressure above where
 /// slowing begins, and at the most.
 const ASSIST_BYTES_PER_BYTE: f64 = 16.0;
 const ASSIST_BYTES_PER_BYTE_MAX: f64 = 24.0;
 /// Jobs that writers leave to others to end, at most: each has its buffers.
 const PAUSED_MAX: usize = 4;
+/// Flushes that end together, at most, and bytes of their memtables.
+const ENDS_MAX: usize = 4;
+const ENDED_BYTES_MAX: u64 = 4 << 20;
 /// The longest wait of a writer for a job that others have in hand.
 const WAIT_MAX: Duration = Duration::from_millis(5);
 /// Memtables of less than one part in so many of the limit, or of so many bytes, are flushed
@@ -113,6 +119,14 @@ struct Pressure {
     flush: f64,
     log: f64,
     compaction: f64,
+}
+
+/// The pressure of a log of `window` bytes that is to be flushed from `max` on. What it has more is
+/// memory that nobody else can do without, so past that it grows fast.
+fn log_pressure(window: u64, max: u64) -> f64 {
+    let over = window.saturating_sub(max) as f64;
+    let room = (max / LOG_OVER_PART).max(LOG_OVER_BYTES);
+    window.min(max) as f64 / max.max(1) as f64 + over / room as f64 * (STOP_PRESSURE - 1.0)
 }
 
 impl Pressure {
@@ -192,6 +206,19 @@ impl<D: Device> Job<D> {
         matches!(self, Job::Flush(_))
     }
 
+    fn is_ready_flush(&self) -> bool {
+        self.is_flush() && self.ends_next()
+    }
+
+    fn into_flush(self) -> Option<Flush<D>> {
+        if let Job::Flush(flush) = self { Some(flush) } else { None }
+    }
+
+    /// Bytes of a flush's memtables.
+    fn flush_bytes(&self) -> Option<u64> {
+        if let Job::Flush(flush) = self { Some(flush.bytes()) } else { None }
+    }
+
     /// True where what is left takes a sync.
     fn ends_next(&self) -> bool {
         match self {
@@ -212,7 +239,7 @@ impl<D: Device> Job<D> {
 
     fn finish(self, wip: &Wip<D>) -> Result<u64> {
         match self {
-            Job::Flush(flush) => flush.finish(wip),
+            Job::Flush(flush) => Flush::finish(vec![flush], wip),
             Job::Compaction(compaction) => compaction.finish(wip),
             Job::Split(bucket) => wip.split(&bucket).map(|()| 0),
             Job::Join(one, other) => wip.join(&one, &other).map(|()| 0),
@@ -256,7 +283,7 @@ impl<D: Device> Wip<D> {
             let Some(mut job) = self.take_job(may_end) else {
                 return Ok(Progress { bytes: done, more: false });
             };
-            let claim = job.claim();
+            let mut claim = job.claim();
             let step = job.step(self, budget.saturating_sub(done), may_end);
             let ended = match step {
                 Ok(Step::More(bytes)) => {
@@ -274,7 +301,7 @@ impl<D: Device> Wip<D> {
                     self.jobs.lock().paused.push(job);
                     return Ok(Progress { bytes: done, more: true });
                 }
-                Ok(Step::Ready) => Some(job.finish(self)),
+                Ok(Step::Ready) => Some(self.end(job, &mut claim)),
                 Err(error) => {
                     drop(job);
                     Some(Err(error))
@@ -300,9 +327,24 @@ impl<D: Device> Wip<D> {
         }
     }
 
+    /// Ends a job; with a flush, all that are ready: they share the syncs of the log, of the
+    /// directory and of the manifest. Their claims come to its own.
+    fn end(&self, job: Job<D>, claim: &mut Claim<D>) -> Result<u64> {
+        let Job::Flush(flush) = job else { return job.finish(self) };
+        let mut flushes = vec![flush];
+        let mut list = self.jobs.lock();
+        while let Some(at) = list.paused.iter().position(Job::is_ready_flush) {
+            let job = list.paused.swap_remove(at);
+            claim.frozen.extend(job.claim().frozen);
+            flushes.extend(job.into_flush());
+        }
+        drop(list);
+        Flush::finish(flushes, self)
+    }
+
     /// A paused job, or a new one; `None` where there is nothing to do. Ends of
     /// jobs come first, and splits: they move nothing, and what is flushed or merged later is the
-    /// smaller for them.
+    /// smaller for them. Only flushes wait for a few others, to end together.
     fn take_job(&self, may_end: bool) -> Option<Job<D>> {
         let mut list = self.jobs.lock();
         if self.is_short_of_space() {
@@ -311,7 +353,8 @@ impl<D: Device> Wip<D> {
         if may_end {
             // What others brought to its end keeps its buffers until then.
             if let Some(at) = list.paused.iter().position(Job::ends_next) {
-                return Some(list.paused.swap_remove(at));
+                let other = self.flush_that_joins(&mut list);
+                return other.or_else(|| Some(list.paused.swap_remove(at)));
             }
             if let Some(split) = self.begin_split(&mut list) {
                 return Some(split);
@@ -338,6 +381,23 @@ impl<D: Device> Wip<D> {
             }
         }
         None
+    }
+
+    /// Where nothing but a few small flushes is ready to end: another small one, which is soon.
+    fn flush_that_joins(&self, list: &mut List<D>) -> Option<Job<D>> {
+        let ready = || list.paused.iter().filter(|job| job.ends_next());
+        let bytes: u64 = ready().filter_map(Job::flush_bytes).sum();
+        if ready().count() >= ENDS_MAX || !ready().all(Job::is_ready_flush) {
+            return None;
+        }
+        let fits = |more: u64| bytes + more <= ENDED_BYTES_MAX;
+        let begun = |job: &Job<D>| !job.ends_next() && job.flush_bytes().is_some_and(fits);
+        if let Some(at) = list.paused.iter().position(begun) {
+            return Some(list.paused.swap_remove(at));
+        }
+        let due = self.next_flush(list);
+        let is_small = fits(due.iter().map(|frozen| frozen.bytes).sum());
+        if is_small { self.begin_flush(list, due) } else { None }
     }
 
     /// While room on the device is short: only what frees some.
@@ -544,7 +604,7 @@ impl<D: Device> Wip<D> {
         let compaction = list.compaction;
         Pressure {
             flush: unflushed / self.memtable_bytes_max().max(1) as f64,
-            log: window as f64 / self.log_bytes_max().max(1) as f64,
+            log: log_pressure(window, self.log_bytes_max()),
             compaction,
         }
     }
@@ -668,5 +728,21 @@ impl<D: Device> Wip<D> {
     pub(crate) fn is_attended(&self) -> bool {
         let since = self.log.end().saturating_sub(self.jobs.attended_at.load(Ordering::Relaxed));
         self.jobs.inside.load(Ordering::Relaxed) > 0 || since < self.memtable_bytes_max() / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_too_long_soon_stops_writers() {
+        const MIB: u64 = 1 << 20;
+        let pressures = |max: u64, windows: [u64; 5]| windows.map(|w| log_pressure(w, max));
+        let large = pressures(24 * MIB, [0, 12, 24, 26, 30].map(|mib| mib * MIB));
+        assert_eq!(large, [0.0, 0.5, 1.0, 2.0, STOP_PRESSURE]);
+        // A small one may be half a MiB more.
+        let small = pressures(MIB, [0, MIB / 2, MIB, MIB + MIB / 4, MIB + MIB / 2]);
+        assert_eq!(small, [0.0, 0.5, 1.0, 2.5, STOP_PRESSURE]);
     }
 }

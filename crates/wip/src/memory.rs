@@ -9,16 +9,17 @@
 //!
 //! Only gets ask filters, and the longer the log's window, the fewer and larger are the flushes. So
 //! while there are gets, the window is as long as all filters let it be, but at least its least
-//! part; while there are only writes, it has its whole part, and filters are not read for nothing.
+//! part; while there are only writes, it has its whole part where indexes and directories let it,
+//! and filters are not read for nothing.
 //!
 //! The log grows by a segment and gets shorter by one many times a second while much is written.
 //! Filters and blocks are not to come and go with that, so it counts as long as it was lately.
 
 use crate::bucket::{Bucket, Version};
 use crate::compaction::READ_AHEAD_PART;
-use crate::run::{Part, Run};
+use crate::run::{Numbered, Part, Run};
 use crate::wip::Wip;
-use silica_device::{Device, DeviceFile};
+use silica_device::{Device, DeviceFile, return_freed_memory};
 use silica_engine::MetricVisitor;
 use silica_parts::FuseFilter;
 use silica_parts::table::Table;
@@ -36,7 +37,7 @@ pub(crate) const BUFFERS_PART: u64 = 64;
 /// The part for the filter that is built next. A bucket has no more keys than that has room for.
 pub(crate) const FILTERS_PART_MAX: u64 = 4;
 /// The part that compactions may take at once.
-const COMPACTIONS_PART_MAX: u64 = 2;
+const COMPACTIONS_PART_MAX: u64 = 4;
 /// The part that the block cache has at least, as long as there are filters that may go.
 const CACHE_PART_MIN: u64 = 16;
 /// The part that the log's window has at least, where its size is not given.
@@ -52,6 +53,8 @@ const SPARED_PART: u64 = 64;
 /// back has to be found again, page by page.
 const GROWN_PART: u64 = 16;
 
+/// The part of the memory that filters and jobs may leave with the allocator.
+const TRIMMED_PART: u64 = 16;
 /// The percentage of its memory that the cache may fill: readers may have blocks that it has no
 /// more, and blocks lie in memory of a few sizes.
 const CACHED_PERCENT: u64 = 80;
@@ -73,6 +76,8 @@ pub(crate) struct Requests {
     log_room_bytes: AtomicU64,
     /// The log's length lately.
     log_bytes: AtomicU64,
+    /// Bytes of filters and of jobs' buffers that went since the allocator last gave memory back.
+    dropped_bytes: AtomicU64,
 }
 
 impl Default for Requests {
@@ -87,6 +92,7 @@ impl Default for Requests {
             lacks_filters: AtomicBool::new(true),
             log_room_bytes: AtomicU64::new(u64::MAX),
             log_bytes: AtomicU64::new(0),
+            dropped_bytes: AtomicU64::new(0),
         }
     }
 }
@@ -114,10 +120,15 @@ impl<F: DeviceFile> Taken<F> {
         self.log + self.directories + self.table_bytes
     }
 
-    /// What filters take that are not there.
+    /// What filters would take that are not there.
     fn lacking_bytes(&self) -> u64 {
         let lacking = self.tables.iter().filter(|placed| placed.table.lacks_filter());
         lacking.map(|placed| placed.table.filter_bytes() as u64).sum()
+    }
+
+    /// What those take that are there.
+    fn loaded_bytes(&self) -> u64 {
+        self.tables.iter().map(|placed| placed.table.loaded_filter_bytes() as u64).sum()
     }
 
     /// What is left of the memory when jobs have theirs. The filter that is built next has about
@@ -181,14 +192,18 @@ impl<D: Device> Wip<D> {
         most.min(self.requests.log_room_bytes.load(Ordering::Relaxed))
     }
 
-    /// Lets the log's window have what all filters leave of `room`, or all.
-    fn size_log(&self, taken: &Taken<D::File>, room: u64, has_gets: bool) {
+    /// Lets the log's window have what the others leave of the memory `without_jobs`: where there
+    /// are gets, beside all filters and the least cache, else beside none.
+    fn size_log(&self, taken: &Taken<D::File>, without_jobs: u64, has_gets: bool) {
         let memory = self.memory_bytes.load(Ordering::Relaxed);
-        let others = taken.directories + taken.table_bytes + taken.lacking_bytes();
+        let others = taken.directories + taken.table_bytes;
+        let others = match has_gets {
+            true => others + taken.lacking_bytes() + memory / CACHE_PART_MIN,
+            false => others - taken.loaded_bytes(),
+        };
         // The first and the last segment may be nearly empty.
         let segments = 2 * self.config.segment_bytes(memory);
-        let left = room.saturating_sub(others + segments).max(memory / LOG_PART_MIN);
-        let left = if has_gets { left } else { u64::MAX };
+        let left = without_jobs.saturating_sub(others + segments).max(memory / LOG_PART_MIN);
         self.requests.log_room_bytes.store(left, Ordering::Relaxed);
     }
 
@@ -225,7 +240,9 @@ impl<D: Device> Wip<D> {
         let seen = &self.requests;
         let gets = self.metrics.gets.load(Ordering::Relaxed);
         let is_due = gets.saturating_sub(seen.gets.load(Ordering::Relaxed)) >= REQUESTS_MIN;
-        if seen.lacks_filters.swap(false, Ordering::Relaxed) || is_due && self.lacks_filters() {
+        // While there are only writes, the next one would take their memory again.
+        let is_new = self.has_gets() && seen.lacks_filters.swap(false, Ordering::Relaxed);
+        if is_new || is_due && self.lacks_filters() {
             // The log neither grows nor gets shorter.
             seen.log_bytes.store(0, Ordering::Relaxed);
             self.share_memory_and(true);
@@ -254,9 +271,11 @@ impl<D: Device> Wip<D> {
         let mut taken = self.taken();
         let left = taken.without_jobs(memory);
         let room = left - memory / CACHE_PART_MIN;
-        self.size_log(&taken, room, self.has_gets());
+        self.size_log(&taken, left, self.has_gets());
         taken.log = self.log_lately(taken.log);
+        let before = taken.table_bytes;
         while taken.all() > room && self.change_filter(&mut taken, false, u64::MAX) {}
+        self.note_dropped(before - taken.table_bytes);
         if loads {
             let room = room - room / SPARED_PART;
             let free = |taken: &Taken<_>| room.saturating_sub(taken.all());
@@ -270,6 +289,29 @@ impl<D: Device> Wip<D> {
         let before = self.cache.bytes_max();
         if cached < before || cached - before > before / GROWN_PART {
             self.cache.set_bytes_max(cached);
+        }
+    }
+
+    /// A table that was just written, without its filter where the filter would go at once.
+    pub(crate) fn as_it_stays(&self, table: Numbered<D>) -> Numbered<D> {
+        let goes = self.requests.lacks_filters.load(Ordering::Relaxed) && !self.has_gets();
+        if !goes || !self.is_attended() {
+            return table;
+        }
+        // Nothing is read for it, so it does not fail.
+        let Ok(bare) = table.table.filtered(false) else { return table };
+        self.note_dropped(table.table.loaded_filter_bytes() as u64);
+        Numbered { table: Arc::new(bare), ..table }
+    }
+
+    /// Has the allocator give back what it has, where so many `bytes` more came to much: what was
+    /// freed in small pieces stays resident otherwise.
+    pub(crate) fn note_dropped(&self, bytes: u64) {
+        let seen = &self.requests.dropped_bytes;
+        let dropped = seen.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if dropped >= self.memory_bytes.load(Ordering::Relaxed) / TRIMMED_PART {
+            seen.store(0, Ordering::Relaxed);
+            return_freed_memory();
         }
     }
 

@@ -44,8 +44,8 @@ pub const OPTIONS: &[OptionSpec] = &[
         "log_bytes_max",
         Size(0, 1 << 37),
         0,
-        "bytes of the log before the buckets at its tail are flushed; 0 takes three eighths of the \
-         memory, or less where filters need it, but at least an eighth",
+        "bytes of the log before the buckets at its tail are flushed; 0 takes 7/16 of the memory, \
+         or less where filters need it, but at least an eighth",
     ),
     spec("segment_bytes", Size(4 << 10, 1 << 32), 16 * MIB, "bytes of a log segment at most"),
     spec("runs_min", Count(2, 64), 4, "runs from which on reads may have a bucket compacted"),
@@ -195,7 +195,7 @@ impl Config {
 
     /// Bytes of the log.
     pub(crate) fn log_bytes_max(&self, memory_bytes: u64) -> u64 {
-        if self.log_bytes_max == 0 { memory_bytes / 8 * 3 } else { self.log_bytes_max }
+        if self.log_bytes_max == 0 { memory_bytes / 16 * 7 } else { self.log_bytes_max }
     }
 
     /// True where the log's length does not follow from the memory.

@@ -49,30 +49,37 @@ impl<D: Device> TableWriter<D> {
     }
 
     /// Makes the table durable; `None` where it would have no version.
-    pub(crate) fn finish(mut self) -> Result<Option<Numbered<D>>> {
+    pub(crate) fn finish(self) -> Result<Option<Numbered<D>>> {
+        let (device, number) = (Arc::clone(&self.device), self.number);
+        let table = self.finish_unnamed()?;
+        if table.is_some() {
+            device.sync_dir().inspect_err(|_| remove(&*device, number))?;
+        }
+        Ok(table)
+    }
+
+    /// The same, but its name is durable only when the directory is synced.
+    pub(crate) fn finish_unnamed(mut self) -> Result<Option<Numbered<D>>> {
         if self.versions() == 0 {
             return Ok(None);
         }
         let table = self.builder.take().expect("it is not finished").finish();
-        let table = table.and_then(|table| self.device.sync_dir().map(|()| table));
-        if table.is_err() {
-            self.remove();
-        }
-        Ok(Some(Numbered::new(self.number, table?)))
+        let table = table.inspect_err(|_| remove(&*self.device, self.number))?;
+        Ok(Some(Numbered::new(self.number, table)))
     }
+}
 
-    fn remove(&self) {
-        let name = table_name(self.number);
-        if let Err(error) = self.device.remove(&name) {
-            ::log::debug!("removing {name}: {error}");
-        }
+fn remove<D: Device>(device: &D, number: u64) {
+    let name = table_name(number);
+    if let Err(error) = device.remove(&name) {
+        ::log::debug!("removing {name}: {error}");
     }
 }
 
 impl<D: Device> Drop for TableWriter<D> {
     fn drop(&mut self) {
         if self.builder.take().is_some() {
-            self.remove();
+            remove(&*self.device, self.number);
         }
     }
 }

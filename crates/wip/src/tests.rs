@@ -17,6 +17,7 @@ use silica_engine::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 fn open(device: &SimDevice) -> Wip<SimDevice> {
     open_with(device, &[("space_amplification_percent_max", 160)])
@@ -606,6 +607,45 @@ fn who_may_not_wait_leaves_a_job_where_it_would() {
     }
     // Half of the transfers are not done before somebody waits.
     assert!(flushes_left > 0 && compactions_left > 0, "{flushes_left}, {compactions_left}");
+}
+
+#[test]
+fn flushes_of_several_buckets_end_together_or_one_by_one() {
+    let operations = |together: bool| {
+        let device = SimDevice::new(1, SimOptions::default());
+        let wip = open_with(&device, &[("first_buckets", 4)]);
+        let key = |n: u64| (n << 54).to_be_bytes();
+        for n in 0..1000 {
+            wip.put(&key(n), &[n as u8; 20], Durability::Buffered).expect("a put");
+        }
+        let buckets = wip.buckets();
+        let ready = |bucket: &Arc<_>| {
+            let frozen = wip.oldest_frozen(bucket).expect("it was written");
+            let mut flush = Flush::new(&wip, vec![frozen]);
+            while !matches!(flush.step(&wip, u64::MAX, true).expect("a step"), Step::Ready) {}
+            flush
+        };
+        let mut flushes: Vec<_> = buckets.iter().map(ready).collect();
+        assert_eq!(flushes.len(), 4);
+        let before = device.op_count();
+        while !flushes.is_empty() {
+            let count = if together { flushes.len() } else { 1 };
+            Flush::finish(flushes.drain(..count).collect(), &wip).expect("a flush");
+        }
+        let operations = device.op_count() - before;
+        assert!(buckets.iter().all(|bucket| bucket.read().version.runs.len() == 1));
+        assert_eq!(wip.unflushed_bytes.load(Ordering::Relaxed), 0);
+        wip.verify().expect("every invariant");
+        drop(wip);
+        let wip = open(&device);
+        for n in 0..1000 {
+            assert_eq!(wip.get(&key(n)).expect("a get"), Some(vec![n as u8; 20]));
+        }
+        operations
+    };
+    let (together, apart) = (operations(true), operations(false));
+    // Of the directory, and of the manifest, which is written before.
+    assert!(together + 9 <= apart, "{together} operations of the device, {apart} one by one");
 }
 
 #[test]

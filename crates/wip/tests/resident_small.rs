@@ -11,6 +11,12 @@ use silica_base::test_size;
 #[test]
 fn resident_memory_of_many_small_entries_stays_within_the_number_set() {
     let entries = test_size(200_000, 1_000_000, 20_000_000);
-    let load = Load { memory_bytes: 64 << 20, bucket_bytes_max: 4 << 20, entries, step: 0 };
+    let load = Load {
+        memory_bytes: 64 << 20,
+        bucket_bytes_max: 4 << 20,
+        entries,
+        step: 0,
+        only_writes: false,
+    };
     assert_resident_bytes_stay_within_the_number(&load);
 }

@@ -198,6 +198,11 @@ impl<F: DeviceFile> Table<F> {
         self.footer.filter_units as usize * UNIT_BYTES
     }
 
+    /// Bytes of its filter in memory; 0 where it is not there.
+    pub fn loaded_filter_bytes(&self) -> usize {
+        self.filter.as_ref().map_or(0, FuseFilter::bytes)
+    }
+
     /// True where it has a filter that is not in memory.
     pub fn lacks_filter(&self) -> bool {
         self.footer.filter_units > 0 && self.filter.is_none()
@@ -241,7 +246,7 @@ impl<F: DeviceFile> Table<F> {
 
     /// Bytes of memory that index, filter, dictionary and sample take.
     pub fn memory_bytes(&self) -> usize {
-        let filter = self.filter.as_ref().map_or(0, FuseFilter::bytes);
+        let filter = self.loaded_filter_bytes();
         let sample = self.sample.as_ref().map_or(0, |sample| sample.bytes());
         self.index.bytes() + filter + self.decoder.bytes() + sample
     }

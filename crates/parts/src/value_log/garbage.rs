@@ -14,4 +14,11 @@ impl Garbage {
             *self.0.entry(pointer.segment).or_default() += pointer.record_bytes();
         }
     }
+
+    /// Counts what `other` counted.
+    pub fn add_all(&mut self, other: &Garbage) {
+        for (segment, bytes) in &other.0 {
+            *self.0.entry(*segment).or_default() += bytes;
+        }
+    }
 }

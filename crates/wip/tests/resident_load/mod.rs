@@ -6,6 +6,7 @@ use silica_engine::{
     Budget, Durability, Engine, EntryRef, Environment, GetSink, OptionValues, WriteBatch,
 };
 use silica_wip::Wip;
+use std::time::Duration;
 
 /// What a process takes that does nothing.
 const PROCESS: u64 = 8 << 20;
@@ -42,6 +43,9 @@ pub(crate) struct Load {
     pub(crate) entries: u64,
     /// A value has ten bytes and up to 255 times as many more.
     pub(crate) step: usize,
+    /// Nothing is read, and another thread maintains the store, which is written as fast as it can
+    /// be.
+    pub(crate) only_writes: bool,
 }
 
 /// Writes the entries of `load` twice, in batches between which the store is maintained, and reads
@@ -50,14 +54,37 @@ pub(crate) struct Load {
 /// # Panics
 /// Where more was ever resident than promise 7 allows.
 pub(crate) fn assert_resident_bytes_stay_within_the_number(load: &Load) {
-    let Load { memory_bytes, bucket_bytes_max, entries, step } = *load;
-    let value = |key: &[u8; 8]| vec![key[1]; 10 + step * usize::from(key[0])];
+    let Load { memory_bytes, bucket_bytes_max, .. } = *load;
     let dir = std::env::temp_dir().join(format!("silica-wip-resident-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a scratch directory");
     let device = FileDevice::open(&dir, DeviceOptions::default()).expect("the directory");
     let mut options = OptionValues::default();
     options.set("memory_bytes", memory_bytes).set("bucket_bytes_max", bucket_bytes_max);
     let store = Wip::open(device, &options, &Environment::new(HashSeed([7; 16]))).expect("opens");
+    if load.only_writes {
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| write(&store, load));
+            while !writer.is_finished() {
+                let done = store.maintain(Budget { bytes: 256 << 10 }).expect("maintains");
+                if !done.more {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+        });
+    } else {
+        write(&store, load);
+    }
+    println!("{}", store.sizes());
+    let (highest, limit) = (highest_bytes(), memory_bytes / 10 * 11 + PROCESS);
+    println!("at most {} KiB of {} KiB", highest >> 10, limit >> 10);
+    drop(store);
+    std::fs::remove_dir_all(&dir).expect("removed");
+    assert!(highest <= limit, "{highest} bytes resident; {limit} are promised");
+}
+
+fn write(store: &Wip<FileDevice>, load: &Load) {
+    let Load { entries, step, .. } = *load;
+    let value = |key: &[u8; 8]| vec![key[1]; 10 + step * usize::from(key[0])];
     let mut prng = Prng::new(1);
     for start in (0..2 * entries).step_by(BATCH as usize) {
         let mut batch = WriteBatch::new();
@@ -67,6 +94,9 @@ pub(crate) fn assert_resident_bytes_stay_within_the_number(load: &Load) {
             batch.put(key, value);
         }
         store.write(&batch, Durability::Buffered).expect("written");
+        if load.only_writes {
+            continue;
+        }
         store.maintain(Budget { bytes: 256 << 10 }).expect("maintains");
         // By then the cache has long been full, and most of the time would go into waiting for the
         // device. In bursts, whose reads overlap: that takes more memory than one after the other.
@@ -82,10 +112,4 @@ pub(crate) fn assert_resident_bytes_stay_within_the_number(load: &Load) {
             assert_eq!(found.expect("it was written"), value(key));
         }
     }
-    println!("{}", store.sizes());
-    let (highest, limit) = (highest_bytes(), memory_bytes / 10 * 11 + PROCESS);
-    println!("at most {} KiB of {} KiB", highest >> 10, limit >> 10);
-    drop(store);
-    std::fs::remove_dir_all(&dir).expect("removed");
-    assert!(highest <= limit, "{highest} bytes resident; {limit} are promised");
 }
