@@ -159,8 +159,10 @@ pub fn json_object(report: &impl Serialize) -> Result<Map<String, Value>> {
     }
 }
 
-const ENTRY_BYTES_WRITTEN: [&str; 4] = [
+const ENTRY_BYTES_WRITTEN: [&str; 6] = [
     "log_bytes_written",
+    "flush_bytes_written",
+    "compaction_bytes_written",
     "conversion_bytes_written",
     "merge_bytes_written",
     "value_log_bytes_written",

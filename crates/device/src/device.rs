@@ -65,6 +65,10 @@ pub trait DeviceFile: Send + Sync + 'static {
     /// Begins what [`DeviceFile::write_at`] does. Nothing is written before
     /// [`Transfer::wait`] says so, and a sync saves only what was written.
     fn begin_write(&self, offset: u64, buf: AlignedBuf) -> Self::Transfer;
+    /// Begins to write `buf` at `offset` and then to make everything that was written before this
+    /// call, and `buf`, durable; [`Transfer::wait`] says whether it is. Where it fails, the file is
+    /// to be written anew.
+    fn begin_write_and_sync(&self, offset: u64, buf: AlignedBuf) -> Self::Transfer;
     /// Reads at `offset` into `buf`; the bytes filled (less than asked only at the file's end).
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
     /// Writes all of `bytes` at `offset`, growing the file where needed. Where it fails, any

@@ -261,6 +261,22 @@ fn transfers<D: Device>(device: &D) {
     odd.write_at(0, &[3; 5000]).unwrap();
     let (buf, filled) = odd.begin_read(4096, blocks(99, 1)).wait();
     assert_eq!((filled.unwrap(), &buf[..904]), (904, &[3; 904][..]));
+    // Several become durable side by side.
+    let before = device.counters().snapshot();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let files = names.map(|name| device.create(name, Mode::Direct).unwrap());
+    let ends = [0, 1, 2, 3, 4, 5].map(|n: u8| {
+        files[usize::from(n)].write_at(0, &block(n)).unwrap();
+        files[usize::from(n)].begin_write_and_sync(4096, blocks(n + 1, 1))
+    });
+    for (end, file) in ends.into_iter().zip(&files) {
+        let (buf, written) = end.wait();
+        let mut found = block(99);
+        file.read_at(4096, &mut found).unwrap();
+        assert_eq!((written.unwrap(), &buf[..]), (4096, &found[..]));
+    }
+    let after = device.counters().snapshot();
+    assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (12, 6));
     // Dropped is not given up.
     for n in 0..20 {
         drop(file.begin_write(n * 4096, blocks(77, 1)));

@@ -143,6 +143,13 @@ fn a_transfer_that_fails_says_so_and_gives_its_buffer_back() {
     // What did not happen is not counted, and others go on.
     let after = device.counters().snapshot();
     assert_eq!((after.writes, after.reads), (before.writes, before.reads));
+    // What was to become durable and did not is final, whoever asks.
+    let (buf, synced) = full.begin_write_and_sync(0, filled()).wait();
+    assert_eq!(buf[..], [7; 8192]);
+    assert!(text(synced).contains("cannot write and sync"));
+    assert_eq!(kind(full.sync()), ErrorKind::Poisoned);
+    let (_, synced) = full.begin_write_and_sync(0, AlignedBuf::zeroed(0)).wait();
+    assert_eq!(kind(synced), ErrorKind::Poisoned);
     let good = device.create("good", Mode::Buffered).unwrap();
     let (_, written) = good.begin_write(8192, filled()).wait();
     assert_eq!((written.unwrap(), good.len().unwrap()), (8192, 16384));

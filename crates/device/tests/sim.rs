@@ -296,6 +296,32 @@ fn faults_strike_transfers_and_a_read_that_fails_leaves_nothing_to_rely_on() {
     }
 }
 
+#[test]
+fn what_was_written_and_synced_in_one_survives_a_power_cut_or_is_final() {
+    for seed in 0..8 {
+        let device = device(seed);
+        let file = device.create("f", Mode::Buffered).unwrap();
+        device.sync_dir().unwrap();
+        file.write_at(0, &[1; 4096]).unwrap();
+        let filled = || {
+            let mut buf = AlignedBuf::zeroed(4096);
+            buf.fill(2);
+            buf
+        };
+        let (_, written) = file.begin_write_and_sync(4096, filled()).wait();
+        assert_eq!(written.unwrap(), 4096);
+        device.power_cut();
+        let device = device.reopen();
+        let durable = [[1; 4096], [2; 4096]].concat();
+        assert_eq!(device.peek("f").unwrap(), durable, "seed {seed}");
+        let file = device.open("f", Mode::Buffered).unwrap();
+        device.fail_at(FaultKind::FailedSync, 1);
+        let (buf, written) = file.begin_write_and_sync(0, filled()).wait();
+        assert_eq!((kind(written), buf[0]), (ErrorKind::Io, 2), "seed {seed}");
+        assert_eq!(kind(file.sync()), ErrorKind::Poisoned);
+    }
+}
+
 /// Offsets of ten reads that are under way together, in the order in which they end; none where
 /// the read failed.
 fn order_of_reads(device: &SimDevice) -> Vec<Option<u64>> {

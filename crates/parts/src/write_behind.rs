@@ -37,20 +37,20 @@ impl<F: DeviceFile> WriteBehind<F> {
         written.map(|_| Some(buf))
     }
 
-    /// Writes the end of the file and waits until all is written; none of it is durable yet. The
-    /// buffer of the write before, if there was one.
-    pub fn write_last(&mut self, offset: u64, bytes: &[u8]) -> Result<Option<AlignedBuf>> {
+    /// Has `buf`, the end of the file, written at `offset` and all of it made durable while the
+    /// caller goes on; the buffer of the write before, if there was one.
+    pub fn write_last(&mut self, offset: u64, buf: AlignedBuf) -> Result<Option<AlignedBuf>> {
         let spare = self.settled()?;
-        self.file.write_at(offset, bytes)?;
+        self.under_way = Some(self.file.begin_write_and_sync(offset, buf));
         Ok(spare)
     }
 
-    /// The file, all of which is written.
+    /// Waits until the file is durable, and the buffer of its end.
     ///
     /// # Panics
-    /// Where a write is under way.
-    pub fn into_file(self) -> F {
-        assert!(self.under_way.is_none(), "the last write was waited for");
-        self.file
+    /// Where the end was not written.
+    pub fn into_file(mut self) -> Result<(F, AlignedBuf)> {
+        let buf = self.settled()?.expect("the end was written");
+        Ok((self.file, buf))
     }
 }

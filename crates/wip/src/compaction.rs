@@ -127,6 +127,11 @@ impl<D: Device> Compaction<D> {
         self.stage.as_ref().is_some_and(|stage| stage.merge.version().is_none())
     }
 
+    /// True where the table is not durable yet, and on its way there.
+    pub(crate) fn would_wait_to_end(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| stage.writer.would_wait_to_finish())
+    }
+
     /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
     pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
         if self.stage.is_none() {
@@ -154,7 +159,7 @@ impl<D: Device> Compaction<D> {
                 return Ok(Step::More(done));
             }
         }
-        Ok(if done > 0 { Step::More(done) } else { Step::Ready })
+        stage.writer.end_where(may_wait && wip.is_attended(), done)
     }
 
     /// Makes the table durable, and lets it take the merged runs' place; the bytes of the file.

@@ -145,6 +145,11 @@ impl<D: Device> Flush<D> {
         matches!(&self.stage, Stage::Write(write) if write.merge.version().is_none())
     }
 
+    /// True where the table is not durable yet, and on its way there.
+    pub(crate) fn would_wait_to_end(&self) -> bool {
+        matches!(&self.stage, Stage::Write(write) if write.writer.would_wait_to_finish())
+    }
+
     /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
     pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
         let mut done = 0;
@@ -192,8 +197,8 @@ impl<D: Device> Flush<D> {
                 return Ok(Step::More(done + writer.bytes() - before));
             }
         }
-        let written = done + writer.bytes() - before;
-        Ok(if written > 0 { Step::More(written) } else { Step::Ready })
+        let written = done + writer.bytes().saturating_sub(before);
+        writer.end_where(may_wait && wip.is_attended(), written)
     }
 
     /// Bytes of its memtables.

@@ -48,7 +48,9 @@ const ASSIST_BYTES_PER_BYTE: f64 = 16.0;
 const ASSIST_BYTES_PER_BYTE_MAX: f64 = 24.0;
 /// Jobs that writers leave to others to end, at most: each has its buffers.
 const PAUSED_MAX: usize = 4;
-/// Flushes that end together, at most, and bytes of their memtables.
+/// Bytes that others move at once while tables become durable: what they free is waited for.
+const STEP_BYTES_MAX: u64 = 256 << 10;
+/// Jobs that are at their end, at most; flushes that end together, and bytes of their memtables.
 const ENDS_MAX: usize = 4;
 const ENDED_BYTES_MAX: u64 = 4 << 20;
 /// The longest wait of a writer for a job that others have in hand.
@@ -228,6 +230,15 @@ impl<D: Device> Job<D> {
         }
     }
 
+    /// True where that sync goes on by itself, and is not over.
+    fn would_wait_to_end(&self) -> bool {
+        match self {
+            Job::Flush(flush) => flush.would_wait_to_end(),
+            Job::Compaction(compaction) => compaction.would_wait_to_end(),
+            Job::Split(_) | Job::Join(..) => false,
+        }
+    }
+
     /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
     fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
         match self {
@@ -284,7 +295,11 @@ impl<D: Device> Wip<D> {
                 return Ok(Progress { bytes: done, more: false });
             };
             let mut claim = job.claim();
-            let step = job.step(self, budget.saturating_sub(done), may_end);
+            let mut bytes = budget.saturating_sub(done);
+            if may_end && self.jobs.lock().paused.iter().any(Job::ends_next) {
+                bytes = bytes.min(STEP_BYTES_MAX);
+            }
+            let step = job.step(self, bytes, may_end);
             let ended = match step {
                 Ok(Step::More(bytes)) => {
                     done += bytes.max(1);
@@ -327,13 +342,14 @@ impl<D: Device> Wip<D> {
         }
     }
 
-    /// Ends a job; with a flush, all that are ready: they share the syncs of the log, of the
+    /// Ends a job; with a flush, all that are durable: they share the syncs of the log, of the
     /// directory and of the manifest. Their claims come to its own.
     fn end(&self, job: Job<D>, claim: &mut Claim<D>) -> Result<u64> {
         let Job::Flush(flush) = job else { return job.finish(self) };
         let mut flushes = vec![flush];
         let mut list = self.jobs.lock();
-        while let Some(at) = list.paused.iter().position(Job::is_ready_flush) {
+        let is_durable = |job: &Job<D>| job.is_ready_flush() && !job.would_wait_to_end();
+        while let Some(at) = list.paused.iter().position(is_durable) {
             let job = list.paused.swap_remove(at);
             claim.frozen.extend(job.claim().frozen);
             flushes.extend(job.into_flush());
@@ -351,10 +367,9 @@ impl<D: Device> Wip<D> {
             return self.take_job_for_space(&mut list, may_end);
         }
         if may_end {
-            // What others brought to its end keeps its buffers until then.
-            if let Some(at) = list.paused.iter().position(Job::ends_next) {
-                let other = self.flush_that_joins(&mut list);
-                return other.or_else(|| Some(list.paused.swap_remove(at)));
+            let ending = self.job_to_end(&mut list);
+            if ending.is_some() {
+                return ending;
             }
             if let Some(split) = self.begin_split(&mut list) {
                 return Some(split);
@@ -363,7 +378,7 @@ impl<D: Device> Wip<D> {
         let pressure = self.pressure(&mut list);
         let flush_first = pressure.flush.max(pressure.log) >= pressure.compaction.max(1.0);
         for flushes in [flush_first, !flush_first] {
-            let fits = |job: &Job<D>| job.is_flush() == flushes && (may_end || !job.ends_next());
+            let fits = |job: &Job<D>| job.is_flush() == flushes && !job.ends_next();
             if let Some(at) = list.paused.iter().position(fits) {
                 return Some(list.paused.swap_remove(at));
             }
@@ -380,7 +395,27 @@ impl<D: Device> Wip<D> {
                 return begun;
             }
         }
-        None
+        // There is nothing to do but to wait for the device.
+        let at = list.paused.iter().position(Job::ends_next).filter(|_| may_end)?;
+        Some(list.paused.swap_remove(at))
+    }
+
+    /// Where jobs are at their end: a small flush that is to end with others, or a job that ends
+    /// without waiting for its table, or the first where many wait for theirs. What is at its end
+    /// keeps its buffers until then.
+    fn job_to_end(&self, list: &mut List<D>) -> Option<Job<D>> {
+        let ending = list.paused.iter().filter(|job| job.ends_next()).count();
+        if ending == 0 {
+            return None;
+        }
+        let joins = self.flush_that_joins(list);
+        if joins.is_some() {
+            return joins;
+        }
+        let is_durable = |job: &Job<D>| job.ends_next() && !job.would_wait_to_end();
+        let first = || list.paused.iter().position(Job::ends_next).filter(|_| ending >= ENDS_MAX);
+        let at = list.paused.iter().position(is_durable).or_else(first)?;
+        Some(list.paused.swap_remove(at))
     }
 
     /// Where nothing but a few small flushes is ready to end: another small one, which is soon.

@@ -90,8 +90,15 @@ impl<D: Device> Wip<D> {
         visitor.metric("log_segments_recycled", self.log.recycled() as f64);
         let buckets = self.buckets();
         let (mut runs, mut live, mut dead, mut tables) = (0, 0, 0, BTreeMap::new());
+        // An entry of a memtable may be another version of one in a table.
+        let mut entries = 0;
         for bucket in buckets.iter() {
-            let version = bucket.read().version.clone();
+            let stores = bucket.read();
+            let version = stores.version.clone();
+            let frozen = stores.frozen.iter().map(|frozen| frozen.memtable.len());
+            entries +=
+                version.shape().live_keys() + (stores.active.len() + frozen.sum::<usize>()) as u64;
+            drop(stores);
             runs += version.runs.len() as u64;
             live += version.shape().live_bytes();
             dead += version.shape().dead_bytes();
@@ -100,15 +107,31 @@ impl<D: Device> Wip<D> {
             }
         }
         let (values, live_values) = self.values.bytes();
+        let table_bytes = tables.values().sum();
+        let disk = table_bytes + self.log.file_bytes() + values;
         for (name, value) in [
             ("buckets", buckets.len() as u64),
             ("runs", runs),
             ("live_bytes", live + live_values),
             ("dead_bytes", dead + values - live_values),
-            ("table_bytes", tables.values().sum()),
+            ("table_bytes", table_bytes),
             ("value_log_bytes", values),
+            ("disk_bytes", disk),
+            ("entries_estimate", entries),
         ] {
             visitor.metric(name, value as f64);
+        }
+        let m = &self.metrics;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let written = [&m.log_bytes, &m.flush_bytes, &m.compaction_bytes, &m.value_log_bytes];
+        let written = written.map(load).iter().sum();
+        for (name, part, whole) in [
+            ("device_reads_per_get", load(&m.get_reads), load(&m.gets)),
+            ("write_amplification", written, load(&m.user_bytes)),
+            ("space_amplification", disk, live + live_values),
+        ] {
+            let ratio = if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
+            visitor.metric(name, ratio);
         }
     }
 }

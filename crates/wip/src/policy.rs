@@ -90,7 +90,7 @@ impl Shape {
     }
 
     /// Keys that are there; estimated.
-    fn live_keys(&self) -> u64 {
+    pub(crate) fn live_keys(&self) -> u64 {
         let live = self.live_bytes() as f64 / self.bytes().max(1) as f64;
         (self.versions() as f64 * live) as u64
     }

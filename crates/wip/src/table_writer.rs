@@ -1,12 +1,13 @@
 //! A table that is being written, and what is learnt on the way.
 
 use crate::files::{table_id, table_name};
+use crate::jobs::Step;
 use crate::overlap::{Older, Overlap};
 use crate::run::{Numbered, Part};
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
-use silica_parts::table::{TableBuilder, TableOptions, Version as Row};
+use silica_parts::table::{EndingTable, TableBuilder, TableOptions, Version as Row};
 use std::sync::Arc;
 
 /// Removes its file unless it is finished.
@@ -16,14 +17,18 @@ pub(crate) struct TableWriter<D: Device> {
     /// How often a filter lets a key pass by mistake.
     mistakes: f64,
     builder: Option<TableBuilder<D::File>>,
+    /// What became of the builder when the last version was added.
+    ending: Option<EndingTable<D::File>>,
     pub(crate) overlap: Overlap<D>,
 }
 
 impl<D: Device> TableWriter<D> {
+    /// Versions added, before it began to end.
     pub(crate) fn versions(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::versions)
     }
 
+    /// Bytes of the file so far, before it began to end.
     pub(crate) fn bytes(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::bytes)
     }
@@ -48,6 +53,30 @@ impl<D: Device> TableWriter<D> {
         Ok(())
     }
 
+    /// The step of a job that has added its last version, `done` bytes after it began: where
+    /// there is somebody who `goes_on` with others meanwhile, the table begins to become durable.
+    pub(crate) fn end_where(&mut self, goes_on: bool, done: u64) -> Result<Step> {
+        let ends = goes_on && self.versions() > 0;
+        if ends {
+            self.end()?;
+        }
+        Ok(if ends || done > 0 { Step::More(done) } else { Step::Ready })
+    }
+
+    /// Begins to make the table durable, where it has a version: no more come. Done once.
+    fn end(&mut self) -> Result<()> {
+        if let Some(builder) = self.builder.take_if(|builder| builder.versions() > 0) {
+            let ending = builder.end();
+            self.ending = Some(ending.inspect_err(|_| remove(&*self.device, self.number))?);
+        }
+        Ok(())
+    }
+
+    /// True where a table that was begun to be made durable is not yet.
+    pub(crate) fn would_wait_to_finish(&self) -> bool {
+        self.ending.as_ref().is_some_and(EndingTable::would_wait)
+    }
+
     /// Makes the table durable; `None` where it would have no version.
     pub(crate) fn finish(self) -> Result<Option<Numbered<D>>> {
         let (device, number) = (Arc::clone(&self.device), self.number);
@@ -60,11 +89,9 @@ impl<D: Device> TableWriter<D> {
 
     /// The same, but its name is durable only when the directory is synced.
     pub(crate) fn finish_unnamed(mut self) -> Result<Option<Numbered<D>>> {
-        if self.versions() == 0 {
-            return Ok(None);
-        }
-        let table = self.builder.take().expect("it is not finished").finish();
-        let table = table.inspect_err(|_| remove(&*self.device, self.number))?;
+        self.end()?;
+        let Some(ending) = self.ending.take() else { return Ok(None) };
+        let table = ending.finish().inspect_err(|_| remove(&*self.device, self.number))?;
         Ok(Some(Numbered::new(self.number, table)))
     }
 }
@@ -78,7 +105,9 @@ fn remove<D: Device>(device: &D, number: u64) {
 
 impl<D: Device> Drop for TableWriter<D> {
     fn drop(&mut self) {
-        if self.builder.take().is_some() {
+        let is_begun = self.builder.take().is_some();
+        // What is on its way to the device is waited for.
+        if self.ending.take().is_some() || is_begun {
             remove(&*self.device, self.number);
         }
     }
@@ -111,6 +140,7 @@ impl<D: Device> Wip<D> {
             number,
             mistakes: 0.5f64.powi(self.config.filter_bits(true) as i32),
             builder: Some(builder.with_buffers(&self.buffers)),
+            ending: None,
             overlap: Overlap::default(),
         })
     }

@@ -373,3 +373,25 @@ fn segments_of_the_log_are_used_again_and_spares_go_with_the_store() {
         }
     }
 }
+
+#[test]
+fn ratios_say_what_was_written_and_what_is_stored() {
+    let wip = open(&device(), &[]).expect("it opens");
+    let none = metrics(&wip);
+    assert_eq!((none.get("write_amplification"), none.get("space_amplification")), (0.0, 0.0));
+    let keys = 3000;
+    for n in 0..2 * keys {
+        wip.put(&key(n % keys), &[n as u8; 80], Durability::Buffered).expect("a put");
+    }
+    settle(&wip);
+    let now = metrics(&wip);
+    let parts = ["log", "flush", "compaction"].map(|part| format!("{part}_bytes_written"));
+    let written: f64 = parts.iter().map(|name| now.get(name)).sum();
+    assert_eq!(now.get("write_amplification"), written / (2 * keys * 88) as f64);
+    assert!(now.get("write_amplification") > 2.0, "a log and a table");
+    let disk = now.get("table_bytes") + now.get("log_bytes");
+    assert_eq!(now.get("disk_bytes"), disk);
+    assert_eq!(now.get("space_amplification"), disk / now.get("live_bytes"));
+    let entries = now.get("entries_estimate");
+    assert!((keys as f64 * 0.9..keys as f64 * 1.3).contains(&entries), "{entries} of {keys}");
+}

@@ -47,7 +47,8 @@ impl Default for DeviceOptions {
 
 /// What all handles of one opened directory tree share.
 pub(super) struct Shared {
-    _lock: File,
+    /// Locked for as long as this is there.
+    pub(super) lock: Arc<File>,
     pub(super) counters: Counters,
     /// How reads come to be in flight together.
     pub(super) together: Together,
@@ -109,7 +110,7 @@ impl FileDevice {
         }
         let lock = take_lock(path)?;
         let shared = Shared {
-            _lock: lock,
+            lock: Arc::new(lock),
             counters: Counters::default(),
             together: Together::choose(options.io, path)?,
             transfers: Pool::new(TRANSFER_THREADS),

@@ -46,6 +46,19 @@ impl PlainFile {
     }
 }
 
+impl Drop for PlainFile {
+    /// The last who has a removed file waits until its blocks are free, and, on some file systems,
+    /// until the device has discarded them.
+    fn drop(&mut self) {
+        let is_removed = self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0);
+        if is_removed {
+            // Something has to be in its place.
+            let file = std::mem::replace(&mut self.file, self.shared.lock.clone());
+            self.shared.transfers.close(file);
+        }
+    }
+}
+
 impl DeviceFile for PlainFile {
     type Transfer = FileTransfer;
 
@@ -55,6 +68,10 @@ impl DeviceFile for PlainFile {
 
     fn begin_write(&self, offset: u64, buf: AlignedBuf) -> FileTransfer {
         FileTransfer::begin(Kind::Write, self, offset, buf)
+    }
+
+    fn begin_write_and_sync(&self, offset: u64, buf: AlignedBuf) -> FileTransfer {
+        FileTransfer::begin(Kind::WriteAndSync, self, offset, buf)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {

@@ -48,6 +48,10 @@ struct Waiting {
 pub(super) enum Kind {
     Read,
     Write,
+    /// A write, and then a sync of the file.
+    WriteAndSync,
+    /// Nobody has the file any more.
+    Close,
     /// So many bytes are read without one: they are wanted in the page cache.
     Touch(u64),
 }
@@ -58,6 +62,8 @@ impl Kind {
         match self {
             Kind::Read | Kind::Touch(_) => "read",
             Kind::Write => "write",
+            Kind::WriteAndSync => "write and sync",
+            Kind::Close => "close",
         }
     }
 }
@@ -87,8 +93,14 @@ impl Job {
         let result = match self.kind {
             Kind::Read => read_full(&self.file, self.offset, &mut self.buf, self.granule),
             Kind::Write => write_all(&self.file, self.offset, &self.buf).map(|()| self.buf.len()),
+            Kind::WriteAndSync => {
+                let written = write_all(&self.file, self.offset, &self.buf);
+                written.and_then(|()| self.file.sync_data()).map(|()| self.buf.len())
+            }
             Kind::Touch(bytes) => touch(&self.file, self.offset, bytes).map(|()| 0),
+            Kind::Close => Ok(0),
         };
+        drop(self.file);
         let mut ended = self.done.ended.lock().expect("no panic while locked");
         ended.push_back((self.slot, self.buf, result));
         drop(ended);
@@ -126,7 +138,7 @@ impl<'d> Helped<'d> {
         let (file, done) = (flight.of.as_ref(), self.done.clone());
         self.pool.push(
             Kind::Read,
-            (&file.file, file.granule()),
+            (file.file.clone(), file.granule()),
             (flight.offset, buf),
             (slot, done),
         );
@@ -162,7 +174,7 @@ impl Single {
         buf: AlignedBuf,
     ) -> Single {
         let done = Arc::<Done>::default();
-        pool.push(kind, (&file.file, file.granule()), (offset, buf), (0, done.clone()));
+        pool.push(kind, (file.file.clone(), file.granule()), (offset, buf), (0, done.clone()));
         Single(done)
     }
 
@@ -217,12 +229,11 @@ impl Pool {
     fn push(
         &self,
         kind: Kind,
-        (file, granule): (&Arc<File>, usize),
+        (file, granule): (Arc<File>, usize),
         (offset, buf): (u64, AlignedBuf),
         (slot, done): (usize, Arc<Done>),
     ) {
         self.start();
-        let file = file.clone();
         let job = Job { kind, slot, file, granule, offset, buf, done };
         self.jobs.waiting.lock().expect("no panic while locked").jobs.push_back(job);
         self.jobs.changed.notify_one();
@@ -232,7 +243,15 @@ impl Pool {
     pub(super) fn touch(&self, file: &Arc<File>, bytes: u64) {
         for offset in (0..bytes).step_by(TOUCH_JOB_BYTES as usize) {
             let kind = Kind::Touch(TOUCH_JOB_BYTES.min(bytes - offset));
-            self.push(kind, (file, 1), (offset, AlignedBuf::zeroed(0)), (0, Arc::default()));
+            let file = (file.clone(), 1);
+            self.push(kind, file, (offset, AlignedBuf::zeroed(0)), (0, Arc::default()));
+        }
+    }
+
+    /// Has one of the threads, where there are some, be the last to have `file`.
+    pub(super) fn close(&self, file: Arc<File>) {
+        if self.threads.get().is_some() {
+            self.push(Kind::Close, (file, 1), (0, AlignedBuf::zeroed(0)), (0, Arc::default()));
         }
     }
 

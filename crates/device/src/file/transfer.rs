@@ -4,8 +4,10 @@ use super::directory::Shared;
 use super::failed;
 use super::plain::PlainFile;
 use super::pool::{Kind, Single};
+use super::{InodeId, plain::poisoned};
 use crate::Transfer;
 use silica_base::{AlignedBuf, Result};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use std::sync::Arc;
 pub struct FileTransfer {
     kind: Kind,
     path: PathBuf,
+    inode: InodeId,
     shared: Arc<Shared>,
     /// `None` once it was waited for.
     under_way: Option<Single>,
@@ -23,7 +26,31 @@ impl FileTransfer {
         file.check_alignment(offset, &buf);
         let (path, shared) = (file.path.clone(), file.shared.clone());
         let single = Single::start(&shared.transfers, kind, file, offset, buf);
-        FileTransfer { kind, path, shared, under_way: Some(single) }
+        FileTransfer { kind, path, inode: file.inode, shared, under_way: Some(single) }
+    }
+
+    /// Counts what came of it; a failed sync is final for its inode.
+    fn settle(&self, result: io::Result<usize>) -> Result<usize> {
+        let (counters, poisons) = (&self.shared.counters, &self.shared.poisoned);
+        let syncs = matches!(self.kind, Kind::WriteAndSync);
+        if syncs && poisons.contains(self.inode) {
+            return Err(poisoned(&self.path));
+        }
+        let bytes = result.map_err(|e| {
+            if syncs {
+                poisons.insert(self.inode);
+            }
+            failed(self.kind.verb(), &self.path, e)
+        })?;
+        match self.kind {
+            Kind::Read => counters.add_read(bytes as u64),
+            Kind::Write | Kind::WriteAndSync => counters.add_write(bytes as u64),
+            Kind::Touch(_) | Kind::Close => {}
+        }
+        if syncs {
+            counters.add_sync();
+        }
+        Ok(bytes)
     }
 }
 
@@ -35,22 +62,16 @@ impl Transfer for FileTransfer {
     fn wait(mut self) -> (AlignedBuf, Result<usize>) {
         let single = self.under_way.take().expect("it is waited for once");
         let (buf, result) = single.wait(&self.shared.transfers);
-        let (what, counters) = (self.kind.verb(), &self.shared.counters);
-        match (self.kind, &result) {
-            (Kind::Read, Ok(bytes)) => counters.add_read(*bytes as u64),
-            (Kind::Write, Ok(bytes)) => counters.add_write(*bytes as u64),
-            (Kind::Touch(_), _) | (_, Err(_)) => {}
-        }
-        let result = result.map_err(|e| failed(what, &self.path, e));
-        (buf, result)
+        (buf, self.settle(result))
     }
 }
 
 impl Drop for FileTransfer {
     fn drop(&mut self) {
         if let Some(single) = self.under_way.take() {
-            // Nobody asks what became of it.
-            drop(single.wait(&self.shared.transfers));
+            // Nobody asks what became of it, but a failed sync is to be known.
+            let (_, result) = single.wait(&self.shared.transfers);
+            drop(self.settle(result));
         }
     }
 }

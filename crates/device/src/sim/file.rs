@@ -72,11 +72,19 @@ impl SimFile {
     }
 }
 
+/// What a transfer does.
+#[derive(Clone, Copy)]
+enum Kind {
+    Read,
+    Write,
+    WriteAndSync,
+}
+
 /// A read or write of a [`SimFile`] that goes on by itself: the seed says whether it happens when
 /// it begins or when it is waited for.
 pub struct SimTransfer {
     file: SimFile,
-    is_write: bool,
+    kind: Kind,
     offset: u64,
     buf: AlignedBuf,
     ended: Option<Result<usize>>,
@@ -84,11 +92,11 @@ pub struct SimTransfer {
 }
 
 impl SimTransfer {
-    fn begin(file: &SimFile, is_write: bool, offset: u64, buf: AlignedBuf) -> Self {
+    fn begin(file: &SimFile, kind: Kind, offset: u64, buf: AlignedBuf) -> Self {
         file.check_alignment(offset, &buf);
         let file = file.clone();
         let is_early = file.handle.state().reads_rng.one_in(2);
-        let mut transfer = SimTransfer { file, is_write, offset, buf, ended: None, is_over: false };
+        let mut transfer = SimTransfer { file, kind, offset, buf, ended: None, is_over: false };
         if is_early {
             transfer.perform();
         }
@@ -98,9 +106,11 @@ impl SimTransfer {
     fn perform(&mut self) {
         if self.ended.is_none() && !self.is_over {
             let len = self.buf.len();
-            self.ended = Some(match self.is_write {
-                true => self.file.write_at(self.offset, &self.buf).map(|()| len),
-                false => self.file.read_at(self.offset, &mut self.buf),
+            let written = || self.file.write_at(self.offset, &self.buf);
+            self.ended = Some(match self.kind {
+                Kind::Write => written().map(|()| len),
+                Kind::WriteAndSync => written().and_then(|()| self.file.sync()).map(|()| len),
+                Kind::Read => self.file.read_at(self.offset, &mut self.buf),
             });
         }
     }
@@ -129,11 +139,15 @@ impl DeviceFile for SimFile {
     type Transfer = SimTransfer;
 
     fn begin_read(&self, offset: u64, buf: AlignedBuf) -> SimTransfer {
-        SimTransfer::begin(self, false, offset, buf)
+        SimTransfer::begin(self, Kind::Read, offset, buf)
     }
 
     fn begin_write(&self, offset: u64, buf: AlignedBuf) -> SimTransfer {
-        SimTransfer::begin(self, true, offset, buf)
+        SimTransfer::begin(self, Kind::Write, offset, buf)
+    }
+
+    fn begin_write_and_sync(&self, offset: u64, buf: AlignedBuf) -> SimTransfer {
+        SimTransfer::begin(self, Kind::WriteAndSync, offset, buf)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {

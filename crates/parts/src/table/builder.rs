@@ -5,7 +5,7 @@ use super::compression::{Compression, Decoder, Encoder, SAMPLE_BYTES};
 use super::extent::{self, Form, TRAILER_BYTES, UNIT_BYTES, units_for};
 use super::footer::Footer;
 use super::index::{Index, IndexBuilder};
-use super::sample::SampleBuilder;
+use super::sample::{KeySample, SampleBuilder};
 use super::{Table, Version};
 use crate::frame::{POINTER, TOMBSTONE};
 use crate::{BlockCache, BlockId, Buffers, FuseFilter, WriteBehind};
@@ -310,12 +310,20 @@ impl<F: DeviceFile> TableBuilder<F> {
         Error::new(ErrorKind::TooLarge, context)
     }
 
-    /// Writes index, filter and footer, and syncs the file. The caller syncs the directory and then
-    /// names the file in the manifest.
+    /// Writes index, filter and footer, and waits until the file is durable. The caller syncs the
+    /// directory and then names the file in the manifest.
     ///
     /// # Panics
     /// Where no version was added.
-    pub fn finish(mut self) -> Result<Table<F>> {
+    pub fn finish(self) -> Result<Table<F>> {
+        self.end()?.finish()
+    }
+
+    /// The same, which goes on by itself from when all is known that there is to write.
+    ///
+    /// # Panics
+    /// Where no version was added.
+    pub fn end(mut self) -> Result<EndingTable<F>> {
         assert!(self.footer.versions > 0, "a table has versions");
         self.end_block()?;
         if !self.samples.is_empty() {
@@ -342,18 +350,56 @@ impl<F: DeviceFile> TableBuilder<F> {
         let footer = self.footer;
         footer.seal_into(self.next_extent(1), number);
         let offset = self.units_written * UNIT_BYTES as u64;
-        let spare = self.file.write_last(offset, &self.buf[..self.filled])?;
-        if let Some(buffers) = &self.buffers {
-            [Some(self.buf), spare].into_iter().flatten().for_each(|buf| buffers.give(buf));
+        self.buf.resize(self.filled);
+        let spare = self.file.write_last(offset, self.buf)?;
+        if let (Some(buffers), Some(spare)) = (&self.buffers, spare) {
+            buffers.give(spare);
         }
-        let file = self.file.into_file();
-        file.sync()?;
-        let bytes = (number + 1) * UNIT_BYTES as u64;
+        Ok(EndingTable {
+            file: self.file,
+            name: self.name,
+            bytes: (number + 1) * UNIT_BYTES as u64,
+            footer,
+            index,
+            filter,
+            decoder,
+            sample: self.sample.finish(),
+            buffers: self.buffers,
+        })
+    }
+}
+
+/// A table all of which is on its way to the device. Who drops it waits for that, and is to remove
+/// the file.
+pub struct EndingTable<F: DeviceFile> {
+    file: WriteBehind<F>,
+    name: String,
+    bytes: u64,
+    footer: Footer,
+    index: Index,
+    filter: Option<FuseFilter>,
+    decoder: Decoder,
+    sample: KeySample,
+    buffers: Option<Arc<Buffers>>,
+}
+
+impl<F: DeviceFile> EndingTable<F> {
+    /// True where [`EndingTable::finish`] would wait for the device.
+    pub fn would_wait(&self) -> bool {
+        self.file.would_wait()
+    }
+
+    /// The table, once it is durable.
+    pub fn finish(self) -> Result<Table<F>> {
+        let EndingTable { name, bytes, footer, index, filter, decoder, .. } = self;
+        let (file, buf) = self.file.into_file()?;
+        if let Some(buffers) = &self.buffers {
+            buffers.give(buf);
+        }
         if file.len()? != bytes {
-            let context = format!("{}: not {bytes} bytes long after writing them", self.name);
+            let context = format!("{name}: not {bytes} bytes long after writing them");
             return Err(Error::new(ErrorKind::Io, context));
         }
-        let sample = self.sample.finish();
-        Ok(Table::new(file, self.name, footer, index, filter, decoder).with_sample(sample))
+        Ok(Table::new(file, name, footer, index, filter, decoder).with_sample(self.sample))
     }
 }

@@ -29,7 +29,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{TableBuilder, TableOptions};
+pub use builder::{EndingTable, TableBuilder, TableOptions};
 pub use compression::Compression;
 pub use cursor::{Cursor, SeekRead};
 pub use footer::Footer;

@@ -227,9 +227,9 @@ impl<F: DeviceFile> PackedWriter<F> {
         self.footer.seal_into(&mut self.buf[self.at..self.at + CHUNK_BYTES], number)?;
         self.at += CHUNK_BYTES;
         let offset = self.buf_chunk * CHUNK_BYTES as u64;
-        self.file.write_last(offset, &self.buf[..self.at])?;
-        let file = self.file.into_file();
-        file.sync()?;
+        self.buf.resize(self.at);
+        self.file.write_last(offset, self.buf)?;
+        let (file, _) = self.file.into_file()?;
         let bytes = (number + 1) * CHUNK_BYTES as u64;
         if file.len()? != bytes {
             let context = format!("{}: not {bytes} bytes long after writing them", self.name);
