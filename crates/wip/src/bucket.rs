@@ -1,6 +1,7 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
 use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
+use crate::memory::TableMemory;
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
 use crate::overlap::Older;
 use crate::policy::{RunShape, Shape};
@@ -129,6 +130,7 @@ pub(crate) struct Version<D: Device> {
     /// Ranges that were deleted below the floor.
     pub(crate) deleted: DeletedRanges,
     shape: OnceLock<Shape>,
+    tables: OnceLock<Vec<TableMemory>>,
     common: OnceLock<Option<Vec<u8>>>,
     zeroes: OnceLock<u32>,
 }
@@ -166,8 +168,8 @@ pub(crate) struct Stores<D: Device> {
 impl<D: Device> Version<D> {
     pub(crate) fn new(runs: Vec<Run<D>>, floor: u64, deleted: DeletedRanges) -> Self {
         let filters = RunFilters::new(&runs);
-        let (shape, common, zeroes) = Default::default();
-        Version { runs, filters, floor, ceiling: floor, deleted, shape, common, zeroes }
+        let (shape, tables, common, zeroes) = Default::default();
+        Version { runs, filters, floor, ceiling: floor, deleted, shape, tables, common, zeroes }
     }
 
     /// Of a bucket that had `before`.
@@ -208,6 +210,14 @@ impl<D: Device> Version<D> {
             Prefix::of(told.map(|table| table.common())).map(<[u8]>::to_vec)
         });
         common.as_deref()
+    }
+
+    /// What its tables take of the memory; other buckets may share them.
+    pub(crate) fn tables(&self) -> &[TableMemory] {
+        self.tables.get_or_init(|| {
+            let parts = self.runs.iter().flatten();
+            parts.map(|part| TableMemory::of(part.table.number, &part.table.table)).collect()
+        })
     }
 
     /// What decides whether anything is to be done with the runs.

@@ -8,8 +8,8 @@ use crate::merge::{Fate, Keeper, Merge};
 use crate::metrics::add;
 use crate::overlap::Older;
 use crate::policy::LEVEL_MAX;
-use crate::run::{Run, same};
-use crate::run_cursor::RunCursor;
+use crate::run::{Part, Run, same};
+use crate::run_cursor::{RunCursor, read_together};
 use crate::state::Edit;
 use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
@@ -88,7 +88,8 @@ impl<D: Device> Compaction<D> {
         let stay = self.deleted.iter().filter(stays).cloned().collect();
         let keeper = Keeper::new(snapshots, self.older.is_empty(), wip.clock.unix_ms())
             .with_deleted(self.deleted.clone(), stay);
-        let cursors = self.cursors(wip.memory_bytes.load(Ordering::Relaxed) / READ_AHEAD_PART)?;
+        let read_ahead = wip.memory_bytes.load(Ordering::Relaxed) / READ_AHEAD_PART;
+        let cursors = self.cursors(&wip.device, read_ahead)?;
         let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());
         let base = tables.map(|footer| footer.sequence_base).min().unwrap_or(1);
         Ok(Stage {
@@ -101,20 +102,30 @@ impl<D: Device> Compaction<D> {
     }
 
     /// Each run at its first version. They share `read_ahead` bytes.
-    fn cursors(&self, read_ahead: u64) -> Result<Vec<RunCursor<D>>> {
-        let read_ahead = read_ahead / (2 * self.merged.len().max(1) as u64);
-        let read_ahead = read_ahead.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX) as usize;
-        let (mut cursors, mut ends) = (Vec::new(), Vec::new());
-        for run in &self.merged {
-            let mut last = RunCursor::new(run.clone(), 0);
+    fn cursors(&self, device: &D, read_ahead: u64) -> Result<Vec<RunCursor<D>>> {
+        let cursor = |run: &Run<D>, read_ahead: u64| {
+            let read_ahead = read_ahead as usize;
+            RunCursor::new(run.clone(), read_ahead).with_first_read(read_ahead)
+        };
+        let mut lasts: Vec<_> = self.merged.iter().map(|run| cursor(run, 0)).collect();
+        let bytes = |run: &Run<D>| run.iter().map(Part::bytes).sum();
+        let bytes: Vec<u64> = self.merged.iter().map(bytes).collect();
+        // While as much is on its way.
+        let shares = read_ahead_shares(&bytes, read_ahead / 2);
+        let runs = self.merged.iter().zip(shares);
+        let mut cursors: Vec<_> = runs.map(|(run, share)| cursor(run, share)).collect();
+        let mut ends = Vec::new();
+        read_together(device, &mut lasts, |c| Some(c), |c| c.begin_seek_to_last())?;
+        for last in &mut lasts {
             if last.seek_to_last()? {
                 ends.push(last.version().key.to_vec());
             }
-            let mut cursor = RunCursor::new(run.clone(), read_ahead).with_first_read(read_ahead);
+        }
+        read_together(device, &mut cursors, |c| Some(c), |c| c.begin_seek_to_first())?;
+        for cursor in &mut cursors {
             if cursor.seek_to_first()? {
                 ends.push(cursor.version().key.to_vec());
             }
-            cursors.push(cursor);
         }
         let (least, greatest) = (ends.iter().min(), ends.iter().max());
         let common = least.zip(greatest).map_or(0, |(least, greatest)| shared_len(least, greatest));
@@ -199,5 +210,37 @@ impl<D: Device> Compaction<D> {
         add(&wip.metrics.compactions, 1);
         add(&wip.metrics.compaction_bytes, bytes);
         Ok(bytes)
+    }
+}
+
+/// What of `read_ahead` bytes each run of so many bytes has: as the square roots of these, with
+/// which all of them together are read in the fewest reads.
+fn read_ahead_shares(bytes: &[u64], read_ahead: u64) -> Vec<u64> {
+    let root = |bytes: &u64| (*bytes as f64).sqrt();
+    let sum = bytes.iter().map(root).sum::<f64>().max(1.0);
+    let share = |bytes| (read_ahead as f64 * root(bytes) / sum) as u64;
+    let shares = bytes.iter().map(share);
+    shares.map(|share| share.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_run_beside_small_ones_is_read_in_larger_pieces() {
+        const MIB: u64 = 1 << 20;
+        let bytes = [vec![MIB / 2; 19], vec![24 * MIB]].concat();
+        let shares = read_ahead_shares(&bytes, 2 * MIB);
+        assert!(shares.iter().sum::<u64>() <= 2 * MIB);
+        let reads = |share: &dyn Fn(usize) -> u64| -> u64 {
+            (0..20).map(|run| bytes[run].div_ceil(share(run))).sum()
+        };
+        let (equal, weighed) = (reads(&|_| 2 * MIB / 20), reads(&|run| shares[run]));
+        assert!(weighed * 10 < equal * 8, "{weighed}, {equal}");
+        // Where there is hardly any memory, or one run, or none.
+        assert_eq!(read_ahead_shares(&bytes, 0), [READ_AHEAD_BYTES_MIN; 20]);
+        assert_eq!(read_ahead_shares(&[24 * MIB], 2 * MIB), [READ_AHEAD_BYTES_MAX]);
+        assert_eq!(read_ahead_shares(&[], 2 * MIB), [0; 0]);
     }
 }

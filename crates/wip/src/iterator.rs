@@ -12,17 +12,17 @@ use crate::deleted::deleted_at;
 use crate::memtable::is_from;
 use crate::metrics::add;
 use crate::prefix::Prefix;
-use crate::run_cursor::RunCursor;
+use crate::run_cursor::{RunCursor, read_together};
 use crate::snapshot::Held;
 use crate::sorted::{Is, Listed, Positions, Sorted};
 use crate::view::View;
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, Result};
-use silica_device::{Device, READS_MAX, Read, ReadQueue};
+use silica_device::Device;
 use silica_engine::{EntryIter, EntryRef, KeyRange};
 use silica_parts::BlockCache;
 use silica_parts::frame::{POINTER, TOMBSTONE};
-use silica_parts::table::{SeekRead, Table, Version as Row};
+use silica_parts::table::{SeekRead, Version as Row};
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
@@ -99,19 +99,6 @@ struct Lead {
     second: Option<usize>,
 }
 
-/// What a search of a source reads first.
-struct SourceRead<D: Device> {
-    source: usize,
-    table: Arc<Table<D::File>>,
-    seek: SeekRead,
-}
-
-impl<D: Device> AsRef<D::File> for SourceRead<D> {
-    fn as_ref(&self) -> &D::File {
-        self.table.file()
-    }
-}
-
 /// See the module's documentation.
 pub(crate) struct Iter<D: Device, W: Deref<Target = Wip<D>>> {
     snapshot: Arc<Held<D, W>>,
@@ -166,25 +153,7 @@ impl<D: Device> Entered<D> {
         begin: impl Fn(&mut RunCursor<D>) -> Option<(SeekRead, AlignedBuf)>,
     ) -> Result<()> {
         self.lead = None;
-        let mut reads: Option<D::Reads<'_, SourceRead<D>>> = None;
-        for (source, sorted) in self.sources.iter_mut().enumerate() {
-            if reads.as_ref().is_some_and(ReadQueue::is_full) {
-                // The others read for themselves.
-                break;
-            }
-            let Some(run) = sorted.as_run() else { continue };
-            let Some((seek, buf)) = begin(run) else { continue };
-            let table = Arc::clone(run.table().expect("it has begun a search there"));
-            let offset = seek.offset();
-            let reads = reads.get_or_insert_with(|| wip.device.reads(READS_MAX));
-            reads.push(Read { of: SourceRead { source, table, seek }, offset, buf });
-        }
-        while let Some((read, filled)) = reads.as_mut().and_then(ReadQueue::pop) {
-            let SourceRead { source, seek, .. } = read.of;
-            let run = self.sources[source].as_run().expect("it has begun a search");
-            run.end_seek(seek, read.buf, filled?)?;
-        }
-        Ok(())
+        read_together(&*wip.device, &mut self.sources, Sorted::as_run, begin)
     }
 
     /// The source with the first version of all, of one key the newest.

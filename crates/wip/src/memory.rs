@@ -105,39 +105,65 @@ struct Placed<F> {
     is_oldest: bool,
 }
 
+/// What an open table takes. It is asked for after every job, and tables are many and lie apart.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableMemory {
+    number: u64,
+    /// All of it.
+    bytes: u64,
+    /// Of its filter: in memory, or not there.
+    loaded_bytes: u64,
+    lacking_bytes: u64,
+    versions: u64,
+}
+
+impl TableMemory {
+    pub(crate) fn of<F: DeviceFile>(number: u64, table: &Table<F>) -> Self {
+        TableMemory {
+            number,
+            bytes: table.memory_bytes() as u64,
+            loaded_bytes: table.loaded_filter_bytes() as u64,
+            lacking_bytes: if table.lacks_filter() { table.filter_bytes() as u64 } else { 0 },
+            versions: table.footer().versions,
+        }
+    }
+}
+
 /// What takes memory besides the block cache.
-struct Taken<F> {
+struct Taken {
     log: u64,
     directories: u64,
     /// Of all tables.
     table_bytes: u64,
-    /// Each one once.
-    tables: Vec<Placed<F>>,
+    /// Of filters that are in memory, what others would take, and how many these are.
+    loaded_bytes: u64,
+    lacking_bytes: u64,
+    lacking: usize,
+    /// The most versions of a table.
+    versions: u64,
 }
 
-impl<F: DeviceFile> Taken<F> {
+impl Taken {
     fn all(&self) -> u64 {
         self.log + self.directories + self.table_bytes
-    }
-
-    /// What filters would take that are not there.
-    fn lacking_bytes(&self) -> u64 {
-        let lacking = self.tables.iter().filter(|placed| placed.table.lacks_filter());
-        lacking.map(|placed| placed.table.filter_bytes() as u64).sum()
-    }
-
-    /// What those take that are there.
-    fn loaded_bytes(&self) -> u64 {
-        self.tables.iter().map(|placed| placed.table.loaded_filter_bytes() as u64).sum()
     }
 
     /// What is left of the memory when jobs have theirs. The filter that is built next has about
     /// as many keys as the largest that is there.
     fn without_jobs(&self, memory: u64) -> u64 {
-        let keys = self.tables.iter().map(|placed| placed.table.footer().versions).max();
-        let building = BUILT_KEY_BYTES * keys.unwrap_or(0);
+        let building = BUILT_KEY_BYTES * self.versions;
         let building = building.min(memory / FILTERS_PART_MAX);
         memory - JOBS_BYTES.min(memory / JOBS_PART_MAX) - building
+    }
+
+    /// A table's filter came or went.
+    fn replace(&mut self, before: &TableMemory, now: &TableMemory) {
+        let change = |sum: &mut u64, of: fn(&TableMemory) -> u64| {
+            *sum = (*sum + of(now)).saturating_sub(of(before));
+        };
+        change(&mut self.table_bytes, |table| table.bytes);
+        change(&mut self.loaded_bytes, |table| table.loaded_bytes);
+        change(&mut self.lacking_bytes, |table| table.lacking_bytes);
     }
 }
 
@@ -155,24 +181,42 @@ impl<D: Device> Wip<D> {
         others == 0 || others + needs(bucket) <= memory / COMPACTIONS_PART_MAX
     }
 
-    fn taken(&self) -> Taken<D::File> {
+    fn taken(&self) -> Taken {
         let (mut directories, mut tables) = (0, Vec::new());
         for bucket in self.buckets().iter() {
             let stores = bucket.read();
             directories += stores.directory_bytes();
-            let runs = &stores.version.runs;
-            for (at, part) in
-                runs.iter().enumerate().flat_map(|(at, r)| r.iter().map(move |p| (at, p)))
-            {
-                let is_oldest = at + 1 == runs.len();
+            tables.extend_from_slice(stores.version.tables());
+        }
+        tables.sort_unstable_by_key(|table| table.number);
+        tables.dedup_by_key(|table| table.number);
+        let sum = |of: fn(&TableMemory) -> u64| tables.iter().map(of).sum();
+        Taken {
+            log: self.log.mapped_bytes(),
+            directories,
+            table_bytes: sum(|table| table.bytes),
+            loaded_bytes: sum(|table| table.loaded_bytes),
+            lacking_bytes: sum(|table| table.lacking_bytes),
+            lacking: tables.iter().filter(|table| table.lacking_bytes > 0).count(),
+            versions: tables.iter().map(|table| table.versions).max().unwrap_or(0),
+        }
+    }
+
+    /// All tables, each once.
+    fn placed(&self) -> Vec<Placed<D::File>> {
+        let mut tables = Vec::new();
+        for bucket in self.buckets().iter() {
+            let version = bucket.read().version.clone();
+            let runs = version.runs.iter().enumerate();
+            for (at, part) in runs.flat_map(|(at, run)| run.iter().map(move |part| (at, part))) {
+                let is_oldest = at + 1 == version.runs.len();
                 let (number, table) = (part.table.number, Arc::clone(&part.table.table));
                 tables.push(Placed { number, table, is_oldest });
             }
         }
         tables.sort_unstable_by_key(|placed| placed.number);
         tables.dedup_by_key(|placed| placed.number);
-        let table_bytes = tables.iter().map(|placed| placed.table.memory_bytes() as u64).sum();
-        Taken { log: self.log.mapped_bytes(), directories, table_bytes, tables }
+        tables
     }
 
     /// The log's length as it counts, when it is `now`: the most that it was lately.
@@ -194,12 +238,12 @@ impl<D: Device> Wip<D> {
 
     /// Lets the log's window have what the others leave of the memory `without_jobs`: where there
     /// are gets, beside all filters and the least cache, else beside none.
-    fn size_log(&self, taken: &Taken<D::File>, without_jobs: u64, has_gets: bool) {
+    fn size_log(&self, taken: &Taken, without_jobs: u64, has_gets: bool) {
         let memory = self.memory_bytes.load(Ordering::Relaxed);
         let others = taken.directories + taken.table_bytes;
         let others = match has_gets {
-            true => others + taken.lacking_bytes() + memory / CACHE_PART_MIN,
-            false => others - taken.loaded_bytes(),
+            true => others + taken.lacking_bytes + memory / CACHE_PART_MIN,
+            false => others - taken.loaded_bytes,
         };
         // The first and the last segment may be nearly empty.
         let segments = 2 * self.config.segment_bytes(memory);
@@ -273,22 +317,30 @@ impl<D: Device> Wip<D> {
         let room = left - memory / CACHE_PART_MIN;
         self.size_log(&taken, left, self.has_gets());
         taken.log = self.log_lately(taken.log);
-        let before = taken.table_bytes;
-        while taken.all() > room && self.change_filter(&mut taken, false, u64::MAX) {}
-        self.note_dropped(before - taken.table_bytes);
-        if loads {
-            let room = room - room / SPARED_PART;
-            let free = |taken: &Taken<_>| room.saturating_sub(taken.all());
-            let mut left = free(&taken);
-            while self.change_filter(&mut taken, true, left) {
-                left = free(&taken);
-            }
+        let (has_to_go, may_come) = (taken.loaded_bytes > 0, loads && taken.lacking_bytes > 0);
+        if taken.all() > room && has_to_go || may_come {
+            self.change_filters(&mut taken, room, loads);
         }
-        self.requests.lacks_filters.store(taken.lacking_bytes() > 0, Ordering::Relaxed);
+        self.requests.lacks_filters.store(taken.lacking_bytes > 0, Ordering::Relaxed);
         let cached = left.saturating_sub(taken.all()) / 100 * CACHED_PERCENT;
         let before = self.cache.bytes_max();
         if cached < before || cached - before > before / GROWN_PART {
             self.cache.set_bytes_max(cached);
+        }
+    }
+
+    /// Has filters go while more than `room` is taken, and, if it `loads`, come back.
+    fn change_filters(&self, taken: &mut Taken, room: u64, loads: bool) {
+        let (mut tables, before) = (self.placed(), taken.table_bytes);
+        while taken.all() > room && self.change_filter(&mut tables, taken, false, u64::MAX) {}
+        self.note_dropped(before.saturating_sub(taken.table_bytes));
+        if loads {
+            let room = room - room / SPARED_PART;
+            let free = |taken: &Taken| room.saturating_sub(taken.all());
+            let mut left = free(taken);
+            while self.change_filter(&mut tables, taken, true, left) {
+                left = free(taken);
+            }
         }
     }
 
@@ -316,7 +368,13 @@ impl<D: Device> Wip<D> {
     }
 
     /// Drops a filter, or loads one that takes at most `room`; false where there is none.
-    fn change_filter(&self, taken: &mut Taken<D::File>, loads: bool, room: u64) -> bool {
+    fn change_filter(
+        &self,
+        tables: &mut [Placed<D::File>],
+        taken: &mut Taken,
+        loads: bool,
+        room: u64,
+    ) -> bool {
         let bytes = |placed: &Placed<_>| placed.table.filter_bytes() as u64;
         let may = |placed: &&mut Placed<_>| {
             let bytes = bytes(placed);
@@ -325,16 +383,16 @@ impl<D: Device> Wip<D> {
         };
         let weight = |placed: &&mut Placed<_>| (placed.is_oldest, bytes(placed));
         let found = match loads {
-            true => taken.tables.iter_mut().filter(may).min_by_key(weight),
-            false => taken.tables.iter_mut().filter(may).max_by_key(weight),
+            true => tables.iter_mut().filter(may).min_by_key(weight),
+            false => tables.iter_mut().filter(may).max_by_key(weight),
         };
         let Some(placed) = found else { return false };
         match placed.table.filtered(loads) {
             Ok(table) => {
                 let table = Arc::new(table);
                 self.put_table(placed.number, &table);
-                taken.table_bytes -= placed.table.memory_bytes() as u64;
-                taken.table_bytes += table.memory_bytes() as u64;
+                let memory = |table: &Table<_>| TableMemory::of(placed.number, table);
+                taken.replace(&memory(&placed.table), &memory(&table));
                 placed.table = table;
                 true
             }
@@ -367,7 +425,7 @@ impl<D: Device> Wip<D> {
     pub(crate) fn report_memory(&self, visitor: &mut dyn MetricVisitor) {
         let taken = self.taken();
         let tables = taken.table_bytes;
-        let lacking = taken.tables.iter().filter(|placed| placed.table.lacks_filter()).count();
+        let lacking = taken.lacking;
         for (name, value) in [
             ("block_cache_hits", self.cache.hits()),
             ("block_cache_misses", self.cache.misses()),

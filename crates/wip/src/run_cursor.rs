@@ -4,7 +4,7 @@ use crate::memtable::{head, is_from};
 use crate::merge::Source;
 use crate::run::Run;
 use silica_base::{AlignedBuf, Result};
-use silica_device::Device;
+use silica_device::{Device, READS_MAX, Read, ReadQueue};
 use silica_parts::BlockCache;
 use silica_parts::table::{Cursor, SeekRead, Table, Version};
 use std::sync::Arc;
@@ -173,7 +173,23 @@ impl<D: Device> RunCursor<D> {
         }
     }
 
-    /// Takes what either asked for.
+    /// The same for [`RunCursor::seek_to_first`].
+    pub(crate) fn begin_seek_to_first(&mut self) -> Option<(SeekRead, AlignedBuf)> {
+        let lower = self.run.first()?.lower.clone();
+        self.begin_seek(&lower)
+    }
+
+    /// The same for [`RunCursor::seek_to_last`].
+    pub(crate) fn begin_seek_to_last(&mut self) -> Option<(SeekRead, AlignedBuf)> {
+        self.is_at_one = false;
+        let part = self.run.len().checked_sub(1)?;
+        match self.run[part].upper.clone() {
+            Some(upper) => self.cursor_of(part).begin_seek(&upper, false),
+            None => self.cursor_of(part).begin_seek_to_last(),
+        }
+    }
+
+    /// Takes what one of them asked for.
     pub(crate) fn end_seek(
         &mut self,
         read: SeekRead,
@@ -233,6 +249,48 @@ impl<D: Device> RunCursor<D> {
         }
         self.enter_backwards(part)
     }
+}
+
+/// A read under way: which source it is for, the table that it reads, and the search.
+struct SourceRead<D: Device> {
+    source: usize,
+    table: Arc<Table<D::File>>,
+    seek: SeekRead,
+}
+
+impl<D: Device> AsRef<D::File> for SourceRead<D> {
+    fn as_ref(&self) -> &D::File {
+        self.table.file()
+    }
+}
+
+/// Has the device read together what searches of the runs among `sources` read first, which
+/// `begin` begins.
+pub(crate) fn read_together<D: Device, S>(
+    device: &D,
+    sources: &mut [S],
+    as_run: impl Fn(&mut S) -> Option<&mut RunCursor<D>>,
+    begin: impl Fn(&mut RunCursor<D>) -> Option<(SeekRead, AlignedBuf)>,
+) -> Result<()> {
+    let mut reads: Option<D::Reads<'_, SourceRead<D>>> = None;
+    for (source, any) in sources.iter_mut().enumerate() {
+        if reads.as_ref().is_some_and(ReadQueue::is_full) {
+            // The others read for themselves.
+            break;
+        }
+        let Some(run) = as_run(any) else { continue };
+        let Some((seek, buf)) = begin(run) else { continue };
+        let table = Arc::clone(run.table().expect("it has begun a search there"));
+        let offset = seek.offset();
+        let reads = reads.get_or_insert_with(|| device.reads(READS_MAX));
+        reads.push(Read { of: SourceRead { source, table, seek }, offset, buf });
+    }
+    while let Some((read, filled)) = reads.as_mut().and_then(ReadQueue::pop) {
+        let SourceRead { source, seek, .. } = read.of;
+        let run = as_run(&mut sources[source]).expect("it has begun a search");
+        run.end_seek(seek, read.buf, filled?)?;
+    }
+    Ok(())
 }
 
 impl<D: Device> Source for RunCursor<D> {

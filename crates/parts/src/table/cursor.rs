@@ -254,7 +254,15 @@ impl<F: DeviceFile> Cursor<F> {
     /// there or back: what it reads first, and the buffer to read into, where neither the cache nor
     /// the cursor has that. So the caller has several cursors' reads under way at once.
     pub fn begin_seek(&mut self, key: &[u8], is_forward: bool) -> Option<(SeekRead, AlignedBuf)> {
-        let block = self.table.block_of(key);
+        self.begin_at(self.table.block_of(key), is_forward)
+    }
+
+    /// The same for [`Cursor::seek_to_last`].
+    pub fn begin_seek_to_last(&mut self) -> Option<(SeekRead, AlignedBuf)> {
+        self.begin_at(self.table.blocks() - 1, false)
+    }
+
+    fn begin_at(&mut self, block: usize, is_forward: bool) -> Option<(SeekRead, AlignedBuf)> {
         self.begun = Some(block);
         if block == self.block || self.held.contains(&block) {
             return None;
