@@ -134,3 +134,23 @@ fn filters_come_back_for_gets_and_the_log_gives_way_to_them() {
     println!("gets and writes: log {mixed}, {lacking} filters lack");
     assert!(mixed < full * 0.8 && lacking == 0.0, "log {mixed}, {lacking} filters lack");
 }
+
+#[test]
+fn a_store_that_was_only_written_has_its_filters_when_it_is_opened_to_be_read() {
+    const MEMORY_BYTES: u64 = 4 << 20;
+    let device = SimDevice::new(2, SimOptions::default());
+    let wip = open_with(&device, MEMORY_BYTES);
+    for n in 0..KEYS {
+        wip.put(&key(n), &[1; 100], Durability::Buffered).expect("a put");
+        if n % 1000 == 0 {
+            maintain(&wip);
+        }
+    }
+    drop(wip);
+    let wip = open_with(&device, MEMORY_BYTES);
+    maintain(&wip);
+    // The log's files stay until something is written, but nobody reads them.
+    let (hit, miss) = reads_per_get(&wip, &device);
+    let lacking = metric(&wip, "indexes_dropped");
+    assert!(hit <= 1.05 && miss <= 0.03, "{hit} and {miss} reads, {lacking} filters lack");
+}

@@ -88,6 +88,8 @@ pub struct Wal<D: Device> {
     pub(super) end_at_open: u64,
     /// Position behind the last record that recovery found.
     recovered_end: AtomicU64,
+    /// Segments that end here or before are needed only to find out where the next ones begin.
+    resting_end: AtomicU64,
     last_sequence: AtomicU64,
     synced_sequence: AtomicU64,
     group: Group,
@@ -123,6 +125,7 @@ impl<D: Device> Wal<D> {
             end: AtomicU64::new(end),
             end_at_open: end,
             recovered_end: AtomicU64::new(0),
+            resting_end: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             synced_sequence: AtomicU64::new(0),
             group: Group::new(end),
@@ -191,14 +194,17 @@ impl<D: Device> Wal<D> {
         self.with_segments(|segments| segments.list.last().map_or(0, room))
     }
 
-    /// Mapped bytes of segments.
+    /// Mapped bytes of segments that somebody reads.
     pub fn mapped_bytes(&self) -> u64 {
-        self.segments().iter().map(|s| s.capacity).sum()
+        let resting_end = self.resting_end.load(Ordering::Relaxed);
+        let segments = self.segments();
+        segments.iter().filter(|s| s.end() > resting_end).map(|s| s.capacity).sum()
     }
 
-    /// The same with those of the spares, which take no memory while they rest, but space.
+    /// The same with the others and with the spares, which take no memory while they rest, but
+    /// space.
     pub fn file_bytes(&self) -> u64 {
-        self.mapped_bytes() + self.spare_bytes()
+        self.segments().iter().map(|s| s.capacity).sum::<u64>() + self.spare_bytes()
     }
 
     /// Refuses where an earlier sync failed.
@@ -402,16 +408,22 @@ impl<D: Device> Wal<D> {
     }
 
     /// Takes segments that lie wholly below `floor` out of the list; the caller hands those
-    /// returned to [`Wal::retire`] once the manifest has forgotten them.
+    /// returned to [`Wal::retire`] once the manifest has forgotten them. Those that have to stay
+    /// until a later one says where it begins give their memory back.
     pub fn release_below(&self, floor: u64) -> SegmentList<D::Log> {
         let mut segments = self.segments.write().expect("no panic while held");
         let cut = segments.list.partition_point(|s| s.end() <= floor);
         // The last segment stays: it fixes where the next one starts.
         let mut cut = cut.min(segments.list.len().saturating_sub(1));
+        let below = cut;
         let synced_end = self.group.synced_end();
         while cut > 0 && !self.stands_alone(&segments.list[cut], synced_end) {
             cut -= 1;
         }
+        let end = below.checked_sub(1).map_or(0, |last| segments.list[last].end());
+        let rested_end = self.resting_end.fetch_max(end, Ordering::Relaxed);
+        let stay = segments.list[cut..below].iter();
+        stay.filter(|s| s.end() > rested_end).for_each(|s| s.log.rest());
         let removed = segments.list[..cut].to_vec();
         if cut > 0 {
             *segments = Arc::new(Segments::new(segments.list[cut..].to_vec()));

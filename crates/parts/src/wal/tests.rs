@@ -232,7 +232,11 @@ fn a_segment_made_ahead_that_was_not_used_keeps_the_one_before_it() {
     drop(wal);
     let device = device.reopen();
     let (wal, mut appender) = book.open(&device).expect("opens");
+    let (mapped, stored) = (wal.mapped_bytes(), wal.file_bytes());
     assert!(wal.release_below(wal.end()).is_empty(), "the second one does not say where it begins");
+    // Nobody reads the first one any more.
+    assert!(wal.mapped_bytes() < mapped, "{} of {mapped}", wal.mapped_bytes());
+    assert_eq!(wal.file_bytes(), stored);
     book.append(&wal, &mut appender, vec![2; 1000]).expect("an append");
     assert_eq!(book.let_go(&wal, wal.end(), false), [1, 2], "they go together");
 }
