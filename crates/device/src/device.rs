@@ -48,7 +48,8 @@ pub trait ReadQueue<T> {
     fn is_full(&self) -> bool;
 }
 
-/// A read or a write that goes on while its caller does something else. Who drops it waits for it.
+/// A read, a write, or a write and a sync that goes on while its caller does something else. Who
+/// drops it waits for it.
 pub trait Transfer: Send + Sync + 'static {
     /// True where [`Transfer::wait`] would not wait.
     fn is_done(&self) -> bool;

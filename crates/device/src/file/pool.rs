@@ -50,7 +50,7 @@ pub(super) enum Kind {
     Write,
     /// A write, and then a sync of the file.
     WriteAndSync,
-    /// Nobody has the file any more.
+    /// The file is let go, which frees its blocks where nobody else has it and its name is gone.
     Close,
     /// So many bytes are read without one: they are wanted in the page cache.
     Touch(u64),

@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A read or write of a [`PlainFile`] that goes on by itself.
+/// A read, a write, or a write and a sync of a [`PlainFile`] that goes on by itself.
 pub struct FileTransfer {
     kind: Kind,
     path: PathBuf,
