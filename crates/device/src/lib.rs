@@ -60,7 +60,7 @@ pub use counters::{CounterSnapshot, Counters};
 pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue, Transfer};
 pub use file::{
     DeviceOptions, FileDevice, FileReads, FileTransfer, IoChoice, MappedLog, PlainFile,
-    capacity_bytes, empty_directory, remove_directory,
+    allow_many_descriptors, capacity_bytes, empty_directory, remove_directory,
 };
 pub use names::LOG_PREFIX;
 pub use socket_ring::{SocketEvent, SocketRing};

@@ -1,20 +1,5 @@
 //! What the process uses, as the system tells it.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-/// Raises the limit of open descriptors as far as this user may: each connection takes one, and
-/// many systems start programs with a limit of 1024.
-pub(crate) fn allow_many_descriptors() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current == maximum {
-        return;
-    }
-    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        Ok(()) => log::debug!("descriptors: {current:?} were allowed, now {maximum:?}"),
-        Err(error) => log::warn!("no more than {current:?} descriptors are allowed: {error}"),
-    }
-}
-
 /// Open descriptors; 0 where the system does not tell.
 pub(crate) fn open_descriptors() -> usize {
     // The listing itself has one open.
@@ -51,9 +36,6 @@ mod tests {
 
     #[test]
     fn the_system_tells() {
-        allow_many_descriptors();
-        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        assert_eq!(current, maximum);
         let before = open_descriptors();
         let file = std::fs::File::open("/proc/self/stat").unwrap();
         // Other tests open and close some, too.

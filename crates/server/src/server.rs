@@ -350,7 +350,7 @@ impl Server {
     /// Checks `config`, opens database 0, listens and serves.
     pub fn start(config: Config, databases: Arc<dyn Databases>) -> Result<Server> {
         config.check()?;
-        process::allow_many_descriptors();
+        silica_device::allow_many_descriptors();
         silica_device::return_large_buffers();
         let acl = Acl::new(&config)?;
         let (polls, wakers) = event_queues(config.loops)?;

@@ -5,7 +5,7 @@ use super::logs::Logs;
 use super::plain::{PlainFile, poisoned};
 use super::pool::{Pool, TRANSFER_THREADS};
 use super::reads::{FileReads, Together};
-use super::{InodeId, Inodes, failed, inode_id, make_direct, sync_directory};
+use super::{InodeId, Inodes, OpenDirectory, failed, inode_id, make_direct, sync_directory};
 use crate::{Counters, Device, Mode, names};
 use rustix::fs::FlockOperation;
 use silica_base::{Error, ErrorKind, Result};
@@ -96,7 +96,8 @@ impl Shared {
 /// A directory of a real file system, locked against other processes.
 pub struct FileDevice {
     path: PathBuf,
-    inode: InodeId,
+    /// Open for its syncs: a process that has too many files open must not fail one.
+    opened: OpenDirectory,
     /// Where logs are, if not here.
     logs: Option<Logs>,
     shared: Arc<Shared>,
@@ -108,6 +109,7 @@ impl FileDevice {
         if options.create {
             create_directories(path)?;
         }
+        super::descriptors::allow_many_descriptors();
         let lock = take_lock(path)?;
         let shared = Shared {
             lock: Arc::new(lock),
@@ -123,9 +125,9 @@ impl FileDevice {
     }
 
     fn at(path: PathBuf, shared: Arc<Shared>) -> Result<FileDevice> {
-        let metadata = fs::metadata(&path).map_err(|e| failed("open the directory", &path, e))?;
+        let opened = OpenDirectory::open(&path)?;
         let logs = Logs::of(&path)?;
-        Ok(FileDevice { inode: inode_id(&metadata), path, logs, shared })
+        Ok(FileDevice { opened, path, logs, shared })
     }
 
     /// Has the logs of this directory (files whose names begin with [`crate::LOG_PREFIX`]) in the
@@ -339,12 +341,12 @@ impl Device for FileDevice {
     }
 
     fn sync_dir(&self) -> Result<()> {
-        let logs = self.logs.as_ref().map(|logs| (&logs.path, logs.inode));
-        for (path, inode) in [(&self.path, self.inode)].into_iter().chain(logs) {
-            if self.shared.poisoned.contains(inode) {
+        let logs = self.logs.as_ref().map(|logs| (&logs.path, &logs.opened));
+        for (path, opened) in [(&self.path, &self.opened)].into_iter().chain(logs) {
+            if self.shared.poisoned.contains(opened.inode) {
                 return Err(poisoned(path));
             }
-            sync_directory(path).inspect_err(|_| self.shared.poisoned.insert(inode))?;
+            opened.sync(path).inspect_err(|_| self.shared.poisoned.insert(opened.inode))?;
             self.shared.counters.add_sync();
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! without being told; and that place has a file `OWNER` with the path of the directory, so that a
 //! copy of the directory, which has the link as well, does not write into the logs of the first.
 
-use super::{InodeId, failed, inode_id, sync_directory};
+use super::{OpenDirectory, failed, sync_directory};
 use crate::names::LOG_PREFIX;
 use silica_base::{Error, ErrorKind, Result};
 use std::fs;
@@ -20,21 +20,21 @@ const OWNER: &str = "OWNER";
 /// Where the logs of a directory are.
 pub(super) struct Logs {
     pub(super) path: PathBuf,
-    pub(super) inode: InodeId,
+    pub(super) opened: OpenDirectory,
 }
 
 impl Logs {
     /// What the link of `directory` says, if there is one.
     pub(super) fn of(directory: &Path) -> Result<Option<Logs>> {
         let Some(path) = target(directory)? else { return Ok(None) };
-        let metadata = fs::metadata(&path).map_err(|e| {
+        let opened = OpenDirectory::open(&path).map_err(|e| {
             let what = format!(
                 "the logs of {} are in {}, which is not there; mount its device or, where that is \
                  lost, remove the link `log` and run `silica repair`",
                 directory.display(),
                 path.display()
             );
-            Error::io(what, e)
+            e.within(&what)
         })?;
         let owner = path.join(OWNER);
         let known = fs::read_to_string(&owner).map_err(|e| failed("read", &owner, e))?;
@@ -53,7 +53,7 @@ impl Logs {
             // It was moved.
             fs::write(&owner, own).map_err(|e| failed("write", &owner, e))?;
         }
-        Ok(Some(Logs { inode: inode_id(&metadata), path }))
+        Ok(Some(Logs { opened, path }))
     }
 
     /// Has the logs of `directory` in `path` from now on, which is created or empty.

@@ -12,6 +12,7 @@
 //! 5. Everything the kernel may do in part (short reads and writes, interrupted calls) is
 //!    completed here or reported as an error.
 
+mod descriptors;
 mod directory;
 mod log;
 mod logs;
@@ -21,6 +22,7 @@ mod reads;
 mod transfer;
 mod uring;
 
+pub use descriptors::allow_many_descriptors;
 pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes};
 pub use log::MappedLog;
 pub use logs::{empty_directory, remove_directory};
@@ -150,10 +152,28 @@ fn check_room(file: &File, more: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// A directory that is to be synced.
+struct OpenDirectory {
+    file: File,
+    inode: InodeId,
+}
+
+impl OpenDirectory {
+    fn open(path: &Path) -> Result<Self> {
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) = opened.map_err(|e| failed("open the directory", path, e))?;
+        Ok(OpenDirectory { file, inode: inode_id(&metadata) })
+    }
+
+    /// Makes its names durable. For messages: it is at `path`.
+    fn sync(&self, path: &Path) -> Result<()> {
+        self.file.sync_all().map_err(|e| failed("sync the directory", path, e))
+    }
+}
+
 /// Syncs a directory.
 fn sync_directory(path: &Path) -> Result<()> {
-    let directory = File::open(path).map_err(|e| failed("open the directory", path, e))?;
-    directory.sync_all().map_err(|e| failed("sync the directory", path, e))
+    OpenDirectory::open(path)?.sync(path)
 }
 
 #[cfg(test)]
