@@ -61,6 +61,9 @@ pub struct Cell {
     pub work: Work,
     /// Memory that the store may use, page cache included.
     pub memory_bytes: u64,
+    /// Options of a store of ours.
+    #[serde(default)]
+    pub set: Vec<(String, String)>,
     /// Forget the pages of its files, and warm nothing up.
     pub cold: bool,
     /// Number of the repetition, from 0.
@@ -139,6 +142,7 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
         directory: cell.directory.clone(),
         memory_bytes: cell.memory_bytes,
         level_bytes: Vec::new(),
+        set: cell.set.clone(),
         plan: cell.work.plan()?,
     };
     let mut outcome = Outcome { version: peer.version()?, ..Outcome::default() };

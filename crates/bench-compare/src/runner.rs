@@ -211,6 +211,7 @@ impl Runner<'_> {
             job,
             work: work.clone(),
             memory_bytes: group.memory_bytes,
+            set: self.run.request.set.clone(),
             cold: false,
             repetition: 0,
             directory: self.scratch.join(format!("cell-{}", store.replace(':', "-"))),

@@ -44,6 +44,8 @@ pub struct Request {
     pub keys: Option<u64>,
     /// Factor of the size's own data.
     pub scale: f64,
+    /// Options of stores of ours, by name, beside their memory.
+    pub set: Vec<(String, String)>,
 }
 
 impl Request {
@@ -58,6 +60,7 @@ impl Request {
             memory_bytes: None,
             keys: None,
             scale: 1.0,
+            set: Vec::new(),
         }
     }
 }

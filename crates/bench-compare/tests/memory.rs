@@ -7,7 +7,13 @@ use std::path::PathBuf;
 
 fn setup(memory_bytes: u64) -> Setup {
     let plan = Plan { keys: 1000, operations: 1000, ..Plan::new("mixed").unwrap() };
-    Setup { directory: PathBuf::new(), memory_bytes, level_bytes: Vec::new(), plan }
+    Setup {
+        directory: PathBuf::new(),
+        memory_bytes,
+        level_bytes: Vec::new(),
+        set: Vec::new(),
+        plan,
+    }
 }
 
 /// Tables of other people.

@@ -52,6 +52,7 @@ fn request(global: &Global, args: &CompareArgs) -> Request {
         memory_bytes: global.memory,
         keys: args.keys,
         scale: args.scale,
+        set: global.set.clone(),
         ..Request::new(&args.suite, size)
     }
 }

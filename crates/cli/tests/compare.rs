@@ -81,6 +81,21 @@ fn a_toy_run_leaves_all_files() {
 }
 
 #[test]
+fn options_of_our_stores_are_set_and_named() {
+    let out = tempfile::tempdir().unwrap();
+    let toy = ["flash", "--toy", "--peers", "silica:silt", "--workloads", "readrandom"];
+    let set = |option: &str| compare(out.path(), &toy).args(["--set", option]).output().unwrap();
+    let output = set("sorted_filter_bits=9");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let named = read(out.path(), "details.json").to_string();
+    assert!(named.contains("sorted_filter_bits=9"), "{named}");
+    let unknown = set("sorted_filter_bitts=9");
+    let said = [unknown.stdout, unknown.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("sorted_filter_bitts"), "{said}");
+}
+
+#[test]
 fn an_interrupted_run_keeps_what_was_measured() {
     let out = tempfile::tempdir().unwrap();
     let endless = ["flash", "--toy", "--peers", "silica:silt", "--repetitions", "100000"];

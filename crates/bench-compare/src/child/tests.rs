@@ -23,6 +23,7 @@ fn cell() -> Cell {
             load: None,
         },
         memory_bytes: 64 << 20,
+        set: Vec::new(),
         cold: false,
         repetition: 0,
         directory: "nowhere".into(),

@@ -65,6 +65,11 @@ impl Peer for Ours {
         let option =
             |&(name, value, why): &(_, &str, _)| Setting { name, value: value.into(), why };
         settings.extend(self.options.iter().map(option));
+        settings.extend(setup.set.iter().map(|(name, value)| Setting {
+            name: "set",
+            value: format!("{name}={value}"),
+            why: "as the command line says",
+        }));
         settings
     }
 
@@ -75,6 +80,9 @@ impl Peer for Ours {
         }
         for (name, value, _) in self.options {
             options = options.set(*name, *value);
+        }
+        for (name, value) in &setup.set {
+            options = options.set(name, value);
         }
         let store = options.open(&setup.directory)?;
         let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
