@@ -101,33 +101,32 @@ pub struct FuseFilter {
     words: Arc<[u64]>,
 }
 
-/// A mixed hash and a small number, in twelve bytes: there is one for each key and each place.
+/// Keys that share a place, while places are given away: of all of them, by exclusive or, their
+/// mixed hashes and, in the number's lowest bits, which of their places this is; above that, how
+/// many they are. Twelve bytes: there is one for each place.
 #[derive(Debug, Clone, Copy, Default)]
-struct Packed {
+struct Sharers {
     mixed: [u32; 2],
     number: u32,
 }
 
-impl Packed {
-    fn new(mixed: u64, number: u32) -> Self {
-        Packed { mixed: [mixed as u32, (mixed >> 32) as u32], number }
-    }
+const WHICH_MASK: u32 = 3;
+/// The other places of a key, by which of them this is; the last row is of no place.
+const OTHERS: [[usize; 2]; 4] = [[1, 2], [0, 2], [0, 1], [0, 0]];
+const ONE: u32 = WHICH_MASK + 1;
 
+impl Sharers {
     #[inline(always)]
     fn mixed(&self) -> u64 {
         u64::from(self.mixed[0]) | u64::from(self.mixed[1]) << 32
     }
-}
 
-/// Keys that share a place, while places are given away: of all of them, by exclusive or, their
-/// mixed hashes and, in the number's lowest bits, which of their places this is; above that, how
-/// many they are.
-type Sharers = Packed;
+    /// Which of the places of the key that is alone here this is.
+    #[inline(always)]
+    fn which(&self) -> usize {
+        (self.number & WHICH_MASK) as usize
+    }
 
-const WHICH_MASK: u32 = 3;
-const ONE: u32 = WHICH_MASK + 1;
-
-impl Sharers {
     #[inline(always)]
     fn is_alone(&self) -> bool {
         self.number & !WHICH_MASK == ONE
@@ -145,7 +144,7 @@ impl Sharers {
 impl FuseFilter {
     /// Bytes of memory that making a filter takes for each key, the hashes not counted: its places
     /// and the order in which they are filled.
-    pub const BUILT_KEY_BYTES: u64 = 28;
+    pub const BUILT_KEY_BYTES: u64 = 22;
 
     /// A filter of `hashes`, of uniform 64-bit values, with places of `bits` bits. Hashes that come
     /// more than once count once; `hashes` is in another order afterwards.
@@ -159,8 +158,8 @@ impl FuseFilter {
         let mut geometry = Geometry::new(hashes.len());
         for seed in 0..TRIES_MAX {
             geometry.seed = seed.wrapping_mul(0xA076_1D64_78BD_642F);
-            if let Some(order) = peel(&geometry, hashes) {
-                return Self::filled(geometry, bits, &order);
+            if let Some(peeled) = peel(&geometry, hashes) {
+                return Self::filled(geometry, bits, &peeled);
             }
             // Two that are the same never come out.
             hashes.sort_unstable();
@@ -171,15 +170,17 @@ impl FuseFilter {
         unreachable!("with that many places nearly every drawing comes out");
     }
 
-    fn filled(geometry: Geometry, bits: u32, order: &[Packed]) -> Self {
+    fn filled(geometry: Geometry, bits: u32, Peeled { sharers, order }: &Peeled) -> Self {
         let words = (geometry.places() * bits as usize).div_ceil(64) + 1;
         let mut filter = vec![0; words];
         // Backwards: each key's place is none of those that come later.
-        for key in order.iter().rev() {
-            let (mixed, places) = (key.mixed(), geometry.of(key.mixed()));
-            let sum = |sum, at: &usize| sum ^ read(&filter, bits, *at);
-            let others = places.iter().fold(fingerprint(mixed), sum);
-            fill(&mut filter, bits, places[key.number as usize], others & mask(bits));
+        for at in order.iter().rev() {
+            let here = sharers[*at as usize];
+            let (mixed, which) = (here.mixed(), here.which());
+            let places = geometry.of(mixed);
+            let [one, other] = [places[OTHERS[which][0]], places[OTHERS[which][1]]];
+            let others = fingerprint(mixed) ^ read(&filter, bits, one) ^ read(&filter, bits, other);
+            fill(&mut filter, bits, *at as usize, others & mask(bits));
         }
         FuseFilter { geometry, bits, words: filter.into() }
     }
@@ -243,9 +244,15 @@ impl FuseFilter {
     }
 }
 
-/// Gives every key a place of its own, in an order in which each key's place is none of the later
-/// ones': their mixed hashes and which of their places it is. `None` where that does not come out.
-fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Vec<Packed>> {
+/// Places that were given away, each to the key that was left alone there.
+struct Peeled {
+    sharers: Vec<Sharers>,
+    /// The places, in an order in which none is another place of a key that comes later.
+    order: Vec<u32>,
+}
+
+/// Gives every key a place of its own; `None` where that does not come out.
+fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Peeled> {
     let mut sharers = vec![Sharers::default(); geometry.places()];
     for mixed in in_order(geometry, hashes) {
         for (which, at) in geometry.of(mixed).into_iter().enumerate() {
@@ -255,6 +262,7 @@ fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Vec<Packed>> {
         }
     }
     let places = 0..sharers.len() as u32;
+    // A place gets here once: the number of its keys comes down to one once.
     let mut alone: Vec<u32> = places.filter(|at| sharers[*at as usize].is_alone()).collect();
     let mut order = Vec::with_capacity(hashes.len());
     while let Some(at) = alone.pop() {
@@ -262,9 +270,11 @@ fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Vec<Packed>> {
         if !here.is_alone() {
             continue;
         }
-        let mixed = here.mixed();
-        order.push(Packed::new(mixed, here.number & WHICH_MASK));
-        for (other, at) in geometry.of(mixed).into_iter().enumerate() {
+        order.push(at);
+        let (mixed, own) = (here.mixed(), here.which());
+        let places = geometry.of(mixed);
+        for other in OTHERS[own] {
+            let at = places[other];
             let there = &mut sharers[at];
             there.toggle(mixed, other as u32);
             there.number -= ONE;
@@ -273,7 +283,7 @@ fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Vec<Packed>> {
             }
         }
     }
-    (order.len() == hashes.len()).then_some(order)
+    (order.len() == hashes.len()).then_some(Peeled { sharers, order })
 }
 
 /// The mixed hashes, roughly in the order of their first places: so that those of keys that come
