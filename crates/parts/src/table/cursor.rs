@@ -12,7 +12,7 @@ use std::sync::Arc;
 const CACHED_BLOCKS_MAX: usize = 8;
 
 /// Where the next read has so many bytes, it is begun before it is needed: who has read as much
-/// in one direction will go on.
+/// in one direction will go on. So will who read as much as there may be from the first read on.
 const AHEAD_BYTES_MIN: usize = 64 << 10;
 
 /// The bytes of the block that was entered last, once they are checked.
@@ -70,6 +70,7 @@ pub struct SeekRead {
     place: Place,
     blocks: Range<usize>,
     block: usize,
+    is_forward: bool,
 }
 
 impl SeekRead {
@@ -240,7 +241,9 @@ impl<F: DeviceFile> Cursor<F> {
 
     /// Begins to read what comes behind the blocks that the buffer has, where that is much.
     fn read_on(&mut self) {
-        if self.next_read_bytes < AHEAD_BYTES_MIN || self.held.end >= self.table.blocks() {
+        let goes_on = self.next_read_bytes >= AHEAD_BYTES_MIN
+            || self.first_read_bytes > 0 && self.first_read_bytes == self.read_ahead_bytes;
+        if !goes_on || self.held.end >= self.table.blocks() {
             return;
         }
         let (place, blocks) = self.extent(self.held.end, true);
@@ -275,15 +278,18 @@ impl<F: DeviceFile> Cursor<F> {
         self.held = 0..0;
         let mut buf = std::mem::replace(&mut self.buf, AlignedBuf::zeroed(0));
         buf.resize(place.len);
-        Some((SeekRead { place, blocks, block }, buf))
+        Some((SeekRead { place, blocks, block, is_forward }, buf))
     }
 
     /// Takes what [`Cursor::begin_seek`] asked for, of which `filled` bytes were read.
     pub fn end_seek(&mut self, read: SeekRead, buf: AlignedBuf, filled: usize) -> Result<()> {
-        let SeekRead { place, blocks, block } = read;
+        let SeekRead { place, blocks, block, is_forward } = read;
         self.table.check_length(place, filled)?;
         self.buf = buf;
         self.hold(place, blocks);
+        if is_forward {
+            self.read_on();
+        }
         self.enter_held(block)
     }
 

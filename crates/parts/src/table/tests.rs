@@ -340,6 +340,31 @@ fn where_the_next_version_waits_for_the_device_is_told_before() {
 }
 
 #[test]
+fn who_goes_through_all_has_the_next_read_under_way_from_the_first_one_on() {
+    const READ: usize = 32 << 10;
+    let waits_in_first = |first_read: usize| {
+        let count = |seed| {
+            let device = SimDevice::new(seed, SimOptions::default());
+            let table = numbered(&device, 5000);
+            let mut cursor = table.cursor(READ).with_first_read(first_read);
+            let (seek, mut buf) = cursor.begin_seek(&[], true).expect("a read");
+            let filled = table.file().read_at(seek.offset(), &mut buf).expect("read");
+            cursor.end_seek(seek, buf, filled).expect("a whole read");
+            assert!(cursor.seek(&[], u64::MAX).expect("no read"));
+            let mut told = 0;
+            while cursor.block() * BLOCK_BYTES < first_read {
+                told += u64::from(cursor.would_wait());
+                assert!(cursor.advance().expect("a read"));
+            }
+            told
+        };
+        (0..8).map(count).sum::<u64>()
+    };
+    assert!(waits_in_first(READ) > 0, "half of the transfers are not done by themselves");
+    assert_eq!(waits_in_first(BLOCK_BYTES), 0, "who may soon stop reads nothing for nothing");
+}
+
+#[test]
 fn a_read_ahead_that_fails_is_reported_where_it_is_needed() {
     const KEYS: u64 = 20_000;
     for calls in 1..30 {

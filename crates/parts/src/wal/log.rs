@@ -368,7 +368,14 @@ impl<D: Device> Wal<D> {
     /// Makes every record appended before the call durable; concurrent callers share one sync.
     /// `before` runs first (values that records point at).
     pub fn sync(&self, before: &dyn Fn() -> Result<()>) -> Result<()> {
-        let wanted = self.end();
+        self.sync_to(self.end(), before)
+    }
+
+    /// The same for the records before position `wanted`, which may all be durable already.
+    pub fn sync_to(&self, wanted: u64, before: &dyn Fn() -> Result<()>) -> Result<()> {
+        if self.group.synced_end() >= wanted {
+            return self.check();
+        }
         self.group.arrive();
         loop {
             self.check()?;

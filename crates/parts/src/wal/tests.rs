@@ -447,3 +447,29 @@ fn a_spare_that_cannot_be_used_is_replaced_by_a_new_file() {
     book.open(&device.reopen()).expect("opens");
     assert_eq!(book.appended.len(), 7);
 }
+
+#[test]
+fn what_is_durable_already_is_not_synced_again() {
+    let device = SimDevice::new(1, SimOptions::default());
+    let mut book = Book::default();
+    let (wal, mut appender) = book.open(&device).expect("it opens");
+    let syncs = || wal.syncs.load(std::sync::atomic::Ordering::Relaxed);
+    let mut append = || {
+        book.append(&wal, &mut appender, vec![1; 100]).expect("appended");
+        wal.end()
+    };
+    let sync_to = |end| wal.sync_to(end, &|| Ok(())).expect("synced");
+    let (first, second) = (append(), append());
+    sync_to(first);
+    assert_eq!(syncs(), 1);
+    // That one had all that was there.
+    sync_to(second);
+    assert_eq!(syncs(), 1);
+    let third = append();
+    sync_to(second);
+    assert_eq!(syncs(), 1);
+    sync_to(third);
+    assert_eq!(syncs(), 2);
+    wal.poison();
+    assert!(wal.sync_to(first, &|| Ok(())).is_err(), "a failed sync is final");
+}
