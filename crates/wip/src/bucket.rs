@@ -89,6 +89,11 @@ impl<L: LogFile> Entries for LogEntries<'_, L> {
     fn entry(&self, position: u64) -> Frame<'_> {
         self.frame(position)
     }
+
+    #[inline]
+    fn prefetch(&self, position: u64) {
+        LogEntries::prefetch(self, position);
+    }
 }
 
 /// A memtable that takes no more and waits for its flush. Buckets that a split made share it: each

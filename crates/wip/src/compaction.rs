@@ -2,7 +2,7 @@
 
 use crate::bucket::{Bucket, Version};
 use crate::deleted::{DeletedRange, DeletedRanges};
-use crate::jobs::Step;
+use crate::job::Step;
 use crate::memtable::shared_len;
 use crate::merge::{Fate, Keeper, Merge};
 use crate::metrics::add;

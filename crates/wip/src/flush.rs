@@ -6,7 +6,7 @@
 
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
-use crate::jobs::Step;
+use crate::job::Step;
 use crate::memtable::{by_heads, common_bytes};
 use crate::merge::{Fate, Keeper, Merge, Source};
 use crate::metrics::add;
@@ -304,7 +304,8 @@ impl<D: Device> Wip<D> {
     /// bytes of memtables that are gone for it. No bucket has memtables of two of them.
     fn install_flushes(&self, flushes: Vec<Flushed<D>>) -> Result<u64> {
         // A batch of several buckets is not to survive in the tables of one alone.
-        self.sync_log()?;
+        let frozen = flushes.iter().flat_map(|flushed| &flushed.frozen);
+        self.sync_log_to(frozen.map(|frozen| frozen.end).max().unwrap_or(0))?;
         let guard = self.jobs.lock_install();
         let buckets = self.buckets();
         let (mut installs, mut garbage, mut bytes) = (Vec::new(), Garbage::default(), 0);

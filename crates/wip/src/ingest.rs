@@ -15,7 +15,7 @@
 use crate::bucket::{Bucket, Frozen, Version};
 use crate::buckets::Buckets;
 use crate::flush::Flush;
-use crate::jobs::Job;
+use crate::job::Job;
 use crate::metrics::add;
 use crate::run::{Part, Run};
 use crate::state::Edit;

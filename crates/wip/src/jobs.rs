@@ -9,12 +9,14 @@
 //!    again by the next call.
 
 use crate::bucket::{Bucket, Frozen, Version};
+use crate::buckets::Buckets;
 use crate::compaction::Compaction;
 use crate::deleted::DeletedRange;
 use crate::files::table_name;
 use crate::flush::Flush;
+use crate::job::{Claim, Job, Step};
 use crate::metrics::add;
-use crate::policy::{RANGES_MAX, READ_WEIGHT_USUAL, View, Work};
+use crate::policy::{Demand, RANGES_MAX, READ_WEIGHT_USUAL, View, Work};
 use crate::run::Run;
 use crate::state::Edit;
 use crate::wip::Wip;
@@ -51,7 +53,7 @@ const PAUSED_MAX: usize = 4;
 /// Bytes that others move at once while tables become durable: what they free is waited for.
 const STEP_BYTES_MAX: u64 = 256 << 10;
 /// Jobs that are at their end, at most; flushes that end together, and bytes of their memtables.
-const ENDS_MAX: usize = 4;
+const ENDS_MAX: usize = 8;
 const ENDED_BYTES_MAX: u64 = 4 << 20;
 /// The longest wait of a writer for a job that others have in hand.
 const WAIT_MAX: Duration = Duration::from_millis(5);
@@ -69,24 +71,6 @@ const ANSWERS_MAX: u32 = 64;
 /// A bucket with at most so many entries outside of tables may be joined with another.
 const JOIN_ENTRIES_MAX: usize = 1000;
 
-/// What a step of a job came to.
-pub(crate) enum Step {
-    /// So many bytes were moved, and there is more to do.
-    More(u64),
-    /// The same, and what comes next has to wait for the device.
-    Waits(u64),
-    /// What is left is the end.
-    Ready,
-}
-
-pub(crate) enum Job<D: Device> {
-    Flush(Flush<D>),
-    Compaction(Box<Compaction<D>>),
-    Split(Arc<Bucket<D>>),
-    /// The bucket and the next one.
-    Join(Arc<Bucket<D>>, Arc<Bucket<D>>),
-}
-
 /// What is being done.
 struct List<D: Device> {
     paused: Vec<Job<D>>,
@@ -98,13 +82,15 @@ struct List<D: Device> {
     /// often that is still good for an answer: only ends of jobs change it much.
     compaction: f64,
     answers_left: u32,
+    /// Threads that wait for what others have in hand.
+    waiting: usize,
 }
 
 /// The jobs of a store.
 pub(crate) struct Jobs<D: Device> {
     list: Mutex<List<D>>,
     install: Mutex<()>,
-    /// Signalled when a job ends.
+    /// Signalled when a job ends, or is put back while somebody waits for one.
     ended: Condvar,
     /// Threads that are in `maintain`, and the log's end when one last was.
     inside: AtomicU64,
@@ -140,7 +126,7 @@ impl Pressure {
 impl<D: Device> Jobs<D> {
     pub(crate) fn new() -> Self {
         let (paused, flushing, busy) = Default::default();
-        let list = List { paused, flushing, busy, compaction: 0.0, answers_left: 0 };
+        let list = List { paused, flushing, busy, compaction: 0.0, answers_left: 0, waiting: 0 };
         Jobs {
             list: Mutex::new(list),
             install: Mutex::new(()),
@@ -167,6 +153,28 @@ impl<D: Device> Jobs<D> {
     fn lock(&self) -> MutexGuard<'_, List<D>> {
         self.list.lock().expect("no panic while held")
     }
+
+    /// Puts a job back, for anybody to go on with.
+    fn put_back(&self, job: Job<D>) {
+        let mut list = self.lock();
+        list.paused.push(job);
+        if list.waiting > 0 {
+            self.ended.notify_all();
+        }
+    }
+
+    /// Where others have jobs in hand: waits a while for one that ends or is put back.
+    fn wait_for_others(&self) -> bool {
+        let mut list = self.lock();
+        let others_work = !list.flushing.is_empty() || !list.busy.is_empty();
+        if others_work {
+            list.waiting += 1;
+            let woken = self.ended.wait_timeout(list, WAIT_MAX).expect("no panic while held");
+            list = woken.0;
+            list.waiting -= 1;
+        }
+        others_work
+    }
 }
 
 impl<D: Device> List<D> {
@@ -186,78 +194,6 @@ impl<D: Device> List<D> {
     }
 }
 
-/// What a job has to itself.
-struct Claim<D: Device> {
-    frozen: Vec<Arc<Frozen>>,
-    buckets: Vec<Arc<Bucket<D>>>,
-}
-
-impl<D: Device> Job<D> {
-    fn claim(&self) -> Claim<D> {
-        let (mut frozen, mut buckets) = (Vec::new(), Vec::new());
-        match self {
-            Job::Flush(flush) => frozen.clone_from(&flush.frozen),
-            Job::Compaction(compaction) => buckets.push(Arc::clone(&compaction.bucket)),
-            Job::Split(bucket) => buckets.push(Arc::clone(bucket)),
-            Job::Join(one, other) => buckets.extend([Arc::clone(one), Arc::clone(other)]),
-        }
-        Claim { frozen, buckets }
-    }
-
-    fn is_flush(&self) -> bool {
-        matches!(self, Job::Flush(_))
-    }
-
-    fn is_ready_flush(&self) -> bool {
-        self.is_flush() && self.ends_next()
-    }
-
-    fn into_flush(self) -> Option<Flush<D>> {
-        if let Job::Flush(flush) = self { Some(flush) } else { None }
-    }
-
-    /// Bytes of a flush's memtables.
-    fn flush_bytes(&self) -> Option<u64> {
-        if let Job::Flush(flush) = self { Some(flush.bytes()) } else { None }
-    }
-
-    /// True where what is left takes a sync.
-    fn ends_next(&self) -> bool {
-        match self {
-            Job::Flush(flush) => flush.ends_next(),
-            Job::Compaction(compaction) => compaction.ends_next(),
-            Job::Split(_) | Job::Join(..) => true,
-        }
-    }
-
-    /// True where that sync goes on by itself, and is not over.
-    fn would_wait_to_end(&self) -> bool {
-        match self {
-            Job::Flush(flush) => flush.would_wait_to_end(),
-            Job::Compaction(compaction) => compaction.would_wait_to_end(),
-            Job::Split(_) | Job::Join(..) => false,
-        }
-    }
-
-    /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
-    fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
-        match self {
-            Job::Flush(flush) => flush.step(wip, budget, may_wait),
-            Job::Compaction(compaction) => compaction.step(wip, budget, may_wait),
-            Job::Split(_) | Job::Join(..) => Ok(Step::Ready),
-        }
-    }
-
-    fn finish(self, wip: &Wip<D>) -> Result<u64> {
-        match self {
-            Job::Flush(flush) => Flush::finish(vec![flush], wip),
-            Job::Compaction(compaction) => compaction.finish(wip),
-            Job::Split(bucket) => wip.split(&bucket).map(|()| 0),
-            Job::Join(one, other) => wip.join(&one, &other).map(|()| 0),
-        }
-    }
-}
-
 impl<D: Device> Wip<D> {
     /// Does background work of about `budget`, called by who has nothing else to do.
     pub(crate) fn attend(&self, budget: Budget) -> Result<Progress> {
@@ -267,8 +203,12 @@ impl<D: Device> Wip<D> {
         }
         let result = self.attend_log().and_then(|()| self.run_jobs(budget.bytes, true));
         let result = result.and_then(|progress| self.attend_values(progress));
-        if result.as_ref().is_ok_and(|progress| !progress.more) {
+        let mut result = result;
+        if let Ok(progress) = &mut result
+            && !progress.more
+        {
             self.recall_filters();
+            progress.more = self.jobs.wait_for_others();
         }
         self.jobs.attended_at.store(self.log.end(), Ordering::Relaxed);
         self.jobs.inside.fetch_sub(1, Ordering::Relaxed);
@@ -304,16 +244,16 @@ impl<D: Device> Wip<D> {
                 Ok(Step::More(bytes)) => {
                     done += bytes.max(1);
                     self.count_space(bytes);
-                    self.jobs.lock().paused.push(job);
+                    self.jobs.put_back(job);
                     None
                 }
                 Ok(Step::Waits(bytes)) => {
                     self.count_space(bytes);
-                    self.jobs.lock().paused.push(job);
+                    self.jobs.put_back(job);
                     return Ok(Progress { bytes: done + bytes, more: true });
                 }
                 Ok(Step::Ready) if !may_end => {
-                    self.jobs.lock().paused.push(job);
+                    self.jobs.put_back(job);
                     return Ok(Progress { bytes: done, more: true });
                 }
                 Ok(Step::Ready) => Some(self.end(job, &mut claim)),
@@ -394,6 +334,10 @@ impl<D: Device> Wip<D> {
             if begun.is_some() {
                 return begun;
             }
+        }
+        let idle = if may_end { self.begin_idle(&mut list) } else { None };
+        if idle.is_some() {
+            return idle;
         }
         // There is nothing to do but to wait for the device.
         let at = list.paused.iter().position(Job::ends_next).filter(|_| may_end)?;
@@ -544,11 +488,35 @@ impl<D: Device> Wip<D> {
         Some(job)
     }
 
+    /// What the policy is to know.
+    fn demand(&self) -> Demand {
+        let is_attended = self.is_attended();
+        let only_writes = is_attended && !self.has_reads();
+        Demand { is_over_ceiling: self.is_over_ceiling(), is_attended, only_writes }
+    }
+
     /// A compaction or a join.
     fn begin_other(&self, list: &mut List<D>, may_end: bool) -> Option<Job<D>> {
-        let found =
-            self.with_views(list, |views| self.config.policy.next(views, self.is_over_ceiling()));
-        let (buckets, Some(work)) = found else { return None };
+        let demand = self.demand();
+        let (buckets, work) = self.with_views(list, |views| self.config.policy.next(views, demand));
+        self.begin_work(list, &buckets, work?, may_end)
+    }
+
+    /// A compaction that nobody waits for.
+    fn begin_idle(&self, list: &mut List<D>) -> Option<Job<D>> {
+        let demand = self.demand();
+        let look = |views: &[View<'_>]| self.config.policy.when_idle(views, demand);
+        let (buckets, work) = self.with_views(list, look);
+        self.begin_work(list, &buckets, work?, true)
+    }
+
+    fn begin_work(
+        &self,
+        list: &mut List<D>,
+        buckets: &Buckets<D>,
+        work: Work,
+        may_end: bool,
+    ) -> Option<Job<D>> {
         let bucket = |place: usize| Arc::clone(buckets.at(place));
         if let Work::Compact { place, .. } = work
             && !self.has_memory_for(buckets.at(place), &list.busy)
@@ -573,7 +541,7 @@ impl<D: Device> Wip<D> {
         &self,
         list: &List<D>,
         look: impl FnOnce(&[View<'_>]) -> T,
-    ) -> (Arc<crate::buckets::Buckets<D>>, T) {
+    ) -> (Arc<Buckets<D>>, T) {
         let buckets = self.buckets();
         let versions: Vec<(Arc<Version<D>>, bool)> = buckets
             .iter()
@@ -630,8 +598,8 @@ impl<D: Device> Wip<D> {
         let oldest = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
         let window = oldest.map_or(0, |at| self.log.end().saturating_sub(at * POSITION_BYTES));
         if list.answers_left == 0 {
-            let is_over = self.is_over_ceiling();
-            let look = |views: &[View<'_>]| self.config.policy.pressure(views, is_over);
+            let demand = self.demand();
+            let look = |views: &[View<'_>]| self.config.policy.pressure(views, demand);
             (_, list.compaction) = self.with_views(list, look);
             list.answers_left = ANSWERS_MAX;
         }

@@ -16,6 +16,7 @@ mod flush;
 mod ingest;
 mod inspect;
 mod iterator;
+mod job;
 mod jobs;
 mod memory;
 pub mod memtable;

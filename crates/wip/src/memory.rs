@@ -175,7 +175,7 @@ impl<D: Device> Wip<D> {
         let needs = |bucket: &Bucket<D>| {
             let version = bucket.read().version.clone();
             let read_ahead = version.bytes().min(memory / READ_AHEAD_PART);
-            read_ahead + BUILT_KEY_BYTES * version.shape().versions()
+            read_ahead + BUILT_KEY_BYTES * version.shape().live_keys()
         };
         let others: u64 = busy.iter().map(|bucket| needs(bucket)).sum();
         others == 0 || others + needs(bucket) <= memory / COMPACTIONS_PART_MAX

@@ -5,7 +5,10 @@
 //! gets to. When that happens is up to four rules, in this order:
 //!
 //! 1. **Room.** A level has no more than `runs_max` runs. Where rule 2 applies, too, a bucket of as
-//!    large a dead part as the store has becomes one run at once: it would soon.
+//!    large a dead part as the store has becomes one run at once: it would soon. While nobody
+//!    reads, a bucket may have as many runs in one level as it may have in all of them together:
+//!    the rewrite for space that comes then does the work of such merges, too. What is over
+//!    `runs_max` in a level is merged when there is nothing else to do, or once there are reads.
 //! 2. **Space.** The store's dead bytes stay below what `space_amplification_percent_max` allows of
 //!    its live bytes: else all runs of the bucket where most of the bytes are dead become one. So
 //!    the store as a whole keeps to the number, and each rewrite frees as much as there is to free.
@@ -19,14 +22,20 @@
 //! those that nobody needs: every read looks at all of them.
 //!
 //! Rules 2 and 3, and what rule 1 has of rule 2, rest while the store's write amplification is over
-//! its ceiling.
+//! its ceiling, and so do merges for room that nobody waits for.
 //!
 //! A bucket is split where its live bytes are too many, or its keys, each of which takes memory
 //! while the bucket's filter is made. Overwriting does not change them, so it never leads to a
 //! split.
 
-/// The highest level of a run.
+/// The highest level of a run, and how many levels there are.
 pub(crate) const LEVEL_MAX: u8 = 2;
+const LEVELS: usize = LEVEL_MAX as usize + 1;
+/// Runs of a store up to which those that nobody reads are let be: each is an open file.
+const UNREAD_RUNS_MAX: usize = 4096;
+/// The pressure of a full level where its bucket has no more runs than all levels may have:
+/// background work sees to it, and writers need not help.
+const ROOM_PRESSURE_MAX: f64 = 1.25;
 /// Buckets whose live bytes are less than one part in so many of a full one's are small.
 const SMALL_PART: u64 = 16;
 /// Bytes of merging that one more run looked at by one get is worth, at a read weight of 10.
@@ -42,7 +51,7 @@ const DEAD_PART_MIN: u64 = 16;
 /// that each rewrite frees much, and yet early enough for it to be done in time. Where buckets are
 /// small beside what is allowed, one is done soon.
 const REWRITE_FROM_MIN: f64 = 0.58;
-const REWRITE_FROM_MAX: f64 = 0.85;
+const REWRITE_FROM_MAX: f64 = 0.90;
 /// What may die while the largest bucket is rewritten, as a part of its bytes.
 const DYING_PART: f64 = 2.0;
 /// What the pressure comes to when dead bytes are all that is allowed, so that nobody writes on,
@@ -134,6 +143,17 @@ pub(crate) struct Policy {
     pub(crate) bucket_keys_max: u64,
 }
 
+/// What is asked of the store, and what it may do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Demand {
+    /// It wrote so much that it is not to write more than needed.
+    pub(crate) is_over_ceiling: bool,
+    /// There are threads for what can wait.
+    pub(crate) is_attended: bool,
+    /// There are, and lately nobody read.
+    pub(crate) only_writes: bool,
+}
+
 /// Something to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
@@ -154,23 +174,45 @@ impl Policy {
         })
     }
 
-    /// What is most urgent besides splits. `is_over_ceiling`: writing more than needed is not
-    /// allowed.
-    pub(crate) fn next(&self, views: &[View<'_>], is_over_ceiling: bool) -> Option<Work> {
+    /// What is most urgent besides splits.
+    pub(crate) fn next(&self, views: &[View<'_>], demand: Demand) -> Option<Work> {
+        let may_write = !demand.is_over_ceiling;
         Self::for_ranges(views)
-            .or_else(|| self.for_room(views, is_over_ceiling))
-            .or_else(|| if is_over_ceiling { None } else { self.for_space(views) })
-            .or_else(|| if is_over_ceiling { None } else { self.for_reads(views) })
+            .or_else(|| self.for_room(views, demand))
+            .or_else(|| if may_write { self.for_space(views) } else { None })
+            .or_else(|| if may_write { self.for_reads(views) } else { None })
             .or_else(|| self.small_neighbours(views))
+    }
+
+    /// What is worth doing where nothing is urgent.
+    pub(crate) fn when_idle(&self, views: &[View<'_>], demand: Demand) -> Option<Work> {
+        let waits = demand.only_writes && !demand.is_over_ceiling;
+        if waits { self.for_room(views, Demand::default()) } else { None }
+    }
+
+    /// True where buckets may have as many runs in one level as in all of them: lately nobody
+    /// read, and there are not too many files.
+    fn lets_runs_be(views: &[View<'_>], demand: Demand) -> bool {
+        let runs = || views.iter().map(|view| view.shape.runs.len()).sum::<usize>();
+        demand.only_writes && runs() < UNREAD_RUNS_MAX
     }
 
     /// How full the fullest level is, or how near the dead bytes are to where rewriting begins,
     /// whichever is more; 1 is where something has to be done.
-    pub(crate) fn pressure(&self, views: &[View<'_>], is_over_ceiling: bool) -> f64 {
+    pub(crate) fn pressure(&self, views: &[View<'_>], demand: Demand) -> f64 {
+        let runs_max = self.runs_max as f64;
         let fullest = |view: &View<'_>| (0..=LEVEL_MAX).map(|l| view.shape.at(l)).max();
-        let most = views.iter().filter_map(fullest).max().unwrap_or(0);
-        let full = most as f64 / self.runs_max as f64;
-        if is_over_ceiling {
+        let of_a_level = views.iter().filter_map(fullest).max().unwrap_or(0) as f64;
+        let of_a_bucket = views.iter().map(|view| view.shape.runs.len()).max().unwrap_or(0) as f64;
+        // One where all levels together are full, two where one more is.
+        let over = of_a_bucket / runs_max - (LEVELS as f64 - 1.0);
+        let level = match demand {
+            Demand { only_writes: true, .. } => 0.0,
+            Demand { is_attended: true, .. } => (of_a_level / runs_max).min(ROOM_PRESSURE_MAX),
+            _ => of_a_level / runs_max,
+        };
+        let full = over.max(level);
+        if demand.is_over_ceiling {
             return full;
         }
         let dead: u64 = views.iter().map(|view| view.shape.dead_bytes()).sum();
@@ -190,11 +232,12 @@ impl Policy {
     }
 
     /// Where a level is full: it and all that is newer, or everything.
-    fn for_room(&self, views: &[View<'_>], is_over_ceiling: bool) -> Option<Work> {
+    fn for_room(&self, views: &[View<'_>], demand: Demand) -> Option<Work> {
         let mut best: Option<(f64, Work)> = None;
         let averages = Averages::of(views, self.runs_min);
         // Of the whole store, where rewriting for space is due.
-        let is_due = !is_over_ceiling && self.is_space_due(views);
+        let is_due = !demand.is_over_ceiling && self.is_space_due(views);
+        let lets_be = Self::lets_runs_be(views, demand);
         let dead_part = is_due.then(|| {
             let sum = |of: fn(&Shape) -> u64| views.iter().map(|view| of(view.shape)).sum::<u64>();
             sum(Shape::dead_bytes) as f64 / sum(Shape::bytes).max(1) as f64
@@ -203,6 +246,9 @@ impl Policy {
             // The highest full level: what is newer goes along.
             let full = (0..=LEVEL_MAX).rev().find(|l| view.shape.at(*l) >= self.runs_max);
             let Some(level) = full else { continue };
+            if lets_be && view.shape.runs.len() < LEVELS * self.runs_max {
+                continue;
+            }
             let is_soon = dead_part.is_some_and(|part| view.shape.dead_part() >= part);
             let all = view.shape.runs.len();
             let count = if is_soon { all } else { view.shape.up_to(level) };

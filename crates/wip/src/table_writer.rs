@@ -1,7 +1,7 @@
 //! A table that is being written, and what is learnt on the way.
 
 use crate::files::{table_id, table_name};
-use crate::jobs::Step;
+use crate::job::Step;
 use crate::overlap::{Older, Overlap};
 use crate::run::{Numbered, Part};
 use crate::wip::Wip;

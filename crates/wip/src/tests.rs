@@ -4,7 +4,7 @@ mod small;
 use crate::Wip;
 use crate::compaction::Compaction;
 use crate::flush::Flush;
-use crate::jobs::{Job, Step};
+use crate::job::{Job, Step};
 use crate::run::Run;
 use crate::run_cursor::RunCursor;
 use silica_base::{HashSeed, ManualClock, Prng, test_size};

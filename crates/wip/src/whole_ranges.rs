@@ -4,7 +4,7 @@ use crate::bucket::{Bucket, LogEntries, Stores};
 use crate::compaction::Compaction;
 use crate::flush::Flush;
 use crate::iterator::bounds;
-use crate::jobs::Job;
+use crate::job::Job;
 use crate::memtable::{Entries, Memtable};
 use crate::wip::Wip;
 use silica_base::Result;

@@ -19,7 +19,7 @@ use silica_engine::{
 };
 use silica_parts::manifest::Book;
 use silica_parts::value_log::{Garbage, ValueLog};
-use silica_parts::wal::Wal;
+use silica_parts::wal::{POSITION_BYTES, Wal};
 use silica_parts::{BlockCache, Buffers};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
@@ -131,6 +131,11 @@ impl<D: Device> Wip<D> {
 
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.log.sync(&|| self.values.sync())
+    }
+
+    /// The same for what is before a position.
+    pub(crate) fn sync_log_to(&self, position: u64) -> Result<()> {
+        self.log.sync_to(position * POSITION_BYTES, &|| self.values.sync())
     }
 
     /// A number for a new table.

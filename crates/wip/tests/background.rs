@@ -54,6 +54,27 @@ fn overwriting_never_splits_for_ever_and_takes_no_more_room() {
 }
 
 #[test]
+fn runs_that_nobody_reads_are_merged_when_there_is_nothing_else_to_do() {
+    // New keys only: nothing but the number of runs has them merged.
+    let large = [("memtable_bytes_max", 128 << 10), ("log_bytes_max", 512 << 10)];
+    let options = [&large[..], &[("bucket_bytes_max", 1 << 30)]].concat();
+    let wip = open(&device(), &options).expect("it opens");
+    for n in 0..18_000 {
+        wip.put(&key(n), &[1; 80], Durability::Buffered).expect("a put");
+        if n % 8 == 0 {
+            // Never all that is to be flushed.
+            wip.maintain(Budget { bytes: 1 << 9 }).expect("maintenance");
+        }
+    }
+    let flushes = metrics(&wip).get("flushes");
+    assert!(flushes > 8.0, "{flushes} are more than a level may have");
+    settle(&wip);
+    let idle = metrics(&wip);
+    assert!(idle.get("compactions") > 0.0 && idle.get("runs") <= 7.0, "{} runs", idle.get("runs"));
+    wip.verify().expect("every invariant");
+}
+
+#[test]
 fn space_and_buckets_come_back_after_deletes() {
     let wip = open(&device(), &[("bucket_bytes_max", 256 << 10)]).expect("it opens");
     let keys = 6000;

@@ -10,6 +10,9 @@ pub const POSITION_BITS: u32 = 48;
 pub trait Entries {
     /// The entry at a position that a memtable holds.
     fn entry(&self, position: u64) -> Frame<'_>;
+
+    /// Asks for the memory of such an entry.
+    fn prefetch(&self, _position: u64) {}
 }
 
 /// An entry that was found, and where.

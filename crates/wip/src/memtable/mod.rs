@@ -38,6 +38,9 @@ pub(crate) use entries::head;
 use entries::order;
 pub(crate) use heads::{Heads, is_from, shared_len};
 
+/// How many entries ahead memory is asked for where all are looked at, in the order of the log.
+const PREFETCH_AHEAD: usize = 8;
+
 /// `positions` in the order of a range.
 pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
     // In the order of the log, whose memory is then read from one end to the other.
@@ -49,7 +52,11 @@ pub fn sorted(mut positions: Vec<u64>, entries: &impl Entries) -> Vec<u64> {
 
 /// Bytes that the keys at all positions begin with.
 pub(crate) fn common_bytes(positions: &[u64], entries: &impl Entries) -> usize {
-    let mut keys = positions.iter().map(|at| entries.entry(*at).key);
+    let mut keys = positions.iter().enumerate().map(|(i, at)| {
+        // Entries of one memtable lie far apart.
+        positions.get(i + PREFETCH_AHEAD).inspect(|next| entries.prefetch(**next));
+        entries.entry(*at).key
+    });
     let first = keys.next().unwrap_or_default();
     keys.fold(first.len(), |common, key| shared_len(&first[..common], key))
 }
