@@ -30,6 +30,7 @@ pub use plain::PlainFile;
 pub use reads::FileReads;
 pub use transfer::FileTransfer;
 
+use rustix::io::Errno;
 use silica_base::{Error, Result};
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -65,7 +66,9 @@ impl Inodes {
 
 /// An error about `path`, with the fix where there is one.
 fn failed(what: &str, path: &Path, source: io::Error) -> Error {
+    let has_too_many = source.raw_os_error() == Some(Errno::MFILE.raw_os_error());
     let fix = match source.kind() {
+        _ if has_too_many => " (let this process have more files open: raise `ulimit -n`)",
         io::ErrorKind::PermissionDenied => {
             " (the user who runs this process needs read and write access to it)"
         }
@@ -180,6 +183,14 @@ fn sync_directory(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use io::ErrorKind::{Interrupted, StorageFull, WriteZero};
+
+    #[test]
+    fn errors_that_a_user_can_mend_name_the_fix() {
+        let said = |errno: Errno| failed("open", Path::new("t"), errno.into()).to_string();
+        assert!(said(Errno::MFILE).contains("ulimit -n"));
+        assert!(said(Errno::ACCESS).contains("read and write access"));
+        assert!(said(Errno::NOSPC).contains("free some space"));
+    }
 
     #[test]
     fn short_and_interrupted_writes_are_completed() {
