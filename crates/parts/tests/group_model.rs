@@ -9,6 +9,8 @@ mod sync {
 
     pub(super) const YIELDS_MAX: usize = 1;
     pub(super) const YIELDS_MIN: usize = 1;
+    pub(super) const WATCHES_MAX: usize = 1;
+    pub(super) const WATCHES_MIN: usize = 1;
 }
 
 #[allow(dead_code, unreachable_pub, reason = "the model uses a part of it")]
