@@ -1,6 +1,7 @@
 //! Background work in steps: flushes, compactions, splits, joins. A `maintain` call takes a paused
 //! job or begins the most urgent one, goes on with it for a while, and puts it back or ends it.
-//! Several threads may do so at once; writers do, too, where maintenance is behind.
+//! Several threads may do so at once; writers do, too, where maintenance is behind. A thread that
+//! finds all of it in others' hands waits for them, since what they put back is to go on at once.
 //!
 //! 1. A memtable is in one flush at a time, a bucket's runs in one compaction, split or join.
 //! 2. Versions of buckets are replaced under the install lock, relative to what is there then.
@@ -202,8 +203,7 @@ impl<D: Device> Wip<D> {
             self.look_at_space(0);
         }
         let result = self.attend_log().and_then(|()| self.run_jobs(budget.bytes, true));
-        let result = result.and_then(|progress| self.attend_values(progress));
-        let mut result = result;
+        let mut result = result.and_then(|progress| self.attend_values(progress));
         if let Ok(progress) = &mut result
             && !progress.more
         {

@@ -143,8 +143,8 @@ impl Group {
         self.arrived.load(Ordering::Relaxed) >= expected
     }
 
-    /// Looks for the end of a sync, others than `before`, as often as that was worth it lately, or
-    /// longer where the caller `tries`. False where it does not come.
+    /// Looks for the end of a sync behind the `before` that ended, as often as that was worth it
+    /// lately, or longer where the caller `tries`. False where it does not come.
     fn watch(&self, before: u64, tries: bool) -> bool {
         let watches = if tries { WATCHES_MAX } else { self.watches.load(Ordering::Relaxed) };
         let is_one_of_few = self.watchers.fetch_add(1, Ordering::Relaxed) < WATCHERS_MAX;
