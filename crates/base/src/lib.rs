@@ -4,8 +4,9 @@
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
-//! who does not know a store's seed can craft colliding keys), `crc32c` (hardware CRC-32C with
-//! run-time detection) and `hdrhistogram`.
+//! who does not know a store's seed can craft colliding keys), `crc-fast` (CRC-32C by
+//! carry-less multiplication, which it looks for at run time; the AWS SDK sums with it) and
+//! `hdrhistogram`.
 //!
 //! Invariant: this crate does no I/O and knows no engine.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
