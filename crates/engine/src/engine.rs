@@ -61,6 +61,20 @@ pub struct Descriptor {
 pub struct Budget {
     /// Bytes read and written, roughly; a call always makes some progress.
     pub bytes: u64,
+    /// Nothing else is likely to be done soon: so also what pays only in quiet times.
+    pub is_idle: bool,
+}
+
+impl Budget {
+    /// So many bytes of all that there is to do.
+    pub const fn of(bytes: u64) -> Self {
+        Budget { bytes, is_idle: true }
+    }
+
+    /// The same, while users are at work: what pays only in quiet times is left.
+    pub const fn amid_work(bytes: u64) -> Self {
+        Budget { bytes, is_idle: false }
+    }
 }
 
 /// What a `maintain` call did.

@@ -62,12 +62,12 @@ fn nothing_is_looked_for_where_nothing_expires_and_a_budget_bounds_what_is() {
     let (mica, clock) = open(&options(4 * MIB, 2, "s3-fifo"));
     (0..10_000).for_each(|n| put_until(&mica, n, 0).expect("a put"));
     advance_ms(&clock, 1 << 40);
-    let progress = mica.maintain(Budget { bytes: MIB }).expect("maintained");
+    let progress = mica.maintain(Budget::of(MIB)).expect("maintained");
     assert_eq!((progress.bytes, progress.more), (0, false));
     let now = clock.unix_ms();
     (0..10_000).for_each(|n| put_until(&mica, n, now + 1).expect("a put"));
     advance_ms(&clock, 1);
-    let progress = mica.maintain(Budget { bytes: 1 }).expect("maintained");
+    let progress = mica.maintain(Budget::of(1)).expect("maintained");
     assert!(progress.more && entries(&mica) > 9000.0, "{} are left", entries(&mica));
     maintain(&mica);
     assert_eq!(entries(&mica), 0.0);
@@ -85,7 +85,7 @@ fn a_pass_that_took_long_is_followed_by_a_longer_pause() {
     let (mica, clock) = open(&options(4 * MIB, 1, "s3-fifo"));
     (0..10_000).for_each(|n| put_until(&mica, n, 1).expect("a put"));
     advance_ms(&clock, 1);
-    while mica.maintain(Budget { bytes: 1 }).expect("maintained").more {
+    while mica.maintain(Budget::of(1)).expect("maintained").more {
         advance_ms(&clock, 100);
     }
     let now = clock.unix_ms();
@@ -120,7 +120,7 @@ fn a_cleared_cache_begins_anew() {
     let (mica, clock) = open(&options(4 * MIB, 1, "s3-fifo"));
     (0..10_000).for_each(|n| put_until(&mica, n, 1000).expect("a put"));
     advance_ms(&clock, 1000);
-    assert!(mica.maintain(Budget { bytes: 1 }).expect("maintained").more);
+    assert!(mica.maintain(Budget::of(1)).expect("maintained").more);
     mica.clear().expect("a clear");
     assert_eq!((maintain(&mica), entries(&mica)), (0, 0.0));
     (0..100).for_each(|n| put_until(&mica, n, 5000).expect("a put"));

@@ -64,7 +64,7 @@ fn reserved_pages_are_told(eviction: &str) {
         assert!((memory / 10 * 8..=memory + 2 * MIB).contains(&held()), "{} bytes", held());
         mica.verify().expect("every invariant");
         mica.clear().expect("a clear");
-        while mica.maintain(Budget { bytes: MIB }).expect("it works").more {}
+        while mica.maintain(Budget::of(MIB)).expect("it works").more {}
         // Reserved pages stay, and nobody says otherwise.
         assert_eq!(reserved(), status_bytes("HugetlbPages:") as f64);
         assert!(held() < memory / 5 + reserved() as u64, "{} bytes are still held", held());
@@ -112,7 +112,7 @@ fn memory_comes_back(eviction: &str) {
             (1..count).step_by(2).for_each(|n| delete(n).expect("a delete"));
             assert!(held() < memory / 6, "{} bytes are still held", held());
             assert!(returned() > (memory / 6 * 5) as f64, "{} bytes are returned", returned());
-            while mica.maintain(Budget { bytes: MIB }).expect("it works").more {}
+            while mica.maintain(Budget::of(MIB)).expect("it works").more {}
             assert!(held() < memory / 7, "{} bytes are still held", held());
         } else {
             mica.clear().expect("a clear");

@@ -297,7 +297,7 @@ impl Keyspace {
 
     /// Does background work until none is left.
     pub fn settle(&self) -> Result<()> {
-        while self.live()?.maintain(Budget { bytes: SETTLE_BYTES })?.more {}
+        while self.live()?.maintain(Budget::of(SETTLE_BYTES))?.more {}
         Ok(())
     }
 }

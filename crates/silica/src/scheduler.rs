@@ -18,6 +18,8 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(50);
 pub(crate) const PAUSE_MAX_OF_CACHES: Duration = Duration::from_secs(1);
 /// A pause from which a writer wakes the scheduler; shorter ones end soon enough by themselves.
 const PAUSE_WAKEABLE: Duration = Duration::from_millis(16);
+/// How long there was nothing to do where more is not likely to come soon.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// Pause after an engine failed.
 const PAUSE_FAILED: Duration = Duration::from_secs(1);
 
@@ -135,6 +137,8 @@ impl Scheduler {
 fn run(shared: &Shared) {
     let mut pause = PAUSE_MIN;
     let mut round = 0usize;
+    // Since when there was nothing to do that could not wait.
+    let mut quiet_since: Option<Instant> = None;
     loop {
         let (tasks, stop) = {
             let state = shared.lock();
@@ -144,7 +148,12 @@ fn run(shared: &Shared) {
             return;
         }
         let started = Instant::now();
-        let done = maintain_all(shared, &tasks, round);
+        let mut done = maintain_all(shared, &tasks, round, Budget::amid_work(SLICE_BYTES));
+        if done.more {
+            quiet_since = None;
+        } else if quiet_since.get_or_insert(started).elapsed() >= IDLE_AFTER {
+            done = maintain_all(shared, &tasks, round, Budget::of(SLICE_BYTES));
+        }
         round = round.wrapping_add(1);
         let owed = owed_pause(shared.bytes_per_second, done.bytes, started.elapsed());
         if done.more {
@@ -165,14 +174,14 @@ fn run(shared: &Shared) {
 }
 
 /// One slice of work for every engine, beginning with another one each round.
-fn maintain_all(shared: &Shared, tasks: &[Arc<Task>], round: usize) -> Progress {
+fn maintain_all(shared: &Shared, tasks: &[Arc<Task>], round: usize, budget: Budget) -> Progress {
     let mut all = Progress::default();
     for i in 0..tasks.len() {
         let task = &tasks[(i + round) % tasks.len()];
         if task.given_up.load(Ordering::Relaxed) || shared.lock().stop {
             continue;
         }
-        match task.engine.maintain(Budget { bytes: SLICE_BYTES }) {
+        match task.engine.maintain(budget) {
             Ok(progress) => {
                 all.bytes += progress.bytes;
                 all.more |= progress.more;

@@ -88,7 +88,7 @@ fn a_log_segment_that_is_about_to_go_is_not_in_a_checkpoint() {
     let device = device();
     let store = open(&device);
     (0..3000u64).for_each(|n| put(&store, &(n % 200).to_le_bytes(), n % 200));
-    while store.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+    while store.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
     let gone = store.log.segments().iter().map(|s| s.number).min().expect("the last one") - 1;
     assert!(gone > 0, "one was released");
     // As it is for another thread before the manifest forgets it.
@@ -109,7 +109,7 @@ fn checkpoints_are_whole_while_segments_come_and_go() {
             scope.spawn(move || {
                 for n in 0..puts {
                     put(store, &[writer, (n % KEYS) as u8], n);
-                    store.maintain(Budget { bytes: 64 << 10 }).expect("maintenance");
+                    store.maintain(Budget::of(64 << 10)).expect("maintenance");
                 }
                 writers.fetch_sub(1, Ordering::Relaxed);
             });

@@ -541,7 +541,7 @@ fn stores_with_a_mutated_state() {
     for (key, frame) in frames(400, Sizes::Mixed(400), 9) {
         let value = Frame::decode(&frame).expect("a frame").0.value;
         store.put(&key, value, Durability::Buffered).expect("puts");
-        store.maintain(Budget { bytes: 1 << 10 }).expect("maintains");
+        store.maintain(Budget::of(1 << 10)).expect("maintains");
     }
     drop(store);
     // An open removes what its manifest does not name, so it is given a copy.
@@ -570,7 +570,7 @@ fn stores_with_a_mutated_state() {
         let _ = store.get(b"key");
         let _ = store.scan(0, 1000, &mut |_, _| ());
         let _ = store.put(b"key", &[7; 500], Durability::Synced);
-        let _ = store.maintain(Budget { bytes: 1 << 14 });
+        let _ = store.maintain(Budget::of(1 << 14));
     }
     println!("{opened} opened, {whole} whole");
     assert!(opened >= 1 && whole >= 1, "at least the one that was not changed");

@@ -131,9 +131,9 @@ fn run(fixture: &Fixture, seed: u64, keys: u64, steps: u64, equal_sizes: bool) -
                 store = fixture.open();
                 check(&store, &model, keys + 20);
             }
-            1 => while store.maintain(Budget { bytes: 1 << 12 }).expect("maintains").more {},
+            1 => while store.maintain(Budget::of(1 << 12)).expect("maintains").more {},
             2..40 => {
-                store.maintain(Budget { bytes: 1 << 10 }).expect("maintains");
+                store.maintain(Budget::of(1 << 10)).expect("maintains");
             }
             _ => {}
         }
@@ -141,7 +141,7 @@ fn run(fixture: &Fixture, seed: u64, keys: u64, steps: u64, equal_sizes: bool) -
             check(&store, &model, keys + 20);
         }
     }
-    while store.maintain(Budget { bytes: 1 << 16 }).expect("maintains").more {}
+    while store.maintain(Budget::of(1 << 16)).expect("maintains").more {}
     check(&store, &model, keys + 20);
     (merges + metric(&store, "merges"), conversions + metric(&store, "conversions"))
 }

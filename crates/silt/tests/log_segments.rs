@@ -25,7 +25,7 @@ fn fill(store: &Silt<SimDevice>, maintain_every: u64) {
     for n in 0..PUTS {
         put(store, n);
         if n % maintain_every == 0 {
-            store.maintain(Budget { bytes: 4 << 10 }).expect("maintenance");
+            store.maintain(Budget::of(4 << 10)).expect("maintenance");
         }
     }
 }
@@ -63,7 +63,7 @@ fn a_segment_that_was_made_and_not_used_is_no_matter_to_who_opens_the_store() {
         put(&store, n);
         n += 1;
         let before = segments(&device);
-        store.maintain(Budget { bytes: 4 << 10 }).expect("maintenance");
+        store.maintain(Budget::of(4 << 10)).expect("maintenance");
         if segments(&device) > before {
             break;
         }

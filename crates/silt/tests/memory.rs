@@ -41,7 +41,7 @@ fn value(n: u64) -> Vec<u8> {
 
 fn settle(store: &Silt<SimDevice>) {
     for _ in 0..100_000 {
-        if !store.maintain(Budget { bytes: 1 << 16 }).expect("maintains").more {
+        if !store.maintain(Budget::of(1 << 16)).expect("maintains").more {
             return;
         }
     }
@@ -74,7 +74,7 @@ fn indexes_go_and_come_with_the_memory() {
     for n in 0..ENTRIES {
         store.put(&key(n), &value(n), Durability::Buffered).expect("puts");
         if n % 64 == 0 {
-            store.maintain(Budget { bytes: 1 << 14 }).expect("maintains");
+            store.maintain(Budget::of(1 << 14)).expect("maintains");
         }
     }
     store.set_memory_bytes(TINY);
@@ -123,7 +123,7 @@ fn any_number_of_bytes_is_a_memory() {
         for n in 0..ENTRIES {
             store.put(&key(n), &value(n), Durability::Buffered).expect("puts");
             if n % 64 == 0 {
-                store.maintain(Budget { bytes: 1 << 14 }).expect("maintains");
+                store.maintain(Budget::of(1 << 14)).expect("maintains");
             }
         }
         settle(&store);
@@ -138,7 +138,7 @@ fn fill(store: &Silt<SimDevice>, range: std::ops::Range<u64>, value_bytes: usize
     for n in range {
         store.put(&key(n), &vec![n as u8; value_bytes], Durability::Buffered).expect("puts");
         if n % 64 == 0 {
-            store.maintain(Budget { bytes: 1 << 20 }).expect("maintains");
+            store.maintain(Budget::of(1 << 20)).expect("maintains");
         }
     }
     settle(store);

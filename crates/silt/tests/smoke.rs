@@ -39,7 +39,7 @@ fn entries_survive_conversions_merges_and_reopening() {
             let (key, value) = (format!("key{i}"), format!("value{round}-{i}"));
             store.put(key.as_bytes(), value.as_bytes(), Durability::Buffered).expect("puts");
         }
-        while store.maintain(Budget { bytes: 1 << 16 }).expect("maintains").more {}
+        while store.maintain(Budget::of(1 << 16)).expect("maintains").more {}
     }
     let before = metrics(&store);
     println!("{before:#?}");
@@ -107,7 +107,7 @@ fn a_reader_never_sees_a_key_between_two_operations_of_one_batch() {
                 break;
             }
             if n % 64 == 0 {
-                store.maintain(Budget { bytes: 1 << 14 }).expect("maintains");
+                store.maintain(Budget::of(1 << 14)).expect("maintains");
             }
         }
         stop.store(true, Ordering::Relaxed);

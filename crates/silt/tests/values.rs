@@ -38,7 +38,7 @@ fn value_files(device: &SimDevice) -> Vec<String> {
 }
 
 fn maintain(store: &Silt<SimDevice>) {
-    while store.maintain(Budget { bytes: 1 << 20 }).expect("maintains").more {}
+    while store.maintain(Budget::of(1 << 20)).expect("maintains").more {}
 }
 
 fn large(prng: &mut Prng, max: u64) -> Vec<u8> {
@@ -155,7 +155,7 @@ fn a_batch_with_large_values_is_whole_or_absent_after_any_power_cut() {
             if durability == Durability::Synced {
                 *acknowledged = round + 1;
             }
-            store.maintain(Budget { bytes: 4096 })?;
+            store.maintain(Budget::of(4096))?;
         }
         Ok(())
     };

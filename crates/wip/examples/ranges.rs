@@ -33,10 +33,10 @@ fn fill(wip: &Wip<FileDevice>, entries: u64) {
     for n in 0..entries {
         wip.put(&key(n), &[7; 100], Durability::Buffered).expect("a put");
         if n % 1000 == 0 {
-            wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance");
+            wip.maintain(Budget::of(1 << 20)).expect("maintenance");
         }
     }
-    while wip.maintain(Budget { bytes: 8 << 20 }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(8 << 20)).expect("maintenance").more {}
 }
 
 /// Thousands of ranges read in a second; with `is_kept` all with one iterator.

@@ -45,7 +45,7 @@ fn puts(wip: &Wip<FileDevice>, threads: u64, seconds: f64) -> [f64; 3] {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance");
+                wip.maintain(Budget::of(1 << 20)).expect("maintenance");
                 std::thread::sleep(Duration::from_millis(1));
             }
         });

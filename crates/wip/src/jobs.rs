@@ -96,6 +96,9 @@ pub(crate) struct Jobs<D: Device> {
     /// Threads that are in `maintain`, and the log's end when one last was.
     inside: AtomicU64,
     attended_at: AtomicU64,
+    /// The log's end when it was last said that nothing else is likely to be done soon: that holds
+    /// until somebody writes.
+    quiet_at: AtomicU64,
     /// The last background work failed.
     stuck: AtomicBool,
     /// Writers helped when they last looked, and there was much to do.
@@ -134,6 +137,7 @@ impl<D: Device> Jobs<D> {
             ended: Condvar::new(),
             inside: AtomicU64::new(0),
             attended_at: AtomicU64::new(0),
+            quiet_at: AtomicU64::new(u64::MAX),
             stuck: AtomicBool::new(false),
             helped: AtomicBool::new(false),
         }
@@ -199,6 +203,9 @@ impl<D: Device> Wip<D> {
     /// Does background work of about `budget`, called by who has nothing else to do.
     pub(crate) fn attend(&self, budget: Budget) -> Result<Progress> {
         self.jobs.inside.fetch_add(1, Ordering::Relaxed);
+        if budget.is_idle {
+            self.jobs.quiet_at.store(self.log.end(), Ordering::Relaxed);
+        }
         if self.is_short_of_space() {
             self.look_at_space(0);
         }
@@ -502,8 +509,12 @@ impl<D: Device> Wip<D> {
         self.begin_work(list, &buckets, work?, may_end)
     }
 
-    /// A compaction that nobody waits for.
+    /// A compaction that nobody waits for: only in quiet times, since the next writes might make it
+    /// part of one that has to be.
     fn begin_idle(&self, list: &mut List<D>) -> Option<Job<D>> {
+        if self.jobs.quiet_at.load(Ordering::Relaxed) != self.log.end() {
+            return None;
+        }
         let demand = self.demand();
         let look = |views: &[View<'_>]| self.config.policy.when_idle(views, demand);
         let (buckets, work) = self.with_views(list, look);

@@ -39,7 +39,7 @@ fn buckets_split_and_everything_stays() {
         wip.put(&key, &value, Durability::Buffered).expect("a put");
         model.insert(key, value);
         if prng.one_in(100) {
-            while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+            while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
         }
         if prng.one_in(20_000) {
             // Neighbours may have become one since the last time.
@@ -133,7 +133,7 @@ fn who_has_an_old_list_learns_that_its_bucket_is_gone() {
     while wip.buckets().iter().count() == 1 {
         let key = prng.below(1 << 40).to_be_bytes();
         wip.put(&key, &[7; 40], Durability::Buffered).expect("a put");
-        wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance");
+        wip.maintain(Budget::of(1 << 20)).expect("maintenance");
     }
     assert!(old.of(b"").read().is_gone, "split");
     let old = wip.buckets();
@@ -272,7 +272,7 @@ fn an_iterator_stays_while_buckets_split_and_ranges_go() {
         if place % 200 == 100 {
             let range = KeyRange::new(before[place].clone(), before[place + 50].clone());
             wip.delete_range(&range, Durability::Buffered).expect("a delete");
-            while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+            while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
         }
         is_there = iter.next().expect("a step");
     }
@@ -333,11 +333,11 @@ fn deleted_ranges_survive_power_cuts() {
                 model.insert(key, ());
             }
             if prng.one_in(50) {
-                wip.maintain(Budget { bytes: 20_000 }).expect("maintenance");
+                wip.maintain(Budget::of(20_000)).expect("maintenance");
             }
         }
         wip.sync().expect("a sync");
-        wip.maintain(Budget { bytes: prng.below(100_000) }).expect("maintenance");
+        wip.maintain(Budget::of(prng.below(100_000))).expect("maintenance");
         device.power_cut();
         drop(wip);
         device = device.reopen();
@@ -349,7 +349,7 @@ fn the_log_stays_as_long_as_a_deleted_range_needs_it() {
     let device = SimDevice::new(1, SimOptions::default());
     let wip = open(&device);
     let put = |n: u64| wip.put(&n.to_be_bytes(), &[7; 60], Durability::Buffered).expect("a put");
-    let maintain = || while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {};
+    let maintain = || while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {};
     for n in 0..5000 {
         put(n);
         if n % 100 == 0 {
@@ -374,7 +374,7 @@ fn the_log_stays_as_long_as_a_deleted_range_needs_it() {
 }
 
 fn maintain(wip: &Wip<SimDevice>) {
-    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
 }
 
 #[test]

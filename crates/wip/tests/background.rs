@@ -25,7 +25,7 @@ fn metrics(wip: &Wip<SimDevice>) -> MetricsMap {
 }
 
 fn settle(wip: &Wip<SimDevice>) {
-    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
 }
 
 fn key(n: u64) -> [u8; 8] {
@@ -63,7 +63,7 @@ fn runs_that_nobody_reads_are_merged_when_there_is_nothing_else_to_do() {
         wip.put(&key(n), &[1; 80], Durability::Buffered).expect("a put");
         if n % 8 == 0 {
             // Never all that is to be flushed.
-            wip.maintain(Budget { bytes: 1 << 9 }).expect("maintenance");
+            wip.maintain(Budget::of(1 << 9)).expect("maintenance");
         }
     }
     let flushes = metrics(&wip).get("flushes");
@@ -154,7 +154,7 @@ fn dropping_a_store_leaves_nothing_of_the_jobs_in_hand() {
     loop {
         let before = (tables(), metrics(&wip).get("flushes"));
         wip.put(&key(n), &[1; 80], Durability::Buffered).expect("a put");
-        wip.maintain(Budget { bytes: 1 }).expect("maintenance");
+        wip.maintain(Budget::of(1)).expect("maintenance");
         if tables() > before.0 && metrics(&wip).get("flushes") == before.1 {
             break;
         }
@@ -184,7 +184,7 @@ fn run(device: &SimDevice) -> (Option<MetricsMap>, usize) {
         let (key, mut batch) = (key(n), WriteBatch::new());
         let batch = if is_put { batch.put(&key, &[9; 60]) } else { batch.delete(&key) };
         let written = wip.write(batch, Durability::Synced);
-        let done = written.and_then(|()| wip.maintain(Budget { bytes: 4 << 10 }));
+        let done = written.and_then(|()| wip.maintain(Budget::of(4 << 10)));
         if device.is_cut() || done.is_err() {
             std::mem::forget(wip);
             return (None, step);
@@ -336,7 +336,7 @@ fn waited(maintain_every: usize, more: &[(&str, u64)]) -> [f64; 3] {
     for n in 0..36_000usize {
         wip.put(&key(n as u64), &[n as u8; 220], Durability::Buffered).expect("a put");
         if n % maintain_every == 0 {
-            wip.maintain(Budget { bytes: 4 << 10 }).expect("maintenance");
+            wip.maintain(Budget::of(4 << 10)).expect("maintenance");
         }
     }
     let metrics = metrics(&wip);
@@ -372,7 +372,7 @@ fn segments_of_the_log_are_used_again_and_spares_go_with_the_store() {
     for n in 0..20_000 {
         wip.put(&key(n % 500), &[n as u8; 80], Durability::Buffered).expect("a put");
         if n % 20 == 0 {
-            wip.maintain(Budget { bytes: 64 << 10 }).expect("maintenance");
+            wip.maintain(Budget::of(64 << 10)).expect("maintenance");
             most = most.max(spares());
         }
     }

@@ -46,7 +46,7 @@ fn new_device() -> SimDevice {
 }
 
 fn settle(wip: &Wip<SimDevice>) {
-    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
 }
 
 fn file_options() -> TableFileOptions {
@@ -432,7 +432,7 @@ fn writers_go_on_and_each_key_has_what_came_last() {
             }
             scope.spawn(move || {
                 while stop.load(Ordering::SeqCst) == 0 {
-                    wip.maintain(Budget { bytes: 64 << 10 }).expect("maintenance");
+                    wip.maintain(Budget::of(64 << 10)).expect("maintenance");
                 }
             });
             thread::sleep(std::time::Duration::from_millis(prng.below(30)));

@@ -36,7 +36,7 @@ fn key(n: u64) -> [u8; 8] {
 }
 
 fn settle(store: &Wip<SimDevice>) {
-    while store.maintain(Budget { bytes: 1 << 20 }).expect("maintains").more {}
+    while store.maintain(Budget::of(1 << 20)).expect("maintains").more {}
 }
 
 fn metric(store: &Wip<SimDevice>, name: &str) -> u64 {
@@ -61,7 +61,7 @@ fn filters_go_and_come_with_the_memory_and_the_cache_takes_what_is_left() {
     let store = open(&device, LARGE);
     for n in 0..ENTRIES {
         store.put(&key(n), &[n as u8; 40], Durability::Buffered).expect("puts");
-        store.maintain(Budget { bytes: 4 << 10 }).expect("maintains");
+        store.maintain(Budget::of(4 << 10)).expect("maintains");
     }
     settle(&store);
     assert_eq!(metric(&store, "indexes_dropped"), 0);
@@ -99,7 +99,7 @@ fn any_number_of_bytes_is_a_memory_and_a_log() {
                 let value = vec![(n + round) as u8; 40];
                 store.put(&key(n), &value, Durability::Buffered).expect("puts");
                 if n % 64 == 0 {
-                    store.maintain(Budget { bytes: 1 << 14 }).expect("maintains");
+                    store.maintain(Budget::of(1 << 14)).expect("maintains");
                 }
             }
             store.verify().expect("verifies");

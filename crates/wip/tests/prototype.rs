@@ -45,7 +45,7 @@ fn keys_of_any_bytes_are_kept_where_buckets_begin_with_them() {
     for (n, key) in keys.iter().enumerate() {
         wip.put(key, &[n as u8; 60], Durability::Buffered).expect("a put");
         if n % 100 == 0 {
-            while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+            while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
         }
     }
     let mut metrics = MetricsMap::default();
@@ -114,7 +114,7 @@ fn log_segments_stay_however_many_there_are_until_their_entries_are_in_tables() 
     let mut count = 0u32;
     while segments() <= 25 {
         wip.put(&count.to_be_bytes(), &[count as u8; 100], Durability::Buffered).expect("a put");
-        wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance");
+        wip.maintain(Budget::of(1 << 20)).expect("maintenance");
         count += 1;
     }
     wip.sync().expect("a sync");

@@ -27,7 +27,7 @@ fn key(n: u64) -> [u8; 8] {
 }
 
 fn maintain(wip: &Wip<SimDevice>) {
-    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
 }
 
 /// Device reads of a get of a key that is there, and of one that is not.

@@ -37,7 +37,7 @@ fn filled() -> (SimDevice, Model) {
             model.insert(key, value);
         }
         if n % 100 == 0 {
-            while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+            while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
         }
     }
     drop(wip);

@@ -115,7 +115,7 @@ fn readers_of_tables_that_are_merged_and_removed_find_what_was_there() {
         for round in 2..rounds as u64 {
             for _ in 0..KEYS / 2 {
                 put(prng.below(KEYS), round);
-                store.maintain(Budget { bytes: 16 << 10 }).expect("maintains");
+                store.maintain(Budget::of(16 << 10)).expect("maintains");
             }
             if round % 4 == 0 {
                 let ordered: Arc<dyn Ordered> = store.clone();

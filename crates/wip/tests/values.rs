@@ -55,7 +55,7 @@ fn value_bytes(device: &SimDevice) -> usize {
 }
 
 fn settle(wip: &Wip<SimDevice>) {
-    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
 }
 
 fn large(prng: &mut Prng, more: u64) -> Vec<u8> {
@@ -269,7 +269,7 @@ fn a_batch_with_values_apart_is_whole_or_absent_after_any_power_cut() {
             batch.put(b"b", &value);
             wip.write(&batch, Durability::Synced)?;
             *acknowledged = round + 1;
-            wip.maintain(Budget { bytes: 1 << 20 })?;
+            wip.maintain(Budget::of(1 << 20))?;
         }
         Ok(())
     };

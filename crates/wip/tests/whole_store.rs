@@ -20,7 +20,7 @@ fn admin(wip: &Wip<SimDevice>) -> &dyn Admin {
 }
 
 fn settle(wip: &Wip<SimDevice>) {
-    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
 }
 
 fn device() -> SimDevice {

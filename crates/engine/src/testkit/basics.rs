@@ -57,7 +57,7 @@ fn put_get_delete(engine: &impl Engine) {
     assert_eq!(engine.get(b"a").unwrap(), None, "deleted");
     engine.put(b"a", b"3", NOW).unwrap();
     engine.sync().unwrap();
-    engine.maintain(Budget { bytes: 1 << 20 }).unwrap();
+    engine.maintain(Budget::of(1 << 20)).unwrap();
     assert_eq!(engine.get(b"a").unwrap().as_deref(), Some(&b"3"[..]), "put again");
 }
 

@@ -112,7 +112,7 @@ fn write_versions(
 
 fn maintain_until_stopped(engine: &impl Engine, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
-        let progress = engine.maintain(Budget { bytes: 4096 }).expect("maintenance with readers");
+        let progress = engine.maintain(Budget::of(4096)).expect("maintenance with readers");
         if !progress.more {
             std::thread::yield_now();
         }
@@ -269,7 +269,7 @@ fn write_others(engine: &impl Engine, seed: u64, stop: &AtomicBool) {
             engine.delete(&key, Durability::Buffered).expect("delete amid updates");
         }
         if prng.one_in(8) {
-            engine.maintain(Budget { bytes: 4096 }).expect("maintenance amid updates");
+            engine.maintain(Budget::of(4096)).expect("maintenance amid updates");
         }
     }
 }

@@ -223,7 +223,7 @@ fn judge<H: DeviceHarness>(
     }
     // Background work must not launder damage into intact files.
     for _ in 0..8 {
-        if engine.maintain(Budget { bytes: 1 << 16 }).is_err() {
+        if engine.maintain(Budget::of(1 << 16)).is_err() {
             break;
         }
     }

@@ -45,7 +45,7 @@ pub fn expiry<H: Harness>(harness: &mut H, clock: &ManualClock) {
     check(&engine, clock.unix_ms(), start_ms);
     clock.advance_ns(1_000_000);
     check(&engine, clock.unix_ms(), start_ms);
-    while engine.maintain(Budget { bytes: 1 << 20 }).expect("maintained").more {}
+    while engine.maintain(Budget::of(1 << 20)).expect("maintained").more {}
     check(&engine, clock.unix_ms(), start_ms);
     updates(&engine);
     engine.verify().expect("verified");

@@ -130,7 +130,7 @@ where
             66..92 => self.walk_on(),
             92..99 => {
                 let bytes = 1 + self.prng.below(self.harness.workload().maintain_bytes_max);
-                Ok(self.engine().maintain(Budget { bytes }).map(|_| ())?)
+                Ok(self.engine().maintain(Budget::of(bytes)).map(|_| ())?)
             }
             _ if self.prng.one_in(4) => self.reopen(),
             _ if self.prng.one_in(4) => self.clear(),

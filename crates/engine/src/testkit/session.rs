@@ -295,7 +295,7 @@ impl<'h, H: Harness> Session<'h, H> {
             Step::Scan(limit) => compare_scan(self.engine(), &self.keys, &self.model, *limit)?,
             Step::ScanOn(limit) => self.scan_on(*limit)?,
             Step::Maintain(bytes) => {
-                self.engine().maintain(Budget { bytes: *bytes })?;
+                self.engine().maintain(Budget::of(*bytes))?;
             }
             Step::Sync => self.engine().sync()?,
             Step::Reopen | Step::Kill if !self.is_durable() => {}

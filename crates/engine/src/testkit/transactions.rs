@@ -81,7 +81,7 @@ where
             .collect();
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
-                engine.maintain(Budget { bytes: 64 << 10 }).expect("maintenance");
+                engine.maintain(Budget::of(64 << 10)).expect("maintenance");
             }
         });
         scope.spawn(|| {

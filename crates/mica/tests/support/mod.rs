@@ -94,6 +94,6 @@ pub(crate) fn put_until(engine: &dyn Engine, n: u32, expires_unix_ms: u64) -> Re
 
 /// Calls `maintain` with a small budget until it has nothing to do; returns how often it had more.
 pub(crate) fn maintain(engine: &dyn Engine) -> u32 {
-    let more = || engine.maintain(Budget { bytes: 4096 }).expect("maintained").more;
+    let more = || engine.maintain(Budget::of(4096)).expect("maintained").more;
     (0..).take_while(|_| more()).count() as u32
 }

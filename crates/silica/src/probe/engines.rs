@@ -371,7 +371,7 @@ impl Lab {
     }
 
     fn settle(&self) -> Result<()> {
-        while self.engine.maintain(Budget { bytes: TURN_BYTES })?.more {}
+        while self.engine.maintain(Budget::of(TURN_BYTES))?.more {}
         Ok(())
     }
 

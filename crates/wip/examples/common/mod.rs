@@ -90,7 +90,7 @@ pub fn attended<T>(wip: &Wip<FileDevice>, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                if !wip.maintain(Budget { bytes: SLICE_BYTES }).expect("maintenance").more {
+                if !wip.maintain(Budget::of(SLICE_BYTES)).expect("maintenance").more {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
@@ -103,7 +103,7 @@ pub fn attended<T>(wip: &Wip<FileDevice>, work: impl FnOnce() -> T) -> T {
 
 /// Has nothing left to be done.
 pub fn settle(wip: &Wip<FileDevice>) {
-    while wip.maintain(Budget { bytes: SLICE_BYTES }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(SLICE_BYTES)).expect("maintenance").more {}
 }
 
 /// Puts every key; how long that took, each and all.

@@ -32,7 +32,7 @@ pub(crate) fn open(dir: &Path, memory_mib: u64, pairs: &[String]) -> Wip<FileDev
 
 /// Does all maintenance that waits.
 pub(crate) fn settle(wip: &Wip<FileDevice>) {
-    while wip.maintain(Budget { bytes: 1 << 20 }).expect("maintenance").more {}
+    while wip.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
 }
 
 /// Puts keys `0..entries`, where the last of them is not there yet.

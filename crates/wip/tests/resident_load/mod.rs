@@ -65,7 +65,7 @@ pub(crate) fn assert_resident_bytes_stay_within_the_number(load: &Load) {
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| write(&store, load));
             while !writer.is_finished() {
-                let done = store.maintain(Budget { bytes: 256 << 10 }).expect("maintains");
+                let done = store.maintain(Budget::of(256 << 10)).expect("maintains");
                 if !done.more {
                     std::thread::sleep(Duration::from_micros(100));
                 }
@@ -97,7 +97,7 @@ fn write(store: &Wip<FileDevice>, load: &Load) {
         if load.only_writes {
             continue;
         }
-        store.maintain(Budget { bytes: 256 << 10 }).expect("maintains");
+        store.maintain(Budget::of(256 << 10)).expect("maintains");
         // By then the cache has long been full, and most of the time would go into waiting for the
         // device. In bursts, whose reads overlap: that takes more memory than one after the other.
         if !(start / BATCH).is_multiple_of(BURST_EVERY) {

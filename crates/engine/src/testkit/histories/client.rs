@@ -99,7 +99,7 @@ impl Client for EngineClient<'_> {
         if prng.below(2) == 0 {
             return std::thread::yield_now();
         }
-        let budget = Budget { bytes: 1 + prng.below(1 << 14) };
+        let budget = Budget::of(1 + prng.below(1 << 14));
         self.0.maintain(budget).expect("maintenance amid histories");
     }
 }
