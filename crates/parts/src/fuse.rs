@@ -16,6 +16,8 @@ pub const BITS_MAX: u32 = 16;
 const HEADER_BYTES: usize = 24;
 /// Places in a segment at most, as a power of two.
 const SEGMENT_BITS_MAX: u32 = 18;
+/// So many places are near enough to one another in any order.
+const NEAR_PLACES: usize = 32 << 10;
 /// How often places are drawn anew where some keys cannot get theirs.
 const TRIES_MAX: u64 = 100;
 /// Keys of a filter at most.
@@ -171,16 +173,19 @@ impl FuseFilter {
     }
 
     fn filled(geometry: Geometry, bits: u32, Peeled { sharers, order }: &Peeled) -> Self {
-        let words = (geometry.places() * bits as usize).div_ceil(64) + 1;
-        let mut filter = vec![0; words];
+        let mut places = vec![0u16; geometry.places()];
         // Backwards: each key's place is none of those that come later.
         for at in order.iter().rev() {
             let here = sharers[*at as usize];
             let (mixed, which) = (here.mixed(), here.which());
-            let places = geometry.of(mixed);
-            let [one, other] = [places[OTHERS[which][0]], places[OTHERS[which][1]]];
-            let others = fingerprint(mixed) ^ read(&filter, bits, one) ^ read(&filter, bits, other);
-            fill(&mut filter, bits, *at as usize, others & mask(bits));
+            let all = geometry.of(mixed);
+            let [one, other] = [all[OTHERS[which][0]], all[OTHERS[which][1]]];
+            places[*at as usize] = fingerprint(mixed) as u16 ^ places[one] ^ places[other];
+        }
+        let words = (geometry.places() * bits as usize).div_ceil(64) + 1;
+        let mut filter = vec![0; words];
+        for (at, place) in places.iter().enumerate() {
+            fill(&mut filter, bits, at, u64::from(*place) & mask(bits));
         }
         FuseFilter { geometry, bits, words: filter.into() }
     }
@@ -254,23 +259,37 @@ struct Peeled {
 /// Gives every key a place of its own; `None` where that does not come out.
 fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Peeled> {
     let mut sharers = vec![Sharers::default(); geometry.places()];
-    for mixed in in_order(geometry, hashes) {
+    let mut share = |mixed: u64| -> Option<()> {
         for (which, at) in geometry.of(mixed).into_iter().enumerate() {
             let here = &mut sharers[at];
             here.toggle(mixed, which as u32);
             here.number = here.number.checked_add(ONE)?;
         }
+        Some(())
+    };
+    if geometry.places() <= NEAR_PLACES {
+        hashes.iter().try_for_each(|hash| share(geometry.mixed(*hash)))?;
+    } else {
+        in_order(geometry, hashes).into_iter().try_for_each(share)?;
     }
-    let places = 0..sharers.len() as u32;
-    // A place gets here once: the number of its keys comes down to one once.
-    let mut alone: Vec<u32> = places.filter(|at| sharers[*at as usize].is_alone()).collect();
-    let mut order = Vec::with_capacity(hashes.len());
-    while let Some(at) = alone.pop() {
+    // A place gets here once: the number of its keys comes down to one once. Whether one does is
+    // as good as random, so it is written in any case, and counts where it belongs here.
+    let (mut alone, mut count) = (vec![0u32; sharers.len() + 1], 0);
+    for (at, here) in sharers.iter().enumerate() {
+        alone[count] = at as u32;
+        count += usize::from(here.is_alone());
+    }
+    // First come, first served: so none waits for what became of the one right before.
+    let (mut next, mut done) = (0, 0);
+    while next < count {
+        let at = alone[next];
+        next += 1;
         let here = sharers[at as usize];
         if !here.is_alone() {
             continue;
         }
-        order.push(at);
+        alone[done] = at;
+        done += 1;
         let (mixed, own) = (here.mixed(), here.which());
         let places = geometry.of(mixed);
         for other in OTHERS[own] {
@@ -278,12 +297,12 @@ fn peel(geometry: &Geometry, hashes: &[u64]) -> Option<Peeled> {
             let there = &mut sharers[at];
             there.toggle(mixed, other as u32);
             there.number -= ONE;
-            if there.is_alone() {
-                alone.push(at as u32);
-            }
+            alone[count] = at as u32;
+            count += usize::from(there.is_alone());
         }
     }
-    (order.len() == hashes.len()).then_some(Peeled { sharers, order })
+    alone.truncate(done);
+    (done == hashes.len()).then_some(Peeled { sharers, order: alone })
 }
 
 /// The mixed hashes, roughly in the order of their first places: so that those of keys that come
