@@ -1,7 +1,8 @@
 //! All buckets of a store, in the order of their keys.
 
 use crate::bucket::Bucket;
-use crate::memtable::{Heads, shared_len};
+use crate::memtable::Heads;
+use silica_base::shared_len;
 use silica_device::Device;
 use std::ops::Range;
 use std::sync::Arc;

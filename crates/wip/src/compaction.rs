@@ -3,7 +3,6 @@
 use crate::bucket::{Bucket, Version};
 use crate::deleted::{DeletedRange, DeletedRanges};
 use crate::job::Step;
-use crate::memtable::shared_len;
 use crate::merge::{Fate, Keeper, Merge};
 use crate::metrics::add;
 use crate::overlap::Older;
@@ -13,7 +12,7 @@ use crate::run_cursor::{RunCursor, read_together};
 use crate::state::Edit;
 use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
-use silica_base::Result;
+use silica_base::{Result, shared_len};
 use silica_device::Device;
 use silica_parts::frame::POINTER;
 use silica_parts::value_log::Garbage;

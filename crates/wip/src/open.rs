@@ -15,6 +15,7 @@ use crate::state::{BucketState, Edit, PartState, StoreState};
 use crate::values::ValueJobs;
 use crate::wip::Wip;
 use crate::write::{NewEntry, Writer, superseded};
+use arc_swap::ArcSwap;
 use silica_base::{Error, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, INGESTED, OptionValues};
@@ -26,7 +27,7 @@ use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
 use silica_parts::{BlockCache, Buffers};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// Entries of the log that are inserted together, once the memory where they go was asked for.
 const COMING_MAX: usize = 32;
@@ -73,7 +74,7 @@ impl<D: Device> Wip<D> {
                 segments,
                 log_end,
             ),
-            buckets: RwLock::new(Arc::new(buckets)),
+            buckets: ArcSwap::from_pointee(buckets),
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
             released: Condvar::new(),
             ingests: Mutex::default(),

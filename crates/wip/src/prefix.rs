@@ -1,6 +1,7 @@
 //! Telling keys apart by how they begin behind what most of them begin with.
 
-use crate::memtable::{head, shared_len};
+use crate::memtable::head;
+use silica_base::shared_len;
 
 /// Bytes that are compared as numbers.
 const WORD_BYTES: usize = 8;

@@ -189,7 +189,7 @@ struct Burst<'b, D: Device> {
 impl<D: Device> Burst<'_, D> {
     /// Answers all keys; the memory of `hashes` comes back.
     fn run(&mut self, mut hashes: Vec<u64>) -> Result<Vec<u64>> {
-        let buckets = self.wip.buckets();
+        let buckets = self.wip.buckets.load();
         for start in (0..self.keys.len()).step_by(GROUP) {
             let keys = &self.keys[start..self.keys.len().min(start + GROUP)];
             hashes.clear();

@@ -85,7 +85,7 @@ impl<D: Device> Wip<D> {
     ) where
         D: 'b,
     {
-        *self.buckets.write().expect("no panic while held") = Arc::new(list);
+        self.buckets.store(Arc::new(list));
         // Nothing is taken from the log before, so who got here earlier finds what it needs.
         gone.into_iter().for_each(|bucket| bucket.write().is_gone = true);
     }

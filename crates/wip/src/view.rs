@@ -3,9 +3,10 @@
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::deleted::DeletedRanges;
-use crate::memtable::{Entries, Memtable, Ordered, SkipList, is_from, shared_len, sorted};
+use crate::memtable::{Entries, Memtable, Ordered, SkipList, is_from, sorted};
 use crate::prefix::Prefix;
 use crate::wip::Wip;
+use silica_base::shared_len;
 use silica_device::Device;
 use silica_parts::wal::Segments;
 use std::ops::Range;

@@ -11,6 +11,7 @@ use crate::space::Space;
 use crate::state::{Edit, StoreState};
 use crate::values::ValueJobs;
 use crate::write::Writer;
+use arc_swap::ArcSwap;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
@@ -22,7 +23,7 @@ use silica_parts::value_log::{Garbage, ValueLog};
 use silica_parts::wal::{POSITION_BYTES, Wal};
 use silica_parts::{BlockCache, Buffers};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// Longest key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -40,7 +41,7 @@ pub struct Wip<D: Device> {
     pub(crate) store_id: u64,
     pub(crate) log: Wal<D>,
     pub(crate) values: ValueLog<D>,
-    pub(crate) buckets: RwLock<Arc<Buckets<D>>>,
+    pub(crate) buckets: ArcSwap<Buckets<D>>,
     pub(crate) writer: Mutex<Writer<D::Log>>,
     /// Writes are not held any more.
     pub(crate) released: Condvar,
@@ -89,7 +90,7 @@ impl<D: Device> Wip<D> {
     /// The buckets as they are now.
     #[inline]
     pub(crate) fn buckets(&self) -> Arc<Buckets<D>> {
-        self.buckets.read().expect("no panic while held").clone()
+        self.buckets.load_full()
     }
 
     /// The device.

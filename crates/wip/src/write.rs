@@ -227,7 +227,7 @@ impl<D: Device> Wip<D> {
         stored: &Stored<D::File>,
     ) -> Result<()> {
         // Nobody replaces them while the writer is locked.
-        let buckets = self.buckets();
+        let buckets = self.buckets.load();
         let mut places = [0; PREFETCHED_MAX];
         for (place, op) in places.iter_mut().zip(ops) {
             *place = buckets.place(op.key);

@@ -2,7 +2,7 @@
 
 use super::Version;
 use crate::frame::{EXPIRES, POINTER, TOMBSTONE, USER_BITS};
-use silica_base::{prefetch, read_varint, varint_len, write_varint};
+use silica_base::{prefetch, read_varint, shared_len, varint_len, write_varint};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -26,12 +26,6 @@ pub(super) struct Damaged;
 #[inline]
 fn order(key: &[u8], sequence: u64, other_key: &[u8], other: u64) -> Ordering {
     key.cmp(other_key).then(other.cmp(&sequence))
-}
-
-/// Bytes that two keys begin with.
-#[inline]
-pub(super) fn shared_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// Puts a block together.

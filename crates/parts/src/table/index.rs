@@ -5,9 +5,8 @@
 //! number, its head; the rest of those that are longer, or end in a zero, apart, each with its
 //! block's number. Where many are longer the head has eight bytes: what takes less memory is taken.
 
-use super::block::shared_len;
 use crate::fields::Fields;
-use silica_base::write_varint;
+use silica_base::{shared_len, write_varint};
 
 /// Heads that are searched one by one, of which the last is kept a second time, with others of its
 /// kind: a binary search of all heads would wait for memory at nearly each of its steps, and this

@@ -3,11 +3,6 @@
 use super::head;
 use std::ops::Range;
 
-/// Bytes that both begin with.
-pub(crate) fn shared_len(one: &[u8], other: &[u8]) -> usize {
-    one.iter().zip(other).take_while(|(one, other)| one == other).count()
-}
-
 /// True where `key` is `lower` or comes behind it. An empty bound is not compared: looking for no
 /// bytes at an address that is none takes some processors fifty nanoseconds.
 #[inline]

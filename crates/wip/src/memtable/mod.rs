@@ -36,7 +36,8 @@ pub use skip_list::{Node, SkipList};
 
 pub(crate) use entries::head;
 use entries::order;
-pub(crate) use heads::{Heads, is_from, shared_len};
+pub(crate) use heads::{Heads, is_from};
+use silica_base::shared_len;
 
 /// How many entries ahead memory is asked for where all are looked at, in the order of the log.
 const PREFETCH_AHEAD: usize = 8;
@@ -70,9 +71,12 @@ pub(crate) fn by_heads(
 ) -> Vec<(u64, u64)> {
     let mut keyed: Vec<(u64, u64)> =
         positions.iter().map(|at| (head(&entries.entry(*at).key[common..]), *at)).collect();
-    keyed.sort_unstable_by(|(head, at), (other_head, other)| {
-        head.cmp(other_head)
-            .then_with(|| order(entries.entry(*at).key, *at, entries.entry(*other).key, *other))
-    });
+    // Numbers alone are sorted without a branch for each of them, and most heads differ.
+    keyed.sort_unstable_by_key(|(head, _)| *head);
+    for same in keyed.chunk_by_mut(|(head, _), (other, _)| head == other) {
+        same.sort_unstable_by(|(_, at), (_, other)| {
+            order(entries.entry(*at).key, *at, entries.entry(*other).key, *other)
+        });
+    }
     keyed
 }

@@ -5,7 +5,8 @@
 //! bytes of their keys behind what all keys have in common.
 
 use super::Entries;
-use super::heads::{Heads, shared_len};
+use super::heads::Heads;
+use silica_base::shared_len;
 
 /// Entries for each of which there is a head.
 const PER_HEAD: usize = 16;
