@@ -53,7 +53,9 @@ const ASSIST_BYTES_PER_BYTE_MAX: f64 = 24.0;
 const PAUSED_MAX: usize = 4;
 /// Bytes that others move at once while tables become durable: what they free is waited for.
 const STEP_BYTES_MAX: u64 = 256 << 10;
-/// Jobs that are at their end, at most; flushes that end together, and bytes of their memtables.
+/// Jobs that are at their end and wait for the device, at most; flushes that end together, and
+/// bytes of their memtables.
+const ENDING_MAX: usize = 12;
 const ENDS_MAX: usize = 8;
 const ENDED_BYTES_MAX: u64 = 4 << 20;
 /// The longest wait of a writer for a job that others have in hand.
@@ -364,7 +366,7 @@ impl<D: Device> Wip<D> {
             return joins;
         }
         let is_durable = |job: &Job<D>| job.ends_next() && !job.would_wait_to_end();
-        let first = || list.paused.iter().position(Job::ends_next).filter(|_| ending >= ENDS_MAX);
+        let first = || list.paused.iter().position(Job::ends_next).filter(|_| ending >= ENDING_MAX);
         let at = list.paused.iter().position(is_durable).or_else(first)?;
         Some(list.paused.swap_remove(at))
     }

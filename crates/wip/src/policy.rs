@@ -51,9 +51,10 @@ const DEAD_PART_MIN: u64 = 16;
 /// that each rewrite frees much, and yet early enough for it to be done in time. Where buckets are
 /// small beside what is allowed, one is done soon.
 const REWRITE_FROM_MIN: f64 = 0.58;
-const REWRITE_FROM_MAX: f64 = 0.90;
-/// What may die while the largest bucket is rewritten, as a part of its bytes.
-const DYING_PART: f64 = 2.0;
+const REWRITE_FROM_MAX: f64 = 0.95;
+/// What may die while the largest bucket is rewritten, as a part of its bytes: about twice what does
+/// where for each byte that users write two are rewritten.
+const DYING_PART: f64 = 1.0;
 /// What the pressure comes to when dead bytes are all that is allowed, so that nobody writes on,
 /// and the most that they come to: a store of few bytes is soon rewritten.
 const REWRITE_PRESSURE_MAX: f64 = 4.0;

@@ -63,11 +63,17 @@ fn runs_that_nobody_reads_are_merged_when_there_is_nothing_else_to_do() {
         wip.put(&key(n), &[1; 80], Durability::Buffered).expect("a put");
         if n % 8 == 0 {
             // Never all that is to be flushed.
-            wip.maintain(Budget::of(1 << 9)).expect("maintenance");
+            wip.maintain(Budget::amid_work(1 << 9)).expect("maintenance");
         }
     }
     let flushes = metrics(&wip).get("flushes");
     assert!(flushes > 8.0, "{flushes} are more than a level may have");
+    while wip.maintain(Budget::amid_work(1 << 20)).expect("maintenance").more {}
+    assert_eq!(metrics(&wip).get("compactions"), 0.0, "more may be written at any time");
+    // In a quiet time the first merge begins; the others wait again once somebody writes.
+    while metrics(&wip).get("compactions") == 0.0 {
+        assert!(wip.maintain(Budget::of(1 << 12)).expect("maintenance").more);
+    }
     settle(&wip);
     let idle = metrics(&wip);
     assert!(idle.get("compactions") > 0.0 && idle.get("runs") <= 7.0, "{} runs", idle.get("runs"));

@@ -100,8 +100,8 @@ const TABLES_SHARE: f64 = 0.05;
 /// Dead bytes at which our ordered engine begins to rewrite, of those allowed, at least and at most
 /// (its policy), what is left for as a part of its largest bucket, and how much larger that is
 /// than what lives in one on average.
-const REWRITE_FROM: (f64, f64) = (0.58, 0.90);
-const DYING_PART: f64 = 2.0;
+const REWRITE_FROM: (f64, f64) = (0.58, 0.95);
+const DYING_PART: f64 = 1.0;
 const LARGEST_BUCKET: f64 = 1.5;
 /// Its shares of the memory for memtables and log, and the runs of a level.
 const WIP_MEMTABLE: f64 = 0.2;
