@@ -309,7 +309,7 @@ impl<D: Device> Silt<D> {
         if !self.jobs.stuck.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let result = self.run_jobs(Budget::of(ASSIST_EVERY_BYTES), true);
+        let result = self.run_jobs(Budget::amid_work(ASSIST_EVERY_BYTES), true);
         if result.is_ok() {
             self.jobs.stuck.store(false, Ordering::Relaxed);
         }
@@ -334,7 +334,7 @@ impl<D: Device> Silt<D> {
         add(&self.metrics.writes_slowed, 1);
         let share = (pressure - ASSIST_PRESSURE + 0.25) * ASSIST_BYTES_PER_BYTE;
         let share = share.min(ASSIST_BYTES_PER_BYTE_MAX);
-        let budget = Budget::of((debt as f64 * share) as u64);
+        let budget = Budget::amid_work((debt as f64 * share) as u64);
         if let Err(error) = self.run_jobs(budget, pressure > WAIT_PRESSURE) {
             ::log::warn!("background work of a SILT store: {error}");
             self.jobs.stuck.store(true, Ordering::Relaxed);

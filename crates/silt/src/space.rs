@@ -137,7 +137,7 @@ impl<D: Device> Silt<D> {
         if !is_large && !self.is_short_of_space() {
             return Ok(());
         }
-        let worked = self.run_jobs(Budget::of(LOOK_EVERY_BYTES), false);
+        let worked = self.run_jobs(Budget::amid_work(LOOK_EVERY_BYTES), false);
         if !self.look_at_space(bytes) {
             return Ok(());
         }
