@@ -1,7 +1,7 @@
 //! WipDB: an ordered store that writes in place, in buckets of key ranges.
 //!
-//! `arc-swap` (small, kept, used widely) holds the list of buckets, which every read and write looks
-//! at: it hands it out without a lock or a count that threads share.
+//! `arc-swap` (small, kept, used widely) holds the list of buckets, which every read and write
+//! looks at: it hands it out without a lock or a count that threads share.
 //!
 //! Invariant: this crate does not know any other engine, opens no paths and starts no threads.
 #![forbid(unsafe_code)]

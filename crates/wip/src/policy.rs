@@ -52,8 +52,8 @@ const DEAD_PART_MIN: u64 = 16;
 /// small beside what is allowed, one is done soon.
 const REWRITE_FROM_MIN: f64 = 0.58;
 const REWRITE_FROM_MAX: f64 = 0.95;
-/// What may die while the largest bucket is rewritten, as a part of its bytes: about twice what does
-/// where for each byte that users write two are rewritten.
+/// What may die while the largest bucket is rewritten, as a part of its bytes: about twice what
+/// does where for each byte that users write two are rewritten.
 const DYING_PART: f64 = 1.0;
 /// What the pressure comes to when dead bytes are all that is allowed, so that nobody writes on,
 /// and the most that they come to: a store of few bytes is soon rewritten.
