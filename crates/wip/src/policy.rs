@@ -8,7 +8,7 @@
 //!    large a dead part as the store has becomes one run at once: it would soon. While nobody
 //!    reads, a bucket may have as many runs in one level as it may have in all of them together:
 //!    the rewrite for space that comes then does the work of such merges, too. What is over
-//!    `runs_max` in a level is merged when there is nothing else to do, or once there are reads.
+//!    `runs_max` in a level is merged in quiet times, or once there are reads.
 //! 2. **Space.** The store's dead bytes stay below what `space_amplification_percent_max` allows of
 //!    its live bytes: else all runs of the bucket where most of the bytes are dead become one. So
 //!    the store as a whole keeps to the number, and each rewrite frees as much as there is to free.
@@ -185,7 +185,7 @@ impl Policy {
             .or_else(|| self.small_neighbours(views))
     }
 
-    /// What is worth doing where nothing is urgent.
+    /// What is worth doing in quiet times.
     pub(crate) fn when_idle(&self, views: &[View<'_>], demand: Demand) -> Option<Work> {
         let waits = demand.only_writes && !demand.is_over_ceiling;
         if waits { self.for_room(views, Demand::default()) } else { None }

@@ -6,6 +6,7 @@ use crate::glob;
 use silica::engine::{
     Admin, EntryIter, Error, ErrorKind, KeyRange, Ordered, Result, Scan, Snapshot,
 };
+use silica_base::shared_len;
 use silica_proto::{Reply, append_u64, parse_i64};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -289,7 +290,7 @@ fn seek_random(iterator: &mut dyn EntryIter, random: u64) -> Result<bool> {
         return Ok(false);
     }
     let first = iterator.key();
-    let alike = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+    let alike = shared_len(first, &last);
     let number = |key: &[u8]| {
         let mut bytes = [0; 8];
         key[alike..].iter().take(8).zip(&mut bytes).for_each(|(from, to)| *to = *from);
