@@ -62,10 +62,8 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     if let Some(report) = recording.map(silica::Recording::stop).transpose()? {
         info!("recorded {} operations, {} dropped", report.operations, report.dropped);
     }
-    match Arc::try_unwrap(store) {
-        Ok(store) => store.close()?,
-        Err(shared) => shared.sync()?,
-    }
+    // A thread of the server that is just ending may have it, too.
+    store.shut()?;
     info!("stopped");
     Ok(())
 }

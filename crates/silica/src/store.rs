@@ -294,7 +294,9 @@ impl Silica {
         self.shut()
     }
 
-    fn shut(&self) -> Result<()> {
+    /// The same where others have the store, too: it is closed to them from now on. Once it is
+    /// closed it does nothing.
+    pub fn shut(&self) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
             return Ok(());

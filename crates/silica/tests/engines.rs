@@ -2,6 +2,7 @@
 
 use silica::{ErrorKind, OpenOptions, Result};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A directory that goes when the test ends.
 struct Temp(PathBuf);
@@ -110,4 +111,25 @@ fn a_backup_holds_a_keyspace_in_memory_empty() -> Result<()> {
     assert_eq!(hot.engine().descriptor().name, "mica");
     assert_eq!(hot.get("a")?, None);
     copy.verify()
+}
+
+#[test]
+fn what_is_in_memory_stays_where_others_still_have_the_store_that_is_closed() -> Result<()> {
+    let temp = Temp::new("shared");
+    let warm = || options().declare("hot", "mica", &[("warm_restart", "on")]);
+    let store = Arc::new(warm().open(&temp.0)?);
+    store.keyspace("hot")?.put("a", "1")?;
+    let other = Arc::clone(&store);
+    store.shut()?;
+    let refused = other.keyspace("hot").map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    // A process may end before the other is gone: the image is there.
+    let entries = std::fs::read_dir(&temp.0).unwrap();
+    let images = entries.filter(|entry| entry.as_ref().unwrap().path().join("image").is_file());
+    assert_eq!(images.count(), 1);
+    other.shut()?;
+    drop((store, other));
+    let again = warm().open(&temp.0)?;
+    assert_eq!(again.keyspace("hot")?.get("a")?, Some(b"1".to_vec()));
+    again.close()
 }
