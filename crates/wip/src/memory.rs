@@ -245,9 +245,9 @@ impl<D: Device> Wip<D> {
             true => others + taken.lacking_bytes + memory / CACHE_PART_MIN,
             false => others - taken.loaded_bytes,
         };
-        // The first and the last segment may be nearly empty.
-        let segments = 2 * self.config.segment_bytes(memory);
-        let left = without_jobs.saturating_sub(others + segments).max(memory / LOG_PART_MIN);
+        // The first and the last segment may be nearly empty, and filters that come back leave some.
+        let unused = 2 * self.config.segment_bytes(memory) + memory / SPARED_PART;
+        let left = without_jobs.saturating_sub(others + unused).max(memory / LOG_PART_MIN);
         self.requests.log_room_bytes.store(left, Ordering::Relaxed);
     }
 

@@ -99,6 +99,7 @@ impl<D: Device> Wip<D> {
             device,
         };
         store.replay()?;
+        store.rest_log();
         let tables: u64 = store.buckets().iter().map(|b| b.read().version.bytes()).sum();
         let found = tables + store.unflushed_bytes.load(Ordering::Relaxed);
         store.found_bytes.store(found, Ordering::Relaxed);

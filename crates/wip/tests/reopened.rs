@@ -85,6 +85,37 @@ fn gets_read_as_little_without_maintenance_and_opened_again() {
     }
 }
 
+/// Segments that an earlier opening left behind, as files that say where the next ones begin, take
+/// no memory: filters have it, although nothing is left to be flushed that would free them.
+#[test]
+fn filters_are_there_where_the_store_was_opened_with_a_log_that_was_flushed() {
+    const MEMORY_BYTES: u64 = 4 << 20;
+    let device = SimDevice::new(1, SimOptions::default());
+    let mut wip = open_with(&device, MEMORY_BYTES);
+    for n in 0..KEYS {
+        wip.put(&key(n), &[n as u8; 100], Durability::Buffered).expect("a put");
+        if n % 100 == 0 {
+            maintain(&wip);
+        }
+    }
+    for opened in 1..=3 {
+        drop(wip);
+        wip = open_with(&device, MEMORY_BYTES);
+        for _ in 0..2 {
+            reads_per_get(&wip, &device);
+            maintain(&wip);
+        }
+        let (hit, miss) = reads_per_get(&wip, &device);
+        let lacking = metric(&wip, "indexes_dropped");
+        println!(
+            "opened {opened}: {hit} {miss}, {lacking} lack, log {}",
+            metric(&wip, "log_bytes")
+        );
+        assert!(hit <= 1.05 && miss <= 0.03, "opened {opened}: {hit} and {miss} reads a get");
+        assert!(lacking == 0.0, "opened {opened}: {lacking} filters lack");
+    }
+}
+
 /// While there are only writes the log has its whole part of the memory, and filters go for it; for
 /// gets it gives way to them, whether there are writes or not.
 #[test]

@@ -427,14 +427,28 @@ impl<D: Device> Wal<D> {
         while cut > 0 && !self.stands_alone(&segments.list[cut], synced_end) {
             cut -= 1;
         }
-        let end = below.checked_sub(1).map_or(0, |last| segments.list[last].end());
-        let rested_end = self.resting_end.fetch_max(end, Ordering::Relaxed);
-        let stay = segments.list[cut..below].iter();
-        stay.filter(|s| s.end() > rested_end).for_each(|s| s.log.rest());
+        self.rest(&segments.list[..below], cut);
         let removed = segments.list[..cut].to_vec();
         if cut > 0 {
             *segments = Arc::new(Segments::new(segments.list[cut..].to_vec()));
         }
         removed
+    }
+
+    /// The same where nothing is to be taken out: segments that lie wholly below `floor` give
+    /// their memory back. An open reads all of them.
+    pub fn rest_below(&self, floor: u64) {
+        let segments = self.segments();
+        let below = segments.list.partition_point(|s| s.end() <= floor);
+        let below = below.min(segments.list.len().saturating_sub(1));
+        self.rest(&segments.list[..below], 0);
+    }
+
+    /// Has those of the segments `below` that are read no more, from the number `stay` on, give
+    /// their memory back.
+    fn rest(&self, below: &[Arc<Segment<D::Log>>], stay: usize) {
+        let end = below.last().map_or(0, |last| last.end());
+        let rested_end = self.resting_end.fetch_max(end, Ordering::Relaxed);
+        below[stay..].iter().filter(|s| s.end() > rested_end).for_each(|s| s.log.rest());
     }
 }
