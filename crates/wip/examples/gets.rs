@@ -183,6 +183,7 @@ fn cold(wip: &Wip<FileDevice>, entries: u64) {
         .filter(|(len, _)| *len > 0)
         .map(|(len, file)| (Arc::new(file), len))
         .collect();
+    assert!(!files.is_empty(), "no tables are there: run it without --cold first, which fills it");
     let ways = [("1 thread", 1, 1), ("2 threads", 2, 1), ("bursts of 32", 1, 32)];
     for (what, threads, depth) in ways {
         // Of a burst, all reads are begun together and waited for; the device does more where
