@@ -245,7 +245,7 @@ impl<D: Device> Wip<D> {
             true => others + taken.lacking_bytes + memory / CACHE_PART_MIN,
             false => others - taken.loaded_bytes,
         };
-        // The first and the last segment may be nearly empty, and filters leave some when they come.
+        // The first and the last segment may be nearly empty; filters leave some when they come.
         let unused = 2 * self.config.segment_bytes(memory) + memory / SPARED_PART;
         let left = without_jobs.saturating_sub(others + unused).max(memory / LOG_PART_MIN);
         self.requests.log_room_bytes.store(left, Ordering::Relaxed);
