@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
-const BUILD_LIMIT: Duration = Duration::from_secs(600);
+const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 
 /// Workloads over a whole store, whose object has [`FIELDS`].
 const WORKLOADS: &[&str] = &[

@@ -46,7 +46,7 @@ fn lints(steps: &mut Steps) {
 /// All tests, sized by the environment variable `SILICA_TESTS`.
 pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
     let build = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
-    steps.command("build", &mut cargo(&build), 15 * MINUTE);
+    steps.command("build", &mut cargo(&build), 25 * MINUTE);
     let run = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
     steps.tests("tests", cargo(&run).env("SILICA_TESTS", size), limit);
     // By default event loops use io_uring where the kernel has it, so the others have their turn.
