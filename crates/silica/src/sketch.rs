@@ -144,12 +144,11 @@ impl Window {
             tracked: (2 * self.tracked).min(WINDOW_LAST.tracked),
         }
     }
+}
 
-    /// Operations until the next one, where so many of it are `left` and so many requests were
-    /// followed.
-    fn pause(self, left: u64, tracked: u64) -> u64 {
-        PAUSE_TRACKED * tracked + PAUSE_OPERATIONS * self.operations.saturating_sub(left)
-    }
+/// Operations until the next window, after one of so many in which so many requests were followed.
+fn pause(operations: u64, tracked: u64) -> u64 {
+    PAUSE_TRACKED * tracked + PAUSE_OPERATIONS * operations
 }
 
 /// What all calls read and few write: on lines of its own, so that those who count do not take it
@@ -165,7 +164,8 @@ struct Hot {
 /// Where the windows are.
 struct Turn {
     window: Window,
-    /// Number of operations at which the window, or the pause, ends.
+    /// Numbers of operations at which the window, or the pause, began and is to end.
+    began: u64,
     at: u64,
     /// What halving has taken off the sketch's totals.
     taken: Totals,
@@ -184,8 +184,10 @@ pub(crate) struct Live {
     hot: Hot,
     /// Operations so far, counted when a call is looked at.
     operations: AtomicU64,
-    /// Requests followed in this window; reads of other keys, not added yet.
+    /// Requests followed in this window; those that were not, since another thread had the sketch;
+    /// reads of other keys, not added yet.
     tracked: AtomicU64,
+    missed: AtomicU64,
     passed: AtomicU64,
     sketch: Mutex<(Sketch, Turn)>,
     place: Mutex<Option<Place>>,
@@ -204,11 +206,13 @@ impl Live {
             },
             operations: AtomicU64::new(0),
             tracked: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             sketch: Mutex::new((
                 sketch,
                 Turn {
                     window: WINDOW_FIRST,
+                    began: 0,
                     at: WINDOW_FIRST.operations,
                     taken: Totals::default(),
                 },
@@ -540,14 +544,20 @@ impl Live {
         let tracked = self.tracked.load(Ordering::Relaxed);
         let watching = self.hot.state.load(Ordering::Relaxed) & WATCHING != 0;
         if watching {
+            // The window is of operations that could be followed: while a thread that has the
+            // sketch is off its processor, thousands may not be.
+            turn.at += self.missed.swap(0, Ordering::Relaxed);
             if now < turn.at && tracked < turn.window.tracked {
                 return;
             }
-            turn.at = now + turn.window.pause(turn.at.saturating_sub(now), tracked);
+            turn.at = now + pause(now.saturating_sub(turn.began), tracked);
+            turn.began = now;
             turn.window = turn.window.next();
             self.hot.state.fetch_and(!WATCHING, Ordering::Relaxed);
         } else if now >= turn.at {
             self.tracked.store(0, Ordering::Relaxed);
+            self.missed.store(0, Ordering::Relaxed);
+            turn.began = now;
             turn.at = now + turn.window.operations;
             self.hot.state.fetch_or(WATCHING, Ordering::Relaxed);
         }
@@ -565,7 +575,7 @@ impl Live {
     #[cold]
     fn follow<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, touch: Touch) {
         let threshold = self.hot.threshold.load(Ordering::Relaxed);
-        let (mut guard, mut tracked, mut passed) = (None, 0, 0);
+        let (mut guard, mut tracked, mut missed, mut passed) = (None, 0, 0, 0);
         for key in keys {
             let hash = SEED.hash(key).high();
             if hash >= threshold {
@@ -575,11 +585,17 @@ impl Live {
             if guard.is_none() {
                 guard = self.try_lock();
             }
-            let Some((sketch, _)) = guard.as_deref_mut() else { continue };
+            let Some((sketch, _)) = guard.as_deref_mut() else {
+                missed += 1;
+                continue;
+            };
             tracked += u64::from(sketch.sample.request(hash, touch));
         }
         if passed > 0 {
             self.passed.fetch_add(passed, Ordering::Relaxed);
+        }
+        if missed > 0 {
+            self.missed.fetch_add(missed, Ordering::Relaxed);
         }
         if let Some((sketch, _)) = guard.as_deref() {
             self.tracked.fetch_add(tracked, Ordering::Relaxed);
@@ -788,7 +804,31 @@ mod tests {
             std::iter::successors(Some(WINDOW_FIRST), |w| Some(w.next())).take(20).collect();
         assert_eq!((windows[1].operations, windows[1].tracked), (1 << 13, 1 << 13));
         assert_eq!(windows[19], WINDOW_LAST);
-        assert_eq!(WINDOW_FIRST.pause(1000, 10), 10 * 1024 + 255 * 3096);
+        assert_eq!(pause(3096, 10), 10 * 1024 + 255 * 3096);
+    }
+
+    #[test]
+    fn a_window_is_of_operations_that_could_be_followed() {
+        let live = Live::new(Sketch::new(0));
+        let look = Look { weight: 256, state: WATCHING };
+        let mut number = 0u64;
+        let mut ask = |calls: u64| {
+            for _ in 0..calls {
+                number += 1;
+                live.follow(std::iter::once(&number.to_le_bytes()[..]), Touch::Read);
+                if number.is_multiple_of(look.weight) {
+                    live.add(look, 1, |_| ());
+                }
+            }
+            live.hot.state.load(Ordering::Relaxed) & WATCHING != 0
+        };
+        {
+            let _another_thread = live.lock();
+            assert!(ask(4 * WINDOW_FIRST.operations));
+        }
+        assert!(ask(WINDOW_FIRST.operations - 1));
+        assert_eq!(live.tracked.load(Ordering::Relaxed), WINDOW_FIRST.operations - 1);
+        assert!(!ask(1));
     }
 
     #[test]
