@@ -39,7 +39,7 @@ pub use hash::{HashSeed, KeyHash};
 pub use histogram::Histogram;
 pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};
 pub use huge::{HUGE_PAGE_BYTES, HugeVec, KeptBytes, Zeroable, use_plain_pages};
-pub use prefetch::{prefetch, prefetch_burst};
+pub use prefetch::{prefetch, prefetch_burst, prefetch_value};
 pub use prng::Prng;
 pub use ring::{RingReceiver, RingSender, ring};
 pub use shared::shared_len;

@@ -1,5 +1,7 @@
 //! Hints that memory will be read soon.
 
+const LINE_BYTES: usize = 64;
+
 /// Asks the processor to fetch the cache line where `slice[index]` is, or would be; does nothing on
 /// processors without such an instruction.
 #[inline(always)]
@@ -12,6 +14,15 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
 #[inline(always)]
 pub fn prefetch_burst<T>(slice: &[T], index: usize) {
     prefetch_line::<false>(address(slice, index));
+}
+
+/// Asks for all lines where `value` is.
+#[inline(always)]
+pub fn prefetch_value<T>(value: &T) {
+    let start = std::ptr::from_ref(value).cast::<u8>();
+    for at in (0..size_of::<T>()).step_by(LINE_BYTES) {
+        prefetch_line::<true>(start.wrapping_add(at));
+    }
 }
 
 /// A hint needs no check: no address faults, and nothing is read from it.
@@ -64,5 +75,7 @@ mod tests {
         }
         assert_eq!(data, [1, 2, 3]);
         prefetch::<u64>(&[], 0);
+        prefetch_value(&[0u8; 1000]);
+        prefetch_value(&());
     }
 }

@@ -23,32 +23,47 @@ const TRIES_MAX: u64 = 100;
 /// Keys of a filter at most.
 const KEYS_MAX: usize = 1 << 30;
 
-/// Where the places of a filter are.
+/// Where the places of a filter are. It has 16 bytes, so that a filter has 32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Geometry {
     /// Changes the hashes, where an earlier drawing did not come out.
     seed: u64,
-    /// Places in a segment, a power of two.
-    segment: u32,
     /// Places of all segments that a key's first one may be in.
     span: u32,
+    /// Places in a segment, as a power of two.
+    segment_log2: u8,
+    /// Of a place.
+    bits: u8,
 }
 
 impl Geometry {
-    /// Places for `keys` keys.
-    fn new(keys: usize) -> Self {
+    /// Places of `bits` bits for `keys` keys.
+    fn new(keys: usize, bits: u32) -> Self {
         let keys = keys.max(2) as f64;
         // The paper's choice for three places a key.
-        let bits = (keys.ln() / 3.33f64.ln() + 2.25) as u32;
-        let segment = 1 << bits.min(SEGMENT_BITS_MAX);
+        let log2 = (keys.ln() / 3.33f64.ln() + 2.25) as u32;
+        let segment_log2 = log2.min(SEGMENT_BITS_MAX) as u8;
+        let segment = 1u32 << segment_log2;
         let factor = (0.875 + 0.25 * 1e6f64.ln() / keys.ln()).max(1.125);
         let segments = ((keys * factor) as u64).div_ceil(u64::from(segment)).saturating_sub(2);
-        Geometry { seed: 0, segment, span: segments.max(1) as u32 * segment }
+        let span = segments.max(1) as u32 * segment;
+        Geometry { seed: 0, span, segment_log2, bits: bits as u8 }
+    }
+
+    /// Places in a segment.
+    #[inline(always)]
+    fn segment(&self) -> u32 {
+        1 << self.segment_log2
     }
 
     /// Places in all.
     fn places(&self) -> usize {
-        self.span as usize + 2 * self.segment as usize
+        self.span as usize + 2 * self.segment() as usize
+    }
+
+    /// Words that the places take, and one more.
+    fn words(&self) -> usize {
+        (self.places() * usize::from(self.bits)).div_ceil(64) + 1
     }
 
     #[inline(always)]
@@ -61,9 +76,9 @@ impl Geometry {
     #[inline(always)]
     fn of(&self, mixed: u64) -> [usize; 3] {
         let first = ((u128::from(mixed) * u128::from(self.span)) >> 64) as u32;
-        let mask = self.segment - 1;
-        let second = (first + self.segment) ^ (mixed >> 18) as u32 & mask;
-        let third = (first + 2 * self.segment) ^ mixed as u32 & mask;
+        let (segment, mask) = (self.segment(), self.segment() - 1);
+        let second = (first + segment) ^ (mixed >> 18) as u32 & mask;
+        let third = (first + 2 * segment) ^ mixed as u32 & mask;
         [first as usize, second as usize, third as usize]
     }
 }
@@ -98,8 +113,7 @@ fn fill(words: &mut [u64], bits: u32, at: usize, value: u64) {
 #[derive(Debug, Clone)]
 pub struct FuseFilter {
     geometry: Geometry,
-    bits: u32,
-    /// Places of `bits` bits, and one more word, so that every place may be read as two.
+    /// Places, and one more word, so that every place may be read as two.
     words: Arc<[u64]>,
 }
 
@@ -157,22 +171,22 @@ impl FuseFilter {
     /// Where there are more than 2^30 hashes, or no bits or more than 16.
     pub fn new(hashes: &mut Vec<u64>, bits: u32) -> Self {
         assert!((1..=BITS_MAX).contains(&bits) && hashes.len() <= KEYS_MAX, "a filter's limits");
-        let mut geometry = Geometry::new(hashes.len());
+        let mut geometry = Geometry::new(hashes.len(), bits);
         for seed in 0..TRIES_MAX {
             geometry.seed = seed.wrapping_mul(0xA076_1D64_78BD_642F);
             if let Some(peeled) = peel(&geometry, hashes) {
-                return Self::filled(geometry, bits, &peeled);
+                return Self::filled(geometry, &peeled);
             }
             // Two that are the same never come out.
             hashes.sort_unstable();
             hashes.dedup();
             // Of some numbers of keys nearly every drawing fails where places are this few.
-            geometry.span += geometry.segment;
+            geometry.span += geometry.segment();
         }
         unreachable!("with that many places nearly every drawing comes out");
     }
 
-    fn filled(geometry: Geometry, bits: u32, Peeled { sharers, order }: &Peeled) -> Self {
+    fn filled(geometry: Geometry, Peeled { sharers, order }: &Peeled) -> Self {
         let mut places = vec![0u16; geometry.places()];
         // Backwards: each key's place is none of those that come later.
         for at in order.iter().rev() {
@@ -182,30 +196,28 @@ impl FuseFilter {
             let [one, other] = [all[OTHERS[which][0]], all[OTHERS[which][1]]];
             places[*at as usize] = fingerprint(mixed) as u16 ^ places[one] ^ places[other];
         }
-        let words = (geometry.places() * bits as usize).div_ceil(64) + 1;
-        let mut filter = vec![0; words];
+        let (bits, mut filter) = (u32::from(geometry.bits), vec![0; geometry.words()]);
         for (at, place) in places.iter().enumerate() {
             fill(&mut filter, bits, at, u64::from(*place) & mask(bits));
         }
-        FuseFilter { geometry, bits, words: filter.into() }
+        FuseFilter { geometry, words: filter.into() }
     }
 
     /// False where the set has no key with this hash.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let mixed = self.geometry.mixed(hash);
-        let places = self.geometry.of(mixed);
-        let sum = places
-            .iter()
-            .fold(fingerprint(mixed), |sum, at| sum ^ read(&self.words, self.bits, *at));
-        sum & mask(self.bits) == 0
+        let (places, bits) = (self.geometry.of(mixed), u32::from(self.geometry.bits));
+        let sum =
+            places.iter().fold(fingerprint(mixed), |sum, at| sum ^ read(&self.words, bits, *at));
+        sum & mask(bits) == 0
     }
 
     /// Asks for the places of a hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         for at in self.geometry.of(self.geometry.mixed(hash)) {
-            prefetch(&self.words, at * self.bits as usize / 64);
+            prefetch(&self.words, at * usize::from(self.geometry.bits) / 64);
         }
     }
 
@@ -217,9 +229,9 @@ impl FuseFilter {
     /// The bytes that [`FuseFilter::decode`] reads.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + self.bytes());
-        let Geometry { seed, segment, span } = self.geometry;
+        let Geometry { seed, span, bits, .. } = self.geometry;
         out.extend_from_slice(&seed.to_le_bytes());
-        for field in [segment, span, self.bits, 0] {
+        for field in [self.geometry.segment(), span, u32::from(bits), 0] {
             out.extend_from_slice(&field.to_le_bytes());
         }
         self.words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
@@ -239,13 +251,15 @@ impl FuseFilter {
             && span <= u32::MAX / 2
             && (1..=BITS_MAX).contains(&bits)
             && zero == 0;
-        let geometry = Geometry { seed, segment, span };
+        if !is_possible {
+            return None;
+        }
+        let (segment_log2, bits) = (segment.ilog2() as u8, bits as u8);
+        let geometry = Geometry { seed, span, segment_log2, bits };
         let (words, rest) = fields.0.as_chunks::<8>();
-        let has_all = is_possible
-            && rest.is_empty()
-            && words.len() == (geometry.places() * bits as usize).div_ceil(64) + 1;
+        let has_all = rest.is_empty() && words.len() == geometry.words();
         let words = || words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        has_all.then(|| FuseFilter { geometry, bits, words: words() })
+        has_all.then(|| FuseFilter { geometry, words: words() })
     }
 }
 

@@ -126,7 +126,7 @@ impl Frozen {
 pub(crate) struct Version<D: Device> {
     /// The newest first. They do not change: `filters` are theirs.
     pub(crate) runs: Vec<Run<D>>,
-    pub(crate) filters: RunFilters,
+    pub(crate) filters: RunFilters<D>,
     /// Records of the log below this position are in the runs.
     pub(crate) floor: u64,
     /// Nothing at or behind this position is in the runs. It never becomes less, so it tells
@@ -190,9 +190,9 @@ impl<D: Device> Version<D> {
     ) -> impl Iterator<Item = &'v Part<D>> {
         let mut from = 0;
         std::iter::from_fn(move || {
-            let (at, part) = self.filters.next(&self.runs, from, (key, hash))?;
+            let at = self.filters.next(&self.runs, from, (key, hash))?;
             from = at + 1;
-            Some(part)
+            Some(self.filters.part(&self.runs, at))
         })
     }
 

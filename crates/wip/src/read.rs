@@ -35,6 +35,8 @@ const GROUP: usize = 32;
 /// Keys whose memory is on its way while one is looked at: enough of them that it is there in time,
 /// and few, so that the first reads begin soon.
 const AHEAD: usize = 8;
+/// Searches that wait together for their tables' indexes; their reads begin together, too.
+const LOCATED: usize = 4;
 
 /// Memory that is used again.
 #[derive(Default)]
@@ -60,34 +62,45 @@ struct Search<D: Device> {
 }
 
 impl<D: Device> Search<D> {
-    /// Goes to the next block that may have `key`, which is the search's; false where none has.
+    /// Goes to the next part that may have `key`, which is the search's, from the one on where it
+    /// is; false where none has.
     #[inline]
-    fn locate(&mut self, key: &[u8]) -> bool {
-        if self.block.is_some() {
-            return true;
-        }
-        let version = &self.version;
-        let Some((at, part)) = version.filters.next(&version.runs, self.at, (key, self.hash))
-        else {
-            return false;
-        };
-        (self.at, self.block) = (at, Some(part.table.table.block_of(key)));
-        true
+    fn go_to_part(&mut self, key: &[u8]) -> bool {
+        let Version { filters, runs, .. } = &*self.version;
+        let found = filters.next(runs, self.at, (key, self.hash));
+        self.at = found.unwrap_or(self.at);
+        found.is_some()
+    }
+
+    /// The part's table.
+    #[inline]
+    fn table(&self) -> &Arc<Table<D::File>> {
+        self.version.filters.table(self.at)
+    }
+
+    /// The block to ask.
+    #[inline]
+    fn locate(&mut self, key: &[u8]) -> usize {
+        let block = self.block.unwrap_or_else(|| self.table().block_of(key));
+        self.block = Some(block);
+        block
     }
 
     /// The block that was located, and its table.
     #[inline]
     fn block(&self) -> (&Arc<Table<D::File>>, usize) {
-        let part = self.version.filters.part(&self.version.runs, self.at);
-        (&part.table.table, self.block.expect("it was located"))
+        (self.table(), self.block.expect("it was located"))
     }
 
-    /// False where the search is over with what its block said.
-    fn goes_on(&mut self, said: &Said) -> bool {
+    /// False where the search is over with what its block said of `key`.
+    fn goes_on(&mut self, key: &[u8], said: &Said) -> bool {
         match said {
             Said::Done => return false,
             Said::Next => self.block = self.block.map(|block| block + 1),
-            Said::Absent => (self.at, self.block) = (self.at + 1, None),
+            Said::Absent => {
+                (self.at, self.block) = (self.at + 1, None);
+                return self.go_to_part(key);
+            }
         }
         true
     }
@@ -134,6 +147,7 @@ impl<D: Device> Wip<D> {
             sink,
             reads: None,
             planned: Vec::new(),
+            located: Vec::new(),
             here: Vec::new(),
             buffers,
             plain: Vec::new(),
@@ -171,6 +185,9 @@ struct Burst<'b, D: Device> {
     reads: Option<D::Reads<'b, Asked<D>>>,
     /// What is to be read next.
     planned: Vec<Asked<D>>,
+    /// Searches that have come to a part, where there are several keys: the memory of their tables'
+    /// indexes is asked for before the first is looked at.
+    located: Vec<Search<D>>,
     /// Searches whose blocks the cache has, where there are several: the memory of all of them is
     /// asked for before the first is searched.
     here: Vec<(Search<D>, CachedBlock)>,
@@ -196,19 +213,23 @@ impl<D: Device> Burst<'_, D> {
             hashes.extend(keys.iter().map(|key| self.wip.seed.low(key)));
             let (mut ahead, is_one) = (0, self.keys.len() == 1);
             for (at, hash) in hashes.iter().enumerate() {
-                while !is_one && ahead < keys.len().min(at + AHEAD) {
+                // The first reads begin before the memory of other keys is asked for.
+                let until = if at < LOCATED { LOCATED } else { at + AHEAD };
+                while !is_one && ahead < keys.len().min(until) {
                     Self::prefetch(&buckets, keys[ahead], hashes[ahead]);
                     ahead += 1;
                 }
                 self.begin(&buckets, start + at, *hash)?;
+                if self.located.len() >= LOCATED {
+                    self.go_on_located()?;
+                }
                 self.begin_reads()?;
             }
-            self.search_here()?;
+            self.go_on_all()?;
         }
         while let Some(done) = self.reads.as_mut().and_then(ReadQueue::pop) {
             self.end_read(done)?;
-            self.search_here()?;
-            self.begin_reads()?;
+            self.go_on_all()?;
         }
         Ok(hashes)
     }
@@ -248,7 +269,37 @@ impl<D: Device> Burst<'_, D> {
         let version = stores.version.clone();
         drop(stores);
         buckets.of(key).count_read();
-        self.go_on(Search { index, hash, version, deleted, at: 0, block: None })
+        let mut search = Search { index, hash, version, deleted, at: 0, block: None };
+        if !search.go_to_part(key) {
+            return Ok(());
+        }
+        if self.keys.len() == 1 {
+            return self.go_on(search);
+        }
+        search.table().prefetch();
+        self.located.push(search);
+        Ok(())
+    }
+
+    /// Goes on with all searches until each is over or has to read, and begins the reads. What is
+    /// read meanwhile, where the window is full, may leave some: there are reads in flight then.
+    fn go_on_all(&mut self) -> Result<()> {
+        while !self.located.is_empty() || !self.here.is_empty() {
+            self.go_on_located()?;
+            self.begin_reads()?;
+            self.search_here()?;
+        }
+        self.begin_reads()
+    }
+
+    /// Goes on with the searches that have come to their parts.
+    fn go_on_located(&mut self) -> Result<()> {
+        self.located.iter().for_each(|search| search.table().prefetch_index());
+        self.located.iter().for_each(|search| search.table().prefetch_separators());
+        while let Some(search) = self.located.pop() {
+            self.go_on(search)?;
+        }
+        Ok(())
     }
 
     /// Passes on what a version with these flags says of key `index`.
@@ -297,12 +348,13 @@ impl<D: Device> Burst<'_, D> {
         self.begin(&self.wip.buckets(), index, hash)
     }
 
-    /// Looks for a search's key in one run after the other, until it is found, none is left, or a
-    /// block has to be read.
+    /// Looks for a search's key in its part and one run after the other, until it is found, none is
+    /// left, or a block has to be read.
     fn go_on(&mut self, mut search: Search<D>) -> Result<()> {
         let key = self.keys[search.index];
-        while search.locate(key) {
-            let (table, block) = search.block();
+        loop {
+            let block = search.locate(key);
+            let table = search.table();
             let Some(bytes) = self.wip.cache.get(table.id(block)) else {
                 let table = Arc::clone(table);
                 self.planned.push(Asked::Block { search, table, block });
@@ -315,11 +367,10 @@ impl<D: Device> Burst<'_, D> {
                 return Ok(());
             }
             let said = self.ask(&search, table, block, &bytes)?;
-            if !search.goes_on(&said) {
+            if !search.goes_on(key, &said) {
                 return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Searches the blocks that the cache has.
@@ -330,7 +381,7 @@ impl<D: Device> Burst<'_, D> {
             for (mut search, bytes) in here {
                 let (table, block) = search.block();
                 let said = self.ask(&search, table, block, &bytes)?;
-                if search.goes_on(&said) {
+                if search.goes_on(self.keys[search.index], &said) {
                     self.go_on(search)?;
                 }
                 // What was said may have led to another look.
@@ -428,7 +479,7 @@ impl<D: Device> Burst<'_, D> {
         let said = self.ask(&search, table, block, bytes)?;
         self.plain = plain;
         self.keep(buf);
-        if search.goes_on(&said) { self.go_on(search) } else { Ok(()) }
+        if search.goes_on(self.keys[search.index], &said) { self.go_on(search) } else { Ok(()) }
     }
 
     /// Keeps a buffer for the next read.

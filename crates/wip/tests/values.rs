@@ -479,3 +479,57 @@ fn a_value_that_does_not_match_its_checksum_fails_its_burst() {
     assert_eq!(error.kind(), ErrorKind::Corruption);
     wip.get_many(&keys[4..], &mut Reported::default()).expect("the others are as they were");
 }
+
+/// Calls `before_first` when the first key is reported.
+struct Interrupted<'t> {
+    before_first: Option<Box<dyn FnOnce() + 't>>,
+    reported: Reported,
+}
+
+impl GetSink for Interrupted<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        if let Some(before_first) = self.before_first.take() {
+            before_first();
+        }
+        self.reported.found(index, entry);
+    }
+}
+
+#[test]
+fn keys_of_a_burst_whose_values_move_meanwhile_are_looked_up_again() {
+    let device = device(15);
+    let wip = open(&device);
+    let mut prng = Prng::new(15);
+    let compact = || {
+        wip.compact_range(&KeyRange::ALL).expect("a compaction");
+        settle(&wip);
+    };
+    // Those of one digit stay. One is short, so that it is reported at once: the one that is looked
+    // at first, with nothing of the others in flight.
+    let mut model = Model::new();
+    for n in 1..200u32 {
+        let value = if n == 4 { vec![4; 20] } else { large(&mut prng, 900) };
+        let key = n.to_string().into_bytes();
+        put(&wip, &key, &value);
+        model.insert(key, value);
+    }
+    compact();
+    check(&wip, &model);
+    // They were put one after the other, so it has them all.
+    let first = &value_files(&device).into_iter().min().expect("a file");
+    model.retain(|key, _| key.len() == 1);
+    let overwrite = || {
+        (10..200u32).for_each(|n| put(&wip, n.to_string().as_bytes(), b"short"));
+        compact();
+        assert!(!value_files(&device).contains(first), "its values have to move");
+        // Where they moved to has to be looked up in tables.
+        compact();
+    };
+    let keys: Vec<&[u8]> = model.keys().map(|key| &key[..]).collect();
+    let before_first: Option<Box<dyn FnOnce()>> = Some(Box::new(overwrite));
+    let mut found = Interrupted { before_first, reported: Reported::default() };
+    wip.get_many(&keys, &mut found).expect("a burst");
+    found.reported.0.sort();
+    let all: Vec<_> = model.values().cloned().enumerate().collect();
+    assert!(found.reported.0 == all, "each once, with its own value");
+}

@@ -125,9 +125,12 @@ impl Lease {
                 _ => {
                     flight.filled += result as usize;
                     let filled = flight.filled;
-                    let granule = flight.of.as_ref().granule();
                     let len = flight.buf.as_ref().map_or(0, |buf| buf.len());
-                    if filled >= len || result == 0 || !filled.is_multiple_of(granule) {
+                    // Asked last: a read that is whole does not look at its file, which of many
+                    // is in no cache of the processor's any more.
+                    let is_cut =
+                        |filled: usize| !filled.is_multiple_of(flight.of.as_ref().granule());
+                    if filled >= len || result == 0 || is_cut(filled) {
                         return (slot, Ok(filled));
                     }
                 }

@@ -6,7 +6,7 @@
 //! block's number. Where many are longer the head has eight bytes: what takes less memory is taken.
 
 use crate::fields::Fields;
-use silica_base::{shared_len, write_varint};
+use silica_base::{prefetch, shared_len, write_varint};
 
 /// Heads that are searched one by one, of which the last is kept a second time, with others of its
 /// kind: a binary search of all heads would wait for memory at nearly each of its steps, and this
@@ -14,6 +14,8 @@ use silica_base::{shared_len, write_varint};
 const GROUP: usize = 16;
 /// Groups' last heads that are all looked at, since their memory comes in one go.
 const LASTS_MAX: usize = 64;
+/// Bytes of a line of the processor's caches.
+const LINE_BYTES: usize = 64;
 
 /// Collects what [`Index`] is made of.
 #[derive(Debug, Default)]
@@ -223,6 +225,18 @@ impl<H: Head> Heads<H> {
         low
     }
 
+    /// Asks for the memory that [`Heads::at_most`] looks at first.
+    #[inline]
+    fn prefetch(&self) {
+        let lasts = if self.lasts.len() <= LASTS_MAX { &self.lasts[..] } else { &[] };
+        for at in (0..lasts.len()).step_by(LINE_BYTES / H::BYTES) {
+            prefetch(lasts, at);
+        }
+        if lasts.is_empty() {
+            prefetch(&self.all, 0);
+        }
+    }
+
     /// True where separator `number` is `rest`.
     fn is(&self, number: usize, rest: &[u8], longer: &Longer) -> bool {
         match longer.of(number) {
@@ -260,6 +274,15 @@ impl AnyHeads {
         match self {
             AnyHeads::Short(heads) => heads.separators_at_most(rest, longer),
             AnyHeads::Wide(heads) => heads.separators_at_most(rest, longer),
+        }
+    }
+
+    /// See [`Heads::prefetch`].
+    #[inline]
+    fn prefetch(&self) {
+        match self {
+            AnyHeads::Short(heads) => heads.prefetch(),
+            AnyHeads::Wide(heads) => heads.prefetch(),
         }
     }
 
@@ -395,6 +418,13 @@ impl Index {
     #[inline]
     fn behind_common<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         if self.common.is_empty() { Some(key) } else { key.strip_prefix(&self.common[..]) }
+    }
+
+    /// Asks for the memory that [`Index::find`] looks at first.
+    #[inline]
+    pub(super) fn prefetch_separators(&self) {
+        self.heads.prefetch();
+        prefetch(&self.common, 0);
     }
 
     /// The first block where versions of `key` may be.

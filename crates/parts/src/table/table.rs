@@ -7,7 +7,7 @@ use super::footer::Footer;
 use super::index::Index;
 use super::{Cursor, KeySample, Version};
 use crate::{BlockCache, BlockId, FuseFilter};
-use silica_base::{AlignedBuf, Error, Result};
+use silica_base::{AlignedBuf, Error, Result, prefetch_value};
 use silica_device::{Device, DeviceFile, Mode};
 use std::ops::Range;
 use std::sync::Arc;
@@ -266,6 +266,24 @@ impl<F: DeviceFile> Table<F> {
     /// Blocks.
     pub fn blocks(&self) -> usize {
         self.index.blocks()
+    }
+
+    /// Asks for the memory that [`Table::prefetch_index`] looks at.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_value(self);
+    }
+
+    /// Asks for the memory that [`Table::prefetch_separators`] looks at.
+    #[inline]
+    pub fn prefetch_index(&self) {
+        prefetch_value(&*self.index);
+    }
+
+    /// Asks for the memory that [`Table::block_of`] looks at first.
+    #[inline]
+    pub fn prefetch_separators(&self) {
+        self.index.prefetch_separators();
     }
 
     /// The first block where versions of `key` may be.
