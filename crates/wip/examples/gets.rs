@@ -13,7 +13,6 @@ use silica_device::{Device, DeviceFile, FileDevice, Mode, Read, ReadQueue};
 use silica_engine::{Engine, EntryRef, GetSink, MetricsMap};
 use silica_wip::Wip;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use store::key;
@@ -53,9 +52,11 @@ fn rate_for(time: Duration, threads: u64, work: impl Fn(&mut Prng) -> u64 + Sync
         }
         done
     };
+    // This thread is one of them: where it is the only one, it is the same in all turns.
     let done: u64 = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|n| scope.spawn(move || one(n + 1))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        let others: Vec<_> = (1..threads).map(|n| scope.spawn(move || one(n + 1))).collect();
+        let done = one(1);
+        others.into_iter().map(|thread| thread.join().expect("no panic")).sum::<u64>() + done
     });
     done as f64 / start.elapsed().as_secs_f64()
 }
@@ -137,18 +138,18 @@ fn in_memory(wip: &Wip<FileDevice>, entries: u64) {
 }
 
 /// A file to read from.
-struct Source(Arc<<FileDevice as Device>::File>);
+struct Source<'f>(&'f <FileDevice as Device>::File);
 
-impl AsRef<<FileDevice as Device>::File> for Source {
+impl AsRef<<FileDevice as Device>::File> for Source<'_> {
     fn as_ref(&self) -> &<FileDevice as Device>::File {
-        &self.0
+        self.0
     }
 }
 
-/// So many random reads of 4 KiB, `depth` at a time.
+/// So many random reads of 4 KiB, `depth` at a time, each of any block of all the files.
 fn device_reads(
     device: &FileDevice,
-    files: &[(Arc<<FileDevice as Device>::File>, u64)],
+    blocks: &[(&<FileDevice as Device>::File, u64)],
     (count, depth): (u64, usize),
     prng: &mut Prng,
 ) -> u64 {
@@ -164,9 +165,8 @@ fn device_reads(
             None => AlignedBuf::zeroed(4096),
         };
         if n < count {
-            let (file, len) = &files[prng.below(files.len() as u64) as usize];
-            let offset = prng.below(len / 4096) * 4096;
-            reads.push(Read { of: Source(file.clone()), offset, buf });
+            let (file, offset) = &blocks[prng.below(blocks.len() as u64) as usize];
+            reads.push(Read { of: Source(file), offset: *offset, buf });
         }
     }
     count
@@ -179,29 +179,36 @@ fn cold(wip: &Wip<FileDevice>, entries: u64) {
         .iter()
         .filter(|name| name.starts_with("TABLE-"))
         .map(|name| device.open(name, Mode::Direct).expect("a table"))
-        .map(|file| (file.len().expect("its length"), file))
-        .filter(|(len, _)| *len > 0)
-        .map(|(len, file)| (Arc::new(file), len))
         .collect();
-    assert!(!files.is_empty(), "no tables are there: run it without --cold first, which fills it");
+    let blocks: Vec<_> = files
+        .iter()
+        .flat_map(|file| {
+            let blocks = file.len().expect("its length") / 4096;
+            (0..blocks).map(move |block| (file, block * 4096))
+        })
+        .collect();
+    assert!(!blocks.is_empty(), "no tables are there: run it without --cold first, which fills it");
     let ways = [("1 thread", 1, 1), ("2 threads", 2, 1), ("bursts of 32", 1, 32)];
     for (what, threads, depth) in ways {
         // Of a burst, all reads are begun together and waited for; the device does more where
         // each that ends is replaced. What the device can do drifts, so all take short turns.
         let limit = |count| {
-            rate_for(TURN, threads, |prng| device_reads(device, &files, (count, depth), prng))
+            rate_for(TURN, threads, |prng| device_reads(device, &blocks, (count, depth), prng))
         };
         let count = if depth == 1 { 16 } else { depth as u64 };
-        let [mut limits, mut got, mut parts, mut parts_of_full] = [const { Vec::new() }; 4];
+        let [mut limits, mut got] = [const { Vec::new() }; 2];
+        let [mut got_parts, mut parts, mut parts_of_full] = [const { Vec::new() }; 3];
         let mut before = limit(count);
         for _ in 0..ROUNDS {
             let (reads, start) = (device.counters().snapshot().reads, Instant::now());
-            got.push(rate_for(TURN, threads, |prng| gets(wip, depth, prng, any(entries))));
+            let gets = rate_for(TURN, threads, |prng| gets(wip, depth, prng, any(entries)));
             let reads = device.counters().snapshot().reads - reads;
             let read = reads as f64 / start.elapsed().as_secs_f64();
             let after = limit(count);
             let mean = f64::midpoint(before, after);
             limits.push(mean);
+            got.push(gets);
+            got_parts.push(100.0 * gets / mean);
             parts.push(100.0 * read / mean);
             if depth > 1 {
                 parts_of_full.push(100.0 * read / limit(16 * depth as u64));
@@ -209,9 +216,11 @@ fn cold(wip: &Wip<FileDevice>, entries: u64) {
             before = after;
         }
         println!(
-            "cold, {what}: {:.1} k gets/s, the device {:.1} k reads/s; reads {:.0} % of it",
+            "cold, {what}: {:.1} k gets/s, the device {:.1} k reads/s; gets {:.0} % of it, their \
+             reads {:.0} %",
             median(&mut got) / 1e3,
             median(&mut limits) / 1e3,
+            median(&mut got_parts),
             median(&mut parts)
         );
         if depth > 1 {
