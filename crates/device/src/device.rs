@@ -35,6 +35,9 @@ pub trait ReadQueue<T> {
     /// # Panics
     /// Where the queue is full.
     fn push(&mut self, read: Read<T>);
+    /// Starts what was pushed and waits, for a caller who has something to do before it pops. Does
+    /// nothing where only [`ReadQueue::pop`] can start it.
+    fn start(&mut self) {}
     /// Waits for a read to end: the bytes it filled, or what went wrong. `None` where none is
     /// under way.
     fn pop(&mut self) -> Option<(Read<T>, Result<usize>)>;

@@ -95,6 +95,7 @@ impl BuildHasher for Mixer {
 
 /// See the module's documentation.
 pub struct BlockCache {
+    number: u64,
     blocks: Cache<BlockId, CachedBlock, Bytes, Mixer>,
     bytes_max: AtomicU64,
     hits: AtomicU64,
@@ -111,8 +112,15 @@ impl BlockCache {
         let options = options.build().expect("everything is set that has to be");
         let blocks = Cache::with_options(options, Bytes, Mixer(0), DefaultLifecycle::default());
         KeptBytes::set_room(0, bytes_max as usize);
+        static CACHES: AtomicU64 = AtomicU64::new(0);
+        let number = CACHES.fetch_add(1, Ordering::Relaxed);
         let bytes_max = AtomicU64::new(bytes_max);
-        BlockCache { blocks, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        BlockCache { number, blocks, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    }
+
+    /// Which cache of the process it is.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Bytes that it may take.

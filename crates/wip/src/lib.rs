@@ -16,6 +16,7 @@ mod count;
 mod deleted;
 mod files;
 mod flush;
+mod fresh;
 mod ingest;
 mod inspect;
 mod iterator;

@@ -6,6 +6,7 @@
 
 use crate::bucket::{LogEntries, Version};
 use crate::buckets::Buckets;
+use crate::fresh::{BLOCK_BYTES_MAX, Fresh};
 use crate::metrics::add;
 use crate::values::gone;
 use crate::wip::Wip;
@@ -45,9 +46,11 @@ struct Spare {
     buffers: Vec<AlignedBuf>,
     /// Hashes of a group's keys.
     keys: Vec<u64>,
+    /// Blocks that are not in the cache yet.
+    fresh: Fresh,
 }
 
-const NOTHING: Spare = Spare { buffers: Vec::new(), keys: Vec::new() };
+const NOTHING: Spare = Spare { buffers: Vec::new(), keys: Vec::new(), fresh: Fresh::NOTHING };
 
 /// A key that no memtable has, on its way through the runs.
 struct Search<D: Device> {
@@ -139,7 +142,8 @@ impl<D: Device> Wip<D> {
         before: u64,
         sink: &mut dyn GetSink,
     ) -> Result<()> {
-        let Spare { buffers, keys: hashes } = SPARE.take();
+        let Spare { buffers, keys: hashes, fresh } = SPARE.take();
+        let fresh = fresh.of(&self.cache);
         let mut burst = Burst {
             wip: self,
             keys,
@@ -150,6 +154,7 @@ impl<D: Device> Wip<D> {
             located: Vec::new(),
             here: Vec::new(),
             buffers,
+            fresh,
             plain: Vec::new(),
             gone: Vec::new(),
             hits: 0,
@@ -168,8 +173,8 @@ impl<D: Device> Wip<D> {
             add(counter, n);
         }
         self.cache.count(burst.cache_hits, burst.device_reads);
-        let buffers = burst.buffers;
-        SPARE.set(Spare { buffers, keys: result? });
+        let Burst { buffers, fresh, .. } = burst;
+        SPARE.set(Spare { buffers, fresh, keys: result? });
         Ok(())
     }
 }
@@ -192,6 +197,8 @@ struct Burst<'b, D: Device> {
     /// asked for before the first is searched.
     here: Vec<(Search<D>, CachedBlock)>,
     buffers: Vec<AlignedBuf>,
+    /// Blocks that are not in the cache yet.
+    fresh: Fresh,
     /// Where blocks are decompressed to.
     plain: Vec<u8>,
     /// Keys that led to values which were moved, and where those were.
@@ -207,6 +214,10 @@ impl<D: Device> Burst<'_, D> {
     /// Answers all keys; the memory of `hashes` comes back.
     fn run(&mut self, mut hashes: Vec<u64>) -> Result<Vec<u64>> {
         let buckets = self.wip.buckets.load();
+        if self.keys.len() == 1 {
+            // A read that is alone is waited for in the call that begins it.
+            self.keep_fresh();
+        }
         for start in (0..self.keys.len()).step_by(GROUP) {
             let keys = &self.keys[start..self.keys.len().min(start + GROUP)];
             hashes.clear();
@@ -226,6 +237,10 @@ impl<D: Device> Burst<'_, D> {
                 self.begin_reads()?;
             }
             self.go_on_all()?;
+        }
+        if let Some(reads) = &mut self.reads {
+            reads.start();
+            self.keep_fresh();
         }
         while let Some(done) = self.reads.as_mut().and_then(ReadQueue::pop) {
             self.end_read(done)?;
@@ -355,7 +370,13 @@ impl<D: Device> Burst<'_, D> {
         loop {
             let block = search.locate(key);
             let table = search.table();
-            let Some(bytes) = self.wip.cache.get(table.id(block)) else {
+            let id = table.id(block);
+            let mut found = self.wip.cache.get(id);
+            if found.is_none() && self.fresh.has(id) {
+                self.keep_fresh();
+                found = self.wip.cache.get(id);
+            }
+            let Some(bytes) = found else {
                 let table = Arc::clone(table);
                 self.planned.push(Asked::Block { search, table, block });
                 return Ok(());
@@ -475,17 +496,36 @@ impl<D: Device> Burst<'_, D> {
     ) -> Result<()> {
         let mut plain = std::mem::take(&mut self.plain);
         let bytes = table.check(block, &buf, &mut plain)?;
-        self.wip.cache.insert(table.id(block), bytes);
         let said = self.ask(&search, table, block, bytes)?;
+        let (id, len) = (table.id(block), bytes.len());
+        // What was decompressed is somewhere else.
+        let is_buf = std::ptr::eq(bytes.as_ptr(), buf.as_ptr());
+        if self.keys.len() > 1 && is_buf && buf.capacity() <= BLOCK_BYTES_MAX {
+            if self.fresh.is_full() {
+                self.keep_fresh();
+            }
+            self.fresh.add(id, buf, len);
+        } else {
+            self.wip.cache.insert(id, bytes);
+            self.keep(buf);
+        }
         self.plain = plain;
-        self.keep(buf);
         if search.goes_on(self.keys[search.index], &said) { self.go_on(search) } else { Ok(()) }
+    }
+
+    /// Puts blocks that are not in the cache yet into it.
+    fn keep_fresh(&mut self) {
+        self.fresh.keep(&self.wip.cache, |buf| keep(&mut self.buffers, buf));
     }
 
     /// Keeps a buffer for the next read.
     fn keep(&mut self, buf: AlignedBuf) {
-        if self.buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
-            self.buffers.push(buf);
-        }
+        keep(&mut self.buffers, buf);
+    }
+}
+
+fn keep(buffers: &mut Vec<AlignedBuf>, buf: AlignedBuf) {
+    if buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
+        buffers.push(buf);
     }
 }

@@ -145,7 +145,7 @@ impl<'d, T: AsRef<PlainFile>> FileReads<'d, T> {
         FileReads { shared, depth, flights, alone: None, way: None, stays: PhantomData }
     }
 
-    fn start(&mut self, slot: usize) {
+    fn start_slot(&mut self, slot: usize) {
         let flight = self.flights.get(slot);
         match self.way.get_or_insert_with(|| self.shared.together.begin()) {
             Way::Plain(waiting) => waiting.push_back(slot),
@@ -182,9 +182,15 @@ impl<T: AsRef<PlainFile>> ReadQueue<T> for FileReads<'_, T> {
             return;
         }
         if let Some(slot) = self.alone.take() {
-            self.start(slot);
+            self.start_slot(slot);
         }
-        self.start(slot);
+        self.start_slot(slot);
+    }
+
+    fn start(&mut self) {
+        if let Some(Way::Uring(ring)) = &mut self.way {
+            ring.submit();
+        }
     }
 
     fn pop(&mut self) -> Option<(Read<T>, Result<usize>)> {

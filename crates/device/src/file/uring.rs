@@ -101,6 +101,13 @@ impl Lease {
         self.pushed += 1;
         self.under_way += 1;
         if !self.filling || self.pushed >= SUBMIT_ENTRIES {
+            self.submit();
+        }
+    }
+
+    /// Submits what is pushed.
+    pub(super) fn submit(&mut self) {
+        if self.pushed > 0 {
             // Where it fails, the next wait tries again and tells.
             let _ = self.ring().submit();
             self.pushed = 0;
