@@ -2,7 +2,8 @@
 //! pass, one block, from the cache or by one device read. What is in memory is answered at once;
 //! keys that have to be read go one after the other through a window of reads in flight: each is
 //! searched as its read ends, while the others are under way, and values that lie apart go through
-//! the same window. A burst asks for the memory of all of its keys before it looks at the first.
+//! the same window. A burst asks for the memory of its next keys before it looks at one, and what
+//! it reads goes into the cache under the reads of the thread's next one (`fresh.rs`).
 
 use crate::bucket::{LogEntries, Version};
 use crate::buckets::Buckets;
