@@ -186,6 +186,8 @@ fn maintain_all(shared: &Shared, tasks: &[Arc<Task>], round: usize, budget: Budg
                 all.bytes += progress.bytes;
                 all.more |= progress.more;
             }
+            // A keyspace that was dropped meanwhile has no files any more.
+            Err(_) if !shared.lock().tasks.iter().any(|t| Arc::ptr_eq(t, task)) => {}
             Err(e) => {
                 failed(task, &e);
                 shared.sleep(PAUSE_FAILED, false);

@@ -180,8 +180,13 @@ impl<D: Device> Wip<D> {
 impl<D: Device> Drop for Wip<D> {
     fn drop(&mut self) {
         self.log.remove_spares();
-        if let Err(error) = self.close() {
-            ::log::warn!("closing a WipDB store: {error}");
+        match self.close() {
+            Ok(()) => {}
+            // The store was removed while somebody had it.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                ::log::debug!("closing a WipDB store: {error}");
+            }
+            Err(error) => ::log::warn!("closing a WipDB store: {error}"),
         }
     }
 }

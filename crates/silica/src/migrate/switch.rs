@@ -245,7 +245,12 @@ impl Engine for Switch {
         // Cheap unless it is time, and no caller waits for it.
         self.live.age(|| Some(engine.as_admin()?.count(false).ok()?.estimate));
         self.live.save(false);
-        let mut done = engine.maintain(budget)?;
+        let done = engine.maintain(budget);
+        // No switch waits for this, so the files of an engine that was replaced meanwhile may be
+        // gone. Nobody needs what it did; the other one is next.
+        let is_replaced = !Arc::ptr_eq(self.now().whole(), &engine);
+        let next = Progress { bytes: 0, more: true };
+        let mut done = if is_replaced { done.unwrap_or(next) } else { done? };
         if let Some(target) = beside {
             // What goes wrong there ends the migration at its next write, and nothing else.
             let more = target.maintain(budget).unwrap_or_default();
@@ -554,5 +559,60 @@ impl Ordered for InOrder {
                 Err(Error::new(ErrorKind::Locked, message))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use silica_engine::testkit::Reference;
+
+    /// Is replaced, and has no files any more, while it is maintained.
+    struct Going {
+        like: Reference,
+        switch: OnceLock<Arc<Switch>>,
+    }
+
+    impl Engine for Going {
+        fn descriptor(&self) -> &Descriptor {
+            self.like.descriptor()
+        }
+
+        fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+            self.like.get_many(keys, sink)
+        }
+
+        fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+            self.like.write(batch, durability)
+        }
+
+        fn sync(&self) -> Result<()> {
+            self.like.sync()
+        }
+
+        fn maintain(&self, _: Budget) -> Result<Progress> {
+            if let Some(switch) = self.switch.get() {
+                switch.turn(Route::Plain(Arc::new(Reference::new())));
+            }
+            Err(Error::new(ErrorKind::NotFound, "cannot create a table: no such directory"))
+        }
+
+        fn metrics(&self, _: &mut dyn MetricVisitor) {}
+
+        fn verify(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_engine_that_is_replaced_while_it_is_maintained_fails_nobody() {
+        let going = Arc::new(Going { like: Reference::new(), switch: OnceLock::new() });
+        let switch = Arc::new(Switch::new(Arc::clone(&going) as Arc<dyn Engine>));
+        let error = switch.maintain(Budget::of(1)).expect_err("it is not replaced");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(going.switch.set(Arc::clone(&switch)).is_ok());
+        // Its successor is to be looked at.
+        assert!(switch.maintain(Budget::of(1)).expect("it was replaced").more);
+        assert!(!switch.maintain(Budget::of(1)).expect("the other one").more);
     }
 }
