@@ -30,7 +30,7 @@ pub struct Read<T> {
 /// meanwhile; dropping it waits for those whose memory the device may still write to. A caller
 /// that pushes a read for every one that it pops keeps the device busy without a pause.
 pub trait ReadQueue<T> {
-    /// Adds a read. It may wait for the next [`ReadQueue::pop`] to be started.
+    /// Adds a read. It may wait for [`ReadQueue::start`] or the next [`ReadQueue::pop`].
     ///
     /// # Panics
     /// Where the queue is full.

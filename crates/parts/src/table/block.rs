@@ -214,7 +214,8 @@ pub(super) fn prefetch_end(bytes: &[u8]) {
 
 /// Bytes that are asked for at once, at most: more would drive out what is waited for first.
 const AHEAD_BYTES_MAX: usize = 1024;
-const LINE_BYTES: usize = 64;
+/// Of a line of the processor's caches.
+pub(super) const LINE_BYTES: usize = 64;
 /// Restarts that are asked for at once, at most.
 const AHEAD_RESTARTS_MAX: usize = 16;
 

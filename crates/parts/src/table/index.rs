@@ -5,6 +5,7 @@
 //! number, its head; the rest of those that are longer, or end in a zero, apart, each with its
 //! block's number. Where many are longer the head has eight bytes: what takes less memory is taken.
 
+use super::block::LINE_BYTES;
 use crate::fields::Fields;
 use silica_base::{prefetch, shared_len, write_varint};
 
@@ -14,8 +15,6 @@ use silica_base::{prefetch, shared_len, write_varint};
 const GROUP: usize = 16;
 /// Groups' last heads that are all looked at, since their memory comes in one go.
 const LASTS_MAX: usize = 64;
-/// Bytes of a line of the processor's caches.
-const LINE_BYTES: usize = 64;
 
 /// Collects what [`Index`] is made of.
 #[derive(Debug, Default)]
