@@ -63,9 +63,23 @@ struct Burst<'k> {
     /// The different keys in the order in which they come first, and what must still hold when
     /// they are written.
     conditions: Vec<Condition<'k>>,
+    /// When it was read, in milliseconds since the Unix epoch.
+    now_ms: u64,
     /// The place of each key among the different ones.
     places: Vec<usize>,
     answers: Answers,
+}
+
+impl Burst<'_> {
+    /// What must hold when the first `used` of the different keys are written.
+    fn conditions_of(&self, used: usize) -> Conditions<'_> {
+        let expires = |slot: &Slot| match slot {
+            Slot::Found { expires_unix_ms, .. } if *expires_unix_ms > 0 => Some(*expires_unix_ms),
+            _ => None,
+        };
+        let first = self.answers.slots[..used].iter().filter_map(expires).min();
+        Conditions { keys: &self.conditions[..used], expires_unix_ms: first.unwrap_or(0) }
+    }
 }
 
 /// What becomes of a burst's keys.
@@ -110,13 +124,17 @@ pub trait Optimistic: Engine {
     fn write_if(
         &self,
         batch: &WriteBatch<'_>,
-        conditions: &[Condition<'_>],
+        conditions: Conditions<'_>,
         durability: Durability,
     ) -> Result<bool>;
 
     /// True where all `conditions` hold right now.
-    fn all_hold(&self, conditions: &[Condition<'_>]) -> bool {
-        conditions.iter().all(|condition| self.seen(condition.key) == condition.seen)
+    fn all_hold(&self, conditions: Conditions<'_>) -> bool {
+        let is_over = || conditions.expires_unix_ms <= self.unix_ms();
+        if conditions.expires_unix_ms != 0 && is_over() {
+            return false;
+        }
+        conditions.keys.iter().all(|condition| self.seen(condition.key) == condition.seen)
     }
 
     /// Asks for the memory that [`Optimistic::seen`] of these keys looks at.
@@ -171,6 +189,21 @@ pub struct Condition<'k> {
     pub seen: Seen,
 }
 
+/// What must hold for a write to happen.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions<'c> {
+    /// No key has changed.
+    pub keys: &'c [Condition<'c>],
+    /// When the first of the entries that were read expires, in milliseconds since the Unix epoch:
+    /// from then on others see that key as missing. 0 if none expires.
+    pub expires_unix_ms: u64,
+}
+
+impl Conditions<'_> {
+    /// Those of a write that happens in any case.
+    pub const NONE: Conditions<'static> = Conditions { keys: &[], expires_unix_ms: 0 };
+}
+
 /// What tells one state of a key from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
@@ -221,7 +254,8 @@ fn try_update_many<E: Optimistic>(
         if decisions.bytes >= BYTES_MAX {
             break;
         }
-        let earlier = decisions.last[place].map(|at| entry_left(engine, &decisions.updates[at]));
+        let left = |at: usize| entry_left(burst.now_ms, &decisions.updates[at]);
+        let earlier = decisions.last[place].map(left);
         let Some(current) = earlier.or_else(|| burst.answers.get(place)) else { break };
         let update = decide(index, current);
         let (bytes, is_too_large) = measure(engine, keys[index], &update);
@@ -274,9 +308,10 @@ fn read_for_update<'k, E: Optimistic>(
         .collect();
     let distinct: Vec<&[u8]> = conditions.iter().map(|c| c.key).collect();
     let slots = vec![Slot::Missing; distinct.len()];
+    let now_ms = engine.unix_ms();
     let mut answers = Answers { bytes: Vec::new(), slots, room };
     engine.get_many(&distinct, &mut answers)?;
-    Ok(Burst { conditions, places, answers })
+    Ok(Burst { conditions, now_ms, places, answers })
 }
 
 /// Writes what was decided, as one record; false where a key has changed since it was read.
@@ -289,9 +324,10 @@ fn write_decisions<E: Optimistic>(
     let decided = &burst.places[..decisions.updates.len()];
     // Places are numbered as keys come, so these are the keys that were decided.
     let used = decided.iter().max().map_or(0, |place| place + 1);
-    let conditions = &burst.conditions[..used];
+    let conditions = burst.conditions_of(used);
     let batch = decisions.batch(burst);
     if batch.is_empty() {
+        // What one key was is what it was at some moment.
         return Ok(used == 1 || engine.all_hold(conditions));
     }
     if !engine.write_if(&batch, conditions, durability)? {
@@ -316,10 +352,10 @@ fn count_superseded<E: Optimistic>(engine: &E, decisions: &Decisions, batch: &Wr
 }
 
 /// The entry that an update of a burst leaves to the next one of its key.
-fn entry_left<'u, E: Optimistic>(engine: &E, update: &'u Update) -> Option<EntryRef<'u>> {
+fn entry_left(now_ms: u64, update: &Update) -> Option<EntryRef<'_>> {
     let Some(OpKind::Put(entry)) = update.kind() else { return None };
     let expires = entry.expires_unix_ms;
-    (expires == 0 || expires > engine.unix_ms()).then_some(entry)
+    (expires == 0 || expires > now_ms).then_some(entry)
 }
 
 /// Bytes of an update, and whether it is over a limit.

@@ -99,21 +99,39 @@ pub struct Ingested {
     pub bytes: u64,
 }
 
+/// What a transaction read, and must find as it was.
+#[derive(Debug, Clone, Copy)]
+pub struct Reads<'r> {
+    /// Nobody wrote these keys.
+    pub keys: &'r [&'r [u8]],
+    /// When the first of their entries that were read expires, in milliseconds since the Unix
+    /// epoch; 0 if none does.
+    pub expires_unix_ms: u64,
+}
+
+impl<'r> Reads<'r> {
+    /// Keys whose entries do not expire, or were not read.
+    pub fn of(keys: &'r [&'r [u8]]) -> Self {
+        Reads { keys, expires_unix_ms: 0 }
+    }
+}
+
 /// Snapshots, ranges and transactions of an engine that keeps its keys in order.
 pub trait Ordered: Send + Sync {
-    /// The store as it is now. It stays so for whoever holds it, and what it needs stays stored.
+    /// The store as it is now. It stays so for whoever holds it, and what it needs stays stored:
+    /// what has not expired now is there for as long as the snapshot is held.
     fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>>;
 
     /// Removes all keys of `range` in one step.
     fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()>;
 
     /// Applies `batch` where none of the keys `reads` was written since `snapshot`, a snapshot of
-    /// this engine, was taken; false, and nothing happens, where one was. Both are one step. May
-    /// also say false where it is not known.
+    /// this engine, was taken, and none of them has expired; false, and nothing happens, where one
+    /// was or has. Both are one step. May also say false where it is not known.
     fn commit(
         &self,
         snapshot: &dyn Snapshot,
-        reads: &[&[u8]],
+        reads: Reads<'_>,
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Result<bool>;
@@ -145,10 +163,14 @@ pub trait Snapshot: Send + Sync {
     /// Later snapshots of one engine have no lower number.
     fn sequence(&self) -> u64;
 
-    /// As [`crate::Engine::get_many`]. What has expired by now is not reported.
+    /// The time of that moment, in milliseconds since the Unix epoch: entries that had expired then
+    /// are not there, and all others are, whatever the time is now.
+    fn unix_ms(&self) -> u64;
+
+    /// As [`crate::Engine::get_many`], at that moment.
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()>;
 
-    /// Goes through the entries in `range`. It is nowhere at first.
+    /// Goes through the entries in `range`. Starts unpositioned.
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>>;
 }
 

@@ -12,6 +12,23 @@ use silica_engine::{Atomic, Durability, EntryRef, Op, OpKind, Update};
 /// Updates that a burst makes at once.
 const UPDATES_MAX: usize = 32;
 
+/// The time of a burst of updates, once an entry was seen that expires, and when the first of those
+/// does; 0 if none was seen.
+#[derive(Default)]
+struct Moment {
+    now_ms: Option<u64>,
+    expires_unix_ms: u64,
+}
+
+impl Moment {
+    fn note(&mut self, expires_unix_ms: u64) {
+        let is_first = self.expires_unix_ms == 0 || expires_unix_ms < self.expires_unix_ms;
+        if expires_unix_ms != 0 && is_first {
+            self.expires_unix_ms = expires_unix_ms;
+        }
+    }
+}
+
 /// An entry that was copied, by where in the bytes its value is.
 type Slot = Option<(std::ops::Range<usize>, u64, u32)>;
 
@@ -28,11 +45,12 @@ impl Mica {
         &self,
         probe: &Probe,
         key: &[u8],
-        scratch: &mut Scratch,
+        (scratch, moment): (&mut Scratch, &mut Moment),
         see: impl FnOnce(Option<EntryRef<'_>>) -> T,
     ) -> T {
         let copied = self.partition(probe).read(probe, key, scratch);
-        let copied = copied.filter(|copied| !self.has_expired(copied, &mut None));
+        let copied = copied.filter(|copied| !self.has_expired(copied, &mut moment.now_ms));
+        moment.note(copied.as_ref().map_or(0, |copied| copied.expires_unix_ms));
         see(copied.map(|copied| scratch.entry(copied)))
     }
 
@@ -81,22 +99,39 @@ impl Mica {
         }
         let mut scratch = Scratch::new();
         let mut updates: Vec<Update> = Vec::with_capacity(keys.len());
-        for (index, (key, probe)) in keys.iter().zip(probes).enumerate() {
-            let is_same = |i: &usize| {
-                probes[*i].tag == probe.tag && keys[*i] == *key && updates[*i] != Update::Keep
-            };
-            let update = match (0..index).rev().find(is_same) {
-                Some(earlier) => decide(index, self.left(&updates[earlier])),
-                None => self.current(probe, key, &mut scratch, |current| decide(index, current)),
-            };
-            match self.check_update(key, &update) {
-                Ok(_) => updates.push(update),
-                Err(error) if index == 0 => return Err(error),
-                // Its error is not the others'.
-                Err(_) => break,
+        loop {
+            let mut moment = Moment::default();
+            for (index, (key, probe)) in keys.iter().zip(probes).enumerate() {
+                let is_same = |i: &usize| {
+                    probes[*i].tag == probe.tag && keys[*i] == *key && updates[*i] != Update::Keep
+                };
+                let update = match (0..index).rev().find(is_same) {
+                    Some(earlier) => {
+                        let left = self.left(&updates[earlier], &mut moment);
+                        decide(index, left)
+                    }
+                    None => {
+                        let seen = (&mut scratch, &mut moment);
+                        self.current(probe, key, seen, |current| decide(index, current))
+                    }
+                };
+                match self.check_update(key, &update) {
+                    Ok(_) => updates.push(update),
+                    Err(error) if index == 0 => return Err(error),
+                    // Its error is not the others'.
+                    Err(_) => break,
+                }
             }
+            if !self.is_over(&moment) {
+                return self.apply_first(keys, probes, &updates);
+            }
+            updates.clear();
         }
-        self.apply_first(keys, probes, &updates)
+    }
+
+    /// True if an entry has expired meanwhile that decided something: readers see that it is gone.
+    fn is_over(&self, moment: &Moment) -> bool {
+        moment.expires_unix_ms != 0 && moment.expires_unix_ms <= self.clock.unix_ms()
     }
 
     fn check_update(&self, key: &[u8], update: &Update) -> Result<usize> {
@@ -107,10 +142,12 @@ impl Mica {
     }
 
     /// The entry that an update leaves to the next one of its key in the same burst.
-    fn left<'u>(&self, update: &'u Update) -> Option<EntryRef<'u>> {
+    fn left<'u>(&self, update: &'u Update, moment: &mut Moment) -> Option<EntryRef<'u>> {
         let Some(OpKind::Put(entry)) = update.kind() else { return None };
         let expires = entry.expires_unix_ms;
-        (expires == 0 || expires > self.clock.unix_ms()).then_some(entry)
+        let now_ms = || self.clock.unix_ms();
+        let lives = expires == 0 || expires > *moment.now_ms.get_or_insert_with(now_ms);
+        lives.then_some(entry)
     }
 }
 
@@ -145,21 +182,30 @@ impl Atomic for Mica {
         let (probes, mask) = self.probes(keys);
         let _locked = self.lock(mask)?;
         let (mut scratch, mut bytes, mut slots) = (Scratch::new(), Vec::new(), Vec::new());
-        for (key, probe) in keys.iter().zip(&probes) {
-            let slot: Slot = self.current(probe, key, &mut scratch, |current| {
-                let entry = current?;
-                let start = bytes.len();
-                bytes.extend_from_slice(entry.value);
-                Some((start..bytes.len(), entry.expires_unix_ms, entry.user_bits))
-            });
-            slots.push(slot);
-        }
-        let entry = |slot: &Slot| {
-            let (range, expires_unix_ms, user_bits) = slot.clone()?;
-            Some(EntryRef { value: &bytes[range], expires_unix_ms, user_bits })
+        let updates = loop {
+            let mut moment = Moment::default();
+            bytes.clear();
+            slots.clear();
+            for (key, probe) in keys.iter().zip(&probes) {
+                let seen = (&mut scratch, &mut moment);
+                let slot: Slot = self.current(probe, key, seen, |current| {
+                    let entry = current?;
+                    let start = bytes.len();
+                    bytes.extend_from_slice(entry.value);
+                    Some((start..bytes.len(), entry.expires_unix_ms, entry.user_bits))
+                });
+                slots.push(slot);
+            }
+            let entry = |slot: &Slot| {
+                let (range, expires_unix_ms, user_bits) = slot.clone()?;
+                Some(EntryRef { value: &bytes[range], expires_unix_ms, user_bits })
+            };
+            let entries: Vec<Option<EntryRef<'_>>> = slots.iter().map(entry).collect();
+            let updates = decide(&entries);
+            if !self.is_over(&moment) {
+                break updates;
+            }
         };
-        let entries: Vec<Option<EntryRef<'_>>> = slots.iter().map(entry).collect();
-        let updates = decide(&entries);
         let mut sum = 0;
         for (key, update) in keys.iter().zip(&updates) {
             sum += self.check_update(key, update)?;

@@ -56,6 +56,7 @@ fn conformance() {
 fn expiry() {
     let clock = Arc::new(ManualClock::default());
     testkit::expiry(&mut Kept::new(&clock), &clock);
+    testkit::moments(&mut Kept::new(&clock), &clock);
 }
 
 /// Shows the same store whenever it is opened: the suite's test closes it in its middle.

@@ -164,7 +164,8 @@ impl Keyspace {
     }
 }
 
-/// A keyspace as it was at one moment. Cheap to clone; all clones are the same moment.
+/// A keyspace as it was at one moment: what expires later is there for as long as it is kept.
+/// Cheap to clone; all clones are the same moment.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<dyn EngineSnapshot>,
@@ -182,6 +183,14 @@ impl Snapshot {
         self.inner.sequence()
     }
 
+    /// What was there of `key`, with its meta.
+    pub(crate) fn entry(&self, key: &[u8]) -> Result<Option<Put>> {
+        self.keyspace.check_open()?;
+        let mut entries = Entries(vec![None]);
+        self.read(&[key], &mut entries)?;
+        Ok(entries.0.pop().flatten())
+    }
+
     /// The value that `key` had.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         Ok(self.get_many(&[key])?.pop().flatten())
@@ -192,15 +201,15 @@ impl Snapshot {
         self.keyspace.check_open()?;
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let mut values = Values(vec![None; keys.len()]);
+        self.read(&keys, &mut values)?;
+        Ok(values.0)
+    }
+
+    fn read(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         let live = self.keyspace.switch().live();
         let look = live.look();
-        let get = |sink: &mut dyn GetSink| self.inner.get_many(&keys, sink);
-        if look.any() {
-            live.gets(look, &keys, &mut values, get)?
-        } else {
-            get(&mut values)?
-        }
-        Ok(values.0)
+        let get = |sink: &mut dyn GetSink| self.inner.get_many(keys, sink);
+        if look.any() { live.gets(look, keys, sink, get) } else { get(sink) }
     }
 
     /// As [`Keyspace::range`].
@@ -236,5 +245,13 @@ struct Values(Vec<Option<Vec<u8>>>);
 impl GetSink for Values {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
         self.0[index] = Some(entry.value.to_vec());
+    }
+}
+
+struct Entries(Vec<Option<Put>>);
+
+impl GetSink for Entries {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.0[index] = Some(Put::new(entry));
     }
 }

@@ -4,7 +4,7 @@
 use crate::Keyspace;
 use crate::ordered::{Bounds, Merged, Put, Range, RangeIterator, Snapshot, Write};
 use silica_engine::{
-    EntryRef, Error, ErrorKind, KeyRange, Op, OpKind, Ordered, Result, WriteBatch,
+    EntryRef, Error, ErrorKind, KeyRange, Op, OpKind, Ordered, Reads, Result, WriteBatch,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +44,7 @@ impl Keyspace {
             keyspace: self.clone(),
             writes: BTreeMap::new(),
             reads: BTreeSet::new(),
+            expires_unix_ms: 0,
         })
     }
 }
@@ -57,6 +58,8 @@ pub struct Transaction {
     writes: BTreeMap<Vec<u8>, Write>,
     /// Keys that must be at the commit what they were.
     reads: BTreeSet<Vec<u8>>,
+    /// When the first of their entries expires; 0 if none does.
+    expires_unix_ms: u64,
 }
 
 impl Transaction {
@@ -64,15 +67,32 @@ impl Transaction {
     /// may change it before the commit.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         match self.writes.get(key.as_ref()) {
-            Some(write) => Ok(write.as_ref().map(|put| put.value.clone())),
+            Some(write) => Ok(self.live(write).map(|put| put.value.clone())),
             None => self.snapshot.get(key),
         }
     }
 
-    /// The same, but the commit fails where somebody else writes `key` before it.
+    /// The same, but the commit fails if somebody else writes `key` before it, or its entry
+    /// expires.
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.reads.insert(key.as_ref().to_vec());
-        self.get(key)
+        let key = key.as_ref();
+        self.reads.insert(key.to_vec());
+        if let Some(write) = self.writes.get(key) {
+            return Ok(self.live(write).map(|put| put.value.clone()));
+        }
+        let found = self.snapshot.entry(key)?;
+        if let Some(expires) = found.as_ref().map(|put| put.expires_unix_ms).filter(|at| *at > 0) {
+            let first = if self.expires_unix_ms == 0 { u64::MAX } else { self.expires_unix_ms };
+            self.expires_unix_ms = first.min(expires);
+        }
+        Ok(found.map(|put| put.value))
+    }
+
+    /// What a write leaves at the moment that the transaction sees.
+    fn live<'w>(&self, write: &'w Write) -> Option<&'w Put> {
+        let now_ms = self.snapshot.inner().unix_ms();
+        let lives = |put: &&Put| put.expires_unix_ms == 0 || put.expires_unix_ms > now_ms;
+        write.as_ref().filter(lives)
     }
 
     /// Maps `key` to `value`; the commit fails where somebody else writes `key` before it.
@@ -103,7 +123,7 @@ impl Transaction {
 
     fn at(&self, range: &KeyRange) -> Result<RangeIterator> {
         let within = self.writes.iter().filter(|(key, _)| range.contains(key));
-        let writes = within.map(|(key, write)| (key.clone(), write.clone())).collect();
+        let writes = within.map(|(key, write)| (key.clone(), self.live(write).cloned())).collect();
         let below = self.snapshot.entries(range)?;
         Ok(RangeIterator::new(Box::new(Merged::new(below, writes)), self.keyspace.clone()))
     }
@@ -111,9 +131,9 @@ impl Transaction {
     /// Writes everything in one step, as durable as the store was opened for.
     ///
     /// # Errors
-    /// `Conflict`, and nothing has happened, where a key written here or read with
-    /// [`Transaction::get_for_update`] was written by somebody else since the transaction began:
-    /// begin it anew.
+    /// `Conflict`, and nothing has happened, if a key written here or read with
+    /// [`Transaction::get_for_update`] was written by somebody else since the transaction began, or
+    /// an entry read so has expired: begin it anew.
     pub fn commit(self) -> Result<()> {
         self.keyspace.check_open()?;
         let mut batch = WriteBatch::new();
@@ -125,10 +145,11 @@ impl Transaction {
             self.reads.iter().chain(self.writes.keys()).map(Vec::as_slice).collect();
         let conditions: Vec<&[u8]> = conditions.into_iter().collect();
         let (snapshot, durability) = (self.snapshot.inner(), self.keyspace.durability());
-        if !self.ordered.commit(snapshot, &conditions, &batch, durability)? {
+        let reads = Reads { keys: &conditions, expires_unix_ms: self.expires_unix_ms };
+        if !self.ordered.commit(snapshot, reads, &batch, durability)? {
             let message = format!(
                 "a key of this transaction on keyspace '{}' was written by somebody else since it \
-                 began; begin it anew",
+                 began, or has expired; begin it anew",
                 self.keyspace.name()
             );
             return Err(Error::new(ErrorKind::Conflict, message));

@@ -4,7 +4,7 @@
 use crate::silt::Silt;
 use silica_base::{Error, Result};
 use silica_device::Device;
-use silica_engine::optimistic::{Condition, Optimistic, Seen};
+use silica_engine::optimistic::{Conditions, Optimistic, Seen};
 use silica_engine::{Durability, WriteBatch};
 
 impl<D: Device> Optimistic for Silt<D> {
@@ -21,7 +21,7 @@ impl<D: Device> Optimistic for Silt<D> {
     fn write_if(
         &self,
         batch: &WriteBatch<'_>,
-        conditions: &[Condition<'_>],
+        conditions: Conditions<'_>,
         durability: Durability,
     ) -> Result<bool> {
         self.write_batch_if(batch, conditions, durability)

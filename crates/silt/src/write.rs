@@ -7,7 +7,7 @@ use crate::silt::Silt;
 use crate::state::Edit;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::Device;
-use silica_engine::optimistic::{Condition, Optimistic};
+use silica_engine::optimistic::{Conditions, Optimistic};
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::{Frame, POINTER};
 use silica_parts::value_log::Stored;
@@ -99,7 +99,7 @@ impl<D: Device> Silt<D> {
     pub(crate) fn write_batch_if(
         &self,
         batch: &WriteBatch<'_>,
-        conditions: &[Condition<'_>],
+        conditions: Conditions<'_>,
         durability: Durability,
     ) -> Result<bool> {
         self.check_limits(batch)?;

@@ -185,6 +185,7 @@ fn expiry() {
     for mut harness in [tiny(), large_values()] {
         let clock = harness.clock.clone();
         testkit::expiry(&mut harness, &clock);
+        testkit::moments(&mut harness, &clock);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::deleted::deleted_at;
 use crate::wip::Wip;
 use silica_base::{Error, Result};
 use silica_device::Device;
-use silica_engine::optimistic::{Condition, Optimistic, Seen};
+use silica_engine::optimistic::{Conditions, Optimistic, Seen};
 use silica_engine::{Durability, WriteBatch};
 
 impl<D: Device> Optimistic for Wip<D> {
@@ -26,7 +26,7 @@ impl<D: Device> Optimistic for Wip<D> {
     fn write_if(
         &self,
         batch: &WriteBatch<'_>,
-        conditions: &[Condition<'_>],
+        conditions: Conditions<'_>,
         durability: Durability,
     ) -> Result<bool> {
         self.write_batch_if(batch, conditions, durability)

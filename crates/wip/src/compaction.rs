@@ -79,14 +79,13 @@ impl<D: Device> Compaction<D> {
     }
 
     fn begin(&mut self, wip: &Wip<D>) -> Result<Stage<D>> {
-        let snapshots = wip.live_snapshots();
+        let keeper = wip.keeper(self.older.is_empty());
         // A snapshot that does not see a range sees what it hides.
-        let oldest = snapshots.first().copied().unwrap_or(u64::MAX);
+        let oldest = keeper.oldest_snapshot();
         self.ends.retain(|range| range.position < oldest);
         let stays = |range: &&Arc<DeletedRange>| !self.ends.contains(range);
         let stay = self.deleted.iter().filter(stays).cloned().collect();
-        let keeper = Keeper::new(snapshots, self.older.is_empty(), wip.clock.unix_ms())
-            .with_deleted(self.deleted.clone(), stay);
+        let keeper = keeper.with_deleted(self.deleted.clone(), stay);
         let read_ahead = wip.memory_bytes.load(Ordering::Relaxed) / READ_AHEAD_PART;
         let cursors = self.cursors(&wip.device, read_ahead)?;
         let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());

@@ -168,7 +168,7 @@ impl<D: Device> Flush<D> {
             if positions.is_empty() {
                 // The newest positions went first.
                 let merge = Merge::new(std::mem::take(chunks));
-                let keeper = Keeper::new(wip.live_snapshots(), false, wip.clock.unix_ms());
+                let keeper = wip.keeper(false);
                 let writer = wip.begin_table(self.least_position, false)?;
                 let garbage = Garbage::default();
                 self.stage = Stage::Write(Box::new(Write { merge, keeper, writer, garbage }));

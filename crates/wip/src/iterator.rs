@@ -242,13 +242,12 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     /// True where what `flags` and expiry are of is no entry.
     #[inline]
     fn is_gone(&self, flags: u8, expires_unix_ms: u64) -> bool {
-        let has_expired =
-            || expires_unix_ms != 0 && expires_unix_ms <= self.snapshot.wip.clock.unix_ms();
-        flags & TOMBSTONE != 0 || has_expired()
+        let has_expired = expires_unix_ms != 0 && expires_unix_ms <= self.snapshot.unix_ms;
+        flags & TOMBSTONE != 0 || has_expired
     }
 
     fn enter(&mut self, view: View<D>) -> &mut Entered<D> {
-        let Held { wip, position } = &*self.snapshot;
+        let Held { wip, position, .. } = &*self.snapshot;
         self.entered.insert(Entered::new(view, *position, &wip.cache))
     }
 

@@ -113,7 +113,8 @@ pub(crate) struct Keeper {
     snapshots: Vec<u64>,
     /// Nothing older is anywhere behind what is merged.
     is_last: bool,
-    now_ms: u64,
+    /// What expires by then is over for all of them.
+    over_ms: u64,
     /// Ranges that were deleted, and those of them that stay.
     deleted: DeletedRanges,
     stay: DeletedRanges,
@@ -123,10 +124,16 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// For a reader at each of `snapshots`, ascending, and for those to come.
-    pub(crate) fn new(snapshots: Vec<u64>, is_last: bool, now_ms: u64) -> Self {
+    /// For a reader at each of `snapshots`, ascending, and for those to come. What expires by
+    /// `over_ms` is over for all of them.
+    pub(crate) fn new(snapshots: Vec<u64>, is_last: bool, over_ms: u64) -> Self {
         let (deleted, stay) = (Vec::new(), Vec::new());
-        Keeper { snapshots, is_last, now_ms, deleted, stay, key: Vec::new(), newer: None }
+        Keeper { snapshots, is_last, over_ms, deleted, stay, key: Vec::new(), newer: None }
+    }
+
+    /// The position of the oldest snapshot, or the end of all positions.
+    pub(crate) fn oldest_snapshot(&self) -> u64 {
+        self.snapshots.first().copied().unwrap_or(u64::MAX)
     }
 
     /// The same, where these ranges were deleted, some of which stay known.
@@ -165,7 +172,7 @@ impl Keeper {
         if !self.is_last || unseen > 0 {
             return Fate::Keep;
         }
-        let has_expired = version.expires_unix_ms != 0 && version.expires_unix_ms <= self.now_ms;
+        let has_expired = version.expires_unix_ms != 0 && version.expires_unix_ms <= self.over_ms;
         let is_gone = version.flags & TOMBSTONE != 0 || has_expired;
         if is_gone {
             return Fate::Drop;

@@ -6,9 +6,9 @@ use crate::snapshot::Held;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
-use silica_engine::optimistic::{Condition, Optimistic, Seen};
+use silica_engine::optimistic::{Condition, Conditions, Optimistic, Seen};
 use silica_engine::{
-    Durability, Ingested, KeyRange, Ordered, RangeSize, Snapshot, SortedFile, WriteBatch,
+    Durability, Ingested, KeyRange, Ordered, RangeSize, Reads, Snapshot, SortedFile, WriteBatch,
 };
 use std::sync::Arc;
 
@@ -28,17 +28,19 @@ impl<D: Device> Ordered for Wip<D> {
     fn commit(
         &self,
         snapshot: &dyn Snapshot,
-        reads: &[&[u8]],
+        reads: Reads<'_>,
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Result<bool> {
+        let Reads { keys, expires_unix_ms } = reads;
         for _ in 0..TRIES_MAX {
-            let Some(conditions) = self.unwritten_since(snapshot.sequence(), reads)? else {
+            let Some(unwritten) = self.unwritten_since(snapshot.sequence(), keys)? else {
                 return Ok(false);
             };
+            let conditions = Conditions { keys: &unwritten, expires_unix_ms };
             let is_done = match batch.is_empty() {
-                true => self.all_hold(&conditions),
-                false => self.spread_poison(self.write_batch_if(batch, &conditions, durability))?,
+                true => self.all_hold(conditions),
+                false => self.spread_poison(self.write_batch_if(batch, conditions, durability))?,
             };
             if is_done {
                 return Ok(true);

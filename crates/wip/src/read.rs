@@ -136,11 +136,12 @@ enum Said {
 }
 
 impl<D: Device> Wip<D> {
-    /// Reports to `sink` what every key had before the position `before`.
+    /// Reports to `sink` what every key had before the position `before`, and had not expired at
+    /// `at_ms`, or now.
     pub(crate) fn read_burst(
         &self,
         keys: &[&[u8]],
-        before: u64,
+        (before, at_ms): (u64, Option<u64>),
         sink: &mut dyn GetSink,
     ) -> Result<()> {
         let Spare { buffers, keys: hashes, fresh } = SPARE.take();
@@ -149,6 +150,7 @@ impl<D: Device> Wip<D> {
             wip: self,
             keys,
             before,
+            at_ms,
             sink,
             reads: None,
             planned: Vec::new(),
@@ -186,6 +188,8 @@ struct Burst<'b, D: Device> {
     wip: &'b Wip<D>,
     keys: &'b [&'b [u8]],
     before: u64,
+    /// The time that the burst has, once an entry was found that expires.
+    at_ms: Option<u64>,
     sink: &'b mut dyn GetSink,
     /// Begun with the first read.
     reads: Option<D::Reads<'b, Asked<D>>>,
@@ -329,7 +333,7 @@ impl<D: Device> Burst<'_, D> {
     ) -> Result<()> {
         let expires = entry.expires_unix_ms;
         let is_gone = is_deleted || flags & TOMBSTONE != 0;
-        if is_gone || expires != 0 && expires <= self.wip.clock.unix_ms() {
+        if is_gone || expires != 0 && expires <= self.at_ms() {
             return Ok(());
         }
         if flags & POINTER != 0 {
@@ -338,6 +342,11 @@ impl<D: Device> Burst<'_, D> {
         self.sink.found(index, entry);
         self.hits += 1;
         Ok(())
+    }
+
+    /// The one time for all keys.
+    fn at_ms(&mut self) -> u64 {
+        *self.at_ms.get_or_insert_with(|| self.wip.clock.unix_ms())
     }
 
     /// The same where the value lies apart: it is read with the others of the burst. Where it was

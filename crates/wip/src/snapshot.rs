@@ -1,4 +1,5 @@
-//! Snapshots: positions of the log. A version is seen where its position is below the snapshot's.
+//! Snapshots: a position of the log and a time. A version is seen if its position is below the
+//! snapshot's and it expires after the snapshot's time.
 //!
 //! 1. A snapshot is taken with the writer locked, at the end of the log: all records below it are
 //!    in the memtables, and whatever is written later lies behind it.
@@ -6,8 +7,12 @@
 //!    ([`Snapshots::newest`]), flushes and compactions ([`Wip::live_snapshots`]).
 //! 3. A flush or a compaction asks for the snapshots after it knows what it will write, all of
 //!    which is below every later snapshot's position. So for those the newest version is enough.
+//! 4. The clock is read with the snapshots locked, by who takes one and by who asks what is over
+//!    for all of them ([`Wip::keeper`]): no later snapshot has an earlier time, unless the clock
+//!    goes back.
 
 use crate::iterator::Iter;
+use crate::merge::Keeper;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
@@ -18,25 +23,29 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The snapshots that are held: how many at each position.
+/// How many snapshots are held of each moment: a position and a time.
+type Moments = BTreeMap<(u64, u64), usize>;
+
+/// The snapshots that are held.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    held: Mutex<BTreeMap<u64, usize>>,
+    held: Mutex<Moments>,
     newest: AtomicU64,
 }
 
 impl Snapshots {
-    fn held(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+    fn held(&self) -> MutexGuard<'_, Moments> {
         self.held.lock().expect("no panic while held")
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<u64, usize>)) {
+    fn change<T>(&self, change: impl FnOnce(&mut Moments) -> T) -> T {
         let mut held = self.held();
-        change(&mut held);
-        let newest = held.last_key_value().map_or(0, |(position, _)| *position);
+        let changed = change(&mut held);
+        let newest = held.last_key_value().map_or(0, |((position, _), _)| *position);
         // Relaxed: it grows with the writer locked, who alone reads it, and where it shrinks an old
         // value only keeps more.
         self.newest.store(newest, Ordering::Relaxed);
+        changed
     }
 
     /// The newest one, 0 where there is none. Versions at or behind it may give way to newer ones.
@@ -51,6 +60,8 @@ impl Snapshots {
 pub(crate) struct Held<D: Device, W: Deref<Target = Wip<D>>> {
     pub(crate) wip: W,
     pub(crate) position: u64,
+    /// What expires by then is not there.
+    pub(crate) unix_ms: u64,
 }
 
 impl<D: Device, W: Deref<Target = Wip<D>>> Held<D, W> {
@@ -58,19 +69,24 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Held<D, W> {
         let writer = wip.writer.lock().expect("no panic while held");
         // A repaired store has entries and no log yet: what has number 0 is seen.
         let position = (wip.log.end() / POSITION_BYTES).max(1);
-        wip.snapshots.change(|held| *held.entry(position).or_default() += 1);
+        let unix_ms = wip.snapshots.change(|held| {
+            let unix_ms = wip.clock.unix_ms();
+            *held.entry((position, unix_ms)).or_default() += 1;
+            unix_ms
+        });
         drop(writer);
-        Held { wip, position }
+        Held { wip, position, unix_ms }
     }
 }
 
 impl<D: Device, W: Deref<Target = Wip<D>>> Drop for Held<D, W> {
     fn drop(&mut self) {
         self.wip.snapshots.change(|held| {
-            let count = held.get_mut(&self.position).expect("it is held");
+            let moment = (self.position, self.unix_ms);
+            let count = held.get_mut(&moment).expect("it is held");
             *count -= 1;
             if *count == 0 {
-                held.remove(&self.position);
+                held.remove(&moment);
             }
         });
     }
@@ -81,12 +97,16 @@ impl<D: Device> Snapshot for Held<D, Arc<Wip<D>>> {
         self.position
     }
 
+    fn unix_ms(&self) -> u64 {
+        self.unix_ms
+    }
+
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         if self.position == 0 {
             // Nothing was ever written before.
             return Ok(());
         }
-        self.wip.read_burst(keys, self.position, sink)
+        self.wip.read_burst(keys, (self.position, Some(self.unix_ms)), sink)
     }
 
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
@@ -97,6 +117,24 @@ impl<D: Device> Snapshot for Held<D, Arc<Wip<D>>> {
 impl<D: Device> Wip<D> {
     /// Positions of the snapshots that are held, ascending.
     pub(crate) fn live_snapshots(&self) -> Vec<u64> {
-        self.snapshots.held().keys().copied().collect()
+        positions_of(&self.snapshots.held())
     }
+
+    fn over_for(&self, held: &Moments) -> u64 {
+        let times = held.keys().map(|(_, unix_ms)| *unix_ms);
+        times.chain([self.clock.unix_ms()]).min().expect("there is now")
+    }
+
+    /// Decides what the snapshots that are held need, and those to come. With `is_last`, nothing
+    /// older is anywhere behind what is merged.
+    pub(crate) fn keeper(&self, is_last: bool) -> Keeper {
+        let held = self.snapshots.held();
+        Keeper::new(positions_of(&held), is_last, self.over_for(&held))
+    }
+}
+
+fn positions_of(held: &Moments) -> Vec<u64> {
+    let mut positions: Vec<u64> = held.keys().map(|(position, _)| *position).collect();
+    positions.dedup();
+    positions
 }

@@ -24,7 +24,7 @@ use crate::state::{Edit, StoreState};
 use crate::wip::Wip;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
-use silica_engine::optimistic::{Condition, Optimistic};
+use silica_engine::optimistic::{Condition, Conditions, Optimistic};
 use silica_engine::{Checkpoint, EntryRef, Op, OpKind, WriteBatch};
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::value_log::{self, Garbage, Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
@@ -271,7 +271,7 @@ impl<D: Device> Wip<D> {
             };
             let conditions = [Condition { key, seen: expected }];
             let mut writer = self.writer.lock().expect("no panic while held");
-            if !self.all_hold(&conditions) {
+            if !self.all_hold(Conditions { keys: &conditions, expires_unix_ms: 0 }) {
                 drop(writer);
                 self.values.forget(&stored);
                 continue;

@@ -197,7 +197,7 @@ impl<D: Device> Engine for Wip<D> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.read_burst(keys, u64::MAX, sink)
+        self.read_burst(keys, (u64::MAX, None), sink)
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::state::Edit;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, KEY_BYTES_MAX, Wip};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
-use silica_engine::optimistic::{Condition, Optimistic};
+use silica_engine::optimistic::{Conditions, Optimistic};
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::{Frame, POINTER, RANGE};
 use silica_parts::value_log::{POINTER_BYTES, Stored};
@@ -77,14 +77,14 @@ impl<D: Device> Wip<D> {
         if batch.is_empty() {
             return self.log.check();
         }
-        self.write_batch_if(batch, &[], durability).map(|_| ())
+        self.write_batch_if(batch, Conditions::NONE, durability).map(|_| ())
     }
 
     /// Writes `batch` where all `conditions` still hold; false where one does not.
     pub(crate) fn write_batch_if(
         &self,
         batch: &WriteBatch<'_>,
-        conditions: &[Condition<'_>],
+        conditions: Conditions<'_>,
         durability: Durability,
     ) -> Result<bool> {
         self.check_limits(batch)?;

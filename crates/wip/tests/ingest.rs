@@ -7,7 +7,7 @@ use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{
     Budget, Durability, Engine, EngineExt, EntryRef, Environment, ErrorKind, Ingested, KeyRange,
-    OptionValues, Ordered, Snapshot, SortedFile, WriteBatch,
+    OptionValues, Ordered, Reads, Snapshot, SortedFile, WriteBatch,
 };
 use silica_parts::table::Compression;
 use silica_wip::{TableFileOptions, TableFiles, Wip, repair};
@@ -476,7 +476,7 @@ fn a_transaction_that_read_before_an_ingest_conflicts() {
     let added = Model::from([(key.clone(), b"ingested".to_vec())]);
     ingest(&wip, &files_of(&added)).expect("an ingest");
     let commit = |snapshot: &dyn Snapshot, key: &[u8]| {
-        wip.commit(snapshot, &[key], &batch, Durability::Buffered).expect("an answer")
+        wip.commit(snapshot, Reads::of(&[key]), &batch, Durability::Buffered).expect("an answer")
     };
     assert!(!commit(&*snapshot, &key), "the key was written since");
     assert_eq!(wip.get(&key).expect("a get").as_deref(), Some(&b"ingested"[..]));

@@ -5,7 +5,7 @@ use super::differential::caught;
 use super::harness::Harness;
 use super::session::{Outcome, Stop, ensure};
 use crate::{
-    Budget, Durability, Engine, EntryIter, EntryRef, ErrorKind, GetSink, KeyRange, Ordered,
+    Budget, Durability, Engine, EntryIter, EntryRef, ErrorKind, GetSink, KeyRange, Ordered, Reads,
     Snapshot, WriteBatch,
 };
 use silica_base::Prng;
@@ -229,7 +229,7 @@ where
         let batch = self.batch();
         let is_done = self.ordered().commit(
             &*held.snapshot,
-            &refs,
+            Reads::of(&refs),
             &as_batch(&batch),
             Durability::Buffered,
         )?;

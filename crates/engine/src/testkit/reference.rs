@@ -296,6 +296,26 @@ fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
+impl Reference {
+    /// What `decide` makes of `keys` at a time at which all that it saw is still there.
+    fn decided(
+        &self,
+        state: &State,
+        keys: &[&[u8]],
+        decide: &mut dyn FnMut(u64) -> Vec<Update>,
+    ) -> Vec<Update> {
+        loop {
+            let now_ms = self.clock.unix_ms();
+            let updates = decide(now_ms);
+            let then_ms = self.clock.unix_ms();
+            let is_there = |key: &&&[u8], at_ms: u64| state.live(key, at_ms).is_some();
+            if keys.iter().all(|key| is_there(&key, now_ms) == is_there(&key, then_ms)) {
+                return updates;
+            }
+        }
+    }
+}
+
 impl Engine for Reference {
     fn descriptor(&self) -> &Descriptor {
         &self.descriptor
@@ -434,19 +454,21 @@ impl Atomic for Reference {
     ) -> Result<usize> {
         let keys = &keys[..keys.len().min(UPDATES_MAX)];
         let mut inner = self.write_lock();
-        let now_ms = self.clock.unix_ms();
-        let mut updates: Vec<Update> = Vec::new();
-        for (index, key) in keys.iter().enumerate() {
-            let earlier =
-                (0..index).rev().find(|i| keys[*i] == *key && updates[*i] != Update::Keep);
-            let current = match earlier.map(|i| updates[i].kind()) {
-                None => inner.state.live(key, now_ms),
-                Some(Some(OpKind::Put(entry))) => Some(entry),
-                Some(_) => None,
-            };
-            let update = decide(index, current);
-            updates.push(update);
-        }
+        let updates = self.decided(&inner.state, keys, &mut |now_ms| {
+            let mut updates: Vec<Update> = Vec::new();
+            for (index, key) in keys.iter().enumerate() {
+                let earlier =
+                    (0..index).rev().find(|i| keys[*i] == *key && updates[*i] != Update::Keep);
+                let current = match earlier.map(|i| updates[i].kind()) {
+                    None => inner.state.live(key, now_ms),
+                    Some(Some(OpKind::Put(entry))) => Some(entry),
+                    Some(_) => None,
+                };
+                let update = decide(index, current);
+                updates.push(update);
+            }
+            updates
+        });
         self.commit_updates(&mut inner, keys, &updates, durability)?;
         Ok(keys.len())
     }
@@ -458,9 +480,10 @@ impl Atomic for Reference {
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
         let mut inner = self.write_lock();
-        let now_ms = self.clock.unix_ms();
-        let entries = keys.iter().map(|key| inner.state.live(key, now_ms));
-        let updates = decide(&entries.collect::<Vec<_>>());
+        let updates = self.decided(&inner.state, keys, &mut |now_ms| {
+            let entries = keys.iter().map(|key| inner.state.live(key, now_ms));
+            decide(&entries.collect::<Vec<_>>())
+        });
         self.commit_updates(&mut inner, keys, &updates, durability)
     }
 }

@@ -24,6 +24,12 @@ fn reference_expiry() {
 }
 
 #[test]
+fn reference_moments() {
+    let clock = Arc::new(ManualClock::default());
+    moments(&mut ReferenceHarness::with_clock(clock.clone()), &clock);
+}
+
+#[test]
 fn reference_differential() {
     differential(&mut harness(), 1, silica_base::test_size(100_000, 1_000_000, 10_000_000));
 }
@@ -121,6 +127,21 @@ fn expiry_catches() {
         h.inner = ReferenceHarness::with_clock(clocks.clone());
         expiry(h, clocks);
     });
+}
+
+#[test]
+fn moments_catches() {
+    for (bug, words) in [
+        (Bug::AgesSnapshots, "entries of a snapshot from before they expired"),
+        (Bug::CommitsExpired, "a commit by an entry that has expired"),
+        (Bug::TearsUpdates, "decides by an entry that has expired"),
+    ] {
+        let clock = Arc::new(ManualClock::default());
+        must_catch(bug, words, |h| {
+            h.inner = ReferenceHarness::with_clock(clock.clone());
+            moments(h, &clock);
+        });
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use super::harness::Harness;
 use crate::{
-    Budget, Durability, Engine, EngineExt, EntryRef, GetSink, KeyRange, Ordered, WriteBatch,
+    Budget, Durability, Engine, EngineExt, EntryRef, GetSink, KeyRange, Ordered, Reads, WriteBatch,
 };
 use silica_base::Prng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,7 +161,7 @@ fn transact<E: Engine + 'static>(engine: &Arc<E>, seed: u64, each: u64) -> Histo
         let values = [now[0].bytes(), now[1].bytes()];
         let mut batch = WriteBatch::new();
         batch.put(keys[0], &values[0]).put(keys[1], &values[1]);
-        let commit = ordered.commit(&*snapshot, &keys, &batch, Durability::Buffered);
+        let commit = ordered.commit(&*snapshot, Reads::of(&keys), &batch, Durability::Buffered);
         if commit.expect("a commit") {
             let writes = accounts[..2].iter().copied().collect();
             history.insert(number, Committed { reads, writes });

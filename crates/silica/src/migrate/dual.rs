@@ -12,7 +12,7 @@
 use super::journal::{Journal, Touch};
 use super::switch::{admin, atomic, ordered};
 use silica_engine::{
-    Durability, Engine, EntryRef, Error, KeyRange, Op, Result, Snapshot, Update, WriteBatch,
+    Durability, Engine, EntryRef, Error, KeyRange, Op, Reads, Result, Snapshot, Update, WriteBatch,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -197,7 +197,7 @@ impl Dual {
     pub(crate) fn commit(
         &self,
         snapshot: &dyn Snapshot,
-        reads: &[&[u8]],
+        reads: Reads<'_>,
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Write<bool> {

@@ -8,8 +8,8 @@ use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
 use silica_engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
-    ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Ordered, Progress, RangeSize, Result,
-    Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
+    ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Ordered, Progress, RangeSize, Reads,
+    Result, Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -516,7 +516,7 @@ impl Ordered for InOrder {
     fn commit(
         &self,
         snapshot: &dyn Snapshot,
-        reads: &[&[u8]],
+        reads: Reads<'_>,
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Result<bool> {

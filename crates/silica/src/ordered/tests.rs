@@ -5,11 +5,11 @@ use crate::{
     Bounds, EngineExt, EntryRef, Environment, ErrorKind, FileDevice, KeyRange, Keyspace,
     OpenOptions, OptionValues, Registration, Registry, Result, Silica, Transaction,
 };
-use silica_base::Prng;
+use silica_base::{Clock, ManualClock, Prng};
 use silica_engine::testkit::Reference;
 use silica_engine::{Durability, Engine, EntryIter};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -17,9 +17,19 @@ fn build(_: FileDevice, _: &OptionValues, _: &Environment) -> Result<Arc<dyn Eng
     Ok(Arc::new(Reference::new()))
 }
 
+/// The clock of stores that [`store_by_clock`] opens.
+static CLOCK: LazyLock<Arc<ManualClock>> = LazyLock::new(Arc::default);
+
+fn build_by_clock(_: FileDevice, _: &OptionValues, _: &Environment) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(Reference::new().with_clock(CLOCK.clone())))
+}
+
 fn store() -> (tempfile::TempDir, Silica) {
+    store_of(Registration { name: "reference", doc: "", options: &[], build })
+}
+
+fn store_of(reference: Registration) -> (tempfile::TempDir, Silica) {
     let directory = tempfile::tempdir().unwrap();
-    let reference = Registration { name: "reference", doc: "", options: &[], build };
     let registry = Registry::builtin().with(reference);
     let store = OpenOptions::new().engine("reference").registry(registry);
     let store = store.open(directory.path().join("store")).unwrap();
@@ -108,6 +118,42 @@ fn both_ends(transaction: &Transaction, range: &KeyRange, model: &Model, prng: &
         assert_eq!(found.transpose().unwrap(), wanted);
     }
     assert!(found.next().is_none() && found.next_back().is_none());
+}
+
+#[test]
+fn snapshots_and_transactions_have_the_time_of_their_moment() {
+    let build = build_by_clock;
+    let (_directory, store) =
+        store_of(Registration { name: "reference", doc: "", options: &[], build });
+    let keyspace = store.keyspace("k").unwrap();
+    let expires_unix_ms = CLOCK.unix_ms() + 300;
+    let mortal = |value| EntryRef { value, expires_unix_ms, user_bits: 0 };
+    for n in 0..10 {
+        let mut batch = silica_engine::WriteBatch::new();
+        let key = [n];
+        batch.put_entry(&key, mortal(b"v"));
+        keyspace.write(&batch).unwrap();
+    }
+    let snapshot = keyspace.snapshot().unwrap();
+    let begin = || keyspace.transaction().unwrap();
+    let (mut reader, mut writer, early) = (begin(), begin(), begin());
+    assert_eq!(reader.get_for_update([0]).unwrap().as_deref(), Some(&b"v"[..]));
+    reader.put("by reader", "1");
+    writer.put([0], "in its place");
+    CLOCK.advance_ns(400 * 1_000_000);
+    assert_eq!(snapshot.range(..).unwrap().count(), 10);
+    assert_eq!(snapshot.get([3]).unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(early.range(..).unwrap().count(), 10);
+    assert_eq!(keyspace.range(..).unwrap().count(), 0);
+    let error = reader.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "what it read has expired");
+    writer.commit().expect("it read nothing that has expired");
+    // What a transaction puts has its moment's time, too.
+    let mut late = begin();
+    late.put_entry("gone", mortal(b"v"));
+    assert_eq!(late.get("gone").unwrap(), None);
+    assert_eq!(late.get_for_update("gone").unwrap(), None);
+    assert_eq!(late.range(..).unwrap().count(), 1);
 }
 
 #[test]

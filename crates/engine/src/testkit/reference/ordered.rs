@@ -2,9 +2,10 @@
 
 use super::{Reference, State, Stored};
 use crate::{
-    Durability, EntryIter, EntryRef, GetSink, KeyRange, Ordered, RangeSize, Snapshot, WriteBatch,
+    Durability, EntryIter, EntryRef, GetSink, KeyRange, Ordered, RangeSize, Reads, Snapshot,
+    WriteBatch,
 };
-use silica_base::{Clock, Result};
+use silica_base::Result;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub(super) type Copied = BTreeMap<Vec<u8>, Stored>;
 struct Image {
     entries: Arc<Copied>,
     sequence: u64,
-    clock: Arc<dyn Clock>,
+    unix_ms: u64,
 }
 
 /// What of an image is in a range and has not expired, and a place in it.
@@ -51,7 +52,7 @@ impl Ordered for Reference {
     fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>> {
         let state = &mut self.write_lock().state;
         let (entries, sequence) = (state.image(), state.sequence);
-        Ok(Arc::new(Image { entries, sequence, clock: Arc::clone(&self.clock) }))
+        Ok(Arc::new(Image { entries, sequence, unix_ms: self.clock.unix_ms() }))
     }
 
     fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
@@ -67,13 +68,17 @@ impl Ordered for Reference {
     fn commit(
         &self,
         snapshot: &dyn Snapshot,
-        reads: &[&[u8]],
+        reads: Reads<'_>,
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Result<bool> {
         let mut inner = self.write_lock();
         let since = snapshot.sequence();
-        if reads.iter().any(|key| inner.state.is_written_since(key, since)) {
+        let Reads { keys, expires_unix_ms } = reads;
+        if expires_unix_ms != 0 && expires_unix_ms <= self.clock.unix_ms() {
+            return Ok(false);
+        }
+        if keys.iter().any(|key| inner.state.is_written_since(key, since)) {
             return Ok(false);
         }
         Reference::commit(self, &mut inner, batch, durability).map(|()| true)
@@ -98,10 +103,14 @@ impl Snapshot for Image {
         self.sequence
     }
 
+    fn unix_ms(&self) -> u64 {
+        self.unix_ms
+    }
+
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        let now_ms = self.clock.unix_ms();
         for (index, key) in keys.iter().enumerate() {
-            if let Some(entry) = self.entries.get(*key).and_then(|stored| stored.live(now_ms)) {
+            let stored = self.entries.get(*key);
+            if let Some(entry) = stored.and_then(|stored| stored.live(self.unix_ms)) {
                 sink.found(index, entry);
             }
         }
@@ -109,9 +118,8 @@ impl Snapshot for Image {
     }
 
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
-        let now_ms = self.clock.unix_ms();
         let within = self.entries.iter().filter(|(key, _)| range.contains(key));
-        let live = within.filter(|(_, stored)| stored.live(now_ms).is_some());
+        let live = within.filter(|(_, stored)| stored.live(self.unix_ms).is_some());
         let entries = live.map(|(key, stored)| (key.clone(), stored.clone())).collect();
         Ok(Box::new(Place { entries, at: None }))
     }
@@ -171,7 +179,7 @@ impl EntryIter for Place {
 mod tests {
     use super::*;
     use crate::{Admin, Engine, EngineExt};
-    use silica_base::ManualClock;
+    use silica_base::{Clock, ManualClock};
 
     const NOW: Durability = Durability::Buffered;
 
@@ -220,7 +228,9 @@ mod tests {
         assert_eq!(keys(&before, &KeyRange::new(*b"b", *b"d")), b"bc");
         assert_eq!(keys(&after, &KeyRange::ALL), b"ade");
         clock.advance_ns(1_000_000);
-        assert_eq!(keys(&after, &KeyRange::ALL), b"ad");
+        assert_eq!(keys(&after, &KeyRange::ALL), b"ade", "it has the time of its moment");
+        let later = ordered(&engine).snapshot().unwrap();
+        assert_eq!(keys(&later, &KeyRange::ALL), b"ad");
         let mut iter = before.iterate(&KeyRange::ALL).unwrap();
         assert!(iter.seek(b"bb").unwrap() && iter.key() == b"c");
         assert!(iter.seek_for_prev(b"bb").unwrap() && iter.key() == b"b");
@@ -233,8 +243,9 @@ mod tests {
         let snapshot = ordered(&engine).snapshot().unwrap();
         let mut batch = WriteBatch::new();
         batch.put(b"x", b"1");
-        let commit =
-            |reads: &[&[u8]]| ordered(&engine).commit(&*snapshot, reads, &batch, NOW).unwrap();
+        let commit = |reads: &[&[u8]]| {
+            ordered(&engine).commit(&*snapshot, Reads::of(reads), &batch, NOW).unwrap()
+        };
         engine.put(b"a", b"2", NOW).unwrap();
         assert!(!commit(&[b"b", b"a"]) && engine.get(b"x").unwrap().is_none());
         assert!(commit(&[b"b", b"none"]) && engine.get(b"x").unwrap().is_some());

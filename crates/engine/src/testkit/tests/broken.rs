@@ -2,13 +2,13 @@
 
 use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceHarness, Workload};
 use crate::{
-    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryRef,
-    Error, ErrorKind, GetSink, MetricVisitor, Op, OpKind, Progress, Result, Scan, Update,
-    WriteBatch,
+    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryIter,
+    EntryRef, Error, ErrorKind, GetSink, KeyRange, MetricVisitor, Op, OpKind, Ordered, Progress,
+    RangeSize, Reads, Result, Scan, Snapshot, Update, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Bug {
@@ -68,6 +68,10 @@ pub(super) enum Bug {
     PanicsOnDamage,
     /// Is empty instead of damaged.
     StartsAfresh,
+    /// Loses out of snapshots what expires while they are held.
+    AgesSnapshots,
+    /// Commits what was decided by entries that have expired.
+    CommitsExpired,
 }
 
 pub(super) struct BrokenHarness {
@@ -82,7 +86,7 @@ impl BrokenHarness {
 }
 
 pub(super) struct Broken {
-    inner: Reference,
+    inner: Arc<Reference>,
     bug: Bug,
     calls: AtomicU64,
     former: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -104,7 +108,7 @@ impl Harness for BrokenHarness {
             }
             (_, opened) => opened,
         };
-        let (inner, calls) = (opened?, AtomicU64::new(0));
+        let (inner, calls) = (Arc::new(opened?), AtomicU64::new(0));
         if self.bug == Bug::Forgets {
             inner.delete(&3_u32.to_le_bytes(), Durability::Synced)?;
             inner.delete(b"", Durability::Synced)?;
@@ -370,6 +374,10 @@ impl Engine for Broken {
         Some(self)
     }
 
+    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
+        Some(self)
+    }
+
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         Some(self)
     }
@@ -467,7 +475,7 @@ impl Admin for Broken {
     }
 
     fn clear(&self) -> Result<()> {
-        if self.bug == Bug::IgnoresClear { Ok(()) } else { Admin::clear(&self.inner) }
+        if self.bug == Bug::IgnoresClear { Ok(()) } else { Admin::clear(&*self.inner) }
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
@@ -476,5 +484,74 @@ impl Admin for Broken {
 
     fn inspect(&self) -> Result<String> {
         self.inner.inspect()
+    }
+}
+
+impl Broken {
+    fn ordered(&self) -> Arc<dyn Ordered> {
+        Arc::clone(&self.inner).as_ordered().expect("the reference keeps an order")
+    }
+}
+
+/// A snapshot that has the time of each call: a new one each time, where nobody writes.
+struct Ageing(Arc<Broken>, Arc<dyn Snapshot>);
+
+impl Ageing {
+    fn now(&self) -> Result<Arc<dyn Snapshot>> {
+        self.0.ordered().snapshot()
+    }
+}
+
+impl Snapshot for Ageing {
+    fn sequence(&self) -> u64 {
+        self.1.sequence()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.1.unix_ms()
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.now()?.get_many(keys, sink)
+    }
+
+    fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
+        self.now()?.iterate(range)
+    }
+}
+
+impl Ordered for Broken {
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>> {
+        let snapshot = self.ordered().snapshot()?;
+        Ok(match self.bug {
+            Bug::AgesSnapshots => Arc::new(Ageing(self, snapshot)),
+            _ => snapshot,
+        })
+    }
+
+    fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
+        self.ordered().delete_range(range, durability)
+    }
+
+    fn commit(
+        &self,
+        snapshot: &dyn Snapshot,
+        reads: Reads<'_>,
+        batch: &WriteBatch<'_>,
+        durability: Durability,
+    ) -> Result<bool> {
+        let reads = match self.bug {
+            Bug::CommitsExpired => Reads::of(reads.keys),
+            _ => reads,
+        };
+        self.ordered().commit(snapshot, reads, batch, durability)
+    }
+
+    fn range_size(&self, range: &KeyRange) -> RangeSize {
+        self.ordered().range_size(range)
+    }
+
+    fn compact_range(&self, range: &KeyRange) -> Result<()> {
+        self.ordered().compact_range(range)
     }
 }
