@@ -109,6 +109,9 @@ pub struct Config {
     pub stalled_ms_max: u64,
     /// Milliseconds within which a client must give its password, where one is set.
     pub auth_ms_max: u64,
+    /// Milliseconds without a byte after which a client that has begun a request is dropped; 0 for
+    /// never. Whoever sends, however slowly, and whoever has begun none stays.
+    pub request_ms_max: u64,
     /// Milliseconds that a graceful stop waits for clients to read their last replies.
     pub stop_ms_max: u64,
 }
@@ -139,6 +142,7 @@ impl Default for Config {
             client_output_bytes_max: 32 << 20,
             stalled_ms_max: 60_000,
             auth_ms_max: 30_000,
+            request_ms_max: 300_000,
             stop_ms_max: 5_000,
         }
     }

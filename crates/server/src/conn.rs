@@ -157,6 +157,8 @@ pub(crate) struct Conn {
     pub(crate) protocol: Option<Protocol>,
     /// Received and not planned.
     pub(crate) input: Vec<u8>,
+    /// Bytes of `input` that a parser has seen: it waits for what comes behind them.
+    pub(crate) parsed_bytes: usize,
     pub(crate) out: OutQueue,
     /// Messages of channels that wait until the requests under way are answered.
     pub(crate) messages: Vec<u8>,
@@ -181,6 +183,8 @@ pub(crate) struct Conn {
     pub(crate) queued: bool,
     /// When the socket last took a byte, or had nothing to take.
     pub(crate) progress_ms: u64,
+    /// When a byte last came, or requests before it were done.
+    pub(crate) received_ms: u64,
     pub(crate) born_ms: u64,
     /// What the loop has counted for it.
     pub(crate) counted_bytes: usize,
@@ -207,6 +211,7 @@ impl Conn {
             begun: false,
             protocol,
             input: Vec::new(),
+            parsed_bytes: 0,
             out: OutQueue::default(),
             messages: Vec::new(),
             work: None,
@@ -221,6 +226,7 @@ impl Conn {
             closing: false,
             queued: false,
             progress_ms: now_ms,
+            received_ms: now_ms,
             born_ms: now_ms,
             counted_bytes: 0,
         }
@@ -317,6 +323,16 @@ impl Conn {
             let messages = std::mem::take(&mut self.messages);
             self.push(messages);
         }
+    }
+
+    /// True where the parser has seen the beginning of a request, nothing else is going on, and
+    /// nothing has come for more than `ms_max` milliseconds.
+    pub(crate) fn has_stuck_request(&self, now_ms: u64, ms_max: u64) -> bool {
+        self.parsed_bytes > 0
+            && self.in_flight.is_none()
+            && self.work.is_none()
+            && !self.unplanned
+            && now_ms - self.received_ms.max(self.progress_ms) > ms_max
     }
 
     /// Sends what the socket takes.

@@ -435,6 +435,7 @@ impl EventLoop {
                 }
                 let n = conn.read(&mut self.scratch)?;
                 Stats::add(&self.shared.stats.total_net_input_bytes, n as u64);
+                conn.received_ms = if n > 0 { self.now_ms } else { conn.received_ms };
                 reads += 1;
                 if conn.needed_bytes() <= conn.input.len() + READ_BYTES {
                     break;
@@ -604,6 +605,7 @@ impl EventLoop {
                 }
             };
             conn.in_flight = None;
+            conn.received_ms = self.now_ms;
             if burst.broken {
                 self.close(slot);
                 continue;
@@ -692,6 +694,7 @@ impl EventLoop {
             self.shared.pool.push(memcached::flush_burst(self.index));
         }
         let config = &self.shared.config;
+        let request_ms_max = self.shared.request_ms_max.load(Relaxed);
         let mut drop_slots = Vec::new();
         for conn in self.conns.iter().flatten() {
             let stalled = conn.out.len() >= config.client_output_bytes_max
@@ -699,12 +702,16 @@ impl EventLoop {
             let unknown = conn.tls.as_ref().is_some_and(|tls| tls.is_shaking_hands());
             let stranger = (!conn.session.let_in || unknown)
                 && self.now_ms - conn.born_ms > config.auth_ms_max;
+            let stuck = request_ms_max > 0 && conn.has_stuck_request(self.now_ms, request_ms_max);
             if stalled {
                 Stats::add(&self.shared.stats.stalled_clients_dropped, 1);
             } else if stranger {
                 Stats::add(&self.shared.stats.auth_timeouts, 1);
+            } else if stuck {
+                log::info!("{} does not go on with its request: closed", conn.client.peer);
+                Stats::add(&self.shared.stats.request_timeouts, 1);
             }
-            if stalled || stranger {
+            if stalled || stranger || stuck {
                 drop_slots.push(conn.owner.slot);
             }
         }

@@ -39,6 +39,11 @@ const WHILE_LISTENING: &[&str] =
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
 pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     conn.unplanned = false;
+    plan_next(shared, conn, input);
+    conn.parsed_bytes = if conn.unplanned { 0 } else { conn.input.len() };
+}
+
+fn plan_next(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     if conn.input.is_empty() {
         return;
     }

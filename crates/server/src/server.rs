@@ -28,7 +28,7 @@ use silica_device::net::join_segments;
 use silica_proto::datagram::Partitions;
 use silica_proto::memcached::Protocol;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
@@ -93,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) pause: Pause,
     /// Connections at the same time; may change while the server runs.
     pub(crate) clients_max: AtomicUsize,
+    /// As [`Config::request_ms_max`]; may change while the server runs.
+    pub(crate) request_ms_max: AtomicU64,
     pub(crate) pool: Pool,
     pub(crate) loops: Vec<Inbox>,
     pub(crate) started_ms: u64,
@@ -387,6 +389,7 @@ impl Server {
             tracking: Tracking::default(),
             pause: Pause::default(),
             clients_max: AtomicUsize::new(config.clients_max),
+            request_ms_max: AtomicU64::new(config.request_ms_max),
             pool: Pool::new(config.io_workers),
             loops: wakers.into_iter().map(Inbox::new).collect(),
             started_ms: clock.unix_ms(),

@@ -42,6 +42,7 @@ stats! {
     evicted_clients: "clients dropped because memory for clients was short",
     stalled_clients_dropped: "clients dropped because they did not read their replies",
     auth_timeouts: "clients dropped because they did not shake hands or give the password in time",
+    request_timeouts: "clients dropped because they did not go on with a request that they began",
     tls_failures: "connections ended because what came was no TLS, or none to agree on",
     memcached_stores: "values that memcached's clients stored",
     datagrams_received: "datagrams received",

@@ -21,6 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of requests that a transaction may hold.
 const BYTES_MAX: usize = 64 << 20;
+/// Memory of a key beside its bytes.
+const KEY_BYTES: usize = 64;
 
 /// The requests since MULTI.
 #[derive(Default)]
@@ -35,6 +37,8 @@ pub(crate) struct Queue {
     /// Those of its requests that are messages for channels.
     pub(crate) announced: Vec<usize>,
     keys: BTreeSet<Vec<u8>>,
+    /// Memory of `keys`.
+    keys_bytes: usize,
 }
 
 impl Queue {
@@ -43,9 +47,9 @@ impl Queue {
         Queue { acl_version, ..Queue::default() }
     }
 
-    /// Memory held.
+    /// Memory held; a loop asks for it with every piece of a request that comes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.input.held_bytes() + self.keys.iter().map(|key| key.len() + 64).sum::<usize>()
+        self.input.held_bytes() + self.keys_bytes
     }
 
     /// Keeps a request's arguments, of which `keys` are keys; the place of their first span.
@@ -64,14 +68,18 @@ impl Queue {
             self.input.spans.push(Span { start, len: arg.len() as u32 });
             self.input.bytes.extend_from_slice(arg);
         }
-        self.keys.extend(keys.map(<[u8]>::to_vec));
+        for key in keys {
+            if self.keys.insert(key.to_vec()) {
+                self.keys_bytes += key.len() + KEY_BYTES;
+            }
+        }
         Ok(first)
     }
 
     /// The transaction, where the keys in `watches` have not changed.
     pub(crate) fn into_transaction(self, watches: Option<Arc<Watches>>) -> Transaction {
-        let Queue { input, count, keys, announced, .. } = self;
-        Transaction { input, count, keys, announced, watches }
+        let Queue { input, count, keys, keys_bytes, announced, .. } = self;
+        Transaction { input, count, keys, keys_bytes, announced, watches }
     }
 }
 
@@ -141,6 +149,7 @@ pub(crate) struct Transaction {
     /// How many replies they give.
     pub(crate) count: usize,
     keys: BTreeSet<Vec<u8>>,
+    keys_bytes: usize,
     announced: Vec<usize>,
     watches: Option<Arc<Watches>>,
 }
@@ -160,7 +169,7 @@ impl Transaction {
 
     /// Memory held.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.input.held_bytes() + self.keys.iter().map(|key| key.len() + 64).sum::<usize>()
+        self.input.held_bytes() + self.keys_bytes
     }
 
     /// Runs all requests with `run`, on database `db` of `engine`; their replies, or `None` where

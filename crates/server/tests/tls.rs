@@ -2,29 +2,18 @@
 
 mod support;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
-};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use silica_base::Prng;
 use silica_proto::{Value, decode};
 use silica_server::{Config, EventLoopKind, Server, TlsFiles};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::tls::{client_config, file, files};
 use support::{Client, Probe, config, request, show, start_with};
-
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
-}
-
-fn files() -> TlsFiles {
-    TlsFiles { cert: file("server.pem"), key: file("server.key"), ca: None }
-}
 
 /// The kinds of loops of this machine.
 fn loops() -> [EventLoopKind; 2] {
@@ -36,27 +25,6 @@ fn with_tls(event_loop: EventLoopKind) -> Config {
 }
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
-
-fn client_config(
-    version: &'static SupportedProtocolVersion,
-    certificate: Option<&str>,
-) -> Arc<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(file("authority.pem")).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[version])
-        .unwrap()
-        .with_root_certificates(roots);
-    Arc::new(match certificate {
-        None => builder.with_no_client_auth(),
-        Some(name) => {
-            let chain = CertificateDer::from_pem_file(file(&format!("{name}.pem"))).unwrap();
-            let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key"))).unwrap();
-            builder.with_client_auth_cert(vec![chain], key).unwrap()
-        }
-    })
-}
 
 fn connect_with(address: SocketAddr, config: Arc<ClientConfig>) -> Stream {
     let socket = TcpStream::connect(address).unwrap();

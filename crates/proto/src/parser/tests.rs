@@ -154,3 +154,39 @@ fn a_request_that_has_begun_is_not_begun_again() {
     assert_eq!(parser.parse_usual(&first, 0, &mut spans), Some(first.len()));
     assert_eq!((spans.len(), parser.needed_bytes()), (2, 0));
 }
+
+#[test]
+fn nothing_is_parsed_twice() {
+    let args: Vec<String> = (0..300).map(|n| "x".repeat(n)).collect();
+    let mut input = b"*300\r\n".to_vec();
+    args.iter().for_each(|arg| {
+        input.extend_from_slice(format!("${}\r\n{arg}\r\n", arg.len()).as_bytes());
+    });
+    let (mut parser, mut buf) = (Parser::new(), Vec::new());
+    for (n, byte) in input.iter().enumerate() {
+        buf.push(*byte);
+        let done = parser.parse(&mut buf, &Limits::OPEN).unwrap();
+        assert_eq!(done.is_some(), n + 1 == input.len());
+        if parser.counted {
+            // Whoever begins again finds nonsense.
+            buf[..parser.pos].fill(b'!');
+        }
+    }
+    let lens: Vec<usize> = parser.args().iter().map(|span| span.len as usize).collect();
+    assert_eq!(lens, (0..300).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_line_is_searched_twice() {
+    let input = format!("EXISTS {}\n", "k ".repeat(500));
+    let mut parser = Parser::new();
+    for end in 1..input.len() {
+        let mut buf = input.as_bytes()[..end].to_vec();
+        // The line would end early for whoever begins again.
+        buf[..parser.scanned].fill(b'\n');
+        assert_eq!(parser.parse(&mut buf, &Limits::OPEN), Ok(None), "{end}");
+    }
+    let mut buf = input.into_bytes();
+    assert_eq!(parser.parse(&mut buf, &Limits::OPEN), Ok(Some(buf.len())));
+    assert_eq!(parser.args().len(), 501);
+}

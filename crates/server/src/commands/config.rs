@@ -53,6 +53,8 @@ static SETTINGS: &[Setting] = settings! {
     "maxmemory-policy": |shared| shared.eviction_policy().into();
     "port": |shared| shared.port().to_string();
     "proto-max-bulk-len": |_| Limits::OPEN.bulk_bytes_max.to_string();
+    "request-timeout": |shared| (shared.request_ms_max.load(Relaxed) / 1000).to_string(),
+        0..=10_000_000 => |shared, n| shared.request_ms_max.store(1000 * n as u64, Relaxed);
     "save": |_| String::new();
     "slowlog-log-slower-than": |shared| shared.slowlog.micros_min.load(Relaxed).to_string(),
         -1..=i64::MAX => |shared, n| shared.slowlog.micros_min.store(n, Relaxed);

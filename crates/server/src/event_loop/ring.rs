@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Bytes received and not planned after which a connection is not received from, unless its
+/// Bytes received and not parsed after which a connection is not received from, unless its
 /// request has announced more.
 const INPUT_BYTES_MAX: usize = 64 << 10;
 /// Bits of a token that name the connection's place; the others are of its number.
@@ -78,9 +78,11 @@ impl Ring {
 }
 
 impl Conn {
-    /// True where what came has to be planned before more may come.
+    /// True where what came has to be parsed before more may come. What a parser has seen and
+    /// cannot finish does not count: most requests announce one part after the other, so nobody
+    /// knows how much is still to come. The parser's limits bound it.
     fn is_full(&self) -> bool {
-        self.input.len() >= INPUT_BYTES_MAX.max(self.needed_bytes())
+        self.input.len() >= (self.parsed_bytes + INPUT_BYTES_MAX).max(self.needed_bytes())
     }
 
     /// True where it must be served although nothing came.
@@ -127,6 +129,7 @@ impl EventLoop {
                     let Some(conn) = find(&mut self.conns, token) else { continue };
                     Stats::add(&stats.total_net_input_bytes, bytes.len() as u64);
                     conn.receiving = more;
+                    conn.received_ms = self.now_ms;
                     if !conn.closing {
                         if conn.input.capacity() == 0 {
                             conn.input = self.spare_bytes.pop().unwrap_or_default();

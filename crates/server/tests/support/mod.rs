@@ -4,6 +4,7 @@
 pub(crate) mod cases;
 pub(crate) mod memcached;
 mod sharded;
+pub(crate) mod tls;
 
 use silica_engine::testkit::Reference;
 use silica_engine::{

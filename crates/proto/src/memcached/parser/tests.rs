@@ -120,3 +120,18 @@ fn only_requests_for_keys_have_long_lines() {
     let endless = [b"get ".as_slice(), &b"k ".repeat(600_000)].concat();
     assert_eq!(parse(&endless), Err(TooLong));
 }
+
+#[test]
+fn no_line_is_searched_twice() {
+    let input = format!("get {}\r\n", "key ".repeat(500));
+    let mut parser = Parser::new();
+    for end in 1..input.len() {
+        let mut buf = input.as_bytes()[..end].to_vec();
+        // The line would end early for whoever begins again.
+        buf[..parser.scanned].fill(b'\n');
+        assert_eq!(parser.parse(&mut buf, &Limits::OPEN), Ok(None), "{end}");
+    }
+    let mut buf = input.into_bytes();
+    assert_eq!(parser.parse(&mut buf, &Limits::OPEN), Ok(Some(buf.len())));
+    assert_eq!(parser.spans().len(), 500);
+}
