@@ -1,5 +1,6 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
+use crate::dead::Facts;
 use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
 use crate::memory::TableMemory;
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
@@ -138,6 +139,7 @@ pub(crate) struct Version<D: Device> {
     tables: OnceLock<Vec<TableMemory>>,
     common: OnceLock<Option<Vec<u8>>>,
     zeroes: OnceLock<u32>,
+    pub(crate) facts: OnceLock<Facts>,
 }
 
 /// What an insert into a memtable changed.
@@ -173,8 +175,9 @@ pub(crate) struct Stores<D: Device> {
 impl<D: Device> Version<D> {
     pub(crate) fn new(runs: Vec<Run<D>>, floor: u64, deleted: DeletedRanges) -> Self {
         let filters = RunFilters::new(&runs);
-        let (shape, tables, common, zeroes) = Default::default();
-        Version { runs, filters, floor, ceiling: floor, deleted, shape, tables, common, zeroes }
+        let (shape, tables, common, zeroes, facts) = Default::default();
+        let ceiling = floor;
+        Version { runs, filters, floor, ceiling, deleted, shape, tables, common, zeroes, facts }
     }
 
     /// Of a bucket that had `before`.
@@ -232,6 +235,7 @@ impl<D: Device> Version<D> {
                 level: run.iter().map(|part| part.level).max().unwrap_or(0),
                 bytes: run.iter().map(crate::run::Part::bytes).sum(),
                 dead_bytes: run.iter().map(|part| part.dead_bytes).sum(),
+                expired_bytes: 0,
                 versions: run.iter().map(crate::run::Part::versions).sum(),
             };
             Shape { runs: self.runs.iter().map(run).collect() }
@@ -395,6 +399,10 @@ pub(crate) struct Bucket<D: Device> {
     pub(crate) range_reads: AtomicU64,
     /// Searches of ranges in memtables since one was last flushed for them.
     pub(crate) searches: AtomicU64,
+    /// Long runs of entries that are gone, which iterators went through in tables since the last
+    /// compaction, and in memtables since the last flush for ranges.
+    pub(crate) skipped: AtomicU64,
+    pub(crate) skipped_young: AtomicU64,
     /// Live bytes from which on a split is worth a try.
     pub(crate) split_from_bytes: AtomicU64,
 }
@@ -402,8 +410,18 @@ pub(crate) struct Bucket<D: Device> {
 impl<D: Device> Bucket<D> {
     pub(crate) fn new(lower: Vec<u8>, stores: Stores<D>) -> Self {
         let (reads, range_reads, searches, split_from_bytes) = Default::default();
+        let (skipped, skipped_young) = Default::default();
         let stores = RwLock::new(stores);
-        Bucket { lower, stores, reads, range_reads, searches, split_from_bytes }
+        Bucket {
+            lower,
+            stores,
+            reads,
+            range_reads,
+            searches,
+            skipped,
+            skipped_young,
+            split_from_bytes,
+        }
     }
 
     /// Counts a get that asks the tables: one of [`READ_SAMPLE`] for all of them.

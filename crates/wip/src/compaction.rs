@@ -3,7 +3,7 @@
 use crate::bucket::{Bucket, Version};
 use crate::deleted::{DeletedRange, DeletedRanges};
 use crate::job::Step;
-use crate::merge::{Fate, Keeper, Merge};
+use crate::merge::{Fate, Keeper, Merge, buried};
 use crate::metrics::add;
 use crate::overlap::Older;
 use crate::policy::LEVEL_MAX;
@@ -87,7 +87,9 @@ impl<D: Device> Compaction<D> {
         let stay = self.deleted.iter().filter(stays).cloned().collect();
         let keeper = keeper.with_deleted(self.deleted.clone(), stay);
         let read_ahead = wip.memory_bytes.load(Ordering::Relaxed) / READ_AHEAD_PART;
-        let cursors = self.cursors(&wip.device, read_ahead)?;
+        let over = self.runs_over(keeper.over_ms());
+        let read = &self.merged[..self.merged.len() - over];
+        let cursors = Self::cursors(read, &wip.device, read_ahead)?;
         let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());
         let base = tables.map(|footer| footer.sequence_base).min().unwrap_or(1);
         Ok(Stage {
@@ -99,19 +101,32 @@ impl<D: Device> Compaction<D> {
         })
     }
 
-    /// Each run at its first version. They share `read_ahead` bytes.
-    fn cursors(&self, device: &D, read_ahead: u64) -> Result<Vec<RunCursor<D>>> {
+    /// How many of the oldest runs need no reading: nothing is behind them, and the time of all
+    /// that they have is over.
+    fn runs_over(&self, over_ms: u64) -> usize {
+        if !self.older.is_empty() {
+            return 0;
+        }
+        // What a pointer points at becomes garbage when it is read.
+        let is_over = |part: &Part<D>| {
+            part.table.table.is_over(over_ms) && part.table.table.footer().pointers == 0
+        };
+        self.merged.iter().rev().take_while(|run| run.iter().all(is_over)).count()
+    }
+
+    /// Each of `runs` at its first version. They share `read_ahead` bytes.
+    fn cursors(runs: &[Run<D>], device: &D, read_ahead: u64) -> Result<Vec<RunCursor<D>>> {
         let cursor = |run: &Run<D>, read_ahead: u64| {
             let read_ahead = read_ahead as usize;
             RunCursor::new(run.clone(), read_ahead).with_first_read(read_ahead)
         };
-        let mut lasts: Vec<_> = self.merged.iter().map(|run| cursor(run, 0)).collect();
+        let mut lasts: Vec<_> = runs.iter().map(|run| cursor(run, 0)).collect();
         let bytes = |run: &Run<D>| run.iter().map(Part::bytes).sum();
-        let bytes: Vec<u64> = self.merged.iter().map(bytes).collect();
+        let bytes: Vec<u64> = runs.iter().map(bytes).collect();
         // While as much is on its way.
         let shares = read_ahead_shares(&bytes, read_ahead / 2);
-        let runs = self.merged.iter().zip(shares);
-        let mut cursors: Vec<_> = runs.map(|(run, share)| cursor(run, share)).collect();
+        let shared = runs.iter().zip(shares);
+        let mut cursors: Vec<_> = shared.map(|(run, share)| cursor(run, share)).collect();
         let mut ends = Vec::new();
         read_together(device, &mut lasts, |c| Some(c), |c| c.begin_seek_to_last())?;
         for last in &mut lasts {
@@ -155,13 +170,16 @@ impl<D: Device> Compaction<D> {
             }
             done += (row.key.len() + row.value.len()) as u64 + VERSION_COST_BYTES;
             let fate = stage.keeper.fate(&row);
-            if fate == Fate::KeepAsOldest {
-                row.sequence = 0;
+            if matches!(fate, Fate::Drop | Fate::Bury) && row.flags & POINTER != 0 {
+                stage.garbage.add(row.value);
+            }
+            match fate {
+                Fate::KeepAsOldest => row.sequence = 0,
+                Fate::Bury => row = buried(&row),
+                Fate::Keep | Fate::Drop => {}
             }
             if fate != Fate::Drop {
                 stage.writer.add(&row, older)?;
-            } else if row.flags & POINTER != 0 {
-                stage.garbage.add(row.value);
             }
             stage.merge.advance()?;
             if done > budget {

@@ -8,7 +8,7 @@ use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::job::Step;
 use crate::memtable::{by_heads, common_bytes};
-use crate::merge::{Fate, Keeper, Merge, Source};
+use crate::merge::{Fate, Keeper, Merge, Source, buried};
 use crate::metrics::add;
 use crate::run::{Part, Run};
 use crate::state::Edit;
@@ -177,11 +177,18 @@ impl<D: Device> Flush<D> {
         let Stage::Write(write) = &mut self.stage else { unreachable!("it was sorted") };
         let Write { merge, keeper, writer, garbage } = &mut **write;
         let before = writer.bytes();
-        while let Some(row) = merge.version() {
+        while let Some(mut row) = merge.version() {
             if !may_wait && writer.would_wait() {
                 return Ok(Step::Waits(done + writer.bytes() - before));
             }
-            if keeper.fate(&row) != Fate::Drop {
+            let fate = keeper.fate(&row);
+            if matches!(fate, Fate::Drop | Fate::Bury) && row.flags & POINTER != 0 {
+                garbage.add(row.value);
+            }
+            if fate == Fate::Bury {
+                row = buried(&row);
+            }
+            if fate != Fate::Drop {
                 match &self.version {
                     Some(version) => writer.add(&row, version.older())?,
                     None => {
@@ -189,8 +196,6 @@ impl<D: Device> Flush<D> {
                         writer.add(&row, version.older())?;
                     }
                 }
-            } else if row.flags & POINTER != 0 {
-                garbage.add(row.value);
             }
             merge.advance()?;
             if done + writer.bytes() - before > budget {

@@ -25,6 +25,7 @@ use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{SeekRead, Version as Row};
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The first key after `key`.
 fn after(key: &[u8]) -> Vec<u8> {
@@ -54,6 +55,32 @@ enum At {
     Source(usize),
     /// At the entry that was copied.
     Copied,
+}
+
+/// Entries that are gone which one step goes through before it is a long run of them.
+const SKIPPED_MIN: u64 = 64;
+
+/// Entries that are gone which were gone through in the bucket that was entered, as far as a
+/// compaction would drop them.
+#[derive(Debug, Default)]
+struct Skipped {
+    /// In tables, and in memtables.
+    old: u64,
+    young: u64,
+    /// The oldest position and time that anybody saw when it was asked for.
+    oldest: Option<(u64, u64)>,
+}
+
+impl Skipped {
+    /// A version that is no entry, by its sequence number and expiry, in a table or not.
+    #[cold]
+    fn note(&mut self, (sequence, expires_unix_ms): (u64, u64), is_old: bool, oldest: (u64, u64)) {
+        self.oldest = Some(oldest);
+        let is_seen = sequence >= oldest.0 || expires_unix_ms > oldest.1;
+        if !is_seen {
+            *if is_old { &mut self.old } else { &mut self.young } += 1;
+        }
+    }
 }
 
 /// An entry that was copied.
@@ -114,6 +141,7 @@ pub(crate) struct Iter<D: Device, W: Deref<Target = Wip<D>>> {
     apart: Option<Vec<u8>>,
     /// Nobody asks for values.
     is_of_keys: bool,
+    skipped: Skipped,
 }
 
 impl<D: Device> Entered<D> {
@@ -217,8 +245,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         let (lower, upper) = bounds(range);
         let (copied, target) = (Copied::default(), Vec::new());
         let (entered, apart) = (None, None);
-        let (at, is_of_keys) = (At::Nowhere, false);
-        Iter { snapshot, lower, upper, entered, at, copied, target, apart, is_of_keys }
+        let (at, is_of_keys, skipped) = (At::Nowhere, false, Skipped::default());
+        Iter { snapshot, lower, upper, entered, at, copied, target, apart, is_of_keys, skipped }
     }
 
     /// The same for who asks for keys only: values that lie apart are left there.
@@ -244,6 +272,27 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     fn is_gone(&self, flags: u8, expires_unix_ms: u64) -> bool {
         let has_expired = expires_unix_ms != 0 && expires_unix_ms <= self.snapshot.unix_ms;
         flags & TOMBSTONE != 0 || has_expired
+    }
+
+    /// Notes that the version where a source is, which is no entry, was gone through.
+    #[cold]
+    fn note_skipped(&mut self, source: usize, moment: (u64, u64)) {
+        let oldest = self.skipped.oldest.unwrap_or_else(|| self.snapshot.wip.oldest_moment());
+        let sources = self.entered.as_ref().map(|entered| &entered.sources);
+        let is_old = sources.is_some_and(|sources| matches!(sources[source], Sorted::Run(_)));
+        self.skipped.note(moment, is_old, oldest);
+    }
+
+    /// Tells the bucket of a long run of entries that are gone: it is worth a compaction, which
+    /// ends it.
+    fn count_skipped(&mut self) {
+        let Skipped { old, young, .. } = self.skipped;
+        (self.skipped.old, self.skipped.young) = (0, 0);
+        if let Some(entered) = self.entered.as_ref().filter(|_| old + young >= SKIPPED_MIN) {
+            let bucket = &entered.view.bucket;
+            bucket.skipped.fetch_add(old, Ordering::Relaxed);
+            bucket.skipped_young.fetch_add(young, Ordering::Relaxed);
+        }
     }
 
     fn enter(&mut self, view: View<D>) -> &mut Entered<D> {
@@ -315,7 +364,15 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
 
     /// From where the sources are to the first entry there or behind; where a key with the head
     /// `passed` was passed, which is the copied one, to one that has another.
-    fn settle_forward(&mut self, mut passed: Option<u64>) -> Result<bool> {
+    fn settle_forward(&mut self, passed: Option<u64>) -> Result<bool> {
+        let settled = self.find_forward(passed);
+        if self.skipped.old + self.skipped.young > 0 {
+            self.count_skipped();
+        }
+        settled
+    }
+
+    fn find_forward(&mut self, mut passed: Option<u64>) -> Result<bool> {
         self.at = At::Nowhere;
         loop {
             let entered = self.entered.as_mut().expect("a bucket was entered");
@@ -325,6 +382,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 if self.upper.as_ref().is_some_and(|end| *end <= self.target) {
                     return Ok(false);
                 }
+                self.count_skipped();
                 self.enter_at_target()?;
                 // Heads of another bucket say something else, and the key is not of that one.
                 passed = None;
@@ -348,6 +406,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 self.copied.key.clear();
                 self.copied.key.extend_from_slice(version.key);
                 passed = head;
+                let moment = (version.sequence, version.expires_unix_ms);
+                self.note_skipped(first, moment);
             }
             let entered = self.entered.as_mut().expect("a bucket was entered");
             entered.go(first, Sorted::advance)?;
@@ -390,6 +450,14 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
 
     /// From where the sources are to the last entry there or before.
     fn settle_backward(&mut self) -> Result<bool> {
+        let settled = self.find_backward();
+        if self.skipped.old + self.skipped.young > 0 {
+            self.count_skipped();
+        }
+        settled
+    }
+
+    fn find_backward(&mut self) -> Result<bool> {
         self.at = At::Nowhere;
         loop {
             let entered = self.entered.as_mut().expect("a bucket was entered");
@@ -398,6 +466,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 if lower <= self.lower {
                     return Ok(false);
                 }
+                self.count_skipped();
                 self.enter_before(Some(&lower))?;
                 continue;
             };
@@ -421,6 +490,10 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                 && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms)
             {
                 return self.settled_at(At::Copied, self.copied.flags);
+            }
+            if is_seen {
+                // The copy tells no longer where it was.
+                self.note_skipped(last, (self.copied.sequence, self.copied.expires_unix_ms));
             }
         }
     }

@@ -12,12 +12,13 @@
 use crate::bucket::{Bucket, Frozen, Version};
 use crate::buckets::Buckets;
 use crate::compaction::Compaction;
+use crate::dead::unneeded_bytes;
 use crate::deleted::DeletedRange;
 use crate::files::table_name;
 use crate::flush::Flush;
 use crate::job::{Claim, Job, Step};
 use crate::metrics::add;
-use crate::policy::{Demand, RANGES_MAX, READ_WEIGHT_USUAL, View, Work};
+use crate::policy::{Demand, RANGES_MAX, READ_WEIGHT_USUAL, SKIPPED_BYTES, View, Work};
 use crate::run::Run;
 use crate::state::Edit;
 use crate::wip::Wip;
@@ -69,6 +70,9 @@ const SMALL_BYTES: u64 = 16 << 10;
 const SEARCH_BYTES: u64 = 4 << 10;
 /// Memtables of fewer bytes stay, however often ranges of them are read: a table is a file.
 const FLUSHED_FOR_RANGES_MIN: u64 = 1 << 20;
+/// The fewest bytes of a memtable that is flushed because iterators went through many of its
+/// entries that are gone.
+const FLUSHED_FOR_SKIPS_MIN: u64 = 64 << 10;
 /// How often what all buckets said of compaction is an answer, where no job ended meanwhile.
 const ANSWERS_MAX: u32 = 64;
 /// A bucket with at most so many entries outside of tables may be joined with another.
@@ -480,13 +484,19 @@ impl<D: Device> Wip<D> {
     fn flush_for_ranges(&self, free: &[(u64, u64, &Arc<Bucket<D>>)]) -> Vec<Arc<Frozen>> {
         let read_weight = self.config.policy.read_weight;
         let has_paid = |(_, bytes, bucket): &&(u64, u64, &Arc<Bucket<D>>)| {
-            let searches = bucket.searches.load(Ordering::Relaxed);
-            let worth = searches * SEARCH_BYTES * read_weight / READ_WEIGHT_USUAL;
-            *bytes >= FLUSHED_FOR_RANGES_MIN && worth >= *bytes
+            let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            let skips = load(&bucket.skipped_young) * SKIPPED_BYTES;
+            let searches = match *bytes >= FLUSHED_FOR_RANGES_MIN {
+                true => load(&bucket.searches) * SEARCH_BYTES,
+                false => 0,
+            };
+            let worth = (searches + skips) * read_weight / READ_WEIGHT_USUAL;
+            *bytes >= FLUSHED_FOR_SKIPS_MIN && worth >= *bytes
         };
         let found = free.iter().find(has_paid).filter(|_| !self.is_over_ceiling());
         let Some((.., bucket)) = found else { return Vec::new() };
         bucket.searches.store(0, Ordering::Relaxed);
+        bucket.skipped_young.store(0, Ordering::Relaxed);
         self.oldest_frozen(bucket).into_iter().collect()
     }
 
@@ -501,7 +511,9 @@ impl<D: Device> Wip<D> {
     fn demand(&self) -> Demand {
         let is_attended = self.is_attended();
         let only_writes = is_attended && !self.has_reads();
-        Demand { is_over_ceiling: self.is_over_ceiling(), is_attended, only_writes }
+        let (value_log_bytes, _) = self.values.bytes();
+        let is_over_ceiling = self.is_over_ceiling();
+        Demand { is_over_ceiling, is_attended, only_writes, value_log_bytes }
     }
 
     /// A compaction or a join.
@@ -540,6 +552,7 @@ impl<D: Device> Wip<D> {
             Work::Compact { place, count, older } => {
                 bucket(place).reads.store(0, Ordering::Relaxed);
                 bucket(place).range_reads.store(0, Ordering::Relaxed);
+                bucket(place).skipped.store(0, Ordering::Relaxed);
                 Job::Compaction(Box::new(Compaction::new(bucket(place), count, older)))
             }
             Work::Join(place) if may_end => Job::Join(bucket(place), bucket(place + 1)),
@@ -556,14 +569,17 @@ impl<D: Device> Wip<D> {
         look: impl FnOnce(&[View<'_>]) -> T,
     ) -> (Arc<Buckets<D>>, T) {
         let buckets = self.buckets();
-        let versions: Vec<(Arc<Version<D>>, bool)> = buckets
+        let (versions, are_idle): (Vec<Arc<Version<D>>>, Vec<bool>) = buckets
             .iter()
             .map(|bucket| {
                 let stores = bucket.read();
                 let is_idle = stores.frozen.is_empty() && stores.active.len() <= JOIN_ENTRIES_MAX;
                 (Arc::clone(&stores.version), is_idle)
             })
-            .collect();
+            .unzip();
+        let over_ms = self.over_ms();
+        let shapes: Vec<_> = versions.iter().map(|version| version.shape_at(over_ms)).collect();
+        let unneeded = unneeded_bytes(&versions);
         let may_join = versions.len() > self.config.first_buckets;
         let oldest = self.live_snapshots().first().copied().unwrap_or(u64::MAX);
         let ranges = |place: usize, version: &Version<D>| {
@@ -579,14 +595,17 @@ impl<D: Device> Wip<D> {
             .iter()
             .zip(&versions)
             .enumerate()
-            .map(|(place, (bucket, (version, is_idle)))| View {
-                shape: version.shape(),
+            .map(|(place, (bucket, version))| View {
+                shape: &shapes[place],
                 reads: bucket.reads.load(Ordering::Relaxed),
                 range_reads: bucket.range_reads.load(Ordering::Relaxed),
                 ranges: ranges(place, version),
                 is_busy: list.is_busy(bucket),
                 split_from_bytes: bucket.split_from_bytes.load(Ordering::Relaxed),
-                is_idle: *is_idle && may_join,
+                is_idle: are_idle[place] && may_join,
+                unneeded_bytes: version.unneeded_bytes(&unneeded),
+                apart_bytes_over: version.apart_bytes_over(over_ms),
+                skipped: bucket.skipped.load(Ordering::Relaxed),
             })
             .collect();
         let seen = look(&views);

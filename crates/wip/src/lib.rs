@@ -13,6 +13,7 @@ mod bucket;
 mod buckets;
 mod compaction;
 mod count;
+mod dead;
 mod deleted;
 mod files;
 mod flush;

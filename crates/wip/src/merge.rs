@@ -102,8 +102,16 @@ pub(crate) enum Fate {
     Drop,
     /// It stays.
     Keep,
+    /// It has expired for everybody: a tombstone takes its place, which hides what is older.
+    Bury,
     /// It stays, and nobody asks what was before it: its sequence number becomes 0.
     KeepAsOldest,
+}
+
+/// A tombstone in the place of `version`.
+pub(crate) fn buried<'v>(version: &Version<'v>) -> Version<'v> {
+    let gone = Version { flags: TOMBSTONE, expires_unix_ms: 0, user_bits: 0, ..*version };
+    Version { value: b"", ..gone }
 }
 
 /// Decides about the versions of a merge, in their order.
@@ -129,6 +137,11 @@ impl Keeper {
     pub(crate) fn new(snapshots: Vec<u64>, is_last: bool, over_ms: u64) -> Self {
         let (deleted, stay) = (Vec::new(), Vec::new());
         Keeper { snapshots, is_last, over_ms, deleted, stay, key: Vec::new(), newer: None }
+    }
+
+    /// What expires by this time is over for everybody.
+    pub(crate) fn over_ms(&self) -> u64 {
+        self.over_ms
     }
 
     /// The position of the oldest snapshot, or the end of all positions.
@@ -169,10 +182,10 @@ impl Keeper {
         if !is_seen {
             return Fate::Drop;
         }
-        if !self.is_last || unseen > 0 {
-            return Fate::Keep;
-        }
         let has_expired = version.expires_unix_ms != 0 && version.expires_unix_ms <= self.over_ms;
+        if !self.is_last || unseen > 0 {
+            return if has_expired { Fate::Bury } else { Fate::Keep };
+        }
         let is_gone = version.flags & TOMBSTONE != 0 || has_expired;
         if is_gone {
             return Fate::Drop;
@@ -285,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_goes_where_nothing_older_is_and_no_snapshot_sees_more() {
-        use Fate::{Drop, Keep, KeepAsOldest};
+        use Fate::{Bury, Drop, Keep, KeepAsOldest};
         let tombstone = Version { flags: TOMBSTONE, ..version(b"k", 9) };
         let old = version(b"k", 3);
         assert_eq!(fates(&[], true, &[tombstone, old]), [Drop, Drop]);
@@ -295,5 +308,10 @@ mod tests {
         let later = Version { expires_unix_ms: 101, ..version(b"k", 9) };
         assert_eq!(fates(&[], true, &[expired, old]), [Drop, Drop]);
         assert_eq!(fates(&[], true, &[later, old]), [KeepAsOldest, Drop]);
+        // It hides what is older, which is elsewhere or seen by others.
+        assert_eq!(fates(&[], false, &[expired, old]), [Bury, Drop]);
+        assert_eq!(fates(&[8], true, &[expired, old]), [Bury, KeepAsOldest]);
+        assert_eq!(fates(&[], false, &[later, old]), [Keep, Drop]);
+        assert_eq!(buried(&expired), tombstone);
     }
 }

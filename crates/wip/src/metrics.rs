@@ -1,5 +1,6 @@
 //! Counters.
 
+use crate::dead::unneeded_bytes;
 use crate::wip::Wip;
 use silica_device::Device;
 use silica_engine::MetricVisitor;
@@ -92,16 +93,19 @@ impl<D: Device> Wip<D> {
         let (mut runs, mut live, mut dead, mut tables) = (0, 0, 0, BTreeMap::new());
         // An entry of a memtable may be another version of one in a table.
         let mut entries = 0;
-        for bucket in buckets.iter() {
+        let over_ms = self.over_ms();
+        let versions = buckets.iter().map(|bucket| bucket.read().version.clone());
+        let versions: Vec<_> = versions.collect();
+        let unneeded = unneeded_bytes(&versions);
+        for (bucket, version) in buckets.iter().zip(&versions) {
             let stores = bucket.read();
-            let version = stores.version.clone();
+            let shape = version.shape_at(over_ms);
             let frozen = stores.frozen.iter().map(|frozen| frozen.memtable.len());
-            entries +=
-                version.shape().live_keys() + (stores.active.len() + frozen.sum::<usize>()) as u64;
+            entries += shape.live_keys() + (stores.active.len() + frozen.sum::<usize>()) as u64;
             drop(stores);
             runs += version.runs.len() as u64;
-            live += version.shape().live_bytes();
-            dead += version.shape().dead_bytes();
+            live += shape.live_bytes();
+            dead += shape.dead_bytes() + version.unneeded_bytes(&unneeded);
             for part in version.runs.iter().flatten() {
                 tables.insert(part.table.number, part.table.table.file_bytes());
             }

@@ -15,7 +15,9 @@
 //! 3. **Reads.** From `runs_min` runs on a level is merged as soon as what gets have paid for
 //!    looking at so many runs comes to what a merge costs, and from two runs on as soon as what
 //!    searches of ranges have paid does; of several such buckets the one of the highest priority
-//!    first (section 2.3.7). With a `read_weight` of 0 reads do not count.
+//!    first (section 2.3.7). Before that, all runs are merged where iterators have paid for it by
+//!    going through long runs of entries that are gone. With a `read_weight` of 0 reads do not
+//!    count.
 //! 4. **Small neighbours** become one bucket.
 //!
 //! Before them, a bucket of more than [`RANGES_MAX`] deleted ranges becomes one run, which ends
@@ -41,6 +43,12 @@ const SMALL_PART: u64 = 16;
 /// Bytes of merging that one more run looked at by one get is worth, at a read weight of 10.
 const PROBE_BYTES: u64 = 32;
 pub(crate) const READ_WEIGHT_USUAL: u64 = 10;
+/// Bytes of merging that one entry that is gone is worth to who goes through a long run of them, at
+/// a read weight of 10: a quarter of a microsecond, in which a merge moves as much.
+pub(crate) const SKIPPED_BYTES: u64 = 48;
+/// The part of the value log, and the bytes, that have to have expired for a compaction.
+const APART_OVER_PART: u64 = 5;
+const APART_OVER_MIN: u64 = 1 << 20;
 /// Runs from which on searches of ranges may have a bucket compacted: no filter spares them one.
 const RANGE_RUNS_MIN: usize = 2;
 /// Deleted ranges of a bucket that reads look through.
@@ -60,12 +68,14 @@ const DYING_PART: f64 = 1.0;
 const REWRITE_PRESSURE_MAX: f64 = 4.0;
 
 /// A run as the policy sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RunShape {
     pub(crate) level: u8,
     pub(crate) bytes: u64,
     /// Bytes that are dead because of it, here or in older runs; estimated.
     pub(crate) dead_bytes: u64,
+    /// Bytes of it that have expired, as of when this was asked for; estimated.
+    pub(crate) expired_bytes: u64,
     pub(crate) versions: u64,
 }
 
@@ -80,15 +90,14 @@ impl Shape {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
-    /// Bytes that a compaction of everything would free; estimated.
+    /// Bytes that a compaction of everything would free; estimated. What is hidden expires as
+    /// often as what is not.
     pub(crate) fn dead_bytes(&self) -> u64 {
-        let dead: u64 = self.runs.iter().map(|run| run.dead_bytes).sum();
-        dead.min(self.bytes())
-    }
-
-    /// The same as a part of all.
-    fn dead_part(&self) -> f64 {
-        self.dead_bytes() as f64 / self.bytes().max(1) as f64
+        let all = self.bytes();
+        let hidden = self.runs.iter().map(|run| run.dead_bytes).sum::<u64>().min(all);
+        let expired = self.runs.iter().map(|run| run.expired_bytes).sum::<u64>().min(all);
+        let both = u128::from(hidden) * u128::from(expired) / u128::from(all.max(1));
+        hidden + expired - both as u64
     }
 
     pub(crate) fn live_bytes(&self) -> u64 {
@@ -131,6 +140,29 @@ pub(crate) struct View<'s> {
     pub(crate) split_from_bytes: u64,
     /// It has few entries outside of tables, and may be joined with a neighbour.
     pub(crate) is_idle: bool,
+    /// Bytes of shared tables that no bucket sees and that stay because of this one.
+    pub(crate) unneeded_bytes: u64,
+    /// Bytes of values that lie apart whose entries have expired.
+    pub(crate) apart_bytes_over: u64,
+    /// Entries that are gone, in long runs that iterators went through since the last compaction.
+    pub(crate) skipped: u64,
+}
+
+impl View<'_> {
+    /// Bytes that a compaction of everything would free; estimated.
+    fn dead_bytes(&self) -> u64 {
+        self.shape.dead_bytes() + self.unneeded_bytes
+    }
+
+    /// Bytes of its runs, and of what stays because of them.
+    fn bytes(&self) -> u64 {
+        self.shape.bytes() + self.unneeded_bytes
+    }
+
+    /// The dead bytes as a part of all.
+    fn dead_part(&self) -> f64 {
+        self.dead_bytes() as f64 / self.bytes().max(1) as f64
+    }
 }
 
 /// The knobs.
@@ -153,6 +185,8 @@ pub(crate) struct Demand {
     pub(crate) is_attended: bool,
     /// There are, and lately nobody read.
     pub(crate) only_writes: bool,
+    /// Bytes of the value log.
+    pub(crate) value_log_bytes: u64,
 }
 
 /// Something to be done.
@@ -181,6 +215,8 @@ impl Policy {
         Self::for_ranges(views)
             .or_else(|| self.for_room(views, demand))
             .or_else(|| if may_write { self.for_space(views) } else { None })
+            .or_else(|| if may_write { Self::for_values(views, demand) } else { None })
+            .or_else(|| if may_write { self.for_skips(views) } else { None })
             .or_else(|| if may_write { self.for_reads(views) } else { None })
             .or_else(|| self.small_neighbours(views))
     }
@@ -216,7 +252,7 @@ impl Policy {
         if demand.is_over_ceiling {
             return full;
         }
-        let dead: u64 = views.iter().map(|view| view.shape.dead_bytes()).sum();
+        let dead: u64 = views.iter().map(View::dead_bytes).sum();
         let allowed = self.dead_bytes_max(views);
         let (part, from) = (dead as f64 / allowed as f64, rewrite_from(views, allowed));
         let over = (part - from) / (1.0 - from);
@@ -240,8 +276,8 @@ impl Policy {
         let is_due = !demand.is_over_ceiling && self.is_space_due(views);
         let lets_be = Self::lets_runs_be(views, demand);
         let dead_part = is_due.then(|| {
-            let sum = |of: fn(&Shape) -> u64| views.iter().map(|view| of(view.shape)).sum::<u64>();
-            sum(Shape::dead_bytes) as f64 / sum(Shape::bytes).max(1) as f64
+            let dead: u64 = views.iter().map(View::dead_bytes).sum();
+            dead as f64 / views.iter().map(View::bytes).sum::<u64>().max(1) as f64
         });
         for (place, view) in views.iter().enumerate().filter(|(_, view)| !view.is_busy) {
             // The highest full level: what is newer goes along.
@@ -250,7 +286,7 @@ impl Policy {
             if lets_be && view.shape.runs.len() < LEVELS * self.runs_max {
                 continue;
             }
-            let is_soon = dead_part.is_some_and(|part| view.shape.dead_part() >= part);
+            let is_soon = dead_part.is_some_and(|part| view.dead_part() >= part);
             let all = view.shape.runs.len();
             let count = if is_soon { all } else { view.shape.up_to(level) };
             let older = view.shape.runs.len() - count;
@@ -273,7 +309,7 @@ impl Policy {
     /// free.
     fn is_space_due(&self, views: &[View<'_>]) -> bool {
         let idle = views.iter().filter(|view| !view.is_busy);
-        let dead: u64 = idle.map(|view| view.shape.dead_bytes()).sum();
+        let dead: u64 = idle.map(View::dead_bytes).sum();
         let allowed = self.dead_bytes_max(views);
         dead as f64 > allowed as f64 * rewrite_from(views, allowed)
     }
@@ -283,11 +319,35 @@ impl Policy {
             return None;
         }
         let idle = views.iter().enumerate().filter(|(_, view)| !view.is_busy);
-        let part = |view: &View<'_>| view.shape.dead_part();
+        let part = |view: &View<'_>| view.dead_part();
         let (place, view) = idle.max_by(|(_, a), (_, b)| part(a).total_cmp(&part(b)))?;
-        let is_worth_it = view.shape.dead_bytes() > view.shape.bytes() / DEAD_PART_MIN;
+        let is_worth_it = view.dead_bytes() > view.bytes() / DEAD_PART_MIN;
         let count = view.shape.runs.len();
         is_worth_it.then_some(Work::Compact { place, count, older: 0 })
+    }
+
+    /// Where values that lie apart have expired, and their bytes come to a part of the value log:
+    /// they are garbage once the entries that point at them are gone.
+    fn for_values(views: &[View<'_>], demand: Demand) -> Option<Work> {
+        let all: u64 = views.iter().map(|view| view.apart_bytes_over).sum();
+        if all < (demand.value_log_bytes / APART_OVER_PART).max(APART_OVER_MIN) {
+            return None;
+        }
+        let idle = views.iter().enumerate().filter(|(_, view)| !view.is_busy);
+        let (place, view) = idle.max_by_key(|(_, view)| view.apart_bytes_over)?;
+        let is_worth_it = view.apart_bytes_over > view.bytes() / DEAD_PART_MIN;
+        is_worth_it.then_some(Work::Compact { place, count: view.shape.runs.len(), older: 0 })
+    }
+
+    /// Where iterators have paid for a compaction by going through what is gone.
+    fn for_skips(&self, views: &[View<'_>]) -> Option<Work> {
+        let has_paid = |view: &View<'_>| {
+            let worth = view.skipped * SKIPPED_BYTES * self.read_weight / READ_WEIGHT_USUAL;
+            !view.is_busy && worth > 0 && worth >= view.shape.bytes()
+        };
+        let place = views.iter().position(has_paid)?;
+        let count = views[place].shape.runs.len();
+        (count > 0).then_some(Work::Compact { place, count, older: 0 })
     }
 
     /// The paper's p, of the runs that a get looks at.

@@ -2,7 +2,8 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 /// Nobody attends, or the store wrote too much; there are threads, and nobody reads.
-const USUAL: Demand = Demand { is_over_ceiling: false, is_attended: false, only_writes: false };
+const USUAL: Demand =
+    Demand { is_over_ceiling: false, is_attended: false, only_writes: false, value_log_bytes: 0 };
 const OVER: Demand = Demand { is_over_ceiling: true, ..USUAL };
 const UNREAD: Demand = Demand { is_attended: true, only_writes: true, ..USUAL };
 
@@ -23,6 +24,7 @@ fn shape(runs: &[(u8, u64, u64)]) -> Shape {
         level: *level,
         bytes: bytes * MIB,
         dead_bytes: dead * MIB,
+        expired_bytes: 0,
         versions: bytes * 1000,
     };
     Shape { runs: runs.iter().map(run).collect() }
@@ -37,6 +39,9 @@ fn view(shape: &Shape) -> View<'_> {
         is_busy: false,
         split_from_bytes: 0,
         is_idle: false,
+        unneeded_bytes: 0,
+        apart_bytes_over: 0,
+        skipped: 0,
     }
 }
 
@@ -236,14 +241,18 @@ fn growth_costs_what_the_model_says_and_less_than_the_papers_bound() {
         let mut shape = Shape::default();
         let mut written = 0;
         for _ in 0..flushes {
-            shape.runs.insert(0, RunShape { level: 0, bytes: MIB, dead_bytes: 0, versions: 1 });
+            shape.runs.insert(0, RunShape { bytes: MIB, versions: 1, ..RunShape::default() });
             written += 2 * MIB;
             while let Some(Work::Compact { count, .. }) = policy.next(&[view(&shape)], USUAL) {
                 let merged: Vec<_> = shape.runs.drain(..count).collect();
                 let bytes = merged.iter().map(|run| run.bytes).sum();
                 let level = merged.iter().map(|run| run.level).max().map_or(0, |l| l + 1);
-                let run =
-                    RunShape { level: level.min(LEVEL_MAX), bytes, dead_bytes: 0, versions: 1 };
+                let run = RunShape {
+                    level: level.min(LEVEL_MAX),
+                    bytes,
+                    versions: 1,
+                    ..RunShape::default()
+                };
                 shape.runs.insert(0, run);
                 written += bytes;
             }
@@ -273,7 +282,13 @@ fn many_small_buckets_are_rewritten_later_than_few_large_ones() {
     let due_from = |count: u64| {
         let first = |dead: u64| {
             // Each has 400 KiB, and the store 40 % dead at the most.
-            let run = |bytes, dead_bytes| RunShape { level: 2, bytes, dead_bytes, versions: 1 };
+            let run = |bytes, dead_bytes| RunShape {
+                level: 2,
+                bytes,
+                dead_bytes,
+                versions: 1,
+                ..RunShape::default()
+            };
             let live = 400 << 20;
             let shape =
                 Shape { runs: vec![run((live + (dead << 20)) / count, (dead << 20) / count)] };
@@ -283,4 +298,53 @@ fn many_small_buckets_are_rewritten_later_than_few_large_ones() {
     };
     // Of 160 MiB: 58 %, and 95 %.
     assert_eq!((due_from(2), due_from(1000)), (93, 153));
+}
+
+#[test]
+fn what_has_expired_and_what_no_bucket_sees_is_dead() {
+    let policy = policy();
+    let mut runs = shape(&[(2, 90, 0)]);
+    assert_eq!(policy.next(&[view(&runs)], USUAL), None);
+    runs.runs[0].expired_bytes = 30 * MIB;
+    assert_eq!((runs.dead_bytes(), runs.live_bytes()), (30 * MIB, 60 * MIB));
+    let all = Work::Compact { place: 0, count: 1, older: 0 };
+    assert_eq!(policy.next(&[view(&runs)], USUAL), Some(all));
+    // A third of what is hidden has expired, too.
+    runs.runs[0].dead_bytes = 30 * MIB;
+    assert_eq!(runs.dead_bytes(), 50 * MIB);
+    let clean = shape(&[(2, 90, 0)]);
+    let holds = View { unneeded_bytes: 60 * MIB, ..view(&clean) };
+    assert_eq!(policy.next(&[holds], USUAL), Some(all));
+    // The one that holds most goes first, and what is in hand will be free.
+    let two = [View { unneeded_bytes: 30 * MIB, ..view(&clean) }, holds];
+    let second = Work::Compact { place: 1, count: 1, older: 0 };
+    assert_eq!(policy.next(&two, USUAL), Some(second));
+    assert!(policy.pressure(&two, USUAL) > 1.0);
+    let in_hand = [view(&clean), View { is_busy: true, ..holds }];
+    assert_eq!(policy.next(&in_hand, USUAL), None);
+}
+
+#[test]
+fn values_apart_that_have_expired_are_worth_a_compaction_of_their_keys() {
+    let policy = policy();
+    let keys = shape(&[(0, 1, 0), (2, 5, 0)]);
+    let over = |mib: u64| View { apart_bytes_over: mib * MIB, ..view(&keys) };
+    let demand = Demand { value_log_bytes: 1000 * MIB, ..USUAL };
+    assert_eq!(policy.next(&[over(10), over(150)], demand), None, "less than a fifth");
+    let work = Work::Compact { place: 1, count: 2, older: 0 };
+    assert_eq!(policy.next(&[over(60), over(150)], demand), Some(work));
+}
+
+#[test]
+fn who_goes_through_long_runs_of_what_is_gone_pays_for_a_compaction() {
+    let policy = policy();
+    let runs = shape(&[(0, 1, 0), (2, 40, 0)]);
+    let skipped = |skipped| [View { skipped, ..view(&runs) }];
+    let enough = 41 * MIB / SKIPPED_BYTES + 1;
+    assert_eq!(policy.next(&skipped(enough / 2), USUAL), None);
+    let all = Work::Compact { place: 0, count: 2, older: 0 };
+    assert_eq!(policy.next(&skipped(enough), USUAL), Some(all));
+    assert_eq!(policy.next(&skipped(enough), OVER), None);
+    let not_counting = Policy { read_weight: 0, ..policy };
+    assert_eq!(not_counting.next(&skipped(enough), USUAL), None);
 }

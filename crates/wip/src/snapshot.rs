@@ -120,6 +120,18 @@ impl<D: Device> Wip<D> {
         positions_of(&self.snapshots.held())
     }
 
+    /// What expires by this time is over for all snapshots, those to come too.
+    pub(crate) fn over_ms(&self) -> u64 {
+        self.over_for(&self.snapshots.held())
+    }
+
+    /// The position of the oldest snapshot that is held and the earliest time of any.
+    pub(crate) fn oldest_moment(&self) -> (u64, u64) {
+        let held = self.snapshots.held();
+        let oldest = held.first_key_value().map_or(u64::MAX, |((position, _), _)| *position);
+        (oldest, self.over_for(&held))
+    }
+
     fn over_for(&self, held: &Moments) -> u64 {
         let times = held.keys().map(|(_, unix_ms)| *unix_ms);
         times.chain([self.clock.unix_ms()]).min().expect("there is now")

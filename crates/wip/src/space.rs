@@ -9,8 +9,7 @@
 //! output fits, until there is room again.
 
 use crate::bucket::{Bucket, Frozen, Version};
-use crate::run::Part;
-use crate::table_writer::whole;
+use crate::dead::unneeded_bytes;
 use crate::wip::Wip;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
@@ -188,23 +187,22 @@ impl<D: Device> Wip<D> {
         let all: Vec<_> = buckets.iter().map(|bucket| bucket.read().version.clone()).collect();
         let shared = unneeded_bytes(&all);
         let is_alone = self.snapshots.newest() == 0;
+        let over_ms = self.over_ms();
         let free = self.free_bytes().saturating_sub(BOOK_BYTES);
         let mut best: Option<(bool, u64, &Arc<Bucket<D>>, usize)> = None;
         for (bucket, version) in buckets.iter().zip(&all) {
-            let bytes = version.bytes();
-            let oldest = version.shape().runs.last().map_or(0, |run| run.bytes);
-            let unneeded = |part: &Part<D>| shared.get(&part.table.number).copied().unwrap_or(0);
-            let tables: u64 = version.runs.iter().flatten().map(unneeded).sum();
+            let (bytes, shape) = (version.bytes(), version.shape_at(over_ms));
+            let oldest = shape.runs.last().map_or(0, |run| run.bytes);
             // What a snapshot sees stays, however often it is rewritten.
-            let estimated = if is_alone { version.shape().dead_bytes() } else { 0 };
-            let dead = estimated + tables;
+            let estimated = if is_alone { shape.dead_bytes() } else { 0 };
+            let dead = estimated + version.unneeded_bytes(&shared);
             let is_young = version.runs.len() > 1 && (bytes - oldest) * YOUNG_PART >= bytes;
             let has_ranges = is_alone && !version.deleted.is_empty();
             let is_dead = dead > 0 && dead * DEAD_PART >= bytes;
             if version.runs.is_empty() || !is_free(bucket) || !(is_young || is_dead || has_ranges) {
                 continue;
             }
-            let output = version.shape().live_bytes();
+            let output = shape.live_bytes();
             let fits = output <= free;
             let rank = if fits { dead } else { u64::MAX - output };
             if best.is_none_or(|(b_fits, b_rank, ..)| (b_fits, b_rank) < (fits, rank)) {
@@ -249,21 +247,4 @@ fn file_bytes<D: Device>(version: &Version<D>) -> u64 {
     let files: BTreeMap<u64, u64> =
         parts.map(|part| (part.table.number, part.table.table.file_bytes())).collect();
     files.values().sum()
-}
-
-/// Of each table that buckets share, the bytes that no bucket needs, for each of its parts.
-fn unneeded_bytes<D: Device>(versions: &[Arc<Version<D>>]) -> BTreeMap<u64, u64> {
-    let mut tables: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-    for part in versions.iter().flat_map(|version| version.runs.iter().flatten()) {
-        let (needed, parts, blocks) = tables.entry(part.table.number).or_default();
-        *needed += part.bytes();
-        *parts += 1;
-        *blocks = whole(part.table.clone(), 0, 0).bytes();
-    }
-    let unneeded = |(number, (needed, parts, blocks)): (u64, (u64, u64, u64))| {
-        // Buckets may both need the block at their border, and estimates are not worth a rewrite.
-        let rest = blocks.saturating_sub(needed);
-        (rest > blocks / DEAD_PART).then_some((number, rest / parts))
-    };
-    tables.into_iter().filter_map(unneeded).collect()
 }

@@ -305,6 +305,8 @@ fn what_expires_is_gone_at_that_moment() {
     clock.advance_ns(9_999_999);
     assert_eq!(found(&mut *iter), b"abc");
     clock.advance_ns(1);
+    assert_eq!(found(&mut *iter), b"abc", "it has the time of its moment");
+    let mut iter = iterate(&wip);
     assert_eq!(found(&mut *iter), b"ac");
     assert!(iter.seek_for_prev(b"b").expect("a seek") && iter.key() == b"a");
 }

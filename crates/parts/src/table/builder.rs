@@ -2,6 +2,7 @@
 
 use super::block::{BlockBuilder, VERSION_OVERHEAD_MAX};
 use super::compression::{Compression, Decoder, Encoder, SAMPLE_BYTES};
+use super::expiry::{Expiries, ExpiriesBuilder};
 use super::extent::{self, Form, TRAILER_BYTES, UNIT_BYTES, units_for};
 use super::footer::Footer;
 use super::index::{Index, IndexBuilder};
@@ -55,6 +56,7 @@ pub struct TableBuilder<F: DeviceFile> {
     /// Of all keys, where there will be a filter.
     hashes: Vec<u64>,
     sample: SampleBuilder,
+    expiries: ExpiriesBuilder,
     /// The hash of the key that was added last, where that was with its first version.
     new_key: Option<u64>,
     buf: AlignedBuf,
@@ -97,6 +99,7 @@ impl<F: DeviceFile> TableBuilder<F> {
             seed: options.seed,
             hashes: Vec::new(),
             sample: SampleBuilder::default(),
+            expiries: ExpiriesBuilder::default(),
             new_key: None,
             buf: AlignedBuf::zeroed(0),
             filled: 0,
@@ -189,6 +192,9 @@ impl<F: DeviceFile> TableBuilder<F> {
         footer.value_bytes += version.value.len() as u64;
         footer.sequence_min = footer.sequence_min.min(version.sequence);
         footer.sequence_max = footer.sequence_max.max(version.sequence);
+        if version.expires_unix_ms != 0 {
+            self.expiries.add(version, self.new_key);
+        }
     }
 
     /// True where the block is better written as it is.
@@ -348,7 +354,8 @@ impl<F: DeviceFile> TableBuilder<F> {
         }
         let number = self.units();
         let footer = self.footer;
-        footer.seal_into(self.next_extent(1), number);
+        let expiries = std::mem::take(&mut self.expiries).finish();
+        footer.seal_into(&expiries, self.next_extent(1), number);
         let offset = self.units_written * UNIT_BYTES as u64;
         self.buf.resize(self.filled);
         let spare = self.file.write_last(offset, self.buf)?;
@@ -364,6 +371,7 @@ impl<F: DeviceFile> TableBuilder<F> {
             filter,
             decoder,
             sample: self.sample.finish(),
+            expiries,
             buffers: self.buffers,
         })
     }
@@ -380,6 +388,7 @@ pub struct EndingTable<F: DeviceFile> {
     filter: Option<FuseFilter>,
     decoder: Decoder,
     sample: KeySample,
+    expiries: Expiries,
     buffers: Option<Arc<Buffers>>,
 }
 
@@ -400,6 +409,7 @@ impl<F: DeviceFile> EndingTable<F> {
             let context = format!("{name}: not {bytes} bytes long after writing them");
             return Err(Error::new(ErrorKind::Io, context));
         }
-        Ok(Table::new(file, name, footer, index, filter, decoder).with_sample(self.sample))
+        let table = Table::new(file, name, footer, index, filter, decoder);
+        Ok(table.with_sample(self.sample).with_expiries(self.expiries))
     }
 }

@@ -1,15 +1,20 @@
 //! The last unit of a table: what it is and where its parts are.
 
+use super::expiry::Expiries;
 use super::extent::{self, Form, UNIT_BYTES};
 use crate::fields::Fields;
 use silica_base::{Error, ErrorKind, Result};
 
 /// First bytes of every footer.
 pub(super) const MAGIC: [u8; 8] = *b"SILICATB";
-/// Version of the format.
-pub(super) const VERSION: u32 = 1;
-/// Bytes of a footer.
+/// Version of the format; 1 is read, too.
+pub(super) const VERSION: u32 = 2;
+/// The version that does not say when versions expire.
+const VERSION_WITHOUT_EXPIRIES: u32 = 1;
+/// Bytes of a footer before it says when versions expire.
 pub(super) const FOOTER_BYTES: usize = 112;
+/// Zeroes at their end.
+const FOOTER_END_BYTES: usize = 8;
 
 /// What a table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,12 +74,12 @@ impl Footer {
         for units in self.units() {
             out.extend_from_slice(&units.to_le_bytes());
         }
-        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(&[0; FOOTER_END_BYTES]);
         debug_assert_eq!(out.len(), FOOTER_BYTES);
         out
     }
 
-    fn decode(mut fields: Fields<'_>) -> Option<Footer> {
+    fn decode(fields: &mut Fields<'_>) -> Option<Footer> {
         fields.u32()?;
         let footer = Footer {
             file_id: fields.u64()?,
@@ -108,8 +113,9 @@ impl Footer {
 
     /// Writes the footer into `unit`, which becomes the last of its file and has `number` before
     /// it.
-    pub(super) fn seal_into(&self, unit: &mut [u8], number: u64) {
-        let bytes = self.encode();
+    pub(super) fn seal_into(&self, expiries: &Expiries, unit: &mut [u8], number: u64) {
+        let mut bytes = self.encode();
+        expiries.encode(&mut bytes);
         unit[..bytes.len()].copy_from_slice(&bytes);
         extent::seal(unit, self.file_id, number * UNIT_BYTES as u64, bytes.len(), Form::default());
     }
@@ -125,22 +131,34 @@ impl Footer {
     }
 
     /// Reads the footer of the file `name` from its last unit.
-    pub(super) fn open(unit: &[u8], name: &str, file_id: u64, number: u64) -> Result<Footer> {
+    pub(super) fn open(
+        unit: &[u8],
+        name: &str,
+        file_id: u64,
+        number: u64,
+    ) -> Result<(Footer, Expiries)> {
         let at = number * UNIT_BYTES as u64;
         let mut fields = Fields(extent::check(unit, name, file_id, at)?);
         if fields.take(MAGIC.len()) != Some(&MAGIC) {
             return Err(Error::corruption(name, at, "the last block is not a table's footer"));
         }
         let version = fields.u32().unwrap_or(0);
-        if version != VERSION {
+        if version != VERSION && version != VERSION_WITHOUT_EXPIRIES {
             let context = format!(
                 "{name} has table format {version}, this version reads {VERSION}; use a newer \
                  release"
             );
             return Err(Error::new(ErrorKind::Unsupported, context));
         }
-        Self::decode(fields)
+        let footer = Self::decode(&mut fields);
+        fields.take(FOOTER_END_BYTES);
+        let expiries = match version {
+            VERSION => Expiries::decode(&mut fields),
+            _ => Some(Expiries::default()),
+        };
+        footer
             .filter(|footer| footer.is_consistent(file_id, number))
+            .zip(expiries)
             .ok_or_else(|| Error::corruption(name, at, "impossible footer"))
     }
 }
@@ -162,15 +180,19 @@ mod tests {
             filter_units: 2,
             ..Footer::default()
         };
-        let mut unit = vec![0; UNIT_BYTES];
-        footer.seal_into(&mut unit, 7);
-        assert_eq!(Footer::open(&unit, "t", 7, 7).expect("whole"), footer);
+        let (mut unit, none) = (vec![0; UNIT_BYTES], Expiries::default());
+        footer.seal_into(&none, &mut unit, 7);
+        assert_eq!(Footer::open(&unit, "t", 7, 7).expect("whole"), (footer, none.clone()));
         assert!(Footer::open(&unit, "t", 8, 7).is_err() && Footer::open(&unit, "t", 7, 6).is_err());
-        unit[8] = 2;
+        // The first version ends before it says when versions expire.
+        unit[8] = 1;
+        extent::seal(&mut unit, 7, 7 * UNIT_BYTES as u64, FOOTER_BYTES, Form::default());
+        assert_eq!(Footer::open(&unit, "t", 7, 7).expect("older"), (footer, none.clone()));
+        unit[8] = 3;
         extent::seal(&mut unit, 7, 7 * UNIT_BYTES as u64, FOOTER_BYTES, Form::default());
         let newer = Footer::open(&unit, "t", 7, 7).expect_err("a newer version");
         assert_eq!(newer.kind(), ErrorKind::Unsupported);
-        Footer { block_units: 3, ..footer }.seal_into(&mut unit, 7);
+        Footer { block_units: 3, ..footer }.seal_into(&none, &mut unit, 7);
         assert!(Footer::open(&unit, "t", 7, 7).is_err(), "units that do not add up");
     }
 }

@@ -5,7 +5,7 @@ use super::compression::{Decoder, PLAIN};
 use super::extent::{self, UNIT_BYTES};
 use super::footer::Footer;
 use super::index::Index;
-use super::{Cursor, KeySample, Version};
+use super::{Cursor, Expiries, KeySample, Version};
 use crate::{BlockCache, BlockId, FuseFilter};
 use silica_base::{AlignedBuf, Error, Result, prefetch_value};
 use silica_device::{Device, DeviceFile, Mode};
@@ -60,6 +60,8 @@ pub struct Table<F> {
     decoder: Arc<Decoder>,
     /// `None` where the file was opened, which does not have it.
     sample: Option<Arc<KeySample>>,
+    /// `None` where nothing expires, or nobody knows.
+    expiries: Option<Arc<Expiries>>,
 }
 
 impl<F: DeviceFile> Table<F> {
@@ -72,12 +74,18 @@ impl<F: DeviceFile> Table<F> {
         decoder: Decoder,
     ) -> Self {
         let (file, index, decoder) = (Arc::new(file), Arc::new(index), Arc::new(decoder));
-        Table { file, name, footer, index, filter, decoder, sample: None }
+        Table { file, name, footer, index, filter, decoder, sample: None, expiries: None }
     }
 
     /// The same table with a sample of its keys.
     pub(super) fn with_sample(self, sample: KeySample) -> Self {
         Table { sample: Some(Arc::new(sample)), ..self }
+    }
+
+    /// The same table, which knows when its versions expire.
+    pub(super) fn with_expiries(self, expiries: Expiries) -> Self {
+        let expiries = (expiries.versions() > 0).then(|| Arc::new(expiries));
+        Table { expiries, ..self }
     }
 
     /// Opens the file `name`, whose id the manifest says is `file_id`: reads footer, index and
@@ -150,7 +158,7 @@ impl<F: DeviceFile> Table<F> {
         let number = len / UNIT_BYTES as u64 - 1;
         let mut buf = AlignedBuf::zeroed(UNIT_BYTES);
         let filled = file.read_at(number * UNIT_BYTES as u64, &mut buf)?;
-        let footer = Footer::open(&buf[..filled], name, file_id, number)?;
+        let (footer, expiries) = Footer::open(&buf[..filled], name, file_id, number)?;
         let index = read_section(
             (&file, name, file_id),
             footer.block_units,
@@ -166,7 +174,8 @@ impl<F: DeviceFile> Table<F> {
                 read_section(of, dictionary, units, "impossible dictionary", Decoder::new)?
             }
         };
-        let mut table = Table::new(file, name.to_owned(), footer, index, None, decoder);
+        let table = Table::new(file, name.to_owned(), footer, index, None, decoder);
+        let mut table = table.with_expiries(expiries);
         if with_filter {
             table.filter = table.read_filter()?;
         }
@@ -189,8 +198,28 @@ impl<F: DeviceFile> Table<F> {
         let filter = if is_wanted { self.read_filter()? } else { None };
         let (file, index) = (Arc::clone(&self.file), Arc::clone(&self.index));
         let (name, decoder) = (self.name.clone(), Arc::clone(&self.decoder));
-        let sample = self.sample.clone();
-        Ok(Table { file, name, footer: self.footer, index, filter, decoder, sample })
+        let (sample, expiries) = (self.sample.clone(), self.expiries.clone());
+        Ok(Table { file, name, footer: self.footer, index, filter, decoder, sample, expiries })
+    }
+
+    /// When its versions expire; `None` where none does, or the file is of a version that does not
+    /// say.
+    pub fn expiries(&self) -> Option<&Expiries> {
+        self.expiries.as_deref()
+    }
+
+    /// The part of its bytes whose time is over, about; of a part of its keys as of all.
+    pub fn part_over(&self, unix_ms: u64) -> f64 {
+        let Some(expiries) = &self.expiries else { return 0.0 };
+        let all = (self.footer.key_bytes + self.footer.value_bytes).max(1);
+        (expiries.bytes_over(unix_ms) / all as f64).min(1.0)
+    }
+
+    /// True where the time of everything in it is over.
+    pub fn is_over(&self, unix_ms: u64) -> bool {
+        self.expiries.as_ref().is_some_and(|expiries| {
+            expiries.versions() == self.footer.versions && expiries.last_unix_ms() <= unix_ms
+        })
     }
 
     /// Bytes of its filter on the device, which in memory takes no more.
