@@ -149,7 +149,7 @@ impl Parser {
 
     /// Bytes that the current request has at least, as far as it has said.
     pub fn needed_bytes(&self) -> usize {
-        self.pos + self.bulk.map_or(0, |len| len + 2)
+        if self.complete { 0 } else { self.pos + self.bulk.map_or(0, |len| len + 2) }
     }
 
     /// Parses the request that `buf` starts with where it is all there and of the usual form: a few

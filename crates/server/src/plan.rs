@@ -1,7 +1,9 @@
 //! Turns a connection's bytes into planned requests, in their order.
 //!
-//! What depends on the session alone (AUTH, SELECT, CLIENT, COMMAND, wrong commands, …) is
-//! answered here, so that every later request already knows its database and dialect.
+//! What depends on the session alone (SELECT, MULTI, wrong commands, …) is answered here, so that
+//! every later request already knows its database and dialect. What a connection sends takes effect
+//! in its order: a command that acts on more than keys and its own connection's state (SUBSCRIBE,
+//! CONFIG SET, ACL SETUSER, INFO, …) is planned when all before it are answered, and alone.
 
 use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, ERROR, Input, Request};
@@ -17,7 +19,7 @@ use crate::table::{Command, Run, find, find_called, find_sub};
 use crate::transaction::{Queue, Watches};
 use crate::unsupported;
 use silica_proto::memcached::{Protocol, sniff};
-use silica_proto::{Limits, ProtocolError, Reply, Version};
+use silica_proto::{Limits, ProtocolError, Reply, Span, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -71,7 +73,8 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let mut base = 0;
     let mut tally = Tally::new(&shared.calls);
     let mut is_free = conn.is_free(shared, &mut is_listening);
-    while base < conn.input.len() {
+    let mut ends = false;
+    while base < conn.input.len() && !ends {
         if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
             conn.unplanned = true;
             break;
@@ -79,7 +82,7 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
         let first = input.spans.len();
         match conn.parse(base, input) {
             Ok(None) => break,
-            Ok(Some(used)) => {
+            Ok(Some(mut used)) => {
                 if input.spans.len() > first {
                     planned += 1;
                     let plain = if is_free { input.plain(&conn.input, first) } else { None };
@@ -97,7 +100,19 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
                             bytes: &conn.input,
                             is_listening: &mut is_listening,
                         };
-                        let name = planner.add(first);
+                        let name = match planner.add(first, planned == 1) {
+                            Added::Together(name) => name,
+                            Added::Alone(name) => {
+                                ends = true;
+                                Some(name)
+                            }
+                            Added::Waits => {
+                                (planned, ends) = (planned - 1, true);
+                                conn.put_back(base, used, &mut input.spans, first);
+                                used = 0;
+                                None
+                            }
+                        };
                         name.into_iter().for_each(|name| tally.count(name));
                         last = name.or(last);
                         is_free = conn.is_free(shared, &mut is_listening);
@@ -116,6 +131,7 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
             conn.unplanned = false;
         }
     }
+    conn.unplanned |= ends && !conn.session.quit && base < conn.input.len();
     hand_over(conn, input, base);
     Stats::add(&shared.stats.total_commands_processed, planned);
     note(conn, last, shared.unix_ms());
@@ -136,6 +152,18 @@ impl Conn {
             input.spans.extend(self.parser.args().iter().map(|span| span.at(base)));
         }
         Ok(used)
+    }
+
+    /// Leaves a request of `used` bytes at `base` for the next turn, whose arguments are the spans
+    /// from `first` on.
+    fn put_back(&mut self, base: usize, used: usize, spans: &mut Vec<Span>, first: usize) {
+        if self.input[base] != b'*' {
+            // The line was unquoted in place and would not be split in the same way again.
+            let args: Vec<&[u8]> = spans[first..].iter().map(|s| s.of(&self.input)).collect();
+            let array = array(&args);
+            self.input.splice(base..base + used, array);
+        }
+        spans.truncate(first);
     }
 
     /// True where it may do everything, and its requests are run one after the other and answered.
@@ -190,6 +218,27 @@ pub(crate) fn note(conn: &Conn, last: Option<&'static str>, now_ms: u64) {
     }
 }
 
+/// A request as an array of its arguments.
+fn array(args: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        bytes.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        bytes.extend_from_slice(arg);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// What became of a request; the command's name where there is such a command.
+enum Added {
+    /// More requests may be planned behind it.
+    Together(Option<&'static str>),
+    /// The requests behind it are planned when it is answered.
+    Alone(&'static str),
+    /// It is planned when those before it are answered.
+    Waits,
+}
+
 /// Plans one connection's requests, one by one.
 struct Planner<'a> {
     shared: &'a Shared,
@@ -202,8 +251,9 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Plans the request whose arguments are the spans from `first` on; returns its command.
-    fn add(&mut self, first: usize) -> Option<&'static str> {
+    /// Plans the request whose arguments are the spans from `first` on, if it may be planned now:
+    /// `is_first` if no request was planned in this turn.
+    fn add(&mut self, first: usize, is_first: bool) -> Added {
         let spans = std::mem::take(&mut self.input.spans);
         let args = Args::new(self.bytes, &spans[first..]);
         let command = self.find(args);
@@ -212,7 +262,12 @@ impl Planner<'_> {
             log::warn!("{} speaks HTTP: connection closed", self.client.peer);
             self.session.quit = true;
             self.input.spans = spans;
-            return None;
+            return Added::Together(None);
+        }
+        let is_alone = command.as_ref().is_ok_and(|command| self.is_alone(command));
+        if is_alone && !is_first {
+            self.input.spans = spans;
+            return Added::Waits;
         }
         let silent = self.session.replies != Replies::On;
         match &command {
@@ -233,7 +288,16 @@ impl Planner<'_> {
         if self.input.requests.last().is_some_and(|request| request.run.is_ready()) {
             self.input.spans.truncate(first);
         }
-        command.ok().map(|command| command.name)
+        match command {
+            Ok(command) if is_alone => Added::Alone(command.name),
+            command => Added::Together(command.ok().map(|command| command.name)),
+        }
+    }
+
+    /// True where `command` is neither planned behind other requests nor are others behind it.
+    fn is_alone(&self, command: &Command) -> bool {
+        let is_queued = self.session.queue.is_some() && !Self::acts_at_once(command);
+        command.is_alone() && !is_queued
     }
 
     /// The command that `args` call, or why they call none.

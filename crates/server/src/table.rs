@@ -331,6 +331,17 @@ impl Command {
         }
     }
 
+    /// True where it acts on, or tells, more than keys and what its own connection has chosen: then
+    /// it waits until the requests before it on its connection are answered, and those behind it
+    /// wait for it.
+    pub(crate) fn is_alone(&self) -> bool {
+        match self.run {
+            Run::Session(_) => !OF_ONE_CONNECTION.contains(&self.name),
+            Run::Whole(_) => ["server", "connection"].contains(&self.group),
+            _ => false,
+        }
+    }
+
     /// True where it may come before AUTH.
     pub(crate) fn open_to_all(&self) -> bool {
         self.flags.contains("no_auth")
@@ -395,6 +406,20 @@ impl Command {
         CATEGORIES.iter().filter(is_in).copied().collect()
     }
 }
+
+/// Commands that change nothing but what their connection's later requests mean.
+const OF_ONE_CONNECTION: &[&str] = &[
+    "ping",
+    "echo",
+    "select",
+    "multi",
+    "exec",
+    "discard",
+    "watch",
+    "unwatch",
+    "quit",
+    "client|reply",
+];
 
 /// Categories of commands, as ACL CAT lists them; those of types that we do not have are empty.
 pub(crate) const CATEGORIES: &[&str] = &[

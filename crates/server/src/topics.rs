@@ -6,7 +6,7 @@
 
 use crate::burst::Owner;
 use crate::clients::Client;
-use crate::glob;
+use crate::glob::Pattern;
 use crate::server::{Message, Shared};
 use silica_proto::{Reply, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +64,8 @@ type Listeners = BTreeMap<u64, Listener>;
 struct Inner {
     channels: BTreeMap<Vec<u8>, Listeners>,
     patterns: BTreeMap<Vec<u8>, Listeners>,
+    /// Each of `patterns`, compiled when somebody began to listen to it.
+    compiled: BTreeMap<Vec<u8>, Pattern>,
 }
 
 impl Inner {
@@ -169,6 +171,9 @@ impl Topics {
             return None;
         }
         mine.of_mut(kind).insert(topic.to_vec());
+        if kind == Kind::Pattern && !inner.compiled.contains_key(topic) {
+            inner.compiled.insert(topic.to_vec(), Pattern::new(topic));
+        }
         let owner = Owner { slot: client.slot, client: client.id };
         let listener = Listener { loop_index: client.loop_index, owner };
         inner.of_mut(kind).entry(topic.to_vec()).or_default().insert(client.id, listener);
@@ -211,10 +216,8 @@ impl Topics {
         if let Some(listeners) = inner.channels.get(channel) {
             add(listeners, None);
         }
-        for (pattern, listeners) in &inner.patterns {
-            if glob::matches(pattern, channel) {
-                add(listeners, Some(&Arc::from(pattern.as_slice())));
-            }
+        for (pattern, listeners) in inner.patterns_of(channel) {
+            add(listeners, Some(&Arc::from(pattern.as_slice())));
         }
         let published =
             Arc::new(Published::Message { channel: channel.to_vec(), payload: payload.to_vec() });
@@ -229,7 +232,7 @@ impl Topics {
     /// How many would get a message on `channel`.
     pub(crate) fn audience(&self, channel: &[u8]) -> usize {
         let inner = self.lock();
-        let by_pattern = inner.patterns.iter().filter(|(p, _)| glob::matches(p, channel));
+        let by_pattern = inner.patterns_of(channel);
         let by_name = inner.channels.get(channel).map_or(0, BTreeMap::len);
         by_name + by_pattern.map(|(_, listeners)| listeners.len()).sum::<usize>()
     }
@@ -237,7 +240,8 @@ impl Topics {
     /// Channels that somebody listens to by name.
     pub(crate) fn channels(&self, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let inner = self.lock();
-        let wanted = |name: &&Vec<u8>| pattern.is_none_or(|p| glob::matches(p, name));
+        let pattern = pattern.map(Pattern::new);
+        let wanted = |name: &&Vec<u8>| pattern.as_ref().is_none_or(|p| p.matches(name));
         inner.channels.keys().filter(wanted).cloned().collect()
     }
 
@@ -253,12 +257,24 @@ impl Topics {
 }
 
 impl Inner {
+    /// The patterns that `channel` matches, and who listens to them.
+    fn patterns_of<'i>(
+        &'i self,
+        channel: &'i [u8],
+    ) -> impl Iterator<Item = (&'i Vec<u8>, &'i Listeners)> {
+        let matching = self.compiled.iter().filter(|(_, compiled)| compiled.matches(channel));
+        matching.filter_map(|(pattern, _)| Some((pattern, self.patterns.get(pattern)?)))
+    }
+
     fn forget(&mut self, client: u64, kind: Kind, topic: &[u8]) {
         let topics = self.of_mut(kind);
         if let Some(listeners) = topics.get_mut(topic) {
             listeners.remove(&client);
             if listeners.is_empty() {
                 topics.remove(topic);
+                if kind == Kind::Pattern {
+                    self.compiled.remove(topic);
+                }
             }
         }
     }

@@ -106,7 +106,7 @@ impl User {
         let gives = |pattern: &super::KeyPattern| {
             (pattern.read || !access.read)
                 && (pattern.write || !access.write)
-                && glob::matches(&pattern.pattern, key)
+                && pattern.compiled.matches(key)
         };
         match self.all_keys || self.keys.iter().any(gives) {
             true => Ok(()),

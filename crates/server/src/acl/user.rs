@@ -1,5 +1,6 @@
 //! A user: what it may do, and the words that say so.
 
+use crate::glob::Pattern;
 use crate::table::{CATEGORIES, COMMANDS, Command};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -12,6 +13,7 @@ pub(super) type Hash = [u8; 32];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyPattern {
     pub(crate) pattern: Vec<u8>,
+    pub(crate) compiled: Pattern,
     pub(crate) read: bool,
     pub(crate) write: bool,
 }
@@ -272,7 +274,8 @@ impl User {
             known.read |= read;
             known.write |= write;
         } else {
-            self.keys.push(KeyPattern { pattern: pattern.to_vec(), read, write });
+            let compiled = Pattern::new(pattern);
+            self.keys.push(KeyPattern { pattern: pattern.to_vec(), compiled, read, write });
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{Cx, SYNTAX, introspect};
 use crate::burst::Args;
-use crate::glob;
+use crate::glob::Pattern;
 use crate::server::Shared;
 use silica::engine::Durability;
 use silica_proto::{Limits, parse_i64};
@@ -74,9 +74,10 @@ pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn get(cx: &mut Cx<'_>, args: Args<'_>) {
-    let patterns: Vec<Vec<u8>> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let compile = |pattern: &[u8]| Pattern::new(&pattern.to_ascii_lowercase());
+    let patterns: Vec<Pattern> = args.from(2).map(compile).collect();
     let wanted = |setting: &&Setting| {
-        patterns.iter().any(|pattern| glob::matches(pattern, setting.name.as_bytes()))
+        patterns.iter().any(|pattern| pattern.matches(setting.name.as_bytes()))
     };
     let chosen: Vec<&Setting> = SETTINGS.iter().filter(wanted).collect();
     cx.reply.map(chosen.len());

@@ -2,7 +2,7 @@
 
 use super::{Cx, SYNTAX};
 use crate::burst::Args;
-use crate::glob;
+use crate::glob::Pattern;
 use crate::table::{COMMANDS, Command, find, find_called, find_sub};
 use silica_proto::Reply;
 
@@ -38,8 +38,8 @@ pub(crate) fn list(cx: &mut Cx<'_>, args: Args<'_>) {
         // There are no modules.
         5 if args.is(3, "module") => Box::new(|_| false),
         5 if args.is(3, "pattern") => {
-            let pattern = args.get(4).to_ascii_lowercase();
-            Box::new(move |command| glob::matches(&pattern, command.name.as_bytes()))
+            let pattern = Pattern::new(&args.get(4).to_ascii_lowercase());
+            Box::new(move |command| pattern.matches(command.name.as_bytes()))
         }
         5 if args.is(3, "aclcat") => {
             let category = String::from_utf8_lossy(args.get(4)).to_ascii_lowercase();

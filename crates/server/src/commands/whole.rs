@@ -2,7 +2,7 @@
 
 use super::{Keyspace, NOT_INTEGER, SYNTAX, error_text, info as sections};
 use crate::burst::Args;
-use crate::glob;
+use crate::glob::Pattern;
 use silica::engine::{
     Admin, EntryIter, Error, ErrorKind, KeyRange, Ordered, Result, Scan, Snapshot,
 };
@@ -70,21 +70,21 @@ impl Keys {
     }
 }
 
-struct ScanOptions<'a> {
+struct ScanOptions {
     cursor: u64,
     count: usize,
-    pattern: Option<&'a [u8]>,
+    pattern: Option<Pattern>,
     /// Only strings exist; another type matches nothing.
     strings: bool,
 }
 
-impl ScanOptions<'_> {
+impl ScanOptions {
     fn wants(&self, key: &[u8]) -> bool {
-        self.strings && self.pattern.is_none_or(|pattern| glob::matches(pattern, key))
+        self.strings && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
     }
 }
 
-fn scan_options<'a>(args: Args<'a>) -> Result<ScanOptions<'a>, &'static str> {
+fn scan_options(args: Args<'_>) -> Result<ScanOptions, &'static str> {
     let cursor = std::str::from_utf8(args.get(1)).ok().and_then(|text| text.parse().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
     let mut options = ScanOptions { cursor, count: 10, pattern: None, strings: true };
@@ -98,7 +98,7 @@ fn scan_options<'a>(args: Args<'a>) -> Result<ScanOptions<'a>, &'static str> {
             let count = parse_i64(value).ok_or(NOT_INTEGER)?;
             options.count = usize::try_from(count).ok().filter(|n| *n > 0).ok_or(SYNTAX)?;
         } else if args.is(index, "match") {
-            options.pattern = Some(value);
+            options.pattern = Some(Pattern::new(value));
         } else if args.is(index, "type") {
             options.strings = value.eq_ignore_ascii_case(b"string");
         } else {
@@ -131,7 +131,7 @@ pub(crate) fn scan(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// Scans in the engine's own order; the next cursor.
-fn scan_positions(engine: &dyn Scan, options: &ScanOptions<'_>, found: &mut Keys) -> Result<u64> {
+fn scan_positions(engine: &dyn Scan, options: &ScanOptions, found: &mut Keys) -> Result<u64> {
     let mut left = options.count.min(SCAN_COUNT_MAX);
     let mut next = Some(options.cursor);
     while let Some(cursor) = next
@@ -153,10 +153,10 @@ fn scan_positions(engine: &dyn Scan, options: &ScanOptions<'_>, found: &mut Keys
 fn scan_in_order(
     keys: &Keyspace<'_>,
     snapshot: Arc<dyn Snapshot>,
-    options: &ScanOptions<'_>,
+    options: &ScanOptions,
     found: &mut Keys,
 ) -> Result<u64> {
-    let mut range = range_of(options.pattern);
+    let mut range = range_of(options.pattern.as_ref());
     let cursors = &keys.shared.cursors;
     match cursors.lower(options.cursor) {
         Bound::Included(key) | Bound::Excluded(key) if range.is_above(&key) => return Ok(0),
@@ -182,12 +182,12 @@ fn scan_in_order(
 }
 
 /// The keys that may match `pattern`.
-fn range_of(pattern: Option<&[u8]>) -> KeyRange {
-    KeyRange::prefix(&pattern.map(glob::beginning).unwrap_or_default())
+fn range_of(pattern: Option<&Pattern>) -> KeyRange {
+    KeyRange::prefix(&pattern.map(Pattern::beginning).unwrap_or_default())
 }
 
 pub(crate) fn keys(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let pattern = args.get(1);
+    let pattern = &Pattern::new(args.get(1));
     let mut found = Keys::default();
     let is_whole = match keys.ordered() {
         Some(ordered) => keys_in_order(keys, ordered, pattern, &mut found)?,
@@ -202,13 +202,13 @@ pub(crate) fn keys(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// Finds what matches `pattern`; false where it is too much.
-fn keys_by_position(keys: &Keyspace<'_>, pattern: &[u8], found: &mut Keys) -> Result<bool> {
+fn keys_by_position(keys: &Keyspace<'_>, pattern: &Pattern, found: &mut Keys) -> Result<bool> {
     let engine = keys.scan()?;
     let mut next = Some(0);
     while let Some(cursor) = next {
         keys.shared.refuse_when_stopping()?;
         next = engine.scan(cursor, STEP, &mut |key, _| {
-            if glob::matches(pattern, key) {
+            if pattern.matches(key) {
                 found.push(key);
             }
         })?;
@@ -227,7 +227,7 @@ fn keys_by_position(keys: &Keyspace<'_>, pattern: &[u8], found: &mut Keys) -> Re
 fn keys_in_order(
     keys: &Keyspace<'_>,
     ordered: Arc<dyn Ordered>,
-    pattern: &[u8],
+    pattern: &Pattern,
     found: &mut Keys,
 ) -> Result<bool> {
     let mut iterator = ordered.snapshot()?.iterate(&range_of(Some(pattern)))?;
@@ -239,7 +239,7 @@ fn keys_in_order(
         if visited % STEP == 0 {
             keys.shared.refuse_when_stopping()?;
         }
-        if glob::matches(pattern, iterator.key()) {
+        if pattern.matches(iterator.key()) {
             found.push(iterator.key());
         }
         if found.held_bytes() > KEYS_BYTES_MAX {

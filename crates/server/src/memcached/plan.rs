@@ -22,7 +22,13 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let (mut base, mut planned, mut sets, mut last) = (0, 0, 0, None);
     input.marks = Some(Arc::clone(&shared.marks));
     input.now_ms = shared.unix_ms();
-    while base < conn.input.len() {
+    let mut ends = false;
+    while base < conn.input.len() && !ends {
+        if planned > 0 && begins_stats(&conn.input[base..]) {
+            // What it counts is done when it is planned, and no more.
+            conn.unplanned = true;
+            break;
+        }
         if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
             conn.unplanned = true;
             break;
@@ -34,6 +40,7 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
                 planned += u64::from(head != Head::Nothing);
                 sets += u64::from(stores(&head));
                 last = Some(name(head));
+                ends = is_stats(&head);
                 base += used;
             }
             // As memcached does: whoever sends such bytes speaks something else.
@@ -45,10 +52,22 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
             conn.unplanned = false;
         }
     }
+    conn.unplanned |= ends && !conn.session.quit && base < conn.input.len();
     hand_over(conn, input, base);
     Stats::add(&shared.stats.total_commands_processed, planned);
     Stats::add(&shared.stats.memcached_stores, sets);
     note(conn, last, shared.unix_ms());
+}
+
+/// True for a request for figures, which is planned alone.
+fn is_stats(head: &Head) -> bool {
+    matches!(head, Head::Stats)
+        || matches!(head, Head::Binary(packet) if packet.command == Command::Stat)
+}
+
+/// True where `bytes` begin with such a request, of either protocol.
+fn begins_stats(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"stats") || bytes.starts_with(&[0x80, 0x10])
 }
 
 /// The parsers of one connection, or of all datagrams.
