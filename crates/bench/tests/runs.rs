@@ -120,8 +120,46 @@ fn figures_are_drawn_from_real_runs() {
     let files = silica_bench::figures::draw(&config, &out, &mut |_, _| {}).unwrap();
     let texts: Vec<_> = files.iter().map(|f| std::fs::read_to_string(f).unwrap()).collect();
     let _ = std::fs::remove_dir_all(&out);
-    for (text, word) in texts.iter().zip(["Gets while", "all three", "sorted store"]) {
-        assert!(text.starts_with("<svg") && text.contains(word), "{word}");
-    }
     assert_eq!(texts.len(), 3);
+    // Gets, puts, conversions and merges over the time of a run.
+    let lines = lines_of(&texts[0]);
+    assert!(lines.len() == 4 && lines.iter().all(|line| line.len() >= 3), "{lines:?}");
+    assert!(lines[..3].iter().all(|line| rises(line)), "{lines:?}");
+    // Four kinds of memory in each of four stores, and bytes for each key of these.
+    let lines = lines_of(&texts[1]);
+    assert_eq!(lines.len(), 4 * 4 + 4);
+    assert!(lines[16..].iter().all(|line| rises(line)), "{:?}", &lines[16..]);
+    // The gets of all stores together are all gets.
+    let counts = gets_by_label(&texts[2]);
+    assert_eq!(counts.len(), 8, "two panels of three stores and all: {counts:?}");
+    for panel in counts.chunks(4) {
+        assert_eq!(panel[..3].iter().sum::<u64>(), panel[3], "{counts:?}");
+        assert!(panel[3] == 20_000 && panel[..3].iter().all(|gets| *gets > 0), "{counts:?}");
+    }
+}
+
+/// Points of each line that is drawn in a colour, as `(x, y)` in pixels.
+fn lines_of(svg: &str) -> Vec<Vec<(i64, i64)>> {
+    let lines = svg.split("<polyline ").skip(1).filter(|line| !line.contains("stroke=\"#000000\""));
+    let point = |text: &str| {
+        let (x, y) = text.split_once(',')?;
+        Some((x.parse().ok()?, y.parse().ok()?))
+    };
+    let points = |line: &str| {
+        let text = line.split("points=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let points = text.expect("a line has points").split_whitespace();
+        points.map(|text| point(text).expect("a point is two numbers")).collect()
+    };
+    lines.map(points).collect()
+}
+
+/// True if a line is not the same number everywhere.
+fn rises(line: &[(i64, i64)]) -> bool {
+    line.iter().any(|point| point.1 != line[0].1)
+}
+
+/// The numbers before `gets)` in a drawing's labels, in their order.
+fn gets_by_label(svg: &str) -> Vec<u64> {
+    let labels = svg.split(" gets)").map(|text| text.rsplit('(').next().unwrap_or_default());
+    labels.filter_map(|count| count.parse().ok()).collect()
 }

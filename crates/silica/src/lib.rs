@@ -13,7 +13,7 @@
 //! users.write(&batch)?;
 //! assert_eq!(users.get_many(&["ann", "bob"])?, [None, Some(b"green".to_vec())]);
 //!
-//! // All of them, in hash order.
+//! // All of them, in the order of the keys.
 //! for entry in &users {
 //!     let (key, value) = entry?;
 //!     println!("{} likes {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));

@@ -69,7 +69,7 @@ impl Registry {
         Registry::empty()
             .with(Registration {
                 name: "silt",
-                doc: "Many small entries on flash, with well under a byte of memory for each",
+                doc: "Very many small entries on flash: half a byte of memory for each of 100 million",
                 options: silica_silt::OPTIONS,
                 build: |device, options, environment| {
                     Ok(Arc::new(silica_silt::Silt::open(device, options, environment)?))

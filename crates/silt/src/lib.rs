@@ -1,4 +1,4 @@
-//! SILT: billions of small entries on flash with well under a byte of memory each.
+//! SILT: very many small entries on flash, at half a byte of memory each from 100 million on.
 //!
 //! Invariant: this crate does not know any other engine, opens no paths and starts no threads.
 #![forbid(unsafe_code)]

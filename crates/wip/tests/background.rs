@@ -239,6 +239,36 @@ fn a_power_cut_in_splits_joins_and_shared_flushes_leaves_one_answer() {
 }
 
 #[test]
+fn filling_a_store_that_splits_writes_a_byte_for_each_level_at_most() {
+    // Tables of many blocks, so that their ends weigh little.
+    let limits = [
+        ("memory_bytes", 64 << 20),
+        ("memtable_bytes_max", 1 << 20),
+        ("log_bytes_max", 4 << 20),
+        ("segment_bytes", 256 << 10),
+        ("bucket_bytes_max", 1 << 20),
+        ("split_buckets", 8),
+        ("runs_max", 20),
+    ];
+    let wip = open(&device(), &limits).expect("it opens");
+    let keys = test_size(40_000, 60_000, 400_000);
+    for n in 0..keys {
+        wip.put(&key(n), &[1; 400], Durability::Buffered).expect("a put");
+        if n % 64 == 0 {
+            wip.maintain(Budget::amid_work(256 << 10)).expect("maintenance");
+        }
+    }
+    let now = metrics(&wip);
+    let tables = now.get("flush_bytes_written") + now.get("compaction_bytes_written");
+    let (written, splits) = (tables / (keys * 408) as f64, now.get("bucket_splits"));
+    assert!(splits >= 9.0, "{splits} splits are less than two generations of eight");
+    // A flush, and for some entries a merge into a second level: 2.1 at most. Splits write nothing,
+    // where the paper allows 8/7 for them.
+    assert!((0.9..2.2).contains(&written), "{written:.2} bytes a byte, {splits} splits");
+    println!("{written:.2} bytes a byte, {splits} splits");
+}
+
+#[test]
 fn the_store_keeps_to_its_space_while_writes_go_on() {
     let (keys, mut prng) = (4000, Prng::new(2));
     for percent in [120, 140, 200] {

@@ -158,9 +158,9 @@ impl LazyLevelled {
     }
 }
 
-/// The paper's bound on what WipDB writes while a store grows: `L_max + N / (N - 1) + 1` for
-/// `L_max` levels and buckets split into `N` (section 2.3.1 of WipDB's paper): the log, once for
-/// each level, and what splits write.
+/// Bytes that WipDB writes at most for each byte put while a store grows: the paper's bound,
+/// `L_max + N / (N - 1)` for `L_max` levels and buckets split into `N` (section 2.3.5 of WipDB's
+/// paper), and 1 for the log, which the paper's bound leaves out.
 pub fn wip_bound(levels_max: u32, split_buckets: u32) -> f64 {
     let split = f64::from(split_buckets.max(2));
     f64::from(levels_max) + split / (split - 1.0) + 1.0
