@@ -1,8 +1,9 @@
-//! Repository tasks: `cargo xtask ci | tidy | soak | docs`.
+//! Repository tasks: `cargo xtask ci | tidy | soak | docs | calls`.
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub)] // Nothing outside a binary reaches in.
 
 mod bench;
+mod calls;
 mod ci;
 mod compare;
 mod docs;
@@ -22,6 +23,9 @@ cargo xtask TASK
   tidy          the rules of this repository that no other tool checks
   docs          writes docs/config.md and docs/metrics.md from the code
   docs --check  fails where they are not current
+  calls [--against REVISION]
+                instructions of the calls that users make most, by callgrind; fails if one takes
+                over 1 % more than in REVISION
   soak          the long tests (hours), licences and advisories
   soak --minutes N  the same; the tests of each crate get an equal share of the time
   soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
@@ -36,6 +40,8 @@ fn main() -> ExitCode {
         ["tidy"] => report(tidy::run(&root)),
         ["docs"] => report(docs::run(&root, false)),
         ["docs", "--check"] => report(docs::run(&root, true)),
+        ["calls"] => report(calls::run(&root, None)),
+        ["calls", "--against", revision] => report(calls::run(&root, Some(revision))),
         ["soak"] => soak::run(&root, None),
         ["soak", "--minutes", minutes] => match minutes.parse() {
             Ok(minutes) => soak::run(&root, Some(minutes)),
