@@ -54,10 +54,13 @@ impl Error {
         Error::new(ErrorKind::Corruption, format!("{what} is damaged at byte {at}: {detail}"))
     }
 
-    /// Wraps an operating-system error; a full disk becomes [`ErrorKind::Full`].
+    /// Wraps an operating-system error; a full disk, or a file as large as this process may make
+    /// one, becomes [`ErrorKind::Full`].
     pub fn io(context: impl Into<String>, source: io::Error) -> Self {
         let kind = match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::Full,
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => ErrorKind::Full,
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             _ => ErrorKind::Io,
         };
@@ -89,9 +92,24 @@ impl fmt::Display for Error {
         f.write_str(&self.context)?;
         if let Some(source) = &self.source {
             write!(f, ": {source}")?;
+            if let Some(fix) = source.downcast_ref().and_then(fix_of) {
+                write!(f, "; {fix}")?;
+            }
         }
         Ok(())
     }
+}
+
+/// What to do about a limit that the system has set.
+fn fix_of(error: &io::Error) -> Option<&'static str> {
+    // The numbers are Linux's.
+    Some(match error.raw_os_error()? {
+        12 => "give the process more memory (ulimit -v, vm.max_map_count), or ask for less",
+        23 => "raise the system's limit of open files (sysctl fs.file-max)",
+        24 => "raise the process's limit of open files (ulimit -n)",
+        27 => "raise the process's limit of a file's size (ulimit -f)",
+        _ => return None,
+    })
 }
 
 impl StdError for Error {
@@ -108,6 +126,18 @@ mod tests {
     fn full_disk_is_its_own_kind() {
         let e = Error::io("append to log", io::Error::from_raw_os_error(28));
         assert_eq!(e.kind(), ErrorKind::Full);
+    }
+
+    #[test]
+    fn limits_of_the_process_are_told_with_what_raises_them() {
+        let e = Error::io("append to log", io::Error::from_raw_os_error(27));
+        assert_eq!(e.kind(), ErrorKind::Full);
+        for (number, fix) in [(27, "ulimit -f"), (24, "ulimit -n"), (12, "ulimit -v")] {
+            let e = Error::io("open a", io::Error::from_raw_os_error(number));
+            assert!(e.duplicate().to_string().contains(fix), "{e}");
+        }
+        let e = Error::io("open a", io::Error::from_raw_os_error(2));
+        assert_eq!(e.to_string(), "open a: No such file or directory (os error 2)");
     }
 
     #[test]

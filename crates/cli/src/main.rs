@@ -37,15 +37,19 @@ use args::{Cli, Command, Verb};
 use clap::Parser;
 use output::Output;
 use session::Session;
-use silica::{ErrorKind, Result};
+use signal_hook::consts::SIGXFSZ;
+use silica::{Error, ErrorKind, Result};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let level = if matches!(cli.command, Some(Command::Serve(_))) { "info" } else { "warn" };
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).init();
     let mut output = Output::new(cli.global.json);
-    let outcome = run(cli, &mut output).and_then(|()| output.finish());
+    let outcome = survive_file_limits().and_then(|()| run(cli, &mut output));
+    let outcome = outcome.and_then(|()| output.finish());
     match outcome {
         Ok(()) => output.exit_code(),
         Err(e) => {
@@ -53,6 +57,15 @@ fn main() -> ExitCode {
             exit_code_of(e.kind())
         }
     }
+}
+
+/// Has writes beyond the limit of a file's size (`ulimit -f`) fail with an error that is told; by
+/// default the process would die of a signal.
+fn survive_file_limits() -> Result<()> {
+    let seen = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, seen)
+        .map(drop)
+        .map_err(|e| Error::io("installing a signal handler", e))
 }
 
 fn run(cli: Cli, output: &mut Output) -> Result<()> {

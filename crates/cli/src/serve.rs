@@ -26,6 +26,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let path = args.directory.clone().unwrap_or_else(|| global.directory());
     let memory = global.memory.unwrap_or(DEFAULT_MEMORY_BYTES);
     let memory = Memory::divide("--memory", memory, args.client_memory)?;
+    memory.check_limit("--memory")?;
     let config = config(args, &memory)?;
     // Before anything else, so that a signal during the start is not lost.
     let signals = signals(&config)?;
@@ -56,8 +57,8 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let server = Server::start(config, databases)?;
     let what = format!("{} on", path.display());
     let others = databases::words(all.into_iter())?;
-    announce(&what, &server, engine, &format!("{}{others}", durability_words(args)));
     stop_on_signal(signals, server.stop_handle())?;
+    announce(&what, &server, engine, &format!("{}{others}", durability_words(args)));
     server.wait();
     if let Some(report) = recording.map(silica::Recording::stop).transpose()? {
         info!("recorded {} operations, {} dropped", report.operations, report.dropped);
@@ -79,6 +80,7 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     }
     let clients = (bytes / 8).clamp(CLIENTS_BYTES_USUAL, CACHE_CLIENTS_BYTES_MAX).min(bytes / 2);
     let memory = Memory::divide("--cache", bytes, args.client_memory.or(Some(clients)))?;
+    memory.check_limit("--cache")?;
     let durability = silica::Durability::Buffered;
     let config = Config { durability, ..config(args, &memory)? };
     let signals = signals(&config)?;
@@ -93,8 +95,8 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
         Some(_) => "a clean stop leaves an image",
         None => "nothing outlives the process",
     };
-    announce(&what, &server, descriptor.name, &format!("{how}{others}"));
     stop_on_signal(signals, server.stop_handle())?;
+    announce(&what, &server, descriptor.name, &format!("{how}{others}"));
     let is_kept = server.wait();
     if is_kept && args.image.is_some() {
         for (_, engine) in all.all() {
@@ -145,7 +147,9 @@ fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
         }
     };
     let thread = std::thread::Builder::new().name("silica-signals".to_string()).spawn(listen);
-    thread.map(drop).map_err(|e| Error::io("starting the thread that waits for signals", e))
+    let what = "starting the thread that waits for signals (raise the limits of processes, \
+                ulimit -u, and of memory, ulimit -v)";
+    thread.map(drop).map_err(|e| Error::io(what, e))
 }
 
 /// The line that scripts wait for.
@@ -196,6 +200,20 @@ impl Memory {
             return Err(Error::new(ErrorKind::Config, message));
         }
         Ok(Memory { whole, clients, stores })
+    }
+
+    /// Refuses more memory than the process may map: it would die when it takes it.
+    fn check_limit(&self, option: &str) -> Result<()> {
+        let Some(left) = silica::device::address_space_left() else { return Ok(()) };
+        if left >= self.whole {
+            return Ok(());
+        }
+        let (left, whole) = (left >> 20, self.whole >> 20);
+        let message = format!(
+            "this process may map {left} MiB more, and {option} is {whole} MiB; raise the limit \
+             (ulimit -v), or lower {option}"
+        );
+        Err(Error::new(ErrorKind::Config, message))
     }
 }
 

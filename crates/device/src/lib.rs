@@ -60,7 +60,8 @@ pub use counters::{CounterSnapshot, Counters};
 pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue, Transfer};
 pub use file::{
     DeviceOptions, FileDevice, FileReads, FileTransfer, IoChoice, MappedLog, PlainFile,
-    allow_many_descriptors, capacity_bytes, empty_directory, remove_directory,
+    address_space_left, allow_many_descriptors, capacity_bytes, descriptors_left, empty_directory,
+    remove_directory,
 };
 pub use names::LOG_PREFIX;
 pub use socket_ring::{SocketEvent, SocketRing};

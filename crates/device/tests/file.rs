@@ -80,6 +80,23 @@ fn one_process_at_a_time() {
 }
 
 #[test]
+fn a_lock_that_is_removed_or_replaced_still_holds() {
+    let dir = tempdir();
+    let device = open(dir.path()).unwrap();
+    let lock = dir.path().join("LOCK");
+    std::fs::remove_file(&lock).unwrap();
+    for _ in 0..2 {
+        let refused = open(dir.path());
+        assert!(text(refused).contains("is in use by another process; stop it"));
+    }
+    std::fs::write(dir.path().join("other"), "4711").unwrap();
+    std::fs::rename(dir.path().join("other"), &lock).unwrap();
+    assert_eq!(kind(open(dir.path())), ErrorKind::Locked);
+    drop(device);
+    open(dir.path()).unwrap();
+}
+
+#[test]
 fn errors_name_the_path_and_the_fix() {
     let dir = tempdir();
     let missing = dir.path().join("missing");

@@ -31,7 +31,10 @@ impl Admin {
             return Err(Error::new(ErrorKind::Config, text));
         }
         let http = tiny_http::Server::http(address).map_err(|e| {
-            Error::new(ErrorKind::Io, format!("listen on {address} for the admin port: {e}"))
+            Error::new(
+                ErrorKind::Io,
+                format!("listen on {address} for the admin port: {e}; choose another port"),
+            )
         })?;
         let http = Arc::new(http);
         let (shared, requests) = (Arc::clone(shared), Arc::clone(&http));

@@ -270,6 +270,39 @@ impl std::fmt::Debug for StopHandle {
     }
 }
 
+/// Descriptors for files of the stores that are opened while the server runs, at least and at
+/// most.
+const FILES: std::ops::Range<u64> = 64..1024;
+/// Clients that a server is good for at least.
+const CLIENTS_MIN: u64 = 32;
+
+/// How many of `wanted` clients may connect, so that they leave the stores the descriptors that
+/// these need.
+fn clients_within_limits(wanted: usize) -> Result<usize> {
+    let Some(left) = silica_device::descriptors_left() else { return Ok(wanted) };
+    if left < FILES.start + CLIENTS_MIN {
+        let message = format!(
+            "this process may open {left} more files, and a server needs {} for its stores and \
+             clients; raise the limit of open files (ulimit -n)",
+            FILES.start + CLIENTS_MIN
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    let clients = left - (left / 4).clamp(FILES.start, FILES.end);
+    let clients = usize::try_from(clients).unwrap_or(wanted);
+    if clients < wanted {
+        log::warn!(
+            "{clients} clients may connect, not {wanted}: raise the limit of open files (ulimit -n)"
+        );
+    }
+    Ok(wanted.min(clients))
+}
+
+/// Says of a thread that could not be started what limits threads.
+fn of_thread(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
+    io(format!("{what} (raise the limits of processes, ulimit -u, and of memory, ulimit -v)"))
+}
+
 fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
     let what = what.to_string();
     move |error| Error::io(what, error)
@@ -374,6 +407,7 @@ impl Server {
             let all = doors.iter().map(|door| door.listener.ip());
             all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
         };
+        let clients_max = clients_within_limits(config.clients_max)?;
         let mut random = Prng::new(clock.unix_ms());
         let shared = Arc::new(Shared {
             tls,
@@ -388,7 +422,7 @@ impl Server {
             latency: Latency::default(),
             tracking: Tracking::default(),
             pause: Pause::default(),
-            clients_max: AtomicUsize::new(config.clients_max),
+            clients_max: AtomicUsize::new(clients_max),
             request_ms_max: AtomicU64::new(config.request_ms_max),
             pool: Pool::new(config.io_workers),
             loops: wakers.into_iter().map(Inbox::new).collect(),
@@ -431,7 +465,7 @@ impl Server {
             let shared = Arc::clone(&self.shared);
             let thread = thread::Builder::new().name(format!("silica-io-{index}"));
             let handle = thread.spawn(move || workers::work(shared));
-            self.workers.push(handle.map_err(io("start an I/O worker"))?);
+            self.workers.push(handle.map_err(of_thread("start an I/O worker"))?);
         }
         let (mut doors, mut seats) = (Some(doors), seats.into_iter());
         for (index, (poll, datagrams)) in parts.into_iter().enumerate() {
@@ -442,7 +476,7 @@ impl Server {
             let thread = thread::Builder::new().name(format!("silica-loop-{index}"));
             let seat = seats.next();
             let handle = thread.spawn(move || direct::sit(seat, || event_loop.run()));
-            self.loops.push(handle.map_err(io("start an event loop"))?);
+            self.loops.push(handle.map_err(of_thread("start an event loop"))?);
         }
         Ok(())
     }

@@ -195,10 +195,14 @@ pub(crate) fn bind_unix(path: &PathBuf) -> Result<Listener> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
         Ok(found) if !found.file_type().is_socket() => return refuse("is there and no socket"),
-        Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
-            return refuse("is the socket of a server that runs");
-        }
-        Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+        Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => return refuse("is the socket of a server that runs"),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(path).map_err(failed)?;
+            }
+            // A server that takes no more for the moment, or another user's.
+            Err(error) => return refuse(&format!("is a socket that may be in use ({error})")),
+        },
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
     let file = SocketFile(Arc::from(path.as_path()));

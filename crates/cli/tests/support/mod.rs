@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take from its start to its first reply.
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// An empty directory of this test's own.
 pub fn scratch(name: &str) -> PathBuf {
@@ -121,6 +121,18 @@ impl Server {
             let mut command = Command::new("sh");
             command.args(["-c", &limit, "sh", env!("CARGO_BIN_EXE_silica")]);
             command.args(["serve", "--listen", listen, "--cache", size]).stdin(Stdio::null());
+            command
+        };
+        Self::start_by(path, || Server::spawn_as(path, command))
+    }
+
+    /// Starts a server under `ulimit LIMIT` and waits until it answers.
+    pub fn start_within(path: &Path, limit: &str) -> Server {
+        let limit = format!("ulimit {limit} && exec \"$@\"");
+        let command = |listen: &str| {
+            let mut command = Command::new("bash");
+            command.args(["-c", &limit, "bash", env!("CARGO_BIN_EXE_silica")]);
+            command.args(["serve", arg(path), "--listen", listen]).stdin(Stdio::null());
             command
         };
         Self::start_by(path, || Server::spawn_as(path, command))

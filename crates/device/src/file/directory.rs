@@ -49,6 +49,8 @@ impl Default for DeviceOptions {
 pub(super) struct Shared {
     /// Locked for as long as this is there.
     pub(super) lock: Arc<File>,
+    /// Locked, too, where the file system can: somebody may remove or replace the file of the lock.
+    _directory_lock: Option<File>,
     pub(super) counters: Counters,
     /// How reads come to be in flight together.
     pub(super) together: Together,
@@ -109,10 +111,13 @@ impl FileDevice {
         if options.create {
             create_directories(path)?;
         }
-        super::descriptors::allow_many_descriptors();
-        let lock = take_lock(path)?;
+        super::limits::allow_many_descriptors();
+        let mut lock = take_lock(path)?;
+        let directory_lock = lock_directory(path, &mut lock)?;
+        note_holder(path, &lock)?;
         let shared = Shared {
             lock: Arc::new(lock),
+            _directory_lock: directory_lock,
             counters: Counters::default(),
             together: Together::choose(options.io, path)?,
             transfers: Pool::new(TRANSFER_THREADS),
@@ -243,13 +248,27 @@ fn take_lock(directory: &Path) -> Result<File> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(locked(directory, &mut file)),
         Err(e) => return Err(failed("lock", &path, e.into())),
     }
-    // For the error message of whoever comes next; the lock itself does not depend on it.
+    Ok(file)
+}
+
+/// Locks the directory itself, whose lock `file` is held; `None` if its file system cannot.
+fn lock_directory(directory: &Path, file: &mut File) -> Result<Option<File>> {
+    let opened = File::open(directory).map_err(|e| failed("open", directory, e))?;
+    match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(opened)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(locked(directory, file)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Writes this process's number into the lock `file` of `directory`, for the error message of
+/// whoever comes next; the lock itself does not depend on it.
+fn note_holder(directory: &Path, file: &File) -> Result<()> {
     let note = || -> io::Result<()> {
         file.set_len(0)?;
-        (&file).write_all(format!("{}\n", std::process::id()).as_bytes())
+        (&*file).write_all(format!("{}\n", std::process::id()).as_bytes())
     };
-    note().map_err(|e| failed("write", &path, e))?;
-    Ok(file)
+    note().map_err(|e| failed("write", &directory.join(names::LOCK_NAME), e))
 }
 
 fn locked(directory: &Path, file: &mut File) -> Error {

@@ -12,8 +12,8 @@
 //! 5. Everything the kernel may do in part (short reads and writes, interrupted calls) is
 //!    completed here or reported as an error.
 
-mod descriptors;
 mod directory;
+mod limits;
 mod log;
 mod logs;
 mod plain;
@@ -22,8 +22,8 @@ mod reads;
 mod transfer;
 mod uring;
 
-pub use descriptors::allow_many_descriptors;
 pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes};
+pub use limits::{address_space_left, allow_many_descriptors, descriptors_left};
 pub use log::MappedLog;
 pub use logs::{empty_directory, remove_directory};
 pub use plain::PlainFile;
