@@ -10,12 +10,16 @@ import itertools
 import socket
 import struct
 
-HEADER = struct.Struct("<3sBBxHQQ")
+HEADER = struct.Struct("<3sBBBHQQ")
 REQUEST = struct.Struct("<BBH")
 REPLY = struct.Struct("<BxH")
 MAGIC, VERSION = b"SiD", 1
 ASK, DIRECTORY, REQUESTS, REPLIES, REFUSAL = 1, 2, 3, 4, 5
 GET, PUT, DELETE = 1, 2, 3
+DONE, MISSING, TOO_LARGE, FAILED, NO_ROOM = 0, 1, 2, 3, 4
+# What a waiting datagram takes of a socket's buffer: 2,304 bytes on the loopback device of Linux, a
+# page and its management in some drivers. A quarter of the buffer is free only a little later.
+WAITING_BYTES = 4352
 DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX = 1400, 255, 1024
 REASONS = {
     1: "the server was started anew, or its users changed: connect again",
@@ -79,58 +83,91 @@ def log_in(host, port, password=None, user="default", **options):
 class Lane:
     """One port of the server."""
 
-    def __init__(self, address, patience, attempts, password=b""):
+    def __init__(self, address, patience, attempts, password, receive_bytes):
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        granted = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        # Two datagrams hold some reply with a value beside short ones; a byte says how many.
+        self.room = max(2, min(granted // WAITING_BYTES, 255))
         self.socket.connect(address)
-        self.socket.settimeout(patience)
-        self.attempts, self.sequence = attempts, 0
-        # The server answers with no more than it was sent.
-        padded = password.ljust(DATAGRAM_BYTES_MAX - HEADER.size, b"\0")
-        count, self.token, answer = next(self.answers(DIRECTORY, ASK, 0, 0, padded))
+        self.patience, self.attempts, self.sequence = patience, attempts, 0
+        count, self.token, answer = self.ask(password)
         numbers = struct.unpack_from("<%dH" % (4 + count), answer, HEADER.size)
         self.ports, self.partitions = numbers[4:], numbers[3]
         self.seed = answer[HEADER.size + 2 * len(numbers) :][:16]
 
-    def answers(self, wanted, kind, count, word, rest):
-        """Sends a datagram until its sender has heard enough; count, word and all bytes of each
-        answer of the kind that is wanted. Late ones to others are left out."""
-        datagram = HEADER.pack(MAGIC, VERSION, kind, count, self.sequence, word) + rest
-        for _ in range(self.attempts):
-            self.socket.send(datagram)
-            try:
-                while True:
-                    answer = self.socket.recv(65536).ljust(HEADER.size, b"\0")
-                    magic, version, kind, count, sequence, word = HEADER.unpack_from(answer)
-                    if (magic, version, sequence) == (MAGIC, VERSION, self.sequence):
-                        if kind == REFUSAL:
-                            raise SilicaError(REASONS.get(word, "refused"))
-                        if kind == wanted:
-                            yield count, word, answer
-            except socket.timeout:
-                pass
+    def send(self, kind, room, count, word, rest):
+        header = HEADER.pack(MAGIC, VERSION, kind, room, count, self.sequence, word)
+        self.socket.send(header + rest)
+
+    def heard(self, wanted, in_vain):
+        """Sequence number, count, word and all bytes of each answer of the kind that is wanted,
+        until none comes for a time. It doubles while nothing comes, up to eight times."""
+        self.socket.settimeout(self.patience * 2 ** min(in_vain, 3))
+        try:
+            while True:
+                answer = self.socket.recv(65536).ljust(HEADER.size, b"\0")
+                magic, version, kind, _, count, sequence, word = HEADER.unpack_from(answer)
+                if (magic, version) != (MAGIC, VERSION):
+                    continue
+                if kind == REFUSAL and sequence == self.sequence:
+                    raise SilicaError(REASONS.get(word, "refused"))
+                if kind == wanted:
+                    yield sequence, count, word, answer
+        except socket.timeout:
+            pass
+
+    def ask(self, password):
+        """The directory: count, word and all bytes."""
+        # The server answers with no more than it was sent.
+        padded = password.ljust(DATAGRAM_BYTES_MAX - HEADER.size, b"\0")
+        for in_vain in range(self.attempts):
+            self.send(ASK, 0, 0, 0, padded)
+            for _, count, word, answer in self.heard(DIRECTORY, in_vain):
+                return count, word, answer
         raise SilicaError("nobody answers %d times" % self.attempts)
 
     def exchange(self, requests):
-        """The replies to one datagram of requests: pairs of status and value."""
-        self.sequence += 1
-        replies, sent = [None] * len(requests), (len(requests), self.token, b"".join(requests))
-        for count, word, answer in self.answers(REPLIES, REQUESTS, *sent):
-            at, first = HEADER.size, word & 0xFFFF
-            for number in range(first, first + count):
-                status, length = REPLY.unpack_from(answer, at)
-                at += REPLY.size + length
-                replies[number] = status, answer[at - length : at]
-            if None not in replies:
+        """The replies to one datagram of requests: pairs of status and value. What is missing is
+        asked for again, in a datagram of its own; late replies to any of them are taken."""
+        replies, missing, sent, in_vain = [None] * len(requests), range(len(requests)), {}, 0
+        while in_vain < self.attempts:
+            self.sequence += 1
+            sent[self.sequence] = missing
+            data = b"".join(requests[number] for number in missing)
+            self.send(REQUESTS, min(self.room, 1 + len(missing)), len(missing), self.token, data)
+            waiting = set(missing)
+            for sequence, count, word, answer in self.heard(REPLIES, in_vain):
+                at, first = HEADER.size, word & 0xFFFF
+                for number in sent.get(sequence, ())[first : first + count]:
+                    status, length = REPLY.unpack_from(answer, at)
+                    at += REPLY.size + length
+                    if status != NO_ROOM:
+                        replies[number] = status, answer[at - length : at]
+                    if status != NO_ROOM or sequence == self.sequence:
+                        waiting.discard(number)
+                if not waiting:
+                    break
+            still = [number for number in missing if replies[number] is None]
+            if not still:
                 return replies
+            in_vain = in_vain + 1 if len(still) == len(missing) else 0
+            missing = still
+        raise SilicaError("nobody answers %d times" % self.attempts)
 
 
 class Client:
-    """A client of one server, by its first port."""
+    """A client of one server, by its first port. It waits for `patience` seconds before it sends
+    again, and gives up after so many `attempts` in a row that nothing came of. Each of its sockets
+    asks the system to hold `receive_bytes` of replies."""
 
-    def __init__(self, host, port, patience=0.02, attempts=250, given=b""):
-        first = Lane((host, port), patience, attempts, given)
-        others = [Lane((host, other), patience, attempts, given) for other in first.ports[1:]]
+    def __init__(
+        self, host, port, patience=0.02, attempts=64, given=b"", receive_bytes=4 << 20
+    ):
+        settings = patience, attempts, given, receive_bytes
+        first = Lane((host, port), *settings)
+        others = [Lane((host, other), *settings) for other in first.ports[1:]]
         self.lanes = [first] + others
 
     def direction(self, key):
@@ -150,14 +187,14 @@ class Client:
                 for number, reply in zip(numbers, lane.exchange(part)):
                     replies[number] = reply
         for status, _ in replies:
-            if status > 1:
-                raise SilicaError("too large" if status == 2 else "the engine failed")
+            if status > MISSING:
+                raise SilicaError("too large" if status == TOO_LARGE else "the engine failed")
         return replies
 
     def get_many(self, keys):
         """The values of keys; None for each that is not there."""
         replies = self._exchange([request(GET, key) for key in keys])
-        return [value if status == 0 else None for status, value in replies]
+        return [value if status == DONE else None for status, value in replies]
 
     def put_many(self, entries, expires_unix_ms=0):
         """Stores pairs of key and value, for ever or until a time."""

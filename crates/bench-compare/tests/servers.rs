@@ -151,14 +151,14 @@ fn a_killed_server_is_an_error() {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         let started = Instant::now();
         while session.put_many(&[(b"a", b"1")]).is_ok() {
-            assert!(started.elapsed() < Duration::from_secs(5));
+            assert!(started.elapsed() < Duration::from_secs(60));
         }
         assert!(session.get_many(&[b"a"], &mut Found(vec![None])).is_err());
         // The connection may end a moment before the process has.
         let told = loop {
             match server.settle() {
                 Err(told) => break told.to_string(),
-                Ok(()) => assert!(started.elapsed() < Duration::from_secs(5)),
+                Ok(()) => assert!(started.elapsed() < Duration::from_secs(60)),
             }
         };
         assert!(told.contains("died"), "{told}");
@@ -202,7 +202,7 @@ fn servers_die_with_the_process_that_started_them() {
         assert!(directory.path().join("server.log").is_file(), "the server was there");
         let started = Instant::now();
         while !processes(directory.path()).is_empty() {
-            assert!(started.elapsed() < Duration::from_secs(5), "{} is left", peer.name());
+            assert!(started.elapsed() < Duration::from_secs(60), "{} is left", peer.name());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -26,7 +26,7 @@ fn until(client: &mut Client, name: &str, is_right: impl Fn(u64) -> bool) {
     let start = Instant::now();
     while !is_right(number(client, name)) {
         let is = number(client, name);
-        assert!(start.elapsed() < Duration::from_secs(20), "{name} is {is}");
+        assert!(start.elapsed() < Duration::from_secs(60), "{name} is {is}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -120,7 +120,7 @@ fn load_killed_in_the_middle(
     whole: Duration,
 ) -> (PathBuf, Records) {
     let (mut low, mut high) = (Duration::ZERO, whole * 2);
-    for attempt in 0..20 {
+    for attempt in 0..60 {
         let again = |(key, value): (&String, &String)| (format!("{attempt}:{key}"), value.clone());
         let second: Records = first.iter().map(again).collect();
         let file = dir.join(format!("second-{attempt}.tsv"));

@@ -1,7 +1,8 @@
 //! The client: directory, packing, windows, patience.
 
-use crate::lane::Lane;
+use crate::lane::{Lane, PATIENCE_DOUBLINGS};
 use silica_base::{Error, ErrorKind, Result};
+use silica_device::net::RECEIVE_BYTES;
 use silica_proto::datagram::{
     DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, PASS_BYTES, Reply, Request,
 };
@@ -15,20 +16,26 @@ const NO_PASS: [u8; PASS_BYTES] = [0; PASS_BYTES];
 /// How a client sends and waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How long replies are waited for before what they answer is sent again.
+    /// How long replies are waited for before what they answer is sent again. It doubles while
+    /// nothing comes, up to eight times.
     pub patience: Duration,
-    /// Times that datagrams are sent before it is an error.
+    /// Times in a row that nothing comes before it is an error.
     pub attempts_max: usize,
-    /// Datagrams under way to one port. More than the server's socket has room for get lost.
+    /// Datagrams under way to one port at most. More than the server's socket has room for get
+    /// lost.
     pub window: usize,
     /// Requests of a datagram at most.
     pub requests_max: usize,
+    /// Bytes of replies that a port's socket asks the system to hold. No more is asked for at a
+    /// time than what it has granted holds.
+    pub receive_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let patience = Duration::from_millis(20);
-        Options { patience, attempts_max: 250, window: 64, requests_max: 256 }
+        let receive_bytes = RECEIVE_BYTES;
+        Options { patience, attempts_max: 64, window: 64, requests_max: 256, receive_bytes }
     }
 }
 
@@ -39,7 +46,6 @@ pub struct Client {
     directory: Directory,
     lanes: Vec<Lane>,
     options: Options,
-    token_word: Vec<u64>,
     sent_again: u64,
 }
 
@@ -48,10 +54,10 @@ fn failed(what: &str) -> impl FnOnce(io::Error) -> Error {
     move |error| Error::io(what, error)
 }
 
-/// True where nothing has come in time.
-pub(crate) fn is_over(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+/// True if nothing has come in time.
+fn is_over(error: &io::Error) -> bool {
+    use io::ErrorKind::{TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut)
 }
 
 impl Client {
@@ -78,9 +84,9 @@ impl Client {
     }
 
     fn connect_by(address: SocketAddr, pass: &[u8; PASS_BYTES], options: Options) -> Result<Self> {
-        let first = open(address, &options)?;
+        let first = open(address)?;
         let (directory, token) = ask(&first, pass, &options)?;
-        let (mut lanes, mut tokens) = (Vec::new(), Vec::new());
+        let mut lanes = Vec::new();
         let mut first = Some((first, token));
         for port in directory.ports.iter().copied() {
             let known = first.take_if(|_| port == address.port());
@@ -88,15 +94,15 @@ impl Client {
                 Some(known) => known,
                 // The token belongs to the socket that asks.
                 None => {
-                    let socket = open(SocketAddr::new(address.ip(), port), &options)?;
+                    let socket = open(SocketAddr::new(address.ip(), port))?;
                     let (_, token) = ask(&socket, pass, &options)?;
                     (socket, token)
                 }
             };
-            lanes.push(Lane::new(socket, &options));
-            tokens.push(token);
+            let lane = Lane::new(socket, token, &options);
+            lanes.push(lane.map_err(failed("preparing a socket for replies"))?);
         }
-        Ok(Client { directory, lanes, options, token_word: tokens, sent_again: 0 })
+        Ok(Client { directory, lanes, options, sent_again: 0 })
     }
 
     /// What the server has told: its limits and ports, and where keys have owners these.
@@ -118,20 +124,22 @@ impl Client {
         mut take: impl FnMut(usize, Reply<'_>),
     ) -> Result<()> {
         self.pack(requests)?;
+        let Options { attempts_max, window, requests_max, .. } = self.options;
         loop {
             let mut waiting = false;
             for lane in &mut self.lanes {
-                lane.send(self.options.window).map_err(failed("sending datagrams"))?;
+                lane.send(window, requests_max).map_err(failed("sending datagrams"))?;
                 waiting |= lane.is_waiting();
             }
             if !waiting {
                 return Ok(());
             }
             for lane in self.lanes.iter_mut().filter(|lane| lane.is_waiting()) {
-                match lane.receive(&mut take) {
+                match lane.receive(attempts_max, &mut take) {
                     Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if is_over(&error) => {
-                        let again = lane.send_again(self.options.attempts_max);
+                        let again = lane.give_up(attempts_max);
                         self.sent_again += again.map_err(failed("waiting for replies"))?;
                     }
                     Err(error) => {
@@ -151,10 +159,9 @@ impl Client {
                 let message = format!("a request with a key of {key} bytes is over its limits");
                 return Err(Error::new(ErrorKind::TooLarge, message));
             };
-            let port = self.directory.port_of(request.key());
-            let (lane, token) = (&mut self.lanes[port], self.token_word[port]);
+            let lane = &mut self.lanes[self.directory.port_of(request.key())];
             debug_assert!(HEADER_BYTES + size <= DATAGRAM_BYTES_MAX);
-            lane.pack(number as u32, request, size, token, self.options.requests_max);
+            lane.pack(number as u32, request, size, self.options.requests_max);
         }
         self.lanes.iter_mut().for_each(Lane::end);
         Ok(())
@@ -168,7 +175,7 @@ impl Client {
                 Reply::Done(value) => Ok(Some(value.to_vec())),
                 Reply::Missing => Ok(None),
                 Reply::TooLarge => Err(too_large()),
-                Reply::Failed => Err(nothing()),
+                Reply::Failed | Reply::NoRoom => Err(nothing()),
             };
         })?;
         found
@@ -190,7 +197,7 @@ impl Client {
             done = match reply {
                 Reply::Done(_) => Ok(()),
                 Reply::TooLarge => Err(too_large()),
-                Reply::Missing | Reply::Failed => Err(nothing()),
+                Reply::Missing | Reply::Failed | Reply::NoRoom => Err(nothing()),
             };
         })?;
         done
@@ -206,14 +213,13 @@ fn too_large() -> Error {
 }
 
 /// A socket for the server at `address`.
-fn open(address: SocketAddr, options: &Options) -> Result<UdpSocket> {
+fn open(address: SocketAddr) -> Result<UdpSocket> {
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
     };
     let socket = UdpSocket::bind(any).and_then(|socket| {
         socket.connect(address)?;
-        socket.set_read_timeout(Some(options.patience))?;
         Ok(socket)
     });
     socket.map_err(failed(&format!("opening a socket for {address}")))
@@ -221,12 +227,14 @@ fn open(address: SocketAddr, options: &Options) -> Result<UdpSocket> {
 
 /// Asks for the directory and a token.
 fn ask(socket: &UdpSocket, pass: &[u8; PASS_BYTES], options: &Options) -> Result<(Directory, u64)> {
-    let header = Header { kind: Kind::Ask, count: 0, sequence: 0, word: 0 };
+    let header = Header { kind: Kind::Ask, room: 0, count: 0, sequence: 0, word: 0 };
     // The server answers with no more than it was sent.
     let mut question = [&header.bytes()[..], pass].concat();
     question.resize(DATAGRAM_BYTES_MAX, 0);
     let mut answer = [0; DATAGRAM_BYTES_MAX];
-    for _ in 0..options.attempts_max {
+    for attempt in 0..options.attempts_max {
+        let patience = options.patience * 2u32.pow(attempt.min(PATIENCE_DOUBLINGS) as u32);
+        socket.set_read_timeout(Some(patience)).map_err(failed("asking for the directory"))?;
         socket.send(&question).map_err(failed("asking for the directory"))?;
         match socket.recv(&mut answer) {
             Ok(len) => match Header::read(&answer[..len]) {
@@ -242,7 +250,7 @@ fn ask(socket: &UdpSocket, pass: &[u8; PASS_BYTES], options: &Options) -> Result
                 }
                 _ => {}
             },
-            Err(error) if is_over(&error) => {}
+            Err(error) if is_over(&error) || error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Error::io("asking for the directory", error)),
         }
     }

@@ -3,7 +3,8 @@
 //! [`Client::connect`] asks for the directory; [`Client::log_in`] does so with a pass that a user
 //! is given over a connection. [`Client::exchange`] sends any number of requests,
 //! many in a datagram, each to the port that its key belongs to; it keeps a window of datagrams
-//! under way, sends again what is lost, and returns when all are answered. [`Client::get`],
+//! under way, no more than its sockets have room for what answers them, sends again what is lost,
+//! and returns when all are answered. [`Client::get`],
 //! [`Client::put`] and [`Client::delete`] do the same for one.
 //!
 //! ```no_run
@@ -19,6 +20,7 @@
 mod client;
 mod lane;
 mod login;
+mod room;
 
 pub use client::{Client, Options};
 pub use silica_proto::datagram::{Directory, Reply, Request};

@@ -1,15 +1,15 @@
 //! The client on a real server, and on a network that loses datagrams.
 
-use silica_client::{Client, Options, Reply, Request};
+use silica_client::{Client, Directory, Options, Reply, Request};
 use silica_engine::testkit::Reference;
 use silica_engine::{Engine, EngineExt, Result};
-use silica_proto::datagram::{Header, Kind, Reason};
+use silica_proto::datagram::{Header, Kind, Reason, Requests};
 use silica_server::{Config, Databases, Mode, Server};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 struct Source(Arc<Reference>);
@@ -109,62 +109,241 @@ fn many_at_once_are_as_in_a_map() {
     server.stop();
 }
 
-/// Passes datagrams on between one client and a server, and loses and repeats some.
-fn lossy(server: SocketAddr, over: Arc<AtomicBool>) -> SocketAddr {
-    let inner = UdpSocket::bind(ANY).unwrap();
-    let outer = UdpSocket::bind(ANY).unwrap();
-    let address = outer.local_addr().unwrap();
-    inner.connect(server).unwrap();
-    for socket in [&inner, &outer] {
-        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+/// Passes datagrams on between clients, one after the other, and one port of a server.
+struct Way {
+    address: SocketAddr,
+    over: Arc<AtomicBool>,
+    /// Clients so far, and datagrams that were lost.
+    clients: Arc<AtomicU64>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
     }
+}
+
+/// A way to `server`, on which datagram `n` of a client passes `times(client, n)` times.
+fn way(server: SocketAddr, mut times: impl FnMut(u64, u64) -> u64 + Send + 'static) -> Way {
+    let bind = || {
+        let socket = UdpSocket::bind(ANY).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let outer = bind();
+    let address = outer.local_addr().unwrap();
+    let (over, clients, lost) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>)>::default();
+    let way = Way { address, over, clients, lost };
+    let (over, clients, lost) = (way.over.clone(), way.clients.clone(), way.lost.clone());
     std::thread::spawn(move || {
-        let mut random = silica_base::Prng::new(3);
-        let (mut bytes, mut client) = (vec![0; 2000], None);
+        let (mut bytes, mut client, mut inner) = (vec![0; 2000], None, bind());
+        let mut passed = 0;
+        let mut next = |clients: &AtomicU64, passed: &mut u64| {
+            let times = times(clients.load(Ordering::Relaxed) - 1, *passed);
+            *passed += 1;
+            lost.fetch_add(u64::from(times == 0), Ordering::Relaxed);
+            0..times
+        };
         while !over.load(Ordering::Relaxed) {
+            let mut is_idle = true;
             if let Ok((len, from)) = outer.recv_from(&mut bytes) {
-                client = Some(from);
-                for _ in 0..random.below(3) {
-                    inner.send(&bytes[..len]).unwrap();
+                is_idle = false;
+                if client != Some(from) {
+                    // Late replies to the last client do not reach this one.
+                    (client, inner, passed) = (Some(from), bind(), 0);
+                    inner.connect(server).unwrap();
+                    clients.fetch_add(1, Ordering::Relaxed);
                 }
+                next(&clients, &mut passed).for_each(|_| drop(inner.send(&bytes[..len])));
             }
             if let (Ok(len), Some(client)) = (inner.recv(&mut bytes), client) {
-                for _ in 0..random.below(3) {
-                    // The directory names ports behind the loss: one is enough here.
-                    let mut datagram = bytes[..len].to_vec();
-                    if let Ok((header, _)) = Header::read(&bytes[..len])
-                        && header.kind == Kind::Directory
-                    {
-                        datagram[6..8].copy_from_slice(&1u16.to_le_bytes());
-                        let port = outer.local_addr().unwrap().port();
-                        datagram[32..34].copy_from_slice(&port.to_le_bytes());
-                    }
-                    outer.send_to(&datagram, client).unwrap();
+                is_idle = false;
+                // The directory names the server's ports: one is enough here.
+                if let Ok((Header { kind: Kind::Directory, .. }, _)) = Header::read(&bytes[..len]) {
+                    bytes[6..8].copy_from_slice(&1u16.to_le_bytes());
+                    bytes[32..34].copy_from_slice(&address.port().to_le_bytes());
                 }
+                let times = next(&clients, &mut passed);
+                times.for_each(|_| drop(outer.send_to(&bytes[..len], client)));
+            }
+            if is_idle {
+                std::thread::yield_now();
             }
         }
     });
-    address
+    way
+}
+
+/// Puts and gets `count` entries, of values that grow up to 1,000 bytes.
+fn put_and_get(client: &mut Client, count: usize) {
+    let entry = |n: usize| (format!("key {n}"), vec![n as u8; n * 1000 / count]);
+    let entries: Vec<_> = (0..count).map(entry).collect();
+    let puts = entries.iter().map(|(key, value)| Request::Put {
+        key: key.as_bytes(),
+        value,
+        expires_unix_ms: 0,
+    });
+    all(client, &puts.collect::<Vec<_>>());
+    let gets: Vec<_> = entries.iter().map(|(key, _)| Request::Get(key.as_bytes())).collect();
+    let found = all(client, &gets);
+    assert!(found.iter().zip(&entries).all(|(found, (_, value))| found.as_ref() == Some(value)));
 }
 
 #[test]
 fn what_is_lost_is_sent_again() {
     let (server, _) = start();
-    let over = Arc::new(AtomicBool::new(false));
-    let address = lossy(server.datagram_addrs()[0], Arc::clone(&over));
+    let mut random = silica_base::Prng::new(3);
+    let way = way(server.datagram_addrs()[0], move |_, _| random.below(3));
     let options = Options { requests_max: 3, window: 8, ..Options::default() };
-    let mut client = Client::connect_with(address, options).unwrap();
-    let keys: Vec<String> = (0..60).map(|n| format!("key {n}")).collect();
-    let puts: Vec<_> = keys
-        .iter()
-        .map(|key| Request::Put { key: key.as_bytes(), value: key.as_bytes(), expires_unix_ms: 0 })
-        .collect();
-    all(&mut client, &puts);
-    let gets: Vec<_> = keys.iter().map(|key| Request::Get(key.as_bytes())).collect();
-    let want: Vec<_> = keys.iter().map(|key| Some(key.clone().into_bytes())).collect();
-    assert_eq!(all(&mut client, &gets), want);
+    let mut client = Client::connect_with(way.address, options).unwrap();
+    put_and_get(&mut client, 60);
     assert!(client.sent_again() > 0);
-    over.store(true, Ordering::Relaxed);
+    server.stop();
+}
+
+#[test]
+fn any_one_datagram_may_be_lost() {
+    let (server, _) = start();
+    let way = way(server.datagram_addrs()[0], |client, n| u64::from(client != n));
+    let patience = Duration::from_millis(10);
+    let options = Options { patience, receive_bytes: 32 << 10, ..Options::default() };
+    // Until a client loses none, since it needs no more datagrams.
+    let lost = (0..1000).find(|clients| {
+        let mut client = Client::connect_with(way.address, options).unwrap();
+        put_and_get(&mut client, 40);
+        way.lost.load(Ordering::Relaxed) == *clients
+    });
+    assert!(lost.is_some_and(|lost| lost > 30), "{lost:?}");
+    server.stop();
+}
+
+#[test]
+fn the_python_client_may_lose_any_one_datagram() {
+    let (server, _) = start();
+    let way = way(server.datagram_addrs()[0], |client, n| u64::from(client != n));
+    let port = way.address.port().to_string();
+    if python(&["127.0.0.1", &port, "losses", "90"]) {
+        let lost = way.lost.load(Ordering::Relaxed);
+        assert!(lost > 30, "{lost}");
+    }
+    server.stop();
+}
+
+/// A server of this test's own: answers the ask, then hands out datagrams of requests.
+struct Pretended(UdpSocket);
+
+impl Pretended {
+    fn bind() -> Self {
+        let socket = UdpSocket::bind(ANY).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Pretended(socket)
+    }
+
+    /// The next datagram of requests: header and keys.
+    fn next(&self) -> (Header, Vec<Vec<u8>>) {
+        let mut bytes = vec![0; 2000];
+        loop {
+            let (len, from) = self.0.recv_from(&mut bytes).unwrap();
+            self.0.connect(from).unwrap();
+            let (header, rest) = Header::read(&bytes[..len]).unwrap();
+            if header.kind == Kind::Requests {
+                let keys = Requests::new(rest, header.count).map(|r| r.unwrap().key().to_vec());
+                return (header, keys.collect());
+            }
+            let kind = Kind::Directory;
+            let mut answer = Header { kind, count: 1, word: 9, ..header }.bytes().to_vec();
+            let port = self.0.local_addr().unwrap().port();
+            Directory::new(&[port], None).write(&mut answer);
+            self.0.send(&answer).unwrap();
+        }
+    }
+
+    /// Answers some of the requests of a datagram, each with its key.
+    fn answer(&self, header: Header, keys: &[Vec<u8>], part: std::ops::Range<usize>) {
+        let word = Header::word_of(part.start, keys.len());
+        let count = part.len() as u16;
+        let mut bytes = Header { kind: Kind::Replies, count, word, ..header }.bytes().to_vec();
+        keys[part].iter().for_each(|key| Reply::Done(key).write(&mut bytes));
+        self.0.send(&bytes).unwrap();
+    }
+}
+
+/// However often replies are lost, no retry asks for what was answered.
+#[test]
+fn a_retry_asks_only_for_what_is_missing() {
+    let server = Pretended::bind();
+    let address = server.0.local_addr().unwrap();
+    let asks = std::thread::spawn(move || {
+        let options = Options { patience: Duration::from_millis(30), ..Options::default() };
+        let mut client = Client::connect_with(address, options).unwrap();
+        let keys: Vec<String> = (0..100).map(|n| format!("{n}")).collect();
+        let gets: Vec<_> = keys.iter().map(|key| Request::Get(key.as_bytes())).collect();
+        let found = all(&mut client, &gets);
+        assert!(
+            found.iter().zip(&keys).all(|(found, key)| found.as_deref() == Some(key.as_bytes()))
+        );
+    });
+    let (first, mut keys) = server.next();
+    assert_eq!(keys.len(), 100);
+    let first_keys = keys.clone();
+    let mut header = first;
+    // Replies in the middle, at the end and at the beginning are lost.
+    for lose in [33..66, 22..33, 0..4, 2..4] {
+        server.answer(header, &keys, 0..lose.start);
+        server.answer(header, &keys, lose.end..keys.len());
+        let wanted = keys[lose].to_vec();
+        loop {
+            let (next, asked) = server.next();
+            assert!(next.sequence > header.sequence && next.room > 0);
+            // On a slow machine the client may have sent it before it had the replies.
+            if asked != keys {
+                assert_eq!(asked, wanted);
+                (header, keys) = (next, asked);
+                break;
+            }
+        }
+    }
+    // A late reply to the first datagram counts.
+    let at = first_keys.iter().position(|key| *key == keys[0]).unwrap();
+    server.answer(first, &first_keys, at..at + 1);
+    let rest = keys[1..].to_vec();
+    loop {
+        let (next, asked) = server.next();
+        if asked != keys {
+            assert_eq!(asked, rest);
+            server.answer(next, &asked, 0..asked.len());
+            break;
+        }
+    }
+    asks.join().unwrap();
+}
+
+/// Datagrams that sockets which are connected to one of `ports` had no room for.
+fn dropped(ports: &[u16]) -> u64 {
+    let table = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let of_row = |row: &str| {
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        let port = u16::from_str_radix(cells[2].split(':').nth(1).unwrap(), 16).unwrap();
+        ports.contains(&port).then(|| cells.last().unwrap().parse::<u64>().unwrap())
+    };
+    table.lines().skip(1).filter_map(of_row).sum()
+}
+
+/// Nothing is sent again: an overflow is an error after a while.
+#[test]
+fn replies_never_overflow_the_clients_buffer() {
+    let (server, _) = start();
+    let ports: Vec<u16> = server.datagram_addrs().iter().map(SocketAddr::port).collect();
+    for receive_bytes in [32 << 10, 64 << 10, 104 << 10, 4 << 20] {
+        let patience = Duration::from_secs(10);
+        let options = Options { patience, attempts_max: 1, receive_bytes, ..Options::default() };
+        let mut client = Client::connect_with(server.datagram_addrs()[0], options).unwrap();
+        for _ in 0..3 {
+            put_and_get(&mut client, 2000);
+            assert_eq!((dropped(&ports), client.sent_again()), (0, 0), "{receive_bytes}");
+        }
+    }
     server.stop();
 }
 
@@ -183,7 +362,7 @@ fn raw(socket: &UdpSocket, datagram: &[u8]) -> Option<Vec<u8>> {
     let mut found = None;
     // Answers of one batch have no order; when the first of these is answered the batch is over.
     for sequence in [98, 99] {
-        let ask = Header { kind: Kind::Ask, count: 0, sequence, word: 0 };
+        let ask = Header { kind: Kind::Ask, room: 0, count: 0, sequence, word: 0 };
         let mut ask = ask.bytes().to_vec();
         ask.resize(200, 0);
         socket.send(&ask).unwrap();
@@ -206,7 +385,8 @@ fn strangers_get_nothing_longer_than_they_sent() {
     let socket = UdpSocket::bind(ANY).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket.connect(server.datagram_addrs()[0]).unwrap();
-    let header = |kind, word| Header { kind, count: 1, sequence: 5, word }.bytes().to_vec();
+    let header =
+        |kind, word| Header { kind, room: 0, count: 1, sequence: 5, word }.bytes().to_vec();
     let refusal = |reason| Some(Header::refusal(5, reason).bytes().to_vec());
     // An ask that is shorter than its answer, what servers send, and bytes of something else.
     assert_eq!(raw(&socket, &header(Kind::Ask, 0)), None);
@@ -246,8 +426,7 @@ fn strangers_get_nothing_longer_than_they_sent() {
 fn a_password_that_is_set_later_keeps_datagrams_out() {
     let (server, _) = start();
     let address = server.datagram_addrs()[0];
-    let options =
-        Options { patience: Duration::from_millis(50), attempts_max: 3, ..Options::default() };
+    let options = Options { patience: Duration::from_millis(50), ..Options::default() };
     let mut client = Client::connect_with(address, options).unwrap();
     client.put(b"a", b"1", 0).unwrap();
     let mut redis = std::net::TcpStream::connect(server.local_addr()).unwrap();
@@ -380,14 +559,16 @@ fn the_python_client() {
     server.stop();
 }
 
-fn python(args: &[&str]) {
+/// Runs the client's own tests; false where there is no Python.
+fn python(args: &[&str]) -> bool {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python/test_silica_client.py");
     let mut python = std::process::Command::new("python3");
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     let Ok(output) = python.arg(script).args(args).output() else {
         println!("skipped: python3 is not installed");
-        return;
+        return false;
     };
     let shown = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success() && shown.contains("content"), "{shown}");
+    true
 }

@@ -11,7 +11,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Datagrams of every kind.
 fn corpus() -> Vec<Vec<u8>> {
-    let header = |kind, count| Header { kind, count, sequence: 1, word: 2 }.bytes().to_vec();
+    let header =
+        |kind, count| Header { kind, room: 2, count, sequence: 1, word: 2 }.bytes().to_vec();
     let mut requests = header(Kind::Requests, 3);
     Request::Get(b"key").write(&mut requests);
     Request::Put { key: b"key", value: b"value", expires_unix_ms: 9 }.write(&mut requests);

@@ -407,7 +407,6 @@ impl Server {
             let all = doors.iter().map(|door| door.listener.ip());
             all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
         };
-        let clients_max = clients_within_limits(config.clients_max)?;
         let mut random = Prng::new(clock.unix_ms());
         let shared = Arc::new(Shared {
             tls,
@@ -422,7 +421,7 @@ impl Server {
             latency: Latency::default(),
             tracking: Tracking::default(),
             pause: Pause::default(),
-            clients_max: AtomicUsize::new(clients_max),
+            clients_max: AtomicUsize::new(clients_within_limits(config.clients_max)?),
             request_ms_max: AtomicU64::new(config.request_ms_max),
             pool: Pool::new(config.io_workers),
             loops: wakers.into_iter().map(Inbox::new).collect(),

@@ -2,6 +2,7 @@
 
 mod support;
 
+use silica_base::{Prng, test_size};
 use silica_device::net::{Incoming, Message, Outgoing, SLOT_BYTES, STRIDE, join_segments};
 use silica_proto::datagram::{Header, Kind, REPLY_BYTES, Reason, Replies, Reply, Request};
 use silica_server::{Config, Mode};
@@ -17,7 +18,8 @@ fn connect(address: SocketAddr) -> (UdpSocket, u64) {
     let socket = UdpSocket::bind(ANY).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket.connect(address).unwrap();
-    let mut ask = Header { kind: Kind::Ask, count: 0, sequence: 0, word: 0 }.bytes().to_vec();
+    let ask = Header { kind: Kind::Ask, room: 0, count: 0, sequence: 0, word: 0 };
+    let mut ask = ask.bytes().to_vec();
     ask.resize(200, 0);
     socket.send(&ask).unwrap();
     let mut answer = [0; 2000];
@@ -27,7 +29,7 @@ fn connect(address: SocketAddr) -> (UdpSocket, u64) {
 
 fn datagram(sequence: u64, token: u64, requests: &[Request<'_>]) -> Vec<u8> {
     let count = requests.len() as u16;
-    let header = Header { kind: Kind::Requests, count, sequence, word: token };
+    let header = Header { kind: Kind::Requests, room: 0, count, sequence, word: token };
     let mut bytes = header.bytes().to_vec();
     requests.iter().for_each(|request| request.write(&mut bytes));
     bytes
@@ -197,6 +199,90 @@ fn replies_stand_in_the_order_of_the_requests() {
         let failed = "Failed";
         let want = [missing, failed, "done 1", failed, missing, "done 22", missing, failed];
         assert_eq!(self::words(&receive(&socket, 1)[0], 8), want);
+        server.stop();
+    }
+}
+
+/// The replies to `requests` in their order, and how many datagrams they took.
+fn ask(
+    socket: &UdpSocket,
+    sequence: u64,
+    token: u64,
+    room: u8,
+    requests: &[Request<'_>],
+) -> (Vec<String>, usize) {
+    let mut asked = datagram(sequence, token, requests);
+    asked[5] = room;
+    send(socket, &[asked]);
+    let (mut parts, mut count) = (Vec::new(), 0);
+    while count < requests.len() {
+        let mut bytes = [0; 2000];
+        let len = socket.recv(&mut bytes).unwrap();
+        let (header, rest) = Header::read(&bytes[..len]).unwrap();
+        assert_eq!((header.kind, header.sequence), (Kind::Replies, sequence));
+        count += usize::from(header.count);
+        let part = (sequence, header.kind, header.word, rest.to_vec());
+        parts.push((header.place().0, words(&part, header.count)));
+    }
+    parts.sort();
+    let datagrams = parts.len();
+    (parts.into_iter().flat_map(|(_, words)| words).collect(), datagrams)
+}
+
+/// The server never sends more datagrams than the client says that it can hold.
+#[test]
+fn replies_take_no_more_datagrams_than_there_is_room_for() {
+    for may_wait in [false, true] {
+        let config = Config { datagrams: Some(ANY), loops: 1, ..config() };
+        let (server, _) = start_with(config, Probe::new(may_wait));
+        let (socket, token) = connect(server.datagram_addrs()[0]);
+        let mut random = Prng::new(0xD6);
+        let lens = [0, 1, 8, 100, 340, 341, 343, 344, 500, 684, 685, 688, 1000, 1023, 1024];
+        let keys: Vec<String> = (0..lens.len()).map(|n| format!("k{n}")).collect();
+        let values: Vec<Vec<u8>> = lens.iter().map(|len| vec![b'v'; *len]).collect();
+        for (key, value) in keys.iter().zip(&values) {
+            let put = Request::Put { key: key.as_bytes(), value, expires_unix_ms: 0 };
+            assert_eq!(ask(&socket, 0, token, 1, &[put]).0, ["done "]);
+        }
+        let found = |n: usize| format!("done {}", "v".repeat(lens[n]));
+        for sequence in 1..test_size(200, 500, 100_000) {
+            let room = random.below(8) as u8;
+            let most = [6, 60, 200][random.below(3) as usize];
+            let picked: Vec<usize> = (0..1 + random.below(most))
+                .map(|_| random.below(lens.len() as u64) as usize)
+                .collect();
+            let writes = random.below(3) == 0;
+            let request = |(at, n): (usize, &usize)| match (writes && at % 3 == 0, at % 7) {
+                (true, _) => Request::Delete(b"none"),
+                (_, 6) => Request::Get(b"none"),
+                _ => Request::Get(keys[*n].as_bytes()),
+            };
+            let requests: Vec<Request<'_>> = picked.iter().enumerate().map(request).collect();
+            let (replies, datagrams) = ask(&socket, sequence, token, room, &requests);
+            assert!(room == 0 || datagrams <= usize::from(room), "{datagrams} of {room}");
+            let mut values = 0;
+            for ((reply, request), n) in replies.iter().zip(&requests).zip(&picked) {
+                match request {
+                    Request::Get(b"none") => assert_eq!(reply, "Missing"),
+                    Request::Get(_) if reply == "NoRoom" => assert!(room > 0),
+                    Request::Get(_) => {
+                        values += 1;
+                        assert_eq!(*reply, found(*n));
+                    }
+                    _ => assert_eq!(reply, "done "),
+                }
+            }
+            let asks = requests.iter().any(|r| matches!(r, Request::Get(key) if key != b"none"));
+            assert!(values > 0 || room == 1 || !asks, "two datagrams have room for a value");
+        }
+        // What not even short replies have room for.
+        let many = vec![Request::Get(b"none"); 345];
+        assert_eq!(ask(&socket, 1 << 40, token, 2, &many).1, 2);
+        let mut asked = datagram(1 << 41, token, &many);
+        asked[5] = 1;
+        send(&socket, &[asked]);
+        let refused = receive(&socket, 1);
+        assert_eq!((refused[0].1, refused[0].2), (Kind::Refusal, Reason::Malformed as u64));
         server.stop();
     }
 }

@@ -30,7 +30,7 @@ fn number(client: &mut Client, name: &str) -> usize {
 fn until(client: &mut Client, name: &str, is: impl Fn(usize) -> bool) {
     let start = Instant::now();
     while !is(number(client, name)) {
-        assert!(start.elapsed() < Duration::from_secs(10), "{name} is {}", number(client, name));
+        assert!(start.elapsed() < Duration::from_secs(60), "{name} is {}", number(client, name));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -91,18 +91,19 @@ fn strangers_may_leave_little_unread() {
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(_) => break,
         }
-        assert!(start.elapsed() < Duration::from_secs(10), "the stranger is still there");
+        assert!(start.elapsed() < Duration::from_secs(60), "the stranger is still there");
     }
     server.stop();
 }
 
 #[test]
 fn a_stranger_has_limited_time() {
-    let config = Config { auth_ms_max: 300, ..with_password() };
+    // Enough for a friend on a busy machine, and much less than the stranger takes.
+    let config = Config { auth_ms_max: 1500, ..with_password() };
     let (server, _) = start_with(config, Probe::new(false));
-    let mut stranger = Client::connect(&server);
     let mut friend = Client::connect(&server);
-    friend.ask("AUTH secret");
+    assert_eq!(friend.ask("AUTH secret"), "OK");
+    let mut stranger = Client::connect(&server);
     let start = Instant::now();
     let bytes = request(&[b"AUTH", b"secret"]);
     let mut sent = bytes.iter();
@@ -110,7 +111,7 @@ fn a_stranger_has_limited_time() {
         && stranger.socket.write_all(&[*byte]).is_ok()
     {
         std::thread::sleep(Duration::from_millis(200));
-        assert!(start.elapsed() < Duration::from_secs(8), "still there");
+        assert!(start.elapsed() < Duration::from_secs(60), "still there");
     }
     assert!(sent.len() > 0, "a byte now and then is not quick enough");
     assert_eq!(friend.ask("PING"), "PONG");

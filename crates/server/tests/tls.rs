@@ -214,7 +214,7 @@ fn what_is_no_tls_is_dropped_and_counted() {
 #[test]
 fn hands_are_shaken_soon_or_not_at_all() {
     for event_loop in loops() {
-        let config = Config { auth_ms_max: 300, ..with_tls(event_loop) };
+        let config = Config { auth_ms_max: 1500, ..with_tls(event_loop) };
         let (server, _) = start_with(config, Probe::new(false));
         let mut friend = connect(server.local_addr());
         assert_eq!(ask(&mut friend, "PING"), "PONG");
@@ -225,7 +225,7 @@ fn hands_are_shaken_soon_or_not_at_all() {
         slow.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
         assert_eq!(until_end(&mut silent), b"");
         assert_eq!(until_end(&mut slow), b"");
-        assert!(begun.elapsed() < Duration::from_secs(15));
+        assert!(begun.elapsed() < Duration::from_secs(60));
         assert_eq!(ask(&mut friend, "PING"), "PONG");
         assert_eq!(number(&server, "auth_timeouts"), 2);
         server.stop();

@@ -56,8 +56,8 @@ impl Framing {
                     .copy_from_slice(&Frame { id: 0, number: 0, count: 1 }.bytes());
             }
             Framing::Own => {
-                let count = count as u16;
-                let header = Header { kind: Kind::Requests, count, sequence: 0, word: token };
+                let (kind, room, count) = (Kind::Requests, 0, count as u16);
+                let header = Header { kind, room, count, sequence: 0, word: token };
                 datagram[..HEADER_BYTES].copy_from_slice(&header.bytes());
             }
         }
@@ -286,7 +286,7 @@ pub(super) fn open(address: SocketAddr) -> io::Result<(UdpSocket, bool)> {
 
 /// Asks for the token of a socket.
 pub(super) fn ask(name: &str, end: &UdpSocket) -> Result<u64> {
-    let header = Header { kind: Kind::Ask, count: 0, sequence: 0, word: 0 };
+    let header = Header { kind: Kind::Ask, room: 0, count: 0, sequence: 0, word: 0 };
     // The server answers with no more than it was sent.
     let mut question = [&header.bytes()[..], &[0; PASS_BYTES]].concat();
     question.resize(DATAGRAM_BYTES_MAX, 0);

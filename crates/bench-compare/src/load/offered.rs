@@ -126,7 +126,8 @@ impl Offered {
             let port = &mut self.ports[get.port];
             let start = port.out.len();
             let word = port.token;
-            let header = Header { kind: Kind::Requests, count: 1, sequence: number, word };
+            let (kind, room, count) = (Kind::Requests, 0, 1);
+            let header = Header { kind, room, count, sequence: number, word };
             port.out.extend_from_slice(&header.bytes());
             Request::Get(&get.key).write(&mut port.out);
             port.trains.add((), start..port.out.len());

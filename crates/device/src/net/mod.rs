@@ -24,6 +24,10 @@ pub const STRIDE: usize = SLOT_BYTES + 192;
 /// Room for datagrams that wait to be received, where many come at once; the system may allow
 /// less.
 pub const RECEIVE_BYTES: usize = 4 << 20;
+/// What a waiting datagram of 1,400 bytes takes of what the system grants: 2,304 bytes by Linux's
+/// count on the loopback device, a page and its management where a driver receives into pages; and
+/// a quarter of what was granted is free only after the next call.
+pub const WAITING_BYTES: usize = 4352;
 
 use std::io;
 use std::net::UdpSocket;
@@ -36,12 +40,33 @@ pub fn join_segments(socket: &UdpSocket) -> io::Result<()> {
 }
 
 /// Asks for room for `bytes` of datagrams that wait to be received; the system may grant less.
-pub fn set_receive_bytes(socket: &UdpSocket, bytes: usize) {
+/// Returns what it has granted, its own management of datagrams included.
+pub fn set_receive_bytes(socket: &UdpSocket, bytes: usize) -> usize {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     // Where it is refused the default stays, which only loses more under load.
     let _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes);
     // Beyond the system's maximum, where the process has the right.
     let _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes);
+    get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)
+}
+
+/// Asks for room for `bytes` of datagrams that wait to be sent; the system may grant less.
+pub fn set_send_bytes(socket: &UdpSocket, bytes: usize) {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let _ = set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes);
+    let _ = set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes);
+}
+
+/// The value of an option; 0 where it has none.
+fn get(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> usize {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `value`, and `len`.
+    let got = unsafe {
+        let value = std::ptr::from_mut(&mut value).cast();
+        libc::getsockopt(socket.as_raw_fd(), level, option, value, &mut len)
+    };
+    if got == 0 { usize::try_from(value).unwrap_or(0) } else { 0 }
 }
 
 fn set(

@@ -142,6 +142,8 @@ pub enum Reply<'a> {
     TooLarge,
     /// The engine failed.
     Failed,
+    /// The key has a value, for which the datagrams that may answer have no room: ask again.
+    NoRoom,
 }
 
 impl<'a> Reply<'a> {
@@ -162,6 +164,7 @@ impl<'a> Reply<'a> {
             Reply::Missing => (1, b""),
             Reply::TooLarge => (2, b""),
             Reply::Failed => (3, b""),
+            Reply::NoRoom => (4, b""),
         };
         let [low, high] = (value.len() as u16).to_le_bytes();
         out.extend_from_slice(&[status, 0, low, high]);
@@ -193,6 +196,7 @@ impl<'a> Replies<'a> {
             1 => Ok(Reply::Missing),
             2 => Ok(Reply::TooLarge),
             3 => Ok(Reply::Failed),
+            4 => Ok(Reply::NoRoom),
             _ => Err(Malformed),
         }
     }

@@ -18,6 +18,8 @@ pub const PASS_BYTES: usize = 16;
 pub const VERSION: u8 = 1;
 /// Bytes of a datagram at most, so that it fits into one packet of an Ethernet.
 pub const DATAGRAM_BYTES_MAX: usize = 1400;
+/// Replies without a value that one datagram holds.
+pub const SHORT_REPLIES_MAX: usize = (DATAGRAM_BYTES_MAX - HEADER_BYTES) / REPLY_BYTES;
 /// Bytes of a key.
 pub const KEY_BYTES_MAX: usize = 255;
 /// Bytes of a value.
@@ -64,6 +66,8 @@ pub enum Reason {
 pub struct Header {
     /// What it is.
     pub kind: Kind,
+    /// Datagrams that may answer requests, each as long as datagrams may be; 0 says nothing.
+    pub room: u8,
     /// Ports, requests or replies behind it.
     pub count: u16,
     /// Chosen by the client, repeated by the server.
@@ -88,7 +92,7 @@ impl Header {
     #[inline]
     pub fn read(datagram: &[u8]) -> Result<(Header, &[u8]), Unknown> {
         let (head, rest) = datagram.split_first_chunk::<HEADER_BYTES>().ok_or(Unknown::Nothing)?;
-        let [m0, m1, m2, version, kind, _, c0, c1, numbers @ ..] = *head;
+        let [m0, m1, m2, version, kind, room, c0, c1, numbers @ ..] = *head;
         let (words, _) = numbers.as_chunks::<8>();
         let (sequence, word) = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));
         if [m0, m1, m2] != MAGIC {
@@ -105,7 +109,7 @@ impl Header {
             5 => Kind::Refusal,
             _ => return Err(Unknown::Kind(sequence)),
         };
-        Ok((Header { kind, count: u16::from_le_bytes([c0, c1]), sequence, word }, rest))
+        Ok((Header { kind, room, count: u16::from_le_bytes([c0, c1]), sequence, word }, rest))
     }
 
     /// Its bytes.
@@ -113,7 +117,7 @@ impl Header {
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..3].copy_from_slice(&MAGIC);
-        (bytes[3], bytes[4]) = (VERSION, self.kind as u8);
+        (bytes[3], bytes[4], bytes[5]) = (VERSION, self.kind as u8, self.room);
         bytes[6..8].copy_from_slice(&self.count.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..].copy_from_slice(&self.word.to_le_bytes());
@@ -122,7 +126,7 @@ impl Header {
 
     /// The header that says nothing was done.
     pub fn refusal(sequence: u64, reason: Reason) -> Header {
-        Header { kind: Kind::Refusal, count: 0, sequence, word: reason as u64 }
+        Header { kind: Kind::Refusal, room: 0, count: 0, sequence, word: reason as u64 }
     }
 
     /// The number of the first request that replies answer, and that of all requests.

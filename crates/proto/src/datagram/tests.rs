@@ -40,11 +40,11 @@ fn the_pages_tables_have_the_sizes_of_the_code() {
 
 #[test]
 fn bytes_are_those_of_version_1() {
-    let header = Header { kind: Kind::Requests, count: 2, sequence: 0x0102, word: 0x0304 };
+    let header = Header { kind: Kind::Requests, room: 5, count: 2, sequence: 0x0102, word: 0x0304 };
     let mut datagram = header.bytes().to_vec();
     Request::Get(b"ab").write(&mut datagram);
     Request::Put { key: b"k", value: b"vw", expires_unix_ms: 5 }.write(&mut datagram);
-    let want: &[u8] = b"SiD\x01\x03\0\x02\0\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\
+    let want: &[u8] = b"SiD\x01\x03\x05\x02\0\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\
         \x01\x02\0\0ab\x02\x01\x02\0\x05\0\0\0\0\0\0\0kvw";
     assert_eq!(datagram, want);
     let (read, rest) = Header::read(&datagram).unwrap();
@@ -54,10 +54,10 @@ fn bytes_are_those_of_version_1() {
     assert_eq!(requests, [Ok(Request::Get(b"ab")), Ok(put)]);
     assert_eq!(put.size(), Some(15));
     let mut replies = Vec::new();
-    let all = [Reply::Done(b"v"), Reply::Missing, Reply::TooLarge, Reply::Failed];
+    let all = [Reply::Done(b"v"), Reply::Missing, Reply::TooLarge, Reply::Failed, Reply::NoRoom];
     all.iter().for_each(|reply| reply.write(&mut replies));
-    assert_eq!(replies, b"\0\0\x01\0v\x01\0\0\0\x02\0\0\0\x03\0\0\0");
-    assert_eq!(Replies::new(&replies, 4).map(Result::unwrap).collect::<Vec<_>>(), all);
+    assert_eq!(replies, b"\0\0\x01\0v\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0");
+    assert_eq!(Replies::new(&replies, 5).map(Result::unwrap).collect::<Vec<_>>(), all);
 }
 
 #[test]

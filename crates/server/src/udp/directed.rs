@@ -14,7 +14,8 @@ use crate::stats::Stats;
 use silica::engine::{Engine, EntryRef, Limits, Result, WriteBatch};
 use silica_device::net::{Incoming, Peer, STRIDE};
 use silica_proto::datagram::{
-    Directory, Header, Kind, PASS_BYTES, Reason, Reply, Request, Requests, Unknown,
+    Directory, Header, Kind, PASS_BYTES, Reason, Reply, Request, Requests, SHORT_REPLIES_MAX,
+    Unknown,
 };
 use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -127,8 +128,14 @@ impl Directed {
             Kind::Requests if !self.lets_in(peer, header.word) => {
                 self.replies.refuse(arrival, sequence, Reason::Token);
             }
+            Kind::Requests if !is_answerable(&header) => {
+                self.replies.refuse(arrival, sequence, Reason::Malformed);
+            }
             Kind::Requests => match asked.add(Requests::new(rest, header.count)) {
-                Some(count) => self.groups.push(Group { arrival, sequence, count }),
+                Some(count) => {
+                    let room = usize::from(header.room);
+                    self.groups.push(Group { arrival, sequence, count, room });
+                }
                 None => self.replies.refuse(arrival, sequence, Reason::Malformed),
             },
             // What servers send is not answered, or two of them could go on for ever.
@@ -194,7 +201,7 @@ impl Replies {
         asked: usize,
     ) {
         let count = directory.ports.len() as u16;
-        let header = Header { kind: Kind::Directory, count, sequence, word };
+        let header = Header { kind: Kind::Directory, room: 0, count, sequence, word };
         self.post.bytes.extend_from_slice(&header.bytes());
         directory.write(&mut self.post.bytes);
         match self.post.len() > asked {
@@ -230,6 +237,12 @@ impl Replies {
         Stats::add(&stats.total_commands_processed, requests.len() as u64);
         stats.count_burst(lane, requests.len());
     }
+}
+
+/// True if the datagrams that may answer hold a reply without a value to each request.
+fn is_answerable(header: &Header) -> bool {
+    let short_max = usize::from(header.room) * SHORT_REPLIES_MAX;
+    header.room == 0 || usize::from(header.count) <= short_max
 }
 
 /// Gets `keys` and tells `writer` what is found in their order.

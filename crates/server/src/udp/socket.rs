@@ -2,7 +2,9 @@
 
 use crate::server::Shared;
 use silica::engine::{Error, Result};
-use silica_device::net::{Incoming, RECEIVE_BYTES, SLOT_BYTES, STRIDE, set_receive_bytes};
+use silica_device::net::{
+    Incoming, RECEIVE_BYTES, SLOT_BYTES, STRIDE, set_receive_bytes, set_send_bytes,
+};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -28,16 +30,23 @@ pub(crate) trait Serve {
 
 /// Makes `count` sockets on `address`; the kernel gives each sender one of them.
 pub(crate) fn bind_all(address: SocketAddr, count: usize) -> Result<Vec<UdpSocket>> {
-    let mut address = address;
-    let mut sockets = Vec::with_capacity(count);
-    for _ in 0..count {
-        let failed = |e: io::Error| {
+    let failed_on = |address: SocketAddr| {
+        move |e: io::Error| {
             let hint = match e.kind() {
                 ErrorKind::AddrInUse => " (choose another port)",
                 _ => "",
             };
             Error::io(format!("listen for datagrams on {address}{hint}"), e)
-        };
+        }
+    };
+    if count > 1 && address.port() != 0 {
+        // Sockets that share a port would share it unseen with those of another server, too.
+        bind(address, false).map_err(failed_on(address))?;
+    }
+    let mut address = address;
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let failed = failed_on(address);
         let socket = bind(address, count > 1).map_err(failed)?;
         // The others get the port that the first has got.
         address = socket.local_addr().map_err(failed)?;
@@ -78,6 +87,8 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     bind(&socket, &address)?;
     let socket = UdpSocket::from(socket);
     set_receive_bytes(&socket, RECEIVE_BYTES);
+    // Loops do not wait for room: what finds none is lost.
+    set_send_bytes(&socket, RECEIVE_BYTES);
     socket.set_read_timeout(Some(NAP))?;
     Ok(socket)
 }

@@ -3,7 +3,8 @@
 use super::post::Post;
 use silica::engine::{EntryRef, GetSink, Limits};
 use silica_proto::datagram::{
-    DATAGRAM_BYTES_MAX, HEADER_BYTES, Header, Kind, Reply, Request, VALUE_BYTES_MAX,
+    DATAGRAM_BYTES_MAX, HEADER_BYTES, Header, Kind, REPLY_BYTES, Reply, Request, SHORT_REPLIES_MAX,
+    VALUE_BYTES_MAX,
 };
 use std::ops::Range;
 
@@ -14,6 +15,8 @@ pub(super) struct Group {
     pub(super) arrival: usize,
     pub(super) sequence: u64,
     pub(super) count: usize,
+    /// Datagrams that may answer it; 0 where the client says nothing.
+    pub(super) room: usize,
 }
 
 /// Writes the replies to the requests of groups in their order, while values come in the order of
@@ -32,6 +35,8 @@ pub(super) struct Writer<'a, 'b> {
     /// The group's requests that are answered, and those in datagrams that have ended.
     answered: usize,
     ended: usize,
+    /// The group's datagrams that have begun.
+    begun: usize,
     /// Gets that found something.
     pub(super) hits: u64,
 }
@@ -51,9 +56,10 @@ impl<'a, 'b> Writer<'a, 'b> {
             requests,
             gets: 0,
             groups: groups.iter(),
-            group: Group { arrival: 0, sequence: 0, count: 0 },
+            group: Group { arrival: 0, sequence: 0, count: 0, room: 0 },
             answered: 0,
             ended: 0,
+            begun: 0,
             hits: 0,
         }
     }
@@ -100,8 +106,10 @@ impl<'a, 'b> Writer<'a, 'b> {
                 self.end();
             }
         }
+        let reply = if self.has_room(reply.size()) { reply } else { Reply::NoRoom };
         if self.post.len() + reply.size() > DATAGRAM_BYTES_MAX {
             self.end();
+            self.begun += 1;
             self.post.bytes.extend_from_slice(&[0; HEADER_BYTES]);
         }
         if !matches!(request, Request::Get(_)) && matches!(reply, Reply::Done(_)) {
@@ -114,10 +122,28 @@ impl<'a, 'b> Writer<'a, 'b> {
         }
     }
 
+    /// True if the client can hold a reply of `size` bytes and one without a value to each request
+    /// behind it.
+    #[inline]
+    fn has_room(&self, size: usize) -> bool {
+        let room = self.group.room;
+        if room == 0 || size == REPLY_BYTES {
+            return true;
+        }
+        let begins = self.post.len() + size > DATAGRAM_BYTES_MAX;
+        let (begun, len) = match begins {
+            true => (self.begun + 1, HEADER_BYTES + size),
+            false => (self.begun, self.post.len() + size),
+        };
+        let behind = self.group.count - self.answered - 1;
+        let short = (DATAGRAM_BYTES_MAX - len) / REPLY_BYTES;
+        begun <= room && behind <= short + (room - begun) * SHORT_REPLIES_MAX
+    }
+
     /// Begins with the next group; false where there is none.
     fn begin(&mut self) -> bool {
         let Some(group) = self.groups.next() else { return false };
-        (self.group, self.answered, self.ended) = (*group, 0, 0);
+        (self.group, self.answered, self.ended, self.begun) = (*group, 0, 0, 1);
         self.post.bytes.extend_from_slice(&[0; HEADER_BYTES]);
         true
     }
@@ -125,11 +151,12 @@ impl<'a, 'b> Writer<'a, 'b> {
     /// Ends a datagram.
     #[inline]
     fn end(&mut self) {
-        let Group { arrival, sequence, count } = self.group;
+        let Group { arrival, sequence, count, .. } = self.group;
         let part = self.ended..self.answered;
         self.ended = self.answered;
         let word = Header::word_of(part.start, count);
-        let header = Header { kind: Kind::Replies, count: part.len() as u16, sequence, word };
+        let (kind, count) = (Kind::Replies, part.len() as u16);
+        let header = Header { kind, room: 0, count, sequence, word };
         self.post.datagram()[..HEADER_BYTES].copy_from_slice(&header.bytes());
         self.post.end_lengthened(arrival);
     }

@@ -16,7 +16,7 @@ for protocol_name, options in [("bytes", {}), ("text", {"decode_responses": True
     for n in range(500):
         r.setex(f"session:{n}", 3600, f"user {n}")
     assert r.dbsize() == 500
-    assert 3595 < r.ttl("session:7") <= 3600
+    assert 3000 < r.ttl("session:7") <= 3600
     assert r.get("session:499") == text("user 499")
     assert r.getex("session:1", px=40) == text("user 1")
     time.sleep(0.06)

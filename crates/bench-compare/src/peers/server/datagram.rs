@@ -85,7 +85,7 @@ impl Session for Client<'_> {
             Reply::Done(value) => sink.found(numbers[n], value),
             Reply::Missing => {}
             Reply::TooLarge => large.push(numbers[n]),
-            Reply::Failed => failed = true,
+            Reply::Failed | Reply::NoRoom => failed = true,
         })?;
         self.count(before);
         if failed {
