@@ -27,7 +27,7 @@ pub use ext::EngineExt;
 pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{OptionKind, OptionSpec, OptionValues, parse_size};
 pub use ordered::{
-    EntryIter, INGESTED, Ingested, KeyRange, Ordered, RangeSize, Reads, Snapshot, SortedFile,
+    EntryIter, INGESTED, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
 };
 pub use silica_base::{Error, ErrorKind, Result};
 pub use views::{Admin, Atomic, Checkpoint, Count, Repaired, Scan, Shard, Sharded, Update};

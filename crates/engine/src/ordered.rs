@@ -75,6 +75,15 @@ pub struct RangeSize {
     pub bytes: u64,
 }
 
+/// A place near a random entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Near {
+    /// The key to begin at, which may be missing.
+    pub key: Vec<u8>,
+    /// How many entries from there on are meant; at least one.
+    pub among: u64,
+}
+
 /// What the names begin with of files that are put into an engine's directory to be ingested. Any
 /// that are left there belong to an ingest that did not come to its end.
 pub const INGESTED: &str = "INGEST-";
@@ -138,6 +147,13 @@ pub trait Ordered: Send + Sync {
 
     /// How much is in `range`.
     fn range_size(&self, range: &KeyRange) -> RangeSize;
+
+    /// A place from which a random entry is near, for a `random` number: of the [`Near::among`]
+    /// entries from [`Near::key`] on any may be taken, and then each entry of the store is about as
+    /// likely as another. `None` if the engine cannot tell, or has nothing.
+    fn near(&self, _random: u64) -> Option<Near> {
+        None
+    }
 
     /// Rewrites what is in `range` so that only what is live takes space, and returns that space.
     fn compact_range(&self, range: &KeyRange) -> Result<()>;

@@ -127,6 +127,11 @@ pub trait Checkpoint {
 pub trait Admin: Send + Sync {
     /// Number of entries; `exact` walks the store where that is needed to know.
     fn count(&self, exact: bool) -> Result<Count>;
+    /// Number of entries as far as it is known at once, however many they are: nothing is walked
+    /// through.
+    fn estimate(&self) -> Result<Count> {
+        self.count(false)
+    }
     /// Removes every entry, durably and atomically.
     fn clear(&self) -> Result<()>;
     /// Hands every file of a consistent, self-contained checkpoint to `target` while reads and

@@ -61,6 +61,10 @@ impl<D: Device> Admin for Silt<D> {
         Ok(self.count_from(&sizes))
     }
 
+    fn estimate(&self) -> Result<Count> {
+        Ok(self.count_from(&self.sizes()))
+    }
+
     fn clear(&self) -> Result<()> {
         let mut conversion = self.jobs.conversion.lock().expect("no panic while held");
         let mut merge = self.jobs.merge.lock().expect("no panic while held");

@@ -19,6 +19,10 @@ impl<D: Device> Admin for Wip<D> {
         self.count_entries(exact)
     }
 
+    fn estimate(&self) -> Result<Count> {
+        Ok(self.estimate_entries())
+    }
+
     fn clear(&self) -> Result<()> {
         let mut values = self.value_jobs.lock();
         // No table of what was there may come after the edit.

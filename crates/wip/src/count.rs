@@ -30,6 +30,14 @@ struct Known {
     new: u64,
 }
 
+impl Known {
+    fn count(&self) -> Count {
+        let growth = if self.asked == 0 { 1.0 } else { self.new as f64 / self.asked as f64 };
+        let estimate = self.old + (self.young as f64 * growth) as u64;
+        Count { low: 0, estimate, high: self.versions + self.young }
+    }
+}
+
 impl<D: Device> Part<D> {
     /// About how many of the table's versions are in the part: its share of the blocks.
     pub(crate) fn versions(&self) -> u64 {
@@ -108,9 +116,12 @@ impl<D: Device> Wip<D> {
             let n = self.count_exactly()?;
             return Ok(Count { low: n, estimate: n, high: n });
         }
-        let growth = if known.asked == 0 { 1.0 } else { known.new as f64 / known.asked as f64 };
-        let estimate = known.old + (known.young as f64 * growth) as u64;
-        Ok(Count { low: 0, estimate, high })
+        Ok(known.count())
+    }
+
+    /// The number of entries without a walk.
+    pub(crate) fn estimate_entries(&self) -> Count {
+        self.known().count()
     }
 
     pub(crate) fn count_exactly(&self) -> Result<u64> {

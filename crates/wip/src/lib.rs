@@ -27,6 +27,7 @@ mod memory;
 pub mod memtable;
 mod merge;
 mod metrics;
+mod near;
 mod open;
 mod options;
 mod ordered;

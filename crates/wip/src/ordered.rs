@@ -8,7 +8,8 @@ use silica_base::Result;
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Conditions, Optimistic, Seen};
 use silica_engine::{
-    Durability, Ingested, KeyRange, Ordered, RangeSize, Reads, Snapshot, SortedFile, WriteBatch,
+    Durability, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
+    WriteBatch,
 };
 use std::sync::Arc;
 
@@ -51,6 +52,10 @@ impl<D: Device> Ordered for Wip<D> {
 
     fn range_size(&self, range: &KeyRange) -> RangeSize {
         self.size_of(range)
+    }
+
+    fn near(&self, random: u64) -> Option<Near> {
+        self.near_random(random)
     }
 
     fn compact_range(&self, range: &KeyRange) -> Result<()> {

@@ -8,8 +8,8 @@ use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
 use silica_engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
-    ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Ordered, Progress, RangeSize, Reads,
-    Result, Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
+    ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Near, Ordered, Progress, RangeSize,
+    Reads, Result, Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -422,6 +422,10 @@ impl Admin for Switch {
         admin(&self.whole())?.count(exact)
     }
 
+    fn estimate(&self) -> Result<Count> {
+        admin(&self.whole())?.estimate()
+    }
+
     fn clear(&self) -> Result<()> {
         self.write_to(Touch::Anything, |engine| admin(engine)?.clear(), Dual::clear)
     }
@@ -540,6 +544,10 @@ impl Ordered for InOrder {
 
     fn range_size(&self, range: &KeyRange) -> RangeSize {
         ordered(&self.switch.whole()).map(|view| view.range_size(range)).unwrap_or_default()
+    }
+
+    fn near(&self, random: u64) -> Option<Near> {
+        ordered(&self.switch.whole()).ok()?.near(random)
     }
 
     fn compact_range(&self, range: &KeyRange) -> Result<()> {

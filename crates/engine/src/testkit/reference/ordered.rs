@@ -2,7 +2,7 @@
 
 use super::{Reference, State, Stored};
 use crate::{
-    Durability, EntryIter, EntryRef, GetSink, KeyRange, Ordered, RangeSize, Reads, Snapshot,
+    Durability, EntryIter, EntryRef, GetSink, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot,
     WriteBatch,
 };
 use silica_base::Result;
@@ -91,6 +91,12 @@ impl Ordered for Reference {
             entries: size.entries + 1,
             bytes: size.bytes + (stored.key.len() + stored.value.len()) as u64,
         })
+    }
+
+    fn near(&self, random: u64) -> Option<Near> {
+        let keys = self.read().state.keys_in(&KeyRange::ALL);
+        let at = random.checked_rem(keys.len() as u64)?;
+        Some(Near { key: keys[at as usize].clone(), among: 1 })
     }
 
     fn compact_range(&self, _range: &KeyRange) -> Result<()> {
