@@ -198,7 +198,16 @@ fn check(mode: Mode, mica: &Mica, load: Load, seed: u64, histories: u64) -> Sum 
 fn load(threads: u64) -> Load {
     // An entry may take an eighth of a log, five thousand bytes where logs are smallest.
     let calls = 2400 / threads;
-    Load { threads, calls, keys: 4, counters: 2, value_bytes_max: 5000, updates: true }
+    Load {
+        threads,
+        calls,
+        keys: 3,
+        counters: 2,
+        recurring: 1,
+        watches: false,
+        value_bytes_max: 5000,
+        updates: true,
+    }
 }
 
 /// Memory of two logs of some 50 KiB, which a few dozen values fill.

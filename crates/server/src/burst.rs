@@ -1,8 +1,10 @@
 //! What travels between loops and engines: planned requests, their bytes and their replies.
 
+use crate::acl::User;
 use crate::memcached::{self, Marks};
 use crate::table::Run;
-use crate::transaction::{Transaction, Watches};
+use crate::transaction::Transaction;
+use crate::watch::Watches;
 use silica_proto::memcached::Request as Head;
 use silica_proto::{Reply, Span, Version};
 use std::sync::Arc;
@@ -190,6 +192,8 @@ pub(crate) struct Input {
     pub(crate) transactions: Vec<Transaction>,
     /// Where WATCH notes what its keys hold.
     pub(crate) watches: Vec<Arc<Watches>>,
+    /// By the number of a request, for whom it tells names of keys, if that is not everybody.
+    pub(crate) readers: Vec<(usize, Arc<User>)>,
 }
 
 impl Input {
@@ -200,6 +204,12 @@ impl Input {
         let args = Args::new(&self.bytes, &self.spans[first..first + request.len as usize]);
         let head = (request.head as usize).checked_sub(1).map(|at| &self.heads[at]);
         Args { head, marks: self.marks.as_ref(), now_ms: self.now_ms, ..args }
+    }
+
+    /// For whom request `number` tells names of keys, if that is not everybody.
+    pub(crate) fn reader(&self, number: usize) -> Option<&User> {
+        let found = self.readers.iter().find(|(request, _)| *request == number);
+        found.map(|(_, user)| &**user)
     }
 
     /// The reply of a request that was answered while planning.
@@ -232,6 +242,7 @@ impl Input {
         self.ready.shrink_to(4096);
         self.transactions = Vec::new();
         self.watches = Vec::new();
+        self.readers = Vec::new();
     }
 }
 
@@ -248,8 +259,8 @@ pub(crate) struct Output {
     pub(crate) end: usize,
     /// What acknowledges writes: false if the sync after them fails.
     pub(crate) acknowledgements: Vec<Acknowledgement>,
-    /// Requests of this burst that were answered with an error.
-    pub(crate) failed: Vec<usize>,
+    /// Requests of this burst that were answered with an error, and its first word.
+    pub(crate) failed: Vec<(usize, String)>,
     /// Where the reply of each request that has run ends, if somebody wants to know.
     pub(crate) ends: Option<Vec<usize>>,
 }

@@ -4,6 +4,7 @@ use crate::Databases;
 use crate::direct::{Direct, Hub};
 use crate::migrations::Migrations;
 use crate::recordings::Recordings;
+use crate::watch::{Watched, Watchers};
 use silica::RecordOptions;
 use silica::engine::{Engine, MetricVisitor, Result};
 use silica::tune::recommend::Why;
@@ -15,6 +16,8 @@ pub(crate) struct Store {
     pub(crate) migrations: Migrations,
     pub(crate) recordings: Recordings,
     slots: Vec<OnceLock<Arc<dyn Engine>>>,
+    /// Who watches which keys, by database.
+    pub(crate) watchers: Arc<[Arc<Watchers>]>,
     /// Where partitions belong to loops, what these know of each other.
     hub: Option<Arc<Hub>>,
     /// Held while one is opened, so that none is opened twice.
@@ -24,11 +27,13 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(source: Arc<dyn Databases>, count: u32, hub: Option<Arc<Hub>>) -> Self {
         let slots = (0..count).map(|_| OnceLock::new()).collect();
+        let watchers = (0..count).map(|_| Arc::new(Watchers::new())).collect();
         Store {
             source,
             migrations: Migrations::default(),
             recordings: Recordings::default(),
             slots,
+            watchers,
             hub,
             opening: Mutex::new(()),
         }
@@ -90,8 +95,10 @@ impl Store {
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.opened(index).is_none() {
             let engine = self.source.open(index as u32)?;
+            let watchers = &self.watchers[index];
+            let engine = Watched::wrap(watchers, engine);
             let engine = match &self.hub {
-                Some(hub) => Direct::wrap(hub, index, engine),
+                Some(hub) => Direct::wrap(hub, index, engine, watchers),
                 None => engine,
             };
             // Nobody else fills the slot while the lock is held.

@@ -690,6 +690,9 @@ impl EventLoop {
     /// Looks at every connection once in a while.
     fn tick(&mut self) {
         self.ticked_ms = self.now_ms;
+        if self.index == 0 {
+            self.shared.rates.sample(&self.shared.stats, self.now_ms);
+        }
         if self.index == 0 && self.shared.flush.is_due(self.shared.unix_ms()) {
             self.shared.pool.push(memcached::flush_burst(self.index));
         }

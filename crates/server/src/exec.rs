@@ -14,6 +14,7 @@ use self::changes::{change, change_by_owners};
 use self::pieces::Writer;
 use crate::burst::{Acknowledgement, Burst, ERROR, Input, Output, Request};
 use crate::commands::{Keyspace, Values, error_text};
+use crate::errors;
 use crate::server::Shared;
 use crate::slowlog::Watch;
 use crate::table::{Answer, Answering, Run, Terms, Wants, find_called, reply_too_large};
@@ -469,6 +470,7 @@ impl Executor {
             engine: wave.engine,
             db: wave.db,
             whole: if wave.is_transaction { None } else { self.shared.store.whole(wave.db) },
+            reader: None,
         };
         let mut wrote = false;
         let mut out_bytes = out_bytes(wave.outputs);
@@ -508,6 +510,8 @@ impl Executor {
                         });
                     }
                     Run::Whole(run) => {
+                        let reader = input.reader(output.next);
+                        let keyspace = Keyspace { reader, ..keyspace };
                         output.reply(request, |reply| keyspace.answer(run, args, reply));
                     }
                     _ => break,
@@ -562,9 +566,10 @@ impl Executor {
     }
 }
 
-/// Counts the requests that were answered with an error, by their commands.
+/// Counts the requests that were answered with an error, by the error and by their commands.
 fn count_failed(shared: &Shared, input: &Input, output: &mut Output) {
-    for failed in output.failed.drain(..) {
+    for (failed, word) in output.failed.drain(..) {
+        shared.count_error(word);
         let args = input.args(&input.requests[failed]);
         let is_ours = args.memcached().is_none() && args.len() > 0;
         let command = if is_ours { find_called(args) } else { None };
@@ -629,7 +634,7 @@ impl Output {
         let start = self.out.len();
         write(&mut Reply::new(&mut self.out, request.version));
         if self.out.get(start) == Some(&ERROR) {
-            self.failed.push(self.next);
+            self.failed.push((self.next, errors::word(&self.out[start..])));
         }
         if request.silent {
             self.out.truncate(start);

@@ -11,12 +11,13 @@ use crate::calls::Tally;
 use crate::clients::Client;
 use crate::commands::{Cx, plain, topics, wrong_number};
 use crate::conn::Conn;
+use crate::errors;
 use crate::memcached;
 use crate::server::Shared;
 use crate::session::{Replies, Session};
 use crate::stats::Stats;
 use crate::table::{Command, Run, find, find_called, find_sub};
-use crate::transaction::{Queue, Watches};
+use crate::transaction::Queue;
 use crate::unsupported;
 use silica_proto::memcached::{Protocol, sniff};
 use silica_proto::{Limits, ProtocolError, Reply, Span, Version};
@@ -37,6 +38,9 @@ const BYTES_LONG: usize = 4 << 20;
 /// replies.
 const WHILE_LISTENING: &[&str] =
     &["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping", "quit", "reset"];
+
+/// Commands that tell names of keys which the client has not named.
+const TELLS_NAMES: &[&str] = &["keys", "randomkey", "scan"];
 
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
 pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
@@ -180,7 +184,7 @@ impl Conn {
 
 /// Answers bytes that are no request and ends the connection.
 fn refuse(shared: &Shared, conn: &mut Conn, input: &mut Input, text: &str) {
-    Stats::add(&shared.stats.total_error_replies, 1);
+    shared.count_error(errors::word(text.as_bytes()));
     let start = input.ready.len();
     Reply::new(&mut input.ready, conn.session.version).error(text);
     input.push_ready(start, false);
@@ -277,7 +281,7 @@ impl Planner<'_> {
                 if let Some(queue) = &mut self.session.queue {
                     queue.refused = true;
                 }
-                Stats::add(&self.shared.stats.total_error_replies, 1);
+                self.shared.count_error(errors::word(text.as_bytes()));
                 self.ready(silent, |reply| reply.error(text));
             }
         }
@@ -352,6 +356,9 @@ impl Planner<'_> {
         let answer = self.queue_in(&mut queue, command, args);
         self.session.queue = Some(queue);
         let silent = self.session.replies != Replies::On;
+        if let Err(text) = &answer {
+            self.shared.count_error(errors::word(text.as_bytes()));
+        }
         self.ready(silent, |reply| match answer {
             Ok(()) => reply.simple("QUEUED"),
             Err(text) => reply.error(&text),
@@ -427,7 +434,7 @@ impl Planner<'_> {
             }
             "watch" if self.session.queue.is_none() => {
                 let shared = self.shared;
-                let new = || Arc::new(Watches::new(shared));
+                let new = || Arc::new(shared.watches());
                 let watches = Arc::clone(self.session.watches.get_or_insert_with(new));
                 self.input.watches.push(watches);
                 Some(Run::Watch(self.input.watches.len() - 1))
@@ -459,6 +466,7 @@ impl Planner<'_> {
             answer(&mut cx, args);
             if self.input.ready.get(start) == Some(&ERROR) {
                 self.shared.calls.fail(command);
+                self.shared.count_error(errors::word(&self.input.ready[start..]));
             }
             *self.is_listening = None;
             // Only CLIENT REPLY changes it, and its answer follows what it has set.
@@ -471,6 +479,11 @@ impl Planner<'_> {
         let skip = container_args(command, &run);
         let Session { db, version, .. } = *self.session;
         let request = Request::new(run, first + skip, args.len() - skip);
+        if TELLS_NAMES.contains(&command.name)
+            && let Some(user) = self.session.user.as_ref().filter(|user| !user.may_know_all())
+        {
+            self.input.readers.push((self.input.requests.len(), Arc::clone(user)));
+        }
         self.input.requests.push(Request { db, version, silent, long, ..request });
     }
 

@@ -8,22 +8,25 @@ use crate::clients::{Client, Clients};
 use crate::cursors::Cursors;
 use crate::databases::Store;
 use crate::direct::{self, Hub, Seat};
+use crate::errors::Errors;
 use crate::event_loop::{EventLoop, WAKER};
 use crate::memcached::{Flush, Marks};
 use crate::pause::Pause;
 use crate::process;
+use crate::rates::Rates;
 use crate::slowlog::{Latency, SlowLog};
 use crate::socket::{Address, Listener, Socket, bind, bind_unix};
 use crate::stats::Stats;
 use crate::tls::{self, Tls};
-use crate::topics::{Delivery, Published, Topics};
+use crate::topics::{Delivery, Kind, Published, Topics};
 use crate::tracking::Tracking;
 use crate::udp;
+use crate::watch::Watches;
 use crate::workers::{self, Pool};
 use crate::{Config, Databases, Mode};
 use mio::{Poll, Waker};
 use silica::engine::{Engine, Error, ErrorKind, Result};
-use silica_base::{Clock, Prng, SystemClock};
+use silica_base::{Clock, HashSeed, Prng, SystemClock};
 use silica_device::net::join_segments;
 use silica_proto::datagram::Partitions;
 use silica_proto::memcached::Protocol;
@@ -86,6 +89,10 @@ pub(crate) struct Shared {
     pub(crate) acl: Acl,
     pub(crate) stats: Stats,
     pub(crate) calls: Calls,
+    pub(crate) errors: Errors,
+    pub(crate) rates: Rates,
+    /// Forty hexadecimal digits, different for every start of a server.
+    pub(crate) run_id: String,
     pub(crate) topics: Topics,
     pub(crate) slowlog: SlowLog,
     pub(crate) latency: Latency,
@@ -144,11 +151,29 @@ impl Shared {
         tls.map(|tls| tls.session().map(Box::new)).transpose()
     }
 
+    /// Counts an error reply that begins with `word`.
+    pub(crate) fn count_error(&self, word: String) {
+        Stats::add(&self.stats.total_error_replies, 1);
+        self.errors.count(word);
+    }
+
     /// Notes that something was refused to `client`, where it is known.
     pub(crate) fn note_refusal(&self, refusal: Refusal, client: Option<&Client>) {
         let now_ms = self.unix_ms();
         let line = client.map(|client| client.line(self.tracking.of(client.id).as_ref(), now_ms));
         self.acl.log.add(refusal, line.unwrap_or_default(), now_ms);
+    }
+
+    /// True if a client listens to something that its user, as that is now, may not hear.
+    pub(crate) fn hears_too_much(&self, client: &Client) -> bool {
+        let topics = client.subscriptions();
+        if topics.count() == 0 {
+            return false;
+        }
+        let user = self.acl.get(&client.user_name());
+        let may_hear = |kind, topic: &[u8]| user.as_ref().is_some_and(|u| u.may_hear(kind, topic));
+        let hears_all = |kind| topics.of(kind).iter().all(|topic| may_hear(kind, topic));
+        !hears_all(Kind::Channel) || !hears_all(Kind::Pattern)
     }
 
     /// What becomes of entries when memory is full, as Redis calls it.
@@ -168,6 +193,13 @@ impl Shared {
     /// A random number, for RANDOMKEY.
     pub(crate) fn random(&self) -> u64 {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+
+    /// What a connection watches, which is nothing yet.
+    pub(crate) fn watches(&self) -> Watches {
+        let mut seed = [0; 16];
+        seed.as_chunks_mut::<8>().0.iter_mut().for_each(|half| *half = self.random().to_le_bytes());
+        Watches::new(Arc::clone(&self.store.watchers), HashSeed(seed))
     }
 
     /// The first port that is listened on.
@@ -407,7 +439,10 @@ impl Server {
             let all = doors.iter().map(|door| door.listener.ip());
             all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
         };
-        let mut random = Prng::new(clock.unix_ms());
+        let mut random =
+            Prng::new(clock.unix_ms() ^ u64::from(std::process::id()).rotate_right(32));
+        let digits: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
+        let run_id = digits[..40].to_string();
         let shared = Arc::new(Shared {
             tls,
             tls_addresses: addresses(&doors.tls)?,
@@ -416,6 +451,9 @@ impl Server {
             acl,
             stats: Stats::default(),
             calls: Calls::default(),
+            errors: Errors::default(),
+            rates: Rates::default(),
+            run_id,
             topics: Topics::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),

@@ -1,7 +1,8 @@
 //! What a connection has chosen.
 
 use crate::acl::{Acl, DEFAULT, User};
-use crate::transaction::{Queue, Watches};
+use crate::transaction::Queue;
+use crate::watch::Watches;
 use silica_proto::Version;
 use std::sync::Arc;
 

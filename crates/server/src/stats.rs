@@ -36,7 +36,7 @@ stats! {
     total_commands_processed: "requests answered",
     total_net_input_bytes: "bytes received",
     total_net_output_bytes: "bytes sent",
-    total_error_replies: "requests refused before they reached an engine",
+    total_error_replies: "errors that requests were answered with",
     keyspace_hits: "keys read and found",
     keyspace_misses: "keys read and not found",
     evicted_clients: "clients dropped because memory for clients was short",

@@ -3,7 +3,8 @@
 //!
 //! When a burst is done, the keys that its requests may have changed go to everybody who asked for
 //! their prefixes, all of a burst in one message. A write that found nothing to change is told as
-//! well; that an entry expired or was evicted is not.
+//! well; that an entry expired or was evicted is not. Nobody is told the name of a key that its
+//! user may do nothing with.
 
 use crate::burst::{Burst, Input, Owner, Request};
 use crate::clients::Client;
@@ -59,6 +60,11 @@ impl Tracking {
     /// True where anybody wants to know anything.
     pub(crate) fn is_active(&self) -> bool {
         self.count.load(Relaxed) > 0
+    }
+
+    /// Connections that want to know anything.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
     }
 
     /// What the connection `id` wants to know.
@@ -148,7 +154,14 @@ impl Tracker {
     }
 }
 
-fn deliver(shared: &Shared, client: &Client, published: Published) {
+fn deliver(shared: &Shared, client: &Client, mut published: Published) {
+    if let Published::Written { keys: Some(keys), .. } = &mut published {
+        let user = shared.acl.get(&client.user_name());
+        keys.retain(|key| user.as_ref().is_some_and(|user| user.may_know(key)));
+        if keys.is_empty() {
+            return;
+        }
+    }
     let owner = Owner { slot: client.slot, client: client.id };
     let delivery = Delivery { to: owner, pattern: None };
     let message = Message::Publish(Arc::new(published), vec![delivery]);

@@ -6,18 +6,18 @@
 //! a whole or not at all. The engine may ask for the update several times; each time the requests
 //! run anew on what is there then.
 //!
-//! WATCH keeps a fingerprint of what its keys hold. EXEC runs nothing where one of them holds
-//! something else; so a key that was changed and changed back counts as unchanged.
+//! EXEC runs nothing if a key that the connection watches was written meanwhile
+//! ([`crate::watch`]).
 
 use crate::burst::{Args, Input, Output};
 use crate::commands::atomic;
 use crate::overlay::Overlay;
 use crate::server::Shared;
-use silica::engine::{Durability, Engine, EntryRef, Error, ErrorKind, GetSink, Result, Update};
-use silica_base::{HashSeed, KeyHash};
+use crate::watch::Watches;
+use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
 use silica_proto::Span;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Bytes of requests that a transaction may hold.
 const BYTES_MAX: usize = 64 << 20;
@@ -83,66 +83,6 @@ impl Queue {
     }
 }
 
-/// A watched key and what it held.
-struct Watched {
-    db: usize,
-    key: Vec<u8>,
-    /// `None` where there was no entry.
-    fingerprint: Option<KeyHash>,
-}
-
-/// The keys that a connection watches.
-pub(crate) struct Watches {
-    seed: HashSeed,
-    list: Mutex<Vec<Watched>>,
-}
-
-impl Watches {
-    pub(crate) fn new(shared: &Shared) -> Self {
-        let mut seed = [0; 16];
-        seed[..8].copy_from_slice(&shared.random().to_le_bytes());
-        seed[8..].copy_from_slice(&shared.random().to_le_bytes());
-        Watches { seed: HashSeed(seed), list: Mutex::default() }
-    }
-
-    fn list(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn fingerprint(&self, entry: EntryRef<'_>) -> KeyHash {
-        let mut bytes = Vec::with_capacity(entry.value.len() + 12);
-        bytes.extend_from_slice(&entry.expires_unix_ms.to_le_bytes());
-        bytes.extend_from_slice(&entry.user_bits.to_le_bytes());
-        bytes.extend_from_slice(entry.value);
-        self.seed.hash(&bytes)
-    }
-
-    /// Notes what `keys` of database `db` hold now.
-    pub(crate) fn add(&self, engine: &dyn Engine, db: usize, keys: &[&[u8]]) -> Result<()> {
-        let mut found = Fingerprints { watches: self, list: vec![None; keys.len()] };
-        engine.get_many(keys, &mut found)?;
-        let mut list = self.list();
-        for (key, fingerprint) in keys.iter().zip(found.list) {
-            // What it held when it was watched first counts.
-            if !list.iter().any(|w| w.db == db && w.key == *key) {
-                list.push(Watched { db, key: key.to_vec(), fingerprint });
-            }
-        }
-        Ok(())
-    }
-}
-
-struct Fingerprints<'a> {
-    watches: &'a Watches,
-    list: Vec<Option<KeyHash>>,
-}
-
-impl GetSink for Fingerprints<'_> {
-    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
-        self.list[index] = Some(self.watches.fingerprint(entry));
-    }
-}
-
 /// Requests that run as one step.
 pub(crate) struct Transaction {
     input: Input,
@@ -169,7 +109,8 @@ impl Transaction {
 
     /// Memory held.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.input.held_bytes() + self.keys_bytes
+        let watched = self.watches.as_ref().map_or(0, |watches| watches.held_bytes());
+        self.input.held_bytes() + self.keys_bytes + watched
     }
 
     /// Runs all requests with `run`, on database `db` of `engine`; their replies, or `None` where
@@ -184,32 +125,33 @@ impl Transaction {
         let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
         let mut names: BTreeSet<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
         if let Some((_, list)) = &watched {
-            if list.iter().any(|watched| watched.db != db) {
-                let text = "a key of another database is watched; watch keys after SELECT";
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
-            names.extend(list.iter().map(|watched| watched.key.as_slice()));
+            let text = "a key of another database is watched; watch keys after SELECT";
+            let other = || Error::new(ErrorKind::Unsupported, text);
+            names.extend(list.keys_of(db).ok_or_else(other)?);
         }
         let names: Vec<&[u8]> = names.into_iter().collect();
         let descriptor = *engine.descriptor();
         if names.is_empty() {
             return Ok(Some(run(&Overlay::new(descriptor, &[], &[], now_ms), &self.input)));
         }
-        let mut replies = None;
+        let (mut replies, mut own) = (None, 0);
         atomic(engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
-            let is_same = |watches: &Watches, watched: &Watched| {
-                let place = names.binary_search(&watched.key.as_slice()).expect("it was added");
-                entries[place].map(|entry| watches.fingerprint(entry)) == watched.fingerprint
-            };
+            let place = |key: &[u8]| names.binary_search(&key).expect("all watched keys are named");
             if let Some((watches, list)) = &watched
-                && !list.iter().all(|watched| is_same(watches, watched))
+                && !watches.hold(list, own, |key| entries[place(key)])
             {
                 replies = None;
                 return vec![Update::Keep; names.len()];
             }
             let overlay = Overlay::new(descriptor, &names, entries, now_ms);
             replies = Some(run(&overlay, &self.input));
-            overlay.updates()
+            let updates = overlay.updates();
+            if let Some((_, list)) = &watched {
+                // The engine may ask again: what this marks then is no write of anybody else.
+                let changed = names.iter().zip(&updates).filter(|(_, u)| **u != Update::Keep);
+                own += changed.filter(|(key, _)| list.has(key)).count() as u64;
+            }
+            updates
         })?;
         Ok(replies)
     }

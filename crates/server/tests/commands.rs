@@ -116,6 +116,11 @@ fn bitfields() {
 }
 
 #[test]
+fn options_that_contradict_each_other_are_refused() {
+    on_both(scripts::CONTRADICTIONS);
+}
+
+#[test]
 fn moving() {
     on_both(scripts::MOVING);
 }

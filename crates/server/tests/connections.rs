@@ -4,8 +4,9 @@
 mod stories;
 mod support;
 
+use silica_proto::Value;
 use silica_server::{Config, Server};
-use support::{Client, Probe, config, script, start_with};
+use support::{Client, Probe, config, script, show, start_with};
 
 /// On the loop itself, and through the workers.
 fn on_both(story: impl Fn(&dyn Fn() -> Client)) {
@@ -78,6 +79,87 @@ fn only_broadcasts_are_offered() {
 #[test]
 fn users_are_checked_with_every_request() {
     on_both(stories::changing_users);
+}
+
+#[test]
+fn who_may_hear_a_channel_no_more_is_closed() {
+    on_both(stories::losing_channels);
+}
+
+/// ACL LOAD takes channels away, too.
+#[test]
+fn a_new_file_of_users_takes_channels_away() {
+    let path = std::env::temp_dir().join(format!("silica-channels-{}", std::process::id()));
+    std::fs::write(&path, "user ann on nopass &a &b +subscribe\n").unwrap();
+    let config = Config { acl_file: Some(path.clone()), ..config() };
+    let (server, _) = start_with(config, Probe::new(false));
+    let (mut admin, mut lost, mut kept) =
+        (Client::connect(&server), Client::connect(&server), Client::connect(&server));
+    for (ear, channel) in [(&mut lost, "a"), (&mut kept, "b")] {
+        assert_eq!(ear.ask("AUTH ann x"), "OK");
+        ear.ask(&format!("SUBSCRIBE {channel}"));
+    }
+    std::fs::write(&path, "user ann on nopass &b +subscribe\n").unwrap();
+    assert_eq!(admin.ask("ACL LOAD"), "OK");
+    assert_eq!(admin.ask("PUBLISH a 1"), ":0");
+    assert!(lost.reply().is_none());
+    assert_eq!(admin.ask("PUBLISH b 1"), ":1");
+    assert_eq!(show(&kept.reply().unwrap()), "['message' 'b' '1']");
+    // One's own connection gets its answer yet.
+    admin.ask("HELLO 3");
+    admin.ask("SUBSCRIBE c");
+    assert_eq!(admin.ask("ACL SETUSER default resetchannels"), "OK");
+    assert!(admin.reply().is_none());
+    server.stop();
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// Names of keys and channels are told only to users who may do something with them.
+#[test]
+fn names_are_told_to_those_who_may_know_them() {
+    for ordered in [false, true] {
+        let (server, _) = start_with(config(), Probe { ordered, ..Probe::new(false) });
+        let (mut admin, mut ann) = (Client::connect(&server), Client::connect(&server));
+        let may = "on nopass ~a* %W~w* (~s* +get) &a* +@all";
+        assert_eq!(admin.ask(&format!("ACL SETUSER ann {may}")), "OK");
+        assert_eq!(ann.ask("AUTH ann x"), "OK");
+        ann.ask("HELLO 3");
+        assert_eq!(ann.ask("CLIENT TRACKING ON BCAST"), "OK");
+        let mut told = |line: &str, want: Option<&str>| {
+            assert_eq!(admin.ask(line), "OK");
+            if let Some(want) = want {
+                let push = show(&ann.reply().expect("a push"));
+                assert_eq!(push, format!(">['invalidate' [{want}]]"), "{line}");
+            }
+        };
+        told("SET b 1", None);
+        told("SET a1 1", Some("'a1'"));
+        told("MSET b 2 w1 1 c 3", Some("'w1'"));
+        told("SET s1 1", Some("'s1'"));
+        assert_eq!(ann.ask("CLIENT TRACKING OFF"), "OK");
+        let Value::Array(mut keys) = ann.call(&[b"KEYS", b"*"]) else { panic!("no list") };
+        keys.sort_by_key(show);
+        assert_eq!(keys.iter().map(show).collect::<Vec<_>>(), ["'a1'", "'s1'", "'w1'"]);
+        let scanned = ann.ask("SCAN 0 COUNT 100");
+        assert!(["'a1'", "'s1'", "'w1'"].iter().all(|key| scanned.contains(key)), "{scanned}");
+        assert!(["'b'", "'c'"].iter().all(|key| !scanned.contains(key)), "{scanned}");
+        for _ in 0..20 {
+            let key = ann.ask("RANDOMKEY");
+            assert!(["'a1'", "'s1'", "'w1'"].contains(&key.as_str()), "{key}");
+        }
+        // What the user is when it asks counts.
+        let all = ann.call(&[b"AUTH", b"default", b""]);
+        assert_eq!(show(&all), "OK");
+        let Value::Array(keys) = ann.call(&[b"KEYS", b"*"]) else { panic!("no list") };
+        assert_eq!(keys.len(), 5);
+        let (mut first, mut second) = (Client::connect(&server), Client::connect(&server));
+        first.ask("SUBSCRIBE a-channel b-channel");
+        assert_eq!(first.reply().map(|reply| show(&reply).contains("b-channel")), Some(true));
+        assert_eq!(admin.ask("PUBSUB CHANNELS"), "['a-channel' 'b-channel']");
+        assert_eq!(second.ask("AUTH ann x"), "OK");
+        assert_eq!(second.ask("PUBSUB CHANNELS"), "['a-channel']");
+        server.stop();
+    }
 }
 
 #[test]

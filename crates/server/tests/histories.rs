@@ -8,7 +8,7 @@ use silica_base::{Prng, test_size};
 use silica_engine::testkit::histories::{Answer, Call, Client, History, Load, Memory, record};
 use silica_engine::{Engine, Result};
 use silica_proto::Value;
-use silica_server::{Databases, Server};
+use silica_server::{Config, Databases, Mode, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use support::memcached::Raw;
@@ -44,6 +44,34 @@ impl Resp {
     }
 }
 
+impl Resp {
+    fn watch(&mut self, key: &[u8]) -> Answer {
+        self.connection.send(&[request(&[b"WATCH", key]), request(&[b"GET", key])].concat());
+        let [ok, found] = self.connection.replies(2).try_into().expect("two replies");
+        assert_eq!(ok, Value::Simple("OK".into()));
+        Answer::Was(bulk(found))
+    }
+
+    /// Writes the key unless somebody has written it since it was watched.
+    fn commit(&mut self, key: &[u8], new: Option<&[u8]>) -> Answer {
+        let write = match new {
+            Some(value) => request(&[b"SET", key, value]),
+            None => request(&[b"DEL", key]),
+        };
+        let all = [request(&[b"MULTI"]), write, request(&[b"EXEC"])];
+        if self.prng.below(2) == 0 {
+            self.connection.send(&all.concat());
+        } else {
+            all.iter().for_each(|request| self.connection.send(request));
+        }
+        match self.connection.replies(3).pop() {
+            Some(Value::Array(_)) => Answer::Did(true),
+            Some(Value::Null) => Answer::Did(false),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 impl Client for Resp {
     fn call(&mut self, key: &[u8], call: &Call) -> Answer {
         let (number, expected);
@@ -59,6 +87,8 @@ impl Client for Resp {
                 vec![b"SET", key, new, b"IFEQ", &expected]
             }
             Call::Swap { new: None, .. } => return Answer::Refused,
+            Call::Watch => return self.watch(key),
+            Call::Commit(new) => return self.commit(key, new.as_deref()),
             Call::Add(by) => {
                 number = by.to_string();
                 vec![b"INCRBY", key, number.as_bytes()]
@@ -157,11 +187,20 @@ impl Client for Either {
 
 fn check(server: &Server, memory: Memory, histories: u64) {
     let address = server.local_addr();
+    let (mut committed, mut refused) = (0, 0);
     for number in 0..histories {
         let threads = 2 + number % 5;
         let calls = 600 / threads;
-        let load =
-            Load { threads, calls, keys: 3, counters: 2, value_bytes_max: 2000, updates: true };
+        let load = Load {
+            threads,
+            calls,
+            keys: 2,
+            counters: 2,
+            recurring: 2,
+            watches: true,
+            value_bytes_max: 2000,
+            updates: true,
+        };
         let connect = |thread: u64| match thread % 3 {
             2 => Either::Text(Text(Raw::connect(address))),
             _ => Either::Resp(Resp::connect(address, number << 8 | thread)),
@@ -170,13 +209,30 @@ fn check(server: &Server, memory: Memory, histories: u64) {
         if let Err(piece) = history.check(memory) {
             panic!("history {number} of {threads} threads: {piece}");
         }
+        for operation in &history.operations {
+            match (&operation.call, &operation.answer) {
+                (Call::Commit(_), Answer::Did(true)) => committed += 1,
+                (Call::Commit(_), _) => refused += 1,
+                _ => {}
+            }
+        }
     }
+    assert!(committed > 10 && refused > 0, "{committed} transactions ran, {refused} did not");
 }
 
 #[test]
 fn histories_of_an_engine_on_the_loops_and_on_the_workers() {
     for may_wait in [false, true] {
         let (server, _) = start_with(config(), Probe::new(may_wait));
+        check(&server, Memory::Keeps, test_size(3, 20, 2_000));
+        server.stop();
+    }
+}
+
+#[test]
+fn histories_of_partitions_that_loops_own() {
+    for mode in [Mode::Crew, Mode::Erew] {
+        let (server, _) = start_with(Config { mode, ..config() }, Probe::new(false));
         check(&server, Memory::Keeps, test_size(3, 20, 2_000));
         server.stop();
     }

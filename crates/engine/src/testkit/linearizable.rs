@@ -27,6 +27,8 @@ pub fn linearizable<H: Harness>(harness: &mut H, seed: u64, histories: u64) {
             calls: 1 + prng.below(CALLS_MAX),
             keys: 1 + prng.below(KEYS_MAX),
             counters: prng.below(2),
+            recurring: prng.below(2),
+            watches: false,
             value_bytes_max: 8,
             updates,
         };

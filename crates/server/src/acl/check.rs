@@ -4,6 +4,7 @@ use super::User;
 use crate::burst::Args;
 use crate::glob;
 use crate::table::Command;
+use crate::topics::Kind;
 
 /// What a user may not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,26 +115,45 @@ impl User {
         }
     }
 
+    /// True if it may listen to `topic`, which is a channel or a pattern for channels.
+    pub(crate) fn may_hear(&self, kind: Kind, topic: &[u8]) -> bool {
+        self.rights().any(|rights| rights.gives_channel(kind, topic))
+    }
+
+    /// True if it may be told the name of `key`: it may do something to that.
+    pub(crate) fn may_know(&self, key: &[u8]) -> bool {
+        let nothing = Access { read: false, write: false };
+        self.rights().any(|rights| rights.permits_key(key, nothing).is_ok())
+    }
+
+    /// True if it may be told the names of all keys.
+    pub(crate) fn may_know_all(&self) -> bool {
+        self.rights().any(|rights| rights.all_keys)
+    }
+
+    /// Its own rights and those of its selectors.
+    fn rights(&self) -> impl Iterator<Item = &User> {
+        std::iter::once(self).chain(&self.selectors)
+    }
+
+    /// Who listens to a pattern must have been given this very pattern.
+    fn gives_channel(&self, kind: Kind, topic: &[u8]) -> bool {
+        let gives = |pattern: &Vec<u8>| match kind {
+            Kind::Pattern => pattern == topic,
+            Kind::Channel => glob::matches(pattern, topic),
+        };
+        self.all_channels || self.channels.iter().any(gives)
+    }
+
     fn permits_channels(&self, command: &Command, args: Args<'_>) -> Result<(), Denied> {
-        if self.all_channels {
-            return Ok(());
-        }
-        let (channels, is_pattern) = match command.name {
-            "publish" => (1, false),
-            "subscribe" => (usize::MAX, false),
-            "psubscribe" => (usize::MAX, true),
+        let (channels, kind) = match command.name {
+            "publish" => (1, Kind::Channel),
+            "subscribe" => (usize::MAX, Kind::Channel),
+            "psubscribe" => (usize::MAX, Kind::Pattern),
             _ => return Ok(()),
         };
-        for channel in args.from(1).take(channels) {
-            // Who listens to a pattern must have been given this very pattern.
-            let given = self.channels.iter().any(|pattern| match is_pattern {
-                true => pattern == channel,
-                false => glob::matches(pattern, channel),
-            });
-            if !given {
-                return Err(Denied::Channel(channel.to_vec()));
-            }
-        }
-        Ok(())
+        let mut topics = args.from(1).take(channels);
+        let denied = topics.find(|topic| !self.gives_channel(kind, topic));
+        denied.map_or(Ok(()), |topic| Err(Denied::Channel(topic.to_vec())))
     }
 }

@@ -3,6 +3,7 @@
 use super::{Cx, NOT_INTEGER, introspect, wrong_number};
 use crate::acl::{DEFAULT, User};
 use crate::burst::{Args, Owner};
+use crate::clients::Client;
 use crate::server::{Message, Shared};
 use crate::table::{CATEGORIES, COMMANDS, find_called};
 use silica_proto::{Reply, parse_i64};
@@ -121,17 +122,21 @@ pub(crate) fn setuser(cx: &mut Cx<'_>, args: Args<'_>) {
         Err(text) => return cx.reply.error(text),
     };
     match cx.shared.acl.set(name, args.from(3)) {
-        Ok(()) => cx.reply.ok(),
+        Ok(()) => {
+            close_if(cx, |shared, client| shared.hears_too_much(client));
+            cx.reply.ok();
+        }
         Err(text) => cx.reply.error(&text),
     }
 }
 
-/// Closes the connections of users that are gone; a connection of one's own gets its answer yet.
-fn close_those_of(cx: &mut Cx<'_>, names: &[String]) {
+/// Closes connections, which hear nothing more; one's own gets its answer yet.
+fn close_if(cx: &mut Cx<'_>, is_meant: impl Fn(&Shared, &Client) -> bool) {
     for client in cx.shared.clients.all() {
-        if !names.contains(&client.user_name()) {
+        if !is_meant(cx.shared, &client) {
             continue;
         }
+        cx.shared.topics.remove_all(&client);
         if client.id == cx.client.id {
             cx.session.quit = true;
         } else {
@@ -139,6 +144,14 @@ fn close_those_of(cx: &mut Cx<'_>, names: &[String]) {
             cx.shared.loops[client.loop_index].send(Message::Close(owner));
         }
     }
+}
+
+/// Closes the connections of users that are gone, and those that listen to channels which their
+/// users may hear no more.
+fn close_those_of(cx: &mut Cx<'_>, gone: &[String]) {
+    close_if(cx, |shared, client| {
+        gone.contains(&client.user_name()) || shared.hears_too_much(client)
+    });
 }
 
 pub(crate) fn deluser(cx: &mut Cx<'_>, args: Args<'_>) {

@@ -30,7 +30,7 @@ enum Overflow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Get,
-    Set(i64),
+    Set(i64, Overflow),
     Add(i64, Overflow),
 }
 
@@ -84,6 +84,12 @@ impl Kind {
         }
     }
 
+    /// The number that a client has sent to be stored. One without a sign takes the bits of a
+    /// negative number for a large one, as Redis does: it saturates at the top.
+    fn given(self, n: i64) -> i128 {
+        if self.signed { i128::from(n) } else { i128::from(n.cast_unsigned()) }
+    }
+
     fn read(self, bytes: &[u8], offset: usize) -> i64 {
         let bits = (offset..offset + self.bits as usize).fold(0_i128, |n, at| {
             let byte = bytes.get(at / 8).copied().unwrap_or(0);
@@ -121,6 +127,7 @@ fn steps(args: Args<'_>) -> Result<Vec<Step>, &'static str> {
     let mut overflow = Overflow::Wrap;
     let mut steps = Vec::new();
     while let Some(word) = words.next() {
+        let left = words.len();
         let mut next = || words.next().ok_or(SYNTAX);
         let word = word.to_ascii_uppercase();
         if word == b"OVERFLOW" {
@@ -132,7 +139,12 @@ fn steps(args: Args<'_>) -> Result<Vec<Step>, &'static str> {
             };
             continue;
         }
-        if !matches!(&word[..], b"GET" | b"SET" | b"INCRBY") {
+        let needed = match &word[..] {
+            b"GET" => 2,
+            b"SET" | b"INCRBY" => 3,
+            _ => return Err(SYNTAX),
+        };
+        if left < needed {
             return Err(SYNTAX);
         }
         let kind = Kind::parse(next()?)?;
@@ -140,7 +152,7 @@ fn steps(args: Args<'_>) -> Result<Vec<Step>, &'static str> {
         let mut number = || parse_i64(next()?).ok_or(NOT_INTEGER);
         let action = match &word[..] {
             b"GET" => Action::Get,
-            b"SET" => Action::Set(number()?),
+            b"SET" => Action::Set(number()?, overflow),
             _ => Action::Add(number()?, overflow),
         };
         steps.push(Step { kind, offset, action });
@@ -156,7 +168,10 @@ fn run(steps: &[Step], value: &mut [u8]) -> (Vec<Option<i64>>, bool) {
         let old = kind.read(value, *offset);
         let (answer, new) = match *action {
             Action::Get => (Some(old), None),
-            Action::Set(n) => (Some(old), Some(kind.wrap(i128::from(n)))),
+            Action::Set(n, overflow) => {
+                let new = kind.fit(kind.given(n), overflow);
+                (new.map(|_| old), new)
+            }
             Action::Add(by, overflow) => {
                 let sum = kind.fit(i128::from(old) + i128::from(by), overflow);
                 (sum, sum)

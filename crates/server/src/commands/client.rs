@@ -1,6 +1,6 @@
 //! CLIENT and its subcommands.
 
-use super::{Cx, NOT_INTEGER, SYNTAX, introspect};
+use super::{Cx, NOT_INTEGER, SYNTAX, introspect, wrong_subcommand};
 use crate::burst::Args;
 use crate::clients::Client;
 use crate::server::Message;
@@ -114,7 +114,10 @@ pub(crate) fn unblock(cx: &mut Cx<'_>, args: Args<'_>) {
     if parse_i64(args.get(2)).is_none() {
         return cx.reply.error(NOT_INTEGER);
     }
-    if args.len() > 4 || (args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error")) {
+    if args.len() > 4 {
+        return cx.reply.error(&wrong_subcommand(args));
+    }
+    if args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error") {
         return cx.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
     }
     cx.reply.integer(0);
@@ -125,6 +128,7 @@ pub(crate) fn pause(cx: &mut Cx<'_>, args: Args<'_>) {
         3 => true,
         4 if args.is(3, "all") => true,
         4 if args.is(3, "write") => false,
+        5.. => return cx.reply.error(&wrong_subcommand(args)),
         _ => return cx.reply.error("ERR CLIENT PAUSE mode must be WRITE or ALL"),
     };
     let now_ms = cx.shared.monotonic_ms();

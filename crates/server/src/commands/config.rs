@@ -152,6 +152,7 @@ pub(crate) fn set(cx: &mut Cx<'_>, args: Args<'_>) {
 pub(crate) fn resetstat(cx: &mut Cx<'_>, _: Args<'_>) {
     cx.shared.stats.reset();
     cx.shared.calls.reset();
+    cx.shared.errors.reset();
     cx.shared.latency.reset_histogram();
     cx.reply.ok();
 }

@@ -222,7 +222,7 @@ fn put_setex<'a>(args: Args<'a>, now_ms: u64, batch: &mut WriteBatch<'a>) {
 /// What GETEX does to the expiry.
 fn getex_expiry(args: Args<'_>) -> Result<Expiry, String> {
     match args.len() {
-        3 if args.is(2, "persist") => Ok(Expiry::Never),
+        3.. if (2..args.len()).all(|index| args.is(index, "persist")) => Ok(Expiry::Never),
         4 => When::named(args.get(2)).ok_or(SYNTAX)?.expiry(args.get(3), "getex"),
         _ => Err(SYNTAX.into()),
     }

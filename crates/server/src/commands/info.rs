@@ -1,7 +1,9 @@
 //! INFO.
 
 use super::Keyspace;
+use super::expiring::{Expiring, sample};
 use super::session::COMPATIBLE_VERSION;
+use super::whole::size;
 use crate::burst::Args;
 use crate::process;
 use silica::engine::{MetricVisitor, Result};
@@ -22,6 +24,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Replication", replication),
     ("CPU", cpu),
     (COMMANDS, commandstats),
+    ("Errorstats", errorstats),
     ("Cluster", cluster),
     ("Keyspace", keyspace),
     ("Silica", silica),
@@ -63,10 +66,11 @@ fn server(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "redis_version": COMPATIBLE_VERSION,
         "silica_version": env!("CARGO_PKG_VERSION"),
         "redis_mode": "standalone",
-        "os": std::env::consts::OS,
+        "os": process::system(),
         "arch_bits": usize::BITS,
         "multiplexing_api": "mio",
         "process_id": std::process::id(),
+        "run_id": shared.run_id,
         "tcp_port": shared.port(),
         "server_time_usec": shared.unix_ms() * 1000,
         "uptime_in_seconds": up_s,
@@ -82,26 +86,52 @@ fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "connected_clients": keys.shared.clients.count(),
         "maxclients": keys.shared.clients_max.load(Relaxed),
         "blocked_clients": 0,
+        "tracking_clients": keys.shared.tracking.count(),
         "open_descriptors": process::open_descriptors(),
     );
     Ok(())
 }
 
 fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    let (resident, peak) = process::resident_bytes();
+    let process::Memory { used, resident, peak, of_system } = process::memory();
     let config = &keys.shared.config;
+    let clients = keys.shared.held_bytes.load(Relaxed) as u64;
+    let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
     lines!(out,
-        "used_memory": resident,
+        "used_memory": used,
+        "used_memory_human": human(used),
         "used_memory_rss": resident,
+        "used_memory_rss_human": human(resident),
         "used_memory_peak": peak,
-        "mem_clients_normal": keys.shared.held_bytes.load(Relaxed),
-        "clients_bytes": keys.shared.held_bytes.load(Relaxed),
+        "used_memory_peak_human": human(peak),
+        "used_memory_peak_perc": format!("{:.2}%", percent(resident, peak)),
+        "used_memory_dataset": used.saturating_sub(clients),
+        "total_system_memory": of_system,
+        "total_system_memory_human": human(of_system),
+        "mem_fragmentation_ratio": format!("{:.2}", percent(resident, used) / 100.0),
+        "mem_fragmentation_bytes": resident.saturating_sub(used),
+        "mem_clients_normal": clients,
+        "clients_bytes": clients,
         "clients_bytes_max": config.clients_bytes_max,
         "stores_bytes_max": config.memory_bytes.saturating_sub(config.clients_bytes_max as u64),
         "maxmemory": config.memory_bytes,
+        "maxmemory_human": human(config.memory_bytes),
         "maxmemory_policy": keys.shared.eviction_policy(),
     );
     Ok(())
+}
+
+/// Bytes as Redis writes them for people: `1.50M`.
+fn human(bytes: u64) -> String {
+    let units = ["K", "M", "G", "T", "P", "E"];
+    let power = bytes.checked_ilog2().unwrap_or(0) / 10;
+    match power.checked_sub(1) {
+        None => format!("{bytes}B"),
+        Some(unit) => {
+            let scaled = bytes as f64 / 1024_f64.powi(power as i32);
+            format!("{scaled:.2}{}", units[unit as usize])
+        }
+    }
 }
 
 fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
@@ -111,19 +141,31 @@ fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "durable": u8::from(durable),
         "durability": format!("{:?}", keys.shared.config.durability).to_lowercase(),
         "aof_enabled": u8::from(durable),
+        "rdb_changes_since_last_save": changes(keys),
+        "rdb_last_save_time": keys.shared.started_ms / 1000,
     );
     Ok(())
 }
 
+/// Puts and deletes since the start, which is the last time that all was saved.
+fn changes(keys: &Keyspace<'_>) -> u64 {
+    ["puts", "deletes"].iter().filter_map(|metric| keys.shared.store.total(metric)).sum()
+}
+
 fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    for (name, value) in keys.shared.stats.list() {
+    let shared = keys.shared;
+    for (name, value) in shared.stats.list() {
         line(out, format_args!("{name}:{value}"));
     }
-    for (name, metric) in [("evicted_keys", "evictions"), ("expired_keys", "expirations")] {
-        if let Some(value) = keys.shared.store.total(metric) {
-            line(out, format_args!("{name}:{value}"));
-        }
-    }
+    let rate = shared.rates.rate(&shared.stats, shared.monotonic_ms());
+    let kib = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    lines!(out,
+        "instantaneous_ops_per_sec": rate.requests,
+        "instantaneous_input_kbps": kib(rate.bytes_received),
+        "instantaneous_output_kbps": kib(rate.bytes_sent),
+        "evicted_keys": shared.store.total("evictions").unwrap_or(0),
+        "expired_keys": shared.store.total("expirations").unwrap_or(0),
+    );
     lines!(out,
         "pubsub_channels": keys.shared.topics.channels(None).len(),
         "pubsub_patterns": keys.shared.topics.patterns(),
@@ -142,25 +184,37 @@ fn commandstats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     Ok(())
 }
 
+fn errorstats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    keys.shared.errors.write(out);
+    Ok(())
+}
+
 fn cluster(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
     lines!(out, "cluster_enabled": 0,);
     Ok(())
 }
 
 fn replication(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    lines!(out, "role": "master", "connected_slaves": 0,);
+    lines!(out, "role": "master", "connected_slaves": 0, "master_repl_offset": 0,);
     Ok(())
 }
 
 fn keyspace(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    for db in 0..keys.shared.store.count() {
-        let admin = keys.shared.store.opened(db).and_then(|engine| engine.as_admin());
-        let Some(admin) = admin else { continue };
-        let count = admin.count(false)?;
+    let store = &keys.shared.store;
+    for db in 0..store.count() {
+        let Some(engine) = store.opened(db) else { continue };
+        let Some(admin) = engine.as_admin() else { continue };
+        let count = size(engine, admin)?;
         if count.high > 0 {
-            // Programs that read this know these three fields and no others. How many keys expire
-            // is not counted; the bounds of the estimate are in the last section.
-            line(out, format_args!("db{db}:keys={},expires=0,avg_ttl=0", count.estimate));
+            // Programs that read this know these three fields and no others. The bounds of an
+            // estimate are in the last section.
+            let keys_of_db = Keyspace { engine, db, ..*keys };
+            let Expiring { share, ttl_ms } = sample(&keys_of_db, store.whole(db), count.estimate)?;
+            let expires = (count.estimate as f64 * share).round();
+            line(
+                out,
+                format_args!("db{db}:keys={},expires={expires},avg_ttl={ttl_ms}", count.estimate),
+            );
         }
     }
     Ok(())
@@ -185,7 +239,7 @@ fn silica(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
             let in_memory = u8::from(!descriptor.capabilities.durable);
             line(out, format_args!("db{db}_in_memory:{in_memory}"));
             if let Some(admin) = engine.as_admin() {
-                let count = admin.count(false)?;
+                let count = size(engine, admin)?;
                 line(out, format_args!("db{db}_keys_low:{}", count.low));
                 line(out, format_args!("db{db}_keys_high:{}", count.high));
             }

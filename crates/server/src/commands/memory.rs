@@ -19,11 +19,11 @@ pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
 /// The arguments begin with the subcommand.
 fn usage(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
     // There are no parts of a value to take samples of.
-    if args.len() != 2 {
-        if args.len() != 4 || !args.is(2, "samples") {
+    for index in (2..args.len()).step_by(2) {
+        if index + 1 == args.len() || !args.is(index, "samples") {
             return reply.error(SYNTAX);
         }
-        match parse_i64(args.get(3)) {
+        match parse_i64(args.get(index + 1)) {
             None => return reply.error(NOT_INTEGER),
             Some(n) if n < 0 => return reply.error(SYNTAX),
             Some(_) => {}
@@ -45,7 +45,7 @@ fn figures(keys: &Keyspace<'_>) -> Result<Vec<(String, u64)>> {
     for db in 0..shared.store.count() {
         let Some(engine) = shared.store.opened(db) else { continue };
         if let Some(admin) = engine.as_admin() {
-            entries += admin.count(false)?.estimate;
+            entries += admin.estimate()?.estimate;
         }
         let mut wanted = Wanted { name: "memory_budget_bytes", value: 0.0 };
         engine.metrics(&mut wanted);

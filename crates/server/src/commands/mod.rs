@@ -7,6 +7,7 @@ pub(crate) mod client;
 pub(crate) mod clients;
 pub(crate) mod config;
 pub(crate) mod dump;
+pub(crate) mod expiring;
 pub(crate) mod expiry;
 pub(crate) mod info;
 pub(crate) mod introspect;
@@ -24,6 +25,7 @@ pub(crate) mod transaction;
 pub(crate) mod update;
 pub(crate) mod whole;
 
+use crate::acl::User;
 use crate::burst::Args;
 use crate::clients::Client;
 use crate::exec::{ENTRY_META_BYTES, Slot};
@@ -53,6 +55,15 @@ pub(crate) fn error_text(error: &Error) -> String {
 /// The reply to a request with too few or too many arguments.
 pub(crate) fn wrong_number(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// The reply to a subcommand with too many arguments.
+pub(crate) fn wrong_subcommand(args: Args<'_>) -> String {
+    let text = |index| String::from_utf8_lossy(args.get(index));
+    let (container, sub) = (text(0).to_ascii_uppercase(), text(1));
+    format!(
+        "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {container} HELP."
+    )
 }
 
 /// The name of a plain GET or SET, and what runs it: most requests by far, which need no look into
@@ -108,6 +119,7 @@ impl<'a> Values<'a> {
 }
 
 /// What a command on one database works with.
+#[derive(Clone, Copy)]
 pub(crate) struct Keyspace<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) engine: &'a dyn Engine,
@@ -115,9 +127,16 @@ pub(crate) struct Keyspace<'a> {
     pub(crate) db: usize,
     /// All of the database, for views that outlive a call; not there inside a transaction.
     pub(crate) whole: Option<&'a Arc<dyn Engine>>,
+    /// For whom names of keys are told, if that is not everybody.
+    pub(crate) reader: Option<&'a User>,
 }
 
 impl Keyspace<'_> {
+    /// True if the client may be told the name of `key`.
+    pub(crate) fn may_tell(&self, key: &[u8]) -> bool {
+        self.reader.is_none_or(|user| user.may_know(key))
+    }
+
     /// Runs `run` and answers with its error where it has one.
     pub(crate) fn answer(
         &self,

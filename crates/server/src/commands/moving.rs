@@ -1,9 +1,9 @@
 //! Commands that move or copy a whole entry, expiry included.
 
-use super::{Keyspace, SYNTAX, atomic};
+use super::{Keyspace, NOT_INTEGER, SYNTAX, atomic};
 use crate::burst::Args;
 use silica::engine::{Durability, EntryRef, Result, Update};
-use silica_proto::Reply;
+use silica_proto::{Reply, parse_i64};
 
 fn same(entry: EntryRef<'_>) -> Update {
     let EntryRef { value, expires_unix_ms, user_bits } = entry;
@@ -31,20 +31,38 @@ pub(crate) fn rename(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
+/// Whether a COPY replaces what is there, or what is wrong with its options.
+fn copy_options(keys: &Keyspace<'_>, args: Args<'_>) -> std::result::Result<bool, &'static str> {
+    let (mut replace, mut db) = (false, keys.db);
+    let mut index = 3;
+    while index < args.len() {
+        if args.is(index, "replace") {
+            replace = true;
+        } else if args.is(index, "db") && index + 1 < args.len() {
+            index += 1;
+            let number = parse_i64(args.get(index)).ok_or(NOT_INTEGER)?;
+            let known = usize::try_from(number).ok().filter(|n| *n < keys.shared.store.count());
+            db = known.ok_or("ERR DB index is out of range")?;
+        } else {
+            return Err(SYNTAX);
+        }
+        index += 1;
+    }
+    match db == keys.db {
+        true => Ok(replace),
+        false => Err("ERR COPY works within one database only; leave DB out"),
+    }
+}
+
 /// COPY within one database.
 pub(crate) fn copy(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let mut replace = false;
-    for index in 3..args.len() {
-        if args.is(index, "db") {
-            reply.error("ERR COPY works within one database only; leave DB out");
+    let replace = match copy_options(keys, args) {
+        Ok(replace) => replace,
+        Err(text) => {
+            reply.error(text);
             return Ok(());
         }
-        if !args.is(index, "replace") {
-            reply.error(SYNTAX);
-            return Ok(());
-        }
-        replace = true;
-    }
+    };
     let names = [args.get(1), args.get(2)];
     if names[0] == names[1] {
         reply.error("ERR source and destination objects are the same");

@@ -80,12 +80,20 @@ pub(crate) fn select(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 pub(crate) fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) {
-    let known = ["save", "nosave", "now", "force"];
-    if (1..args.len()).any(|i| !known.iter().any(|word| args.is(i, word))) {
+    let has = |word: &str| (1..args.len()).any(|index| args.is(index, word));
+    let known = ["save", "nosave", "now", "force", "abort"];
+    let is_known = |index| known.iter().any(|word| args.is(index, word));
+    let is_only_abort = (1..args.len()).all(|index| args.is(index, "abort"));
+    let contradicts = (has("save") && has("nosave")) || (has("abort") && !is_only_abort);
+    if !(1..args.len()).all(is_known) || contradicts {
         return cx.reply.error(SYNTAX);
     }
+    if has("abort") {
+        // A stop waits for nothing that could keep it from going on.
+        return cx.reply.error("ERR No shutdown in progress.");
+    }
     log::info!("client {} asked for the server to stop", cx.client.peer);
-    if (1..args.len()).any(|i| args.is(i, "nosave")) {
+    if has("nosave") {
         cx.shared.keeps_nothing.store(true, Ordering::Release);
     }
     cx.session.quit = true;

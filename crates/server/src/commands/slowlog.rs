@@ -1,6 +1,6 @@
 //! SLOWLOG and LATENCY.
 
-use super::{Cx, Keyspace, introspect};
+use super::{Cx, Keyspace, introspect, wrong_subcommand};
 use crate::burst::Args;
 use crate::slowlog::Slow;
 use silica::engine::Result;
@@ -18,6 +18,10 @@ pub(crate) fn latency_help(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn get(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    if args.len() > 3 {
+        reply.error(&wrong_subcommand(args));
+        return Ok(());
+    }
     let count = if args.len() > 2 { parse_i64(args.get(2)) } else { Some(10) };
     let Some(count) = count.filter(|count| *count >= -1) else {
         reply.error("ERR count should be greater than or equal to -1");

@@ -1,6 +1,6 @@
 //! Commands about channels.
 
-use super::{Cx, Keyspace};
+use super::{Cx, Keyspace, wrong_subcommand};
 use crate::burst::Args;
 use crate::topics::Kind;
 use silica::engine::Result;
@@ -23,11 +23,19 @@ pub(crate) fn punsubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 fn listen(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
+    // Whoever takes rights away looks for those who listen by their users.
+    cx.client.names().user = cx.session.user.clone();
     for topic in args.from(1) {
         match cx.shared.topics.add(cx.client, kind, topic) {
             Some(count) => confirm(cx, word, Some(topic), count),
             None => return cx.reply.error("ERR this connection listens to too many channels"),
         }
+    }
+    // They were taken away since the request was permitted.
+    let has_changed = cx.session.acl_version != cx.shared.acl.version();
+    if has_changed && cx.shared.hears_too_much(cx.client) {
+        cx.shared.topics.remove_all(cx.client);
+        cx.session.quit = true;
     }
 }
 
@@ -71,8 +79,13 @@ pub(crate) fn announce(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
 }
 
 pub(crate) fn channels(cx: &mut Cx<'_>, args: Args<'_>) {
+    if args.len() > 3 {
+        return cx.reply.error(&wrong_subcommand(args));
+    }
     let pattern = if args.len() > 2 { Some(args.get(2)) } else { None };
-    let names = cx.shared.topics.channels(pattern);
+    let mut names = cx.shared.topics.channels(pattern);
+    let user = cx.session.user.as_ref();
+    names.retain(|name| user.is_none_or(|user| user.may_hear(Kind::Channel, name)));
     cx.reply.array(names.len());
     names.iter().for_each(|name| cx.reply.bulk(name));
 }

@@ -124,16 +124,16 @@ pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
 
 /// Says why a client cannot choose the keys that it is told of one by one.
 pub(crate) fn caching(cx: &mut Cx<'_>, args: Args<'_>) {
-    let word = match args.get(2).to_ascii_lowercase().as_slice() {
-        b"yes" => "YES is only valid when tracking is enabled in OPTIN mode.",
-        b"no" => "NO is only valid when tracking is enabled in OPTOUT mode.",
-        _ => return cx.reply.error(SYNTAX),
-    };
     if cx.shared.tracking.of(cx.client.id).is_none() {
         return cx.reply.error(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
              or OPTOUT mode enabled",
         );
     }
+    let word = match args.get(2).to_ascii_lowercase().as_slice() {
+        b"yes" => "YES is only valid when tracking is enabled in OPTIN mode.",
+        b"no" => "NO is only valid when tracking is enabled in OPTOUT mode.",
+        _ => return cx.reply.error(SYNTAX),
+    };
     cx.reply.error(&format!("ERR CLIENT CACHING {word}"));
 }

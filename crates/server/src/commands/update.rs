@@ -90,15 +90,12 @@ fn set_options(args: Args<'_>) -> Result<SetOptions<'_>, String> {
             let time = next.filter(|_| expiry.is_none()).ok_or_else(syntax)?;
             expiry = Some(when.expiry(time, "set")?);
             index += 1;
-        } else if args.is(index, "keepttl") && expiry.is_none() {
+        } else if args.is(index, "keepttl") && expiry.is_none_or(|e| e == Expiry::Keep) {
             expiry = Some(Expiry::Keep);
         } else if args.is(index, "get") {
             get = true;
         } else {
-            if condition != Condition::Always {
-                return Err(syntax());
-            }
-            condition = match &word.to_ascii_uppercase()[..] {
+            let chosen = match &word.to_ascii_uppercase()[..] {
                 b"NX" => Condition::Missing,
                 b"XX" => Condition::Present,
                 b"IFEQ" => {
@@ -107,6 +104,11 @@ fn set_options(args: Args<'_>) -> Result<SetOptions<'_>, String> {
                 }
                 _ => return Err(syntax()),
             };
+            // Redis lets a word be said twice, but no two that differ.
+            if ![Condition::Always, chosen].contains(&condition) {
+                return Err(syntax());
+            }
+            condition = chosen;
         }
         index += 1;
     }

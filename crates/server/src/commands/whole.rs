@@ -2,9 +2,12 @@
 
 use super::{Keyspace, NOT_INTEGER, SYNTAX, error_text, info as sections};
 use crate::burst::Args;
+use crate::databases::metric_of;
 use crate::glob::Pattern;
+use crate::server::Shared;
 use silica::engine::{
-    Admin, EntryIter, Error, ErrorKind, KeyRange, Ordered, Result, Scan, Snapshot,
+    Admin, Count, Engine, EntryIter, Error, ErrorKind, KeyRange, Near, Ordered, Result, Scan,
+    Snapshot,
 };
 use silica_base::shared_len;
 use silica_proto::{Reply, append_u64, parse_i64};
@@ -120,7 +123,7 @@ pub(crate) fn scan(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     let mut found = Keys::default();
     let next = match keys.ordered() {
         Some(ordered) => scan_in_order(keys, ordered.snapshot()?, &options, &mut found)?,
-        None => scan_positions(keys.scan()?, &options, &mut found)?,
+        None => scan_positions(keys, &options, &mut found)?,
     };
     reply.array(2);
     let mut digits = Vec::with_capacity(20);
@@ -131,7 +134,8 @@ pub(crate) fn scan(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// Scans in the engine's own order; the next cursor.
-fn scan_positions(engine: &dyn Scan, options: &ScanOptions, found: &mut Keys) -> Result<u64> {
+fn scan_positions(keys: &Keyspace<'_>, options: &ScanOptions, found: &mut Keys) -> Result<u64> {
+    let engine = keys.scan()?;
     let mut left = options.count.min(SCAN_COUNT_MAX);
     let mut next = Some(options.cursor);
     while let Some(cursor) = next
@@ -141,7 +145,7 @@ fn scan_positions(engine: &dyn Scan, options: &ScanOptions, found: &mut Keys) ->
         let step = left.min(STEP);
         left -= step;
         next = engine.scan(cursor, step, &mut |key, _| {
-            if options.wants(key) {
+            if options.wants(key) && keys.may_tell(key) {
                 found.push(key);
             }
         })?;
@@ -168,7 +172,7 @@ fn scan_in_order(
     let mut left = options.count.min(SCAN_COUNT_MAX);
     let mut is_there = iterator.seek_to_first()?;
     while is_there {
-        if options.wants(iterator.key()) {
+        if options.wants(iterator.key()) && keys.may_tell(iterator.key()) {
             found.push(iterator.key());
         }
         left -= 1;
@@ -208,7 +212,7 @@ fn keys_by_position(keys: &Keyspace<'_>, pattern: &Pattern, found: &mut Keys) ->
     while let Some(cursor) = next {
         keys.shared.refuse_when_stopping()?;
         next = engine.scan(cursor, STEP, &mut |key, _| {
-            if pattern.matches(key) {
+            if pattern.matches(key) && keys.may_tell(key) {
                 found.push(key);
             }
         })?;
@@ -239,7 +243,7 @@ fn keys_in_order(
         if visited % STEP == 0 {
             keys.shared.refuse_when_stopping()?;
         }
-        if pattern.matches(iterator.key()) {
+        if pattern.matches(iterator.key()) && keys.may_tell(iterator.key()) {
             found.push(iterator.key());
         }
         if found.held_bytes() > KEYS_BYTES_MAX {
@@ -250,19 +254,31 @@ fn keys_in_order(
     Ok(true)
 }
 
+/// Times that RANDOMKEY tries to find a key that its client may be told.
+const RANDOM_TRIES: usize = 64;
+
 pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    if let Some(ordered) = keys.ordered() {
-        let mut iterator = ordered.snapshot()?.iterate(&KeyRange::ALL)?;
-        match seek_random(&mut *iterator, keys.shared.random())? {
-            true => reply.bulk(iterator.key()),
-            false => reply.null(),
+    let ordered = keys.ordered();
+    for _ in 0..RANDOM_TRIES {
+        let found = match &ordered {
+            Some(ordered) => random_in_order(keys.shared, ordered)?,
+            None => random_by_position(keys.shared, keys.scan()?)?,
+        };
+        let Some(key) = found else { break };
+        if keys.may_tell(&key) {
+            reply.bulk(&key);
+            return Ok(());
         }
-        return Ok(());
     }
-    let engine = keys.scan()?;
+    reply.null();
+    Ok(())
+}
+
+/// A key of a store that is visited in an order of its own, from a random place on.
+fn random_by_position(shared: &Shared, engine: &dyn Scan) -> Result<Option<Vec<u8>>> {
     let mut found = Keys::default();
     // From a random place to the end, and where nothing is there from the start.
-    for start in [keys.shared.random() >> 1, 0] {
+    for start in [shared.random() >> 1, 0] {
         let mut next = Some(start);
         while let Some(cursor) = next
             && found.ranges.is_empty()
@@ -270,14 +286,27 @@ pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
             next = engine.scan(cursor, 8, &mut |key, _| found.push(key))?;
         }
     }
-    match found.ranges.len() {
-        0 => reply.null(),
-        n => {
-            let (start, end) = found.ranges[keys.shared.random() as usize % n];
-            reply.bulk(&found.bytes[start..end]);
+    let len = found.ranges.len() as u64;
+    let chosen = shared.random().checked_rem(len).map(|at| found.ranges[at as usize]);
+    Ok(chosen.map(|(start, end)| found.bytes[start..end].to_vec()))
+}
+
+/// A key of a store in order, each about as likely as another.
+fn random_in_order(shared: &Shared, ordered: &Arc<dyn Ordered>) -> Result<Option<Vec<u8>>> {
+    let mut iterator = Arc::clone(ordered).snapshot()?.iterate(&KeyRange::ALL)?;
+    let mut is_there = match ordered.near(shared.random()) {
+        None => seek_random(&mut *iterator, shared.random())?,
+        Some(Near { key, among }) => {
+            let mut is_there = iterator.seek(&key)? || iterator.seek_to_first()?;
+            for _ in 0..shared.random() % among.max(1) {
+                // Behind the last comes the first.
+                is_there = is_there && (iterator.next()? || iterator.seek_to_first()?);
+            }
+            is_there
         }
-    }
-    Ok(())
+    };
+    is_there = is_there || iterator.seek_to_first()?;
+    Ok(is_there.then(|| iterator.key().to_vec()))
 }
 
 /// To an entry somewhere between the first and the last; false where there is none.
@@ -303,8 +332,26 @@ fn seek_random(iterator: &mut dyn EntryIter, random: u64) -> Result<bool> {
     Ok(iterator.seek(&key)? || iterator.seek_to_last()?)
 }
 
+/// Stores of up to so many entries are counted one by one: 5 ms at a microsecond each.
+const COUNTED_ENTRIES_MAX: u64 = 5_000;
+
+/// Bytes of an index in memory that may be gone through for that.
+const WALK_BYTES_MAX: u64 = 8 << 20;
+
+/// The number of entries, as exactly as it can be told within milliseconds.
+pub(crate) fn size(engine: &dyn Engine, admin: &dyn Admin) -> Result<Count> {
+    let estimate = admin.estimate()?;
+    let is_small = estimate.low < estimate.high && estimate.high <= COUNTED_ENTRIES_MAX;
+    // Few entries may lie in a large index.
+    let index_bytes = || metric_of(engine, "index_bytes").unwrap_or(0);
+    match is_small && index_bytes() <= WALK_BYTES_MAX {
+        true => admin.count(true),
+        false => Ok(estimate),
+    }
+}
+
 pub(crate) fn dbsize(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    reply.integer(keys.admin()?.count(true)?.estimate as i64);
+    reply.integer(size(keys.engine, keys.admin()?)?.estimate as i64);
     Ok(())
 }
 

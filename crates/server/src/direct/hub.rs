@@ -9,6 +9,7 @@
 use super::bell::{AWAKE, Bell, PARKED};
 use super::seat::Seat;
 use crate::config::Mode;
+use crate::watch::{WatchedShard, Watchers};
 use mio::Waker;
 use silica::engine::{Engine, Error, ErrorKind, Result, Shard};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -38,12 +39,15 @@ struct Post {
     thread: OnceLock<Thread>,
 }
 
+/// The engine of a database and who watches its keys.
+type Opened = (Arc<dyn Engine>, Arc<Watchers>);
+
 /// All loops of a server, and the engines whose partitions they own.
 pub(crate) struct Hub {
     pub(super) mode: Mode,
     posts: Box<[Post]>,
-    /// The engine of each database, once it is open.
-    engines: Box<[OnceLock<Arc<dyn Engine>>]>,
+    /// The engine of each database, once it is open, and who watches its keys.
+    engines: Box<[OnceLock<Opened>]>,
     alone: Mutex<()>,
     /// Loops that may still send letters.
     pub(super) at_work: AtomicUsize,
@@ -88,9 +92,9 @@ impl Hub {
     }
 
     /// Keeps the engine of a database for its owners.
-    pub(super) fn keep(&self, db: usize, engine: &Arc<dyn Engine>) {
+    pub(super) fn keep(&self, db: usize, engine: &Arc<dyn Engine>, watchers: &Arc<Watchers>) {
         // A database is opened once.
-        let _ = self.engines[db].set(Arc::clone(engine));
+        let _ = self.engines[db].set((Arc::clone(engine), Arc::clone(watchers)));
     }
 
     /// Wakes loop `number` where it sleeps, after a letter to it was put in.
@@ -232,7 +236,8 @@ impl Shards {
     #[cold]
     fn take(&mut self, db: usize, partition: usize) -> Result<()> {
         let engine = self.hub.engines.get(db).and_then(OnceLock::get);
-        let Some(sharded) = engine.and_then(|engine| engine.as_sharded()) else {
+        let sharded = engine.and_then(|(engine, watchers)| Some((engine.as_sharded()?, watchers)));
+        let Some((sharded, watchers)) = sharded else {
             let message = format!("database {db} has no partitions that a loop could own");
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
@@ -240,7 +245,8 @@ impl Shards {
             self.taken.resize_with(db + 1, Vec::new);
         }
         self.taken[db].resize_with(sharded.shards(), || None);
-        self.taken[db][partition] = Some(sharded.take(partition)?);
+        let shard = WatchedShard::wrap(watchers, sharded.take(partition)?);
+        self.taken[db][partition] = Some(shard);
         Ok(())
     }
 

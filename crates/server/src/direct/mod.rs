@@ -33,6 +33,7 @@ pub(crate) use seat::{Seat, seats};
 
 use crate::exec::Change;
 use crate::table::{Answer, Terms};
+use crate::watch::Watchers;
 use silica::engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
     ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Sharded, Update, WriteBatch,
@@ -99,12 +100,18 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// The engine of database `db`; as it is where it has no partitions that threads can own.
-    pub(crate) fn wrap(hub: &Arc<Hub>, db: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    /// The engine of database `db`, whose keys `watchers` watch; as it is where it has no
+    /// partitions that threads can own.
+    pub(crate) fn wrap(
+        hub: &Arc<Hub>,
+        db: usize,
+        engine: Arc<dyn Engine>,
+        watchers: &Arc<Watchers>,
+    ) -> Arc<dyn Engine> {
         if engine.as_sharded().is_none() {
             return engine;
         }
-        hub.keep(db, &engine);
+        hub.keep(db, &engine, watchers);
         Arc::new(Direct { db, hub: Arc::clone(hub), engine })
     }
 
@@ -270,6 +277,10 @@ impl Atomic for Direct {
 impl Admin for Direct {
     fn count(&self, exact: bool) -> Result<Count> {
         self.admin()?.count(exact)
+    }
+
+    fn estimate(&self) -> Result<Count> {
+        self.admin()?.estimate()
     }
 
     fn clear(&self) -> Result<()> {

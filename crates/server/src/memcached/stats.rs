@@ -82,7 +82,7 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     stat(out, "accepting_conns", 1);
     stat(out, "threads", shared.loops.len());
     if let Some(admin) = keys.engine.as_admin() {
-        stat(out, "curr_items", admin.count(false)?.estimate);
+        stat(out, "curr_items", admin.estimate()?.estimate);
     }
     let (user, system) = process::cpu_seconds();
     stat(out, "rusage_user", format_args!("{user:.6}"));
@@ -109,7 +109,7 @@ fn databases(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
         let Some(engine) = keys.shared.store.opened(db) else { continue };
         stat(out, &format!("{db}:engine"), engine.descriptor().name);
         if let Some(admin) = engine.as_admin() {
-            stat(out, &format!("{db}:curr_items"), admin.count(false)?.estimate);
+            stat(out, &format!("{db}:curr_items"), admin.estimate()?.estimate);
         }
         engine.metrics(&mut Metrics(out, db));
     }

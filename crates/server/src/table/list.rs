@@ -36,8 +36,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Copies a key's value and expiry to another key.";
     "datagrams" 1 "admin" NO "connection" "7.2.0" Session(session::datagrams),
         "Returns the first port for datagrams and a pass for it.";
-    "dbsize" 1 "readonly long keyspace" NO "server" "1.0.0" Whole(whole::dbsize),
-        "Counts the keys of the database, exactly.";
+    "dbsize" 1 "readonly fast keyspace" NO "server" "1.0.0" Whole(whole::dbsize),
+        "Tells how many keys the database has; a large store estimates that.";
     "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECR),
         "Takes one from the number at a key.";
     "decrby" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECRBY),

@@ -29,7 +29,10 @@ pub(crate) struct Probe {
     /// It keeps its keys in order.
     pub(crate) ordered: bool,
     pub(crate) delay: Duration,
-    pub(crate) count_delay: Duration,
+    pub(crate) walk_delay: Duration,
+    /// What it says of its entries without counting them; if there is nothing, it counts.
+    pub(crate) estimate: Option<Count>,
+    pub(crate) count_calls: AtomicU64,
     pub(crate) fail_get: AtomicBool,
     pub(crate) fail_write: AtomicBool,
     pub(crate) fail_sync: AtomicBool,
@@ -52,7 +55,9 @@ impl Probe {
             descriptor: Descriptor { capabilities, ..known },
             ordered: false,
             delay: Duration::ZERO,
-            count_delay: Duration::ZERO,
+            walk_delay: Duration::ZERO,
+            estimate: None,
+            count_calls: AtomicU64::new(0),
             fail_get: AtomicBool::new(false),
             fail_write: AtomicBool::new(false),
             fail_sync: AtomicBool::new(false),
@@ -127,6 +132,7 @@ impl Engine for Probe {
     }
 
     fn as_scan(&self) -> Option<&dyn Scan> {
+        std::thread::sleep(self.walk_delay);
         self.inner.as_scan()
     }
 
@@ -139,14 +145,18 @@ impl Engine for Probe {
     }
 
     fn as_admin(&self) -> Option<&dyn Admin> {
-        std::thread::sleep(self.count_delay);
         Some(self)
     }
 }
 
 impl Admin for Probe {
     fn count(&self, exact: bool) -> Result<Count> {
+        self.count_calls.fetch_add(1, Ordering::Relaxed);
         self.inner.count(exact)
+    }
+
+    fn estimate(&self) -> Result<Count> {
+        self.estimate.map_or_else(|| self.count(false), Ok)
     }
 
     fn clear(&self) -> Result<()> {

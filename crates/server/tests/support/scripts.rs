@@ -151,9 +151,83 @@ BITFIELD f GET u8 x -> -ERR bit offset is not an integer or out of range
 BITFIELD f SET u8 0 -> -ERR syntax error
 BITFIELD f SET u8 0 x -> -ERR value is not an integer or out of range
 BITFIELD f -> []
+BITFIELD f GET u65 -> -ERR syntax error
+BITFIELD g OVERFLOW SAT SET i8 0 200 GET i8 0 SET i8 0 -200 GET i8 0 -> [:0 :127 :127 :-128]
+BITFIELD g OVERFLOW SAT SET u8 0 -1 GET u8 0 OVERFLOW WRAP SET u8 0 -2 GET u8 0 -> \
+    [:128 :255 :255 :254]
+BITFIELD g OVERFLOW FAIL SET u4 0 16 SET u4 0 -1 SET i4 0 -9 SET i4 0 8 -> [nil nil nil nil]
+BITFIELD g OVERFLOW FAIL SET u4 0 15 SET i4 4 -8 -> [:15 :-2]
+BITFIELD g GET u8 0 OVERFLOW FAIL INCRBY u8 0 8 -> [:248 nil]
+BITFIELD g OVERFLOW SAT SET u63 0 -1 GET u63 0 INCRBY u63 0 1 -> \
+    [:8935141660703064064 :9223372036854775807 :9223372036854775807]
+BITFIELD g OVERFLOW SAT INCRBY u63 0 -9223372036854775808 INCRBY u63 0 -1 -> [:0 :0]
+BITFIELD g SET i64 0 9223372036854775807 OVERFLOW FAIL INCRBY i64 0 1 -> [:0 nil]
+BITFIELD g OVERFLOW SAT INCRBY i64 0 1 OVERFLOW WRAP INCRBY i64 0 1 -> \
+    [:9223372036854775807 :-9223372036854775808]
 BITFIELD_RO f GET u8 0 GET u8 8 -> [:128 :0]
 BITFIELD_RO f SET u8 0 1 -> -ERR BITFIELD_RO only supports the GET subcommand
 STRLEN f -> :14
+";
+
+/// Options that contradict each other, are said twice, or lack something.
+pub(crate) const CONTRADICTIONS: &str = "
+SHUTDOWN SAVE NOSAVE -> -ERR syntax error
+SHUTDOWN NOW SAVE FORCE NOSAVE -> -ERR syntax error
+SHUTDOWN ABORT NOW -> -ERR syntax error
+SHUTDOWN FOO -> -ERR syntax error
+SHUTDOWN ABORT -> -ERR No shutdown in progress.
+SET a 1 -> OK
+SET b 1 -> OK
+SET a 1 NX XX -> -ERR syntax error
+SET a 1 XX NX -> -ERR syntax error
+SET a 1 XX XX -> OK
+SET a 1 NX NX -> nil
+SET a 1 GET GET -> '1'
+SET a 1 EX 10 PX 10 -> -ERR syntax error
+SET a 1 EX 10 KEEPTTL -> -ERR syntax error
+SET a 1 KEEPTTL EX 5 -> -ERR syntax error
+SET a 1 KEEPTTL KEEPTTL -> OK
+EXPIRE a 10 NX XX -> -ERR NX and XX, GT or LT options at the same time are not compatible
+EXPIRE a 10 NX GT -> -ERR NX and XX, GT or LT options at the same time are not compatible
+EXPIRE a 10 GT LT -> -ERR GT and LT options at the same time are not compatible
+EXPIRE a 10 XX GT -> :0
+EXPIRE a 10 NX NX -> :1
+GETEX a EX 10 PERSIST -> -ERR syntax error
+GETEX a PERSIST EX 10 -> -ERR syntax error
+GETEX a EX 10 PX 10 -> -ERR syntax error
+GETEX a PERSIST PERSIST -> '1'
+TTL a -> :-1
+SCAN 0 COUNT 0 -> -ERR syntax error
+SCAN 0 COUNT 5 MATCH -> -ERR syntax error
+SCAN 0 MATCH a MATCH nothing -> ['0' []]
+COPY a b DB 0 REPLACE REPLACE -> :1
+COPY a b DB 0 DB 99 -> -ERR DB index is out of range
+COPY a b DB x -> -ERR value is not an integer or out of range
+COPY a b DB -> -ERR syntax error
+RESTORE k 0 x FREQ 1 IDLETIME 1 -> -ERR syntax error
+RESTORE k 0 x IDLETIME 1 FREQ 1 -> -ERR syntax error
+CLIENT KILL ID 5000 ID 6000 -> :0
+CLIENT KILL SKIPME no SKIPME yes ID 5000 -> :0
+CLIENT KILL ID 5000 SKIPME -> -ERR syntax error
+CLIENT PAUSE 10 WRITE ALL -> \
+    -ERR unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP.
+CLIENT UNBLOCK 5 TIMEOUT ERROR -> \
+    -ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try CLIENT HELP.
+CLIENT CACHING foo -> -ERR CLIENT CACHING can be called only when the client is in tracking \
+    mode with OPTIN or OPTOUT mode enabled
+CLIENT TRACKING on BCAST OPTIN -> -ERR OPTIN and OPTOUT are not compatible with BCAST
+CLIENT TRACKING on OPTIN OPTOUT -> -ERR You can't specify both OPTIN mode and OPTOUT mode
+LCS a b LEN IDX -> -ERR If you want both the length and indexes, please just use IDX.
+LCS a b LEN LEN -> :1
+FLUSHALL SYNC ASYNC -> -ERR syntax error
+FLUSHDB SYNC SYNC -> -ERR syntax error
+MEMORY USAGE none SAMPLES 1 SAMPLES 2 -> nil
+MEMORY USAGE none SAMPLES 1 SAMPLES -> -ERR syntax error
+SLOWLOG GET 1 2 -> \
+    -ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.
+PUBSUB CHANNELS a b -> \
+    -ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.
+PING -> PONG
 ";
 
 /// Entries under other names.
@@ -263,6 +337,25 @@ MULTI -> OK
 WATCH b -> -ERR WATCH inside MULTI is not allowed
 SET a 6 -> QUEUED
 EXEC -> [OK]
+SET n 5 -> OK
+WATCH n -> OK
+INCR n -> :6
+DECR n -> :5
+MULTI -> OK
+SET n 7 -> QUEUED
+EXEC -> nil
+WATCH n -> OK
+SETNX n 6 -> :0
+EXPIRE n 100 XX -> :0
+MULTI -> OK
+SET n 7 -> QUEUED
+EXEC -> [OK]
+WATCH gone -> OK
+SET gone 1 -> OK
+DEL gone -> :1
+MULTI -> OK
+SET n 8 -> QUEUED
+EXEC -> nil
 WATCH none -> OK
 SET none 1 -> OK
 UNWATCH -> OK

@@ -240,3 +240,55 @@ pub(crate) fn changing_users(connect: Connect<'_>) {
     assert_eq!(late.ask("AUTH safe x"), "OK");
     assert_eq!(admin.ask("ACL SETUSER default on nopass"), "OK");
 }
+
+/// Who listens to a channel that its user may hear no more is closed, and nobody else.
+pub(crate) fn losing_channels(connect: Connect<'_>) {
+    let mut admin = connect();
+    let ear = |user: &str, line: &str| {
+        let mut ear = connect();
+        assert_eq!(ear.ask(&format!("AUTH {user} pw")), "OK");
+        assert!(ear.ask(line).contains("subscribe"), "{line}");
+        ear
+    };
+    let may = "on >pw resetchannels +subscribe +psubscribe +ping +hello";
+    assert_eq!(admin.ask(&format!("ACL SETUSER ann {may} &news* &sport")), "OK");
+    assert_eq!(admin.ask(&format!("ACL SETUSER bob {may} &news* &sport")), "OK");
+    let mut lost = [
+        ear("ann", "SUBSCRIBE sport"),
+        ear("ann", "SUBSCRIBE news sport"),
+        ear("ann", "SUBSCRIBE sport"),
+    ];
+    let mut kept = [
+        ear("ann", "SUBSCRIBE news"),
+        ear("ann", "PSUBSCRIBE news*"),
+        ear("bob", "SUBSCRIBE sport news"),
+    ];
+    assert_eq!(admin.ask("PUBLISH sport 1"), ":4");
+    // Another right, and the same channels.
+    assert_eq!(admin.ask("ACL SETUSER ann +get"), "OK");
+    assert_eq!(admin.ask("PUBLISH sport 2"), ":4");
+    assert!(next(&mut lost[1]).contains("'sport'"), "the second confirmation");
+    for ear in &mut lost {
+        for payload in ["'1'", "'2'"] {
+            let told = next(ear);
+            assert!(told.contains(payload), "{told}");
+        }
+    }
+    assert_eq!(admin.ask("ACL SETUSER ann resetchannels &news*"), "OK");
+    assert_eq!(admin.ask("PUBLISH sport 3"), ":1");
+    assert_eq!(admin.ask("PUBLISH news 4"), ":3");
+    for ear in &mut lost {
+        assert!(ear.reply().is_none(), "nothing of what came later");
+    }
+    for ear in &mut kept {
+        while !next(ear).contains("'4'") {}
+        assert!(ear.ask("PING").contains("pong"));
+    }
+    // A pattern must be the very one that was given.
+    assert_eq!(admin.ask("ACL SETUSER ann resetchannels &n*"), "OK");
+    assert_eq!(admin.ask("PUBLISH news 5"), ":2");
+    assert!(kept[1].reply().is_none());
+    assert!(next(&mut kept[0]).contains("'5'"));
+    assert_eq!(admin.ask("ACL DELUSER ann bob"), ":2");
+    assert!(kept[0].reply().is_none());
+}

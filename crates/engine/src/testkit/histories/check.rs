@@ -1,6 +1,6 @@
 //! The search.
 
-use super::step::{MISSING, State, Steps};
+use super::step::{FIRST, State, Steps};
 use std::collections::BTreeSet;
 
 /// Calls under way that have had their effect, by place, and what the key is.
@@ -21,7 +21,7 @@ pub(super) fn explain(steps: &Steps) -> Result<(), u64> {
     let mut events: Vec<_> = ends.chain(begins).collect();
     events.sort_unstable();
     let mut underway = Underway { steps, places: Vec::new() };
-    let mut points = BTreeSet::from([(0, MISSING)]);
+    let mut points = BTreeSet::from([(0, FIRST)]);
     for (stamp, is_end, step) in events {
         if !is_end {
             underway.enter(step);

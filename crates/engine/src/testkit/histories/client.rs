@@ -12,12 +12,13 @@ impl Call {
     ///
     /// # Panics
     ///
-    /// Where something is to be added to what is no number.
+    /// Where something is to be added to what is no number, or the call is one that depends on
+    /// more than the key's value.
     pub fn act_on(&self, current: Option<&[u8]>) -> (Update, Answer) {
         let become_ = |new: &Option<Vec<u8>>| new.clone().map_or(Update::Delete, Update::put);
         let was = || Answer::Was(current.map(<[u8]>::to_vec));
         match self {
-            Call::Get => (Update::Keep, was()),
+            Call::Get | Call::Watch => (Update::Keep, was()),
             Call::Put(value) => (Update::put(value.clone()), Answer::Done),
             Call::Delete => (Update::Delete, Answer::Done),
             Call::Replace(new) => (become_(new), was()),
@@ -31,6 +32,7 @@ impl Call {
                 let sum = number.wrapping_add(*by);
                 (Update::put(sum.to_string().into_bytes()), Answer::Sum(sum))
             }
+            Call::Commit(_) => panic!("whether it commits depends on what was written before"),
         }
     }
 }

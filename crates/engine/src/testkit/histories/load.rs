@@ -33,6 +33,10 @@ pub struct Load {
     pub keys: u64,
     /// Keys with numbers that are added to.
     pub counters: u64,
+    /// Keys whose values recur: there are only three, so a value says little of who wrote it.
+    pub recurring: u64,
+    /// Such keys are also watched, and written if nobody else was faster.
+    pub watches: bool,
     /// Values have up to about so many bytes, a quarter of them many.
     pub value_bytes_max: u64,
     /// False where the store has gets, puts and deletes only.
@@ -48,8 +52,9 @@ pub fn record<C: Client>(
     connect: impl Fn(u64) -> C + Sync,
 ) -> History {
     let (stamps, ready) = (AtomicU64::new(0), Barrier::new(load.threads as usize));
-    let keys: Vec<Vec<u8>> =
-        (0..load.keys + load.counters).map(|n| format!("{prefix}{n}").into_bytes()).collect();
+    let keys: Vec<Vec<u8>> = (0..load.keys + load.counters + load.recurring)
+        .map(|n| format!("{prefix}{n}").into_bytes())
+        .collect();
     let mut seeds = Prng::new(seed);
     let operations = std::thread::scope(|scope| {
         let spawn = |number| {
@@ -115,16 +120,44 @@ impl<C: Client> Thread<'_, C> {
 
     fn single(&mut self, nth: u64) {
         let place = self.prng.below(self.keys.len() as u64) as usize;
+        if self.load.watches && self.recurs(place) && self.prng.below(2) == 0 {
+            return self.watch(place);
+        }
         let call = self.choose(place, nth);
+        self.call(place, call);
+    }
+
+    /// Watches a key and writes it if nobody was faster.
+    fn watch(&mut self, place: usize) {
+        if self.call(place, Call::Watch) == Answer::Refused {
+            return;
+        }
+        if self.prng.below(2) == 0 {
+            self.client.rest(&mut self.prng);
+        }
+        let new = (self.prng.below(4) > 0).then(|| self.recurring_value());
+        self.call(place, Call::Commit(new));
+    }
+
+    fn recurs(&self, place: usize) -> bool {
+        place as u64 >= self.load.keys + self.load.counters
+    }
+
+    fn recurring_value(&mut self) -> Vec<u8> {
+        vec![b'a' + self.prng.below(3) as u8]
+    }
+
+    fn call(&mut self, place: usize, call: Call) -> Answer {
         let begin = self.stamp();
         let answer = self.client.call(&self.keys[place], &call);
         let end = self.stamp();
-        self.note(place, call, answer, begin, end);
+        self.note(place, call, answer.clone(), begin, end);
+        answer
     }
 
     fn choose(&mut self, place: usize, nth: u64) -> Call {
         let kind = self.prng.below(12);
-        if place as u64 >= self.load.keys {
+        if place as u64 >= self.load.keys && !self.recurs(place) {
             return match kind {
                 0 => Call::Delete,
                 1 => Call::Put(self.prng.below(100).to_string().into_bytes()),
@@ -132,7 +165,7 @@ impl<C: Client> Thread<'_, C> {
                 _ => Call::Get,
             };
         }
-        let new = self.value(nth);
+        let new = if self.recurs(place) { self.recurring_value() } else { self.value(nth) };
         match kind {
             0 => Call::Delete,
             1..=3 => Call::Put(new),
@@ -155,9 +188,11 @@ impl<C: Client> Thread<'_, C> {
 
     fn note(&mut self, place: usize, call: Call, answer: Answer, begin: u64, end: u64) {
         match (&call, &answer) {
-            (Call::Get, Answer::Was(found)) => self.seen[place].clone_from(found),
+            (Call::Get | Call::Watch, Answer::Was(found)) => self.seen[place].clone_from(found),
             (Call::Put(value), Answer::Done) => self.seen[place] = Some(value.clone()),
-            (Call::Replace(new), Answer::Was(_)) => self.seen[place].clone_from(new),
+            (Call::Replace(new), Answer::Was(_)) | (Call::Commit(new), Answer::Did(true)) => {
+                self.seen[place].clone_from(new)
+            }
             (Call::Delete, Answer::Done | Answer::Did(_)) => self.seen[place] = None,
             _ => {}
         }

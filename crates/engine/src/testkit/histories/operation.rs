@@ -27,6 +27,11 @@ pub enum Call {
     },
     /// Adds to a decimal number and tells the sum; a missing key counts as 0.
     Add(i64),
+    /// Begins to watch it, and then reads it.
+    Watch,
+    /// Stores this value (or removes the key) if nobody has written the key since the same thread
+    /// began to watch it, be it with the value that was there; tells whether it did.
+    Commit(Option<Vec<u8>>),
 }
 
 /// What was answered.

@@ -73,6 +73,8 @@ fn says(operation: &Operation) -> String {
         Call::Replace(new) => format!("replace by {}", state(new)),
         Call::Swap { expected, new } => format!("swap {} for {}", state(expected), state(new)),
         Call::Add(by) => format!("add {by}"),
+        Call::Watch => "watch and get".into(),
+        Call::Commit(new) => format!("commit {}", state(new)),
     };
     match &operation.answer {
         Answer::Done => call,

@@ -5,7 +5,7 @@
 //! everything that saw what it wrote: then each of the others still sees what it saw.
 
 use super::check::explain;
-use super::step::{Kind, MISSING, State, Step, Steps};
+use super::step::{Kind, MISSING, Step, Steps, Value};
 use std::collections::BTreeSet;
 
 /// The operations that are left of `steps`, which have no order.
@@ -20,7 +20,7 @@ pub(super) fn shorten(mut steps: Steps) -> Vec<usize> {
 }
 
 fn only_looks(step: &Step) -> bool {
-    matches!(step.kind, Kind::Get(_) | Kind::Swap { did: Some(false), .. })
+    matches!(step.kind, Kind::Get(_) | Kind::Swap { did: Some(false), .. } | Kind::NoCommit { .. })
 }
 
 fn removes(step: &Step) -> bool {
@@ -33,9 +33,11 @@ fn needs_deletes(steps: &Steps) -> bool {
     !steps.forgets() && steps.list.iter().any(saw)
 }
 
-/// True for steps of which nobody can say what state they saw.
+/// True for steps of which nobody can say what state they saw, or which need an earlier one of
+/// their thread.
 fn is_vague(step: &Step) -> bool {
-    let vague = matches!(step.kind, Kind::Remove { did: true } | Kind::Add { .. });
+    let vague =
+        matches!(step.kind, Kind::Remove { did: true } | Kind::Add { .. } | Kind::Commit { .. });
     vague || matches!(step.kind, Kind::Swap { did: Some(false), .. })
 }
 
@@ -62,7 +64,7 @@ fn drop_values(steps: &mut Steps) {
         return;
     }
     let written = steps.list.iter().filter_map(|step| steps.trace(step.kind).1);
-    let values: BTreeSet<State> = written.filter(|state| *state != MISSING).collect();
+    let values: BTreeSet<Value> = written.filter(|state| *state != MISSING).collect();
     for value in values {
         let all = steps.list.clone();
         if without(steps, value) && explain(steps).is_err() {
@@ -74,12 +76,12 @@ fn drop_values(steps: &mut Steps) {
 
 /// Drops all that wrote or saw `value`, and what follows from that; false where that would leave
 /// gets without the delete that they saw.
-fn without(steps: &mut Steps, value: State) -> bool {
+fn without(steps: &mut Steps, value: Value) -> bool {
     let mut gone = BTreeSet::from([value]);
     let mut has_removed = false;
     loop {
         let traces: Vec<_> = steps.list.iter().map(|step| steps.trace(step.kind)).collect();
-        let touches = |(saw, left): &(Option<State>, Option<State>)| {
+        let touches = |(saw, left): &(Option<Value>, Option<Value>)| {
             [saw, left].into_iter().flatten().any(|state| gone.contains(state))
         };
         let dropped: Vec<bool> = traces.iter().map(touches).collect();

@@ -5,22 +5,55 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// A value's number; [`MISSING`] is that of a key that is not there.
-pub(super) type State = u32;
+pub(super) type Value = u32;
 
-pub(super) const MISSING: State = 0;
+pub(super) const MISSING: Value = 0;
+
+/// What a key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct State {
+    value: Value,
+    /// A bit for each thread that watches the key and since when nobody has written it.
+    unwritten: u64,
+}
+
+/// Before the first call.
+pub(super) const FIRST: State = State { value: MISSING, unwritten: 0 };
+
+impl State {
+    fn written(new: Value) -> Self {
+        State { value: new, unwritten: 0 }
+    }
+
+    /// After `new` was left here. To remove what is missing is no write.
+    fn leaving(self, new: Value) -> Self {
+        if [self.value, new] == [MISSING; 2] { self } else { State::written(new) }
+    }
+
+    /// After the thread has ended its watch.
+    fn unwatched(self, thread: u64) -> Self {
+        State { unwritten: self.unwritten & !(1 << thread), ..self }
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     /// Saw this.
-    Get(State),
+    Get(Value),
     /// Leaves `new`, and saw `was` where that is known.
-    Write { was: Option<State>, new: State },
+    Write { was: Option<Value>, new: Value },
     /// Removes what is there, and saw whether there was something.
     Remove { did: bool },
     /// Leaves `new` where it sees `expected`.
-    Swap { expected: State, new: State, did: Option<bool> },
+    Swap { expected: Value, new: Value, did: Option<bool> },
     /// Adds, and saw the sum where that is known.
     Add { by: i64, sum: Option<i64> },
+    /// Saw this, and has watched since then. (Where nobody wrote between the two that is so.)
+    Watch { saw: Value, thread: u64 },
+    /// Leaves `new` where nobody has written since the thread began to watch.
+    Commit { new: Value, thread: u64 },
+    /// Did not.
+    NoCommit { thread: u64 },
 }
 
 /// An operation that could have an effect or saw something.
@@ -44,18 +77,18 @@ pub(super) struct Steps {
 
 #[derive(Debug, Clone, Default)]
 struct Values {
-    states: BTreeMap<Vec<u8>, State>,
+    states: BTreeMap<Vec<u8>, Value>,
     /// The decimal number that a state is, if it is one.
-    numbers: BTreeMap<State, i64>,
+    numbers: BTreeMap<Value, i64>,
 }
 
 impl Values {
-    fn state(&mut self, value: Option<&[u8]>) -> State {
+    fn state(&mut self, value: Option<&[u8]>) -> Value {
         let Some(value) = value else { return MISSING };
         if let Some(state) = self.states.get(value) {
             return *state;
         }
-        let state = self.states.len() as State + 1;
+        let state = self.states.len() as Value + 1;
         self.states.insert(value.to_vec(), state);
         let text = std::str::from_utf8(value).ok();
         if let Some(number) = text.and_then(|text| text.parse().ok()) {
@@ -64,7 +97,7 @@ impl Values {
         state
     }
 
-    fn state_of_number(&mut self, number: i64) -> State {
+    fn state_of_number(&mut self, number: i64) -> Value {
         self.state(Some(number.to_string().as_bytes()))
     }
 }
@@ -85,33 +118,47 @@ impl Steps {
     /// The states that `kind` may leave of `state`; none where its answer does not fit.
     pub(super) fn after(&self, state: State, kind: Kind) -> impl Iterator<Item = State> {
         // What a cache forgets it may as well forget at the last moment before that is seen.
-        let sees = |wanted| state == wanted || (wanted == MISSING && self.forgets());
-        let only = |fits: bool, new| [fits.then_some(new), None];
+        let value = state.value;
+        let sees = |wanted| value == wanted || (wanted == MISSING && self.forgets());
+        let only = |fits: bool, new: State| [fits.then_some(new), None];
+        let leaves = |fits: bool, new| only(fits, state.leaving(new));
         let states = match kind {
-            Kind::Get(found) => only(sees(found), found),
-            Kind::Write { was, new } => only(was.is_none_or(sees), new),
-            Kind::Remove { did: true } => only(state != MISSING, MISSING),
-            Kind::Remove { did: false } => only(sees(MISSING), MISSING),
-            Kind::Swap { expected, new, did: Some(true) | None } => only(sees(expected), new),
-            Kind::Swap { expected, did: Some(false), .. } if state != expected => only(true, state),
-            Kind::Swap { .. } => only(self.forgets() && state != MISSING, MISSING),
-            Kind::Add { by, sum } => {
-                let sums = [self.sum(state, by), self.sum(MISSING, by).filter(|_| self.forgets())];
-                let fits = |state: State| sum.is_none_or(|sum| self.number(state) == Some(sum));
-                sums.map(|state| state.filter(|state| fits(*state)))
+            Kind::Get(found) => only(sees(found), State { value: found, ..state }),
+            Kind::Write { was, new } => leaves(was.is_none_or(sees), new),
+            Kind::Remove { did: true } => leaves(value != MISSING, MISSING),
+            Kind::Remove { did: false } => only(sees(MISSING), State { value: MISSING, ..state }),
+            Kind::Swap { expected, new, did: Some(true) | None } => leaves(sees(expected), new),
+            Kind::Swap { expected, did: Some(false), .. } if value != expected => only(true, state),
+            Kind::Swap { .. } => {
+                only(self.forgets() && value != MISSING, State { value: MISSING, ..state })
             }
+            Kind::Add { by, sum } => {
+                let sums = [self.sum(value, by), self.sum(MISSING, by).filter(|_| self.forgets())];
+                let fits = |value: Value| sum.is_none_or(|sum| self.number(value) == Some(sum));
+                sums.map(|value| value.filter(|value| fits(*value)).map(State::written))
+            }
+            Kind::Watch { saw, thread } => {
+                let unwritten = state.unwritten | 1 << thread;
+                only(sees(saw), State { value: saw, unwritten })
+            }
+            Kind::Commit { new, thread } => {
+                let holds = state.unwritten >> thread & 1 == 1;
+                only(holds, state.leaving(new).unwatched(thread))
+            }
+            Kind::NoCommit { thread } => only(true, state.unwatched(thread)),
         };
         states.into_iter().flatten()
     }
 
     /// What a step may have seen and may have left; `None` for what its answer does not say.
-    pub(super) fn trace(&self, kind: Kind) -> (Option<State>, Option<State>) {
+    pub(super) fn trace(&self, kind: Kind) -> (Option<Value>, Option<Value>) {
         match kind {
-            Kind::Get(found) => (Some(found), Some(found)),
+            Kind::Get(found) | Kind::Watch { saw: found, .. } => (Some(found), Some(found)),
             Kind::Write { was, new } => (was, Some(new)),
             Kind::Remove { did } => ((!did).then_some(MISSING), Some(MISSING)),
             Kind::Swap { expected, new, did: Some(true) | None } => (Some(expected), Some(new)),
-            Kind::Swap { .. } | Kind::Add { .. } => (None, None),
+            Kind::Commit { new, .. } => (None, Some(new)),
+            Kind::Swap { .. } | Kind::Add { .. } | Kind::NoCommit { .. } => (None, None),
         }
     }
 
@@ -119,12 +166,12 @@ impl Steps {
         self.memory == Memory::Forgets
     }
 
-    fn sum(&self, state: State, by: i64) -> Option<State> {
+    fn sum(&self, state: Value, by: i64) -> Option<Value> {
         let number = if state == MISSING { 0 } else { self.number(state)? };
         Some(self.values.borrow_mut().state_of_number(number.wrapping_add(by)))
     }
 
-    fn number(&self, state: State) -> Option<i64> {
+    fn number(&self, state: Value) -> Option<i64> {
         self.values.borrow().numbers.get(&state).copied()
     }
 }
@@ -151,6 +198,12 @@ fn kind(of: &Operation, values: &mut Values) -> Option<Kind> {
         (Call::Swap { expected, new }, Answer::Did(_) | Answer::Unknown) => {
             let did = if let Answer::Did(did) = of.answer { Some(did) } else { None };
             Kind::Swap { expected: state(expected), new: state(new), did }
+        }
+        (Call::Watch, Answer::Was(saw)) => Kind::Watch { saw: state(saw), thread: of.thread },
+        (Call::Watch, Answer::Unknown) => return None,
+        (Call::Commit(_), Answer::Did(false)) => Kind::NoCommit { thread: of.thread },
+        (Call::Commit(new), Answer::Did(true) | Answer::Unknown) => {
+            Kind::Commit { new: state(new), thread: of.thread }
         }
         (Call::Add(by), Answer::Sum(sum)) => Kind::Add { by: *by, sum: Some(*sum) },
         (Call::Add(by), Answer::Unknown) => Kind::Add { by: *by, sum: None },

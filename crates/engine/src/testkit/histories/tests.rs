@@ -87,6 +87,36 @@ fn updates_see_one_another() {
 }
 
 #[test]
+fn a_commit_needs_a_key_that_nobody_has_written() {
+    let commit = |did| (0, 20, 21, Call::Commit(Some(value(3))), Did(did));
+    let watch = |n| (0, 2, 3, Call::Watch, was(n));
+    let first = || (1, 0, 1, put(1), Done);
+    for memory in [Keeps, Forgets] {
+        assert!(is_fine(memory, [first(), watch(1), commit(true), (1, 22, 23, Get, was(3))]));
+        assert!(!is_fine(memory, [first(), watch(1), commit(true), (1, 22, 23, Get, was(1))]));
+        assert!(!is_fine(memory, [first(), commit(true)]), "nothing was watched");
+        let again = [watch(0), commit(true), (0, 22, 23, Call::Commit(None), Did(true))];
+        assert!(!is_fine(memory, again), "watched once");
+        // Others write what was there.
+        let back = |did| {
+            let others = [(1, 4, 5, put(2), Done), (1, 6, 7, put(1), Done)];
+            let [two, one] = others;
+            [first(), watch(1), two, one, commit(did)]
+        };
+        assert!(!is_fine(memory, back(true)) && is_fine(memory, back(false)));
+        let same = [first(), watch(1), (1, 4, 5, put(1), Done), commit(true)];
+        assert!(!is_fine(memory, same), "a write of what was there");
+        let gone = [watch(0), (1, 4, 5, put(1), Done), (1, 6, 7, Delete, Done), commit(true)];
+        assert!(!is_fine(memory, gone), "a key that came and went");
+        // Writes that may have come before or after.
+        assert!(is_fine(memory, [(1, 0, 30, put(1), Done), watch(1), commit(true)]));
+        assert!(is_fine(memory, [first(), watch(1), (1, 4, 30, put(2), Done), commit(true)]));
+        assert!(is_fine(memory, [first(), watch(1), (1, 4, 5, Delete, Did(true)), commit(false)]));
+        assert!(is_fine(memory, [watch(0), (1, 4, 5, Delete, Did(false)), commit(true)]));
+    }
+}
+
+#[test]
 fn deletes_tell_what_they_found() {
     let deletes =
         |a, b| [(0, 0, 1, put(1), Done), (0, 2, 5, Delete, Did(a)), (1, 3, 4, Delete, Did(b))];
