@@ -115,7 +115,7 @@ impl Keyspace {
         self.place().0.clone()
     }
 
-    fn live(&self) -> Result<&dyn Engine> {
+    pub(crate) fn live(&self) -> Result<&dyn Engine> {
         if self.inner.closed.load(Ordering::Acquire) {
             let message = format!("keyspace '{}' is closed or dropped; open it again", self.name());
             return Err(Error::new(ErrorKind::Closed, message));

@@ -36,6 +36,7 @@ mod backup;
 mod cache;
 mod catalog;
 mod directories;
+mod expiry;
 mod explain;
 #[cfg(test)]
 mod hostile_tests;
@@ -58,6 +59,7 @@ mod transaction;
 
 pub use auto::AUTO;
 pub use backup::{BackupReport, restore};
+pub use expiry::TimeToLive;
 pub use ingest::TableFiles;
 pub use keyspace::{Iter, Keyspace};
 pub use migrate::{MigrateProgress, MigrateReport};

@@ -1,0 +1,148 @@
+//! Entries that go by themselves: times to live of single keys.
+
+use crate::Keyspace;
+use silica_base::{Clock, SystemClock};
+use silica_engine::{EntryRef, Error, ErrorKind, GetSink, Result, Update, WriteBatch};
+use std::time::Duration;
+
+/// Longest time to live: 292 million years, which a client's signed milliseconds hold, too.
+const TTL_MS_MAX: u64 = i64::MAX as u64 / 2;
+
+/// How long an entry lives from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TimeToLive {
+    /// It goes when this is over.
+    Left(Duration),
+    /// It does not expire.
+    Unlimited,
+}
+
+/// Keeps the expiry of the one entry that is looked up.
+struct ExpiryOf(Option<u64>);
+
+impl GetSink for ExpiryOf {
+    fn found(&mut self, _index: usize, entry: EntryRef<'_>) {
+        self.0 = Some(entry.expires_unix_ms);
+    }
+}
+
+/// The clock by which engines let entries expire.
+fn now_unix_ms() -> u64 {
+    SystemClock::default().unix_ms()
+}
+
+/// The moment at which what lives for `ttl` from now on expires. Parts of a millisecond count as a
+/// whole one, so nothing expires early.
+fn moment_after(ttl: Duration) -> Result<u64> {
+    let ms = ttl.as_nanos().div_ceil(1_000_000);
+    let ms = u64::try_from(ms).ok().filter(|ms| *ms <= TTL_MS_MAX);
+    ms.map(|ms| now_unix_ms() + ms).ok_or_else(|| {
+        let message = format!(
+            "a time to live of {} s is too long; use at most {} s, or none",
+            ttl.as_secs(),
+            TTL_MS_MAX / 1000
+        );
+        Error::new(ErrorKind::Config, message)
+    })
+}
+
+/// Expiry. All engines keep it with the entry, to the millisecond of the machine's clock: an entry
+/// whose time is over is not there for any call, and its space comes back in the background.
+impl Keyspace {
+    /// Maps `key` to `value` for `ttl`, as durable as the store was opened for. A later
+    /// [`put`](Keyspace::put) of the key ends the time to live.
+    ///
+    /// ```
+    /// # let path = std::env::temp_dir().join(format!("silica-doc-ttl-{}", std::process::id()));
+    /// # let store = silica::open(&path)?;
+    /// use silica::TimeToLive;
+    /// use std::time::Duration;
+    ///
+    /// let sessions = store.keyspace("sessions")?;
+    /// sessions.put_with_ttl("ann", "token", Duration::from_secs(30))?;
+    /// assert!(sessions.ttl("ann")? > Some(TimeToLive::Left(Duration::from_secs(29))));
+    /// assert!(sessions.persist("ann")?);
+    /// assert_eq!(sessions.ttl("ann")?, Some(TimeToLive::Unlimited));
+    /// assert!(!sessions.expire("bob", Duration::from_secs(30))?, "there is no bob");
+    /// # drop((sessions, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` if `ttl` is zero or longer than 292 million years, and what
+    /// [`write`](Keyspace::write) fails with.
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        if ttl.is_zero() {
+            let message = "a time to live must be longer than nothing; to remove a key, delete it";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let expires_unix_ms = moment_after(ttl)?;
+        let entry = EntryRef { expires_unix_ms, ..EntryRef::new(value.as_ref()) };
+        let mut batch = WriteBatch::new();
+        batch.put_entry(key.as_ref(), entry);
+        self.write(&batch)
+    }
+
+    /// How long `key` lives from now on; `None` if it is not there.
+    pub fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<TimeToLive>> {
+        let mut found = ExpiryOf(None);
+        self.live()?.get_many(&[key.as_ref()], &mut found)?;
+        Ok(match found.0 {
+            None => None,
+            Some(0) => Some(TimeToLive::Unlimited),
+            // What expired between the lookup and now is gone, too.
+            Some(moment) => match moment.saturating_sub(now_unix_ms()) {
+                0 => None,
+                ms => Some(TimeToLive::Left(Duration::from_millis(ms))),
+            },
+        })
+    }
+
+    /// Lets `key` live for `ttl` from now on, whatever its time to live was, and returns whether it
+    /// is there. Value and user bits stay. Nothing comes between: it is one step with respect to
+    /// every other write. With no time to live the key is removed.
+    ///
+    /// # Errors
+    /// `Config` if `ttl` is longer than 292 million years, `Unsupported` if the engine cannot
+    /// update atomically, and what [`update`](Keyspace::update) fails with.
+    pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
+        let moment = if ttl.is_zero() { None } else { Some(moment_after(ttl)?) };
+        let mut is_there = false;
+        self.update(key, |entry| {
+            is_there = entry.is_some();
+            match (entry, moment) {
+                (None, _) => Update::Keep,
+                (Some(_), None) => Update::Delete,
+                (Some(entry), Some(moment)) => expiring(entry, moment),
+            }
+        })?;
+        Ok(is_there)
+    }
+
+    /// Lets `key` live without a limit, and returns whether it had one. It is one step with
+    /// respect to every other write.
+    ///
+    /// # Errors
+    /// `Unsupported` if the engine cannot update atomically, and what
+    /// [`update`](Keyspace::update) fails with.
+    pub fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let mut had_limit = false;
+        self.update(key, |entry| {
+            let limited = entry.filter(|entry| entry.expires_unix_ms != 0);
+            had_limit = limited.is_some();
+            limited.map_or(Update::Keep, |entry| expiring(entry, 0))
+        })?;
+        Ok(had_limit)
+    }
+}
+
+/// `entry` with another expiry.
+fn expiring(entry: EntryRef<'_>, expires_unix_ms: u64) -> Update {
+    Update::Put { value: entry.value.to_vec(), expires_unix_ms, user_bits: entry.user_bits }
+}
