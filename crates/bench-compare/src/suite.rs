@@ -4,7 +4,8 @@ use crate::limits;
 use crate::load::{Load, Pace, Speech};
 use crate::peer::Class;
 use crate::work::Work;
-use silica::{Error, ErrorKind, Result};
+use silica::Result;
+use silica::engine::unknown;
 use silica_bench::{Plan, Workload};
 
 /// How much a run does.
@@ -298,12 +299,9 @@ pub(crate) fn find(name: &str) -> Result<Vec<&'static Suite>> {
     if name == "all" {
         return Ok(SUITES.iter().collect());
     }
-    let found = SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| {
-        let names: Vec<_> = SUITES.iter().map(|suite| suite.name).collect();
-        let message = format!("no suite '{name}'; known are {}, all", names.join(", "));
-        Error::new(ErrorKind::Config, message)
-    })?;
-    Ok(vec![found])
+    let known = SUITES.iter().map(|suite| suite.name).chain(["all"]);
+    let found = SUITES.iter().find(|suite| suite.name == name);
+    Ok(vec![found.ok_or_else(|| unknown("suite", name, known))?])
 }
 
 /// Sizes of a run, before anybody changes them.

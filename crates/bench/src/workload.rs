@@ -5,6 +5,7 @@ mod table;
 use crate::distribution::Distribution;
 use crate::generator::{Layout, Shape, Sizes};
 use crate::target::Abilities;
+use silica::engine::unknown;
 use silica::{Error, ErrorKind, Result};
 pub(crate) use table::REPLAY;
 pub use table::WORKLOADS;
@@ -62,11 +63,8 @@ impl Workload {
     /// The workload `name`; the error lists those there are.
     pub fn find(name: &str) -> Result<&'static Workload> {
         let named = |w: &&Workload| w.name == name || w.aliases.contains(&name);
-        WORKLOADS.iter().find(named).ok_or_else(|| {
-            let names: Vec<_> = WORKLOADS.iter().map(|w| w.name).collect();
-            let message = format!("no workload '{name}'; known are {}", names.join(", "));
-            Error::new(ErrorKind::Config, message)
-        })
+        let found = WORKLOADS.iter().find(named);
+        found.ok_or_else(|| unknown("workload", name, WORKLOADS.iter().map(|w| w.name)))
     }
 
     /// True where it starts with an empty store.

@@ -16,6 +16,7 @@ mod metric;
 pub mod optimistic;
 mod options;
 mod ordered;
+pub mod part;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 mod views;
@@ -25,7 +26,7 @@ pub use engine::{Budget, Capabilities, Descriptor, Durability, Engine, GetSink, 
 pub use environment::Environment;
 pub use ext::EngineExt;
 pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
-pub use options::{OptionKind, OptionSpec, OptionValues, parse_size};
+pub use options::{OptionKind, OptionSpec, OptionValues, parse_size, similar, unknown};
 pub use ordered::{
     EntryIter, INGESTED, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
 };

@@ -92,6 +92,28 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
+/// How alike two names must be for one to be proposed instead of the other: clap's limit for flags.
+const LIKENESS_MIN: f64 = 0.7;
+
+/// The one of `known` that is most like `name`, where one is like it.
+pub fn similar<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let name = name.to_ascii_lowercase();
+    let likeness = |other: &str| strsim::jaro(&name, &other.to_ascii_lowercase());
+    let alike = known.into_iter().map(|other| (likeness(other), other));
+    let best = alike.filter(|(likeness, _)| *likeness > LIKENESS_MIN);
+    best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, other)| other)
+}
+
+/// The error for a name that is none of `known`: it proposes the one that is most like it.
+pub fn unknown<'k>(what: &str, name: &str, known: impl IntoIterator<Item = &'k str>) -> Error {
+    let mut seen = std::collections::BTreeSet::new();
+    let known: Vec<&str> = known.into_iter().filter(|other| seen.insert(*other)).collect();
+    let meant = similar(name, known.iter().copied());
+    let meant = meant.map_or(String::new(), |other| format!(" (did you mean '{other}'?)"));
+    let message = format!("no {what} '{name}'{meant}; known are {}", known.join(", "));
+    Error::new(ErrorKind::Config, message)
+}
+
 /// Values for the options of one table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OptionValues(BTreeMap<String, u64>);
@@ -105,11 +127,10 @@ impl OptionValues {
     ) -> Result<Self> {
         let mut values = BTreeMap::new();
         for (name, text) in pairs {
-            let spec = specs.iter().find(|s| s.name == name).ok_or_else(|| {
-                let known: Vec<_> = specs.iter().map(|s| s.name).collect();
-                let message = format!("no option '{name}'; known are {}", known.join(", "));
-                Error::new(ErrorKind::Config, message)
-            })?;
+            let spec = specs
+                .iter()
+                .find(|s| s.name == name)
+                .ok_or_else(|| unknown("option", name, specs.iter().map(|s| s.name)))?;
             values.insert(name.to_string(), spec.parse(text)?);
         }
         Ok(OptionValues(values))
@@ -161,9 +182,22 @@ mod tests {
     }
 
     #[test]
+    fn the_most_similar_name_is_proposed() {
+        let known = ["memory_bytes", "block_bytes", "filter_bits", "runs_max"];
+        let of = |name: &str| similar(name, known);
+        assert_eq!(of("bloks_byte"), Some("block_bytes"));
+        assert_eq!(of("FILTER_BIT"), Some("filter_bits"));
+        assert_eq!(of("run_max"), Some("runs_max"));
+        assert_eq!((of("xyz"), of("")), (None, None));
+    }
+
+    #[test]
     fn errors_name_the_fix() {
         let unknown = OptionValues::parse(SPECS, [("memory", "1")]).unwrap_err();
         assert!(unknown.to_string().contains("known are memory_bytes"));
+        assert!(unknown.to_string().contains("did you mean 'memory_bytes'?"), "{unknown}");
+        let nothing = OptionValues::parse(SPECS, [("quux", "1")]).unwrap_err();
+        assert!(!nothing.to_string().contains("mean"), "{nothing}");
         let small = OptionValues::parse(SPECS, [("memory_bytes", "1k")]).unwrap_err();
         assert!(small.to_string().contains("64MiB"));
     }

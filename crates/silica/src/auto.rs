@@ -254,7 +254,7 @@ fn ask_again(keyspace: &Keyspace, noted: &mut Noted, mut asked: Asked) -> Result
         may_evict: capabilities.may_evict,
         value_bytes_max: asked.workload.value_bytes.quantile(1.0) as u64,
     };
-    let question = asked.question();
+    let question = Question { current: Some(descriptor.name), ..asked.question() };
     let now = predict(&question, descriptor.name, &OptionValues::default())?;
     let best = recommend(&question)?.choice;
     let gain = best.prediction.throughput / now.throughput;
@@ -262,20 +262,29 @@ fn ask_again(keyspace: &Keyspace, noted: &mut Noted, mut asked: Asked) -> Result
     let bytes = metrics.get("live_bytes") as u64;
     let verdict = Hysteresis::default().judge(&mut noted.wish, best.engine, gain, bytes);
     let name = keyspace.name();
+    let without = without(&best.lacks);
     match verdict {
         Verdict::Stay => {}
-        Verdict::Wait => info!("keyspace '{name}': {} looks {gain:.1} times faster", best.engine),
+        Verdict::Wait => {
+            info!("keyspace '{name}': {}{without} looks {gain:.1} times faster", best.engine)
+        }
         Verdict::Propose => info!(
-            "keyspace '{name}': {} is predicted to be {gain:.1} times faster: silica tune --apply",
+            "keyspace '{name}': {}{without} is predicted to be {gain:.1} times faster: silica tune \
+             --apply",
             best.engine
         ),
         Verdict::Change => info!(
-            "keyspace '{name}': {} is predicted to be {gain:.1} times faster, again; the next \
-             opening moves it",
+            "keyspace '{name}': {}{without} is predicted to be {gain:.1} times faster, again; the \
+             next opening moves it",
             best.engine
         ),
     }
     Ok(())
+}
+
+/// What an engine lacks, for the log.
+pub(crate) fn without(lacks: &[&str]) -> String {
+    if lacks.is_empty() { String::new() } else { format!(" (without {})", lacks.join(", ")) }
 }
 
 #[cfg(test)]

@@ -31,9 +31,27 @@ fn now_unix_ms() -> u64 {
     SystemClock::default().unix_ms()
 }
 
-/// The moment at which what lives for `ttl` from now on expires. Parts of a millisecond count as a
-/// whole one, so nothing expires early.
-fn moment_after(ttl: Duration) -> Result<u64> {
+/// The moment, in milliseconds since the Unix epoch, at which an entry expires that lives for `ttl`
+/// from now on: what [`EntryRef::expires_unix_ms`] takes. Parts of a millisecond count as a whole
+/// one, so nothing expires early.
+///
+/// ```
+/// use silica::{EntryRef, WriteBatch, expires_after};
+/// use std::time::Duration;
+///
+/// let expires_unix_ms = expires_after(Duration::from_secs(60))?;
+/// let mut batch = WriteBatch::new();
+/// batch.put_entry(b"ann", EntryRef { expires_unix_ms, ..EntryRef::new(b"token") });
+/// # Ok::<(), silica::Error>(())
+/// ```
+///
+/// # Errors
+/// `Config` if `ttl` is zero or longer than 292 million years.
+pub fn expires_after(ttl: Duration) -> Result<u64> {
+    if ttl.is_zero() {
+        let message = "a time to live must be longer than nothing; to remove a key, delete it";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
     let ms = ttl.as_nanos().div_ceil(1_000_000);
     let ms = u64::try_from(ms).ok().filter(|ms| *ms <= TTL_MS_MAX);
     ms.map(|ms| now_unix_ms() + ms).ok_or_else(|| {
@@ -78,11 +96,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        if ttl.is_zero() {
-            let message = "a time to live must be longer than nothing; to remove a key, delete it";
-            return Err(Error::new(ErrorKind::Config, message));
-        }
-        let expires_unix_ms = moment_after(ttl)?;
+        let expires_unix_ms = expires_after(ttl)?;
         let entry = EntryRef { expires_unix_ms, ..EntryRef::new(value.as_ref()) };
         let mut batch = WriteBatch::new();
         batch.put_entry(key.as_ref(), entry);
@@ -112,7 +126,7 @@ impl Keyspace {
     /// `Config` if `ttl` is longer than 292 million years, `Unsupported` if the engine cannot
     /// update atomically, and what [`update`](Keyspace::update) fails with.
     pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
-        let moment = if ttl.is_zero() { None } else { Some(moment_after(ttl)?) };
+        let moment = if ttl.is_zero() { None } else { Some(expires_after(ttl)?) };
         let mut is_there = false;
         self.update(key, |entry| {
             is_there = entry.is_some();

@@ -128,8 +128,8 @@ impl Keyspace {
         self.live().map(drop)
     }
 
-    /// What the store was opened for.
-    pub(crate) fn durability(&self) -> Durability {
+    /// What writes survive where a call does not say: what the store was opened for.
+    pub fn durability(&self) -> Durability {
         self.inner.opened.durability
     }
 

@@ -59,11 +59,14 @@ mod transaction;
 
 pub use auto::AUTO;
 pub use backup::{BackupReport, restore};
-pub use expiry::TimeToLive;
+pub use expiry::{TimeToLive, expires_after};
 pub use ingest::TableFiles;
 pub use keyspace::{Iter, Keyspace};
 pub use migrate::{MigrateProgress, MigrateReport};
-pub use options::{DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, OpenOptions};
+pub use options::{
+    DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, OpenOptions,
+    check_memory_bytes,
+};
 pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use probe::{Names, ProbeOptions, SCRATCH_BLOCK_BYTES, Scratch, keep_probe, kept_probe, probe};
 pub use record::{RecordBuffer, RecordOptions, RecordReport, Recording};

@@ -6,6 +6,7 @@ use crate::{Registry, Silica};
 use silica_base::HashSeed;
 use silica_device::{DeviceOptions, FileDevice};
 use silica_engine::{Durability, Engine, Environment, Error, ErrorKind, OptionValues, Result};
+use silica_tune::recommend::model_of;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,48 @@ pub const DEFAULT_ENGINE: &str = "wip";
 
 /// Memory of a store where no number is given.
 pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
+
+/// Least memory of a store or of a keyspace's part of it.
+pub const MEMORY_BYTES_MIN: u64 = 64 << 10;
+/// Most memory of a store.
+pub const MEMORY_BYTES_MAX: u64 = 1 << 44;
+
+/// Refuses memory that no store can have; `what` says whose it is.
+///
+/// # Errors
+/// `Config`, with the range.
+pub fn check_memory_bytes(what: &str, bytes: u64) -> Result<()> {
+    if (MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&bytes) {
+        return Ok(());
+    }
+    let message = format!(
+        "{what} of {bytes} bytes is out of range: use 64KiB to 16TiB, such as 256MiB or 4GiB"
+    );
+    Err(Error::new(ErrorKind::Config, message))
+}
+
+/// Refuses more memory than the machine has to an engine that takes all of it at once.
+pub(crate) fn check_fits(engine: &str, values: &OptionValues) -> Result<()> {
+    let takes_all = model_of(engine).is_some_and(|model| !model.offer().durable);
+    let wanted = values.given(MEMORY_OPTION).filter(|_| takes_all);
+    match (wanted, machine_memory_bytes()) {
+        (Some(wanted), Some(there)) if wanted > there => {
+            let message = format!(
+                "engine {engine} takes all of its memory at once, and {wanted} bytes are more than \
+                 the {there} of this machine; give it less"
+            );
+            Err(Error::new(ErrorKind::Config, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Memory of the machine, where the system tells it.
+fn machine_memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
 
 /// What a keyspace is to be, whether it exists or is created.
 #[derive(Clone)]
@@ -170,8 +213,12 @@ impl OpenOptions {
             .or_else(|| self.declared(name).and_then(Declared::memory_bytes))
     }
 
-    /// Refuses parts of the memory that are more than the whole.
+    /// Refuses memory out of range, and parts of it that are more than the whole.
     pub(crate) fn check_memory(&self) -> Result<()> {
+        check_memory_bytes("memory", self.memory_bytes)?;
+        for (name, bytes) in &self.keyspace_memory {
+            check_memory_bytes(&format!("the memory of keyspace '{name}'"), *bytes)?;
+        }
         let parts = self.keyspace_memory.iter().map(|(name, _)| name);
         let declared = self.declared.iter().map(|declared| &declared.name);
         let names: std::collections::BTreeSet<&String> = parts.chain(declared).collect();
@@ -321,11 +368,13 @@ impl OpenOptions {
     /// and `Full` where it does not fit a store. An image that is damaged is no error: the cache is
     /// empty, and the log says why.
     pub fn open_cache(self) -> Result<Arc<dyn Engine>> {
+        check_memory_bytes("memory", self.memory_bytes)?;
         let pairs = self.set.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let mut values = OptionValues::parse(silica_mica::OPTIONS, pairs)?;
         if values.given("memory_bytes").is_none() {
             values.set("memory_bytes", self.memory_bytes);
         }
+        check_fits("mica", &values)?;
         let environment = Environment::new(HashSeed(self.new_seed()?));
         let mica = match &self.image {
             Some(directory) => {

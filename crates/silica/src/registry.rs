@@ -1,9 +1,7 @@
 //! Engine names and how to build them: the one place that knows which engines exist.
 
 use silica_device::FileDevice;
-use silica_engine::{
-    Engine, Environment, Error, ErrorKind, OptionSpec, OptionValues, Repaired, Result,
-};
+use silica_engine::{Engine, Environment, OptionSpec, OptionValues, Repaired, Result, unknown};
 use std::sync::Arc;
 
 /// Opens (creating it where the directory is empty) an engine in a directory of its own.
@@ -108,11 +106,8 @@ impl Registry {
 
     /// The engine `name`; the error lists those there are.
     pub fn find(&self, name: &str) -> Result<&Registration> {
-        self.0.iter().find(|r| r.name == name).ok_or_else(|| {
-            let known: Vec<_> = self.0.iter().map(|r| r.name).collect();
-            let message = format!("no engine '{name}'; known are {}", known.join(", "));
-            Error::new(ErrorKind::Config, message)
-        })
+        let found = self.0.iter().find(|r| r.name == name);
+        found.ok_or_else(|| unknown("engine", name, self.0.iter().map(|r| r.name)))
     }
 
     /// All engines.

@@ -12,13 +12,14 @@ use crate::catalog::{self, Catalog, Record};
 use crate::directories::{finish_drops, remove_rubbish};
 use crate::keyspace::{Keyspace, Opened};
 use crate::migrate::{Route, Switch, journal, target_of};
+use crate::options::check_fits;
 use crate::scheduler::{PAUSE_MAX, Scheduler};
 use crate::sketch;
 use crate::{OpenOptions, Registration};
 use log::{info, warn};
 use silica_base::HashSeed;
 use silica_device::{Device, DeviceOptions, FileDevice};
-use silica_engine::{Engine, Environment, Error, ErrorKind, OptionValues, Result};
+use silica_engine::{Engine, Environment, Error, ErrorKind, OptionValues, Result, unknown};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -413,7 +414,8 @@ impl Silica {
         let given = set_pairs(&self.options, registration).chain(options.iter().copied());
         let chosen = texts.iter().map(|(option, text)| (*option, text.as_str()));
         let all: Vec<(&str, &str)> = chosen.chain(given).collect();
-        info!("chose engine {} for keyspace '{name}', with {all:?}", choice.engine);
+        let without = auto::without(&choice.lacks);
+        info!("chose engine {}{without} for keyspace '{name}', with {all:?}", choice.engine);
         let keyspace = self.create_locked(state, name, choice.engine, &all)?;
         state.notes.insert(name.to_string(), Noted::default());
         state.catalog.set_option(name, auto::NOTE, auto::OPEN.to_string());
@@ -490,6 +492,7 @@ impl Silica {
         if let Some(bytes) = bytes.and_then(|bytes| clamp_memory(registration, bytes)) {
             values.set(MEMORY_OPTION, bytes);
         }
+        check_fits(registration.name, &values)?;
         let directory = self.directory_of(&record.directory())?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let engine = (registration.build)(directory, &values, &environment)?;
@@ -632,6 +635,7 @@ impl Silica {
         if let Some(bytes) = half.filter(|_| !is_given) {
             values.set(MEMORY_OPTION, bytes);
         }
+        check_fits(engine, &values)?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let directory = self.directory_of(&record.directory());
         let built = directory.and_then(|made| (registration.build)(made, &values, &environment));
@@ -681,24 +685,21 @@ fn set_pairs<'a>(
 
 /// Refuses options that no keyspace could have.
 fn check_set(options: &OpenOptions) -> Result<()> {
+    silica_tune::recommend::describe(options.workload.as_deref().unwrap_or_default())?;
     if options.engine != AUTO {
         let registration = options.registry.find(&options.engine)?;
         OptionValues::parse(registration.options, set_pairs(options, registration))?;
         return Ok(());
     }
-    silica_tune::recommend::describe(options.workload.as_deref().unwrap_or_default())?;
     for registration in options.registry.iter() {
         OptionValues::parse(registration.options, set_pairs(options, registration))?;
     }
     let known = |name: &str| {
         options.registry.iter().any(|r| r.options.iter().any(|spec| spec.name == name))
     };
-    match options.set.iter().find(|(name, _)| !known(name)) {
-        None => Ok(()),
-        Some((name, _)) => {
-            Err(Error::new(ErrorKind::Config, format!("no engine has an option '{name}'")))
-        }
-    }
+    let all = options.registry.iter().flat_map(|r| r.options).map(|spec| spec.name);
+    let strange = options.set.iter().find(|(name, _)| !known(name));
+    strange.map_or(Ok(()), |(name, _)| Err(unknown("option", name, all)))
 }
 
 /// True where nothing of a keyspace is on the device.

@@ -4,7 +4,7 @@ use crate::shape::{LOG_STORE_BLOCKS, Shape};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
-use silica_engine::{OptionSpec, OptionValues};
+use silica_engine::{OptionSpec, OptionValues, part};
 use silica_parts::ect::EctParams;
 
 const MIB: u64 = 1 << 20;
@@ -134,7 +134,7 @@ pub(crate) const MISS_FILTER_BITS: u64 = 8;
 
 /// The log's limit: as given, or a quarter of the memory.
 fn log_share(memory_bytes: u64, given: u64) -> u64 {
-    if given == 0 { memory_bytes / 4 } else { given }
+    if given == 0 { part::HASHED_LOG.of_bytes(memory_bytes) } else { given }
 }
 
 /// The options as the engine uses them.

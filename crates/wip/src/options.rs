@@ -4,7 +4,7 @@ use crate::memory::{BUILT_KEY_BYTES, FILTERS_PART_MAX};
 use crate::policy::Policy;
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
-use silica_engine::{OptionKind, OptionSpec, OptionValues};
+use silica_engine::{OptionKind, OptionSpec, OptionValues, part};
 use silica_parts::BITS_MAX;
 use silica_parts::table::Compression;
 
@@ -190,12 +190,18 @@ impl Config {
 
     /// Bytes of entries that are in no table yet.
     pub(crate) fn memtable_bytes_max(&self, memory_bytes: u64) -> u64 {
-        if self.memtable_bytes_max == 0 { memory_bytes / 5 } else { self.memtable_bytes_max }
+        match self.memtable_bytes_max {
+            0 => part::MEMTABLES.of_bytes(memory_bytes),
+            given => given,
+        }
     }
 
     /// Bytes of the log.
     pub(crate) fn log_bytes_max(&self, memory_bytes: u64) -> u64 {
-        if self.log_bytes_max == 0 { memory_bytes / 16 * 7 } else { self.log_bytes_max }
+        match self.log_bytes_max {
+            0 => part::ORDERED_LOG.of_bytes(memory_bytes),
+            given => given,
+        }
     }
 
     /// True where the log's length does not follow from the memory.

@@ -12,6 +12,7 @@ mod table;
 mod tests;
 
 use serde::{Deserialize, Serialize};
+use silica::engine::unknown;
 use silica::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -115,9 +116,6 @@ fn kernel() -> String {
 pub fn find(name: &str) -> Result<&'static dyn Limit> {
     let plain = name.strip_prefix(LIMIT_PREFIX).unwrap_or(name);
     let limits = all();
-    limits.iter().find(|limit| limit.name() == plain).copied().ok_or_else(|| {
-        let names: Vec<_> = limits.iter().map(|limit| limit.name()).collect();
-        let message = format!("no limit '{name}'; known are {}", names.join(", "));
-        Error::new(ErrorKind::Config, message)
-    })
+    let found = limits.iter().find(|limit| limit.name() == plain).copied();
+    found.ok_or_else(|| unknown("limit", name, limits.iter().map(|limit| limit.name())))
 }

@@ -17,7 +17,8 @@ mod writes;
 
 use crate::peer::Peer;
 pub(crate) use server::{Cache, Loaded, pin_client};
-use silica::{Error, ErrorKind, Result};
+use silica::Result;
+use silica::engine::unknown;
 
 /// All peers; a new one gets a row here.
 pub fn all() -> Vec<&'static dyn Peer> {
@@ -37,9 +38,6 @@ pub fn all() -> Vec<&'static dyn Peer> {
 /// The peer `name`; the error lists those there are.
 pub fn find(name: &str) -> Result<&'static dyn Peer> {
     let peers = all();
-    peers.iter().find(|peer| peer.name() == name).copied().ok_or_else(|| {
-        let names: Vec<_> = peers.iter().map(|peer| peer.name()).collect();
-        let message = format!("no store '{name}' to compare; known are {}", names.join(", "));
-        Error::new(ErrorKind::Config, message)
-    })
+    let found = peers.iter().find(|peer| peer.name() == name).copied();
+    found.ok_or_else(|| unknown("store", name, peers.iter().map(|peer| peer.name())))
 }

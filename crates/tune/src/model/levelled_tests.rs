@@ -1,6 +1,7 @@
 use super::*;
 use crate::model::{Popularity, Samt};
 use silica_base::Prng;
+use silica_engine::part;
 use std::collections::HashSet;
 
 fn uniform(keys: u64) -> Primitives {
@@ -100,8 +101,8 @@ fn lazy_levelling_costs_what_sets_of_keys_cost() {
 fn wip_stays_below_its_bound_and_near_what_was_measured() {
     assert!((wip_bound(3, 8) - 5.14).abs() < 0.01);
     let ours = WipDb {
-        memtable: 0.2 * MEMORY / ENTRY,
-        log_window: 0.375 * MEMORY / (ENTRY + 28.0),
+        memtable: part::MEMTABLES.share() * MEMORY / ENTRY,
+        log_window: part::ORDERED_LOG.share() * MEMORY / (ENTRY + 28.0),
         runs_max: 20,
         // One of more than half of the memory was split.
         buckets: 8.0,

@@ -1,7 +1,7 @@
 //! A workload in one line of words, as people describe it.
 
 use silica_base::Result;
-use silica_engine::parse_size;
+use silica_engine::{parse_size, similar};
 
 use crate::lines::{config, number};
 use crate::{Access, Mix, Sizes, Workload};
@@ -13,7 +13,7 @@ pub const WORDS: [(&str, &str); 23] = [
     ("keys", "live keys, such as 100M"),
     ("key", "bytes of a key"),
     ("value", "bytes of a value"),
-    ("gets", "share of gets of keys that are there, and so on: only proportions matter"),
+    ("gets", "share of gets of keys that are there, such as 90; all shares come to 100 at most"),
     ("misses", "gets of keys that are not"),
     ("puts", "puts of keys that are there"),
     ("inserts", "puts of new keys"),
@@ -34,6 +34,11 @@ pub const WORDS: [(&str, &str); 23] = [
     ("volatile", "entries need not survive the process"),
     ("cache", "entries need not survive the process, nor stay"),
 ];
+
+/// The longest key of any engine.
+const KEY_BYTES_MAX: f64 = 65_536.0;
+/// Percent that the shares come to at most; a hair more for rounding.
+const SHARES_MAX: f64 = 100.01;
 
 /// Those of them that are shares of the operations.
 const SHARES: [&str; 7] = ["gets", "misses", "puts", "inserts", "deletes", "scans", "modifies"];
@@ -88,13 +93,25 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
             "volatile" => durable = false,
             "cache" => (durable, may_evict) = (false, true),
             _ => {
-                let known = WORDS.map(|(name, _)| name).join(", ");
-                return Err(config(format!("'{word}' describes nothing; known are {known}")));
+                let names = WORDS.map(|(name, _)| name);
+                let meant = similar(name, names)
+                    .map_or(String::new(), |other| format!(" (did you mean '{other}'?)"));
+                let known = names.join(", ");
+                let text = format!("'{word}' describes nothing{meant}; known are {known}");
+                return Err(config(text));
             }
         }
     }
     if says_mix {
+        check_shares(&mix)?;
         workload.mix = mix;
+    }
+    if workload.key_bytes.mean() > KEY_BYTES_MAX {
+        return Err(config(format!(
+            "key= is the bytes of a key, which has at most {KEY_BYTES_MAX}, not {}; the number of \
+             keys is keys=",
+            workload.key_bytes.mean()
+        )));
     }
     if matches!(workload.access, Access::Latest { .. }) && workload.mix.inserts <= 0.0 {
         return Err(config(
@@ -105,6 +122,19 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
     workload.validate()?;
     let needs = Needs::of(&workload);
     Ok((workload.clone(), Needs { ordered: ordered || needs.ordered, durable, may_evict, ..needs }))
+}
+
+/// Refuses shares of which nothing can be the whole.
+fn check_shares(mix: &Mix) -> Result<()> {
+    let all = mix.total();
+    if all <= SHARES_MAX {
+        return Ok(());
+    }
+    Err(config(format!(
+        "the shares of the operations ({}) come to {all} %, which is more than all: give parts of \
+         100",
+        SHARES.join(", ")
+    )))
 }
 
 fn bytes(word: &str, value: &str) -> Result<u64> {

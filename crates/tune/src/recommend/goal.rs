@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use silica_base::Result;
+use silica_engine::unknown;
 
 use crate::lines::{config, number};
 
@@ -68,8 +69,7 @@ impl FromStr for Goal {
                 "writes" => goal.writes = weight,
                 "reads" => goal.reads = weight,
                 other => {
-                    let names = goal.weights().map(|(name, _)| name).join(", ");
-                    return Err(config(format!("no goal '{other}'; known are {names}")));
+                    return Err(unknown("goal", other, goal.weights().map(|(name, _)| name)));
                 }
             }
         }

@@ -5,7 +5,7 @@ use silica_engine::{OptionKind, OptionSpec, OptionValues};
 
 use crate::{Machine, Workload};
 
-use super::engines::{Axis, Candidate, Model, Settings, model_of};
+use super::engines::{Axis, Candidate, Model, Offer, Settings, model_of};
 use super::goal::{Bounds, Broken, Goal, Prices};
 use super::prediction::YEARS_MAX;
 use super::work::{Needs, Work};
@@ -13,8 +13,10 @@ use super::{Calibration, Prediction};
 
 /// Rounds over all options of an engine; nearly always two are enough.
 const ROUNDS_MAX: usize = 8;
-/// What an option that is not at its default must bring to be worth saying.
-const OPTION_PENALTY: f64 = 0.005;
+/// What an option that is not at its default must bring to be worth saying: two percent.
+const OPTION_PENALTY: f64 = 0.02;
+/// Scores as close as this are alike: the models are off by as much (docs/models.md).
+const CLOSE: f64 = 0.05;
 /// Parts of the memory that are tried where memory counts: halves of halves.
 const MEMORY_HALVINGS: u32 = 7;
 /// What keeps to the bounds comes before anything else.
@@ -39,6 +41,9 @@ pub struct Question<'q> {
     pub calibration: Calibration,
     /// The engines there are.
     pub candidates: &'q [Candidate],
+    /// The engine that the keyspace has, if there is one: where another is only as good, it stays,
+    /// and what another cannot do is named.
+    pub current: Option<&'q str>,
 }
 
 impl<'q> Question<'q> {
@@ -58,7 +63,18 @@ impl<'q> Question<'q> {
             prices: Prices::default(),
             calibration: machine.processor,
             candidates,
+            current: None,
         }
+    }
+
+    /// What an engine must be able to do so that nothing is lost: what the current one can, or
+    /// what any can.
+    fn whole_offer(&self) -> Option<Offer> {
+        if let Some(model) = self.current.and_then(model_of) {
+            return Some(model.offer());
+        }
+        let models = self.candidates.iter().filter_map(|candidate| model_of(candidate.engine));
+        models.map(Model::offer).reduce(Offer::or)
     }
 }
 
@@ -72,6 +88,9 @@ pub struct Choice {
     pub options: Vec<(&'static str, u64)>,
     /// What is predicted.
     pub prediction: Prediction,
+    /// What it cannot do and the engine of the keyspace can, in words; where there is no keyspace
+    /// yet, what any engine can.
+    pub lacks: Vec<&'static str>,
     /// The logarithm of what the goal weighs; less is better.
     pub(super) score: f64,
 }
@@ -137,13 +156,28 @@ pub fn recommend(question: &Question<'_>) -> Result<Recommendation> {
     }
     // The earlier of two that are alike, so that answers repeat.
     found.sort_by(|a, b| a.score.total_cmp(&b.score));
-    let mut found = found.into_iter();
-    let Some(choice) = found.next() else { return Err(none_left(&excluded)) };
-    let runner_up = found.next().map(|next| {
-        let why = super::explain::why_lost(&question.goal, question.workload, &choice, &next);
+    if found.is_empty() {
+        return Err(none_left(&excluded));
+    }
+    let choice = found.remove(preferred(question, &found));
+    let runner_up = (!found.is_empty()).then(|| found.remove(0)).map(|next| {
+        let why = match next.score - choice.score {
+            apart if apart.abs() < CLOSE => super::explain::alike(apart),
+            _ => super::explain::why_lost(&question.goal, question.workload, &choice, &next),
+        };
         (next, why)
     });
     Ok(Recommendation { choice, runner_up, excluded, evaluations })
+}
+
+/// Which of `found`, the best first, is taken: of those that are as good as the best the one that
+/// is there, or else the one that can do the most.
+fn preferred(question: &Question<'_>, found: &[Choice]) -> usize {
+    let best = found[0].score;
+    let alike = found.iter().take_while(|choice| choice.score - best < CLOSE);
+    let rank = |choice: &Choice| (question.current != Some(choice.engine), choice.lacks.len());
+    // The first of those that are equal.
+    alike.enumerate().min_by_key(|(_, choice)| rank(choice)).map_or(0, |(at, _)| at)
 }
 
 /// What the settings `options` of `engine` come to, without any search.
@@ -243,7 +277,10 @@ impl Search<'_> {
         let named = |name: &str| self.name_of(name);
         let options = values.iter().filter_map(|(name, value)| Some((named(name)?, value)));
         let options = options.collect();
-        (Choice { engine: self.candidate.engine, options, prediction: best, score }, broken)
+        let whole = self.question.whole_offer();
+        let lacks = whole.map_or(Vec::new(), |whole| self.model.offer().lacks_of(&whole));
+        let engine = self.candidate.engine;
+        (Choice { engine, options, prediction: best, lacks, score }, broken)
     }
 
     fn name_of(&self, name: &str) -> Option<&'static str> {

@@ -251,16 +251,148 @@ fn life_is_equation_2_8() {
 
 #[test]
 fn the_runner_up_says_which_term_made_it_lose() {
-    let asked = Asked::new("keys=50M uniform gets=1 memory=256MiB value=1000");
+    let asked = Asked::new("keys=50M uniform puts=1 memory=256MiB value=1000");
     let found = recommend(&asked.question()).unwrap();
     let (next, why) = found.runner_up.unwrap();
     assert_ne!(next.engine, found.choice.engine);
     assert!(why.contains("against"), "{why}");
 }
 
+/// Descriptions of many kinds.
+fn grid() -> Vec<String> {
+    let mut all = Vec::new();
+    for keys in ["10k", "1M", "300M"] {
+        for mix in [
+            "gets=100 value=8",
+            "gets=95 puts=5 value=100",
+            "puts=100 value=1000",
+            "misses=50 inserts=40 deletes=10 value=64",
+            "gets=45 scans=5 puts=50 value=100",
+            "modifies=100 value=20000",
+        ] {
+            for rest in ["uniform", "zipf=0.99 memory=1GiB", "zipf=0.5 volatile rate=2000"] {
+                all.push(format!("keys={keys} {mix} {rest}"));
+            }
+        }
+    }
+    // A step that meets every mix and every popularity.
+    let step = silica_base::test_size(8, 4, 1) as usize;
+    all.into_iter().step_by(step).collect()
+}
+
+fn assert_no_twin<T: PartialEq + std::fmt::Debug>(rows: &[T], words: &str) {
+    for (at, row) in rows.iter().enumerate() {
+        assert!(!rows[..at].contains(row), "{words}: {row:?} is there twice");
+    }
+}
+
+/// The figures of a text such as "money: 3 a month against 2; 1.5 reads a get against 1": that of
+/// the loser, that of the winner, and whether less is better.
+fn compared(text: &str) -> Vec<(f64, f64, bool)> {
+    let digits = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+    let number = |word: &str| word.trim_end_matches([',', ';']).parse().expect("a figure");
+    let parts = text.split("; ").filter_map(|part| part.split_once(" against "));
+    let compare = |(left, right): (&str, &str)| {
+        let more_is_better = ["throughput", "life", "% of the gets"];
+        let less_is_better = !more_is_better.iter().any(|what| left.contains(what));
+        let loser = left.split(' ').rfind(digits).expect("a figure");
+        let winner = right.split(' ').find(digits).expect("a figure");
+        (number(loser), number(winner), less_is_better)
+    };
+    parts.map(compare).collect()
+}
+
+#[test]
+fn verdicts_have_no_row_twice_no_hair_for_a_reason_and_name_what_is_lost() {
+    let (mut verdicts, mut alike, mut losses) = (0, 0, 0);
+    let all = grid();
+    for words in &all {
+        let asked = Asked::new(words);
+        for current in [None, Some("wip"), Some("silt")] {
+            let question = Question { current, ..asked.question() };
+            let Ok(found) = recommend(&question) else { continue };
+            verdicts += 1;
+            let best = &found.choice;
+            // No row twice.
+            let names: Vec<_> = best.options.iter().map(|(name, _)| name).collect();
+            assert_no_twin(&names, words);
+            let engines = [best.engine].into_iter();
+            let engines = engines.chain(found.runner_up.iter().map(|(next, _)| next.engine));
+            let engines: Vec<_> =
+                engines.chain(found.excluded.iter().map(|other| other.engine)).collect();
+            assert_no_twin(&engines, words);
+            // No verdict by a hair.
+            if let Some((next, why)) = &found.runner_up {
+                let is_alike = (next.score - best.score).abs() < 0.05;
+                assert_eq!(why.starts_with("nothing"), is_alike, "{words}: {why}");
+                alike += usize::from(is_alike);
+                for (loser, winner, less_is_better) in compared(why) {
+                    assert!((loser - winner).abs() > 0.01 * loser.max(winner), "{words}: {why}");
+                    assert_eq!(loser > winner, less_is_better, "{words}: {why}");
+                }
+                let stays = current == Some(best.engine);
+                assert!(next.score >= best.score || stays || is_alike, "{words}: {why}");
+                assert!(!(is_alike && current == Some(next.engine)), "{words}: it would move");
+            }
+            // No engine that can do less without a word.
+            for choice in [best].into_iter().chain(found.runner_up.iter().map(|(next, _)| next)) {
+                let loses = matches!(current, None | Some("wip")) && choice.engine != "wip";
+                let named = ["ranges", "snapshots", "transactions"];
+                assert_eq!(named.iter().all(|what| choice.lacks.contains(what)), loses, "{words}");
+                losses += usize::from(loses);
+            }
+            if words.contains("scans") {
+                assert_eq!(best.engine, "wip", "{words}");
+            }
+        }
+        for engine in ["wip", "silt", "mica"] {
+            let question = asked.question();
+            let metrics = measured(&[("puts", 1e6), ("user_bytes_written", 1e9)]);
+            let told = why(&question, engine, &OptionValues::default(), &metrics).unwrap();
+            let rows: Vec<_> = told.what_if.iter().map(|row| (row.option, &row.shown)).collect();
+            assert_no_twin(&rows, words);
+            let figures: Vec<_> = told.figures.iter().map(|figure| &figure.name).collect();
+            assert_no_twin(&figures, words);
+            let text = told.to_string();
+            let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+            assert_no_twin(&lines, words);
+        }
+    }
+    let counts = (verdicts, alike, losses);
+    assert!(verdicts > all.len() && alike > 0 && losses > all.len() / 2, "{counts:?}");
+}
+
+#[test]
+fn a_hair_is_no_verdict() {
+    let asked = Asked::new("keys=500k uniform puts=1 memory=32MiB");
+    let values = OptionValues::default();
+    let p = predict(&asked.question(), "wip", &values).unwrap();
+    let of = |term: &str| p.cost.written.iter().find(|w| w.0 == term).unwrap().1;
+    let extra_of = |more: f64| {
+        let metrics = measured(&[
+            ("puts", 1e7),
+            ("user_bytes_written", 1e9),
+            ("log_bytes_written", of("log") * 1e9),
+            ("flush_bytes_written", (of("flush") + more) * 1e9),
+            ("compaction_bytes_written", of("compaction") * 1e9),
+        ]);
+        let told = why(&asked.question(), "wip", &values, &metrics).unwrap();
+        assert_eq!(told.to_string().contains("most of the difference"), told.extra_bytes.is_some());
+        told.extra_bytes.map(|(term, _)| term)
+    };
+    assert_eq!((extra_of(0.01), extra_of(-0.01)), (None, None));
+    assert_eq!(extra_of(0.3).as_deref(), Some("written: flush"));
+}
+
 #[test]
 fn words_that_say_nothing_are_named() {
     for (words, why) in [
+        ("gets=120 puts=30", "come to 150 %"),
+        ("gets=101", "come to 101 %"),
+        ("key=100M", "the number of keys is keys="),
+        ("key=65537", "at most 65536"),
+        ("value_bytes=8", "did you mean 'value'?"),
+        ("get=8", "did you mean 'gets'?"),
         ("keys=x", "'keys=x'"),
         ("colour=red", "'colour=red' describes nothing"),
         ("value=many", "64MiB"),

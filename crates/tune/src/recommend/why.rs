@@ -271,12 +271,23 @@ pub fn why(
     let mut figures = written(&prediction, measured);
     let extra_bytes = figures
         .iter()
+        .filter(|figure| figure.measured.is_some_and(|m| is_apart(figure.predicted, m)))
         .filter_map(|figure| Some((figure.name.clone(), figure.measured? - figure.predicted)))
         .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
     figures.push(total(&prediction, measured));
     figures.extend(others(&prediction, measured));
     let what_if = what_if(&unbound, engine, options)?;
     Ok(Why { figures, extra_bytes, stalls: stalls(measured), prediction, what_if })
+}
+
+/// Bytes for each byte put, and the part of the prediction, that a measurement must be off to be
+/// worth a verdict: the models are off by as much (docs/models.md).
+const APART_BYTES: f64 = 0.05;
+const APART_PART: f64 = 0.05;
+
+fn is_apart(predicted: f64, measured: f64) -> bool {
+    let apart = (measured - predicted).abs();
+    apart > APART_BYTES && apart > APART_PART * predicted
 }
 
 /// `a / b`, where something happened.
@@ -383,5 +394,7 @@ fn what_if(question: &Question<'_>, engine: &str, options: &OptionValues) -> Res
         }
     }
     all.sort_by(|a, b| (a.option, a.value).cmp(&(b.option, b.value)));
+    // A model may try the default, which is tried in any case.
+    all.dedup_by(|a, b| (a.option, a.value) == (b.option, b.value));
     Ok(all)
 }

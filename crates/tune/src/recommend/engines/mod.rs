@@ -51,6 +51,29 @@ pub struct Offer {
     pub value_bytes_max: u64,
 }
 
+/// What an engine can do that keeps its keys in order, and no other can.
+const OF_ORDER: [&str; 3] = ["ranges", "snapshots", "transactions"];
+/// What an engine can do that does not only keep its entries in memory.
+const OF_DEVICE: &str = "entries after the process has ended";
+
+impl Offer {
+    /// What `other` can do and this engine cannot, in words.
+    pub fn lacks_of(&self, other: &Offer) -> Vec<&'static str> {
+        let order = OF_ORDER.into_iter().filter(|_| other.ordered && !self.ordered);
+        let device = [OF_DEVICE].into_iter().filter(|_| other.durable && !self.durable);
+        order.chain(device).collect()
+    }
+
+    /// What this engine or `other` can do.
+    pub(super) fn or(self, other: Offer) -> Offer {
+        Offer {
+            durable: self.durable || other.durable,
+            ordered: self.ordered || other.ordered,
+            value_bytes_max: self.value_bytes_max.max(other.value_bytes_max),
+        }
+    }
+}
+
 /// What one setting of an engine costs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {

@@ -1,6 +1,8 @@
 //! SILT: a log store, hash stores and a sorted store for each partition (Lim's dissertation,
 //! sections 2.5 and 4.5, equations 2.4 to 2.7), with this engine's options.
 
+use silica_engine::part;
+
 use super::super::processor::Calibration;
 use super::super::work::Work;
 use super::{Axis, Cost, Model, Offer, Settings, axis, value_log};
@@ -46,7 +48,7 @@ impl Stores {
         let memory = settings.memory_bytes;
         let partitions = settings.value("partitions").max(1.0);
         let log_bytes = match settings.value("log_bytes_max") {
-            0.0 => memory / 4.0,
+            0.0 => memory * part::HASHED_LOG.share(),
             given => given,
         };
         let in_log = log_bytes / (entry_bytes + FRAME_BYTES);
@@ -137,7 +139,7 @@ impl Model for Silt {
         let recent = if is_written {
             work.recently_written(0.5 * stores.log)
         } else {
-            (0.5 * settings.memory_bytes / 4.0 / entry / work.keys).min(0.5)
+            (0.5 * settings.memory_bytes * part::HASHED_LOG.share() / entry / work.keys).min(0.5)
         };
         let chunk = (entry / CHUNK_BYTES).max(1.0).ceil();
         let false_reads = tags * (1.0 + stores.hash_stores);

@@ -1,6 +1,8 @@
 //! The ordered engine: a log, memtables of buckets, and runs that are merged by four rules
 //! (`crates/wip/src/policy.rs`).
 
+use silica_engine::part::{self, Part};
+
 use super::super::processor::Calibration;
 use super::super::work::Work;
 use super::{Axis, Cost, Model, Offer, Settings, axis, value_log};
@@ -57,12 +59,12 @@ struct Shape {
 impl Shape {
     fn new(work: &Work<'_>, settings: &Settings<'_>, entry_bytes: f64) -> Self {
         let memory = settings.memory_bytes;
-        let or = |name: &str, part: f64| match settings.value(name) {
-            0.0 => memory * part,
+        let or = |name: &str, part: Part| match settings.value(name) {
+            0.0 => memory * part.share(),
             given => given,
         };
-        let room = or("memtable_bytes_max", 0.2) / entry_bytes.max(COUNTED_BYTES);
-        let in_log = or("log_bytes_max", 0.375) / (entry_bytes + RECORD_BYTES);
+        let room = or("memtable_bytes_max", part::MEMTABLES) / entry_bytes.max(COUNTED_BYTES);
+        let in_log = or("log_bytes_max", part::ORDERED_LOG) / (entry_bytes + RECORD_BYTES);
         let writes = work.mix.writes();
         let share = work.old_share();
         // New keys are as many as there are of them; others repeat.
