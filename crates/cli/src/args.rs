@@ -1,10 +1,15 @@
 //! The command line.
 
+mod values;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use silica::Durability;
 use silica_server::{EventLoopKind, Mode};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use values::{database, distribution, memory, memory_part, pair, size, threads, time};
 
 /// Silica: a key-value store in a directory.
 ///
@@ -20,6 +25,7 @@ pub(crate) struct Cli {
 
 /// Accepted by every command.
 #[derive(Args, Clone)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// Directory of the store.
     #[arg(long, global = true, value_name = "DIR")]
@@ -31,7 +37,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "NAME", default_value = silica::DEFAULT_KEYSPACE)]
     pub(crate) keyspace: String,
     /// Memory in all, such as 64MiB or 2G; of a server with its clients'.
-    #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<u64>,
     /// Part of the memory for one keyspace; the others share the rest equally (may be repeated).
     #[arg(long, global = true, value_name = "NAME=SIZE", value_parser = memory_part)]
@@ -51,10 +57,14 @@ pub(crate) struct Global {
     pub(crate) log_path: Option<PathBuf>,
     /// Threads for background work.
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = threads)]
     pub(crate) background_threads: usize,
     /// Bytes that background work may move a second, such as 50MiB; no limit where none is given.
     #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
     pub(crate) background_rate: Option<u64>,
+    /// The store that a prompt has open, for its lines.
+    #[arg(skip)]
+    pub(crate) at_hand: Option<Arc<silica::Silica>>,
 }
 
 #[derive(Subcommand)]
@@ -224,6 +234,9 @@ pub(crate) enum Verb {
         key: OsString,
         /// The value.
         value: OsString,
+        /// How long it lives, such as 30s, "1h 30m" or 500ms; a number without a unit is seconds.
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        ttl: Option<Duration>,
         #[command(flatten)]
         form: Form,
         /// What the write must survive.
@@ -240,6 +253,33 @@ pub(crate) enum Verb {
         /// What the write must survive.
         #[arg(long, default_value = "synced")]
         durability: DurabilityArg,
+    },
+    /// Print how long keys live from now on.
+    Ttl {
+        /// The keys.
+        #[arg(required = true)]
+        keys: Vec<OsString>,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Let a key that is there live for some time from now on, and no longer.
+    Expire {
+        /// The key.
+        key: OsString,
+        /// How long, such as 30s, "1h 30m" or 500ms; a number without a unit is seconds. 0 removes
+        /// the key.
+        #[arg(value_name = "TIME", value_parser = time)]
+        ttl: Duration,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Let keys live without a limit.
+    Persist {
+        /// The keys.
+        #[arg(required = true)]
+        keys: Vec<OsString>,
+        #[command(flatten)]
+        form: Form,
     },
     /// List keys and values: in the order of the keys where the engine keeps one, else in its own.
     Scan(ScanArgs),
@@ -339,7 +379,7 @@ pub(crate) struct ServeArgs {
     pub(crate) directory: Option<PathBuf>,
     /// Serve a cache in memory instead of a store: memory in all. The oldest entries give way, and
     /// nothing outlives the process but what --image keeps.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     #[arg(conflicts_with_all = ["directory", "path", "memory", "keyspace_memory"])]
     pub(crate) cache: Option<u64>,
     /// Directory for the cache's memory image: what the cache holds is written there at a clean
@@ -709,42 +749,10 @@ pub(crate) struct CompareArgs {
     pub(crate) out: PathBuf,
 }
 
-fn size(text: &str) -> Result<u64, String> {
-    silica::parse_size(text).ok_or_else(|| "use a size such as 64MiB, 2G or 1048576".to_string())
-}
-
-fn memory_part(text: &str) -> Result<(String, u64), String> {
-    let (name, bytes) = text.rsplit_once('=').ok_or("use NAME=SIZE, such as users=64MiB")?;
-    Ok((name.to_string(), size(bytes)?))
-}
-
 /// What a database is to be.
 #[derive(Clone, Debug)]
 pub(crate) struct DatabaseArg {
     pub(crate) index: u32,
     pub(crate) engine: String,
     pub(crate) options: Vec<(String, String)>,
-}
-
-fn database(text: &str) -> Result<DatabaseArg, String> {
-    let wrong = || "use N=ENGINE or N=ENGINE,OPTION=VALUE, such as 1=mica,memory_bytes=64MiB";
-    let (index, rest) = text.split_once('=').ok_or_else(wrong)?;
-    let index = index.parse().ok().filter(|index| *index < silica_server::DATABASES_MAX);
-    let index = index.ok_or(format!("databases are 0 to {}", silica_server::DATABASES_MAX - 1))?;
-    let mut parts = rest.split(',');
-    let engine = parts.next().filter(|engine| !engine.is_empty()).ok_or_else(wrong)?.to_string();
-    Ok(DatabaseArg { index, engine, options: parts.map(pair).collect::<Result<_, _>>()? })
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("use OPTION=VALUE")?;
-    Ok((name.to_string(), value.to_string()))
-}
-
-fn distribution(text: &str) -> Result<silica_bench::Distribution, String> {
-    let parsed = silica_bench::Distribution::parse(text);
-    parsed.ok_or_else(|| {
-        let names = silica_bench::Distribution::ALL.map(|distribution| distribution.name());
-        format!("use {}", names.join(", "))
-    })
 }

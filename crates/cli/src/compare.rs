@@ -3,15 +3,10 @@
 use crate::args::{CompareArgs, Global};
 use crate::output::{Output, has_terminal};
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::SIGINT;
 use silica::{Error, Result};
 use silica_bench_compare::{Request, Run, Size, compare, table};
 use std::ffi::OsString;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Exit code of a program that a signal ended.
-const SIGNALLED: i32 = 128;
+use std::sync::atomic::Ordering;
 
 /// Runs a suite and shows what it found.
 pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
@@ -22,7 +17,7 @@ pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> R
         child: child()?,
         command: command(),
     };
-    let interrupted = interruption()?;
+    let interrupted = crate::signals::interruption()?;
     let results = compare(&run, &interrupted, &mut progress(output))?;
     output.raw(table(&results).as_bytes())?;
     output.line(format!("wrote {}", args.out.display()))?;
@@ -68,17 +63,6 @@ fn command() -> String {
     let arguments = std::env::args_os().skip(1);
     let words = arguments.map(|word| word.to_string_lossy().into_owned());
     ["silica".to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
-}
-
-/// Set by the first SIGINT; the second ends the program at once.
-fn interruption() -> Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let failed = |e| Error::io("installing the signal handler", e);
-    let again = Arc::clone(&flag);
-    signal_hook::flag::register_conditional_shutdown(SIGINT, SIGNALLED + SIGINT, again)
-        .map_err(failed)?;
-    signal_hook::flag::register(SIGINT, Arc::clone(&flag)).map_err(failed)?;
-    Ok(flag)
 }
 
 /// A bar on a terminal, a line per step elsewhere.

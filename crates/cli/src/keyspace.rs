@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 /// Creates, drops or lists keyspaces.
 pub(crate) fn run(global: &Global, command: &KeyspaceCommand, output: &mut Output) -> Result<()> {
     let creates = matches!(command, KeyspaceCommand::Create { .. });
-    let store = global.open_options().create(creates).open(global.directory())?;
+    let store = global.open(creates)?;
     match command {
         KeyspaceCommand::Create { name } => {
             let engine = global.engine.as_deref().unwrap_or(DEFAULT_ENGINE);
-            store.create_keyspace(name, engine, &[])?;
+            // Else the store was opened with these.
+            let set = if global.is_at_hand() { global.pairs() } else { Vec::new() };
+            store.create_keyspace(name, engine, &set)?;
             output.line(format!("created keyspace '{name}' with engine {engine}"))?;
             output.object().insert("created".into(), name.as_str().into());
         }

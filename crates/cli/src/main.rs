@@ -1,12 +1,34 @@
 //! The `silica` binary.
 #![forbid(unsafe_code)]
 
+/// As the standard library's, but what nobody reads is no reason to panic.
+macro_rules! println {
+    ($($text:tt)*) => {
+        drop(std::io::Write::write_fmt(
+            &mut std::io::stdout(),
+            format_args!("{}\n", format_args!($($text)*)),
+        ))
+    };
+}
+
+/// As the standard library's, but what nobody reads is no reason to panic.
+macro_rules! eprintln {
+    ($($text:tt)*) => {
+        drop(std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("{}\n", format_args!($($text)*)),
+        ))
+    };
+}
+
 mod args;
 mod bench;
 mod build_table;
 #[cfg(feature = "compare")]
 mod compare;
 mod databases;
+mod expiry;
+mod fresh;
 mod ingest;
 mod keyspace;
 mod load;
@@ -27,6 +49,7 @@ mod resp;
 mod scan;
 mod serve;
 mod session;
+mod signals;
 mod simulate;
 mod text;
 mod tune;
@@ -35,10 +58,12 @@ mod why;
 
 use args::{Cli, Command, Verb};
 use clap::Parser;
+use fresh::Fresh;
 use output::Output;
 use session::Session;
 use signal_hook::consts::SIGXFSZ;
 use silica::{Error, ErrorKind, Result};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -48,8 +73,13 @@ fn main() -> ExitCode {
     let level = if matches!(cli.command, Some(Command::Serve(_))) { "info" } else { "warn" };
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).init();
     let mut output = Output::new(cli.global.json);
+    let (is_prompt, fresh) = (cli.command.is_none(), Fresh::at(&cli.directory()));
     let outcome = survive_file_limits().and_then(|()| run(cli, &mut output));
     let outcome = outcome.and_then(|()| output.finish());
+    let outcome = outcome.or_else(|e| if output::is_unread(&e) { Ok(()) } else { Err(e) });
+    if outcome.is_err() || is_prompt {
+        fresh.iter().for_each(Fresh::remove_if_empty);
+    }
     match outcome {
         Ok(()) => output.exit_code(),
         Err(e) => {
@@ -68,10 +98,26 @@ fn survive_file_limits() -> Result<()> {
         .map_err(|e| Error::io("installing a signal handler", e))
 }
 
+impl Cli {
+    /// The directory of the store that the command works on.
+    fn directory(&self) -> PathBuf {
+        let named = match &self.command {
+            Some(Command::Serve(args)) => args.directory.clone(),
+            _ => None,
+        };
+        named.unwrap_or_else(|| self.global.directory())
+    }
+}
+
+/// Does what a command line says; a prompt's line has the prompt's store at hand.
 fn run(cli: Cli, output: &mut Output) -> Result<()> {
     let global = &cli.global;
     match cli.command {
         None => prompt::run(global, output),
+        Some(Command::Serve(_) | Command::Repair { .. }) if global.is_at_hand() => {
+            let message = "the prompt has this store open; leave it (quit), then run this command";
+            Err(silica::Error::new(ErrorKind::Locked, message))
+        }
         Some(Command::Serve(args)) => serve::run(global, &args),
         Some(Command::Load(args)) => load::run(global, &args, output),
         Some(Command::Bench(args)) => bench::run(global, *args, output),

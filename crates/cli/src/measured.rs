@@ -11,14 +11,13 @@ use design::{Formats, Parameter, Terms, Writer};
 use indicatif::{ProgressBar, ProgressStyle};
 use levels::Moment;
 use serde_json::{Value, json};
-use signal_hook::consts::SIGINT;
 use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::charts::{self, Panel, Series};
 use silica_bench::{Abilities, Distribution, Plan, Session, Shape, Sink, Target, drive, fill};
 use silica_bench_compare::Setup;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 #[derive(Args)]
 pub(crate) struct MeasuredArgs {
@@ -184,11 +183,7 @@ impl Row {
 /// Measures every setting, shows the table and draws the figure.
 pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> Result<()> {
     let settings = settings(args)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    // The second SIGINT ends the program at once.
-    signal_hook::flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, interrupted.clone())
-        .and_then(|_| signal_hook::flag::register(SIGINT, interrupted.clone()))
-        .map_err(|e| Error::io("installing the signal handler", e))?;
+    let interrupted = crate::signals::interruption()?;
     let base = global.path.clone().unwrap_or_else(|| args.out.clone());
     let store = base.join(format!("models-{}", std::process::id()));
     let mut show = progress(output, settings.len());

@@ -3,16 +3,14 @@
 use crate::args::Global;
 use crate::output::{Output, has_terminal};
 use indicatif::{ProgressBar, ProgressStyle};
-use silica::{MigrateProgress, OpenOptions, Result, Silica};
+use silica::{MigrateProgress, Result, Silica};
 
 /// Moves the keyspace `name` to the engine `to`.
 pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) -> Result<()> {
     // What is set is for the new engine.
     let here = Global { set: Vec::new(), engine: None, ..global.clone() };
-    let options: OpenOptions = here.open_options().create(false);
-    let store = options.open(global.directory())?;
-    let set: Vec<(&str, &str)> = global.set.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-    migrate(&store, name, to, &set, output)?;
+    let store = here.open(false)?;
+    migrate(&store, name, to, &global.pairs(), output)?;
     store.close()
 }
 

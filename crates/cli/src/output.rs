@@ -6,15 +6,43 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// Where results go.
+#[derive(Default)]
 pub(crate) struct Output {
     json: bool,
+    /// Writes answer, as a prompt's do.
+    answers: bool,
     object: Map<String, Value>,
     missing: bool,
+    /// The last byte written is no line's end.
+    is_within_line: bool,
 }
 
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
-        Output { json, object: Map::new(), missing: false }
+        Output { json, ..Output::default() }
+    }
+
+    /// That of a line of the prompt.
+    pub(crate) fn of_prompt(json: bool) -> Self {
+        Output { json, answers: true, ..Output::default() }
+    }
+
+    /// True where what is written next does not begin a line.
+    pub(crate) fn is_within_line(&self) -> bool {
+        self.is_within_line
+    }
+
+    /// What a write says that went well: at the prompt only, as a command's exit code tells it.
+    pub(crate) fn answer(&mut self, text: impl AsRef<str>) -> Result<()> {
+        if self.answers { self.line(text) } else { Ok(()) }
+    }
+
+    /// What was found for each of several keys; of one key it is the whole object.
+    pub(crate) fn entries(&mut self, entries: Vec<Value>) {
+        match entries.as_slice() {
+            [Value::Object(only)] => self.object = only.clone(),
+            _ => drop(self.object.insert("entries".into(), entries.into())),
+        }
     }
 
     /// True where a JSON object is wanted.
@@ -37,7 +65,13 @@ impl Output {
         if self.json {
             return Ok(());
         }
+        self.is_within_line = bytes.last().map_or(self.is_within_line, |last| *last != b'\n');
         write_out(bytes)
+    }
+
+    /// True if something asked for was not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.missing
     }
 
     /// Remembers that something asked for was not there: exit code 1, but no error.
@@ -56,9 +90,6 @@ impl Output {
 
     /// Reports a failure; with `--json` it is the one object.
     pub(crate) fn error(&mut self, error: &Error) {
-        if error.kind() == ErrorKind::Closed && error.to_string().contains(PIPE) {
-            return;
-        }
         eprintln!("silica: {error}");
         if self.json {
             self.object.clear();
@@ -74,6 +105,11 @@ impl Output {
 }
 
 const PIPE: &str = "standard output is closed";
+
+/// True where nobody reads the output any more, as behind `| head`: that is no failure.
+pub(crate) fn is_unread(error: &Error) -> bool {
+    error.kind() == ErrorKind::Closed && error.to_string().contains(PIPE)
+}
 
 fn write_out(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();

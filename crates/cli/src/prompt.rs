@@ -1,28 +1,38 @@
-//! The prompt: the verbs on an open store, with history and completion.
+//! The prompt: the command line's verbs on an open store, and Redis's commands, with history and
+//! completion.
 
-use crate::args::{Global, Verb};
+mod complete;
+mod redis;
+mod words;
+
+use crate::args::{Cli, Command, Global};
 use crate::output::Output;
 use crate::session::Session;
-use crate::verbs;
 use clap::{CommandFactory, Parser, Subcommand};
-use rustyline::completion::Completer;
+use complete::{Proposals, Turned};
+use redis::Redis;
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
-use rustyline::validate::Validator;
-use rustyline::{Context, Editor, Helper};
-use silica::{Error, ErrorKind, Result};
+use rustyline::{CompletionType, Config, Editor};
+use silica::engine::similar;
+use silica::{Error, ErrorKind, Result, Silica};
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use words::{split, split_as_redis};
 
 const HISTORY_FILE: &str = ".silica_history";
 
 /// A line of the prompt.
 #[derive(Parser)]
-#[command(no_binary_name = true, disable_help_flag = true, disable_version_flag = true)]
+#[command(no_binary_name = true, disable_version_flag = true, name = "")]
 #[command(override_usage = "VERB [ARGUMENTS]", help_template = "{subcommands}")]
+#[command(disable_help_subcommand = true)]
 struct Line {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: LineCommand,
 }
@@ -30,7 +40,7 @@ struct Line {
 #[derive(Subcommand)]
 enum LineCommand {
     #[command(flatten)]
-    Verb(Verb),
+    Command(Command),
     /// Turn to another keyspace, creating it where there is none.
     Use {
         /// Its name.
@@ -38,113 +48,249 @@ enum LineCommand {
     },
     /// List the keyspaces.
     Keyspaces,
+    /// List the verbs, or explain one.
+    Help {
+        /// The verb.
+        verb: Vec<String>,
+    },
     /// Leave the prompt.
     #[command(alias = "exit")]
     Quit,
 }
 
 /// Runs the prompt until it is left.
-pub(crate) fn run(global: &Global, output: &mut Output) -> Result<()> {
-    if output.is_json() {
+pub(crate) fn run(global: &Global, all: &mut Output) -> Result<()> {
+    if all.is_json() {
         let message = "--json needs a command, such as `silica get KEY --json`";
         return Err(Error::new(ErrorKind::Config, message));
     }
-    let mut session = Session::open(global, true)?;
+    // The keyspace is there from the start.
+    let session = Session::open(global, true)?;
+    let store = session.store.share();
+    drop(session);
     let interactive = std::io::stdin().is_terminal();
     if interactive {
-        println!("silica {} on {}", env!("CARGO_PKG_VERSION"), session.store.path().display());
-        println!("Type help for the verbs, quit to leave.");
+        println!("silica {} on {}", env!("CARGO_PKG_VERSION"), store.path().display());
+        println!(
+            "Type help for the verbs, quit to leave. Redis's commands work, too: SET k v EX 30"
+        );
     }
-    let mut lines = Lines::new(interactive)?;
-    while let Some(line) = lines.next()? {
-        match execute(&line, &mut session, output) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(e) => {
-                eprintln!("{e}");
-                if !interactive {
-                    session.close()?;
-                    return Err(e);
+    let mut prompt = Prompt::new(global, Arc::clone(&store));
+    let mut lines = Lines::new(interactive, &prompt)?;
+    let outcome = prompt.take_all(&mut lines, interactive, all);
+    lines.save();
+    drop((lines, prompt));
+    store.shut().and(outcome)
+}
+
+/// What lines are performed with.
+struct Prompt {
+    global: Global,
+    store: Arc<Silica>,
+    turned: Turned,
+    /// What performs Redis's commands, once there was one.
+    redis: Option<Redis>,
+    verbs: Vec<String>,
+}
+
+impl Prompt {
+    fn new(global: &Global, store: Arc<Silica>) -> Self {
+        let at_hand = Some(Arc::clone(&store));
+        let turned = Rc::new(RefCell::new(global.keyspace.clone()));
+        let global = Global { at_hand, path: Some(store.path().to_path_buf()), ..global.clone() };
+        let line = Line::command();
+        let names = line.get_subcommands().flat_map(|command| {
+            let aliases = command.get_all_aliases().map(str::to_string);
+            aliases.chain([command.get_name().to_string()]).collect::<Vec<_>>()
+        });
+        Prompt { global, store, turned, redis: None, verbs: names.collect() }
+    }
+
+    fn keyspace(&self) -> String {
+        self.turned.borrow().clone()
+    }
+
+    /// Takes lines to the end. An error ends a script, and a person goes on.
+    fn take_all(&mut self, lines: &mut Lines, interactive: bool, all: &mut Output) -> Result<()> {
+        while let Some(line) = lines.next(&self.keyspace())? {
+            let mut output = Output::of_prompt(false);
+            let done = self.execute(&line, &mut output);
+            if output.is_missing() {
+                all.missing();
+            }
+            if interactive && output.is_within_line() {
+                // The prompt would be drawn over it.
+                output.raw(b"\n")?;
+            }
+            match done {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(e) if interactive => output.error(&e),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what a line says; false where it says to leave.
+    fn execute(&mut self, line: &str, output: &mut Output) -> Result<bool> {
+        let Some(first) = line.split_whitespace().next() else { return Ok(true) };
+        let is_verb = self.verbs.iter().any(|verb| verb == first);
+        if !is_verb && redis::is_command(first) {
+            return self.ask_redis(line, output);
+        }
+        let mut words = split(line)?;
+        if !is_verb {
+            words[0] = words[0].to_ascii_lowercase();
+            self.check_verb(&words[0])?;
+        }
+        let is_json = words.iter().any(|word| word == "--json");
+        let parsed = match Line::try_parse_from(&words) {
+            Ok(line) => line,
+            Err(e) if e.use_stderr() => return Err(misread(first, &e)),
+            Err(help) => {
+                output.raw(help.render().to_string().as_bytes())?;
+                return Ok(true);
+            }
+        };
+        *output = Output::of_prompt(is_json);
+        match parsed.command {
+            LineCommand::Quit => return Ok(false),
+            LineCommand::Help { verb } => help(&verb),
+            LineCommand::Use { keyspace } => self.turn_to(&keyspace)?,
+            LineCommand::Keyspaces => {
+                for info in self.store.keyspaces()? {
+                    output.line(format!("{}\t{}", info.name, info.engine))?;
                 }
             }
+            LineCommand::Command(command) => {
+                let global = self.global_of(parsed.global, &words);
+                crate::run(Cli { global, command: Some(command) }, output)?;
+            }
+        }
+        output.finish()?;
+        Ok(true)
+    }
+
+    /// Refuses what is neither a verb nor a command, and proposes what may have been meant.
+    fn check_verb(&self, word: &str) -> Result<()> {
+        if self.verbs.iter().any(|verb| verb == word) {
+            return Ok(());
+        }
+        let commands = silica_server::command_names().map(|(name, _)| name);
+        let known = self.verbs.iter().map(String::as_str).chain(commands);
+        let meant = similar(word, known)
+            .map_or(String::new(), |other| format!(" (did you mean '{other}'?)"));
+        let message = format!("no verb or command '{word}'{meant}; help lists the verbs");
+        Err(Error::new(ErrorKind::Config, message))
+    }
+
+    /// What a line says, and where it says nothing what the prompt was started with.
+    fn global_of(&self, line: Global, words: &[String]) -> Global {
+        let says_keyspace =
+            words.iter().any(|word| word == "--keyspace" || word.starts_with("--keyspace="));
+        let keyspace = if says_keyspace { line.keyspace } else { self.keyspace() };
+        Global {
+            keyspace,
+            path: line.path.or_else(|| self.global.path.clone()),
+            at_hand: self.global.at_hand.clone(),
+            memory: line.memory.or(self.global.memory),
+            ..line
         }
     }
-    lines.save();
-    session.close()
+
+    fn turn_to(&mut self, keyspace: &str) -> Result<()> {
+        self.store.keyspace(keyspace)?;
+        *self.turned.borrow_mut() = keyspace.to_string();
+        Ok(())
+    }
+
+    /// Performs a command of Redis on the keyspace.
+    fn ask_redis(&mut self, line: &str, output: &mut Output) -> Result<bool> {
+        let words = split_as_redis(line)?;
+        let name = words[0].to_ascii_lowercase();
+        match (&name[..], words.get(1)) {
+            (b"quit", _) => return Ok(false),
+            (b"select", Some(number)) => {
+                let number = std::str::from_utf8(number).ok().and_then(|n| n.parse().ok());
+                let index = number.filter(|index| *index < silica_server::DATABASES_MAX);
+                let index = index.ok_or_else(|| {
+                    Error::new(ErrorKind::Config, "there is no such database; `use NAME` turns")
+                })?;
+                self.turn_to(&silica_server::keyspace_name(index))?;
+                output.line("OK")?;
+                return Ok(true);
+            }
+            _ => {}
+        }
+        let turned = self.keyspace();
+        let redis = match self.redis.take().filter(|redis| redis.keyspace() == turned) {
+            Some(redis) => redis,
+            None => Redis::start(&self.store.keyspace(&turned)?)?,
+        };
+        let redis = self.redis.insert(redis);
+        let done = redis.run(&words, output);
+        if done.as_ref().is_err_and(|e| e.kind() == ErrorKind::Io) {
+            // The next command starts another one.
+            self.redis = None;
+        }
+        done.map(|()| true)
+    }
 }
 
-/// Does what a line says; false where it says to leave.
-fn execute(line: &str, session: &mut Session, output: &mut Output) -> Result<bool> {
-    let words = split(line)?;
-    if words.is_empty() {
-        return Ok(true);
+/// The error for a line that begins with `first` and makes no sense.
+fn misread(first: &str, error: &clap::Error) -> Error {
+    let mut text = error.render().to_string().trim().trim_start_matches("error: ").to_string();
+    if redis::is_command(first) {
+        let command = first.to_ascii_uppercase();
+        text.push_str(&format!("\nRedis's command of that name is written in capitals: {command}"));
     }
-    if words[0] == "help" && words.len() == 1 {
-        let help = Line::command().render_long_help();
+    Error::new(ErrorKind::Config, text)
+}
+
+/// Lists the verbs, or explains one.
+fn help(verb: &[String]) {
+    let mut line = Line::command();
+    let mut asked = &mut line;
+    for word in verb {
+        asked = match asked.find_subcommand(word).is_some() {
+            true => asked.find_subcommand_mut(word).expect("it was just found"),
+            false if redis::is_command(word) => {
+                println!("{word} is Redis's command; the page docs/protocols/resp.md has them all");
+                return;
+            }
+            false => {
+                eprintln!("there is no verb '{word}'; help lists them all");
+                return;
+            }
+        };
+    }
+    println!("{}", asked.render_long_help());
+    if verb.is_empty() {
         println!(
-            "{help}\nArguments with blanks go in quotes; \\xNN, \\n, \\t and \\\\ stand for bytes."
+            "Arguments with blanks go in quotes; \\xNN, \\n, \\t and \\\\ stand for bytes.\n\
+             Redis's commands work as in redis-cli: SET k v EX 30, INCR n, KEYS *. Where a verb has \
+             the\nname of one (get, del, scan, ttl, expire, persist), the command is written in \
+             capitals."
         );
-        return Ok(true);
-    }
-    let line = match Line::try_parse_from(&words) {
-        Ok(line) => line,
-        Err(e) => {
-            // Clap's text is the whole message, help on demand included.
-            let _ = e.print();
-            return Ok(true);
-        }
-    };
-    match line.command {
-        LineCommand::Quit => return Ok(false),
-        LineCommand::Use { keyspace } => session.select(&keyspace, true)?,
-        LineCommand::Keyspaces => {
-            for info in session.store.keyspaces()? {
-                output.line(format!("{}\t{}", info.name, info.engine))?;
-            }
-        }
-        LineCommand::Verb(verb) => verbs::run(&verb, session, output)?,
-    }
-    Ok(true)
-}
-
-/// Splits at blanks; single or double quotes keep them together. Backslashes are left for the
-/// verbs.
-fn split(line: &str) -> Result<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    for c in line.chars() {
-        match quote {
-            Some(q) if c == q => quote = None,
-            Some(_) => word.get_or_insert_default().push(c),
-            None if c == '"' || c == '\'' => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            None if c.is_whitespace() => words.extend(word.take()),
-            None => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    match quote {
-        None => Ok(words),
-        Some(q) => Err(Error::new(ErrorKind::Config, format!("a quote {q} is not closed"))),
     }
 }
 
 /// Where lines come from.
 enum Lines {
-    Editor(Box<Editor<Verbs, FileHistory>>, Option<PathBuf>),
+    Editor(Box<Editor<Proposals, FileHistory>>, Option<PathBuf>),
     Plain(std::io::Lines<std::io::StdinLock<'static>>),
 }
 
 impl Lines {
-    fn new(interactive: bool) -> Result<Self> {
+    fn new(interactive: bool, prompt: &Prompt) -> Result<Self> {
         if !interactive {
             return Ok(Lines::Plain(std::io::stdin().lines()));
         }
-        let mut editor = Editor::new().map_err(failed)?;
-        editor.set_helper(Some(Verbs::new()));
+        let config = Config::builder().completion_type(CompletionType::List).build();
+        let mut editor = Editor::with_config(config).map_err(failed)?;
+        editor
+            .set_helper(Some(Proposals::new(Arc::clone(&prompt.store), Rc::clone(&prompt.turned))));
         let history = std::env::home_dir().map(|home| home.join(HISTORY_FILE));
         if let Some(path) = &history {
             // There is none at the first start.
@@ -153,12 +299,12 @@ impl Lines {
         Ok(Lines::Editor(Box::new(editor), history))
     }
 
-    fn next(&mut self) -> Result<Option<String>> {
+    fn next(&mut self, keyspace: &str) -> Result<Option<String>> {
         match self {
             Lines::Plain(lines) => {
                 lines.next().transpose().map_err(|e| Error::io("reading standard input", e))
             }
-            Lines::Editor(editor, _) => match editor.readline("silica> ") {
+            Lines::Editor(editor, _) => match editor.readline(&format!("silica:{keyspace}> ")) {
                 Ok(line) => {
                     let _ = editor.add_history_entry(&line);
                     Ok(Some(line))
@@ -182,60 +328,22 @@ fn failed(e: ReadlineError) -> Error {
     Error::io("reading the terminal", std::io::Error::other(e))
 }
 
-/// Completes the first word.
-struct Verbs(Vec<String>);
-
-impl Verbs {
-    fn new() -> Self {
-        let mut names: Vec<String> =
-            Line::command().get_subcommands().map(|c| c.get_name().to_string()).collect();
-        names.push("help".to_string());
-        names.sort();
-        Verbs(names)
-    }
-}
-
-impl Completer for Verbs {
-    type Candidate = String;
-
-    fn complete(
-        &self,
-        line: &str,
-        position: usize,
-        _: &Context<'_>,
-    ) -> rustyline::Result<(usize, Vec<String>)> {
-        let typed = &line[..position];
-        if typed.contains(char::is_whitespace) {
-            return Ok((position, Vec::new()));
-        }
-        let fitting = self.0.iter().filter(|n| n.starts_with(typed)).map(|n| format!("{n} "));
-        Ok((0, fitting.collect()))
-    }
-}
-
-impl Hinter for Verbs {
-    type Hint = String;
-}
-impl Highlighter for Verbs {}
-impl Validator for Verbs {}
-impl Helper for Verbs {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Whatever the command line can do, a line of the prompt can name.
     #[test]
-    fn quotes_keep_blanks_together() {
-        let words = split(r#"put "a b" 'c "d"' e\n '' "#).unwrap();
-        assert_eq!(words, ["put", "a b", "c \"d\"", "e\\n", ""]);
-        assert!(split("get 'a").unwrap_err().to_string().contains("not closed"));
-    }
-
-    #[test]
-    fn the_verbs_are_those_of_the_command_line() {
-        let names = Verbs::new().0;
-        for name in ["get", "put", "del", "scan", "stats", "verify", "backup", "use", "help"] {
-            assert!(names.iter().any(|n| n == name), "{name}");
+    fn every_verb_of_the_command_line_is_there() {
+        let line = Line::command();
+        let names: Vec<_> = line.get_subcommands().map(|c| c.get_name()).collect();
+        let all = Cli::command();
+        assert!(all.get_subcommands().count() > 20);
+        for command in all.get_subcommands().filter(|command| command.get_name() != "help") {
+            assert!(names.contains(&command.get_name()), "{}", command.get_name());
+        }
+        for name in ["use", "keyspaces", "help", "quit"] {
+            assert!(names.contains(&name), "{name}");
         }
     }
 }

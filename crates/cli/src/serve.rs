@@ -2,6 +2,7 @@
 
 use crate::args::{Global, ServeArgs};
 use crate::databases::{self, InMemory};
+use crate::signals::{self, Wish, Wishes};
 use log::{info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -9,6 +10,7 @@ use silica::{DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Engine, Error, ErrorKind, R
 use silica_server::{Config, Databases, Server, StopHandle, TlsFiles};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The least that clients get where no number is given (or half of all memory).
 const CLIENTS_BYTES_USUAL: u64 = 16 << 20;
@@ -29,7 +31,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     memory.check_limit("--memory")?;
     let config = config(args, &memory)?;
     // Before anything else, so that a signal during the start is not lost.
-    let signals = signals(&config)?;
+    let signals = awaited(&config)?;
     let options = global.open_options().durability(args.durability.into());
     let options = args.database.iter().fold(options, |options, database| {
         options.declare(
@@ -83,7 +85,7 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     memory.check_limit("--cache")?;
     let durability = silica::Durability::Buffered;
     let config = Config { durability, ..config(args, &memory)? };
-    let signals = signals(&config)?;
+    let signals = awaited(&config)?;
     let all = Arc::new(InMemory::open(global, args, &config, memory.stores)?);
     let descriptor = *all.open(0)?.descriptor();
     let others = databases::words(all.all())?;
@@ -120,16 +122,17 @@ fn leave_image(cache: &dyn Engine) -> Result<()> {
 }
 
 /// The signals that a server with `config` understands.
-fn signals(config: &Config) -> Result<Signals> {
+fn awaited(config: &Config) -> Result<Signals> {
     let again = config.tls.as_ref().map(|_| SIGHUP);
     Signals::new([SIGINT, SIGTERM].into_iter().chain(again))
         .map_err(|e| Error::io("installing the signal handlers", e))
 }
 
-/// Stops gracefully on the first signal, at once on the second; SIGHUP reads certificates again.
+/// Stops gracefully on the first signal, at once on a second one that is no echo of it; SIGHUP reads
+/// certificates again.
 fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
     let listen = move || {
-        let mut stopping = false;
+        let mut wishes = Wishes::default();
         for signal in signals.forever() {
             if signal == SIGHUP {
                 match server.read_certificates() {
@@ -138,18 +141,20 @@ fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
                 }
                 continue;
             }
-            if std::mem::replace(&mut stopping, true) {
-                warn!("a second signal: leaving at once; what was acknowledged is in the log");
-                std::process::exit(128 + signal);
+            match wishes.hear(Instant::now()) {
+                Wish::Stop => {
+                    info!("stopping on signal {signal}");
+                    server.stop();
+                }
+                Wish::Nothing => {}
+                Wish::Leave => {
+                    warn!("a second signal: leaving at once; what was acknowledged is in the log");
+                    std::process::exit(128 + signal);
+                }
             }
-            info!("stopping on signal {signal}");
-            server.stop();
         }
     };
-    let thread = std::thread::Builder::new().name("silica-signals".to_string()).spawn(listen);
-    let what = "starting the thread that waits for signals (raise the limits of processes, \
-                ulimit -u, and of memory, ulimit -v)";
-    thread.map(drop).map_err(|e| Error::io(what, e))
+    signals::spawn(listen)
 }
 
 /// The line that scripts wait for.

@@ -1,8 +1,10 @@
 //! An open store and the keyspace that the verbs work on.
 
 use crate::args::{Global, Verb};
-use silica::{Error, ErrorKind, Keyspace, OpenOptions, Result, Silica};
+use silica::{DEFAULT_ENGINE, Error, ErrorKind, Keyspace, OpenOptions, Result, Silica};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The store of a command line that names none.
 const DIRECTORY_DEFAULT: &str = "silica-data";
@@ -38,6 +40,67 @@ impl Global {
     }
 }
 
+/// A store that a command works on: opened for it, or a prompt's.
+pub(crate) struct Opened {
+    store: Arc<Silica>,
+    is_at_hand: bool,
+}
+
+impl Deref for Opened {
+    type Target = Silica;
+
+    fn deref(&self) -> &Silica {
+        &self.store
+    }
+}
+
+impl Opened {
+    /// The store itself, for a prompt that goes on with it.
+    pub(crate) fn share(&self) -> Arc<Silica> {
+        Arc::clone(&self.store)
+    }
+
+    /// Closes the store, unless the prompt goes on with it.
+    pub(crate) fn close(self) -> Result<()> {
+        if self.is_at_hand { Ok(()) } else { self.store.shut() }
+    }
+}
+
+impl Global {
+    /// The store; with `create` it is made where there is none.
+    pub(crate) fn open(&self, create: bool) -> Result<Opened> {
+        self.open_at(&self.directory(), create)
+    }
+
+    /// The store in the directory `path`.
+    pub(crate) fn open_at(&self, path: &Path, create: bool) -> Result<Opened> {
+        let at_hand = self.at_hand.as_ref().filter(|store| is_same(store.path(), path));
+        if let Some(store) = at_hand {
+            return Ok(Opened { store: Arc::clone(store), is_at_hand: true });
+        }
+        let store = Arc::new(self.open_options().create(create).open(path)?);
+        Ok(Opened { store, is_at_hand: false })
+    }
+
+    /// True where the command's store is the one that a prompt has open.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.at_hand.as_ref().is_some_and(|store| is_same(store.path(), &self.directory()))
+    }
+
+    /// What `--set` says, as pairs.
+    pub(crate) fn pairs(&self) -> Vec<(&str, &str)> {
+        self.set.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+}
+
+/// True where both paths lead to one directory.
+fn is_same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
 impl Global {
     /// Refuses a keyspace that exists with another engine than the one asked for.
     pub(crate) fn check_engine(&self, keyspace: &Keyspace) -> Result<()> {
@@ -65,7 +128,7 @@ impl Verb {
 
 /// An open store and one keyspace of it.
 pub(crate) struct Session {
-    pub(crate) store: Silica,
+    pub(crate) store: Opened,
     /// `None` where the keyspace does not exist and nothing may create it.
     keyspace: Option<Keyspace>,
     name: String,
@@ -74,21 +137,24 @@ pub(crate) struct Session {
 impl Session {
     /// Opens the store; with `create`, store and keyspace are made where they are missing.
     pub(crate) fn open(global: &Global, create: bool) -> Result<Self> {
-        let store = global.open_options().create(create).open(global.directory())?;
-        let mut session = Session { store, keyspace: None, name: global.keyspace.clone() };
-        session.select(&global.keyspace, create)?;
-        if let Some(keyspace) = &session.keyspace {
+        let store = global.open(create)?;
+        let name = global.keyspace.clone();
+        let keyspace = match store.existing(&name)? {
+            // A prompt's store was opened without what this line says of new keyspaces.
+            None if create
+                && store.is_at_hand
+                && (global.engine.is_some() || !global.set.is_empty()) =>
+            {
+                let engine = global.engine.as_deref().unwrap_or(DEFAULT_ENGINE);
+                Some(store.create_keyspace(&name, engine, &global.pairs())?)
+            }
+            None if create => Some(store.keyspace(&name)?),
+            found => found,
+        };
+        if let Some(keyspace) = &keyspace {
             global.check_engine(keyspace)?;
         }
-        Ok(session)
-    }
-
-    /// Turns to another keyspace.
-    pub(crate) fn select(&mut self, name: &str, create: bool) -> Result<()> {
-        self.name = name.to_string();
-        self.keyspace =
-            if create { Some(self.store.keyspace(name)?) } else { self.store.existing(name)? };
-        Ok(())
+        Ok(Session { store, keyspace, name })
     }
 
     /// The keyspace; the error lists those there are.

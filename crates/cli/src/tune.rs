@@ -4,13 +4,14 @@ mod trace;
 
 use crate::args::{Global, TuneArgs};
 use crate::output::Output;
+use crate::session::Opened;
 use serde_json::{Map, Value, json};
 use silica::tune::recommend::{
     Bounds, Candidate, Choice, Needs, Prediction, Prices, Question, Recommendation, describe,
     recommend, workload_of,
 };
 use silica::tune::{Machine, Workload};
-use silica::{Error, ErrorKind, Keyspace, OpenOptions, Registry, Result, Silica};
+use silica::{Error, ErrorKind, Keyspace, Registry, Result, Silica};
 use std::path::Path;
 
 /// What the models are asked with, and what of it is only assumed.
@@ -124,23 +125,51 @@ pub(crate) fn run(global: &Global, args: &TuneArgs, output: &mut Output) -> Resu
             months: args.months,
             ..Prices::default()
         },
+        current: keyspace.as_ref().map(|keyspace| keyspace.engine().descriptor().name),
         ..asked.question()
     };
     let found = recommend(&question)?;
+    if let Some(keyspace) = &keyspace {
+        asked.notes.extend(loss(keyspace, &found.choice));
+    }
     show(&found, &asked, output)?;
     if args.apply {
-        apply(&found.choice, store.as_ref(), keyspace.as_ref(), output)?;
+        apply(&found.choice, store.as_deref(), keyspace.as_ref(), output)?;
     }
     drop(keyspace);
-    store.map_or(Ok(()), Silica::close)
+    store.map_or(Ok(()), Opened::close)
+}
+
+/// What is lost where the keyspace moves to `choice`, in words.
+fn loss(keyspace: &Keyspace, choice: &Choice) -> Option<String> {
+    let (name, current) = (keyspace.name(), keyspace.engine().descriptor().name);
+    let moves = choice.engine != current && !choice.lacks.is_empty();
+    moves.then(|| {
+        format!(
+            "keyspace '{name}' would lose what {current} can do and {} cannot: {}; say `ordered` \
+             in --describe to keep it",
+            choice.engine,
+            choice.lacks.join(", ")
+        )
+    })
 }
 
 /// The store, as it is: what is set and described is not for opening it.
-fn open(global: &Global, path: &Path) -> Result<Option<Silica>> {
+fn open(global: &Global, path: &Path) -> Result<Option<Opened>> {
     let here = Global { set: Vec::new(), engine: None, describe: None, ..global.clone() };
-    let options: OpenOptions = here.open_options().create(false);
-    options.open(path).map(Some)
+    here.open_at(path, false).map(Some)
 }
+
+/// What `--bound` takes.
+const BOUNDS: [&str; 7] = [
+    "throughput",
+    "life_years",
+    "memory",
+    "money",
+    "write_amplification",
+    "reads_per_get",
+    "device_bytes",
+];
 
 fn bounds(pairs: &[(String, String)]) -> Result<Bounds> {
     let mut bounds = Bounds::default();
@@ -160,11 +189,7 @@ fn bounds(pairs: &[(String, String)]) -> Result<Bounds> {
             "reads_per_get" => bounds.reads_per_get_max = value,
             "device_bytes" => bounds.device_bytes_max = value,
             _ => {
-                let message = format!(
-                    "no bound '{name}'; known are throughput, life_years, memory, money, \
-                     write_amplification, reads_per_get, device_bytes"
-                );
-                return Err(Error::new(ErrorKind::Config, message));
+                return Err(silica::engine::unknown("bound", name, BOUNDS));
             }
         }
     }
@@ -193,12 +218,15 @@ fn show(found: &Recommendation, asked: &Asked, output: &mut Output) -> Result<()
         format!("--engine {}{}", choice.engine, options.collect::<String>())
     };
     output.line(format!("best: {}", words(&found.choice)))?;
-    for (name, text) in lines(&found.choice.prediction) {
+    for (name, text) in lines(&found.choice.prediction).into_iter().chain(without(&found.choice)) {
         output.line(format!("  {name:<20} {text}"))?;
     }
     if let Some((next, why)) = &found.runner_up {
         output.line(format!("next: {}", words(next)))?;
         output.line(format!("  it loses by {why}"))?;
+        if let Some((name, text)) = without(next) {
+            output.line(format!("  {name:<20} {text}"))?;
+        }
     }
     for excluded in &found.excluded {
         output.line(format!("not {}: {}", excluded.engine, excluded.why))?;
@@ -229,6 +257,7 @@ fn choice_json(choice: &Choice) -> Value {
     let mut value = prediction_json(&choice.prediction);
     value["engine"] = choice.engine.into();
     value["options"] = options.into();
+    value["lacks"] = choice.lacks.clone().into();
     value
 }
 
@@ -256,6 +285,11 @@ pub(crate) fn prediction_json(p: &Prediction) -> Value {
         "life_years": p.life_years,
         "money_per_month": p.money_per_month,
     })
+}
+
+/// What the engine of `choice` cannot do, for people.
+fn without(choice: &Choice) -> Option<(&'static str, String)> {
+    (!choice.lacks.is_empty()).then(|| ("without", choice.lacks.join(", ")))
 }
 
 const MIB: f64 = 1048576.0;

@@ -5,10 +5,10 @@ use crate::output::Output;
 use crate::picture::Picture;
 use crate::resp::{Resp, database_of, password};
 use crate::session::Session;
-use crate::{scan, text};
+use crate::{expiry, scan, text};
 use serde_json::{Map, Value, json};
 use silica::tune::Workload;
-use silica::{BackupReport, Durability, Error, ErrorKind, METRICS, Result, WriteBatch};
+use silica::{BackupReport, Error, ErrorKind, METRICS, Result, expires_after};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
@@ -17,19 +17,24 @@ use std::time::Instant;
 pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result<()> {
     match verb {
         Verb::Get { keys, form, raw } => get(session, keys, form.hex, *raw, output),
-        Verb::Put { key, value, form, durability } => {
+        Verb::Put { key, value, ttl, form, durability } => {
             let (key, value) = (text::parse(key, form.hex)?, text::parse(value, form.hex)?);
-            let mut batch = WriteBatch::new();
-            batch.put(&key, &value);
-            write(session, &batch, (*durability).into(), output)
+            let durability = (*durability).into();
+            expiry::put(session.keyspace()?, (&key, &value), *ttl, durability, output)
+        }
+        Verb::Ttl { keys, form } => {
+            expiry::ttl(session.keyspace()?, &parse_all(keys, form.hex)?, form.hex, output)
+        }
+        Verb::Expire { key, ttl, form } => {
+            let key = text::parse(key, form.hex)?;
+            expiry::expire(session.keyspace()?, &key, *ttl, form.hex, output)
+        }
+        Verb::Persist { keys, form } => {
+            expiry::persist(session.keyspace()?, &parse_all(keys, form.hex)?, form.hex, output)
         }
         Verb::Del { keys, form, durability } => {
             let keys = parse_all(keys, form.hex)?;
-            let mut batch = WriteBatch::new();
-            keys.iter().for_each(|k| {
-                batch.delete(k);
-            });
-            write(session, &batch, (*durability).into(), output)
+            expiry::delete(session.keyspace()?, &keys, (*durability).into(), output)
         }
         Verb::Scan(args) => scan::run(args, session.keyspace()?, output),
         Verb::Count { exact } => count(session, *exact, output),
@@ -61,10 +66,13 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
 /// Refuses keys and values that cannot be read, before a store is opened or created for them.
 pub(crate) fn check(verb: &Verb) -> Result<()> {
     match verb {
-        Verb::Get { keys, form, .. } | Verb::Del { keys, form, .. } => {
-            parse_all(keys, form.hex).map(drop)
-        }
-        Verb::Put { key, value, form, .. } => {
+        Verb::Get { keys, form, .. }
+        | Verb::Del { keys, form, .. }
+        | Verb::Ttl { keys, form }
+        | Verb::Persist { keys, form } => parse_all(keys, form.hex).map(drop),
+        Verb::Expire { key, form, .. } => text::parse(key, form.hex).map(drop),
+        Verb::Put { key, value, ttl, form, .. } => {
+            ttl.map(expires_after).transpose()?;
             text::parse(key, form.hex).and_then(|_| text::parse(value, form.hex)).map(drop)
         }
         Verb::Scan(args) => scan::range(args).map(drop),
@@ -95,32 +103,11 @@ fn get(
                 text::insert_bytes(&mut entry, "value", value, hex);
                 if raw { output.raw(value)? } else { output.line(text::show(value, hex))? }
             }
-            None => {
-                output.missing();
-                if !output.is_json() {
-                    eprintln!("silica: no key {}", text::show(key, hex));
-                }
-            }
+            None => expiry::missing(key, hex, output),
         }
         entries.push(Value::Object(entry));
     }
-    if let [Value::Object(only)] = entries.as_slice() {
-        *output.object() = only.clone();
-    } else {
-        output.object().insert("entries".into(), entries.into());
-    }
-    Ok(())
-}
-
-fn write(
-    session: &Session,
-    batch: &WriteBatch<'_>,
-    durability: Durability,
-    output: &mut Output,
-) -> Result<()> {
-    session.keyspace()?.write_with(batch, durability)?;
-    output.object().insert("ok".into(), true.into());
-    output.object().insert("operations".into(), batch.len().into());
+    output.entries(entries);
     Ok(())
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn run(global: &Global, target: Option<&str>, output: &mut Output) ->
 
 fn of_store(global: &Global, path: &Path, name: &str, asked: &mut Asked) -> Result<Told> {
     let here = Global { engine: None, describe: None, ..global.clone() };
-    let store = here.open_options().create(false).open(path)?;
+    let store = here.open_at(path, false)?;
     let infos = store.keyspaces()?;
     let keyspace = store.existing(name)?.ok_or_else(|| {
         let known: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();

@@ -369,7 +369,7 @@ fn the_prompt_takes_the_verbs() {
     let output = child.wait_with_output().unwrap();
     let shown = text(&output.stdout);
     assert!(output.status.success());
-    assert!(shown.starts_with("a value\nk\tv\ndefault\twip\nother\twip\n"), "{shown}");
+    assert!(shown.starts_with("OK\na value\nOK\nk\tv\ndefault\twip\nother\twip\n"), "{shown}");
     assert!(shown.contains("Map a key to a value"), "{shown}");
 }
 

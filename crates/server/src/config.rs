@@ -210,7 +210,7 @@ impl Config {
     /// Refuses settings that cannot work or that would let strangers in.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if self.listen.is_empty() {
+        if self.listen.is_empty() && self.unix.is_none() {
             return refuse("no address to listen on; give one such as 127.0.0.1:6379".into());
         }
         self.refuse_strangers(self.password.is_none() && self.acl_file.is_none())?;

@@ -62,3 +62,4 @@ mod workers;
 
 pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind, Mode, TlsFiles, keyspace_name};
 pub use server::{Server, StopHandle};
+pub use table::command_names;

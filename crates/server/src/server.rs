@@ -202,9 +202,9 @@ impl Shared {
         Watches::new(Arc::clone(&self.store.watchers), HashSeed(seed))
     }
 
-    /// The first port that is listened on.
+    /// The first port that is listened on; 0 if there is only a unix socket.
     pub(crate) fn port(&self) -> u16 {
-        self.addresses[0].port()
+        self.addresses.first().map_or(0, SocketAddr::port)
     }
 
     /// The ports of the datagram protocol; none where it is not served.

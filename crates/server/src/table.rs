@@ -509,6 +509,13 @@ impl Index {
 
 static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 
+/// The names of all commands of RESP, in lower case, each with the place of its first key among the
+/// arguments (the name's is 0); `None` for those that take no key, or say where it is.
+pub fn command_names() -> impl Iterator<Item = (&'static str, Option<usize>)> {
+    let first = |place: i32| usize::try_from(place).ok().filter(|place| *place > 0);
+    COMMANDS.iter().map(move |command| (command.name, first(command.keys.0)))
+}
+
 /// The command called `name`, in whatever case.
 #[inline]
 pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {

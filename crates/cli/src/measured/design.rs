@@ -2,6 +2,7 @@
 //! the filled store, everything else follows from options and from what stores say of themselves.
 
 use super::{BATCH, WARM_UP, levels};
+use silica::engine::part;
 use silica::{
     DEFAULT_KEYSPACE, Durability, Error, ErrorKind, Keyspace, MetricsMap, OpenOptions, Result,
     Silica,
@@ -104,8 +105,8 @@ const REWRITE_FROM: (f64, f64) = (0.58, 0.95);
 const DYING_PART: f64 = 1.0;
 const LARGEST_BUCKET: f64 = 1.5;
 /// Its shares of the memory for memtables and log, and the runs of a level.
-const WIP_MEMTABLE: f64 = 0.2;
-const WIP_LOG: f64 = 0.375;
+const WIP_MEMTABLE: f64 = part::MEMTABLES.share();
+const WIP_LOG: f64 = part::ORDERED_LOG.share();
 const WIP_RUNS_MAX: u32 = 20;
 /// LevelDB's level 1 and tables, and how much larger the next level is, of both.
 const LEVEL1_BYTES: f64 = 10.0 * 1_048_576.0;
