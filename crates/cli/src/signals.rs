@@ -65,7 +65,9 @@ pub(crate) fn interruption() -> Result<std::sync::Arc<std::sync::atomic::AtomicB
 /// Starts the thread that waits for signals.
 pub(crate) fn spawn(listen: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name("silica-signals".to_string()).spawn(listen);
-    thread.map(drop).map_err(|e| Error::io("starting the thread that waits for signals", e))
+    let what = "starting the thread that waits for signals (raise the limits of processes, \
+                ulimit -u, and of memory, ulimit -v)";
+    thread.map(drop).map_err(|e| Error::io(what, e))
 }
 
 #[cfg(test)]
