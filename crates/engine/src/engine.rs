@@ -91,6 +91,14 @@ pub trait GetSink {
     /// The key at `index` has this entry, borrowed during the call. Called at most once per
     /// index, in any order; keys never reported are not in the store.
     fn found(&mut self, index: usize, entry: EntryRef<'_>);
+
+    /// True if the value of the key at `index`, of `bytes` bytes, is wanted. Engines ask before
+    /// they read a large value into memory of their own; a value that is not wanted is neither
+    /// read nor reported. So a sink bounds the memory of a read by what it has room for.
+    fn wants(&mut self, index: usize, bytes: usize) -> bool {
+        let _ = (index, bytes);
+        true
+    }
 }
 
 /// A key-value engine.

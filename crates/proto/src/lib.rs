@@ -21,5 +21,5 @@ mod reply;
 
 pub use decode::{DecodeError, Value, decode};
 pub use number::{append_i64, append_u64, parse_f64, parse_i64};
-pub use parser::{Limits, Parser, ProtocolError, Span};
+pub use parser::{Limits, Parser, ProtocolError, Rest, Span};
 pub use reply::{Reply, Version};

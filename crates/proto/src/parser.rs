@@ -152,6 +152,36 @@ impl Parser {
         if self.complete { 0 } else { self.pos + self.bulk.map_or(0, |len| len + 2) }
     }
 
+    /// Bytes of the longest argument so far that is not all there.
+    pub fn bulk_bytes(&self) -> usize {
+        self.bulk.unwrap_or(0)
+    }
+
+    /// Memory held.
+    pub fn held_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>()
+    }
+
+    /// Gives the current request up, of which `buf` has what has come: what is left of it, to be
+    /// skipped. The next call of [`Parser::parse`] starts with the bytes behind it. Nothing if it
+    /// has hardly begun.
+    pub fn give_up(&mut self, buf: &[u8]) -> Option<Rest> {
+        let rest = match (self.counted, self.bulk) {
+            (true, Some(len)) => Rest {
+                left: self.pos + len + 2 - buf.len(),
+                missing: self.missing - 1,
+                ..Rest::default()
+            },
+            (true, None) => {
+                Rest { missing: self.missing, line: buf[self.pos..].to_vec(), ..Rest::default() }
+            }
+            (false, _) if buf.first() == Some(&b'*') => return None,
+            (false, _) => Rest { is_inline: true, ..Rest::default() },
+        };
+        *self = Parser::new();
+        Some(rest)
+    }
+
     /// Parses the request that `buf` starts with where it is all there and of the usual form: a few
     /// short arguments, which every client may send. They go to the end of `spans`, counted from
     /// `base` bytes before the request; returns its length. `None` leaves it to
@@ -320,6 +350,63 @@ impl Parser {
         }
         self.complete = true;
         Ok(Some(end + 1))
+    }
+}
+
+/// What is left of a request that is not kept: its bytes are counted and thrown away.
+#[derive(Debug, Clone, Default)]
+pub struct Rest {
+    /// Bytes of the current argument that are to come.
+    left: usize,
+    /// Arguments behind it.
+    missing: usize,
+    /// The beginning of the next argument's length line.
+    line: Vec<u8>,
+    /// It is an inline command, which ends with its line.
+    is_inline: bool,
+}
+
+/// Bytes of a length line that is skipped.
+const SKIPPED_LINE_BYTES_MAX: usize = 64;
+
+impl Rest {
+    /// Skips what `bytes` have of the request: how many bytes that is if they have its end, else
+    /// nothing, and all of them belong to it.
+    ///
+    /// # Errors
+    /// If it is no request.
+    pub fn skip(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
+        if self.is_inline {
+            return Ok(bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1));
+        }
+        let mut pos = 0;
+        loop {
+            let skipped = self.left.min(bytes.len() - pos);
+            (self.left, pos) = (self.left - skipped, pos + skipped);
+            if self.left > 0 {
+                return Ok(None);
+            }
+            if self.missing == 0 {
+                return Ok(Some(pos));
+            }
+            let end = bytes[pos..].iter().position(|byte| *byte == b'\n').map(|end| pos + end + 1);
+            let line = &bytes[pos..end.unwrap_or(bytes.len())];
+            if self.line.len() + line.len() > SKIPPED_LINE_BYTES_MAX {
+                return Err(ProtocolError::TooBigBulkLine);
+            }
+            self.line.extend_from_slice(line);
+            let Some(end) = end else { return Ok(None) };
+            pos = end;
+            let line = std::mem::take(&mut self.line);
+            let (first, digits) = line.split_first().expect("it has a line end");
+            if *first != b'$' {
+                return Err(ProtocolError::ExpectedDollar(*first));
+            }
+            let len = parse_i64(digits.trim_ascii_end()).and_then(|n| usize::try_from(n).ok());
+            let len = len.filter(|len| *len <= limits.bulk_bytes_max);
+            self.left = len.ok_or(ProtocolError::InvalidBulkLength)? + 2;
+            self.missing -= 1;
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use tiny_http::{Header, Method, Request, Response};
 
@@ -91,7 +90,7 @@ fn metrics(shared: &Shared) -> String {
     let gauges = [
         ("uptime_seconds", "time since the start", (now_ms - shared.started_ms) / 1000),
         ("connected_clients", "open connections", shared.clients.count() as u64),
-        ("clients_bytes", "bytes held for clients", shared.held_bytes.load(Relaxed) as u64),
+        ("clients_bytes", "bytes held for clients", shared.budget.used() as u64),
         ("clients_bytes_max", "their limit", shared.config.clients_bytes_max as u64),
         ("memory_bytes_max", "memory in all that was set", shared.config.memory_bytes),
         ("resident_bytes", "resident memory of the process", shared.resident_bytes()),

@@ -1,6 +1,7 @@
 //! What travels between loops and engines: planned requests, their bytes and their replies.
 
 use crate::acl::User;
+use crate::budget::{Claim, SMALL_BYTES, resident_bytes};
 use crate::memcached::{self, Marks};
 use crate::table::Run;
 use crate::transaction::Transaction;
@@ -22,11 +23,45 @@ pub(crate) struct Args<'a> {
     nth: usize,
     /// When it was planned or, later, run.
     now_ms: u64,
+    /// What its memory is claimed from.
+    claim: Option<&'a Claim>,
 }
 
 impl<'a> Args<'a> {
     pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
-        Args { bytes, spans, head: None, marks: None, nth: 0, now_ms: 0 }
+        Args { bytes, spans, head: None, marks: None, nth: 0, now_ms: 0, claim: None }
+    }
+
+    /// The same arguments, whose memory is claimed from `claim`.
+    pub(crate) fn within(self, claim: &'a Claim) -> Self {
+        Args { claim: Some(claim), ..self }
+    }
+
+    /// Claims memory for `bytes` bytes that the request is about to allocate, or says why it may
+    /// not have them. Few bytes are not counted.
+    pub(crate) fn claim(&self, bytes: usize) -> Result<(), String> {
+        match self.claim {
+            Some(claim) if bytes > SMALL_BYTES => claim.grow(bytes),
+            _ => Ok(()),
+        }
+    }
+
+    /// Claims memory for a value of `bytes` bytes, or says why there is none.
+    pub(crate) fn claim_value(&self, bytes: usize) -> Result<(), String> {
+        match self.claim.and_then(|claim| claim.budget().refuse_value(bytes)) {
+            Some(text) => Err(text),
+            None => self.claim(bytes),
+        }
+    }
+
+    /// Why an answer cannot hold a value of `bytes` bytes, where that is so.
+    pub(crate) fn refuse_value(&self, bytes: usize) -> Option<String> {
+        self.claim.and_then(|claim| claim.budget().refuse_value(bytes))
+    }
+
+    /// Bytes of all arguments.
+    pub(crate) fn bytes(&self) -> usize {
+        self.spans.iter().map(|span| span.len as usize).sum()
     }
 
     /// The same arguments, asking about their key `nth`.
@@ -190,6 +225,8 @@ pub(crate) struct Input {
     pub(crate) apart: bool,
     /// What EXEC runs, by number.
     pub(crate) transactions: Vec<Transaction>,
+    /// What requests of many arguments take.
+    pub(crate) claim: Option<Claim>,
     /// Where WATCH notes what its keys hold.
     pub(crate) watches: Vec<Arc<Watches>>,
     /// By the number of a request, for whom it tells names of keys, if that is not everybody.
@@ -219,11 +256,10 @@ impl Input {
 
     /// Memory held.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes.capacity()
+        resident_bytes(&self.bytes)
             + self.ready.capacity()
             + self.spans.capacity() * size_of::<Span>()
             + self.requests.capacity() * size_of::<Request>()
-            + self.transactions.iter().map(Transaction::held_bytes).sum::<usize>()
             + self.heads.capacity() * size_of::<Head>()
     }
 
@@ -241,6 +277,7 @@ impl Input {
         self.ready.clear();
         self.ready.shrink_to(4096);
         self.transactions = Vec::new();
+        self.claim = None;
         self.watches = Vec::new();
         self.readers = Vec::new();
     }
@@ -263,6 +300,8 @@ pub(crate) struct Output {
     pub(crate) failed: Vec<(usize, String)>,
     /// Where the reply of each request that has run ends, if somebody wants to know.
     pub(crate) ends: Option<Vec<usize>>,
+    /// Counts large replies until their connection does.
+    pub(crate) claim: Option<Claim>,
 }
 
 /// A range of replies that acknowledges a write; an empty one where silence does.

@@ -1,6 +1,7 @@
 //! All connections of all loops, as CLIENT LIST shows them.
 
 use crate::acl::{DEFAULT, User};
+use crate::budget::{Budget, Share};
 use crate::socket::Address;
 use crate::topics::{Kind, Subscriptions};
 use crate::tracking::Tracker;
@@ -36,6 +37,10 @@ pub(crate) struct Client {
     pub(crate) output_bytes: AtomicUsize,
     /// Bytes held in all, as the memory cap counts them.
     pub(crate) held_bytes: AtomicUsize,
+    /// What is kept for it beside its buffers: names, channels, patterns, prefixes.
+    pub(crate) kept: Share,
+    /// What it held when it was told to go; 0 before.
+    pub(crate) leaving_bytes: AtomicUsize,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
     names: Mutex<Names>,
@@ -50,6 +55,11 @@ impl Client {
     /// The channels that it listens to. Locked after the register of channels.
     pub(crate) fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All memory held for it.
+    pub(crate) fn all_bytes(&self) -> usize {
+        self.held_bytes.load(Relaxed) + self.kept.bytes()
     }
 
     /// True where it listens to any channel.
@@ -102,7 +112,7 @@ impl Client {
             patterns,
             self.input_bytes.load(Relaxed),
             self.output_bytes.load(Relaxed),
-            self.held_bytes.load(Relaxed),
+            self.all_bytes(),
             if names.last_command.is_empty() { "NULL" } else { names.last_command },
             names.user.as_ref().map_or(DEFAULT, |user| &user.name),
             self.resp.load(Relaxed),
@@ -136,6 +146,7 @@ impl Clients {
         (loop_index, slot): (usize, usize),
         (peer, local): (Address, Address),
         now_ms: u64,
+        budget: &Arc<Budget>,
     ) -> Arc<Client> {
         let client = Arc::new(Client {
             id: self.next_id.fetch_add(1, Relaxed) + 1,
@@ -150,6 +161,8 @@ impl Clients {
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             held_bytes: AtomicUsize::new(0),
+            kept: Share::new(budget),
+            leaving_bytes: AtomicUsize::new(0),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             names: Mutex::default(),
@@ -170,6 +183,17 @@ impl Clients {
     /// The connection of this number.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.list().get(&id).cloned()
+    }
+
+    /// The connection that holds most, at least `bytes_min` bytes; one that must not be evicted
+    /// only if there is no other.
+    pub(crate) fn largest(&self, bytes_min: usize) -> Option<Arc<Client>> {
+        let list = self.list();
+        let stays = |client: &&Arc<Client>| {
+            client.leaving_bytes.load(Relaxed) == 0 && client.all_bytes() >= bytes_min
+        };
+        let rank = |client: &&Arc<Client>| (!client.no_evict.load(Relaxed), client.all_bytes());
+        list.values().filter(stays).max_by_key(rank).cloned()
     }
 
     /// All connections, oldest first.

@@ -100,8 +100,9 @@ pub struct Config {
     /// Memory of the whole process as its user set it, which INFO and CONFIG tell; 0 where there
     /// is no such number. [`Config::clients_bytes_max`] is a part of it.
     pub memory_bytes: u64,
-    /// Bytes of requests and replies that all clients together may keep in memory; over it the
-    /// client that holds most is dropped. A value passes only if it is smaller than half of it.
+    /// Bytes of all that clients make the server hold: requests, replies, and what is kept for
+    /// them. What does not fit is refused; only over it by an eighth the client that holds most is
+    /// dropped. A value passes only if it fits twice into 15/16 of it.
     pub clients_bytes_max: usize,
     /// Bytes of replies that one client may leave unread before its requests wait.
     pub client_output_bytes_max: usize,

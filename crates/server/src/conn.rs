@@ -1,18 +1,22 @@
 //! One connection: its socket, buffers and state.
 
+use crate::budget::resident_bytes;
 use crate::burst::{Input, Owner, Request};
 use crate::clients::Client;
 use crate::session::Session;
 use crate::socket::Socket;
 use crate::tls;
-use silica_proto::Parser;
 use silica_proto::memcached::{self, Protocol};
+use silica_proto::{Parser, Rest};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
 /// Replies are put together in chunks of about this size.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// Memory of a connection that does nothing.
+pub(crate) const CONNECTION_BYTES: usize = size_of::<Conn>() + size_of::<Client>() + 128;
 
 /// Replies that the socket has not taken yet.
 #[derive(Default)]
@@ -147,6 +151,8 @@ pub(crate) struct Conn {
     pub(crate) client: Arc<Client>,
     pub(crate) session: Session,
     pub(crate) parser: Parser,
+    /// What is left of a request that there is no memory for, and the error that it ends with.
+    pub(crate) given_up: Option<Box<(Rest, String)>>,
     /// The parser where it speaks memcached's text protocol.
     pub(crate) memcached: memcached::Parser,
     /// The parser where it speaks memcached's binary protocol.
@@ -206,6 +212,7 @@ impl Conn {
             client,
             session: Session::new(let_in),
             parser: Parser::new(),
+            given_up: None,
             memcached: memcached::Parser::new(),
             binary: memcached::BinaryParser::default(),
             begun: false,
@@ -232,15 +239,18 @@ impl Conn {
         }
     }
 
-    /// Memory that this connection makes the server hold.
+    /// Memory that this connection makes the server hold, but for what it counts itself: what it
+    /// listens to, watches and has queued.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.input.capacity()
+        CONNECTION_BYTES
+            + resident_bytes(&self.input)
+            + self.parser.held_bytes()
+            + self.memcached.held_bytes()
             + self.out.held_bytes()
             + self.messages.capacity()
             + self.work.as_ref().map_or(0, |work| work.input.held_bytes())
             + self.in_flight.unwrap_or(0)
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
-            + self.session.queue.as_ref().map_or(0, |queue| queue.held_bytes())
     }
 
     /// Reads once into `scratch` and keeps what came. `Ok(0)` where nothing came.
@@ -328,7 +338,7 @@ impl Conn {
     /// True where the parser has seen the beginning of a request, nothing else is going on, and
     /// nothing has come for more than `ms_max` milliseconds.
     pub(crate) fn has_stuck_request(&self, now_ms: u64, ms_max: u64) -> bool {
-        self.parsed_bytes > 0
+        (self.parsed_bytes > 0 || self.given_up.is_some())
             && self.in_flight.is_none()
             && self.work.is_none()
             && !self.unplanned

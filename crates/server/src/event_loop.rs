@@ -3,8 +3,8 @@
 mod ring;
 
 use self::ring::Ring;
-use crate::burst::{Burst, Input, Lane, Output};
-use crate::conn::{Conn, Work};
+use crate::burst::{Burst, Input, Lane, Output, Owner};
+use crate::conn::{CONNECTION_BYTES, Conn, Work};
 use crate::direct;
 use crate::exec::Executor;
 use crate::memcached;
@@ -41,10 +41,14 @@ const ACCEPT_PAUSE_MS: u64 = 100;
 /// Reply bytes that a client without password may leave unread.
 const STRANGER_OUT_BYTES_MAX: usize = 1 << 10;
 /// A connection that holds less is not worth dropping for memory.
-const EVICT_BYTES_MIN: usize = 32 << 10;
+const EVICT_BYTES_MIN: usize = 4 << 10;
+/// Bytes of replies that a client may leave unread when there is no memory left.
+const SCARCE_OUT_BYTES_MAX: usize = 64 << 10;
 /// Allocations kept for reuse, and the largest of them.
 const SPARES_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 128 << 10;
+/// Bytes of all of them.
+const SPARE_BYTES_IN_ALL: usize = 1 << 20;
 
 /// Where a connection's next requests run.
 enum Place {
@@ -298,6 +302,7 @@ impl EventLoop {
             Stats::add(&self.shared.stats.stalled_clients_dropped, 1);
             return self.close(slot);
         }
+        self.count_bytes(slot);
         self.queue(slot);
     }
 
@@ -327,7 +332,10 @@ impl EventLoop {
 
     /// Hands a new connection to the loop whose turn it is.
     fn admit(&mut self, mut socket: Socket, ends: (Address, Address), terms: Terms) {
-        if self.shared.clients.count() >= self.shared.clients_max.load(Relaxed) {
+        let count = self.shared.clients.count();
+        // Connections that do nothing take no more than half.
+        let has_room = 2 * count * CONNECTION_BYTES < self.shared.budget.max();
+        if count >= self.shared.clients_max.load(Relaxed) || !has_room {
             Stats::add(&self.shared.stats.rejected_connections, 1);
             // Its socket's buffer is empty, so this fits or the client is gone.
             let _ = socket.write(match terms.protocol {
@@ -367,12 +375,20 @@ impl EventLoop {
             self.free.push(slot);
             return;
         }
-        let client = self.shared.clients.add((self.index, slot), ends, self.shared.unix_ms());
+        let (now_ms, budget) = (self.shared.unix_ms(), &self.shared.budget);
+        let client = self.shared.clients.add((self.index, slot), ends, now_ms, budget);
         let let_in = self.shared.acl.lets_in();
         let mut conn = Conn::new(socket, slot, client, terms.protocol, let_in, self.now_ms);
         conn.tls = tls;
         self.conns[slot] = Some(Box::new(conn));
         self.receive(slot);
+        self.count_bytes(slot);
+    }
+
+    /// Bytes of unread replies after which a connection's requests wait: few when memory is short.
+    fn output_bytes_max(&self) -> usize {
+        let most = self.shared.config.client_output_bytes_max;
+        if self.shared.budget.is_full() { most.min(SCARCE_OUT_BYTES_MAX) } else { most }
     }
 
     /// Goes on with a connection: sends, reads, plans, and queues what it wants done.
@@ -389,10 +405,12 @@ impl EventLoop {
             }
             return self.close(slot);
         }
-        if conn.out.len() < self.shared.config.client_output_bytes_max && conn.in_flight.is_none() {
-            if conn.work.is_some() {
+        let (waiting, has_work) = (conn.out.len(), conn.work.is_some());
+        let (is_idle, has_more) = (conn.in_flight.is_none(), conn.has_more());
+        if waiting < self.output_bytes_max() && is_idle {
+            if has_work {
                 self.place(slot);
-            } else if conn.has_more() {
+            } else if has_more {
                 self.queue(slot);
             }
         }
@@ -419,16 +437,15 @@ impl EventLoop {
 
     /// Reads and plans, where the connection has nothing else going on.
     fn take_in(&mut self, slot: usize) -> io::Result<()> {
+        let output_bytes_max = self.output_bytes_max();
         let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
-        if conn.in_flight.is_some()
-            || conn.work.is_some()
-            || conn.out.len() >= self.shared.config.client_output_bytes_max
-        {
+        if conn.in_flight.is_some() || conn.work.is_some() || conn.out.len() >= output_bytes_max {
             return Ok(());
         }
         if self.ring.is_none() && !conn.unplanned && !conn.closing {
             let mut reads = 0;
-            while conn.readable && reads < READS_MAX {
+            let reads_max = if self.shared.budget.is_tight() { 1 } else { READS_MAX };
+            while conn.readable && reads < reads_max {
                 if conn.input.capacity() == 0 {
                     conn.input = self.spare_bytes.pop().unwrap_or_default();
                     conn.input.clear();
@@ -611,6 +628,8 @@ impl EventLoop {
                 continue;
             }
             let unused = conn.push(output.out);
+            // From here on the connection counts it.
+            drop(output.claim);
             if output.next < input.requests.len() {
                 conn.work = Some(Work { input, next: output.next });
             } else {
@@ -636,7 +655,8 @@ impl EventLoop {
             self.shared.topics.remove_all(&conn.client);
             self.shared.tracking.remove(conn.owner.client);
             self.shared.clients.remove(conn.owner.client);
-            self.shared.held_bytes.fetch_sub(conn.counted_bytes, Relaxed);
+            self.shared.budget.give_back(conn.counted_bytes);
+            self.shared.budget.end_leaving(conn.client.leaving_bytes.swap(0, Relaxed));
             self.free.push(slot);
             match &mut self.ring {
                 Some(ring) => ring.close(conn.socket),
@@ -657,33 +677,35 @@ impl EventLoop {
         conn.client.input_bytes.store(conn.input.len(), Relaxed);
         conn.client.output_bytes.store(conn.out.len(), Relaxed);
         conn.client.held_bytes.store(held, Relaxed);
-        let total = &self.shared.held_bytes;
+        let budget = &self.shared.budget;
         if held < before {
-            total.fetch_sub(before - held, Relaxed);
-        } else if total.fetch_add(held - before, Relaxed) + held - before
-            > self.shared.config.clients_bytes_max
-        {
+            return budget.give_back(before - held);
+        }
+        budget.add(held - before);
+        if budget.is_exceeded() {
             self.evict();
         }
     }
 
-    /// Drops the connections that hold most until the cap holds again.
+    /// Drops the connections that hold most until memory is not exceeded any more; those of other
+    /// loops are told to go.
     fn evict(&mut self) {
-        while self.shared.held_bytes.load(Relaxed) > self.shared.config.clients_bytes_max {
-            let largest = self
-                .conns
-                .iter()
-                .flatten()
-                .filter(|conn| conn.counted_bytes >= EVICT_BYTES_MIN)
-                .max_by_key(|conn| (!conn.client.no_evict.load(Relaxed), conn.counted_bytes));
-            let Some(conn) = largest else { return };
+        while self.shared.budget.is_exceeded() {
+            let Some(client) = self.shared.clients.largest(EVICT_BYTES_MIN) else { return };
+            let bytes = client.all_bytes();
             log::warn!(
-                "memory for clients is over its cap: dropping {} which holds {} bytes",
-                conn.client.peer,
-                conn.counted_bytes
+                "memory for clients is over its cap: dropping {} which holds {bytes} bytes",
+                client.peer
             );
             Stats::add(&self.shared.stats.evicted_clients, 1);
-            self.close(conn.owner.slot);
+            if client.loop_index == self.index {
+                self.close(client.slot);
+                continue;
+            }
+            client.leaving_bytes.store(bytes, Relaxed);
+            self.shared.budget.begin_leaving(bytes);
+            let owner = Owner { slot: client.slot, client: client.id };
+            self.shared.loops[client.loop_index].send(Message::Close(owner));
         }
     }
 
@@ -698,9 +720,10 @@ impl EventLoop {
         }
         let config = &self.shared.config;
         let request_ms_max = self.shared.request_ms_max.load(Relaxed);
+        let output_bytes_max = self.output_bytes_max();
         let mut drop_slots = Vec::new();
         for conn in self.conns.iter().flatten() {
-            let stalled = conn.out.len() >= config.client_output_bytes_max
+            let stalled = conn.out.len() >= output_bytes_max
                 && self.now_ms - conn.progress_ms > config.stalled_ms_max;
             let unknown = conn.tls.as_ref().is_some_and(|tls| tls.is_shaking_hands());
             let stranger = (!conn.session.let_in || unknown)
@@ -733,6 +756,10 @@ impl EventLoop {
 
 /// Forgets allocations that are too large or too many to be kept.
 fn trim(spare_bytes: &mut Vec<Vec<u8>>) {
-    spare_bytes.retain(|bytes| bytes.capacity() <= SPARE_BYTES_MAX);
     spare_bytes.truncate(SPARES_MAX);
+    let mut all = 0;
+    spare_bytes.retain(|bytes| {
+        all += bytes.capacity();
+        bytes.capacity() <= SPARE_BYTES_MAX && all <= SPARE_BYTES_IN_ALL
+    });
 }

@@ -6,20 +6,23 @@
 //! in their order, as if it were alone, and the engine sees few, large calls. Everything written in
 //! a burst is synced once, at its end, before any of its replies leaves.
 
+mod alone;
 mod changes;
 mod pieces;
 
+use self::alone::Collector;
 pub(crate) use self::changes::Change;
 use self::changes::{change, change_by_owners};
 use self::pieces::Writer;
-use crate::burst::{Acknowledgement, Burst, ERROR, Input, Output, Request};
+use crate::budget::{Claim, SMALL_BYTES};
+use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
 use crate::commands::{Keyspace, Values, error_text};
 use crate::errors;
 use crate::server::Shared;
 use crate::slowlog::Watch;
-use crate::table::{Answer, Answering, Run, Terms, Wants, find_called, reply_too_large};
+use crate::table::{Answer, Answering, Run, Terms, Wants, Write, find_called};
 use crate::transaction::Transaction;
-use silica::engine::{Durability, Engine, EntryRef, GetSink, Result, WriteBatch};
+use silica::engine::{Durability, Engine, Limits, Result, WriteBatch};
 use silica_proto::Reply;
 use std::slice;
 use std::sync::Arc;
@@ -52,35 +55,6 @@ pub(crate) enum Slot {
     Deferred,
 }
 
-/// Collects values; those beyond `room` bytes are left for a later wave.
-struct Collector<'e> {
-    arena: &'e mut Vec<u8>,
-    slots: &'e mut Vec<Slot>,
-    wants: &'e [Wants],
-    room: usize,
-}
-
-impl GetSink for Collector<'_> {
-    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
-        let (start, len) = (self.arena.len(), entry.value.len());
-        self.slots[index] = match self.wants[index] {
-            Wants::Length => Slot::Found { start: 0, len },
-            Wants::Expiry => Slot::Found { start: 0, len: entry.expires_unix_ms as usize },
-            _ if start > 0 && start + len > self.room => Slot::Deferred,
-            Wants::Value => {
-                self.arena.extend_from_slice(entry.value);
-                Slot::Found { start, len }
-            }
-            Wants::Entry => {
-                self.arena.extend_from_slice(&entry.expires_unix_ms.to_le_bytes());
-                self.arena.extend_from_slice(&entry.user_bits.to_le_bytes());
-                self.arena.extend_from_slice(entry.value);
-                Slot::Found { start, len: ENTRY_META_BYTES + len }
-            }
-        };
-    }
-}
-
 /// Runs bursts; keeps its buffers between them.
 pub(crate) struct Executor {
     shared: Arc<Shared>,
@@ -93,6 +67,10 @@ pub(crate) struct Executor {
     batch: WriteBatch<'static>,
     /// Bytes of values that one request may fetch.
     reply_bytes_max: usize,
+    /// What the burst's large values and replies are claimed from.
+    claim: Claim,
+    /// Bytes of values and of replies that are not claimed.
+    room: usize,
     /// When the burst began, in Unix milliseconds.
     now_ms: u64,
 }
@@ -102,8 +80,20 @@ impl Executor {
         let reply_bytes_max = REPLY_BYTES_MAX;
         let (arena, slots, wants, taken) = (vec![], vec![], vec![], vec![]);
         let (keys, batch) = (vec![], WriteBatch::new());
-        let now_ms = 0;
-        Executor { shared, arena, slots, wants, taken, keys, batch, reply_bytes_max, now_ms }
+        let (claim, room) = (Claim::new(&shared.budget), shared.budget.room(ARENA_BYTES_MAX));
+        Executor {
+            shared,
+            arena,
+            slots,
+            wants,
+            taken,
+            keys,
+            batch,
+            reply_bytes_max,
+            claim,
+            room,
+            now_ms: 0,
+        }
     }
 
     /// One whose requests fetch no more than `reply_bytes_max` bytes of values each.
@@ -120,7 +110,7 @@ impl Executor {
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
         while let Some(db) = next_db(inputs, outputs)
-            && out_bytes(outputs) < BURST_OUT_BYTES_MAX
+            && out_bytes(outputs) < self.out_bytes_max()
         {
             match shared.store.engine(db) {
                 Ok(engine) => {
@@ -137,11 +127,33 @@ impl Executor {
             output.acknowledgements.clear();
             count_failed(&shared, input, output);
         }
-        self.arena.clear();
-        self.arena.shrink_to(ARENA_BYTES_KEPT);
+        self.forget(outputs);
         let done: usize = outputs.iter().map(|output| output.next).sum();
         shared.stats.count_burst(burst.lane, done - done_before);
         watch.end(&shared, burst, done - done_before);
+    }
+
+    /// Reply bytes of a burst after which it goes on later.
+    fn out_bytes_max(&self) -> usize {
+        self.room.saturating_mul(2).min(BURST_OUT_BYTES_MAX)
+    }
+
+    /// Gives large buffers and all claims back. What is answered is counted until it is handed to
+    /// its connections, which count it themselves.
+    fn forget(&mut self, outputs: &mut [Output]) {
+        self.arena.clear();
+        self.arena.shrink_to(ARENA_BYTES_KEPT);
+        self.slots.clear();
+        self.slots.shrink_to(KEYS_MAX);
+        self.wants.clear();
+        self.wants.shrink_to(KEYS_MAX);
+        self.taken.shrink_to(KEYS_MAX);
+        self.keys.shrink_to(KEYS_MAX);
+        self.claim.clear();
+        for output in outputs.iter_mut().filter(|output| output.out.len() > SMALL_BYTES) {
+            let claim = output.claim.get_or_insert_with(|| Claim::new(&self.shared.budget));
+            claim.set(output.out.len());
+        }
     }
 
     /// True where everything that a burst has written is synced at its end.
@@ -189,7 +201,7 @@ impl Executor {
 
     /// Answers reads while the engine reports their values.
     fn reads_in_pieces(&mut self, wave: &mut Wave<'_, '_>, keys: &[&[u8]]) {
-        let mut writer = Writer::new(wave.inputs, wave.outputs, &self.taken, ARENA_BYTES_MAX);
+        let mut writer = Writer::new(wave.inputs, wave.outputs, &self.taken, self.room);
         let mut result = Ok(());
         if !keys.is_empty() {
             result = wave.engine.get_many(keys, &mut writer);
@@ -220,7 +232,7 @@ impl Executor {
                 }
             }
         }
-        let result = self.fetch(wave.engine, keys, ARENA_BYTES_MAX);
+        let result = self.fetch(wave.engine, keys);
         let failed = result.err().map(|e| error_text(&e));
         let done = self.answer(wave, failed.as_deref());
         self.count_slots();
@@ -234,7 +246,7 @@ impl Executor {
         self.shared.stats.count_reads(self.slots.len(), hits);
     }
 
-    fn fetch(&mut self, engine: &dyn Engine, keys: &[&[u8]], room: usize) -> Result<()> {
+    fn fetch(&mut self, engine: &dyn Engine, keys: &[&[u8]]) -> Result<()> {
         self.arena.clear();
         self.slots.clear();
         self.slots.resize(keys.len(), Slot::Missing);
@@ -242,13 +254,14 @@ impl Executor {
             return Ok(());
         }
         let (arena, slots) = (&mut self.arena, &mut self.slots);
-        engine.get_many(keys, &mut Collector { arena, slots, wants: &self.wants, room })
+        engine.get_many(keys, &mut Collector::new(arena, slots, &self.wants, self.room))
     }
 
     /// Writes the replies of a wave of reads; returns how many requests are done.
     fn answer(&mut self, wave: &mut Wave<'_, '_>, failed: Option<&str>) -> usize {
         let now_ms = self.now_ms;
-        let values = |slots| Values { slots, arena: &self.arena, now_ms };
+        let claim = Some(&self.claim);
+        let values = |slots| Values { slots, arena: &self.arena, now_ms, claim };
         let mut first = 0;
         let mut done = 0;
         for (index, input) in wave.inputs.iter().enumerate() {
@@ -279,42 +292,11 @@ impl Executor {
         done
     }
 
-    /// Runs the first read that needs more room than a wave has, with all the room there is.
-    fn read_alone(&mut self, wave: &mut Wave<'_, '_>) {
-        let blocked = |i: usize, outputs: &[Output]| {
-            let output = &outputs[i];
-            output.next < output.limit()
-                && output.next < self.taken[i]
-                && matches!(wave.inputs[i].requests[output.next].run, Run::Read(_))
-        };
-        let Some(index) = (0..wave.inputs.len()).find(|i| blocked(*i, wave.outputs)) else {
-            return;
-        };
-        let input = &wave.inputs[index];
-        let request = &input.requests[wave.outputs[index].next];
-        let Run::Read(read) = request.run else { return };
-        let args = input.args(request);
-        let keys: Vec<&[u8]> = read.keys(args).collect();
-        self.wants.clear();
-        self.wants.resize(keys.len(), read.wants);
-        let result = self.fetch(wave.engine, &keys, self.reply_bytes_max);
-        self.count_slots();
-        let now_ms = self.now_ms;
-        let values = |slots| Values { slots, arena: &self.arena, now_ms };
-        wave.outputs[index].reply(request, |reply| match result {
-            Err(error) => args.refuse(&error_text(&error), reply),
-            Ok(()) if self.slots.contains(&Slot::Deferred) => {
-                args.refuse(&reply_too_large(self.reply_bytes_max), reply);
-            }
-            Ok(()) => read.answer(args, values(&self.slots), reply),
-        });
-    }
-
     /// The writes that come next on every connection, as one batch (or a few, where they are
     /// large). True where anything was written.
     fn writes(&mut self, wave: &mut Wave<'_, '_>) -> bool {
         let limits = wave.engine.descriptor().limits;
-        let bytes_max = limits.batch_bytes_max.min(BATCH_BYTES_MAX);
+        let bytes_max = limits.batch_bytes_max.min(BATCH_BYTES_MAX).min(2 * self.room);
         let inputs = wave.inputs;
         let now_ms = self.now_ms;
         let mut wrote = false;
@@ -337,7 +319,7 @@ impl Executor {
                     if bytes > 0 && bytes + size > bytes_max {
                         break;
                     }
-                    if write.check(args, &limits).is_none() {
+                    if self.refuse_write(write, args, &limits).is_none() {
                         bytes += size.max(1);
                         let before = batch.len();
                         (write.apply)(args, now_ms, &mut batch);
@@ -356,13 +338,20 @@ impl Executor {
         }
     }
 
+    /// Why a write cannot be part of a batch, where that is so.
+    fn refuse_write(&self, write: &Write, args: Args<'_>, limits: &Limits) -> Option<String> {
+        let refused = write.check(args, limits);
+        let largest = || args.from(1).map(<[u8]>::len).max().unwrap_or(0);
+        refused.or_else(|| self.shared.budget.refuse_value(largest()))
+    }
+
     /// Writes `batch` and answers the requests it was made of. Where a request has several keys
     /// (`together`), all that it changes is seen together.
     fn commit(
         &mut self,
         wave: &mut Wave<'_, '_>,
         batch: &WriteBatch<'_>,
-        limits: &silica::engine::Limits,
+        limits: &Limits,
         together: bool,
     ) -> bool {
         let result = match (batch.is_empty(), together) {
@@ -376,7 +365,7 @@ impl Executor {
             for request in &input.requests[output.next..self.taken[index].max(output.next)] {
                 let Run::Write(write) = request.run else { continue };
                 let args = input.args(request);
-                let refused = write.check(args, limits);
+                let refused = self.refuse_write(write, args, limits);
                 output.acknowledge(request, self.synced(), |reply| {
                     match refused.as_ref().or(failed.as_ref()) {
                         Some(text) => args.refuse(text, reply),
@@ -397,12 +386,12 @@ impl Executor {
         self.taken.clear();
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
             let mut cursor = output.next;
-            while cursor < output.limit() && changes.len() < KEYS_MAX && bytes < BATCH_BYTES_MAX {
+            while cursor < output.limit() && changes.len() < KEYS_MAX && bytes < 2 * self.room {
                 let request = &input.requests[cursor];
                 match request.run {
                     Run::Ready => {}
                     Run::Update(modify) if usize::from(request.db) == wave.db => {
-                        let args = input.args(request);
+                        let args = input.args(request).within(&self.claim);
                         if modify.check(args, &limits).is_none() {
                             bytes += args.from(1).map(<[u8]>::len).sum::<usize>();
                             let start = changes.len();
@@ -421,10 +410,11 @@ impl Executor {
             now_ms: self.now_ms,
             value_bytes_max: limits.value_bytes_max,
             reply_bytes_max: self.reply_bytes_max,
+            room: 2 * self.room,
         };
         let (answers, failed) = match change_by_owners(wave, &changes, &terms) {
             Some(answers) => (answers, None),
-            None => change(wave.engine, &changes, &terms),
+            None => change(wave.engine, &changes, &terms, &self.claim),
         };
         self.answer_updates(wave, &answers, failed.as_deref());
         !changes.is_empty()
@@ -467,6 +457,7 @@ impl Executor {
     fn alone(&mut self, wave: &mut Wave<'_, '_>) -> bool {
         let keyspace = Keyspace {
             shared: &self.shared,
+            claim: &self.claim,
             engine: wave.engine,
             db: wave.db,
             whole: if wave.is_transaction { None } else { self.shared.store.whole(wave.db) },
@@ -474,10 +465,10 @@ impl Executor {
         };
         let mut wrote = false;
         let mut out_bytes = out_bytes(wave.outputs);
+        let out_bytes_max = self.out_bytes_max();
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter_mut()) {
             out_bytes -= output.out.len();
-            while output.next < output.limit() && out_bytes + output.out.len() < BURST_OUT_BYTES_MAX
-            {
+            while output.next < output.limit() && out_bytes + output.out.len() < out_bytes_max {
                 let request = &input.requests[output.next];
                 if request.run.is_ready() {
                     output.copy_ready(input, request);
@@ -533,13 +524,18 @@ impl Executor {
         let run = &mut |overlay: &dyn Engine, input: &Input| {
             let mut executor = Executor::new(Arc::clone(&self.shared));
             executor.now_ms = self.now_ms;
-            Output::of_all(input, |output| {
+            Output::of_all(input, &self.claim, |output| {
+                let claimed = executor.claim.bytes();
                 let (inputs, outputs) = (slice::from_ref(input), slice::from_mut(output));
-                let is_transaction = true;
-                executor.wave(&mut Wave { db, is_transaction, engine: overlay, inputs, outputs });
+                let (is_transaction, engine) = (true, overlay);
+                let mut wave = Wave { db, is_transaction, engine, inputs, outputs };
+                if !executor.wave(&mut wave) {
+                    // What was read is in the replies; what was written stays.
+                    executor.claim.set(claimed);
+                }
             })
         };
-        match transaction.run(db, engine, self.now_ms, run) {
+        match transaction.run(db, engine, self.now_ms, &self.claim, run) {
             Err(error) => reply.error(&error_text(&error)),
             Ok(None) => reply.null_array(),
             Ok(Some(replies)) => {
@@ -687,23 +683,6 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_beyond_the_room_wait() {
-        let (mut arena, mut slots) = (Vec::new(), vec![Slot::Missing; 5]);
-        let wants = [Wants::Value, Wants::Value, Wants::Length, Wants::Value, Wants::Value];
-        let mut collector =
-            Collector { arena: &mut arena, slots: &mut slots, wants: &wants, room: 10 };
-        let value = [b'v'; 20];
-        // The first always fits: otherwise nothing would ever go on.
-        for (index, len) in [(3, 20), (0, 1), (2, 15)] {
-            collector.found(index, EntryRef::new(&value[..len]));
-        }
-        let first = Slot::Found { start: 0, len: 20 };
-        let length = Slot::Found { start: 0, len: 15 };
-        assert_eq!(slots, [Slot::Deferred, Slot::Missing, length, first, Slot::Missing]);
-        assert_eq!(arena.len(), 20);
-    }
 
     #[test]
     fn withdrawn_acknowledgements_leave_the_other_replies() {

@@ -22,6 +22,7 @@
 
 mod acl;
 mod admin;
+mod budget;
 mod burst;
 mod calls;
 mod clients;

@@ -6,6 +6,7 @@
 //! CONFIG SET, ACL SETUSER, INFO, …) is planned when all before it are answered, and alone.
 
 use crate::acl::{Denied, Refusal, User};
+use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::calls::Tally;
 use crate::clients::Client;
@@ -25,7 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests that are planned at once.
-pub(crate) const REQUESTS_MAX: usize = 4096;
+const REQUESTS_MAX: usize = 4096;
+/// The same when memory is short.
+const REQUESTS_FEW: usize = 256;
 /// Bytes of ready replies after which planning pauses.
 pub(crate) const READY_BYTES_MAX: usize = 64 << 10;
 /// Arguments after which a request runs apart from other clients' requests (eight times as many
@@ -33,6 +36,13 @@ pub(crate) const READY_BYTES_MAX: usize = 64 << 10;
 const KEYS_LONG: usize = 256;
 /// Bytes of arguments after which it does.
 const BYTES_LONG: usize = 4 << 20;
+
+/// Bytes of an unfinished request that a connection may hold when there is no memory left.
+const UNFINISHED_BYTES_MIN: usize = 1 << 10;
+/// Memory of each argument of a request of many, from the parser's list to the answers.
+const WRITTEN_BYTES: usize = 100;
+const READ_BYTES: usize = 80;
+const UPDATED_BYTES: usize = 240;
 
 /// What a connection may ask for while it listens to channels in a dialect where messages look like
 /// replies.
@@ -70,22 +80,37 @@ fn plan_next(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     }
 }
 
+/// Requests of a connection that are planned at once.
+pub(crate) fn requests_max(shared: &Shared) -> usize {
+    if shared.budget.is_tight() { REQUESTS_FEW } else { REQUESTS_MAX }
+}
+
 fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let mut last = None;
     let mut is_listening = None;
     let mut planned = 0;
-    let mut base = 0;
+    let requests_max = requests_max(shared);
     let mut tally = Tally::new(&shared.calls);
     let mut is_free = conn.is_free(shared, &mut is_listening);
+    let mut base = conn.skip(input).unwrap_or_else(|error| {
+        refuse(shared, conn, input, &format!("ERR {error}"));
+        (conn.closing, conn.unplanned) = (true, false);
+        conn.input.len()
+    });
     let mut ends = false;
     while base < conn.input.len() && !ends {
-        if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
+        if input.requests.len() >= requests_max || input.ready.len() >= READY_BYTES_MAX {
             conn.unplanned = true;
             break;
         }
         let first = input.spans.len();
         match conn.parse(base, input) {
-            Ok(None) => break,
+            Ok(None) => {
+                if conn.give_up(shared, base) {
+                    base = conn.input.len();
+                }
+                break;
+            }
             Ok(Some(mut used)) => {
                 if input.spans.len() > first {
                     planned += 1;
@@ -168,6 +193,47 @@ impl Conn {
             self.input.splice(base..base + used, array);
         }
         spans.truncate(first);
+    }
+
+    /// Gives up the unfinished request that starts at `base` of what came, if there is no memory
+    /// for it: what is left of it is skipped, and answered with an error.
+    #[cold]
+    fn give_up(&mut self, shared: &Shared, base: usize) -> bool {
+        let (budget, have) = (&shared.budget, self.input.len() - base);
+        let needed = self.parser.needed_bytes();
+        let too_large = budget.refuse_value(self.parser.bulk_bytes());
+        let text = match too_large {
+            Some(text) => text,
+            None if needed > budget.max() => budget.refusal(needed),
+            None if have > UNFINISHED_BYTES_MIN && budget.is_full() => {
+                budget.refusal(needed.max(have))
+            }
+            None => return false,
+        };
+        let Some(rest) = self.parser.give_up(&self.input[base..]) else { return false };
+        if let Some(queue) = &mut self.session.queue {
+            queue.refused = true;
+        }
+        Stats::add(&shared.stats.total_error_replies, 1);
+        self.given_up = Some(Box::new((rest, text)));
+        true
+    }
+
+    /// Skips what came of a request that was given up; where what is behind it starts.
+    fn skip(&mut self, input: &mut Input) -> Result<usize, ProtocolError> {
+        let Some(mut given_up) = self.given_up.take() else { return Ok(0) };
+        let (rest, text) = &mut *given_up;
+        let Some(end) = rest.skip(&self.input, &Limits::OPEN)? else {
+            self.given_up = Some(given_up);
+            return Ok(self.input.len());
+        };
+        let start = input.ready.len();
+        Reply::new(&mut input.ready, self.session.version).error(text);
+        input.push_ready(start, self.session.replies != Replies::On);
+        if self.session.replies == Replies::SkipNext {
+            self.session.replies = Replies::On;
+        }
+        Ok(end)
     }
 
     /// True where it may do everything, and its requests are run one after the other and answered.
@@ -378,6 +444,7 @@ impl Planner<'_> {
         let is_plain = ["ping", "echo", "time"].contains(&command.name);
         let first = match run {
             Run::Session(answer) if is_plain => {
+                queue.claim(args.bytes()).inspect_err(|_| queue.refused = true)?;
                 let start = queue.input.ready.len();
                 let reply = Reply::new(&mut queue.input.ready, self.session.version);
                 let (shared, client) = (self.shared, self.client);
@@ -454,6 +521,9 @@ impl Planner<'_> {
         }
         run = self.transaction(command).unwrap_or(run);
         if let Run::Session(answer) = run {
+            if let Err(text) = self.refuse_large(args) {
+                return self.ready(silent, |reply| reply.error(&text));
+            }
             let start = self.input.ready.len();
             let before = self.session.replies;
             let version = self.session.version;
@@ -476,6 +546,9 @@ impl Planner<'_> {
         }
         let bytes = || args.from(1).map(<[u8]>::len).sum();
         let long = command.is_long || is_heavy(&run, args.len(), bytes);
+        if let Err(text) = self.input.claim_many(&self.shared.budget, &run, args.len()) {
+            return self.ready(silent, |reply| reply.error(&text));
+        }
         let skip = container_args(command, &run);
         let Session { db, version, .. } = *self.session;
         let request = Request::new(run, first + skip, args.len() - skip);
@@ -487,6 +560,15 @@ impl Planner<'_> {
         self.input.requests.push(Request { db, version, silent, long, ..request });
     }
 
+    /// Refuses a request whose answer repeats its arguments, if there is no memory for them.
+    fn refuse_large(&self, args: Args<'_>) -> Result<(), String> {
+        let bytes = args.bytes();
+        match bytes > SMALL_BYTES {
+            true => Claim::new(&self.shared.budget).grow(2 * bytes),
+            false => Ok(()),
+        }
+    }
+
     /// Adds a reply that is known already.
     fn ready(&mut self, silent: bool, write: impl FnOnce(&mut Reply<'_>)) {
         let start = self.input.ready.len();
@@ -496,6 +578,24 @@ impl Planner<'_> {
 }
 
 impl Input {
+    /// Claims the memory that a request of many arguments takes while it runs.
+    pub(crate) fn claim_many(
+        &mut self,
+        budget: &Arc<Budget>,
+        run: &Run,
+        args: usize,
+    ) -> Result<(), String> {
+        if args <= KEYS_LONG {
+            return Ok(());
+        }
+        let each = match run {
+            Run::Read(_) => READ_BYTES,
+            Run::Write(_) => WRITTEN_BYTES,
+            _ => UPDATED_BYTES,
+        };
+        self.claim.get_or_insert_with(|| Claim::new(budget)).grow(args * each)
+    }
+
     /// The request whose arguments are the spans from `first` on, where it is one that is planned
     /// without looking further; and its name.
     #[inline]

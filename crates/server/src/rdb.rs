@@ -7,6 +7,7 @@
 //! Both numbers at the end are little-endian. A string is a length and its bytes, an integer of 1,
 //! 2 or 4 bytes, or compressed with LZF. We write lengths and integers, and read all of them.
 
+use silica_proto::Reply;
 use std::borrow::Cow;
 
 /// The version that is written, which every Redis since 5.0 reads. Strings have not changed since.
@@ -40,17 +41,44 @@ pub(crate) enum Wrong {
 }
 
 /// `value` as a payload.
+#[cfg(test)]
 pub(crate) fn dump(value: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(value.len() + 24);
-    out.push(TYPE_STRING);
-    if !push_integer(&mut out, value) {
-        push_len(&mut out, value.len());
-        out.extend_from_slice(value);
-    }
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    let sum = crc64(&out);
-    out.extend_from_slice(&sum.to_le_bytes());
+    let mut out = Vec::new();
+    let (head, is_whole) = dump_head(value);
+    push_payload(&head, if is_whole { b"" } else { value }, &mut out);
     out
+}
+
+/// What stands before the bytes of `value` in a payload, and whether that is all of it.
+fn dump_head(value: &[u8]) -> (Vec<u8>, bool) {
+    let mut head = vec![TYPE_STRING];
+    let is_whole = push_integer(&mut head, value);
+    if !is_whole {
+        push_len(&mut head, value.len());
+    }
+    (head, is_whole)
+}
+
+/// Appends a payload of `head` and `value`.
+fn push_payload(head: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(head);
+    out.extend_from_slice(value);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    let sum = crc64(&out[start..]);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// Answers with `value` as a payload, without a copy of it beside the reply.
+pub(crate) fn reply_dump(value: &[u8], reply: &mut Reply<'_>) {
+    let (head, is_whole) = dump_head(value);
+    let value = if is_whole { b"" } else { value };
+    let len = head.len() + value.len() + FOOTER_BYTES;
+    let out = reply.raw();
+    out.reserve_exact(len + 32);
+    out.extend_from_slice(format!("${len}\r\n").as_bytes());
+    push_payload(&head, value, out);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends `value` as an integer where it is one of at most 4 bytes, written as it is shown.
@@ -88,6 +116,17 @@ fn push_len(out: &mut Vec<u8>, len: usize) {
             }
         },
     }
+}
+
+/// Bytes of the value in `payload`, as far as it says them: 0 if it is not compressed.
+pub(crate) fn unpacked_bytes(payload: &[u8]) -> usize {
+    let packed = || {
+        let mut reader = Reader(payload.get(1..)?);
+        let first = reader.chunk::<1>()?[0];
+        let (_, len) = (reader.len()?, reader.len()?);
+        (first == SPECIAL << 6 | COMPRESSED).then_some(len)
+    };
+    packed().unwrap_or(0)
 }
 
 /// The value in `payload`, which may have `len_max` bytes.

@@ -2,6 +2,7 @@
 
 use crate::acl::{Acl, Refusal};
 use crate::admin::Admin;
+use crate::budget::Budget;
 use crate::burst::{Burst, Owner};
 use crate::calls::Calls;
 use crate::clients::{Client, Clients};
@@ -105,8 +106,8 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) loops: Vec<Inbox>,
     pub(crate) started_ms: u64,
-    /// Bytes that all clients make the server hold.
-    pub(crate) held_bytes: AtomicUsize,
+    /// The memory of all clients.
+    pub(crate) budget: Arc<Budget>,
     tls: Option<Tls>,
     tls_addresses: Vec<SocketAddr>,
     /// The ports for memcached's protocol alone.
@@ -161,7 +162,7 @@ impl Shared {
     pub(crate) fn note_refusal(&self, refusal: Refusal, client: Option<&Client>) {
         let now_ms = self.unix_ms();
         let line = client.map(|client| client.line(self.tracking.of(client.id).as_ref(), now_ms));
-        self.acl.log.add(refusal, line.unwrap_or_default(), now_ms);
+        self.acl.log.add(refusal, line.unwrap_or_default(), now_ms, &self.budget);
     }
 
     /// True if a client listens to something that its user, as that is now, may not hear.
@@ -199,7 +200,7 @@ impl Shared {
     pub(crate) fn watches(&self) -> Watches {
         let mut seed = [0; 16];
         seed.as_chunks_mut::<8>().0.iter_mut().for_each(|half| *half = self.random().to_le_bytes());
-        Watches::new(Arc::clone(&self.store.watchers), HashSeed(seed))
+        Watches::new(Arc::clone(&self.store.watchers), HashSeed(seed), &self.budget)
     }
 
     /// The first port that is listened on; 0 if there is only a unix socket.
@@ -421,7 +422,8 @@ impl Server {
         silica_device::return_large_buffers();
         let acl = Acl::new(&config)?;
         let (polls, wakers) = event_queues(config.loops)?;
-        let hub = || Arc::new(Hub::new(config.mode, &wakers, config.databases));
+        let budget = Budget::new(config.clients_bytes_max);
+        let hub = || Arc::new(Hub::new(config.mode, &wakers, config.databases, &budget));
         let hub = (config.mode != Mode::Crcw).then(hub);
         let store = Store::new(databases, config.databases, hub.clone());
         refuse_mode(&config, store.engine(0)?)?;
@@ -464,14 +466,14 @@ impl Server {
             pool: Pool::new(config.io_workers),
             loops: wakers.into_iter().map(Inbox::new).collect(),
             started_ms: clock.unix_ms(),
-            held_bytes: AtomicUsize::new(0),
+            budget: Arc::clone(&budget),
             addresses: addresses(&doors.any)?,
             memcached_addresses: addresses(&doors.memcached)?,
             udp_addresses: udp::addresses(&sockets)?,
             datagram_addresses: udp::addresses(&directed)?,
             passes: udp::Passes::new()?,
             flush: Flush::default(),
-            marks: Arc::default(),
+            marks: Arc::new(Marks::within(budget.max())),
             cursors: Cursors::new([random.next_u64(), random.next_u64()]),
             random: Mutex::new(random),
             clock,

@@ -4,13 +4,14 @@
 //! requests took to be answered. The log shows the first request of a slow burst, and how many ran
 //! with it.
 
+use crate::budget::{Budget, Share};
 use crate::burst::{Args, Burst};
 use crate::memcached;
 use crate::server::Shared;
 use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Arguments of a request that are kept, and bytes of each.
 const ARGS_MAX: usize = 32;
@@ -33,6 +34,13 @@ pub(crate) struct Slow {
     pub(crate) name: Vec<u8>,
 }
 
+impl Slow {
+    fn held_bytes(&self) -> usize {
+        let args: usize = self.args.iter().map(|arg| arg.len() + 48).sum();
+        size_of::<(Slow, Share)>() + args + self.peer.len() + self.name.len() + 64
+    }
+}
+
 /// The last requests that took long.
 #[derive(Debug)]
 pub(crate) struct SlowLog {
@@ -40,8 +48,10 @@ pub(crate) struct SlowLog {
     pub(crate) micros_min: AtomicI64,
     pub(crate) len_max: AtomicUsize,
     next_id: AtomicU64,
+    /// Memory of all entries.
+    bytes: AtomicUsize,
     /// Newest first.
-    list: Mutex<VecDeque<Slow>>,
+    list: Mutex<VecDeque<(Slow, Share)>>,
 }
 
 impl Default for SlowLog {
@@ -50,19 +60,20 @@ impl Default for SlowLog {
             micros_min: AtomicI64::new(10_000),
             len_max: AtomicUsize::new(128),
             next_id: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
             list: Mutex::default(),
         }
     }
 }
 
 impl SlowLog {
-    fn list(&self) -> MutexGuard<'_, VecDeque<Slow>> {
+    fn list(&self) -> MutexGuard<'_, VecDeque<(Slow, Share)>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest `count` entries.
     pub(crate) fn newest(&self, count: usize) -> Vec<Slow> {
-        self.list().iter().take(count).cloned().collect()
+        self.list().iter().take(count).map(|(slow, _)| slow.clone()).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,19 +81,41 @@ impl SlowLog {
     }
 
     pub(crate) fn clear(&self) {
-        self.list().clear();
+        let mut list = self.list();
+        list.clear();
+        self.bytes.store(0, Relaxed);
+    }
+
+    /// Memory of all entries.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
     }
 
     fn is_slow(&self, micros: u64) -> bool {
         u64::try_from(self.micros_min.load(Relaxed)).is_ok_and(|min| micros >= min)
     }
 
-    fn add(&self, mut slow: Slow) {
+    /// Adds an entry. Without memory for it, or if all take more than an eighth of the clients'
+    /// memory, the oldest go.
+    fn add(&self, mut slow: Slow, budget: &Arc<Budget>) {
         let len_max = self.len_max.load(Relaxed).min(LEN_MAX);
         let mut list = self.list();
         slow.id = self.next_id.fetch_add(1, Relaxed);
-        list.push_front(slow);
-        list.truncate(len_max);
+        let bytes = slow.held_bytes();
+        let share = Share::new(budget);
+        let mut all = self.bytes.load(Relaxed) + bytes;
+        while all > budget.max() / 8 || list.len() >= len_max || share.grow(bytes).is_err() {
+            match list.pop_back() {
+                Some((_, share)) => all -= share.bytes(),
+                None => break,
+            }
+        }
+        if share.bytes() == bytes && len_max > 0 {
+            list.push_front((slow, share));
+        } else {
+            all -= bytes;
+        }
+        self.bytes.store(all, Relaxed);
     }
 }
 
@@ -211,14 +244,15 @@ impl Watch {
         let input = &burst.inputs[index];
         let client = shared.clients.get(burst.owners[index].client);
         let request = input.args(&input.requests[place]);
-        shared.slowlog.add(Slow {
+        let slow = Slow {
             id: 0,
             unix_s,
             micros,
             args: kept(request, requests.saturating_sub(1)),
             peer: client.as_ref().map(|client| client.peer.to_string()).unwrap_or_default(),
             name: client.map(|client| client.names().name.clone()).unwrap_or_default(),
-        });
+        };
+        shared.slowlog.add(slow, &shared.budget);
     }
 }
 

@@ -147,9 +147,17 @@ impl Modify {
         current: Option<EntryRef<'_>>,
         terms: &Terms,
     ) -> (Update, Answer) {
+        let old = current.map_or(0, |entry| entry.value.len());
+        // Of many keys each has its turn, and none of them brings a value.
+        let given = if self.many { 0 } else { args.bytes() };
+        // The engine's copy of the value, and what takes its place or answers it.
+        if let Err(text) = args.claim(2 * old + given) {
+            return (Update::Keep, Answer::Error(text.into()));
+        }
         let (update, answer) = (self.decide)(args, current, terms.now_ms);
         let refused = match &update {
-            Update::Put { value, .. } => too_large("value", value, terms.value_bytes_max),
+            Update::Put { value, .. } => too_large("value", value, terms.value_bytes_max)
+                .or_else(|| args.refuse_value(value.len())),
             _ => None,
         };
         let refused = refused.or_else(|| terms.refuse_reply(answer.held_bytes()));
@@ -174,6 +182,8 @@ pub(crate) struct Terms {
     pub(crate) value_bytes_max: usize,
     /// Bytes of values that the reply to a request may hold.
     pub(crate) reply_bytes_max: usize,
+    /// Bytes of values in answers after which the burst goes on later.
+    pub(crate) room: usize,
 }
 
 impl Terms {
@@ -348,7 +358,10 @@ impl Command {
     }
 
     /// The keys among `args`.
-    pub(crate) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub(crate) fn keys<'a>(
+        &self,
+        args: Args<'a>,
+    ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (first, last, step) = self.keys;
         let end = if last < 0 { args.len() as i32 + last + 1 } else { last + 1 };
         let places = (first..end).step_by(step.max(1) as usize).filter(move |_| first > 0);

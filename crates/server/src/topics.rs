@@ -4,6 +4,7 @@
 //! listen: everybody sees the messages of all senders in one order. A loop appends it to the
 //! replies of its connections, or keeps it until the requests under way are answered.
 
+use crate::budget::{Budget, Claim, Share};
 use crate::burst::Owner;
 use crate::clients::Client;
 use crate::glob::Pattern;
@@ -14,6 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Channels and patterns that one connection listens to at most.
 const TOPICS_MAX: usize = 10_000;
+
+/// Memory of a message for one listener beside its channel and payload.
+const DELIVERY_BYTES: usize = 128;
+
+/// Memory of a channel's or pattern's entries beside its names: a node of its own for few listeners.
+const TOPIC_BYTES: usize = 1024;
 
 /// What a connection listens to.
 #[derive(Debug, Default)]
@@ -49,6 +56,11 @@ pub(crate) enum Kind {
     Pattern,
 }
 
+/// Memory of a name: the client's copy and the register's, and their places.
+fn bytes_of(topic: &[u8]) -> usize {
+    2 * topic.len() + TOPIC_BYTES
+}
+
 /// Where a listener's connection is.
 #[derive(Debug, Clone, Copy)]
 struct Listener {
@@ -81,10 +93,10 @@ impl Inner {
 #[derive(Debug)]
 pub(crate) enum Published {
     /// A message on a channel.
-    Message { channel: Vec<u8>, payload: Vec<u8> },
+    Message { channel: Vec<u8>, payload: Vec<u8>, _share: Share },
     /// These keys were written; all are gone where there are none. `redirected` to a connection
     /// that listens to channels.
-    Written { keys: Option<Vec<Vec<u8>>>, redirected: bool },
+    Written { keys: Option<Vec<Vec<u8>>>, redirected: bool, _share: Share },
     /// The connection that was told instead is gone.
     Broken(u64),
 }
@@ -98,7 +110,7 @@ impl Published {
         let mut reply = Reply::new(out, version);
         let is_new = version == Version::Resp3;
         match self {
-            Published::Message { channel, payload } => {
+            Published::Message { channel, payload, .. } => {
                 message(pattern, &mut reply);
                 reply.bulk(channel);
                 reply.bulk(payload);
@@ -162,13 +174,15 @@ impl Topics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `client` listen to `topic`; how many it listens to now, or `None` where they would be
-    /// too many.
-    pub(crate) fn add(&self, client: &Client, kind: Kind, topic: &[u8]) -> Option<usize> {
+    /// Lets `client` listen to `topic`; how many it listens to now, or why it may not.
+    pub(crate) fn add(&self, client: &Client, kind: Kind, topic: &[u8]) -> Result<usize, String> {
         let mut inner = self.lock();
         let mut mine = client.subscriptions();
-        if mine.count() >= TOPICS_MAX && !mine.of(kind).contains(topic) {
-            return None;
+        if !mine.of(kind).contains(topic) {
+            if mine.count() >= TOPICS_MAX {
+                return Err("ERR this connection listens to too many channels".into());
+            }
+            client.kept.grow(bytes_of(topic))?;
         }
         mine.of_mut(kind).insert(topic.to_vec());
         if kind == Kind::Pattern && !inner.compiled.contains_key(topic) {
@@ -177,7 +191,7 @@ impl Topics {
         let owner = Owner { slot: client.slot, client: client.id };
         let listener = Listener { loop_index: client.loop_index, owner };
         inner.of_mut(kind).entry(topic.to_vec()).or_default().insert(client.id, listener);
-        Some(mine.count())
+        Ok(mine.count())
     }
 
     /// Lets `client` listen to `topic` no more; how many it listens to now.
@@ -185,6 +199,7 @@ impl Topics {
         let mut inner = self.lock();
         let mut mine = client.subscriptions();
         if mine.of_mut(kind).remove(topic) {
+            client.kept.shrink(bytes_of(topic));
             inner.forget(client.id, kind, topic);
         }
         mine.count()
@@ -198,13 +213,20 @@ impl Topics {
         }
         let Subscriptions { channels, patterns } = std::mem::take(&mut *mine);
         drop(mine);
+        client.kept.shrink(channels.iter().chain(&patterns).map(|topic| bytes_of(topic)).sum());
         let mut inner = self.lock();
         channels.iter().for_each(|topic| inner.forget(client.id, Kind::Channel, topic));
         patterns.iter().for_each(|topic| inner.forget(client.id, Kind::Pattern, topic));
     }
 
-    /// Sends a message to all who listen; how many they are (one that listens twice counts twice).
-    pub(crate) fn publish(&self, shared: &Shared, channel: &[u8], payload: &[u8]) -> usize {
+    /// Sends a message to all who listen; how many they are (one that listens twice counts twice),
+    /// or why there is no memory for it.
+    pub(crate) fn publish(
+        &self,
+        shared: &Shared,
+        channel: &[u8],
+        payload: &[u8],
+    ) -> Result<usize, String> {
         let inner = self.lock();
         let mut by_loop: BTreeMap<usize, Vec<Delivery>> = BTreeMap::new();
         let mut add = |listeners: &Listeners, pattern: Option<&Arc<[u8]>>| {
@@ -219,14 +241,21 @@ impl Topics {
         for (pattern, listeners) in inner.patterns_of(channel) {
             add(listeners, Some(&Arc::from(pattern.as_slice())));
         }
-        let published =
-            Arc::new(Published::Message { channel: channel.to_vec(), payload: payload.to_vec() });
+        if by_loop.is_empty() {
+            return Ok(0);
+        }
+        let deliveries: usize = by_loop.values().map(Vec::len).sum();
+        let share = Share::new(&shared.budget);
+        // Each listener gets a copy, which its connection counts once it is there.
+        share.grow((1 + deliveries) * (channel.len() + payload.len() + DELIVERY_BYTES))?;
+        let (channel, payload) = (channel.to_vec(), payload.to_vec());
+        let published = Arc::new(Published::Message { channel, payload, _share: share });
         let mut count = 0;
         for (loop_index, deliveries) in by_loop {
             count += deliveries.len();
             shared.loops[loop_index].send(Message::Publish(Arc::clone(&published), deliveries));
         }
-        count
+        Ok(count)
     }
 
     /// How many would get a message on `channel`.
@@ -237,12 +266,33 @@ impl Topics {
         by_name + by_pattern.map(|(_, listeners)| listeners.len()).sum::<usize>()
     }
 
-    /// Channels that somebody listens to by name.
-    pub(crate) fn channels(&self, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
+    /// Number of channels that somebody listens to by name.
+    pub(crate) fn channels(&self) -> usize {
+        self.lock().channels.len()
+    }
+
+    /// Answers with the channels that somebody listens to by name, and the client may hear.
+    pub(crate) fn write_channels(
+        &self,
+        pattern: Option<&[u8]>,
+        may_hear: impl Fn(&[u8]) -> bool,
+        budget: &Arc<Budget>,
+        reply: &mut Reply<'_>,
+    ) {
         let inner = self.lock();
         let pattern = pattern.map(Pattern::new);
-        let wanted = |name: &&Vec<u8>| pattern.as_ref().is_none_or(|p| p.matches(name));
-        inner.channels.keys().filter(wanted).cloned().collect()
+        let wanted = |name: &&Vec<u8>| {
+            pattern.as_ref().is_none_or(|p| p.matches(name)) && may_hear(name)
+        };
+        let (mut count, mut bytes) = (0, 0);
+        for name in inner.channels.keys().filter(wanted) {
+            (count, bytes) = (count + 1, bytes + name.len() + 16);
+        }
+        if let Err(text) = Claim::new(budget).grow(bytes) {
+            return reply.error(&text);
+        }
+        reply.array(count);
+        inner.channels.keys().filter(wanted).for_each(|name| reply.bulk(name));
     }
 
     /// Listeners to `channel` by name.

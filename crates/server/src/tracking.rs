@@ -6,6 +6,7 @@
 //! well; that an entry expired or was evicted is not. Nobody is told the name of a key that its
 //! user may do nothing with.
 
+use crate::budget::Share;
 use crate::burst::{Burst, Input, Owner, Request};
 use crate::clients::Client;
 use crate::server::{Message, Shared};
@@ -18,6 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Prefixes of one connection at most.
 const PREFIXES_MAX: usize = 1000;
+
+/// Memory of a prefix.
+fn bytes_of(prefix: &[u8]) -> usize {
+    prefix.len() + 64
+}
 
 /// What one connection wants to know.
 #[derive(Debug, Clone)]
@@ -84,12 +90,13 @@ impl Tracking {
         let old = list.get(&client.id).map(|tracker| tracker.prefixes.clone());
         let mut all = old.unwrap_or_default();
         refuse_overlaps(&all, prefixes)?;
+        if all.len() + prefixes.len() > PREFIXES_MAX {
+            return Err(format!("ERR a connection may track {PREFIXES_MAX} prefixes at most"));
+        }
+        client.kept.grow(prefixes.iter().map(|prefix| bytes_of(prefix)).sum())?;
         all.extend(prefixes.iter().map(|prefix| prefix.to_vec()));
         if prefixes.is_empty() {
             all.insert(Vec::new());
-        }
-        if all.len() > PREFIXES_MAX {
-            return Err(format!("ERR a connection may track {PREFIXES_MAX} prefixes at most"));
         }
         let id = client.id;
         let tracker = Tracker { client, redirect, no_loop, broken: false, prefixes: all };
@@ -102,7 +109,10 @@ impl Tracking {
     pub(crate) fn remove(&self, id: u64) {
         if self.is_active() {
             let mut list = self.list();
-            list.remove(&id);
+            if let Some(tracker) = list.remove(&id) {
+                let named = tracker.prefixes.iter().filter(|prefix| !prefix.is_empty());
+                tracker.client.kept.shrink(named.map(|prefix| bytes_of(prefix)).sum());
+            }
             self.count.store(list.len(), Relaxed);
         }
     }
@@ -121,30 +131,34 @@ impl Tracking {
 
     fn send(&self, shared: &Shared, writer: u64, written: &Written) {
         for tracker in self.list().values_mut() {
-            let keys = match written {
-                Written::Everything => None,
-                Written::Keys(keys) => {
-                    let wanted = keys.iter().filter(|key| tracker.wants(writer, key));
-                    Some(wanted.cloned().collect::<Vec<_>>())
-                }
+            let Written::Keys(keys) = written else {
+                tracker.tell(shared, None, Share::new(&shared.budget));
+                continue;
             };
-            if keys.as_ref().is_none_or(|keys| !keys.is_empty()) {
-                tracker.tell(shared, keys);
+            let wanted = || keys.iter().filter(|key| tracker.wants(writer, key));
+            let bytes: usize = wanted().map(|key| bytes_of(key)).sum();
+            if bytes == 0 {
+                continue;
             }
+            let share = Share::new(&shared.budget);
+            // Without memory for the keys, all that it knows is out of date.
+            let keys = share.grow(bytes).is_ok().then(|| wanted().cloned().collect());
+            tracker.tell(shared, keys, share);
         }
     }
 }
 
 impl Tracker {
     /// Sends the keys that were written, or that all are gone.
-    fn tell(&mut self, shared: &Shared, keys: Option<Vec<Vec<u8>>>) {
+    fn tell(&mut self, shared: &Shared, keys: Option<Vec<Vec<u8>>>, _share: Share) {
         let Some(redirect) = self.redirect else {
-            return deliver(shared, &self.client, Published::Written { keys, redirected: false });
+            let redirected = false;
+            return deliver(shared, &self.client, Published::Written { keys, redirected, _share });
         };
         match shared.clients.get(redirect) {
             Some(other) => {
                 let redirected = other.is_listening();
-                deliver(shared, &other, Published::Written { keys, redirected });
+                deliver(shared, &other, Published::Written { keys, redirected, _share });
             }
             None => {
                 self.broken = true;

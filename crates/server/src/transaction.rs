@@ -9,8 +9,9 @@
 //! EXEC runs nothing if a key that the connection watches was written meanwhile
 //! ([`crate::watch`]).
 
-use crate::burst::{Args, Input, Output};
-use crate::commands::atomic;
+use crate::budget::{Budget, Claim, SMALL_BYTES};
+use crate::burst::{Args, Input, Output, Request};
+use crate::commands::{atomic, claim_entries, out_of_memory};
 use crate::overlay::Overlay;
 use crate::server::Shared;
 use crate::watch::Watches;
@@ -21,11 +22,12 @@ use std::sync::Arc;
 
 /// Bytes of requests that a transaction may hold.
 const BYTES_MAX: usize = 64 << 20;
-/// Memory of a key beside its bytes.
+/// Memory of a queued request, of an argument, and of a key beside its bytes.
+const REQUEST_BYTES: usize = 2 * size_of::<Request>();
+const ARG_BYTES: usize = 2 * size_of::<Span>();
 const KEY_BYTES: usize = 64;
 
 /// The requests since MULTI.
-#[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) input: Input,
     /// How many they are.
@@ -37,49 +39,55 @@ pub(crate) struct Queue {
     /// Those of its requests that are messages for channels.
     pub(crate) announced: Vec<usize>,
     keys: BTreeSet<Vec<u8>>,
-    /// Memory of `keys`.
-    keys_bytes: usize,
+    /// What all of it takes.
+    claim: Claim,
 }
 
 impl Queue {
     /// Without requests; `acl_version` is the last change of users.
-    pub(crate) fn new(acl_version: u64) -> Self {
-        Queue { acl_version, ..Queue::default() }
+    pub(crate) fn new(acl_version: u64, budget: &Arc<Budget>) -> Self {
+        Queue {
+            input: Input::default(),
+            count: 0,
+            refused: false,
+            acl_version,
+            announced: Vec::new(),
+            keys: BTreeSet::new(),
+            claim: Claim::new(budget),
+        }
     }
 
-    /// Memory held; a loop asks for it with every piece of a request that comes.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.input.held_bytes() + self.keys_bytes
+    /// Claims the memory of a request with `bytes` bytes of arguments.
+    pub(crate) fn claim(&mut self, bytes: usize) -> std::result::Result<(), String> {
+        self.claim.grow(bytes + REQUEST_BYTES)
     }
 
     /// Keeps a request's arguments, of which `keys` are keys; the place of their first span.
     pub(crate) fn keep<'a>(
         &mut self,
         args: Args<'_>,
-        keys: impl Iterator<Item = &'a [u8]>,
+        keys: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> std::result::Result<usize, String> {
         let bytes: usize = args.from(0).map(<[u8]>::len).sum();
         if self.input.bytes.len() + bytes > BYTES_MAX {
             return Err(format!("ERR a transaction holds at most {BYTES_MAX} bytes"));
         }
+        let of_keys: usize = keys.clone().map(|key| key.len() + KEY_BYTES).sum();
+        self.claim(bytes + args.len() * ARG_BYTES + of_keys)?;
         let first = self.input.spans.len();
         for arg in args.from(0) {
             let start = self.input.bytes.len() as u32;
             self.input.spans.push(Span { start, len: arg.len() as u32 });
             self.input.bytes.extend_from_slice(arg);
         }
-        for key in keys {
-            if self.keys.insert(key.to_vec()) {
-                self.keys_bytes += key.len() + KEY_BYTES;
-            }
-        }
+        self.keys.extend(keys.map(<[u8]>::to_vec));
         Ok(first)
     }
 
     /// The transaction, where the keys in `watches` have not changed.
     pub(crate) fn into_transaction(self, watches: Option<Arc<Watches>>) -> Transaction {
-        let Queue { input, count, keys, keys_bytes, announced, .. } = self;
-        Transaction { input, count, keys, keys_bytes, announced, watches }
+        let Queue { input, count, keys, announced, claim, .. } = self;
+        Transaction { input, count, keys, announced, watches, _claim: claim }
     }
 }
 
@@ -89,9 +97,9 @@ pub(crate) struct Transaction {
     /// How many replies they give.
     pub(crate) count: usize,
     keys: BTreeSet<Vec<u8>>,
-    keys_bytes: usize,
     announced: Vec<usize>,
     watches: Option<Arc<Watches>>,
+    _claim: Claim,
 }
 
 impl Transaction {
@@ -103,14 +111,11 @@ impl Transaction {
     pub(crate) fn publish(&self, shared: &Shared) {
         for index in &self.announced {
             let args = self.input.args(&self.input.requests[*index]);
-            shared.topics.publish(shared, args.get(1), args.get(2));
+            // Its audience was answered already; without memory nobody gets it.
+            if let Err(text) = shared.topics.publish(shared, args.get(1), args.get(2)) {
+                log::warn!("a message of a transaction is lost: {text}");
+            }
         }
-    }
-
-    /// Memory held.
-    pub(crate) fn held_bytes(&self) -> usize {
-        let watched = self.watches.as_ref().map_or(0, |watches| watches.held_bytes());
-        self.input.held_bytes() + self.keys_bytes + watched
     }
 
     /// Runs all requests with `run`, on database `db` of `engine`; their replies, or `None` where
@@ -120,7 +125,8 @@ impl Transaction {
         db: usize,
         engine: &dyn Engine,
         now_ms: u64,
-        run: &mut dyn FnMut(&dyn Engine, &Input) -> Vec<u8>,
+        claim: &Claim,
+        run: &mut dyn FnMut(&dyn Engine, &Input) -> Result<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
         let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
         let mut names: BTreeSet<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
@@ -132,8 +138,11 @@ impl Transaction {
         let names: Vec<&[u8]> = names.into_iter().collect();
         let descriptor = *engine.descriptor();
         if names.is_empty() {
-            return Ok(Some(run(&Overlay::new(descriptor, &[], &[], now_ms), &self.input)));
+            return run(&Overlay::new(descriptor, &[], &[], now_ms), &self.input).map(Some);
         }
+        claim_entries(engine, &names, 2, claim)?;
+        // What its writes copy.
+        claim.grow(self.input.bytes.len()).map_err(out_of_memory)?;
         let (mut replies, mut own) = (None, 0);
         atomic(engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
             let place = |key: &[u8]| names.binary_search(&key).expect("all watched keys are named");
@@ -145,6 +154,9 @@ impl Transaction {
             }
             let overlay = Overlay::new(descriptor, &names, entries, now_ms);
             replies = Some(run(&overlay, &self.input));
+            if let Some(Err(_)) = &replies {
+                return vec![Update::Keep; names.len()];
+            }
             let updates = overlay.updates();
             if let Some((_, list)) = &watched {
                 // The engine may ask again: what this marks then is no write of anybody else.
@@ -153,20 +165,30 @@ impl Transaction {
             }
             updates
         })?;
-        Ok(replies)
+        replies.transpose()
     }
 }
 
 impl Output {
-    /// The replies to all of `input`, which `wave` runs a part of at a time.
-    pub(crate) fn of_all(input: &Input, mut wave: impl FnMut(&mut Output)) -> Vec<u8> {
+    /// The replies to all of `input`, which `wave` runs a part of at a time; an error where there
+    /// is no memory for them, and for their copy in the reply to EXEC.
+    pub(crate) fn of_all(
+        input: &Input,
+        claim: &Claim,
+        mut wave: impl FnMut(&mut Output),
+    ) -> Result<Vec<u8>> {
         let mut replies = Vec::new();
         let mut output = Output { end: input.requests.len(), ..Output::default() };
+        let mut counted = SMALL_BYTES;
         while output.next < output.end {
             wave(&mut output);
             replies.append(&mut output.out);
             output.acknowledgements.clear();
+            if replies.len() > counted {
+                claim.grow(2 * (replies.len() - counted)).map_err(out_of_memory)?;
+                counted = replies.len();
+            }
         }
-        replies
+        Ok(replies)
     }
 }

@@ -655,6 +655,10 @@ impl GetSink for Counting<'_> {
         self.count += 1;
         self.sink.found(index, entry);
     }
+
+    fn wants(&mut self, index: usize, bytes: usize) -> bool {
+        self.sink.wants(index, bytes)
+    }
 }
 
 #[cfg(test)]

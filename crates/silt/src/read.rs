@@ -12,6 +12,7 @@ use silica_base::{AlignedBuf, Error, KeyHash, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::GetSink;
 use silica_parts::frame::Frame;
+use silica_parts::value_log::Pointer;
 use std::cell::Cell;
 use std::mem::take;
 use std::sync::Arc;
@@ -143,6 +144,12 @@ impl<D: Device> Silt<D> {
     fn report(&self, index: usize, frame: &Frame<'_>, sink: &mut dyn GetSink) -> Result<bool> {
         if frame.is_tombstone() || self.is_expired(frame) {
             return Ok(false);
+        }
+        if frame.is_pointer() {
+            let bytes = Pointer::of(frame)?.record_bytes() as usize;
+            if !sink.wants(index, bytes) {
+                return Ok(true);
+            }
         }
         self.with_value(frame, &mut |entry| sink.found(index, entry))
     }

@@ -356,6 +356,9 @@ impl<D: Device> Burst<'_, D> {
         let (pointer, key) = (Pointer::in_entry(entry.value)?, self.keys[index]);
         if let Some(record) = self.wip.values.plan_read(&pointer, key)? {
             if record.read_bytes() > TOGETHER_BYTES_MAX {
+                if !self.sink.wants(index, record.read_bytes()) {
+                    return Ok(());
+                }
                 let value = record.read_alone(key)?;
                 self.sink.found(index, EntryRef { value: &value, ..entry });
                 self.hits += 1;
@@ -463,6 +466,9 @@ impl<D: Device> Burst<'_, D> {
                 }
                 Asked::Value { record, .. } => (record.offset(), record.read_bytes()),
             };
+            if len > TOGETHER_BYTES_MAX && !self.make_way(&asked, len)? {
+                continue;
+            }
             let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
             buf.resize(len);
             let wip = self.wip;
@@ -474,6 +480,18 @@ impl<D: Device> Burst<'_, D> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for all reads in flight before a large one; false if what it brings is not wanted.
+    #[cold]
+    fn make_way(&mut self, asked: &Asked<D>, len: usize) -> Result<bool> {
+        while let Some(done) = self.reads.as_mut().and_then(ReadQueue::pop) {
+            self.end_read(done)?;
+        }
+        Ok(match asked {
+            Asked::Block { search, .. } => self.sink.wants(search.index, len),
+            Asked::Value { .. } => true,
+        })
     }
 
     /// Passes on the value that a read brought, or searches the block and goes on with its key.

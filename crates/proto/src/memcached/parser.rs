@@ -72,6 +72,17 @@ impl Parser {
         self.data.map_or(0, |(start, len)| start + len + 2)
     }
 
+    /// Memory held.
+    pub fn held_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>()
+    }
+
+    /// Forgets that the line of the current request was read: the next call reads it again, within
+    /// other limits. What data a request has that is over them is skipped.
+    pub fn restart(&mut self) {
+        (self.data, self.scanned) = (None, 0);
+    }
+
     /// Goes on with the current request; see the type for the protocol of calls.
     pub fn parse(&mut self, buf: &mut [u8], limits: &Limits) -> Result<Option<usize>, TooLong> {
         if let Some((start, len)) = self.data {

@@ -190,3 +190,56 @@ fn no_line_is_searched_twice() {
     assert_eq!(parser.parse(&mut buf, &Limits::OPEN), Ok(Some(buf.len())));
     assert_eq!(parser.args().len(), 501);
 }
+
+/// A request that is given up wherever it stands ends where it would have ended.
+#[test]
+fn what_is_given_up_is_skipped_to_its_end() {
+    let requests: [&[u8]; 3] = [
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$12\r\nabc\r\n$9\r\nxyz\r\n",
+        b"*1\r\n$4\r\nPING\r\n",
+        b"SET k v\r\n",
+    ];
+    let next = b"*1\r\n$4\r\nPING\r\n";
+    let mut given_up = 0;
+    for request in requests {
+        for cut in 1..request.len() {
+            let mut parser = Parser::new();
+            let mut start = request[..cut].to_vec();
+            assert_eq!(parser.parse(&mut start, &Limits::OPEN), Ok(None));
+            let Some(rest) = parser.give_up(&start) else { continue };
+            given_up += 1;
+            let bytes = [&request[cut..], next].concat();
+            for second in 0..=request.len() - cut {
+                let mut rest = rest.clone();
+                let mut used = 0;
+                let first = rest.skip(&bytes[..second], &Limits::OPEN).unwrap();
+                used += first.unwrap_or(second);
+                if first.is_none() {
+                    used += rest.skip(&bytes[second..], &Limits::OPEN).unwrap().unwrap();
+                }
+                assert_eq!(used, request.len() - cut, "cut at {cut} and {second}");
+                let mut behind = bytes[used..].to_vec();
+                let end = parser.clone().parse(&mut behind, &Limits::OPEN);
+                assert_eq!(end, Ok(Some(next.len())));
+            }
+        }
+    }
+    assert!(given_up > 50);
+}
+
+#[test]
+fn what_is_no_request_is_not_skipped() {
+    let mut parser = Parser::new();
+    let mut start = b"*3\r\n$3\r\nSE".to_vec();
+    assert_eq!(parser.parse(&mut start, &Limits::OPEN), Ok(None));
+    let rest = parser.give_up(&start).unwrap();
+    for (bytes, wrong) in [
+        (&b"T\r\n+1\r\n"[..], ProtocolError::ExpectedDollar(b'+')),
+        (b"T\r\n$x\r\n", ProtocolError::InvalidBulkLength),
+        (b"T\r\n$600000000\r\n", ProtocolError::InvalidBulkLength),
+        (&[b'1'; 80], ProtocolError::TooBigBulkLine),
+    ] {
+        let bytes = if bytes[0] == b'1' { [b"T\r\n", bytes].concat() } else { bytes.to_vec() };
+        assert_eq!(rest.clone().skip(&bytes, &Limits::OPEN), Err(wrong));
+    }
+}

@@ -1,9 +1,10 @@
 //! What was refused to whom, for ACL LOG.
 
 use super::check::Denied;
+use crate::budget::{Budget, Share};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Milliseconds within which the same refusal is counted, not noted again.
 const SAME_MS: u64 = 60_000;
@@ -52,6 +53,11 @@ impl Refusal {
         Refusal { id: 0, count: 1, reason, context, object, user, client, first_ms: 0, last_ms: 0 }
     }
 
+    fn held_bytes(&self) -> usize {
+        let texts = self.object.len() + self.user.len() + self.client.len();
+        size_of::<(Refusal, Share)>() + texts + 64
+    }
+
     fn is_same(&self, other: &Refusal) -> bool {
         let of = |refusal: &Refusal| (refusal.reason, refusal.context);
         of(self) == of(other) && self.object == other.object && self.user == other.user
@@ -64,43 +70,79 @@ pub(crate) struct RefusalLog {
     pub(crate) len_max: AtomicUsize,
     next_id: AtomicU64,
     /// Newest first.
-    list: Mutex<VecDeque<Refusal>>,
+    list: Mutex<VecDeque<(Refusal, Share)>>,
+    /// Memory of all of them.
+    bytes: AtomicUsize,
 }
 
 impl Default for RefusalLog {
     fn default() -> Self {
         let len_max = AtomicUsize::new(128);
-        RefusalLog { len_max, next_id: AtomicU64::new(0), list: Mutex::default() }
+        RefusalLog {
+            len_max,
+            next_id: AtomicU64::new(0),
+            list: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+        }
     }
 }
 
 impl RefusalLog {
     /// Notes a refusal to the client that `line` describes.
-    pub(crate) fn add(&self, mut refusal: Refusal, line: String, now_ms: u64) {
+    pub(crate) fn add(
+        &self,
+        mut refusal: Refusal,
+        line: String,
+        now_ms: u64,
+        budget: &Arc<Budget>,
+    ) {
         let len_max = self.len_max.load(Relaxed);
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same =
             |old: &Refusal| now_ms - old.last_ms.min(now_ms) < SAME_MS && old.is_same(&refusal);
-        match list.iter().position(is_same).and_then(|at| list.remove(at)) {
-            Some(old) => refusal = Refusal { count: old.count + 1, ..old },
+        match list.iter().position(|(old, _)| is_same(old)).and_then(|at| list.remove(at)) {
+            Some((old, share)) => {
+                self.bytes.fetch_sub(share.bytes(), Relaxed);
+                refusal = Refusal { count: old.count + 1, ..old };
+            }
             None => {
                 refusal.id = self.next_id.fetch_add(1, Relaxed);
                 refusal.first_ms = now_ms;
             }
         }
         (refusal.client, refusal.last_ms) = (line, now_ms);
-        list.push_front(refusal);
-        list.truncate(len_max);
+        let bytes = refusal.held_bytes();
+        let share = Share::new(budget);
+        let mut all = self.bytes.load(Relaxed) + bytes;
+        // Without memory for all, the oldest go.
+        while all > budget.max() / 8 || list.len() >= len_max || share.grow(bytes).is_err() {
+            match list.pop_back() {
+                Some((_, share)) => all -= share.bytes(),
+                None => break,
+            }
+        }
+        match share.bytes() {
+            0 => all -= bytes,
+            _ => list.push_front((refusal, share)),
+        }
+        self.bytes.store(all, Relaxed);
+    }
+
+    /// Memory of all refusals.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
     }
 
     /// The newest `count` refusals.
     pub(crate) fn newest(&self, count: usize) -> Vec<Refusal> {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.iter().take(count).cloned().collect()
+        list.iter().take(count).map(|(refusal, _)| refusal.clone()).collect()
     }
 
     pub(crate) fn clear(&self) {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.clear();
+        self.bytes.store(0, Relaxed);
     }
 }
 
@@ -111,9 +153,10 @@ mod tests {
     #[test]
     fn the_same_is_counted_for_a_minute() {
         let log = RefusalLog::default();
+        let budget = Budget::new(1 << 20);
         let key = |name: &str| Refusal::of(&Denied::Key(name.into()), "ann", false);
         for (name, now_ms) in [("a", 1000), ("b", 2000), ("a", 30_000), ("a", 95_000)] {
-            log.add(key(name), format!("at {now_ms}"), now_ms);
+            log.add(key(name), format!("at {now_ms}"), now_ms, &budget);
         }
         let shown: Vec<_> = log.newest(9).into_iter().collect();
         let short: Vec<_> = shown
@@ -129,7 +172,7 @@ mod tests {
             ]
         );
         log.len_max.store(2, Relaxed);
-        log.add(key("c"), String::new(), 95_001);
+        log.add(key("c"), String::new(), 95_001, &budget);
         assert_eq!(log.newest(9).len(), 2);
         assert_eq!(log.newest(1)[0].object, b"c");
         log.clear();

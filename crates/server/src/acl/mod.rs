@@ -14,12 +14,17 @@ use user::joined;
 pub(crate) use user::{KeyPattern, User};
 
 use crate::Config;
+use crate::budget::{Budget, Share};
 use silica::engine::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+/// Memory of a user: so many times its line, and its commands.
+const LINES: usize = 3;
+const USER_BYTES: usize = 4 << 10;
 
 type Users = BTreeMap<String, Arc<User>>;
 
@@ -81,6 +86,12 @@ impl Acl {
         self.users().get(name).cloned()
     }
 
+    /// Memory of all users that clients have made.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let of = |user: &Arc<User>| user.kept.as_ref().map_or(0, |share| share.bytes());
+        self.users().values().map(of).sum()
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<User>> {
         self.users().values().cloned().collect()
     }
@@ -109,6 +120,7 @@ impl Acl {
         &self,
         name: &str,
         words: impl Iterator<Item = &'w [u8]>,
+        budget: &Arc<Budget>,
     ) -> std::result::Result<(), String> {
         self.change(|users| {
             let mut user = users.get(name).map_or_else(|| User::new(name), |user| (**user).clone());
@@ -118,6 +130,9 @@ impl Acl {
                     format!("ERR Error in ACL SETUSER modifier '{word}': {why}")
                 })?;
             }
+            let share = Share::new(budget);
+            share.grow(LINES * user.line().len() + USER_BYTES)?;
+            user.kept = Some(Arc::new(share));
             users.insert(name.into(), Arc::new(user));
             Ok(())
         })

@@ -1,10 +1,12 @@
 //! A user: what it may do, and the words that say so.
 
+use crate::budget::Share;
 use crate::glob::Pattern;
 use crate::table::{CATEGORIES, COMMANDS, Command};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The SHA-256 of a password, which is all that is kept of it.
 pub(super) type Hash = [u8; 32];
@@ -50,6 +52,8 @@ pub(crate) struct User {
     /// What it may besides: a request that one of them permits as a whole runs. They have neither
     /// names nor passwords.
     pub(super) selectors: Vec<User>,
+    /// What it takes of the clients' memory, if a client has made it.
+    pub(super) kept: Option<Arc<Share>>,
 }
 
 const ALL_KEYS: &str = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid \

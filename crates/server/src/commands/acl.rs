@@ -2,6 +2,7 @@
 
 use super::{Cx, NOT_INTEGER, introspect, wrong_number};
 use crate::acl::{DEFAULT, User};
+use crate::budget::Claim;
 use crate::burst::{Args, Owner};
 use crate::clients::Client;
 use crate::server::{Message, Shared};
@@ -38,6 +39,10 @@ pub(crate) fn log(cx: &mut Cx<'_>, args: Args<'_>) {
     let count = if args.len() == 3 { parse_i64(args.get(2)) } else { Some(10) };
     let Some(count) = count else { return cx.reply.error(NOT_INTEGER) };
     let now_ms = cx.shared.unix_ms();
+    let bytes = 2 * cx.shared.acl.log.held_bytes();
+    if let Err(text) = Claim::new(&cx.shared.budget).grow(bytes) {
+        return cx.reply.error(&text);
+    }
     let list = cx.shared.acl.log.newest(usize::try_from(count).unwrap_or(0));
     let reply = &mut cx.reply;
     reply.array(list.len());
@@ -68,6 +73,9 @@ pub(crate) fn log(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 pub(crate) fn list(cx: &mut Cx<'_>, _: Args<'_>) {
+    if let Err(text) = Claim::new(&cx.shared.budget).grow(cx.shared.acl.kept_bytes()) {
+        return cx.reply.error(&text);
+    }
     let all = cx.shared.acl.all();
     cx.reply.array(all.len());
     all.iter().for_each(|user| cx.reply.bulk(&user.line()));
@@ -121,7 +129,7 @@ pub(crate) fn setuser(cx: &mut Cx<'_>, args: Args<'_>) {
         Ok(name) => name,
         Err(text) => return cx.reply.error(text),
     };
-    match cx.shared.acl.set(name, args.from(3)) {
+    match cx.shared.acl.set(name, args.from(3), &cx.shared.budget) {
         Ok(()) => {
             close_if(cx, |shared, client| shared.hears_too_much(client));
             cx.reply.ok();

@@ -193,7 +193,10 @@ fn bitfield(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answe
     };
     let end = |step: &Step| (step.offset + step.kind.bits as usize).div_ceil(8);
     let writes = steps.iter().filter(|step| step.action != Action::Get);
-    let mut value = grown(old, writes.map(end).max().unwrap_or(0));
+    let mut value = match grown(args, old, writes.map(end).max().unwrap_or(0)) {
+        Ok(value) => value,
+        Err(text) => return (Update::Keep, Answer::Error(text.into())),
+    };
     let (answers, wrote) = run(&steps, &mut value);
     let update = if wrote { rewrite(old, value) } else { Update::Keep };
     (update, Answer::Integers(answers))

@@ -34,13 +34,20 @@ fn set_bit(bytes: &mut [u8], offset: usize, on: bool) {
     }
 }
 
-/// The value, long enough for `bytes` bytes.
-pub(super) fn grown(old: Option<EntryRef<'_>>, bytes: usize) -> Vec<u8> {
+/// The value, long enough for `bytes` bytes, or why it must not be.
+pub(super) fn grown(
+    args: Args<'_>,
+    old: Option<EntryRef<'_>>,
+    bytes: usize,
+) -> Result<Vec<u8>, String> {
     let old = old.unwrap_or_default().value;
+    if bytes > old.len() {
+        args.claim_value(bytes)?;
+    }
     let mut value = Vec::with_capacity(old.len().max(bytes));
     value.extend_from_slice(old);
     value.resize(old.len().max(bytes), 0);
-    value
+    Ok(value)
 }
 
 fn setbit(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
@@ -53,7 +60,10 @@ fn setbit(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer)
     if offset / 8 >= VALUE_BYTES_MAX {
         return wrong(TOO_LONG);
     }
-    let mut value = grown(old, offset / 8 + 1);
+    let mut value = match grown(args, old, offset / 8 + 1) {
+        Ok(value) => value,
+        Err(text) => return (Update::Keep, Answer::Error(text.into())),
+    };
     let was = bit(&value, offset);
     set_bit(&mut value, offset, on);
     (rewrite(old, value), Answer::Integer(i64::from(was)))
@@ -167,6 +177,7 @@ pub(crate) fn bitop(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
         return Ok(());
     }
     let names: Vec<&[u8]> = args.from(2).collect();
+    keys.claim_entries(&names, 2)?;
     let mut len = 0;
     atomic(keys.engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
         let value = |entry: &Option<EntryRef<'_>>| entry.unwrap_or_default().value.to_vec();

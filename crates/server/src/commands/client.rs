@@ -13,8 +13,14 @@ fn visible(text: &[u8]) -> bool {
     text.iter().all(|b| (b'!'..=b'~').contains(b))
 }
 
+/// Bytes of a client's name, and of what it says of its library.
+pub(super) const NAME_BYTES_MAX: usize = 1024;
+
 /// Names `client`, or says what is wrong with the name.
 pub(crate) fn set_name(client: &Client, name: &[u8]) -> Result<(), &'static str> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err("ERR Client names have 1024 bytes at most.");
+    }
     if !visible(name) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.");
     }
@@ -48,6 +54,9 @@ pub(crate) fn setname(cx: &mut Cx<'_>, args: Args<'_>) {
 pub(crate) fn setinfo(cx: &mut Cx<'_>, args: Args<'_>) {
     let (option, value) = (args.get(2), args.get(3));
     let word = String::from_utf8_lossy(option);
+    if value.len() > NAME_BYTES_MAX {
+        return cx.reply.error(&format!("ERR {word} has {NAME_BYTES_MAX} bytes at most."));
+    }
     if !visible(value) {
         let text = format!("ERR {word} cannot contain spaces, newlines or special characters.");
         return cx.reply.error(&text);

@@ -15,7 +15,7 @@ pub(crate) static RESTORE: Modify =
 
 fn dump(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
     match values.get(0) {
-        Some(value) => reply.bulk(&rdb::dump(value)),
+        Some(value) => rdb::reply_dump(value, reply),
         None => reply.null(),
     }
 }
@@ -82,6 +82,11 @@ fn restore(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Update, A
     let Ok(ttl_ms) = u64::try_from(ttl_ms) else {
         return wrong("ERR Invalid TTL value, must be >= 0");
     };
+    // What is not compressed is as long as its payload, which was counted.
+    let unpacked = rdb::unpacked_bytes(args.get(3));
+    if let Err(text) = args.claim_value(unpacked) {
+        return (Update::Keep, Answer::Error(text.into()));
+    }
     let value = match rdb::restore(args.get(3), VALUE_BYTES_MAX) {
         Ok(value) => value.into_owned(),
         Err(why) => return (Update::Keep, Answer::Error(refusal(why))),

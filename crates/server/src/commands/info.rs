@@ -95,7 +95,7 @@ fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let process::Memory { used, resident, peak, of_system } = process::memory();
     let config = &keys.shared.config;
-    let clients = keys.shared.held_bytes.load(Relaxed) as u64;
+    let clients = keys.shared.budget.used() as u64;
     let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
     lines!(out,
         "used_memory": used,
@@ -167,7 +167,7 @@ fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "expired_keys": shared.store.total("expirations").unwrap_or(0),
     );
     lines!(out,
-        "pubsub_channels": keys.shared.topics.channels(None).len(),
+        "pubsub_channels": keys.shared.topics.channels(),
         "pubsub_patterns": keys.shared.topics.patterns(),
     );
     Ok(())

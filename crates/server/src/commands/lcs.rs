@@ -9,6 +9,9 @@ use std::ops::Range;
 /// Bytes of the table of lengths; the product of both values' lengths decides.
 const TABLE_BYTES_MAX: usize = 64 << 20;
 
+/// Memory of each common byte in an answer with places, at most.
+const ANSWER_BYTES: usize = 100;
+
 pub(crate) static LCS: Read = Read::new(2, Wants::Value, lcs);
 
 /// What the options say.
@@ -51,6 +54,11 @@ fn lcs(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
         Err(text) => return reply.error(text),
     };
     let (a, b) = (values.get(0).unwrap_or_default(), values.get(1).unwrap_or_default());
+    if let Some(claim) = values.claim
+        && let Err(text) = claim.grow(Table::bytes(a, b))
+    {
+        return reply.error(&text);
+    }
     let Some(table) = Table::new(a, b) else {
         return reply.error(
             "ERR Insufficient memory, transient memory for LCS exceeds 64 MiB: the product of \
@@ -96,6 +104,13 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
+    /// Bytes that it takes, with what is answered from it; none where it would be too large.
+    fn bytes(a: &[u8], b: &[u8]) -> usize {
+        let bytes = (a.len() + 1).checked_mul(size_of::<u32>() * (b.len() + 1));
+        let bytes = bytes.filter(|bytes| *bytes <= TABLE_BYTES_MAX).unwrap_or(0);
+        bytes + if bytes > 0 { ANSWER_BYTES * a.len().min(b.len()) } else { 0 }
+    }
+
     /// `None` where it would be too large.
     fn new(a: &'a [u8], b: &'a [u8]) -> Option<Self> {
         let width = b.len() + 1;

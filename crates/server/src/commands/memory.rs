@@ -5,7 +5,6 @@ use crate::burst::Args;
 use crate::table::{Read, Wants};
 use silica::engine::{MetricVisitor, Result};
 use silica_proto::{Reply, parse_i64};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What an entry takes beside its key and value: its frame and its place in an index, about.
 const ENTRY_BYTES: usize = 16;
@@ -39,7 +38,7 @@ fn usage(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
 fn figures(keys: &Keyspace<'_>) -> Result<Vec<(String, u64)>> {
     let (shared, config) = (keys.shared, &keys.shared.config);
     let resident = shared.resident_bytes();
-    let clients = shared.held_bytes.load(Relaxed) as u64;
+    let clients = shared.budget.used() as u64;
     let mut entries = 0;
     let mut budgets = Vec::new();
     for db in 0..shared.store.count() {
@@ -102,9 +101,8 @@ fn complaints(resident: u64, memory_max: u64, clients: u64, clients_max: u64) ->
     }
     if clients > clients_max / 4 * 3 {
         list.push(format!(
-            "Clients hold {clients} of the {clients_max} bytes that they may: over it, the one \
-             that holds most is dropped. Look at tot-mem in CLIENT LIST, or give more \
-             (--client-memory)."
+            "Clients hold {clients} of the {clients_max} bytes that they may: what needs more is \
+             refused. Look at tot-mem in CLIENT LIST, or give more (--client-memory)."
         ));
     }
     list
@@ -112,7 +110,7 @@ fn complaints(resident: u64, memory_max: u64, clients: u64, clients_max: u64) ->
 
 pub(crate) fn doctor(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let (shared, config) = (keys.shared, &keys.shared.config);
-    let clients = shared.held_bytes.load(Relaxed) as u64;
+    let clients = shared.budget.used() as u64;
     let list = complaints(
         shared.resident_bytes(),
         config.memory_bytes,

@@ -26,13 +26,14 @@ pub(crate) mod update;
 pub(crate) mod whole;
 
 use crate::acl::User;
+use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
 use crate::clients::Client;
 use crate::exec::{ENTRY_META_BYTES, Slot};
 use crate::server::Shared;
 use crate::session::Session;
 use crate::table::Run;
-use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, Result};
+use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, GetSink, Result};
 use silica_proto::{Limits, Reply};
 use std::sync::Arc;
 
@@ -85,6 +86,8 @@ pub(crate) struct Values<'a> {
     pub(crate) arena: &'a [u8],
     /// The time of the read, in Unix milliseconds.
     pub(crate) now_ms: u64,
+    /// What further memory is claimed from.
+    pub(crate) claim: Option<&'a Claim>,
 }
 
 impl<'a> Values<'a> {
@@ -122,6 +125,8 @@ impl<'a> Values<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Keyspace<'a> {
     pub(crate) shared: &'a Shared,
+    /// What its memory is claimed from.
+    pub(crate) claim: &'a Claim,
     pub(crate) engine: &'a dyn Engine,
     /// The number of the database.
     pub(crate) db: usize,
@@ -131,10 +136,51 @@ pub(crate) struct Keyspace<'a> {
     pub(crate) reader: Option<&'a User>,
 }
 
+/// Adds up the bytes of values, without reading those that lie apart.
+struct Sizes<'s>(&'s mut usize);
+
+impl GetSink for Sizes<'_> {
+    fn found(&mut self, _: usize, entry: EntryRef<'_>) {
+        *self.0 += entry.value.len();
+    }
+
+    fn wants(&mut self, _: usize, bytes: usize) -> bool {
+        *self.0 += bytes;
+        false
+    }
+}
+
+/// Claims memory for `copies` copies of the values that `keys` have, which an update of all of
+/// them reads at once; or says why it may not.
+pub(crate) fn claim_entries(
+    engine: &dyn Engine,
+    keys: &[&[u8]],
+    copies: usize,
+    claim: &Claim,
+) -> Result<()> {
+    let mut bytes = 0;
+    engine.get_many(keys, &mut Sizes(&mut bytes))?;
+    if bytes <= SMALL_BYTES {
+        return Ok(());
+    }
+    claim.grow(copies * bytes).map_err(out_of_memory)
+}
+
+/// An error with this text, whose first word is its code as a reply.
+pub(crate) fn out_of_memory(text: String) -> Error {
+    let text = text.strip_prefix("OOM ").map(str::to_string).unwrap_or(text);
+    Error::new(ErrorKind::Full, text)
+}
+
 impl Keyspace<'_> {
     /// True if the client may be told the name of `key`.
     pub(crate) fn may_tell(&self, key: &[u8]) -> bool {
         self.reader.is_none_or(|user| user.may_know(key))
+    }
+
+    /// Claims memory for `copies` copies of the values of `keys`, or says why it may not.
+    fn claim_entries(&self, keys: &[&[u8]], copies: usize) -> Result<()> {
+        claim_entries(self.engine, keys, copies, self.claim)
     }
 
     /// Runs `run` and answers with its error where it has one.

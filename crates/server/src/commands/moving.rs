@@ -14,6 +14,7 @@ fn same(entry: EntryRef<'_>) -> Update {
 pub(crate) fn rename(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let only_new = args.is(0, "renamenx");
     let names = [args.get(1), args.get(2)];
+    keys.claim_entries(&names, 2)?;
     let (mut found, mut moved) = (false, false);
     atomic(keys.engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
         found = entries[0].is_some();
@@ -68,6 +69,7 @@ pub(crate) fn copy(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
         reply.error("ERR source and destination objects are the same");
         return Ok(());
     }
+    keys.claim_entries(&names, 2)?;
     let mut copied = false;
     atomic(keys.engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
         let source = entries[0].filter(|_| replace || entries[1].is_none());

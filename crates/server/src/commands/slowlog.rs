@@ -1,6 +1,6 @@
 //! SLOWLOG and LATENCY.
 
-use super::{Cx, Keyspace, introspect, wrong_subcommand};
+use super::{Cx, Keyspace, introspect, out_of_memory, wrong_subcommand};
 use crate::burst::Args;
 use crate::slowlog::Slow;
 use silica::engine::Result;
@@ -27,6 +27,7 @@ pub(crate) fn get(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         reply.error("ERR count should be greater than or equal to -1");
         return Ok(());
     };
+    keys.claim.grow(2 * keys.shared.slowlog.held_bytes()).map_err(out_of_memory)?;
     let list = keys.shared.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
     reply.array(list.len());
     list.iter().for_each(|slow| write(slow, reply));

@@ -1,6 +1,7 @@
 //! Commands about channels.
 
 use super::{Cx, Keyspace, wrong_subcommand};
+use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
 use crate::topics::Kind;
 use silica::engine::Result;
@@ -27,8 +28,8 @@ fn listen(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
     cx.client.names().user = cx.session.user.clone();
     for topic in args.from(1) {
         match cx.shared.topics.add(cx.client, kind, topic) {
-            Some(count) => confirm(cx, word, Some(topic), count),
-            None => return cx.reply.error("ERR this connection listens to too many channels"),
+            Ok(count) => confirm(cx, word, Some(topic), count),
+            Err(text) => return cx.reply.error(&text),
         }
     }
     // They were taken away since the request was permitted.
@@ -40,6 +41,14 @@ fn listen(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
 }
 
 fn leave(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
+    let bytes = cx.client.kept.bytes();
+    if args.len() == 1
+        && bytes > SMALL_BYTES
+        && let Err(text) = Claim::new(&cx.shared.budget).grow(bytes)
+    {
+        // Without a list, what is left is left one by one.
+        return cx.reply.error(&text);
+    }
     let topics: Vec<Vec<u8>> = match args.len() {
         1 => cx.client.subscriptions().of(kind).iter().cloned().collect(),
         _ => args.from(1).map(<[u8]>::to_vec).collect(),
@@ -67,8 +76,10 @@ fn confirm(cx: &mut Cx<'_>, word: &[u8], topic: Option<&[u8]>, count: usize) {
 /// Runs with the requests that write, so that whoever gets the message sees what its sender wrote
 /// before.
 pub(crate) fn publish(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let count = keys.shared.topics.publish(keys.shared, args.get(1), args.get(2));
-    reply.integer(count as i64);
+    match keys.shared.topics.publish(keys.shared, args.get(1), args.get(2)) {
+        Ok(count) => reply.integer(count as i64),
+        Err(text) => reply.error(&text),
+    }
     Ok(())
 }
 
@@ -83,11 +94,9 @@ pub(crate) fn channels(cx: &mut Cx<'_>, args: Args<'_>) {
         return cx.reply.error(&wrong_subcommand(args));
     }
     let pattern = if args.len() > 2 { Some(args.get(2)) } else { None };
-    let mut names = cx.shared.topics.channels(pattern);
     let user = cx.session.user.as_ref();
-    names.retain(|name| user.is_none_or(|user| user.may_hear(Kind::Channel, name)));
-    cx.reply.array(names.len());
-    names.iter().for_each(|name| cx.reply.bulk(name));
+    let may_hear = |name: &[u8]| user.is_none_or(|user| user.may_hear(Kind::Channel, name));
+    cx.shared.topics.write_channels(pattern, may_hear, &cx.shared.budget, &mut cx.reply);
 }
 
 pub(crate) fn numsub(cx: &mut Cx<'_>, args: Args<'_>) {

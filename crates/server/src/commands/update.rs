@@ -1,7 +1,8 @@
 //! Commands that write.
 
+use super::bits::grown;
 use super::expiry::{Expiry, When};
-use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, atomic, wrong_number};
+use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, atomic, out_of_memory, wrong_number};
 use crate::burst::Args;
 use crate::table::{Answer, Decide, Modify, Run, Write};
 use silica::engine::{Durability, EntryRef, GetSink, Result, Update, WriteBatch};
@@ -214,9 +215,10 @@ fn setrange(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answe
     if end > VALUE_BYTES_MAX {
         return wrong(TOO_LONG);
     }
-    let mut value = Vec::with_capacity(end.max(bytes.len()));
-    value.extend_from_slice(bytes);
-    value.resize(end.max(bytes.len()), 0);
+    let mut value = match grown(args, old, end) {
+        Ok(value) => value,
+        Err(text) => return (Update::Keep, Answer::Error(text.into())),
+    };
     value[offset..end].copy_from_slice(patch);
     store(old, value)
 }
@@ -266,6 +268,7 @@ pub(crate) fn msetnx(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     }
     let pairs = || (1..args.len()).step_by(2);
     let names: Vec<&[u8]> = pairs().map(|index| args.get(index)).collect();
+    keys.claim.grow(args.bytes()).map_err(out_of_memory)?;
     // Mostly this tells already, without keeping any value.
     let mut found = AnyFound(false);
     keys.engine.get_many(&names, &mut found)?;
@@ -287,5 +290,10 @@ struct AnyFound(bool);
 impl GetSink for AnyFound {
     fn found(&mut self, _index: usize, _entry: EntryRef<'_>) {
         self.0 = true;
+    }
+
+    fn wants(&mut self, _index: usize, _bytes: usize) -> bool {
+        self.0 = true;
+        false
     }
 }

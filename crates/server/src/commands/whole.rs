@@ -1,6 +1,7 @@
 //! Commands on the store as a whole.
 
 use super::{Keyspace, NOT_INTEGER, SYNTAX, error_text, info as sections};
+use crate::budget::Claim;
 use crate::burst::Args;
 use crate::databases::metric_of;
 use crate::glob::Pattern;
@@ -21,6 +22,8 @@ const STEP: usize = 1024;
 /// Bytes of keys after which SCAN returns early, and which KEYS may return.
 const SCAN_BYTES_MAX: usize = 1 << 20;
 const KEYS_BYTES_MAX: usize = 64 << 20;
+/// Bytes of keys that are claimed at once.
+const KEYS_STEP_BYTES: usize = 256 << 10;
 
 impl Keyspace<'_> {
     fn scan(&self) -> Result<&dyn Scan> {
@@ -48,6 +51,7 @@ impl Keyspace<'_> {
 struct Keys {
     bytes: Vec<u8>,
     ranges: Vec<(usize, usize)>,
+    claimed: usize,
 }
 
 impl Keys {
@@ -58,6 +62,17 @@ impl Keys {
 
     fn held_bytes(&self) -> usize {
         self.bytes.len() + self.ranges.len() * size_of::<(usize, usize)>()
+    }
+
+    /// Claims memory for what was found, and for the reply of it; false where there is none.
+    fn claim(&mut self, claim: &Claim) -> bool {
+        let needed = 2 * self.held_bytes();
+        if needed <= self.claimed {
+            return true;
+        }
+        let step = (needed - self.claimed).max(2 * KEYS_STEP_BYTES);
+        self.claimed += step;
+        claim.grow(step).is_ok()
     }
 
     /// Sorts and drops what was visited twice.
@@ -200,7 +215,10 @@ pub(crate) fn keys(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     if is_whole {
         found.write(reply);
     } else {
-        reply.error("ERR KEYS would return more than 64 MiB; use SCAN");
+        reply.error(
+            "OOM KEYS would return more than 64 MiB, or than half of the clients' memory that is \
+             free; use SCAN, or raise --client-memory",
+        );
     }
     Ok(())
 }
@@ -219,7 +237,7 @@ fn keys_by_position(keys: &Keyspace<'_>, pattern: &Pattern, found: &mut Keys) ->
         if found.held_bytes() > KEYS_BYTES_MAX {
             found.dedup();
         }
-        if found.held_bytes() > KEYS_BYTES_MAX {
+        if found.held_bytes() > KEYS_BYTES_MAX || !found.claim(keys.claim) {
             return Ok(false);
         }
     }
@@ -246,7 +264,7 @@ fn keys_in_order(
         if pattern.matches(iterator.key()) && keys.may_tell(iterator.key()) {
             found.push(iterator.key());
         }
-        if found.held_bytes() > KEYS_BYTES_MAX {
+        if found.held_bytes() > KEYS_BYTES_MAX || !found.claim(keys.claim) {
             return Ok(false);
         }
         is_there = iterator.next()?;

@@ -8,6 +8,7 @@
 
 use super::bell::{AWAKE, Bell, PARKED};
 use super::seat::Seat;
+use crate::budget::Budget;
 use crate::config::Mode;
 use crate::watch::{WatchedShard, Watchers};
 use mio::Waker;
@@ -49,13 +50,20 @@ pub(crate) struct Hub {
     /// The engine of each database, once it is open, and who watches its keys.
     engines: Box<[OnceLock<Opened>]>,
     alone: Mutex<()>,
+    /// The memory of all clients.
+    pub(super) budget: Arc<Budget>,
     /// Loops that may still send letters.
     pub(super) at_work: AtomicUsize,
 }
 
 impl Hub {
     /// For loops that `wakers` wake and so many databases.
-    pub(crate) fn new(mode: Mode, wakers: &[Arc<Waker>], databases: u32) -> Self {
+    pub(crate) fn new(
+        mode: Mode,
+        wakers: &[Arc<Waker>],
+        databases: u32,
+        budget: &Arc<Budget>,
+    ) -> Self {
         let post = |waker: &Arc<Waker>| Post {
             bell: Bell::new(),
             hold: AtomicU32::new(AT_WORK),
@@ -67,6 +75,7 @@ impl Hub {
             posts: wakers.iter().map(post).collect(),
             engines: (0..databases).map(|_| OnceLock::new()).collect(),
             alone: Mutex::default(),
+            budget: Arc::clone(budget),
             at_work: AtomicUsize::new(wakers.len()),
         }
     }

@@ -1,6 +1,7 @@
 //! Requests on their way to the loop that owns their keys, and what comes back.
 
 use super::hub::Shards;
+use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Parcel};
 use crate::commands::error_text;
 use crate::exec::Change;
@@ -11,6 +12,7 @@ use silica::engine::{
 use silica_proto::Span;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Bytes of values after which the rest of a job's keys is left for another one.
 const VALUES_BYTES_MAX: usize = 1 << 20;
@@ -71,10 +73,12 @@ pub(super) struct Job {
     answers: Vec<Answer>,
     pub(super) gathered: Gathered,
     pub(super) result: Result<()>,
+    /// What is copied for the way, and what its changes take.
+    claim: Claim,
 }
 
 impl Job {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
         Job {
             from: 0,
             owner: 0,
@@ -88,6 +92,7 @@ impl Job {
             answers: Vec::new(),
             gathered: Gathered::default(),
             result: Ok(()),
+            claim: Claim::new(budget),
         }
     }
 
@@ -101,6 +106,7 @@ impl Job {
         self.answers.clear();
         self.gathered.clear();
         self.result = Ok(());
+        self.claim.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -110,7 +116,15 @@ impl Job {
     fn copy(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
+        self.count();
         start..self.bytes.len()
+    }
+
+    /// Counts what was copied, once that is much.
+    fn count(&self) {
+        if self.bytes.len() > SMALL_BYTES {
+            self.claim.set(self.bytes.len());
+        }
     }
 
     /// Adds a key. Those of one partition follow one another.
@@ -134,6 +148,7 @@ impl Job {
         let modify = change.modify;
         let args = change.args.at_key(change.nth);
         let parcel = args.pack(modify.many, &mut self.bytes, &mut self.spans);
+        self.count();
         self.calls.push(Call { place, partition: partition as u32, modify, parcel });
     }
 
@@ -176,10 +191,10 @@ impl Job {
 
     /// Changes all keys; where one cannot be changed that is its answer.
     fn change(&mut self, shards: &mut Shards, terms: &Terms) {
-        let Job { bytes, calls, spans, answers, .. } = self;
+        let Job { bytes, calls, spans, answers, claim, .. } = self;
         for calls in calls.chunk_by(|a, b| a.partition == b.partition) {
             let args: Vec<Args<'_>> =
-                calls.iter().map(|call| call.parcel.args(bytes, spans)).collect();
+                calls.iter().map(|call| call.parcel.args(bytes, spans).within(claim)).collect();
             let keys: Vec<&[u8]> = args.iter().map(Args::key).collect();
             let (first, mut done) = (answers.len(), 0);
             answers.resize(first + calls.len(), Answer::Null);

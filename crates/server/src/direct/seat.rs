@@ -93,6 +93,10 @@ impl GetSink for Later<'_> {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
         self.sink.found(self.by + index, entry);
     }
+
+    fn wants(&mut self, index: usize, bytes: usize) -> bool {
+        self.sink.wants(self.by + index, bytes)
+    }
 }
 
 impl Seat {
@@ -145,7 +149,8 @@ impl Seat {
 
     /// A job for `owner` in this round.
     fn job(&mut self, db: usize, owner: usize, want: Want) -> Job {
-        let mut job = self.spare.pop().unwrap_or_else(Job::new);
+        let hub = &self.hub;
+        let mut job = self.spare.pop().unwrap_or_else(|| Job::new(&hub.budget));
         (job.from, job.round, job.owner, job.db, job.want) =
             (self.number, self.round, owner, db, want);
         job

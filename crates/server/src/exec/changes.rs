@@ -1,6 +1,7 @@
 //! Bursts of updates: read-modify-writes of many keys, as far as their answers have room.
 
-use super::{BURST_OUT_BYTES_MAX, Wave};
+use super::Wave;
+use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
 use crate::commands::{atomic, error_text};
 use crate::direct;
@@ -29,19 +30,28 @@ pub(super) fn change(
     engine: &dyn Engine,
     changes: &[Change<'_>],
     terms: &Terms,
+    claim: &Claim,
 ) -> (Vec<Answer>, Option<String>) {
     let mut answers = vec![Answer::Null; changes.len()];
     let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
     let (mut done, mut held_bytes, mut failed) = (0, 0, None);
     let mut of_request = 0;
-    while has_room(changes, done, held_bytes) {
+    while has_room(changes, done, held_bytes, terms) {
+        let claimed = claim.bytes();
         let result = atomic(engine).and_then(|atomic| {
             atomic.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
+                if index == 0 {
+                    // The engine begins, or begins anew.
+                    claim.set(claimed);
+                }
                 let change = &changes[done + index];
                 let (mut update, mut answer) =
                     change.modify.judge(change.args.at_key(change.nth), current, terms);
                 of_request = answer.held_bytes() + if change.nth == 0 { 0 } else { of_request };
-                if let Some(text) = terms.refuse_reply(of_request) {
+                let many = of_request.max(SMALL_BYTES) - SMALL_BYTES;
+                let copies = 2 * many.min(answer.held_bytes());
+                let refused = terms.refuse_reply(of_request);
+                if let Some(text) = refused.or_else(|| claim.grow(copies).err()) {
                     (update, answer) = (Update::Keep, Answer::Error(text.into()));
                 }
                 answers[done + index] = answer;
@@ -80,7 +90,7 @@ pub(super) fn change_by_owners(
     let sharded = wave.engine.as_sharded()?;
     let mut answers = Vec::with_capacity(changes.len());
     let (mut held_bytes, mut many) = (0, UPDATES_FIRST);
-    while has_room(changes, answers.len(), held_bytes) {
+    while has_room(changes, answers.len(), held_bytes, terms) {
         let rest = &changes[answers.len()..];
         let some = direct::update(wave.db, sharded, &rest[..many.min(rest.len())], terms)?;
         let bytes = held_bytes_of(&some);
@@ -93,8 +103,8 @@ pub(super) fn change_by_owners(
 
 /// True where more of `changes` may be made after those that are done. A request that has begun is
 /// finished.
-fn has_room(changes: &[Change<'_>], done: usize, held_bytes: usize) -> bool {
-    changes.get(done).is_some_and(|next| held_bytes < BURST_OUT_BYTES_MAX || next.nth > 0)
+fn has_room(changes: &[Change<'_>], done: usize, held_bytes: usize, terms: &Terms) -> bool {
+    changes.get(done).is_some_and(|next| held_bytes < terms.room || next.nth > 0)
 }
 
 fn held_bytes_of(answers: &[Answer]) -> usize {

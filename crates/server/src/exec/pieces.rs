@@ -12,7 +12,7 @@ pub(super) struct Writer<'w> {
     outputs: &'w mut [Output],
     /// Of each connection the first request that is not part of the wave.
     taken: &'w [usize],
-    /// Bytes of values that the wave may have; the first value has room in any case.
+    /// Bytes of values that the wave may have.
     room: usize,
     /// The connection whose next request comes next.
     at: usize,
@@ -121,7 +121,7 @@ impl GetSink for Writer<'_> {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
         assert!(index >= self.keys || self.is_full, "the engine reports in the order of the keys");
         let bytes = entry.value.len();
-        self.is_full |= self.value_bytes > 0 && self.value_bytes + bytes > self.room;
+        self.is_full |= self.value_bytes + bytes > self.room;
         if self.is_full {
             return;
         }

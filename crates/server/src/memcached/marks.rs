@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Marks at the same time.
 const MARKS_MAX: usize = 100_000;
+/// Memory of one, its key included.
+const MARK_BYTES: usize = 400;
 
 /// What is noted about an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,14 +43,27 @@ struct Inner {
 }
 
 /// The marks of all entries.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Marks {
+    /// Marks at most.
+    max: usize,
     inner: Mutex<Inner>,
     /// So that where there are none, as mostly, nobody takes the lock.
     count: AtomicUsize,
 }
 
+impl Default for Marks {
+    fn default() -> Self {
+        Marks { max: MARKS_MAX, inner: Mutex::default(), count: AtomicUsize::new(0) }
+    }
+}
+
 impl Marks {
+    /// As many as a sixteenth of `bytes` bytes holds.
+    pub(crate) fn within(bytes: usize) -> Self {
+        Marks { max: (bytes / 16 / MARK_BYTES).min(MARKS_MAX), ..Marks::default() }
+    }
+
     /// Runs `change` on the marks and counts them.
     fn with<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner: MutexGuard<'_, Inner> =
@@ -64,7 +79,7 @@ impl Marks {
 
     /// True where one more can be noted.
     pub(super) fn has_room(&self) -> bool {
-        self.count.load(Ordering::Acquire) < MARKS_MAX
+        self.count.load(Ordering::Acquire) < self.max
     }
 
     /// The unique of the entry of `key`, of which value and flags make `base`.
@@ -100,7 +115,7 @@ impl Marks {
     /// Notes that a client makes the entry that was just created.
     pub(super) fn create(&self, key: &[u8], base: u64) {
         self.with(|inner| {
-            if inner.marks.len() < MARKS_MAX || inner.marks.contains_key(key) {
+            if inner.marks.len() < self.max || inner.marks.contains_key(key) {
                 let mark = Mark { base, generation: 0, stale: false, told: true };
                 inner.marks.insert(key.to_vec(), mark);
             }
@@ -119,7 +134,7 @@ impl Marks {
             let fresh = Mark { base, generation: 0, stale: false, told: false };
             let mark = known.unwrap_or(fresh);
             let won = !mark.told && (mark.stale || wants);
-            if won && (marks.len() < MARKS_MAX || marks.contains_key(key)) {
+            if won && (marks.len() < self.max || marks.contains_key(key)) {
                 marks.insert(key.to_vec(), Mark { told: true, ..mark });
             } else if known.is_none() {
                 marks.remove(key);

@@ -4,7 +4,7 @@ use super::{COMPATIBLE_VERSION, binary, flush, meta, refuse, stats, text};
 use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
 use crate::conn::Conn;
-use crate::plan::{READY_BYTES_MAX, REQUESTS_MAX, hand_over, is_heavy, note};
+use crate::plan::{READY_BYTES_MAX, hand_over, is_heavy, note, requests_max};
 use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -16,10 +16,14 @@ use silica_proto::memcached::{
 use silica_proto::{Reply, Span, Version};
 use std::sync::Arc;
 
+/// Bytes of a value or a line that are still taken when there is no memory left.
+const SCARCE_BYTES: usize = 2 << 10;
+
 /// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
 pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
     let is_binary = conn.protocol == Some(Protocol::MemcachedBinary);
     let (mut base, mut planned, mut sets, mut last) = (0, 0, 0, None);
+    let requests_max = requests_max(shared);
     input.marks = Some(Arc::clone(&shared.marks));
     input.now_ms = shared.unix_ms();
     let mut ends = false;
@@ -29,7 +33,7 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
             conn.unplanned = true;
             break;
         }
-        if input.requests.len() >= REQUESTS_MAX || input.ready.len() >= READY_BYTES_MAX {
+        if input.requests.len() >= requests_max || input.ready.len() >= READY_BYTES_MAX {
             conn.unplanned = true;
             break;
         }
@@ -91,13 +95,27 @@ pub(crate) fn plan_next(
     base: usize,
     input: &mut Input,
 ) -> Result<Option<(usize, Head)>, NoRequest> {
-    let limits = if session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
+    let mut limits = if session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
+    limits.value_bytes_max = limits.value_bytes_max.min(shared.budget.value_bytes_max());
     let bytes = &mut bytes[base..];
     let Parsers { is_binary, text, binary } = parsers;
-    let parsed = match is_binary {
-        true => binary.parse(bytes, &limits).map_err(|_| NoRequest)?,
-        false => text.parse(bytes, &limits).map_err(|_| NoRequest)?,
+    let have = bytes.len();
+    let mut parse = |limits: &Limits, again: bool| match is_binary {
+        true => binary.parse(bytes, limits).map_err(|_| NoRequest),
+        false => {
+            if again {
+                text.restart();
+            }
+            text.parse(bytes, limits).map_err(|_| NoRequest)
+        }
     };
+    let mut parsed = parse(&limits, false)?;
+    if parsed.is_none() && session.let_in && have > SCARCE_BYTES && shared.budget.is_full() {
+        // What has announced more is skipped, and refused as too large.
+        limits.value_bytes_max = SCARCE_BYTES;
+        limits.keys_bytes_max = limits.line_bytes_max;
+        parsed = parse(&limits, true)?;
+    }
     let Some(used) = parsed else { return Ok(None) };
     let (head, quiet, spans) = match is_binary {
         true => (binary.request(), false, binary.spans()),
@@ -223,6 +241,12 @@ impl Planner<'_> {
             Head::Stats => Run::Whole(stats::stats),
         };
         if let Some(text) = self.denied(&head, &run, spans, bytes) {
+            Stats::add(&self.shared.stats.total_error_replies, 1);
+            let write =
+                |out: &mut Vec<u8>| refuse(&head, &text, &mut Reply::new(out, Version::Resp2));
+            return self.ready(false, write);
+        }
+        if let Err(text) = self.input.claim_many(&self.shared.budget, &run, spans.len()) {
             Stats::add(&self.shared.stats.total_error_replies, 1);
             let write =
                 |out: &mut Vec<u8>| refuse(&head, &text, &mut Reply::new(out, Version::Resp2));

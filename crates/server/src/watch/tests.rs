@@ -1,4 +1,5 @@
 use super::*;
+use crate::budget::Budget;
 use silica::engine::{Durability, Engine, EngineExt};
 use silica_engine::testkit::Reference;
 use std::sync::Barrier;
@@ -8,7 +9,7 @@ fn watchers() -> Arc<[Arc<Watchers>]> {
 }
 
 fn new_watches(all: &Arc<[Arc<Watchers>]>) -> Watches {
-    Watches::new(Arc::clone(all), HashSeed([7; 16]))
+    Watches::new(Arc::clone(all), HashSeed([7; 16]), &Budget::new(1 << 20))
 }
 
 /// True if nobody has changed what is watched.

@@ -2,10 +2,12 @@
 
 use super::Watchers;
 use super::writes::Overlap;
+use crate::budget::{Budget, Share};
+use crate::commands::out_of_memory;
 use silica::engine::{Engine, EntryRef, GetSink, Result};
 use silica_base::{HashSeed, KeyHash};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that a watched key takes besides its own: in a tree of the client's, in one of the
@@ -55,18 +57,23 @@ pub(crate) struct Watches {
     seed: HashSeed,
     databases: Arc<[Arc<Watchers>]>,
     marks: Arc<Marks>,
-    held_bytes: AtomicUsize,
+    /// What the keys take of the clients' memory, here and in the tables of the databases.
+    kept: Share,
     list: Mutex<List>,
 }
 
 impl Watches {
-    /// Watches nothing; `seed` is random.
-    pub(crate) fn new(databases: Arc<[Arc<Watchers>]>, seed: HashSeed) -> Self {
+    /// Watches nothing; `seed` is random, and memory is counted in `budget`.
+    pub(crate) fn new(
+        databases: Arc<[Arc<Watchers>]>,
+        seed: HashSeed,
+        budget: &Arc<Budget>,
+    ) -> Self {
         Watches {
             seed,
             databases,
             marks: Arc::default(),
-            held_bytes: AtomicUsize::new(0),
+            kept: Share::new(budget),
             list: Mutex::default(),
         }
     }
@@ -76,8 +83,9 @@ impl Watches {
     }
 
     /// Memory held, what the database's table holds for it included. Waits for nobody.
+    #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes.load(Ordering::Relaxed)
+        self.kept.bytes()
     }
 
     fn print(&self, entry: EntryRef<'_>) -> KeyHash {
@@ -90,6 +98,8 @@ impl Watches {
 
     /// Watches `keys` of database `db`, which is `engine`.
     pub(crate) fn add(&self, engine: &dyn Engine, db: usize, keys: &[&[u8]]) -> Result<()> {
+        let bytes_of = |key: &[u8]| 2 * key.len() + KEY_BYTES;
+        self.kept.grow(keys.iter().map(|key| bytes_of(key)).sum()).map_err(out_of_memory)?;
         let mut list = self.list();
         let List { prints, overlaps } = &mut *list;
         let prints = prints.entry(db).or_default();
@@ -99,6 +109,8 @@ impl Watches {
             if !prints.contains_key(key) {
                 prints.insert(key.into(), None);
                 new.push(key);
+            } else {
+                self.kept.shrink(bytes_of(key));
             }
         }
         overlaps.retain(Overlap::goes_on);
@@ -109,10 +121,9 @@ impl Watches {
             if read.is_err() {
                 prints.remove(*key);
                 self.databases[db].remove(key, &self.marks);
+                self.kept.shrink(bytes_of(key));
                 continue;
             }
-            // The key is in the list and in the table.
-            self.held_bytes.fetch_add(2 * key.len() + KEY_BYTES, Ordering::Relaxed);
             if let Some(noted) = prints.get_mut(*key) {
                 *noted = print;
             }
