@@ -5,7 +5,8 @@
 //! server keeps for a client ([`Share`]). A claim that does not fit is refused, and the request is
 //! answered with an error that names the option. Buffers of connections are counted when they have
 //! grown, by at most what one read brings; over the number, what grows further is thrown away and
-//! refused. Only what is over the number by an eighth costs a connection: the largest one.
+//! refused. What is kept takes three quarters at most, so that requests go on. Only what is over
+//! the number by a quarter costs a connection: the largest one.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -47,9 +48,9 @@ impl Budget {
         (self.max / 32).clamp(SMALL_BYTES, most)
     }
 
-    /// True if nothing more is given.
+    /// True if buffers of connections must not grow any more.
     pub(crate) fn is_full(&self) -> bool {
-        self.used() >= self.max
+        self.used() >= self.max - self.max / 16
     }
 
     /// True if so much is used that connections do with small buffers.
@@ -59,7 +60,7 @@ impl Budget {
 
     /// True if so much more is used than there is that a connection has to go.
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.used() > self.max + self.max / 8 + self.leaving.load(Relaxed)
+        self.used() > self.max + self.max / 4 + self.leaving.load(Relaxed)
     }
 
     /// A connection that holds `bytes` bytes was told to go.
@@ -72,6 +73,11 @@ impl Budget {
         self.leaving.fetch_sub(bytes, Relaxed);
     }
 
+    /// Bytes that may be used after something was kept.
+    fn kept_max(&self) -> usize {
+        self.max - self.max / 4
+    }
+
     /// Counts `bytes` that are there already.
     pub(crate) fn add(&self, bytes: usize) {
         self.used.fetch_add(bytes, Relaxed);
@@ -81,9 +87,9 @@ impl Budget {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
-    /// Takes `bytes` if there are so many.
-    fn take(&self, bytes: usize) -> bool {
-        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
+    /// Takes `bytes` if no more than `most` are used with them.
+    fn take(&self, bytes: usize, most: usize) -> bool {
+        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= most);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
@@ -137,7 +143,16 @@ impl Claim {
 
     /// Claims `bytes` more, or says why not.
     pub(crate) fn grow(&self, bytes: usize) -> Result<(), String> {
-        if !self.budget.take(bytes) {
+        if !self.budget.take(bytes, self.budget.max) {
+            return Err(self.budget.refusal(bytes));
+        }
+        self.bytes.set(self.bytes() + bytes);
+        Ok(())
+    }
+
+    /// Claims `bytes` more that are kept for longer than a request, or says why not.
+    pub(crate) fn keep(&self, bytes: usize) -> Result<(), String> {
+        if !self.budget.take(bytes, self.budget.kept_max()) {
             return Err(self.budget.refusal(bytes));
         }
         self.bytes.set(self.bytes() + bytes);
@@ -184,7 +199,7 @@ impl Share {
 
     /// Keeps `bytes` more, or says why not.
     pub(crate) fn grow(&self, bytes: usize) -> Result<(), String> {
-        if !self.budget.take(bytes) {
+        if !self.budget.take(bytes, self.budget.kept_max()) {
             return Err(self.budget.refusal(bytes));
         }
         self.bytes.fetch_add(bytes, Relaxed);
@@ -213,9 +228,11 @@ mod tests {
         let budget = Budget::new(1 << 20);
         let claim = Claim::new(&budget);
         let share = Share::new(&budget);
-        assert!(claim.grow(600 << 10).is_ok() && share.grow(400 << 10).is_ok());
-        let refused = share.grow(25 << 10).unwrap_err();
+        assert!(claim.grow(300 << 10).is_ok() && share.grow(400 << 10).is_ok());
+        let refused = share.grow(100 << 10).unwrap_err();
         assert!(refused.starts_with("OOM") && refused.contains("--client-memory"), "{refused}");
+        assert!(claim.keep(100 << 10).is_err(), "requests have the last quarter");
+        assert!(claim.grow(300 << 10).is_ok() && claim.grow(25 << 10).is_err());
         assert_eq!(budget.used(), 1000 << 10);
         share.shrink(100 << 10);
         assert!(claim.grow(25 << 10).is_ok());

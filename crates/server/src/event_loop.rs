@@ -32,6 +32,8 @@ const LISTENERS_MAX: usize = 64;
 const DATAGRAMS_MAX: usize = 64;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
+/// The same when memory is short.
+const READ_FEW_BYTES: usize = 8 << 10;
 /// Reads in one turn of a connection that is in the middle of a large request.
 const READS_MAX: usize = 16;
 /// Milliseconds between looks at idle and stalled connections.
@@ -296,6 +298,7 @@ impl EventLoop {
         }
         let (pattern, version) = (delivery.pattern.as_deref(), conn.session.version);
         published.write(pattern, version, &mut conn.messages);
+        published.note_delivery();
         let waiting = conn.out.len() + conn.messages.len();
         if waiting > self.shared.config.client_output_bytes_max {
             log::warn!("{} does not read its messages: connection closed", conn.client.peer);
@@ -444,13 +447,15 @@ impl EventLoop {
         }
         if self.ring.is_none() && !conn.unplanned && !conn.closing {
             let mut reads = 0;
-            let reads_max = if self.shared.budget.is_tight() { 1 } else { READS_MAX };
+            let is_tight = self.shared.budget.is_tight();
+            let (reads_max, bytes) =
+                if is_tight { (1, READ_FEW_BYTES) } else { (READS_MAX, READ_BYTES) };
             while conn.readable && reads < reads_max {
                 if conn.input.capacity() == 0 {
                     conn.input = self.spare_bytes.pop().unwrap_or_default();
                     conn.input.clear();
                 }
-                let n = conn.read(&mut self.scratch)?;
+                let n = conn.read(&mut self.scratch[..bytes])?;
                 Stats::add(&self.shared.stats.total_net_input_bytes, n as u64);
                 conn.received_ms = if n > 0 { self.now_ms } else { conn.received_ms };
                 reads += 1;
@@ -671,12 +676,13 @@ impl EventLoop {
         let Some(conn) = &mut self.conns[slot] else { return };
         let held = conn.held_bytes();
         let before = std::mem::replace(&mut conn.counted_bytes, held);
-        if held == before {
+        let queued = conn.session.queue.as_ref().map_or(0, |queue| queue.held_bytes());
+        if held == before && queued == 0 {
             return;
         }
         conn.client.input_bytes.store(conn.input.len(), Relaxed);
         conn.client.output_bytes.store(conn.out.len(), Relaxed);
-        conn.client.held_bytes.store(held, Relaxed);
+        conn.client.held_bytes.store(held + queued, Relaxed);
         let budget = &self.shared.budget;
         if held < before {
             return budget.give_back(before - held);

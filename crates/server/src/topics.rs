@@ -19,7 +19,7 @@ const TOPICS_MAX: usize = 10_000;
 /// Memory of a message for one listener beside its channel and payload.
 const DELIVERY_BYTES: usize = 128;
 
-/// Memory of a channel's or pattern's entries beside its names: a node of its own for few listeners.
+/// Memory of a channel's or pattern's entries beside its names: nodes of their own.
 const TOPIC_BYTES: usize = 1024;
 
 /// What a connection listens to.
@@ -93,7 +93,7 @@ impl Inner {
 #[derive(Debug)]
 pub(crate) enum Published {
     /// A message on a channel.
-    Message { channel: Vec<u8>, payload: Vec<u8>, _share: Share },
+    Message { channel: Vec<u8>, payload: Vec<u8>, share: Share },
     /// These keys were written; all are gone where there are none. `redirected` to a connection
     /// that listens to channels.
     Written { keys: Option<Vec<Vec<u8>>>, redirected: bool, _share: Share },
@@ -105,6 +105,13 @@ pub(crate) enum Published {
 const WRITTEN_CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Published {
+    /// A listener has its copy, which its connection counts from here on.
+    pub(crate) fn note_delivery(&self) {
+        if let Published::Message { channel, payload, share } = self {
+            share.shrink(channel.len() + payload.len() + DELIVERY_BYTES);
+        }
+    }
+
     /// Appends the message as its listener gets it.
     pub(crate) fn write(&self, pattern: Option<&[u8]>, version: Version, out: &mut Vec<u8>) {
         let mut reply = Reply::new(out, version);
@@ -249,7 +256,7 @@ impl Topics {
         // Each listener gets a copy, which its connection counts once it is there.
         share.grow((1 + deliveries) * (channel.len() + payload.len() + DELIVERY_BYTES))?;
         let (channel, payload) = (channel.to_vec(), payload.to_vec());
-        let published = Arc::new(Published::Message { channel, payload, _share: share });
+        let published = Arc::new(Published::Message { channel, payload, share });
         let mut count = 0;
         for (loop_index, deliveries) in by_loop {
             count += deliveries.len();

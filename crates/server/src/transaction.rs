@@ -26,6 +26,8 @@ const BYTES_MAX: usize = 64 << 20;
 const REQUEST_BYTES: usize = 2 * size_of::<Request>();
 const ARG_BYTES: usize = 2 * size_of::<Span>();
 const KEY_BYTES: usize = 64;
+/// Memory of a watched key beside its bytes, which are there twice.
+const WATCHED_BYTES: usize = 128;
 
 /// The requests since MULTI.
 pub(crate) struct Queue {
@@ -57,9 +59,14 @@ impl Queue {
         }
     }
 
+    /// Memory held, which is counted by its claim.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.claim.bytes()
+    }
+
     /// Claims the memory of a request with `bytes` bytes of arguments.
     pub(crate) fn claim(&mut self, bytes: usize) -> std::result::Result<(), String> {
-        self.claim.grow(bytes + REQUEST_BYTES)
+        self.claim.keep(bytes + REQUEST_BYTES)
     }
 
     /// Keeps a request's arguments, of which `keys` are keys; the place of their first span.

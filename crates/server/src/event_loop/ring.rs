@@ -6,6 +6,7 @@
 
 use super::EventLoop;
 use crate::EventLoopKind;
+use crate::budget::Budget;
 use crate::burst::Owner;
 use crate::conn::Conn;
 use crate::socket::Socket;
@@ -20,6 +21,8 @@ use std::time::Duration;
 /// Bytes received and not parsed after which a connection is not received from, unless its
 /// request has announced more.
 const INPUT_BYTES_MAX: usize = 64 << 10;
+/// The same when memory is short.
+const SCARCE_INPUT_BYTES_MAX: usize = 8 << 10;
 /// Bits of a token that name the connection's place; the others are of its number.
 const SLOT_BITS: u32 = 24;
 const NUMBER_MASK: u64 = (1 << 36) - 1;
@@ -81,8 +84,13 @@ impl Conn {
     /// True where what came has to be parsed before more may come. What a parser has seen and
     /// cannot finish does not count: most requests announce one part after the other, so nobody
     /// knows how much is still to come. The parser's limits bound it.
-    fn is_full(&self) -> bool {
-        self.input.len() >= (self.parsed_bytes + INPUT_BYTES_MAX).max(self.needed_bytes())
+    fn is_full(&self, input_bytes_max: usize) -> bool {
+        let is_busy = self.in_flight.is_some() || self.work.is_some();
+        // What it has begun goes on when what came before it is answered.
+        if is_busy && input_bytes_max < INPUT_BYTES_MAX {
+            return self.input.len() >= input_bytes_max;
+        }
+        self.input.len() >= (self.parsed_bytes + input_bytes_max).max(self.needed_bytes())
     }
 
     /// True where it must be served although nothing came.
@@ -119,6 +127,7 @@ impl EventLoop {
         let mut broken = Vec::new();
         let Some(ring) = &mut self.ring else { return broken };
         let stats = &self.shared.stats;
+        let input_bytes_max = input_bytes_max(&self.shared.budget);
         while let Some(event) = ring.sockets.next() {
             let conn = match event {
                 SocketEvent::Ready { .. } => {
@@ -136,7 +145,7 @@ impl EventLoop {
                         }
                         conn.keep(bytes);
                     }
-                    if more && !conn.pausing && conn.is_full() {
+                    if more && !conn.pausing && conn.is_full(input_bytes_max) {
                         conn.pausing = true;
                         ring.sockets.pause(token);
                     }
@@ -206,12 +215,17 @@ impl EventLoop {
 
     /// Asks for what comes on a connection, where that is not so already and there is room.
     pub(super) fn receive(&mut self, slot: usize) {
+        let input_bytes_max = input_bytes_max(&self.shared.budget);
         let (Some(conn), Some(ring)) = (&mut self.conns[slot], &mut self.ring) else { return };
-        if !conn.receiving && !conn.closing && !conn.is_full() {
+        if !conn.receiving && !conn.closing && !conn.is_full(input_bytes_max) {
             conn.receiving = true;
             ring.sockets.receive(conn.socket.as_fd(), token(conn.owner));
         }
     }
+}
+
+fn input_bytes_max(budget: &Budget) -> usize {
+    if budget.is_tight() { SCARCE_INPUT_BYTES_MAX } else { INPUT_BYTES_MAX }
 }
 
 /// True for errors after which the same is tried again.

@@ -62,7 +62,7 @@ pub(crate) struct Frames {
 impl Frames {
     pub(crate) fn new(shared: Arc<Shared>, segments: bool) -> Self {
         Frames {
-            executor: Executor::with_replies_up_to(Arc::clone(&shared), REPLY_BYTES_MAX),
+            executor: Frames::executor(&shared),
             shared,
             session: Session::new(true),
             text: Parser::new(),
@@ -73,6 +73,11 @@ impl Frames {
             ends: Vec::new(),
             post: Post::new(segments),
         }
+    }
+
+    fn executor(shared: &Arc<Shared>) -> Executor {
+        let reply_bytes_max = shared.budget.room(REPLY_BYTES_MAX);
+        Executor::with_replies_up_to(Arc::clone(shared), reply_bytes_max)
     }
 
     /// Plans what a datagram of message `arrival` asks for, which lies at `place` of the input's
@@ -160,8 +165,7 @@ impl Frames {
             self.input = input;
             if run.is_err() {
                 log::error!("a request made an engine panic; its datagrams are not answered");
-                let shared = Arc::clone(&self.shared);
-                self.executor = Executor::with_replies_up_to(shared, REPLY_BYTES_MAX);
+                self.executor = Frames::executor(&self.shared);
                 return;
             }
             (self.out, self.ends) = (output.out, output.ends.unwrap_or_default());
