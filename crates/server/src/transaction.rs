@@ -26,8 +26,6 @@ const BYTES_MAX: usize = 64 << 20;
 const REQUEST_BYTES: usize = 2 * size_of::<Request>();
 const ARG_BYTES: usize = 2 * size_of::<Span>();
 const KEY_BYTES: usize = 64;
-/// Memory of a watched key beside its bytes, which are there twice.
-const WATCHED_BYTES: usize = 128;
 
 /// The requests since MULTI.
 pub(crate) struct Queue {
