@@ -19,6 +19,9 @@ pub enum Durability {
 pub struct Capabilities {
     /// Acknowledged writes survive as [`Durability`] says.
     pub durable: bool,
+    /// A clean close leaves everything for the next opening: so do all engines that are durable,
+    /// and one in memory that writes an image ([`crate::Admin::close`]).
+    pub kept_at_close: bool,
     /// A call may wait for a device, so an event loop must not make it itself.
     pub may_wait: bool,
     /// `as_scan` is there.

@@ -146,6 +146,12 @@ pub trait Admin: Send + Sync {
     fn close(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         Ok(())
     }
+    /// An engine in memory that leaves an image at its close ([`Admin::close`]) leaves one now,
+    /// while writes wait, and goes on; after a crash the keyspace is what it was then. `progress`
+    /// is told of bytes done and of all of them. False where the engine leaves no image.
+    fn save(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        Ok(false)
+    }
     /// A description of files and structures for people, as lines of `name: value`.
     fn inspect(&self) -> Result<String>;
 }

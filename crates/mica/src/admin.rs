@@ -19,6 +19,9 @@ impl Admin for Mica {
 
     fn clear(&self) -> Result<()> {
         let _locked = self.lock_all_to_clear()?;
+        if let Some(home) = &self.home {
+            home.forget().map_err(|error| error.within("removing the memory image"))?;
+        }
         self.partitions.iter().for_each(Partition::clear);
         Ok(())
     }
@@ -45,6 +48,15 @@ impl Admin for Mica {
                 Err(error.within("leaving the memory image"))
             }
         }
+    }
+
+    fn save(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        let Some(home) = &self.home else { return Ok(false) };
+        let _locked = self.lock_all()?;
+        let left = home.leave(self, progress);
+        let bytes = left.map_err(|(error, _)| error.within("saving the memory image"))?;
+        log::info!("saved a memory image of {bytes} bytes");
+        Ok(true)
     }
 
     fn inspect(&self) -> Result<String> {

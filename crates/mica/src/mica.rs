@@ -84,6 +84,7 @@ impl Mica {
         let mut mica = Self::open_with(options, environment, offset_bits)?;
         let is_warm = options.value(OPTIONS, "warm_restart") != 0;
         image::take(&device, &mut mica, is_warm)?;
+        mica.descriptor.capabilities.kept_at_close = is_warm;
         mica.home = is_warm.then(|| Arc::new(device) as Arc<dyn Home>);
         Ok(mica)
     }
@@ -279,6 +280,7 @@ fn descriptor(layout: &Layout) -> Descriptor {
         name: "mica",
         capabilities: Capabilities {
             durable: false,
+            kept_at_close: false,
             may_wait: false,
             scan: true,
             ordered: false,

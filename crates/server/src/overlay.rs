@@ -186,6 +186,7 @@ mod tests {
         name: "test",
         capabilities: Capabilities {
             durable: false,
+            kept_at_close: false,
             may_wait: false,
             scan: false,
             ordered: false,

@@ -9,6 +9,7 @@
 //! 4. A backup that is brought up to date is replaced as a whole by a new one beside it: whenever
 //!    the machine stops, one of the two is complete.
 
+use crate::around::{refuse_within_store, resolve};
 use crate::catalog::{Catalog, FILE};
 use crate::keyspace::Keyspace;
 use crate::{OpenOptions, Silica};
@@ -37,10 +38,28 @@ pub struct BackupReport {
     pub files_written: u64,
     /// Bytes that were written.
     pub bytes_written: u64,
+    /// Keyspaces in memory, which are empty in the backup.
+    pub empty: u64,
 }
 
+/// What a backup is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackupKind<'a> {
+    /// From the store alone.
+    New,
+    /// From the store, and from an earlier backup of it in this directory
+    /// ([`Silica::backup_since`]).
+    Since(&'a Path),
+    /// The same, and it takes the place of the earlier one ([`Silica::update_backup`]).
+    Update,
+}
+
+/// Told how far a backup is; its error ends it.
+type Tell<'a> = dyn FnMut(&BackupReport) -> Result<()> + 'a;
+
 /// Receives the checkpoint of one keyspace.
-struct Target<'a> {
+struct Target<'a, 't> {
+    tell: &'a mut Tell<'t>,
     source: &'a FileDevice,
     target: FileDevice,
     /// The same keyspace in an earlier backup.
@@ -50,8 +69,9 @@ struct Target<'a> {
     report: &'a mut BackupReport,
 }
 
-impl silica_engine::Checkpoint for Target<'_> {
+impl silica_engine::Checkpoint for Target<'_, '_> {
     fn immutable(&mut self, name: &str) -> Result<()> {
+        (self.tell)(self.report)?;
         self.report.files_linked += 1;
         match &self.previous {
             Some(previous) if is_same(self.source, previous, name)? => {
@@ -68,6 +88,7 @@ impl silica_engine::Checkpoint for Target<'_> {
             self.written.insert(name.to_string(), (file, 0));
             self.report.files_written += 1;
         }
+        (self.tell)(self.report)?;
         let (file, len) = self.written.get_mut(name).expect("it was put there");
         file.write_at(*len, bytes)?;
         *len += bytes.len() as u64;
@@ -76,7 +97,7 @@ impl silica_engine::Checkpoint for Target<'_> {
     }
 }
 
-impl Target<'_> {
+impl Target<'_, '_> {
     fn finish(&self) -> Result<()> {
         for (file, _) in self.written.values() {
             file.sync()?;
@@ -91,7 +112,8 @@ impl Silica {
     /// change any more are hard-linked where `target` is on the same file system.
     ///
     /// Each keyspace is one consistent moment; the keyspaces follow one another. Those in memory
-    /// are in the backup, and empty.
+    /// are in the backup, and empty; [`BackupReport::empty`] counts them. A directory inside a
+    /// store is refused.
     ///
     /// ```
     /// # let path = std::env::temp_dir().join(format!("silica-doc-backup-{}", std::process::id()));
@@ -108,7 +130,7 @@ impl Silica {
     /// # Ok::<(), silica::Error>(())
     /// ```
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupReport> {
-        self.backup_beside(target.as_ref(), None)
+        self.backup_with(target, BackupKind::New, &mut |_| Ok(()))
     }
 
     /// The same as [`Silica::backup`], where the directory `previous` holds an earlier backup of
@@ -119,14 +141,42 @@ impl Silica {
         target: impl AsRef<Path>,
         previous: impl AsRef<Path>,
     ) -> Result<BackupReport> {
-        self.backup_beside(target.as_ref(), Some(&open_backup(previous.as_ref())?))
+        self.backup_with(target, BackupKind::Since(previous.as_ref()), &mut |_| Ok(()))
     }
 
     /// Brings the backup in the directory `target` up to date: a new one is made beside it as
     /// [`Silica::backup_since`] does, and takes its place when it is complete. Until then the old
     /// one is as it was.
     pub fn update_backup(&self, target: impl AsRef<Path>) -> Result<BackupReport> {
+        self.backup_with(target, BackupKind::Update, &mut |_| Ok(()))
+    }
+
+    /// Backs up as `kind` says; `tell` is told how far it is before each file and piece of one, and
+    /// an error that it returns ends the backup. Of one that fails nothing is left.
+    pub fn backup_with(
+        &self,
+        target: impl AsRef<Path>,
+        kind: BackupKind<'_>,
+        tell: &mut dyn FnMut(&BackupReport) -> Result<()>,
+    ) -> Result<BackupReport> {
         let target = target.as_ref();
+        match kind {
+            BackupKind::New => self.backup_beside(target, None, tell),
+            BackupKind::Since(previous) => {
+                self.backup_beside(target, Some(&open_backup(previous)?), tell)
+            }
+            BackupKind::Update => self.backup_over(target, tell),
+        }
+    }
+
+    fn backup_over(&self, target: &Path, tell: &mut Tell<'_>) -> Result<BackupReport> {
+        if resolve(target) == resolve(self.path()) {
+            let message = format!(
+                "{} is the store itself; give the directory of one of its backups",
+                target.display()
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         let previous = open_backup(target)?;
         let target = &target.canonicalize().map_err(|e| failed("find", target, e))?;
         let beside = |ending: &str| {
@@ -139,7 +189,7 @@ impl Silica {
             // Of an update that did not come to its end.
             std::fs::remove_dir_all(&new).map_err(|e| failed("remove", &new, e))?;
         }
-        let report = self.backup_beside(&new, Some(&previous))?;
+        let report = self.backup_beside(&new, Some(&previous), tell)?;
         for (from, to) in [(target, &old), (&new, target)] {
             std::fs::rename(from, to).map_err(|e| failed("rename", from, e))?;
         }
@@ -148,8 +198,29 @@ impl Silica {
         Ok(report)
     }
 
-    fn backup_beside(&self, target: &Path, previous: Option<&FileDevice>) -> Result<BackupReport> {
-        let target = new_directory(target, "a backup")?;
+    fn backup_beside(
+        &self,
+        path: &Path,
+        previous: Option<&FileDevice>,
+        tell: &mut Tell<'_>,
+    ) -> Result<BackupReport> {
+        let target = new_directory(path, "a backup")?;
+        let done = self.backup_into(&target, previous, tell);
+        drop(target);
+        done.inspect_err(|_| {
+            // It was empty before, and is no backup.
+            if let Err(e) = std::fs::remove_dir_all(path) {
+                log::warn!("removing the unfinished backup {}: {e}", path.display());
+            }
+        })
+    }
+
+    fn backup_into(
+        &self,
+        target: &FileDevice,
+        previous: Option<&FileDevice>,
+        tell: &mut Tell<'_>,
+    ) -> Result<BackupReport> {
         // No keyspace changes its engine meanwhile.
         let _held = self.hold_backups();
         let mut report = BackupReport::default();
@@ -158,17 +229,20 @@ impl Silica {
             let keyspace = self.keyspace(&info.name)?;
             let within = |e: Error| e.within(format_args!("backup of keyspace '{}'", info.name));
             if keyspace.engine().descriptor().capabilities.durable {
-                self.backup_keyspace(&keyspace, &target, previous, &mut report).map_err(within)?;
+                let copied = self.backup_keyspace(&keyspace, target, previous, &mut report, tell);
+                copied.map_err(within)?;
             } else {
                 log::info!("keyspace '{}' is in memory: empty in the backup", info.name);
                 report.keyspaces += 1;
+                report.empty += 1;
             }
             let mut record = self.record(&info.name)?;
             record.options.retain(|(name, _)| name != crate::migrate::MIGRATION);
             catalog.add(record);
         }
+        tell(&report)?;
         target.sync_dir()?;
-        catalog.save(&target)?;
+        catalog.save(target)?;
         Ok(report)
     }
 
@@ -178,6 +252,7 @@ impl Silica {
         target: &FileDevice,
         previous: Option<&FileDevice>,
         report: &mut BackupReport,
+        tell: &mut Tell<'_>,
     ) -> Result<()> {
         let directory = &keyspace.directory();
         let is_there = |device: &&FileDevice| {
@@ -185,6 +260,7 @@ impl Silica {
         };
         let previous = previous.filter(is_there);
         let mut files = Target {
+            tell,
             source: &self.device().subdirectory(directory)?,
             target: target.subdirectory(directory)?,
             previous: previous.map(|p| p.subdirectory(directory)).transpose()?,
@@ -282,7 +358,7 @@ fn copy(from: &FileDevice, to: &FileDevice, name: &str) -> Result<u64> {
     Ok(at)
 }
 
-/// Opens `path`, which must be missing or empty, as a device.
+/// Opens `path`, which must be missing or empty and not in a store, as a device.
 fn new_directory(path: &Path, what: &str) -> Result<FileDevice> {
     let occupied = path.exists()
         && !(path.is_dir()
@@ -294,5 +370,6 @@ fn new_directory(path: &Path, what: &str) -> Result<FileDevice> {
         );
         return Err(Error::new(ErrorKind::Config, message));
     }
+    refuse_within_store(path, what)?;
     FileDevice::open(path, DeviceOptions { create: true, ..DeviceOptions::default() })
 }

@@ -116,6 +116,7 @@ impl TableFiles {
             let message = format!("{} is no name for a file; give another", path.display());
             return Err(Error::new(ErrorKind::Config, message));
         }
+        crate::refuse_within_store(&path, "the table")?;
         // Of an earlier one that was interrupted; unless it is still at work.
         let device = FileDevice::open(&directory, DeviceOptions::default())?;
         for name in silica_device::Device::list(&device)? {

@@ -283,6 +283,23 @@ impl Keyspace {
         self.live()?.sync()
     }
 
+    /// Makes every write that returned before the call survive the process: a [`Keyspace::sync`]
+    /// where the engine is durable. One in memory that leaves an image at a clean close (`mica`
+    /// with `warm_restart=on`) leaves it now, while writes wait; after a crash it is what it was
+    /// then. False where the engine keeps nothing.
+    pub fn save(&self) -> Result<bool> {
+        if self.engine().descriptor().capabilities.durable {
+            return self.sync().map(|()| true);
+        }
+        self.admin()?.save(&mut |_, _| {})
+    }
+
+    /// True where a clean close leaves everything for the next opening. It does not of an engine
+    /// in memory without an image: what such a keyspace holds goes with the process.
+    pub fn is_kept_at_close(&self) -> bool {
+        self.engine().descriptor().capabilities.kept_at_close
+    }
+
     /// All metrics.
     pub fn metrics(&self) -> Result<MetricsMap> {
         let mut metrics = MetricsMap::default();

@@ -31,6 +31,7 @@
 //! `registry.rs` names one.
 #![forbid(unsafe_code)]
 
+mod around;
 mod auto;
 mod backup;
 mod cache;
@@ -57,12 +58,13 @@ mod sketch;
 mod store;
 mod transaction;
 
+pub use around::refuse_within_store;
 pub use auto::AUTO;
-pub use backup::{BackupReport, restore};
+pub use backup::{BackupKind, BackupReport, restore};
 pub use expiry::{TimeToLive, expires_after};
 pub use ingest::TableFiles;
 pub use keyspace::{Iter, Keyspace};
-pub use migrate::{MigrateProgress, MigrateReport};
+pub use migrate::{FORGET_AT_EXIT, MigrateProgress, MigrateReport};
 pub use options::{
     DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, OpenOptions,
     check_memory_bytes,

@@ -25,7 +25,7 @@ use dual::{Dual, Phase};
 use journal::{Journal, Note};
 use log::{info, warn};
 use silica_device::Device;
-use silica_engine::{Engine, Error, ErrorKind, Result};
+use silica_engine::{Capabilities, Engine, Error, ErrorKind, Result};
 use std::sync::Arc;
 pub(crate) use switch::{Route, Switch};
 
@@ -56,6 +56,24 @@ pub struct MigrateReport {
     /// Entries of either engine that this call looked at: about three times as many as there are,
     /// and fewer where it went on.
     pub looked: u64,
+}
+
+/// An option of [`Silica::migrate`] beside those of the engine: `on` where the keyspace may forget
+/// everything when the process ends.
+pub const FORGET_AT_EXIT: &str = "forget_at_exit";
+
+/// Takes [`FORGET_AT_EXIT`] out of `options`; whether it is on, and the engine's options.
+fn may_forget<'a>(options: &[(&'a str, &'a str)]) -> Result<(bool, Vec<(&'a str, &'a str)>)> {
+    let (asked, rest): (Vec<_>, Vec<_>) =
+        options.iter().copied().partition(|(name, _)| *name == FORGET_AT_EXIT);
+    match asked.last() {
+        None | Some((_, "off")) => Ok((false, rest)),
+        Some((_, "on")) => Ok((true, rest)),
+        Some((_, other)) => {
+            let message = format!("{FORGET_AT_EXIT} is on or off, not {other}");
+            Err(Error::new(ErrorKind::Config, message))
+        }
+    }
 }
 
 /// The name under which a record keeps its migration, beside its options.
@@ -103,9 +121,14 @@ impl Silica {
     /// # Ok::<(), silica::Error>(())
     /// ```
     ///
+    /// An engine in memory forgets its entries when the process ends, unless it leaves an image
+    /// (`mica` with `warm_restart=on`). From a keyspace that keeps its entries such a migration is
+    /// refused, unless `options` have [`FORGET_AT_EXIT`] `on`. Where there is to be an image, one
+    /// is durable before the old engine's files go.
+    ///
     /// # Errors
-    /// `Config` for an engine that is not known or that the keyspace has already, or where
-    /// partitions belong to threads; `TooLarge` for an entry, which is named, over the engine's
+    /// `Config` for an engine that is not known, that the keyspace has already or that would
+    /// forget, or where partitions belong to threads; `TooLarge` for an entry, which is named, over the engine's
     /// limits; `Full` where device or memory has no room.
     pub fn migrate(
         &self,
@@ -120,7 +143,9 @@ impl Silica {
         })?;
         let switch = Arc::clone(keyspace.switch());
         let source = self.check_migration(&keyspace, engine)?;
-        let (target, engine, resumed) = self.open_target(&keyspace, engine, options)?;
+        self.check_kept(name, engine, options)?;
+        let (_, options) = may_forget(options)?;
+        let (target, engine, resumed) = self.open_target(&keyspace, engine, &options)?;
         let known = switch.journal().filter(|_| resumed);
         let is_known = known.is_some();
         let journal = match known {
@@ -157,6 +182,29 @@ impl Silica {
         }
         self.share_all_memory();
         outcome
+    }
+
+    /// Refuses a migration, with what [`Silica::migrate`] would be told, after which a keyspace
+    /// that keeps its entries would forget them when the process ends.
+    ///
+    /// # Errors
+    /// `Config` where it would, and nobody said that it may, or for an unknown engine or option;
+    /// `NotFound` where there is no such keyspace.
+    pub fn check_kept(&self, name: &str, engine: &str, options: &[(&str, &str)]) -> Result<()> {
+        let (may_forget, options) = may_forget(options)?;
+        if may_forget || !self.would_forget(engine, &options)? {
+            return Ok(());
+        }
+        match self.existing(name)? {
+            Some(keyspace) if keyspace.is_kept_at_close() => Err(forgets(name, engine)),
+            _ => Ok(()),
+        }
+    }
+
+    /// True where a new keyspace of `engine` would forget its entries when the process ends.
+    fn would_forget(&self, engine: &str, options: &[(&str, &str)]) -> Result<bool> {
+        let registration = self.registration(engine)?;
+        self.options().registry.forgets(engine, self.new_options(registration, options))
     }
 
     /// Where it is noted what is written to a keyspace whose migration was interrupted.
@@ -281,6 +329,11 @@ impl Silica {
         let _backup = self.hold_backups();
         let mut turn = dual.turn()?;
         dual.target.sync()?;
+        let Capabilities { durable, kept_at_close, .. } = dual.target.descriptor().capabilities;
+        if kept_at_close && !durable {
+            // The old files go, so the image must be there.
+            switch::admin(&dual.target)?.save(&mut |_, _| {})?;
+        }
         let record = target;
         let old = self.record(name)?.directory();
         self.edit_catalog(|catalog: &mut Catalog| {
@@ -329,4 +382,13 @@ impl Silica {
             warn!("forgetting the migration of keyspace '{name}': {e}");
         }
     }
+}
+
+fn forgets(name: &str, engine: &str) -> Error {
+    let message = format!(
+        "engine {engine} is in memory, and would forget keyspace '{name}' when the process ends; \
+         set warm_restart=on, so that a clean stop leaves an image, or {FORGET_AT_EXIT}=on (on \
+         the command line --forget-at-exit, of a server FORGET-AT-EXIT) if it may be forgotten"
+    );
+    Error::new(ErrorKind::Config, message)
 }

@@ -378,6 +378,7 @@ impl OpenOptions {
         let environment = Environment::new(HashSeed(self.new_seed()?));
         let mica = match &self.image {
             Some(directory) => {
+                crate::refuse_within_store(directory, "the memory image")?;
                 values.set("warm_restart", 1);
                 let device = FileDevice::open(directory, self.device)?;
                 silica_mica::Mica::open_on(device, &values, &environment)?

@@ -24,6 +24,12 @@ pub struct Registration {
 pub(crate) type Repair = fn(FileDevice, &OptionValues, &Environment) -> Result<Repaired>;
 
 impl Registration {
+    /// True where a clean close of an engine with these options leaves nothing for its next
+    /// opening.
+    fn forgets(&self, values: &OptionValues) -> bool {
+        self.name == "mica" && values.value(self.options, "warm_restart") == 0
+    }
+
     /// Repairs it, where the engine can.
     pub(crate) fn repair(&self) -> Option<Repair> {
         let is_wip = self.name == "wip";
@@ -108,6 +114,21 @@ impl Registry {
     pub fn find(&self, name: &str) -> Result<&Registration> {
         let found = self.0.iter().find(|r| r.name == name);
         found.ok_or_else(|| unknown("engine", name, self.0.iter().map(|r| r.name)))
+    }
+
+    /// True where a keyspace of this engine with these `(name, value)` pairs of options would
+    /// forget its entries when the process ends: it is in memory and leaves no image.
+    ///
+    /// # Errors
+    /// `Config` for an engine or an option that is not known.
+    pub fn forgets<'a>(
+        &self,
+        engine: &str,
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<bool> {
+        let registration = self.find(engine)?;
+        let values = OptionValues::parse(registration.options, options)?;
+        Ok(registration.forgets(&values))
     }
 
     /// All engines.

@@ -424,7 +424,7 @@ impl Silica {
     }
 
     /// Options of a new keyspace: those of the store, then those given for it.
-    fn new_options<'a>(
+    pub(crate) fn new_options<'a>(
         &'a self,
         registration: &'a Registration,
         options: &'a [(&'a str, &'a str)],
@@ -524,6 +524,7 @@ impl Silica {
             return Ok(directory);
         };
         if directory.logs_path().is_none() && directory.list()?.is_empty() {
+            crate::refuse_within_store(&wanted, "the log")?;
             return directory.put_logs(&wanted);
         }
         let there = directory.logs_path().unwrap_or(directory.path());

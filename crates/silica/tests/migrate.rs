@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const ENGINES: [&str; 3] = ["silt", "wip", "mica"];
+const FORGETS: [(&str, &str); 1] = [(silica::FORGET_AT_EXIT, "on")];
 const KEYS: u64 = 600;
 
 type Entry = (Vec<u8>, u64, u32);
@@ -83,7 +84,7 @@ fn migrate_amid_writes(store: &Silica, to: &str, models: &mut [Model], seed: u64
                 }
             });
         }
-        let report = store.migrate("k", to, &[], &mut |_| Ok(()));
+        let report = store.migrate("k", to, &FORGETS, &mut |_| Ok(()));
         over.store(true, Ordering::Relaxed);
         let report = report.unwrap();
         assert!(report.entries > 100 && !report.resumed, "{report:?}");
@@ -206,11 +207,11 @@ fn a_memory_that_is_too_small_is_told_and_nothing_is_lost() {
     for n in 0..2000_u32 {
         keyspace.put(n.to_be_bytes(), vec![b'v'; 10_000]).unwrap();
     }
-    let options = [("memory_bytes", "8MiB")];
+    let options = [("memory_bytes", "8MiB"), FORGETS[0]];
     let full = store.migrate("k", "mica", &options, &mut |_| Ok(())).unwrap_err();
     assert_eq!(full.kind(), ErrorKind::Full, "{full}");
     assert_eq!(keyspace.count(true).unwrap().estimate, 2000);
-    let lru = [("memory_bytes", "8MiB"), ("eviction", "lru")];
+    let lru = [("memory_bytes", "8MiB"), ("eviction", "lru"), FORGETS[0]];
     let full = store.migrate("k", "mica", &lru, &mut |_| Ok(())).unwrap_err();
     assert_eq!(full.kind(), ErrorKind::Full, "{full}");
     assert!(full.to_string().contains("memory_bytes"), "{full}");

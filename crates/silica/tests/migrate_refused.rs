@@ -11,6 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+const FORGETS: [(&str, &str); 1] = [(silica::FORGET_AT_EXIT, "on")];
+
 fn open(path: &Path) -> Silica {
     let options = OpenOptions::new().memory_bytes(8 << 20).durability(Durability::Buffered);
     options.open(path).unwrap()
@@ -44,7 +46,7 @@ fn assert_whole(store: &Silica, keyspace: &Keyspace, engine: &str, entries: u32,
 }
 
 fn migrate(store: &Silica, engine: &str) -> Result<u64> {
-    store.migrate("k", engine, &[], &mut |_| Ok(())).map(|report| report.entries)
+    store.migrate("k", engine, &FORGETS, &mut |_| Ok(())).map(|report| report.entries)
 }
 
 #[test]
@@ -75,7 +77,7 @@ fn a_user_may_write_what_is_over_the_targets_limits() {
         let is_half = at.phase == "copy" && at.entries >= 1000;
         if is_half { keyspace.put("the large one", vec![7; 2 << 20]) } else { Ok(()) }
     };
-    let error = store.migrate("k", "mica", &[], writes).unwrap_err();
+    let error = store.migrate("k", "mica", &FORGETS, writes).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
     assert_eq!(keyspace.get("the large one").unwrap().map(|value| value.len()), Some(2 << 20));
     keyspace.delete("the large one").unwrap();

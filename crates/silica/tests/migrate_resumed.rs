@@ -77,7 +77,8 @@ fn contents(keyspace: &Keyspace) -> Contents {
 }
 
 fn migrate(store: &Silica, to: &str) -> MigrateReport {
-    let report = store.migrate("k", to, &[], &mut |_| Ok(())).unwrap();
+    let report =
+        store.migrate("k", to, &[(silica::FORGET_AT_EXIT, "on")], &mut |_| Ok(())).unwrap();
     let left = std::fs::read_dir(store.path()).unwrap();
     let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names: Vec<String> = names.filter(|name| name.contains('-')).collect();
@@ -215,7 +216,8 @@ fn what_no_journal_can_name_has_everything_compared() {
             "clear" => keyspace.clear().unwrap(),
             "range" => keyspace.delete_range(KeyRange::prefix(&[7])).unwrap(),
             "ingest" => {
-                let mut table = silica::TableFiles::create(path.join("a.table")).unwrap();
+                let mut table =
+                    silica::TableFiles::create(directory.path().join("a.table")).unwrap();
                 (0..100_u8).for_each(|n| table.put([7, n], "ingested").unwrap());
                 keyspace.ingest(&table.finish().unwrap()).unwrap();
             }

@@ -77,6 +77,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "silt",
     capabilities: Capabilities {
         durable: true,
+        kept_at_close: true,
         may_wait: true,
         scan: true,
         ordered: false,

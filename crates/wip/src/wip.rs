@@ -72,6 +72,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "wip",
     capabilities: Capabilities {
         durable: true,
+        kept_at_close: true,
         may_wait: true,
         scan: true,
         ordered: true,

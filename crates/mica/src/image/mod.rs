@@ -3,10 +3,12 @@
 //! Its bytes are in `format.rs` and `docs/formats/mica-image.md`.
 //!
 //! 1. What has the name [`IMAGE`] is whole: it was written under another name and synced before.
-//! 2. It is what the keyspace held when it was closed: no write is acknowledged after the first
-//!    byte was written. Where writing fails before the image may have its name, writes go on.
+//! 2. It is what the keyspace held at one moment, when it was closed or saved: no write is
+//!    acknowledged while it is written, and after a close none at all. Where writing fails before
+//!    the image may have its name, writes go on.
 //! 3. An image is read once: its name is taken away, durably, before that, and before the keyspace
-//!    that takes it accepts a write. So a process that dies leaves none.
+//!    that takes it accepts a write. So a process that dies leaves only one that was saved, and
+//!    that was not cleared since.
 //! 4. Nothing of an image is believed before its checksum has held. What is wrong with it leaves
 //!    the keyspace empty, never half filled.
 
@@ -32,13 +34,16 @@ const TOGETHER: usize = 32;
 
 /// Where an image is left.
 pub(crate) trait Home: Send + Sync {
-    /// Leaves the image of a keyspace that nobody writes any more. False where it surely does not
-    /// have its name.
+    /// Leaves the image of a keyspace whose partitions the caller has locked. False where it surely
+    /// does not have its name.
     fn leave(
         &self,
         mica: &Mica,
         progress: &mut dyn FnMut(u64, u64),
     ) -> std::result::Result<u64, (Error, bool)>;
+
+    /// Takes the name of an image that was left, durably, where there is one.
+    fn forget(&self) -> Result<()>;
 }
 
 impl<D: Device> Home for D {
@@ -54,6 +59,14 @@ impl<D: Device> Home for D {
         let named = self.rename(NEW, IMAGE).and_then(|()| self.sync_dir());
         named.map_err(|error| (error, true))?;
         Ok(bytes)
+    }
+
+    fn forget(&self) -> Result<()> {
+        if self.list()?.iter().any(|name| name == IMAGE) {
+            self.remove(IMAGE)?;
+            self.sync_dir()?;
+        }
+        Ok(())
     }
 }
 

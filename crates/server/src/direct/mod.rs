@@ -301,6 +301,10 @@ impl Admin for Direct {
         self.all_alone(|_| self.admin()?.close(progress))
     }
 
+    fn save(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        self.all_alone(|_| self.admin()?.save(progress))
+    }
+
     fn inspect(&self) -> Result<String> {
         self.admin()?.inspect()
     }

@@ -448,6 +448,10 @@ impl Admin for Switch {
         admin(&self.whole())?.close(progress)
     }
 
+    fn save(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        admin(&self.whole())?.save(progress)
+    }
+
     fn inspect(&self) -> Result<String> {
         admin(&self.whole())?.inspect()
     }

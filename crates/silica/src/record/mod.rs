@@ -87,6 +87,7 @@ impl Keyspace {
     pub fn record(&self, path: impl AsRef<Path>, options: &RecordOptions) -> Result<Recording> {
         let name = path.as_ref().display();
         let failed = |e| Error::io(format!("making the trace {name}; it must be a new file"), e);
+        crate::refuse_within_store(&path, "the trace")?;
         let buffer = self.record_buffered(options)?;
         let file = File::create_new(&path).map_err(failed)?;
         Recording::start(buffer, file)
