@@ -3,7 +3,7 @@
 //! [`Parser`] turns a connection's bytes into requests (arrays of bulk strings and inline
 //! commands) whose arguments are [`Span`]s of the caller's buffer. [`Reply`] writes replies of
 //! either protocol version. [`decode`] reads replies back, for clients and tests. memcached's
-//! protocols are in [`memcached`], the one of datagrams in [`datagram`].
+//! protocols are in [`memcached`], the one of datagrams in [`datagram`], Redis's files in [`rdb`].
 //!
 //! Invariant: this crate opens no socket, reads no clock and allocates no more than a small
 //! multiple of the bytes that were really received.
@@ -17,6 +17,7 @@ mod inline;
 pub mod memcached;
 mod number;
 mod parser;
+pub mod rdb;
 mod reply;
 
 pub use decode::{DecodeError, Value, decode};

@@ -1,5 +1,6 @@
 //! What a server is started with.
 
+use crate::jobs::{self, BackupJob, Tell};
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result};
 use silica::tune::recommend::Why;
 use silica::{RecordBuffer, RecordOptions};
@@ -288,6 +289,12 @@ pub trait Databases: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "databases without a directory keep their engine"))
     }
 
+    /// Refuses a migration that would let database `index` forget what it keeps.
+    fn check_migration(&self, index: u32, engine: &str, options: &[(&str, &str)]) -> Result<()> {
+        let _ = (index, engine, options);
+        Ok(())
+    }
+
     /// Records what database `index` is asked.
     fn record(&self, index: u32, options: &RecordOptions) -> Result<RecordBuffer> {
         let _ = (index, options);
@@ -298,6 +305,36 @@ pub trait Databases: Send + Sync {
     fn workload(&self, index: u32) -> Result<String> {
         let _ = index;
         Err(Error::new(ErrorKind::Unsupported, "databases without a directory have no sketch"))
+    }
+
+    /// Writes a backup of all databases; what was done, in words. `tell` is told how far it is, and
+    /// its error ends it.
+    fn backup(&self, job: &BackupJob, tell: &mut Tell<'_>) -> Result<String> {
+        let _ = (job, tell);
+        let message = "databases without a directory have no files to back up; `silica export \
+                       --addr` writes what they hold";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// Checks all databases; what was done, in words.
+    fn verify(&self, tell: &mut Tell<'_>) -> Result<String> {
+        let all = self.listed();
+        for (done, index) in all.iter().enumerate() {
+            tell(format!("{done} of {} databases", all.len()))?;
+            self.open(*index)?.verify()?;
+        }
+        Ok(format!("{} databases are well", all.len()))
+    }
+
+    /// Does all background work of all databases, and rewrites what is worth it; what was done, in
+    /// words.
+    fn compact(&self, tell: &mut Tell<'_>) -> Result<String> {
+        let all = self.listed();
+        for (done, index) in all.iter().enumerate() {
+            tell(format!("{done} of {} databases", all.len()))?;
+            jobs::compact(&self.open(*index)?, tell)?;
+        }
+        Ok(format!("{} databases are compact", all.len()))
     }
 
     /// True where database `index` may hold something already; `FLUSHALL` opens no others.
@@ -344,12 +381,55 @@ impl Databases for silica::Silica {
         ))
     }
 
+    fn check_migration(&self, index: u32, engine: &str, options: &[(&str, &str)]) -> Result<()> {
+        self.check_kept(&keyspace_name(index), engine, options)
+    }
+
     fn record(&self, index: u32, options: &RecordOptions) -> Result<RecordBuffer> {
         self.keyspace(&keyspace_name(index))?.record_buffered(options)
     }
 
     fn workload(&self, index: u32) -> Result<String> {
         Ok(self.keyspace(&keyspace_name(index))?.workload()?.to_string())
+    }
+
+    fn backup(&self, job: &BackupJob, tell: &mut Tell<'_>) -> Result<String> {
+        let kind = match (&job.from, job.update) {
+            (Some(from), _) => silica::BackupKind::Since(from),
+            (None, true) => silica::BackupKind::Update,
+            (None, false) => silica::BackupKind::New,
+        };
+        let report = self.backup_with(&job.target, kind, &mut |at| {
+            let files = at.files_linked + at.files_written;
+            tell(format!("{} keyspaces, {files} files", at.keyspaces))
+        })?;
+        Ok(format!(
+            "{} keyspaces ({} in memory, empty): {} files linked, {} written with {} bytes",
+            report.keyspaces,
+            report.empty,
+            report.files_linked,
+            report.files_written,
+            report.bytes_written
+        ))
+    }
+
+    fn verify(&self, tell: &mut Tell<'_>) -> Result<String> {
+        let all = self.keyspaces()?;
+        for (done, info) in all.iter().enumerate() {
+            tell(format!("{done} of {} keyspaces", all.len()))?;
+            let within = |e: Error| e.within(format_args!("keyspace '{}'", info.name));
+            self.keyspace(&info.name)?.verify().map_err(within)?;
+        }
+        Ok(format!("all well: {} keyspaces checked", all.len()))
+    }
+
+    fn compact(&self, tell: &mut Tell<'_>) -> Result<String> {
+        let all = self.keyspaces()?;
+        for (done, info) in all.iter().enumerate() {
+            tell(format!("{done} of {} keyspaces", all.len()))?;
+            jobs::compact(self.keyspace(&info.name)?.engine(), tell)?;
+        }
+        Ok(format!("{} keyspaces are compact", all.len()))
     }
 
     fn exists(&self, index: u32) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::Databases;
 use crate::direct::{Direct, Hub};
+use crate::jobs::{Job, Jobs};
 use crate::migrations::Migrations;
 use crate::recordings::Recordings;
 use crate::watch::{Watched, Watchers};
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) struct Store {
     source: Arc<dyn Databases>,
     pub(crate) migrations: Migrations,
+    pub(crate) jobs: Jobs,
     pub(crate) recordings: Recordings,
     slots: Vec<OnceLock<Arc<dyn Engine>>>,
     /// Who watches which keys, by database.
@@ -31,6 +33,7 @@ impl Store {
         Store {
             source,
             migrations: Migrations::default(),
+            jobs: Jobs::default(),
             recordings: Recordings::default(),
             slots,
             watchers,
@@ -59,7 +62,22 @@ impl Store {
         engine: String,
         options: Vec<(String, String)>,
     ) -> Result<()> {
+        let pairs: Vec<_> = options.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        self.source.check_migration(index, &engine, &pairs)?;
         self.migrations.start(Arc::clone(&self.source), index, engine, options)
+    }
+
+    /// Begins a backup, a check or a compaction.
+    pub(crate) fn start_job(&self, job: Job) -> Result<()> {
+        let source = Arc::clone(&self.source);
+        let work = job.clone();
+        self.jobs.start(&job, move |tell| match work {
+            Job::Backup(backup) => source.backup(&backup, tell),
+            Job::Verify => source.verify(tell),
+            Job::Compact => source.compact(tell),
+            // Of the databases that are open, which the command knows.
+            Job::Save => Ok(String::new()),
+        })
     }
 
     /// Begins to record database `index`.

@@ -3,9 +3,9 @@
 use super::update::wrong;
 use super::{NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, Values};
 use crate::burst::Args;
-use crate::rdb::{self, Wrong};
 use crate::table::{Answer, Modify, Read, Wants};
 use silica::engine::{EntryRef, Update};
+use silica_proto::rdb::{self, Wrong};
 use silica_proto::{Reply, parse_i64};
 use std::borrow::Cow;
 

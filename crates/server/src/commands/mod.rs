@@ -11,6 +11,7 @@ pub(crate) mod expiring;
 pub(crate) mod expiry;
 pub(crate) mod info;
 pub(crate) mod introspect;
+pub(crate) mod jobs;
 pub(crate) mod lcs;
 pub(crate) mod memory;
 pub(crate) mod moving;

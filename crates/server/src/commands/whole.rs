@@ -401,6 +401,9 @@ pub(crate) fn flushall(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
+/// A word of SILICA.MIGRATE: the database may forget everything when the server ends.
+const FORGET_AT_EXIT_WORD: &str = "forget-at-exit";
+
 /// Begins a migration, or says how far one is.
 pub(crate) fn migrate(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let store = &keys.shared.store;
@@ -416,7 +419,12 @@ pub(crate) fn migrate(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
     }
     let words: Vec<String> =
         args.from(2).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-    let (engine, options) = (&words[0], &words[1..]);
+    let (engine, mut options) = (&words[0], words[1..].to_vec());
+    // FORGET-AT-EXIT stands alone, options in pairs.
+    let is_forget = |word: &String| word.eq_ignore_ascii_case(FORGET_AT_EXIT_WORD);
+    if let Some(at) = options.iter().step_by(2).position(is_forget) {
+        options.splice(2 * at..=2 * at, [silica::FORGET_AT_EXIT.into(), "on".into()]);
+    }
     if options.len() % 2 != 0 {
         reply.error(SYNTAX);
         return Ok(());

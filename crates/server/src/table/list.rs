@@ -4,8 +4,8 @@ use super::Run::{Choose, Session, UpdateAll, Whole};
 use super::subcommands::{ACL, CLIENT, COMMAND, CONFIG, LATENCY, MEMORY, OBJECT, PUBSUB, SLOWLOG};
 use super::{ALL, Command, NO, ONE, OTHERS, PAIRS, Run, TWO};
 use crate::commands::{
-    acl, bitfield, bits, client, config, dump, expiry, introspect, lcs, memory, moving, object,
-    read, record, session, slowlog, topics, transaction, update, whole,
+    acl, bitfield, bits, client, config, dump, expiry, introspect, jobs, lcs, memory, moving,
+    object, read, record, session, slowlog, topics, transaction, update, whole,
 };
 
 /// Every command, sorted by name.
@@ -16,6 +16,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Appends to the value of a key, or stores it.";
     "auth" -2 "noscript loading stale fast no_auth" NO "connection" "1.0.0" Session(session::auth),
         "Gives the password.";
+    "bgsave" -1 "admin noscript" NO "server" "1.0.0" Whole(jobs::bgsave),
+        "Begins to make what is served survive the process.";
     "bitcount" -2 "readonly" ONE "bitmap" "2.6.0" Run::Read(&bits::BITCOUNT),
         "Counts the bits that are set in a value or a part of it.";
     "bitfield" -2 "write denyoom" ONE "bitmap" "3.2.0" Run::Update(&bitfield::BITFIELD),
@@ -88,6 +90,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Tells about the server, its clients and its engines.";
     "keys" 2 "readonly long dangerous" NO "generic" "1.0.0" Whole(whole::keys),
         "Returns all keys that match a pattern.";
+    "lastsave" 1 "admin loading stale fast" NO "server" "1.0.0" Whole(jobs::lastsave),
+        "Returns the Unix time of the last save.";
     "latency" -2 "" NO "server" "2.8.13" Session(slowlog::latency_help),
         "Commands about what took long.", LATENCY;
     "lcs" -3 "readonly long" TWO "string" "7.0.0" Run::Read(&lcs::LCS),
@@ -138,6 +142,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(session::reset), "Makes the connection as new.";
     "restore" -4 "write denyoom blind dangerous" ONE "generic" "2.6.0" Run::Update(&dump::RESTORE),
         "Stores a value that DUMP has returned.";
+    "save" 1 "admin noscript long" NO "server" "1.0.0" Whole(jobs::save),
+        "Makes what is served survive the process, and waits for it.";
     "scan" -2 "readonly" NO "generic" "2.8.0" Whole(whole::scan),
         "Returns some keys and a cursor to go on with.";
     "select" 2 "loading stale fast" NO "connection" "1.0.0" Session(session::select),
@@ -154,12 +160,22 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Overwrites a part of the value of a key.";
     "shutdown" -1 "admin noscript loading stale" NO "server" "1.0.0" Session(session::shutdown),
         "Stops the server gracefully.";
+    "silica.count" -1 "admin noscript long" NO "server" "7.2.0" Whole(jobs::count),
+        "Counts the keys of the database, about or exactly.";
+    "silica.entries" -2 "admin noscript" NO "server" "7.2.0" Whole(jobs::entries),
+        "Returns some entries with expiry and user bits, and a cursor to go on with.";
+    "silica.inspect" 1 "admin noscript" NO "server" "7.2.0" Whole(jobs::inspect),
+        "Describes the engines and structures of all databases.";
+    "silica.job" -2 "admin noscript" NO "server" "7.2.0" Whole(jobs::job),
+        "Begins a backup, a check or a compaction, says how far it is, or ends it.";
     "silica.migrate" -2 "admin noscript" NO "server" "7.2.0" Whole(whole::migrate),
         "Begins to move a database to another engine, or says how far that is.";
     "silica.record" -3 "admin noscript" NO "server" "7.2.0" Whole(record::record),
         "Records what a database is asked, as lines of a trace.";
     "silica.sketch" 2 "admin noscript" NO "server" "7.2.0" Whole(record::sketch),
         "Returns what a database is asked, as text.";
+    "silica.stats" 1 "admin noscript" NO "server" "7.2.0" Whole(jobs::stats),
+        "Returns every metric of the database.";
     "slowlog" -2 "" NO "server" "2.2.12" Session(slowlog::help),
         "Commands about the log of slow requests.", SLOWLOG;
     "strlen" 2 "readonly fast looks" ONE "string" "2.2.0" Run::Read(&read::STRLEN),
