@@ -2,6 +2,9 @@
 
 mod values;
 
+use crate::records::FileFormat;
+use crate::remote::RemoteArgs;
+use crate::transfer::{ExportArgs, ImportArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use silica::Durability;
 use silica_server::{EventLoopKind, Mode};
@@ -55,6 +58,10 @@ pub(crate) struct Global {
     /// Directory, on another device, for the write-ahead logs of keyspaces that are created.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) log_path: Option<PathBuf>,
+    /// Write to a keyspace in memory that keeps no image, or move one there: it is forgotten when
+    /// the process ends.
+    #[arg(long, global = true)]
+    pub(crate) forget_at_exit: bool,
     /// Threads for background work.
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = threads)]
@@ -73,6 +80,11 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Load a file of records; an interrupted load goes on where it was.
     Load(LoadArgs),
+    /// Write the entries of a keyspace, with expiry and user bits, as tsv, csv, ndjson or Redis's
+    /// RDB (docs/formats/records.md).
+    Export(ExportArgs),
+    /// Take in what `silica export`, or Redis, wrote.
+    Import(ImportArgs),
     /// Measure: workloads, index structures, the device.
     Bench(Box<BenchArgs>),
     /// Make table files for `silica ingest` of records in any order, or index keys with an
@@ -288,9 +300,20 @@ pub(crate) enum Verb {
         /// Walk the store instead of estimating.
         #[arg(long)]
         exact: bool,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Print every metric.
-    Stats,
+    Stats {
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Do all background work now, and rewrite what is in the order of its keys so that only what
+    /// is live takes space.
+    Compact {
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
     /// Print what is asked of the keyspace: operations, sizes, popularity, working set.
     Sketch {
         /// Address of a running server; its database is the one of --keyspace.
@@ -301,12 +324,17 @@ pub(crate) enum Verb {
         password_file: Option<PathBuf>,
     },
     /// Check every file and index of the store.
-    Verify,
+    Verify {
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
     /// Describe keyspaces, files and structures; buckets and their runs as a picture.
     Inspect {
         /// File for the picture of the keyspace, as SVG.
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Write a backup into a new or empty directory, or bring one up to date.
     Backup {
@@ -318,7 +346,24 @@ pub(crate) enum Verb {
         /// The directory holds an earlier backup of this store, which is brought up to date.
         #[arg(long, conflicts_with = "from")]
         update: bool,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
+}
+
+impl Verb {
+    /// Which server it is to be asked of, where it can be asked of one.
+    pub(crate) fn remote(&self) -> Option<&RemoteArgs> {
+        match self {
+            Verb::Count { remote, .. }
+            | Verb::Stats { remote }
+            | Verb::Compact { remote }
+            | Verb::Verify { remote }
+            | Verb::Inspect { remote, .. }
+            | Verb::Backup { remote, .. } => Some(remote),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -497,14 +542,6 @@ impl From<ModeArg> for Mode {
     }
 }
 
-#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
-pub(crate) enum FileFormat {
-    /// A record per line: key, TAB, value.
-    Tsv,
-    /// Key length and value length (u32, little-endian), key, value.
-    Lp,
-}
-
 #[derive(Args)]
 pub(crate) struct LoadArgs {
     /// The file; - is standard input (which cannot be resumed).
@@ -522,8 +559,10 @@ pub(crate) struct LoadArgs {
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
 pub(crate) enum KeyFormat {
-    /// A record per line: key, TAB, value; makes table files.
+    /// A record per line: key, TAB, value, with escapes; makes table files.
     Tsv,
+    /// The same without escapes, backslashes as they are; makes table files.
+    Plain,
     /// Key length and value length (u32, little-endian), key, value; makes table files.
     Lp,
     /// A key per line, which is hashed; makes an index.

@@ -1,9 +1,10 @@
 //! `silica build-table`: table files of any number of records, or an index over any number of keys,
 //! by external sort in bounded memory.
 
-use crate::args::{BuildTableArgs, FileFormat, Global, KeyFormat};
-use crate::load::each_record;
+use crate::args::{BuildTableArgs, Global, KeyFormat};
+use crate::load::each_entry;
 use crate::output::{Output, has_terminal};
+use crate::records::FileFormat;
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{DeviceOptions, Error, ErrorKind, FileDevice, Result, TableFiles};
 use silica_base::HashSeed;
@@ -25,6 +26,7 @@ const SEED: HashSeed = HashSeed([0; 16]);
 pub(crate) fn run(global: &Global, args: &BuildTableArgs, output: &mut Output) -> Result<()> {
     match args.format {
         KeyFormat::Tsv => tables(global, args, FileFormat::Tsv, output),
+        KeyFormat::Plain => tables(global, args, FileFormat::Plain, output),
         KeyFormat::Lp => tables(global, args, FileFormat::Lp, output),
         KeyFormat::Lines | KeyFormat::Hashes => index(global, args, output),
     }
@@ -42,12 +44,17 @@ fn tables(
     let mut files = TableFiles::create_with(&args.out, memory_bytes, args.file_bytes)?;
     let mut bar = Bar::new(output);
     let mut count = 0u64;
-    let records = each_record(&args.input, format, |key, value, (done, all)| {
+    let records = each_entry(&args.input, format, |entry, (done, all)| {
         count += 1;
         if count.is_multiple_of(REPORT_EVERY) {
             bar.show("reading", done, all);
         }
-        files.put(key, value)
+        if entry.expires_unix_ms != 0 || entry.user_bits != 0 {
+            let message = "tables have keys and values alone; `silica import` takes expiry and \
+                           user bits";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        files.put(&entry.key, &entry.value)
     })?;
     let (paths, entries) = files.finish_with(|done, all| bar.show("merging", done, all))?;
     let seconds = started.elapsed().as_secs_f64();
@@ -172,7 +179,9 @@ fn each_hash(
     let file = File::open(path).map_err(|e| failed("reading", path, e))?;
     let mut reader = BufReader::with_capacity(1 << 20, file);
     match format {
-        KeyFormat::Tsv | KeyFormat::Lp => unreachable!("tables are made of records"),
+        KeyFormat::Tsv | KeyFormat::Plain | KeyFormat::Lp => {
+            unreachable!("tables are made of records")
+        }
         KeyFormat::Hashes => {
             let mut record = [0; RECORD_BYTES];
             while fill(&mut reader, &mut record).map_err(|e| failed("reading", path, e))? {
@@ -217,6 +226,7 @@ fn on_threads(jobs: Jobs<'_>) {
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
+    silica::refuse_within_store(path, "the index")?;
     File::create(path).map(BufWriter::new).map_err(|e| failed("creating", path, e))
 }
 

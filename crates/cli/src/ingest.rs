@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Ingests the files.
 pub(crate) fn run(global: &Global, files: &[PathBuf], output: &mut Output) -> Result<()> {
     let started = Instant::now();
-    let session = Session::open(global, true)?;
+    let session = Session::open_to_write(global)?;
     let mut bar = Bar::new(output);
     let keyspace = session.keyspace()?;
     let done = keyspace.ingest_with(files, |done, all| bar.show("copying", done, all))?;

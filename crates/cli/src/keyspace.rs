@@ -15,8 +15,17 @@ pub(crate) fn run(global: &Global, command: &KeyspaceCommand, output: &mut Outpu
             let engine = global.engine.as_deref().unwrap_or(DEFAULT_ENGINE);
             // Else the store was opened with these.
             let set = if global.is_at_hand() { global.pairs() } else { Vec::new() };
-            store.create_keyspace(name, engine, &set)?;
+            let keyspace = store.create_keyspace(name, engine, &set)?;
             output.line(format!("created keyspace '{name}' with engine {engine}"))?;
+            let is_kept = keyspace.is_kept_at_close();
+            if !is_kept && !global.forget_at_exit {
+                eprintln!(
+                    "silica: keyspace '{name}' is in memory and keeps no image: each process that \
+                     opens it finds it empty; drop it and create it with --set warm_restart=on \
+                     to keep it at a clean stop"
+                );
+            }
+            output.object().insert("kept_at_close".into(), is_kept.into());
             output.object().insert("created".into(), name.as_str().into());
         }
         KeyspaceCommand::Drop { name } => {

@@ -1,45 +1,77 @@
-//! `silica load`: a file of records into a keyspace, resumable.
+//! `silica load` and `silica import`: a file of records into a keyspace, resumable.
 //!
 //! Every so many bytes what was loaded is synced, and only then the position is remembered (in
 //! the store, beside its catalog). After an interruption the load goes on there; the records
 //! behind it are put a second time, with the same values. Some keys are remembered too: where most
 //! of them are gone, the keyspace was cleared, and the load begins at the start.
 
-use crate::args::{FileFormat, Global, LoadArgs};
+use crate::args::{Global, LoadArgs};
 use crate::output::{Output, has_terminal};
+use crate::records::{Decoder, Entry, FileFormat, Parsed, RECORD_BYTES_MAX};
 use crate::session::Session;
+use crate::targets::Targets;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use silica::{Durability, Error, ErrorKind, Keyspace, Result, WriteBatch};
+use silica::{Durability, EntryRef, Error, ErrorKind, Keyspace, Result, WriteBatch};
 use silica_base::HashSeed;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Records and bytes of one batch, at most; a single larger record is a batch of its own.
 const BATCH_RECORDS: usize = 1024;
 const BATCH_BYTES: usize = 1 << 20;
 /// Bytes asked of the file at a time.
 const READ_BYTES: usize = 4 << 20;
-/// A record that does not fit in this has no end.
-const RECORD_BYTES_MAX: usize = 1 << 30;
 /// Keys remembered with the position, and the longest one worth remembering.
 const SAMPLES_MAX: usize = 16;
 const SAMPLE_BYTES_MAX: usize = 1 << 10;
-const LP_HEADER_BYTES: usize = 8;
 /// Time between two log lines where there is no terminal.
 const LOG_PERIOD: Duration = Duration::from_secs(5);
 
+/// What is to be loaded, and how.
+pub(crate) struct Plan<'a> {
+    pub(crate) file: &'a Path,
+    pub(crate) format: FileFormat,
+    /// Go on where an earlier load of the file stood.
+    pub(crate) resume: bool,
+    pub(crate) sync_every: u64,
+    /// The numbered database whose entries are taken, if not all.
+    pub(crate) database: Option<u64>,
+    /// What is done, in the past: `loaded`.
+    pub(crate) done: &'static str,
+}
+
 /// Loads the file.
 pub(crate) fn run(global: &Global, args: &LoadArgs, output: &mut Output) -> Result<()> {
-    let source = Source::open(&args.file)?;
-    let session = Session::open(global, true)?;
-    let mut load = Load::new(&session, args, source)?;
-    load.resume(session.keyspace()?, args.restart)?;
-    load.run(session.keyspace()?)?;
-    load.report(output)?;
+    let plan = Plan {
+        file: &args.file,
+        format: args.format,
+        resume: !args.restart,
+        sync_every: args.sync_every,
+        database: None,
+        done: "loaded",
+    };
+    run_plan(global, &plan, output)
+}
+
+/// Loads what `plan` says.
+pub(crate) fn run_plan(global: &Global, plan: &Plan<'_>, output: &mut Output) -> Result<()> {
+    let source = Source::open(plan.file)?;
+    if Decoder::new(plan.format).has_end() && source.path.is_some() {
+        // Nothing is written of a file that is damaged.
+        each_entry(plan.file, plan.format, |_, _| Ok(()))?;
+    }
+    let session = Session::open_to_write(global)?;
+    let mut load = Load::new(&session, plan, source)?;
+    load.resume(session.keyspace()?, plan.resume)?;
+    let mut targets = Targets::new(&session, global, plan.database);
+    load.run(&mut targets)?;
+    load.report(plan.done, output)?;
+    drop(targets);
     session.close()
 }
 
@@ -100,86 +132,63 @@ impl Source {
     }
 }
 
-/// A record inside a buffer.
-struct Record<'a> {
-    key: &'a [u8],
-    value: &'a [u8],
-    /// Bytes of the file that it takes.
-    bytes: usize,
-}
-
-/// What stands at the start of a buffer.
-enum Parsed<'a> {
-    Record(Record<'a>),
-    /// Bytes to skip.
-    Nothing(usize),
-    /// The rest of it is not in the buffer.
-    Cut,
-    Bad(&'static str),
-}
-
-fn parse(format: FileFormat, bytes: &[u8], at_end: bool) -> Parsed<'_> {
-    match format {
-        FileFormat::Tsv => parse_tsv(bytes, at_end),
-        FileFormat::Lp => parse_lp(bytes),
-    }
-}
-
-fn parse_tsv(bytes: &[u8], at_end: bool) -> Parsed<'_> {
-    let (line, taken) = match bytes.iter().position(|b| *b == b'\n') {
-        Some(end) => (&bytes[..end], end + 1),
-        None if at_end => (bytes, bytes.len()),
-        None => return Parsed::Cut,
-    };
-    if line.is_empty() {
-        return Parsed::Nothing(taken);
-    }
-    match line.iter().position(|b| *b == b'\t') {
-        Some(tab) => {
-            Parsed::Record(Record { key: &line[..tab], value: &line[tab + 1..], bytes: taken })
-        }
-        None => {
-            Parsed::Bad("the line has no TAB between key and value; binary data needs --format lp")
-        }
-    }
-}
-
-fn parse_lp(bytes: &[u8]) -> Parsed<'_> {
-    let Some(header) = bytes.get(..LP_HEADER_BYTES) else { return Parsed::Cut };
-    let len =
-        |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes")) as usize;
-    let key_end = LP_HEADER_BYTES + len(0);
-    let end = key_end + len(4);
-    if end > RECORD_BYTES_MAX {
-        return Parsed::Bad("the record claims more than 1 GiB; is this really --format lp?");
-    }
-    match bytes.get(..end) {
-        Some(all) => {
-            let (key, value) = (&all[LP_HEADER_BYTES..key_end], &all[key_end..]);
-            Parsed::Record(Record { key, value, bytes: end })
-        }
-        None => Parsed::Cut,
-    }
-}
-
 /// Records that are read one after the other.
 struct Input {
     source: Source,
     format: FileFormat,
+    decoder: Decoder,
     /// Bytes read and not yet taken: `buffer[at..]`.
     buffer: Vec<u8>,
     at: usize,
     at_end: bool,
+    /// Its own mark of the end was read.
+    is_over: bool,
     /// Position in the file of `buffer[at]`.
     offset: u64,
 }
 
 impl Input {
     fn new(source: Source, format: FileFormat) -> Self {
-        Input { source, format, buffer: Vec::new(), at: 0, at_end: false, offset: 0 }
+        Input {
+            source,
+            format,
+            decoder: Decoder::new(format),
+            buffer: Vec::new(),
+            at: 0,
+            at_end: false,
+            is_over: false,
+            offset: 0,
+        }
     }
 
-    /// What is wrong with record `number`, at `at` of the buffer.
+    /// Everything was taken.
+    fn is_done(&self) -> bool {
+        self.is_over || (self.at_end && self.at == self.buffer.len() && !self.decoder.has_end())
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.at += bytes;
+        self.offset += bytes as u64;
+    }
+
+    /// Passes over what stands before `offset`, for a format that needs to have seen it.
+    fn advance_to(&mut self, offset: u64) -> Result<()> {
+        while self.offset < offset {
+            let taken = match self.decoder.next(&self.buffer[self.at..], self.at_end) {
+                Parsed::Entry(_, taken) | Parsed::Nothing(taken) | Parsed::Other(_, taken) => taken,
+                Parsed::Cut if !self.at_end => {
+                    self.read_more(0)?;
+                    continue;
+                }
+                // Who goes on from here says what is wrong.
+                _ => return Ok(()),
+            };
+            self.take(taken);
+        }
+        Ok(())
+    }
+
+    /// What is wrong with record `number`, which begins at `at` of the buffer.
     fn bad_record(&self, at: usize, number: u64, why: &str) -> Error {
         let position = self.offset + (at - self.at) as u64;
         let name = &self.source.name;
@@ -204,45 +213,57 @@ impl Input {
     }
 }
 
-/// Hands every record of a file to `take`: its key, its value, and how many bytes of the file are
-/// done and there are in all. Returns how many there are.
-pub(crate) fn each_record(
+/// Why a file that ends too early is refused.
+const CUT: &str = "the file is cut short: it ends within a record, or before its end";
+
+/// Hands every entry of a file to `take`, and how many bytes of the file are done and there are in
+/// all. Returns how many entries there are.
+pub(crate) fn each_entry(
     path: &Path,
     format: FileFormat,
-    mut take: impl FnMut(&[u8], &[u8], (u64, u64)) -> Result<()>,
+    mut take: impl FnMut(&Entry<'_>, (u64, u64)) -> Result<()>,
 ) -> Result<u64> {
     let mut input = Input::new(Source::open(path)?, format);
-    let mut records = 0;
-    loop {
-        if input.at_end && input.at == input.buffer.len() {
-            return Ok(records);
-        }
-        let rest = &input.buffer[input.at..];
-        let bytes = match parse(format, rest, input.at_end) {
-            Parsed::Record(record) => {
+    let mut entries = 0;
+    while !input.is_done() {
+        let bytes = match input.decoder.next(&input.buffer[input.at..], input.at_end) {
+            Parsed::Entry(entry, bytes) => {
                 let done = (input.offset, input.source.bytes);
-                let taken = take(record.key, record.value, done);
-                taken.map_err(|e| {
+                take(&entry, done).map_err(|e| {
                     let name = &input.source.name;
                     e.within(format_args!("{name} at byte {}", input.offset))
                 })?;
-                records += 1;
-                record.bytes
+                entries += 1;
+                bytes
             }
-            Parsed::Nothing(bytes) => bytes,
-            Parsed::Bad(why) => return Err(input.bad_record(input.at, records + 1, why)),
+            Parsed::Nothing(bytes) | Parsed::Other(_, bytes) => bytes,
+            Parsed::End(bytes) => {
+                input.is_over = true;
+                bytes
+            }
+            Parsed::Bad(why) => return Err(input.bad_record(input.at, entries + 1, &why)),
             Parsed::Cut if input.at_end => {
-                let why = "the last record is cut short";
-                return Err(input.bad_record(input.at, records + 1, why));
+                return Err(input.bad_record(input.at, entries + 1, CUT));
             }
             Parsed::Cut => {
-                input.read_more(records + 1)?;
+                input.read_more(entries + 1)?;
                 continue;
             }
         };
-        input.at += bytes;
-        input.offset += bytes as u64;
+        input.take(bytes);
     }
+    Ok(entries)
+}
+
+/// What was met in a file and not put.
+#[derive(Default)]
+struct Left {
+    /// Had expired.
+    expired: u64,
+    /// Are of databases that were not asked for.
+    elsewhere: u64,
+    /// Are no strings, by what they are.
+    others: BTreeMap<&'static str, u64>,
 }
 
 struct Load {
@@ -254,26 +275,28 @@ struct Load {
     records: u64,
     resumed_at: u64,
     records_before: u64,
+    left: Left,
     samples: Samples,
     started: Instant,
     progress: Progress,
 }
 
 impl Load {
-    fn new(session: &Session, args: &LoadArgs, source: Source) -> Result<Self> {
+    fn new(session: &Session, plan: &Plan<'_>, source: Source) -> Result<Self> {
         let progress_path = source.path.as_ref().map(|path| {
             let hash = HashSeed([0; 16]).hash(path.as_os_str().as_bytes()).high();
             session.store.path().join(format!("load-{hash:016x}"))
         });
         Ok(Load {
             progress: Progress::new(source.bytes),
-            input: Input::new(source, args.format),
-            sync_every: args.sync_every.max(1),
+            input: Input::new(source, plan.format),
+            sync_every: plan.sync_every.max(1),
             progress_path,
             keyspace: session.keyspace()?.name().to_string(),
             records: 0,
             resumed_at: 0,
             records_before: 0,
+            left: Left::default(),
             samples: Samples::default(),
             started: Instant::now(),
         })
@@ -282,7 +305,7 @@ impl Load {
     /// What is remembered: the input's identity, and the position.
     fn position(&self) -> Option<Value> {
         let mut position = self.input.source.identity.clone()?;
-        position["format"] = if self.input.format == FileFormat::Tsv { "tsv" } else { "lp" }.into();
+        position["format"] = self.input.format.name().into();
         position["keyspace"] = self.keyspace.as_str().into();
         position["offset"] = self.input.offset.into();
         position["samples"] = self.samples.keys.iter().map(|key| hex(key)).collect();
@@ -291,7 +314,7 @@ impl Load {
     }
 
     /// Goes to where an earlier load of the same file stood.
-    fn resume(&mut self, keyspace: &Keyspace, restart: bool) -> Result<()> {
+    fn resume(&mut self, keyspace: &Keyspace, wanted: bool) -> Result<()> {
         let Some(path) = &self.progress_path else { return Ok(()) };
         let Ok(text) = std::fs::read_to_string(path) else { return Ok(()) };
         let remembered: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -304,7 +327,7 @@ impl Load {
         else {
             return Ok(());
         };
-        if restart || !same || offset > self.input.source.bytes {
+        if !wanted || !same || offset > self.input.source.bytes {
             return Ok(());
         }
         let samples = Samples::remembered(&remembered["samples"]);
@@ -317,8 +340,13 @@ impl Load {
             return Ok(());
         }
         self.samples = samples;
-        self.input.source.skip_to(offset)?;
-        (self.input.offset, self.resumed_at, self.records_before) = (offset, offset, records);
+        if self.input.decoder.needs_start() {
+            self.input.advance_to(offset)?;
+        } else {
+            self.input.source.skip_to(offset)?;
+            self.input.offset = offset;
+        }
+        (self.resumed_at, self.records_before) = (offset, records);
         eprintln!(
             "silica: going on at byte {offset} of {}, after {records} records (--restart begins \
              at the start)",
@@ -327,17 +355,17 @@ impl Load {
         Ok(())
     }
 
-    fn run(&mut self, keyspace: &Keyspace) -> Result<()> {
+    fn run(&mut self, targets: &mut Targets<'_>) -> Result<()> {
         let mut synced = self.input.offset;
-        while self.put_batch(keyspace)? {
+        while self.put_batch(targets)? {
             if self.input.offset - synced >= self.sync_every {
-                keyspace.sync()?;
+                targets.sync()?;
                 self.remember()?;
                 synced = self.input.offset;
             }
             self.progress.show(self.input.offset, self.records, self.started);
         }
-        keyspace.sync()?;
+        targets.sync()?;
         self.progress.finish();
         if let Some(path) = &self.progress_path
             && path.exists()
@@ -349,48 +377,69 @@ impl Load {
     }
 
     /// Puts the next batch; false at the end of the input.
-    fn put_batch(&mut self, keyspace: &Keyspace) -> Result<bool> {
-        let mut batch = WriteBatch::new();
-        let mut at = self.input.at;
-        while batch.len() < BATCH_RECORDS
-            && at - self.input.at < BATCH_BYTES
-            && at < self.input.buffer.len()
-        {
-            match parse(self.input.format, &self.input.buffer[at..], self.input.at_end) {
-                Parsed::Record(record) => {
-                    batch.put(record.key, record.value);
-                    at += record.bytes;
+    fn put_batch(&mut self, targets: &mut Targets<'_>) -> Result<bool> {
+        let now_ms =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+        let next_number = self.next_number();
+        let Input { decoder, buffer, at: start, at_end, is_over, .. } = &mut self.input;
+        let (start, at_end) = (*start, *at_end);
+        let (mut at, mut entries) = (start, Vec::<Entry<'_>>::new());
+        let mut bad = None;
+        while entries.len() < BATCH_RECORDS && at - start < BATCH_BYTES && at < buffer.len() {
+            match decoder.next(&buffer[at..], at_end) {
+                Parsed::Entry(entry, bytes) => {
+                    at += bytes;
+                    let is_live = entry.expires_unix_ms == 0 || entry.expires_unix_ms > now_ms;
+                    if is_live {
+                        entries.push(entry);
+                    } else {
+                        self.left.expired += 1;
+                    }
                 }
                 Parsed::Nothing(bytes) => at += bytes,
+                Parsed::Other(name, bytes) => {
+                    *self.left.others.entry(name).or_default() += 1;
+                    at += bytes;
+                }
+                Parsed::End(bytes) => {
+                    *is_over = true;
+                    at += bytes;
+                    break;
+                }
                 Parsed::Cut => break,
                 // What stands before it is put first.
-                Parsed::Bad(_) if !batch.is_empty() => break,
-                Parsed::Bad(why) => return Err(self.input.bad_record(at, self.next_number(), why)),
+                Parsed::Bad(_) if at > start => break,
+                Parsed::Bad(why) => {
+                    bad = Some(why);
+                    break;
+                }
             }
         }
-        if at == self.input.at {
-            if !self.input.at_end {
-                self.input.read_more(self.next_number())?;
-                return Ok(true);
-            }
-            if at < self.input.buffer.len() {
-                return Err(self.input.bad_record(
-                    at,
-                    self.next_number(),
-                    "the last record is cut short",
-                ));
-            }
-            return Ok(false);
+        let mut put = Ok(0);
+        for group in entries.chunk_by(|one, other| one.database == other.database) {
+            put = put.and_then(|sum| Ok(sum + put_all(targets, group, &mut self.left)?));
         }
-        if !batch.is_empty() {
-            let within = |e: Error| e.within(format_args!("at byte {}", self.input.offset));
-            keyspace.write_with(&batch, Durability::Buffered).map_err(within)?;
-            self.samples.offer(batch.ops().last().map_or(&[], |op| op.key));
+        if let Some(entry) = entries.last() {
+            self.samples.offer(&entry.key);
         }
-        self.records += batch.len() as u64;
-        self.input.offset += (at - self.input.at) as u64;
-        self.input.at = at;
-        Ok(true)
+        drop(entries);
+        let within = |e: Error| e.within(format_args!("at byte {}", self.input.offset));
+        self.records += put.map_err(within)?;
+        if let Some(why) = bad {
+            return Err(self.input.bad_record(at, next_number, &why));
+        }
+        if at > start {
+            self.input.take(at - start);
+            return Ok(!self.input.is_done());
+        }
+        if !self.input.at_end {
+            self.input.read_more(next_number)?;
+            return Ok(true);
+        }
+        match self.input.is_done() {
+            true => Ok(false),
+            false => Err(self.input.bad_record(at, next_number, CUT)),
+        }
     }
 
     /// The number in the file of the record that comes next.
@@ -413,15 +462,28 @@ impl Load {
         write().map_err(|e| Error::io(format!("writing {}", path.display()), e))
     }
 
-    fn report(&self, output: &mut Output) -> Result<()> {
+    fn report(&self, done: &str, output: &mut Output) -> Result<()> {
         let seconds = self.started.elapsed().as_secs_f64();
         let rate = self.records as f64 / seconds;
         let bytes = self.input.offset - self.resumed_at;
         output.line(format!(
-            "loaded {} records, {bytes} bytes, in {seconds:.2} s: {rate:.0} records/s",
+            "{done} {} records, {bytes} bytes, in {seconds:.2} s: {rate:.0} records/s",
             self.records
         ))?;
+        let Left { expired, elsewhere, others } = &self.left;
+        if *expired > 0 {
+            output.line(format!("left out {expired} entries that have expired"))?;
+        }
+        if *elsewhere > 0 {
+            output.line(format!("left out {elsewhere} entries of other databases"))?;
+        }
+        for (name, count) in others {
+            output.line(format!("left out {count} of type {name}: Silica stores strings"))?;
+        }
         let object = output.object();
+        object.insert("expired".into(), (*expired).into());
+        object.insert("elsewhere".into(), (*elsewhere).into());
+        object.insert("left_out".into(), json!(others));
         object.insert("records".into(), self.records.into());
         object.insert("records_total".into(), (self.records_before + self.records).into());
         object.insert("bytes".into(), bytes.into());
@@ -430,6 +492,22 @@ impl Load {
         object.insert("resumed_at_byte".into(), self.resumed_at.into());
         Ok(())
     }
+}
+
+/// Puts entries of one database; how many were put.
+fn put_all(targets: &mut Targets<'_>, entries: &[Entry<'_>], left: &mut Left) -> Result<u64> {
+    let database = entries.first().map_or(0, |entry| entry.database);
+    let Some(keyspace) = targets.of(database)? else {
+        left.elsewhere += entries.len() as u64;
+        return Ok(0);
+    };
+    let mut batch = WriteBatch::new();
+    for Entry { key, value, expires_unix_ms, user_bits, .. } in entries {
+        let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
+        batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits });
+    }
+    keyspace.write_with(&batch, Durability::Buffered)?;
+    Ok(entries.len() as u64)
 }
 
 /// Keys that were put, spread over the part of the file that was loaded.
@@ -523,23 +601,6 @@ impl Progress {
 mod tests {
     use super::*;
 
-    fn record(parsed: Parsed<'_>) -> (Vec<u8>, Vec<u8>, usize) {
-        match parsed {
-            Parsed::Record(r) => (r.key.to_vec(), r.value.to_vec(), r.bytes),
-            _ => panic!("not a record"),
-        }
-    }
-
-    #[test]
-    fn tsv_takes_the_first_tab_and_the_line_without_end() {
-        let parsed = record(parse_tsv(b"k\tv\tw\nnext", false));
-        assert_eq!(parsed, (b"k".to_vec(), b"v\tw".to_vec(), 6));
-        assert!(matches!(parse_tsv(b"k\tv", false), Parsed::Cut));
-        assert_eq!(record(parse_tsv(b"k\t", true)), (b"k".to_vec(), vec![], 2));
-        assert!(matches!(parse_tsv(b"\nk", false), Parsed::Nothing(1)));
-        assert!(matches!(parse_tsv(b"no tab\n", false), Parsed::Bad(_)));
-    }
-
     #[test]
     fn samples_stay_few_and_spread() {
         let mut samples = Samples::default();
@@ -552,14 +613,5 @@ mod tests {
         assert_eq!(Samples::remembered(&text).keys, samples.keys);
         assert_eq!(Samples::remembered(&Value::Null).keys.len(), 0);
         assert_eq!(unhex("zz"), None);
-    }
-
-    #[test]
-    fn lp_is_cut_at_every_length_but_the_last() {
-        let mut bytes = vec![1, 0, 0, 0, 3, 0, 0, 0];
-        bytes.extend_from_slice(b"kval");
-        assert_eq!(record(parse_lp(&bytes)), (b"k".to_vec(), b"val".to_vec(), 12));
-        assert!((0..bytes.len()).all(|n| matches!(parse_lp(&bytes[..n]), Parsed::Cut)));
-        assert!(matches!(parse_lp(&[0xff; 8]), Parsed::Bad(_)));
     }
 }

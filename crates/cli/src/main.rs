@@ -28,6 +28,7 @@ mod build_table;
 mod compare;
 mod databases;
 mod expiry;
+mod forgetful;
 mod fresh;
 mod ingest;
 mod keyspace;
@@ -44,6 +45,8 @@ mod picture;
 mod probe;
 mod prompt;
 mod record;
+mod records;
+mod remote;
 mod repair;
 mod resp;
 mod scan;
@@ -51,7 +54,9 @@ mod serve;
 mod session;
 mod signals;
 mod simulate;
+mod targets;
 mod text;
+mod transfer;
 mod tune;
 mod verbs;
 mod why;
@@ -75,7 +80,7 @@ fn main() -> ExitCode {
     let mut output = Output::new(cli.global.json);
     let (is_prompt, fresh) = (cli.command.is_none(), Fresh::at(&cli.directory()));
     let outcome = survive_file_limits().and_then(|()| run(cli, &mut output));
-    let outcome = outcome.and_then(|()| output.finish());
+    let outcome = outcome.map_err(remote::hint).and_then(|()| output.finish());
     let outcome = outcome.or_else(|e| if output::is_unread(&e) { Ok(()) } else { Err(e) });
     if outcome.is_err() || is_prompt {
         fresh.iter().for_each(Fresh::remove_if_empty);
@@ -119,6 +124,8 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             Err(silica::Error::new(ErrorKind::Locked, message))
         }
         Some(Command::Serve(args)) => serve::run(global, &args),
+        Some(Command::Export(args)) => transfer::export(global, &args, output),
+        Some(Command::Import(args)) => transfer::import(global, &args, output),
         Some(Command::Load(args)) => load::run(global, &args, output),
         Some(Command::Bench(args)) => bench::run(global, *args, output),
         Some(Command::BuildTable(args)) => build_table::run(global, &args, output),
@@ -141,7 +148,13 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         }
         Some(Command::Verb(verb)) => {
             verbs::check(&verb)?;
-            let session = Session::open(global, verb.creates())?;
+            if remote::run(global, &verb, output)? {
+                return Ok(());
+            }
+            let session = match verb.creates() {
+                true => Session::open_to_write(global)?,
+                false => Session::open(global, false)?,
+            };
             verbs::run(&verb, &session, output)?;
             session.close()
         }

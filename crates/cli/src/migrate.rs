@@ -10,7 +10,9 @@ pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) ->
     // What is set is for the new engine.
     let here = Global { set: Vec::new(), engine: None, ..global.clone() };
     let store = here.open(false)?;
-    migrate(&store, name, to, &global.pairs(), output)?;
+    let forget = global.forget_at_exit.then_some((silica::FORGET_AT_EXIT, "on"));
+    let set: Vec<(&str, &str)> = global.pairs().into_iter().chain(forget).collect();
+    migrate(&store, name, to, &set, output)?;
     store.close()
 }
 

@@ -104,6 +104,11 @@ impl Output {
     }
 }
 
+/// The reader of standard output is gone, which is no failure of ours.
+pub(crate) fn pipe_closed() -> Error {
+    Error::new(ErrorKind::Closed, PIPE)
+}
+
 const PIPE: &str = "standard output is closed";
 
 /// True where nobody reads the output any more, as behind `| head`: that is no failure.

@@ -6,6 +6,7 @@ mod redis;
 mod words;
 
 use crate::args::{Cli, Command, Global};
+use crate::forgetful;
 use crate::output::Output;
 use crate::session::Session;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -66,6 +67,7 @@ pub(crate) fn run(global: &Global, all: &mut Output) -> Result<()> {
     }
     // The keyspace is there from the start.
     let session = Session::open(global, true)?;
+    session.keyspace().iter().for_each(|keyspace| forgetful::warn(keyspace));
     let store = session.store.share();
     drop(session);
     let interactive = std::io::stdin().is_terminal();
@@ -200,7 +202,7 @@ impl Prompt {
     }
 
     fn turn_to(&mut self, keyspace: &str) -> Result<()> {
-        self.store.keyspace(keyspace)?;
+        forgetful::warn(&self.store.keyspace(keyspace)?);
         *self.turned.borrow_mut() = keyspace.to_string();
         Ok(())
     }

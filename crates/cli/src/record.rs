@@ -28,6 +28,7 @@ pub(crate) fn run(global: &Global, args: &RecordArgs, output: &mut Output) -> Re
         Resp::connect(&args.addr, password(args.password_file.as_deref())?.as_deref())?;
     let name = args.file.display().to_string();
     let failed = |e| Error::io(format!("writing the trace {name}; it must be a new file"), e);
+    silica::refuse_within_store(&args.file, "the trace")?;
     let mut file = File::create_new(&args.file).map_err(failed)?;
     let stopping = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

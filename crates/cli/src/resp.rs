@@ -3,6 +3,7 @@
 use silica::{DEFAULT_KEYSPACE, Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// How long a server is waited for.
@@ -10,68 +11,125 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// More than any reply that is asked for here.
 const REPLY_BYTES_MAX: u64 = 256 << 20;
 
+/// What a connection is.
+trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
+
+/// A reply.
+pub(crate) enum Reply {
+    /// Of a line, a number or a string.
+    Text(Vec<u8>),
+    Array(Vec<Reply>),
+}
+
 /// A connection to a server.
 pub(crate) struct Resp {
     address: String,
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Stream>>,
 }
 
 impl Resp {
     /// Connects, and gives the password where there is one.
     pub(crate) fn connect(address: &str, password: Option<&str>) -> Result<Self> {
-        let failed = |e| Error::io(format!("connecting to the server at {address}"), e);
-        let known = address.to_socket_addrs().map_err(failed)?.next();
-        let known = known.ok_or_else(|| {
+        Self::connect_as(address, None, password)
+    }
+
+    /// Connects to HOST:PORT, or to a unix socket where the address has a slash, and logs in where
+    /// there is a password.
+    pub(crate) fn connect_as(
+        address: &str,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> Result<Self> {
+        let stream = connect(address)
+            .map_err(|e| Error::io(format!("connecting to the server at {address}"), e))?;
+        let stream = stream.ok_or_else(|| {
             let message = format!("'{address}' is no address; use HOST:PORT");
             Error::new(ErrorKind::Config, message)
         })?;
-        let stream = TcpStream::connect_timeout(&known, PATIENCE).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
         let mut resp = Resp { address: address.into(), stream: BufReader::new(stream) };
-        if let Some(password) = password {
-            resp.ask(&["AUTH", password])?;
+        match (user, password) {
+            (Some(user), Some(password)) => drop(resp.ask(&["AUTH", user, password])?),
+            (None, Some(password)) => drop(resp.ask(&["AUTH", password])?),
+            _ => {}
         }
         Ok(resp)
     }
 
     /// The reply to a command: the text of a line, or the bytes of a string.
     pub(crate) fn ask(&mut self, words: &[&str]) -> Result<Vec<u8>> {
-        let address = self.address.clone();
-        let failed = |e| Error::io(format!("asking the server at {address}"), e);
+        match self.reply(words)? {
+            Reply::Text(text) => Ok(text),
+            Reply::Array(_) => Err(self.strange()),
+        }
+    }
+
+    /// The reply to a command.
+    pub(crate) fn reply(&mut self, words: &[&str]) -> Result<Reply> {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
             request += &format!("${}\r\n{word}\r\n", word.len());
         }
-        self.stream.get_mut().write_all(request.as_bytes()).map_err(failed)?;
+        let sent = self.stream.get_mut().write_all(request.as_bytes());
+        sent.map_err(|e| self.failed(e))?;
+        self.read(true)
+    }
+
+    fn failed(&self, error: std::io::Error) -> Error {
+        Error::io(format!("asking the server at {}", self.address), error)
+    }
+
+    fn strange(&self) -> Error {
+        let message = format!("{} does not answer like a silica server", self.address);
+        Error::new(ErrorKind::Config, message)
+    }
+
+    fn read(&mut self, may_nest: bool) -> Result<Reply> {
         let mut line = String::new();
         let mut input = (&mut self.stream).take(REPLY_BYTES_MAX);
-        input.read_line(&mut line).map_err(failed)?;
-        let strange = || {
-            let message = format!("{address} does not answer like a silica server");
-            Error::new(ErrorKind::Config, message)
-        };
+        let read = input.read_line(&mut line);
+        read.map_err(|e| self.failed(e))?;
         let text = line.trim_end();
+        let number = || text[1..].parse::<usize>().map_err(|_| self.strange());
         match text.as_bytes().first() {
-            Some(b'+' | b':') => Ok(text.as_bytes()[1..].to_vec()),
+            Some(b'+' | b':') => Ok(Reply::Text(text.as_bytes()[1..].to_vec())),
             Some(b'-') => {
-                let message = format!("the server at {address} says: {}", &text[1..]);
+                let message = format!("the server at {} says: {}", self.address, &text[1..]);
                 Err(Error::new(ErrorKind::Config, message))
             }
             Some(b'$') => {
-                let bytes = text[1..].parse::<usize>().map_err(|_| strange())?;
+                let bytes = number()?;
                 let mut reply = Vec::new();
                 let wanted = bytes as u64 + 2;
-                let read = input.take(wanted).read_to_end(&mut reply).map_err(failed)?;
-                if read as u64 != wanted {
-                    return Err(strange());
+                let read = (&mut self.stream).take(wanted).read_to_end(&mut reply);
+                if read.map_err(|e| self.failed(e))? as u64 != wanted {
+                    return Err(self.strange());
                 }
                 reply.truncate(bytes);
-                Ok(reply)
+                Ok(Reply::Text(reply))
             }
-            _ => Err(strange()),
+            Some(b'*') if may_nest => {
+                let parts = number()?;
+                (0..parts).map(|_| self.read(false)).collect::<Result<_>>().map(Reply::Array)
+            }
+            _ => Err(self.strange()),
         }
     }
+}
+
+/// A stream to `address`; `None` where it is none.
+fn connect(address: &str) -> std::io::Result<Option<Box<dyn Stream>>> {
+    if address.contains('/') {
+        let stream = UnixStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        return Ok(Some(Box::new(stream)));
+    }
+    let Some(known) = address.to_socket_addrs()?.next() else { return Ok(None) };
+    let stream = TcpStream::connect_timeout(&known, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    Ok(Some(Box::new(stream)))
 }
 
 /// The number of the database that is the keyspace `name`.

@@ -1,6 +1,7 @@
 //! An open store and the keyspace that the verbs work on.
 
 use crate::args::{Global, Verb};
+use crate::forgetful;
 use silica::{DEFAULT_ENGINE, Error, ErrorKind, Keyspace, OpenOptions, Result, Silica};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -135,6 +136,21 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Opens the store for one command that writes, makes store and keyspace where they are
+    /// missing, and refuses a keyspace that would forget what is written when the command ends.
+    pub(crate) fn open_to_write(global: &Global) -> Result<Self> {
+        forgetful::check_new(global)?;
+        let session = Session::open(global, true)?;
+        let forgetful = session.keyspace.as_ref().filter(|keyspace| !keyspace.is_kept_at_close());
+        match forgetful.map(|keyspace| keyspace.engine().descriptor().name) {
+            // A prompt has said so.
+            Some(engine) if !global.forget_at_exit && !global.is_at_hand() => {
+                Err(forgetful::refusal(&session.name, engine))
+            }
+            _ => Ok(session),
+        }
+    }
+
     /// Opens the store; with `create`, store and keyspace are made where they are missing.
     pub(crate) fn open(global: &Global, create: bool) -> Result<Self> {
         let store = global.open(create)?;

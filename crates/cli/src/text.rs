@@ -2,13 +2,14 @@
 
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// The bytes that an argument stands for: hexadecimal digits, or text with escapes.
 pub(crate) fn parse(argument: &OsStr, hex: bool) -> Result<Vec<u8>> {
     let text = argument.as_bytes();
-    let bytes = if hex { from_hex(text) } else { unescape(text) };
+    let bytes = if hex { from_hex(text) } else { unescape(text).map(Cow::into_owned) };
     bytes.ok_or_else(|| {
         let shown = argument.to_string_lossy();
         let fix = if hex {
@@ -41,14 +42,19 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|d| d as u8)
 }
 
-fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
+/// The bytes that pairs of hexadecimal digits stand for.
+pub(crate) fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) {
         return None;
     }
     text.chunks(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
-fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+/// The bytes that text with escapes stands for.
+pub(crate) fn unescape(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if !text.contains(&b'\\') {
+        return Some(Cow::Borrowed(text));
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.iter().copied();
     while let Some(byte) = rest.next() {
@@ -65,7 +71,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
             _ => return None,
         });
     }
-    Some(out)
+    Some(Cow::Owned(out))
 }
 
 /// Printable text stays; control characters, backslashes and bytes that are no UTF-8 do not.

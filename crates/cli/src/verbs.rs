@@ -8,13 +8,17 @@ use crate::session::Session;
 use crate::{expiry, scan, text};
 use serde_json::{Map, Value, json};
 use silica::tune::Workload;
-use silica::{BackupReport, Error, ErrorKind, METRICS, Result, expires_after};
+use silica::{BackupReport, Count, Error, ErrorKind, METRICS, Result, expires_after};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
 /// Does what `verb` says.
 pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result<()> {
+    if verb.remote().is_some_and(|remote| remote.addr.is_some()) {
+        let message = "this store is open here; --addr is for `silica VERB --addr` by itself";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
     match verb {
         Verb::Get { keys, form, raw } => get(session, keys, form.hex, *raw, output),
         Verb::Put { key, value, ttl, form, durability } => {
@@ -37,8 +41,9 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
             expiry::delete(session.keyspace()?, &keys, (*durability).into(), output)
         }
         Verb::Scan(args) => scan::run(args, session.keyspace()?, output),
-        Verb::Count { exact } => count(session, *exact, output),
-        Verb::Stats => stats(session, output),
+        Verb::Count { exact, .. } => count(session, *exact, output),
+        Verb::Stats { .. } => stats(session, output),
+        Verb::Compact { .. } => compact(session, output),
         Verb::Sketch { addr: None, .. } => {
             let keyspace = session.keyspace()?;
             show_sketch(keyspace.name(), &keyspace.workload()?, output)
@@ -47,12 +52,12 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
             let message = "this store is open here; --addr is for `silica sketch` by itself";
             Err(Error::new(ErrorKind::Config, message))
         }
-        Verb::Verify => verify(session, output),
-        Verb::Inspect { svg } => {
+        Verb::Verify { .. } => verify(session, output),
+        Verb::Inspect { svg, .. } => {
             svg.iter().try_for_each(|file| draw(session, file))?;
             inspect(session, output)
         }
-        Verb::Backup { target, from, update } => {
+        Verb::Backup { target, from, update, .. } => {
             let report = match from {
                 Some(from) => session.store.backup_since(target, from)?,
                 None if *update => session.store.update_backup(target)?,
@@ -112,7 +117,10 @@ fn get(
 }
 
 fn count(session: &Session, exact: bool, output: &mut Output) -> Result<()> {
-    let count = session.keyspace()?.count(exact)?;
+    show_count(session.keyspace()?.count(exact)?, output)
+}
+
+pub(crate) fn show_count(count: Count, output: &mut Output) -> Result<()> {
     if count.low == count.high {
         output.line(count.estimate.to_string())?;
     } else {
@@ -195,8 +203,23 @@ fn show_sketch(keyspace: &str, workload: &Workload, output: &mut Output) -> Resu
     Ok(())
 }
 
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.4}") }
+}
+
+/// Rewrites what it can, and does all background work.
+fn compact(session: &Session, output: &mut Output) -> Result<()> {
+    let started = Instant::now();
+    let keyspace = session.keyspace()?;
+    if keyspace.engine().descriptor().capabilities.ordered {
+        keyspace.compact_range(..)?;
+    }
+    keyspace.settle()?;
+    let seconds = started.elapsed().as_secs_f64();
+    output.line(format!("compacted keyspace '{}' in {seconds:.2} s", keyspace.name()))?;
+    output.object().insert("ok".into(), true.into());
+    output.object().insert("seconds".into(), seconds.into());
+    Ok(())
 }
 
 fn verify(session: &Session, output: &mut Output) -> Result<()> {
@@ -215,6 +238,7 @@ fn verify(session: &Session, output: &mut Output) -> Result<()> {
 /// Draws the buckets of the keyspace into a file.
 fn draw(session: &Session, file: &Path) -> Result<()> {
     let keyspace = session.keyspace()?;
+    silica::refuse_within_store(file, "the picture")?;
     let Some(picture) = Picture::of(&keyspace.inspect()?) else {
         let engine = keyspace.engine().descriptor().name;
         let message = format!(
@@ -267,9 +291,17 @@ pub(crate) fn show_copy(done: &str, report: &BackupReport, output: &mut Output) 
         "{done} {} keyspaces: {} files linked, {} written with {} bytes",
         report.keyspaces, report.files_linked, report.files_written, report.bytes_written
     ))?;
+    if report.empty > 0 {
+        output.line(format!(
+            "{} of the keyspaces are in memory: they are empty in it; `silica export` writes what \
+             one holds",
+            report.empty
+        ))?;
+    }
     let object = output.object();
     object.insert("ok".into(), true.into());
     object.insert("keyspaces".into(), report.keyspaces.into());
+    object.insert("keyspaces_empty".into(), report.empty.into());
     object.insert("files_linked".into(), report.files_linked.into());
     object.insert("files_shared".into(), report.files_shared.into());
     object.insert("files_written".into(), report.files_written.into());

@@ -92,7 +92,7 @@ fn read_through_redis_cli(port: u16, records: &Records) {
 
 /// Starts to load `file` and kills the load after `delay`.
 fn killed_load(file: &Path, path: &Path, delay: Duration) {
-    let args = ["load", arg(file), "--path", arg(path), "--format", "tsv"];
+    let args = ["load", arg(file), "--path", arg(path), "--format", "plain"];
     let mut child =
         silica(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     std::thread::sleep(delay);
@@ -152,7 +152,7 @@ fn load_read_kill_and_recover_real_records() {
     write_tsv(&file, &first);
 
     let start = Instant::now();
-    silica_ok(&["load", arg(&file), "--path", arg(&path), "--format", "tsv"]);
+    silica_ok(&["load", arg(&file), "--path", arg(&path), "--format", "plain"]);
     let whole = start.elapsed();
     let server = Server::start(&path, &[]);
     read_through_redis_cli(server.port, &first);
@@ -163,7 +163,7 @@ fn load_read_kill_and_recover_real_records() {
     read_through_redis_cli(server.port, &first);
     server.kill();
 
-    silica_ok(&["load", arg(&file), "--path", arg(&path), "--format", "tsv"]);
+    silica_ok(&["load", arg(&file), "--path", arg(&path), "--format", "plain"]);
     let server = Server::start(&path, &[]);
     assert_eq!(present(&server, &second), second.len());
     assert_eq!(present(&server, &first), first.len());

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Most threads for background work.
 const THREADS_MAX: usize = 1024;
 
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     silica::parse_size(text).ok_or_else(|| "use a size such as 64MiB, 2G or 1048576".to_string())
 }
 

@@ -114,6 +114,18 @@ impl Server {
         Self::start_by(path, || Server::spawn_as(path, command))
     }
 
+    /// Starts Redis in `dir`, whose dump.rdb it takes and SAVE writes; `path` names its log.
+    pub fn start_redis_in(dir: &Path, path: &Path) -> Server {
+        let command = |listen: &str| {
+            let (host, port) = listen.split_once(':').expect("an address");
+            let mut command = Command::new("redis-server");
+            command.args(["--bind", host, "--port", port, "--save", "", "--dir", arg(dir)]);
+            command.stdin(Stdio::null());
+            command
+        };
+        Self::start_by(path, || Server::spawn_as(path, command))
+    }
+
     /// The same by a shell that allows so many descriptors, and more to who asks for it.
     pub fn start_cache_within(path: &Path, size: &str, descriptors: u32) -> Server {
         let limit = format!("ulimit -S -n {descriptors} && exec \"$@\"");
