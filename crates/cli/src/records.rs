@@ -147,20 +147,23 @@ impl Decoder {
                 known[*column] = Some(field);
             }
         }
-        let [key, value, expires, bits] = &known;
-        let number = |field: &Option<Vec<u8>>| match field.as_deref() {
-            None | Some([]) => Ok(0),
-            Some(digits) => parse_number(digits),
-        };
-        let entry = (|| {
-            let bytes = |field: &Option<Vec<u8>>| {
-                let text = field.as_deref().unwrap_or_default();
-                text::unescape(text).map(|bytes| Cow::Owned(bytes.into_owned())).ok_or(ESCAPES)
-            };
-            new_entry(bytes(key)?, bytes(value)?, number(expires)?, number(bits)?)
-        })();
-        entry.map_or_else(|why| Parsed::Bad(why.into()), |entry| Parsed::Entry(entry, taken))
+        csv_entry(&known)
+            .map_or_else(|why| Parsed::Bad(why.into()), |entry| Parsed::Entry(entry, taken))
     }
+}
+
+/// The entry whose [`COLUMNS`] are `known`.
+fn csv_entry(known: &[Option<Vec<u8>>; 4]) -> Result<Entry<'static>, &'static str> {
+    let [key, value, expires, bits] = known;
+    let number = |field: &Option<Vec<u8>>| match field.as_deref() {
+        None | Some([]) => Ok(0),
+        Some(digits) => parse_number(digits),
+    };
+    let bytes = |field: &Option<Vec<u8>>| {
+        let text = field.as_deref().unwrap_or_default();
+        text::unescape(text).map(|bytes| Cow::Owned(bytes.into_owned())).ok_or(ESCAPES)
+    };
+    new_entry(bytes(key)?, bytes(value)?, number(expires)?, number(bits)?)
 }
 
 const ESCAPES: &str = "after a backslash stand xNN, n, r, t or another backslash; text as it is \
