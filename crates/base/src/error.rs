@@ -33,6 +33,8 @@ pub enum ErrorKind {
     NotFound,
     /// A transaction met a write of somebody else; begin it anew.
     Conflict,
+    /// The store was opened to be read only.
+    ReadOnly,
 }
 
 /// An error: its kind, what was being done, and what caused it.

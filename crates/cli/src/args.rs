@@ -36,6 +36,9 @@ pub(crate) struct Global {
     /// Print exactly one JSON object on standard output.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Only read the store, and write nothing to its directory; several processes may at a time.
+    #[arg(long, global = true)]
+    pub(crate) read_only: bool,
     /// Keyspace to work on.
     #[arg(long, global = true, value_name = "NAME", default_value = silica::DEFAULT_KEYSPACE)]
     pub(crate) keyspace: String,

@@ -151,10 +151,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             if remote::run(global, &verb, output)? {
                 return Ok(());
             }
-            let session = match verb.creates() {
-                true => Session::open_to_write(global)?,
-                false => Session::open(global, false)?,
-            };
+            let session = Session::open_for(global, &verb)?;
             verbs::run(&verb, &session, output)?;
             session.close()
         }
@@ -165,7 +162,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
 fn exit_code_of(kind: ErrorKind) -> ExitCode {
     ExitCode::from(match kind {
         ErrorKind::NotFound => 1,
-        ErrorKind::Config | ErrorKind::TooLarge | ErrorKind::Unsupported => 2,
+        ErrorKind::Config | ErrorKind::TooLarge | ErrorKind::Unsupported | ErrorKind::ReadOnly => 2,
         ErrorKind::Corruption => 3,
         ErrorKind::Locked => 4,
         _ => 5,

@@ -15,6 +15,7 @@ pub(crate) struct Output {
     missing: bool,
     /// The last byte written is no line's end.
     is_within_line: bool,
+    exit_code: u8,
 }
 
 impl Output {
@@ -79,6 +80,11 @@ impl Output {
         self.missing = true;
     }
 
+    /// The exit code of a command that did what it could.
+    pub(crate) fn set_exit_code(&mut self, code: u8) {
+        self.exit_code = code;
+    }
+
     /// Prints the object, where one is wanted.
     pub(crate) fn finish(&mut self) -> Result<()> {
         if self.json {
@@ -100,7 +106,7 @@ impl Output {
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(u8::from(self.missing))
+        ExitCode::from(self.exit_code.max(u8::from(self.missing)))
     }
 }
 

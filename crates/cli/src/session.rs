@@ -18,7 +18,9 @@ impl Global {
 
     /// Options as the flags say.
     pub(crate) fn open_options(&self) -> OpenOptions {
-        let mut options = OpenOptions::new().background_threads(self.background_threads);
+        let mut options = OpenOptions::new()
+            .background_threads(self.background_threads)
+            .read_only(self.read_only);
         if let Some(bytes) = self.memory {
             options = options.memory_bytes(bytes);
         }
@@ -125,6 +127,21 @@ impl Verb {
     pub(crate) fn creates(&self) -> bool {
         matches!(self, Verb::Put { .. })
     }
+
+    /// True where it writes nothing.
+    pub(crate) fn only_reads(&self) -> bool {
+        use Verb::{Backup, Count, Get, Inspect, Scan, Stats, Verify};
+        matches!(
+            self,
+            Backup { .. }
+                | Count { .. }
+                | Get { .. }
+                | Inspect { .. }
+                | Scan { .. }
+                | Stats
+                | Verify
+        )
+    }
 }
 
 /// An open store and one keyspace of it.
@@ -136,6 +153,21 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Opens the store for a verb. A store that cannot be written to, and need not be, is read as
+    /// it is.
+    pub(crate) fn open_for(global: &Global, verb: &Verb) -> Result<Self> {
+        if verb.creates() {
+            return Session::open_to_write(global);
+        }
+        let directory = global.directory();
+        let is_read = verb.only_reads() && directory.is_dir() && !silica::is_writable(&directory);
+        if is_read && !global.read_only {
+            log::warn!("{} cannot be written to; it is only read", directory.display());
+        }
+        let read_only = global.read_only || is_read;
+        Session::open(&Global { read_only, ..global.clone() }, false)
+    }
+
     /// Opens the store for one command that writes, makes store and keyspace where they are
     /// missing, and refuses a keyspace that would forget what is written when the command ends.
     pub(crate) fn open_to_write(global: &Global) -> Result<Self> {

@@ -31,4 +31,4 @@ pub use ordered::{
     EntryIter, INGESTED, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
 };
 pub use silica_base::{Error, ErrorKind, Result};
-pub use views::{Admin, Atomic, Checkpoint, Count, Repaired, Scan, Shard, Sharded, Update};
+pub use views::{Admin, Atomic, Checkpoint, Count, Loss, Repaired, Scan, Shard, Sharded, Update};

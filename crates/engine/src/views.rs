@@ -156,6 +156,32 @@ pub trait Admin: Send + Sync {
     fn inspect(&self) -> Result<String>;
 }
 
+/// How much a repair could not bring back, in versions of entries: what was deleted or overwritten
+/// counts, too, so entries are not more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Loss {
+    /// All was there.
+    #[default]
+    Nothing,
+    /// So many at most.
+    AtMost(u64),
+    /// Something is missing that nobody knows the size of.
+    Unknown,
+}
+
+impl Loss {
+    /// This, and `more` lost versions.
+    #[must_use]
+    pub fn and(self, more: u64) -> Self {
+        match self {
+            _ if more == 0 => self,
+            Loss::Nothing => Loss::AtMost(more),
+            Loss::AtMost(lost) => Loss::AtMost(lost + more),
+            Loss::Unknown => Loss::Unknown,
+        }
+    }
+}
+
 /// What a repair came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Repaired {
@@ -166,6 +192,10 @@ pub struct Repaired {
     /// The directory, in the store's own, with the files that were there; `None` where nothing was
     /// damaged and nothing changed.
     pub aside: Option<String>,
+    /// What is lost.
+    pub lost: Loss,
+    /// True where of an entry an older version may be back, or one that was deleted.
+    pub may_be_older: bool,
 }
 
 /// Partitions that threads can own, for service without synchronisation between them.

@@ -7,9 +7,11 @@
 //! 2. A keyspace exists if and only if the catalog lists it. Its directory is complete before it
 //!    is listed and is removed only after it is not; a directory that is not listed is rubbish.
 //! 3. Numbers of keyspaces are never used twice.
+//! 4. A copy follows the file, at the latest at the next open. Only a repair reads it.
 //!
 //! The bytes are described in `docs/formats/store.md`.
 
+use log::warn;
 use silica_base::{VARINT_BYTES_MAX, checksum, read_varint, write_varint};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{Error, ErrorKind, Result};
@@ -18,6 +20,9 @@ use silica_engine::{Error, ErrorKind, Result};
 pub(crate) const FILE: &str = "silica";
 /// What it is written under before it is renamed.
 pub(crate) const FILE_NEW: &str = "silica.new";
+/// The same bytes in a file of their own, for a repair.
+pub(crate) const COPY: &str = "silica.copy";
+pub(crate) const COPY_NEW: &str = "silica.copy.new";
 
 /// First bytes of the catalog.
 pub(crate) const MAGIC: [u8; 8] = *b"SILICA\r\n";
@@ -166,31 +171,70 @@ impl Catalog {
 
     /// Reads the catalog of `device`, or `None` where there is no such file.
     pub(crate) fn load<D: Device>(device: &D, file: &str) -> Result<Option<Self>> {
-        if !device.list()?.iter().any(|n| n == FILE) {
-            return Ok(None);
-        }
-        let handle = device.open(FILE, Mode::Buffered)?;
-        let len = handle.len()?;
-        if len > FILE_BYTES_MAX {
-            return Err(Error::corruption(file, FILE_BYTES_MAX, "it is far too long"));
-        }
-        let mut bytes = vec![0; len as usize];
-        let filled = handle.read_at(0, &mut bytes)?;
-        bytes.truncate(filled);
-        Catalog::decode(&bytes, file).map(Some)
+        Self::load_from(device, FILE, file)
     }
 
-    /// Replaces the catalog of `device`.
-    pub(crate) fn save<D: Device>(&self, device: &D) -> Result<()> {
-        if device.list()?.iter().any(|n| n == FILE_NEW) {
-            device.remove(FILE_NEW)?;
-        }
-        let handle = device.create(FILE_NEW, Mode::Buffered)?;
-        handle.write_at(0, &self.encode())?;
-        handle.sync()?;
-        device.rename(FILE_NEW, FILE)?;
-        device.sync_dir()
+    /// Reads the copy of the catalog; it is called `file` in errors.
+    pub(crate) fn load_copy<D: Device>(device: &D, file: &str) -> Result<Option<Self>> {
+        Self::load_from(device, COPY, file)
     }
+
+    fn load_from<D: Device>(device: &D, name: &str, file: &str) -> Result<Option<Self>> {
+        match read(device, name, file)? {
+            Some(bytes) => Catalog::decode(&bytes, file).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Replaces the catalog of `device`, and then its copy.
+    pub(crate) fn save<D: Device>(&self, device: &D) -> Result<()> {
+        let bytes = self.encode();
+        replace(device, FILE_NEW, FILE, &bytes)?;
+        if let Err(error) = replace(device, COPY_NEW, COPY, &bytes) {
+            warn!("{COPY}, the copy of the catalog, is old until the next opening: {error}");
+        }
+        Ok(())
+    }
+
+    /// Makes the copy what the catalog is, where it is something else.
+    pub(crate) fn renew_copy<D: Device>(&self, device: &D) {
+        let bytes = self.encode();
+        if read(device, COPY, COPY).is_ok_and(|there| there.as_ref() == Some(&bytes)) {
+            return;
+        }
+        if let Err(error) = replace(device, COPY_NEW, COPY, &bytes) {
+            warn!("{COPY}, the copy of the catalog, is old until the next opening: {error}");
+        }
+    }
+}
+
+/// The bytes of the file `name`, or `None` where there is none.
+fn read<D: Device>(device: &D, name: &str, file: &str) -> Result<Option<Vec<u8>>> {
+    if !device.list()?.iter().any(|n| n == name) {
+        return Ok(None);
+    }
+    let handle = device.open(name, Mode::Buffered)?;
+    let len = handle.len()?;
+    if len > FILE_BYTES_MAX {
+        return Err(Error::corruption(file, FILE_BYTES_MAX, "it is far too long"));
+    }
+    let mut bytes = vec![0; len as usize];
+    let filled = handle.read_at(0, &mut bytes)?;
+    bytes.truncate(filled);
+    Ok(Some(bytes))
+}
+
+/// Replaces the file `name`, which is written under the name `new` first.
+fn replace<D: Device>(device: &D, new: &str, name: &str, bytes: &[u8]) -> Result<()> {
+    if device.list()?.iter().any(|n| n == new) {
+        device.remove(new)?;
+    }
+    let handle = device.create(new, Mode::Buffered)?;
+    let written = handle.write_at(0, bytes).and_then(|()| handle.sync());
+    // What was not written takes room that others may need.
+    written.inspect_err(|_| drop(device.remove(new)))?;
+    device.rename(new, name)?;
+    device.sync_dir()
 }
 
 fn write_text(out: &mut Vec<u8>, text: &str) {

@@ -2,7 +2,7 @@
 
 use crate::catalog::{self, Catalog, Record};
 use crate::migrate::{journal, noted_target_of, target_of};
-use crate::{Silica, sketch};
+use crate::{Registration, Silica, sketch};
 use log::{info, warn};
 use silica_device::{Device, FileDevice};
 use silica_engine::{Error, ErrorKind, Result};
@@ -75,6 +75,23 @@ impl Silica {
     }
 }
 
+/// Refuses a listed keyspace of an engine that keeps files whose files are not there: an engine
+/// would make a new store, and everybody would take it for an empty one.
+pub(crate) fn refuse_missing(path: &Path, registration: &Registration, of: &Record) -> Result<()> {
+    let directory = path.join(of.directory());
+    let current = directory.join(silica_parts::manifest::CURRENT);
+    if !registration.keeps_files() || current.exists() {
+        return Ok(());
+    }
+    let what = if directory.is_dir() { &current } else { &directory };
+    let message = format!(
+        "{} is missing: the store is damaged; restore it from a backup, or run `silica repair` for \
+         what is left",
+        what.display()
+    );
+    Err(Error::new(ErrorKind::Corruption, message))
+}
+
 /// Ends drops that had no room for the catalog; false where it has none still.
 pub(crate) fn finish_drops(
     path: &Path,
@@ -90,6 +107,9 @@ pub(crate) fn finish_drops(
     for record in &dropped {
         info!("keyspace '{}' was dropped", record.name);
         catalog.remove(&record.name);
+        if device.is_read_only() {
+            continue;
+        }
         if let Err(e) = silica_device::empty_directory(&path.join(aside(record))) {
             warn!("removing what is in {}: {e}", aside(record));
         }

@@ -59,6 +59,7 @@ impl Keyspace {
         paths: &[P],
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Ingested> {
+        self.switch().refuse_if_read_only()?;
         let ordered = self.ordered()?;
         let directory = self.root().join(self.directory());
         let (mut placed, mut files) = (Vec::new(), Vec::new());

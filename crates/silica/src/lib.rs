@@ -73,7 +73,8 @@ pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use probe::{Names, ProbeOptions, SCRATCH_BLOCK_BYTES, Scratch, keep_probe, kept_probe, probe};
 pub use record::{RecordBuffer, RecordOptions, RecordReport, Recording};
 pub use registry::{Build, Registration, Registry};
-pub use repair::{KeyspaceRepair, repair};
+pub use repair::{KeyspaceRepair, StoreRepair, repair};
+pub use silica_device::is_writable_directory as is_writable;
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};
 pub use silica_engine as engine;
 pub use silica_engine::{
@@ -81,7 +82,7 @@ pub use silica_engine::{
     KeyRange, METRICS, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, RangeSize,
     Result, Update, WriteBatch, parse_size,
 };
-pub use silica_engine::{Ingested, Repaired};
+pub use silica_engine::{Ingested, Loss, Repaired};
 pub use silica_tune as tune;
 pub use store::{DEFAULT_KEYSPACE, KeyspaceInfo, Silica, open};
 pub use transaction::Transaction;

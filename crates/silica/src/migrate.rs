@@ -27,7 +27,7 @@ use log::{info, warn};
 use silica_device::Device;
 use silica_engine::{Capabilities, Engine, Error, ErrorKind, Result};
 use std::sync::Arc;
-pub(crate) use switch::{Route, Switch};
+pub(crate) use switch::{Route, Switch, read_only};
 
 /// How far a migration is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +137,7 @@ impl Silica {
         options: &[(&str, &str)],
         progress: &mut dyn FnMut(MigrateProgress) -> Result<()>,
     ) -> Result<MigrateReport> {
+        self.refuse_if_read_only()?;
         let keyspace = self.existing(name)?.ok_or_else(|| {
             let message = format!("no keyspace '{name}' to migrate");
             Error::new(ErrorKind::NotFound, message)

@@ -154,6 +154,38 @@ impl OpenOptions {
         self
     }
 
+    /// Opens the store to read it and writes nothing to its directory, which may be on a read-only
+    /// file system or belong to somebody else. What an opening has to recover is recovered in
+    /// memory. Several may read a store so at the same time, but nobody while a process has it open
+    /// for writing: that is an error of kind [`ErrorKind::Locked`].
+    ///
+    /// Nothing is created, dropped or changed, and there is no background work. Whatever writes
+    /// fails with [`ErrorKind::ReadOnly`].
+    ///
+    /// ```
+    /// # let path = std::env::temp_dir().join(format!("silica-doc-read-only-{}", std::process::id()));
+    /// use silica::{ErrorKind, OpenOptions};
+    ///
+    /// silica::open(&path)?.keyspace("default")?.put("key", "value")?;
+    /// let store = OpenOptions::new().read_only(true).open(&path)?;
+    /// let keyspace = store.keyspace("default")?;
+    /// assert_eq!(keyspace.get("key")?.as_deref(), Some(&b"value"[..]));
+    /// assert_eq!(keyspace.put("key", "other").unwrap_err().kind(), ErrorKind::ReadOnly);
+    /// # drop((keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.device.read_only = read_only;
+        self
+    }
+
+    /// True where the store is to be read only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.device.read_only
+    }
+
     /// Memory for all keyspaces together, in bytes.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {

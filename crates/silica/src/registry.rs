@@ -32,9 +32,29 @@ impl Registration {
 
     /// Repairs it, where the engine can.
     pub(crate) fn repair(&self) -> Option<Repair> {
-        let is_wip = self.name == "wip";
-        is_wip.then_some(silica_wip::repair::<FileDevice> as Repair)
+        match self.name {
+            "wip" => Some(silica_wip::repair::<FileDevice>),
+            "silt" => Some(silica_silt::repair::<FileDevice>),
+            _ => None,
+        }
     }
+
+    /// True where its entries are in files from its creation on.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.repair().is_some()
+    }
+}
+
+/// The engine that made the files of a directory, as far as they tell.
+pub(crate) fn maker_of(directory: &FileDevice) -> Result<Option<&'static str>> {
+    let makers: [(&str, fn(&FileDevice) -> Result<bool>); 2] =
+        [("wip", silica_wip::made), ("silt", silica_silt::made)];
+    for (name, made) in makers {
+        if made(directory)? {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// Makes sorted files of entries in any order.

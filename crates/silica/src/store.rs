@@ -9,9 +9,9 @@
 
 use crate::auto::{self, AUTO, Asked, Noted};
 use crate::catalog::{self, Catalog, Record};
-use crate::directories::{finish_drops, remove_rubbish};
+use crate::directories::{finish_drops, refuse_missing, remove_rubbish};
 use crate::keyspace::{Keyspace, Opened};
-use crate::migrate::{Route, Switch, journal, target_of};
+use crate::migrate::{Route, Switch, journal, read_only, target_of};
 use crate::options::check_fits;
 use crate::scheduler::{PAUSE_MAX, Scheduler};
 use crate::sketch;
@@ -86,16 +86,26 @@ impl Silica {
         options.check_memory()?;
         let device = open_device(path, &options)?;
         let file = path.join(catalog::FILE).display().to_string();
-        let mut catalog = match Catalog::load(&device, &file)? {
+        let loaded = Catalog::load(&device, &file).map_err(|error| match error.kind() {
+            ErrorKind::Corruption => {
+                error.within("`silica repair` brings the store's list of keyspaces back")
+            }
+            _ => error,
+        });
+        let mut catalog = match loaded? {
             Some(catalog) => catalog,
             None => create(path, &device, &options)?,
         };
         let is_unsaved = !finish_drops(path, &device, &mut catalog)?;
-        let notes = auto::take_notes(&mut catalog, options.engine == AUTO);
+        let mut notes = auto::take_notes(&mut catalog, options.engine == AUTO);
+        if options.is_read_only() {
+            notes.clear();
+        }
         if !notes.is_empty() {
             catalog.save(&device)?;
         }
-        if !is_unsaved {
+        if !is_unsaved && !options.is_read_only() {
+            catalog.renew_copy(&device);
             remove_rubbish(path, &device, &catalog);
         }
         let (threads, bytes) = (options.background_threads, options.background_bytes_per_second);
@@ -114,7 +124,7 @@ impl Silica {
             backups: Mutex::default(),
             device,
         };
-        if store.options.engine == AUTO {
+        if store.options.engine == AUTO && !store.options.is_read_only() {
             store.follow_wishes();
         }
         Ok(store)
@@ -147,6 +157,11 @@ impl Silica {
         Ok(state)
     }
 
+    /// For whatever changes the store.
+    pub(crate) fn refuse_if_read_only(&self) -> Result<()> {
+        if self.options.is_read_only() { Err(read_only()) } else { Ok(()) }
+    }
+
     /// The store's directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -175,6 +190,9 @@ impl Silica {
         if state.catalog.find(name).is_some() {
             return self.open_listed(&mut state, name);
         }
+        if self.options.is_read_only() {
+            return Err(no_keyspace(name, &state.catalog));
+        }
         match self.options.declared(name) {
             None => self.create_locked(&mut state, name, &self.options.engine, &[]),
             Some(declared) => {
@@ -197,6 +215,7 @@ impl Silica {
         engine: &str,
         options: &[(&str, &str)],
     ) -> Result<Keyspace> {
+        self.refuse_if_read_only()?;
         let mut state = self.lock()?;
         if let Some(record) = state.catalog.find(name) {
             let message = format!(
@@ -231,6 +250,7 @@ impl Silica {
     /// Removes the keyspace `name` and everything in it. Handles to it fail from then on; the
     /// files that they have open take their room on the device until they are gone.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.refuse_if_read_only()?;
         let mut state = self.lock()?;
         let Some(record) = state.catalog.find(name).cloned() else {
             return Err(no_keyspace(name, &state.catalog));
@@ -437,8 +457,8 @@ impl Silica {
         let registration = self.options.registry.find(&record.engine)?;
         let values = self.options_of_existing(registration, &record)?;
         let share = self.memory_share(&state.catalog);
-        let keyspace = self
-            .build(registration, &record, values, share)
+        let keyspace = refuse_missing(&self.path, registration, &record)
+            .and_then(|()| self.build(registration, &record, values, share))
             .map_err(|e| e.within(format_args!("opening keyspace '{name}'")))?;
         Ok(self.enter(state, keyspace))
     }
@@ -496,15 +516,18 @@ impl Silica {
         let directory = self.directory_of(&record.directory())?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let engine = (registration.build)(directory, &values, &environment)?;
-        let journal = self.journal_of(record)?;
-        let switch = Arc::new(Switch::new(Arc::clone(&engine)));
+        let is_read_only = self.options.is_read_only();
+        let journal = if is_read_only { None } else { self.journal_of(record)? };
+        let switch = Arc::new(Switch::new(Arc::clone(&engine)).read_only(is_read_only));
         if let Some(journal) = journal {
             switch.turn(Route::Noted(engine, journal));
         }
         let keys = || switch.as_admin().and_then(|a| a.count(false).ok()).unwrap_or_default();
         let file = sketch::file_of(&self.path, &record.directory());
-        switch.live().open(file, || keys().estimate);
-        self.scheduler.add(&record.name, Arc::clone(&switch) as Arc<dyn Engine>);
+        if !is_read_only {
+            switch.live().open(file, || keys().estimate);
+            self.scheduler.add(&record.name, Arc::clone(&switch) as Arc<dyn Engine>);
+        }
         Ok(Keyspace::new(Opened {
             root: self.path.clone(),
             name: record.name.clone(),
@@ -523,6 +546,9 @@ impl Silica {
         let Some(wanted) = self.options.log_path.as_ref().map(|path| path.join(name)) else {
             return Ok(directory);
         };
+        if directory.is_read_only() {
+            return Ok(directory);
+        }
         if directory.logs_path().is_none() && directory.list()?.is_empty() {
             crate::refuse_within_store(&wanted, "the log")?;
             return directory.put_logs(&wanted);
@@ -583,6 +609,7 @@ impl Silica {
 
     /// Changes the catalog, in memory and on the device.
     pub(crate) fn edit_catalog(&self, edit: impl FnOnce(&mut Catalog)) -> Result<()> {
+        self.refuse_if_read_only()?;
         let mut state = self.lock()?;
         let mut catalog = state.catalog.clone();
         edit(&mut catalog);
@@ -612,6 +639,7 @@ impl Silica {
         options: &[(&str, &str)],
         id: Option<u64>,
     ) -> Result<(Record, Arc<dyn Engine>)> {
+        self.refuse_if_read_only()?;
         let state = self.lock()?;
         let registration = self.options.registry.find(engine)?;
         let old = state.catalog.find(name).ok_or_else(|| no_keyspace(name, &state.catalog))?;
@@ -742,8 +770,22 @@ fn no_keyspace(name: &str, catalog: &Catalog) -> Error {
     Error::new(ErrorKind::NotFound, format!("no keyspace '{name}'; there are {known}"))
 }
 
+/// Opens the directory of a store, also one that lost its list of keyspaces.
+pub(crate) fn open_damaged_device(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
+    let has_keyspaces = || {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name());
+        names.any(|name| name.to_str().is_some_and(catalog::is_directory_name))
+    };
+    if !path.join(catalog::FILE).exists() && (path.join(catalog::COPY).exists() || has_keyspaces())
+    {
+        return FileDevice::open(path, DeviceOptions { create: false, ..options.device });
+    }
+    open_device(path, options)
+}
+
 pub(crate) fn open_device(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
-    if !path.exists() && !options.create {
+    if !path.exists() && (!options.create || options.is_read_only()) {
         let message = format!(
             "there is no store at {}; check the path, or create one with `silica put` or \
              `silica serve`",
@@ -770,16 +812,26 @@ fn refuse_foreign(path: &Path, options: &OpenOptions) -> Result<()> {
         .map_err(|e| Error::io(format!("reading directory {}", path.display()), e))?;
     let foreign = entries.filter_map(|e| e.ok()).map(|e| e.file_name()).find(|n| {
         let name = n.to_string_lossy();
-        let ours = [catalog::FILE_NEW, "LOCK", crate::probe::FILE, crate::probe::ENGINES];
+        let ours = [
+            catalog::FILE_NEW,
+            catalog::COPY_NEW,
+            "LOCK",
+            crate::probe::FILE,
+            crate::probe::ENGINES,
+        ];
         !ours.contains(&&*name)
     });
     let message = match foreign {
+        Some(_) if path.join(catalog::COPY).exists() => format!(
+            "{} lacks the file 'silica', the list of its keyspaces; `silica repair` brings it back",
+            path.display()
+        ),
         Some(name) => format!(
             "{} is not a Silica store: it holds {name:?} but no file 'silica' (an interrupted \
              backup looks like that, too); give the path of a store, or of a new directory",
             path.display()
         ),
-        None if options.create => return Ok(()),
+        None if options.create && !options.is_read_only() => return Ok(()),
         None => format!(
             "{} is an empty directory, not a store; check the path, or create one with `silica \
              put` or `silica serve`",

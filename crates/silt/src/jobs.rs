@@ -123,6 +123,9 @@ impl<D: Device> Silt<D> {
             let pressure = self.pressure();
             let left = budget.bytes.saturating_sub(bytes).max(1);
             let Some(done) = self.step_most_pressing(left, &pressure, wait)? else {
+                if wait {
+                    self.stop_wanting();
+                }
                 return Ok(Progress { bytes, more: false });
             };
             bytes += done.max(1);

@@ -22,6 +22,7 @@ mod partition;
 mod position;
 mod rank_map;
 mod read;
+mod repair;
 mod scan;
 mod shape;
 mod silt;
@@ -42,4 +43,5 @@ mod test_support;
 
 pub use hasher::Hasher;
 pub use options::OPTIONS;
+pub use repair::{made, repair};
 pub use silt::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Silt, VALUE_BYTES_MAX};

@@ -16,6 +16,7 @@ use crate::write::Writer;
 use silica_base::{Error, HashSeed, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
+use silica_parts::Room;
 use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::Manifest;
 use silica_parts::value_log::{self, ValueLog};
@@ -41,8 +42,18 @@ impl<D: Device> Silt<D> {
         environment: &Environment,
         hasher: Option<Hasher>,
     ) -> Result<Self> {
-        let device = Arc::new(device);
+        Self::open_shared(Arc::new(device), options, environment, hasher)
+    }
+
+    pub(crate) fn open_shared(
+        device: Arc<D>,
+        options: &OptionValues,
+        environment: &Environment,
+        hasher: Option<Hasher>,
+    ) -> Result<Self> {
         let (book, config) = open_book(&device, options, environment.seed)?;
+        let room = Room::of(&*device, config.room_enough())?;
+        let config = config.within(room, options);
         let state = &book.state;
         let hasher = hasher.unwrap_or_else(|| state.seed.into());
         let next_file = remove_orphans(&*device, state)?;

@@ -5,6 +5,7 @@ use silica_base::{Error, ErrorKind, Result};
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionSpec, OptionValues, part};
+use silica_parts::Room;
 use silica_parts::ect::EctParams;
 
 const MIB: u64 = 1 << 20;
@@ -129,18 +130,19 @@ const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 /// mapped until the last of its entries is converted.
 const SEGMENTS_MIN: u64 = 4;
 
+/// Parts of the room on the device that the log and a segment of the value log are at most where no
+/// size is given: what is kept in reserve is a small multiple of them.
+const LOG_PART: u64 = 48;
+const VALUE_SEGMENT_PART: u64 = 20;
+
 /// Bits per key of the filters that sorted stores get where the memory affords them.
 pub(crate) const MISS_FILTER_BITS: u64 = 8;
-
-/// The log's limit: as given, or a quarter of the memory.
-fn log_share(memory_bytes: u64, given: u64) -> u64 {
-    if given == 0 { part::HASHED_LOG.of_bytes(memory_bytes) } else { given }
-}
 
 /// The options as the engine uses them.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) memory_bytes: u64,
+    room: Room,
     pub(crate) partition_bits: u32,
     pub(crate) shape: Shape,
     /// As given; 0 stands for a share of the memory.
@@ -182,6 +184,7 @@ impl Config {
         let log_bytes_max = get("log_bytes_max");
         Ok(Config {
             memory_bytes,
+            room: Room::UNBOUNDED,
             partition_bits,
             shape: Shape::new(values, partition_bits)?,
             log_bytes_max,
@@ -199,9 +202,28 @@ impl Config {
         })
     }
 
+    /// Free bytes from which on a device bounds nothing.
+    pub(crate) fn room_enough(&self) -> u64 {
+        self.value_log_segment_bytes.max(self.memory_bytes).saturating_mul(LOG_PART)
+    }
+
+    /// The same for a device that has this room: pieces whose size is not given are no larger than
+    /// it allows.
+    pub(crate) fn within(mut self, room: Room, options: &OptionValues) -> Self {
+        self.room = room;
+        if options.given("value_log_segment_bytes").is_none() {
+            let bytes = room.at_most(self.value_log_segment_bytes, VALUE_SEGMENT_PART);
+            self.value_log_segment_bytes = bytes;
+        }
+        self
+    }
+
     /// Bytes of the log before its oldest log store is converted, with this memory number.
     pub(crate) fn log_bytes_max(&self, memory_bytes: u64) -> u64 {
-        log_share(memory_bytes, self.log_bytes_max)
+        match self.log_bytes_max {
+            0 => self.room.at_most(part::HASHED_LOG.of_bytes(memory_bytes), LOG_PART),
+            given => given,
+        }
     }
 
     /// Bytes of a log segment, with this memory number.

@@ -126,7 +126,11 @@ impl<D: Device> Silt<D> {
                     return Ok(Some(Reclaim::<D::File>::STEP_BYTES));
                 }
             }
-            let victim = self.values.pick_victim(self.value_log_dead_percent());
+            let percent = self.value_log_dead_percent();
+            if self.is_short_of_space() && self.values.seal_garbage(percent) {
+                return Ok(Some(Reclaim::<D::File>::STEP_BYTES));
+            }
+            let victim = self.values.pick_victim(percent);
             let Some(victim) = victim else { return Ok(None) };
             *slot = Some(Reclaim::new(victim)?);
         }

@@ -84,7 +84,7 @@ impl<D: Device> Silt<D> {
         self.check_limits(batch)?;
         if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
             self.refuse_if_stuck()?;
-            self.refuse_if_short(value_bytes(batch.ops()))?;
+            self.refuse_if_short(batch)?;
         }
         let stored = self.store_large_values(batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
@@ -105,7 +105,7 @@ impl<D: Device> Silt<D> {
         self.check_limits(batch)?;
         if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
             self.refuse_if_stuck()?;
-            self.refuse_if_short(value_bytes(batch.ops()))?;
+            self.refuse_if_short(batch)?;
         }
         let stored = self.store_large_values(batch)?;
         let mut writer = self.writer.lock().expect("no panic while held");
@@ -276,12 +276,6 @@ fn superseded(frames: &[Placed], ops: &[Op<'_>]) -> Vec<usize> {
     let mut found: Vec<usize> = order.windows(2).filter(same).map(|pair| pair[0]).collect();
     found.sort_unstable();
     found
-}
-
-/// Bytes of all values.
-fn value_bytes(ops: &[Op<'_>]) -> u64 {
-    let bytes = |op: &Op<'_>| if let OpKind::Put(entry) = op.kind { entry.value.len() } else { 0 };
-    ops.iter().map(|op| bytes(op) as u64).sum()
 }
 
 fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {

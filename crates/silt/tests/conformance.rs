@@ -273,6 +273,8 @@ fn full_disk() {
             let report = testkit::full_disk(harness, seed(script), 768 << 10);
             assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
             assert_eq!((report.deletes_refused, report.deletes_make_room), (0, true), "{report:?}");
+            assert_eq!(report.overwrites_refused, 0, "{report:?}");
+            assert!(report.writes_again * 10 > report.writes * 7, "{report:?}");
         }
     }
 }

@@ -220,6 +220,11 @@ impl<D: Device> Version<D> {
         common.as_deref()
     }
 
+    /// Versions of all runs.
+    pub(crate) fn versions(&self) -> u64 {
+        self.shape().versions()
+    }
+
     /// What its tables take of the memory; other buckets may share them.
     pub(crate) fn tables(&self) -> &[TableMemory] {
         self.tables.get_or_init(|| {
@@ -381,6 +386,12 @@ impl<D: Device> Stores<D> {
     pub(crate) fn directory_bytes(&self) -> u64 {
         let frozen = self.frozen.iter().map(|frozen| frozen.index_bytes());
         self.active.bytes() as u64 + self.range_reads.bytes() + frozen.sum::<u64>()
+    }
+
+    /// Entries that are in no table.
+    pub(crate) fn unflushed_entries(&self) -> u64 {
+        let frozen: usize = self.frozen.iter().map(|frozen| frozen.memtable.len()).sum();
+        (self.active.len() + frozen) as u64
     }
 
     /// What entries that are in no table count for.

@@ -97,7 +97,7 @@ impl<D: Device> Wip<D> {
             return Err(overlap(&pair[0], &pair[1]));
         }
         let all: u64 = sources.iter().map(|source| source.table.file_bytes()).sum();
-        self.refuse_if_short(all)?;
+        self.refuse_if_short(all, None)?;
         let mut written = Written { wip: self, parts: Vec::new() };
         let mut before = 0;
         for source in &sources {

@@ -175,7 +175,7 @@ impl<D: Device> Jobs<D> {
     }
 
     /// Where others have jobs in hand: waits a while for one that ends or is put back.
-    fn wait_for_others(&self) -> bool {
+    pub(crate) fn wait_for_others(&self) -> bool {
         let mut list = self.lock();
         let others_work = !list.flushing.is_empty() || !list.busy.is_empty();
         if others_work {
@@ -222,6 +222,9 @@ impl<D: Device> Wip<D> {
         {
             self.recall_filters();
             progress.more = self.jobs.wait_for_others();
+            if !progress.more {
+                self.stop_wanting();
+            }
         }
         self.jobs.attended_at.store(self.log.end(), Ordering::Relaxed);
         self.jobs.inside.fetch_sub(1, Ordering::Relaxed);

@@ -60,6 +60,6 @@ mod write;
 mod tests;
 
 pub use options::OPTIONS;
-pub use repair::repair;
+pub use repair::{made, repair};
 pub use table_files::{TableFileOptions, TableFiles, TableFilesMade};
 pub use wip::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, Wip};

@@ -24,7 +24,7 @@ use silica_parts::manifest::{Book, Manifest};
 use silica_parts::table::{Table, TableBuilder};
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
-use silica_parts::{BlockCache, Buffers};
+use silica_parts::{BlockCache, Buffers, Room};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -53,6 +53,8 @@ impl<D: Device> Wip<D> {
         environment: &Environment,
     ) -> Result<Self> {
         let config = Config::new(options);
+        let room = Room::of(&*device, config.room_enough())?;
+        let config = config.within(room, options);
         let memory = config.memory_bytes;
         let book = open_book(&device, environment.seed, config.first_buckets)?;
         let state = book.state();

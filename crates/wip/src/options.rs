@@ -5,8 +5,8 @@ use crate::policy::Policy;
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionKind, OptionSpec, OptionValues, part};
-use silica_parts::BITS_MAX;
 use silica_parts::table::Compression;
+use silica_parts::{BITS_MAX, Room};
 
 const MIB: u64 = 1 << 20;
 /// Bits that filters of younger runs have more than those of the oldest ones.
@@ -14,6 +14,15 @@ const UPPER_FILTER_BITS: u32 = 5;
 
 /// Segments that a log of full length has at least.
 const LOG_SEGMENTS_MIN: u64 = 8;
+
+/// Parts of the room on the device that the pieces of a store are at most where no size is given
+/// for them: what is kept in reserve is a small multiple of them. Pieces of the usual sizes need
+/// 16 times a bucket's live bytes, which is half of the memory, and more for the value log.
+const BUCKET_PART: u64 = 20;
+const LOG_PART: u64 = 32;
+const MEMTABLE_PART: u64 = 32;
+const VALUE_SEGMENT_PART: u64 = 20;
+const INLINE_VALUE_PART: u64 = 128;
 
 /// Larger values never go through log and tables: a record of the log is in memory as a whole.
 const INLINE_VALUE_BYTES_MOST: u64 = 16 * MIB;
@@ -132,6 +141,7 @@ pub const OPTIONS: &[OptionSpec] = &[
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) memory_bytes: u64,
+    room: Room,
     /// Given ones; 0 for what the memory allows.
     memtable_bytes_max: u64,
     log_bytes_max: u64,
@@ -154,6 +164,7 @@ impl Config {
         let value = |name| options.value(OPTIONS, name);
         Config {
             memory_bytes: value("memory_bytes"),
+            room: Room::UNBOUNDED,
             memtable_bytes_max: value("memtable_bytes_max"),
             log_bytes_max: value("log_bytes_max"),
             segment_bytes: value("segment_bytes"),
@@ -182,6 +193,32 @@ impl Config {
         }
     }
 
+    /// Free bytes from which on a device bounds nothing.
+    pub(crate) fn room_enough(&self) -> u64 {
+        let largest = self.policy.bucket_bytes_max.max(self.value_log_segment_bytes);
+        largest.max(self.memory_bytes).saturating_mul(LOG_PART)
+    }
+
+    /// The same for a device that has this room: pieces whose size is not given, and files that
+    /// grow up to a size, are no larger than it allows.
+    pub(crate) fn within(mut self, room: Room, options: &OptionValues) -> Self {
+        let is_given = |name| options.given(name).is_some_and(|bytes| bytes > 0);
+        self.room = room;
+        if !is_given("bucket_bytes_max") {
+            let policy = &mut self.policy;
+            policy.bucket_bytes_max = room.at_most(policy.bucket_bytes_max, BUCKET_PART);
+        }
+        if !is_given("value_log_segment_bytes") {
+            let bytes = room.at_most(self.value_log_segment_bytes, VALUE_SEGMENT_PART);
+            self.value_log_segment_bytes = bytes;
+        }
+        if options.given("inline_value_bytes_max").is_none() {
+            let bytes = room.at_most(self.inline_value_bytes_max as u64, INLINE_VALUE_PART);
+            self.inline_value_bytes_max = bytes as usize;
+        }
+        self
+    }
+
     /// Bits of a place of the filter of a bucket's oldest run, or of another.
     pub(crate) fn filter_bits(&self, is_oldest: bool) -> u32 {
         let more = if is_oldest || self.filter_bits == 0 { 0 } else { UPPER_FILTER_BITS };
@@ -191,7 +228,7 @@ impl Config {
     /// Bytes of entries that are in no table yet.
     pub(crate) fn memtable_bytes_max(&self, memory_bytes: u64) -> u64 {
         match self.memtable_bytes_max {
-            0 => part::MEMTABLES.of_bytes(memory_bytes),
+            0 => self.room.at_most(part::MEMTABLES.of_bytes(memory_bytes), MEMTABLE_PART),
             given => given,
         }
     }
@@ -199,7 +236,7 @@ impl Config {
     /// Bytes of the log.
     pub(crate) fn log_bytes_max(&self, memory_bytes: u64) -> u64 {
         match self.log_bytes_max {
-            0 => part::ORDERED_LOG.of_bytes(memory_bytes),
+            0 => self.room.at_most(part::ORDERED_LOG.of_bytes(memory_bytes), LOG_PART),
             given => given,
         }
     }

@@ -20,12 +20,12 @@ use crate::values::gone;
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::{Engine, Environment, OptionValues, Repaired};
+use silica_engine::{Engine, Environment, Loss, OptionValues, Repaired};
 use silica_parts::frame::{POINTER, RANGE, TOMBSTONE};
 use silica_parts::manifest::{self, Ledger};
 use silica_parts::table::{Cursor, Table, TableBuilder, TableOptions, UNNUMBERED, Version};
 use silica_parts::value_log::{self, Pointer};
-use silica_parts::wal::{self, POSITION_BYTES, Segment, Segments};
+use silica_parts::wal::{self, POSITION_BYTES, Segments};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,12 +46,21 @@ pub fn repair<D: Device>(
         Ok(entries) => return Ok(Repaired { entries, ..Repaired::default() }),
         Err(error) => error,
     };
-    if error.kind() != ErrorKind::Corruption {
+    if !is_about_the_file(error.kind()) {
         return Err(error);
     }
     let mut salvage = Salvage::new(&*device, environment.seed)?;
     salvage.findings.insert(0, error.to_string());
     salvage.run(Config::new(options))
+}
+
+/// True where the files on `device` are those of a store of this engine.
+pub fn made<D: Device>(device: &D) -> Result<bool> {
+    if device.list()?.iter().any(|name| table_number(name).is_some()) {
+        return Ok(true);
+    }
+    let snapshot = manifest::salvage(device)?.snapshot;
+    Ok(snapshot.is_some_and(|snapshot| StoreState::decode(&snapshot).is_ok()))
 }
 
 /// The parts of a damaged store.
@@ -71,6 +80,8 @@ struct Salvage<'d, D: Device> {
     values: BTreeMap<u32, Arc<value_log::Segment<D::File>>>,
     names: Vec<String>,
     findings: Vec<String>,
+    lost: Loss,
+    may_be_older: bool,
 }
 
 impl<'d, D: Device> Salvage<'d, D> {
@@ -112,6 +123,8 @@ impl<'d, D: Device> Salvage<'d, D> {
             blocks,
             names,
             findings,
+            lost: Loss::Nothing,
+            may_be_older: !is_known,
         };
         salvage.open_tables()?;
         salvage.open_log()?;
@@ -161,6 +174,7 @@ impl<'d, D: Device> Salvage<'d, D> {
                 Ok(table) => self.check_blocks(number, Arc::new(table))?,
                 Err(error) if is_about_the_file(error.kind()) => {
                     self.findings.push(format!("{name} is lost as a whole: {error}"));
+                    (self.lost, self.may_be_older) = (Loss::Unknown, true);
                 }
                 Err(error) => return Err(error),
             }
@@ -197,6 +211,15 @@ impl<'d, D: Device> Salvage<'d, D> {
         }
         intact.push(from..table.blocks());
         intact.retain(|range| !range.is_empty());
+        let whole = 0..table.blocks();
+        let is_damaged = !whole.is_empty() && intact.first() != Some(&whole);
+        if is_damaged {
+            let part = whole_part(number, Vec::new(), None);
+            let lost =
+                table.footer().versions.saturating_sub(versions::<D>(&table, part, &intact)?);
+            (self.lost, self.may_be_older) = (self.lost.and(lost), true);
+            self.findings.push(format!("{}: {lost} versions of entries are lost", table.name()));
+        }
         self.blocks.insert(number, intact);
         self.tables.insert(number, table);
         Ok(())
@@ -207,42 +230,23 @@ impl<'d, D: Device> Salvage<'d, D> {
             true => self.state.log_segments.clone(),
             false => self.names.iter().filter_map(|name| wal::number_of(name)).collect(),
         };
-        let mut list = Vec::new();
-        for number in numbers {
-            match Segment::open(self.device, self.state.store_id, number) {
-                Ok(segment) => {
-                    // Where nothing says where it begins it holds nothing that can be read.
-                    let before = list.last().map(|before: &Arc<Segment<_>>| &**before);
-                    if let Err(error) = segment.salvage_behind(before) {
-                        self.findings.push(error.to_string());
-                    }
-                    list.push(Arc::new(segment));
-                }
-                Err(error) if is_about_the_file(error.kind()) => {
-                    let name = wal::name(number);
-                    self.findings.push(format!("{name} is lost as a whole: {error}"));
-                }
-                Err(error) => return Err(error),
+        let (mut positions, mut deleted) = (Vec::new(), Vec::new());
+        let found = wal::salvage(self.device, self.state.store_id, &numbers, &mut |at, frame| {
+            let position = at / POSITION_BYTES;
+            if frame.flags & RANGE == 0 {
+                positions.push(position);
+            } else {
+                deleted.push(DeletedRange::of(frame, position));
             }
-        }
-        for (index, segment) in list.iter().enumerate() {
-            let cut = wal::cut_of(&list, index, None);
-            let read = segment.read_records(cut, &mut |at, payload| {
-                for (offset, frame) in wal::frames(payload).flatten() {
-                    let position = (at + offset as u64) / POSITION_BYTES;
-                    if frame.flags & RANGE == 0 {
-                        self.positions.push(position);
-                    } else {
-                        self.deleted.push(DeletedRange::of(&frame, position));
-                    }
-                }
-                Ok(())
-            });
-            if let Err(error) = read {
-                self.findings.push(format!("what follows in it is lost: {error}"));
-            }
-        }
-        self.segments = Arc::new(Segments::new(list));
+        })?;
+        (self.positions, self.deleted) = (positions, deleted);
+        self.may_be_older |= !found.findings.is_empty();
+        self.findings.extend(found.findings);
+        self.lost = match found.lost_unknown {
+            true => Loss::Unknown,
+            false => self.lost.and(found.lost_bytes / POSITION_BYTES),
+        };
+        self.segments = Arc::new(Segments::new(found.segments));
         Ok(())
     }
 
@@ -270,13 +274,15 @@ impl<'d, D: Device> Salvage<'d, D> {
         for (at, (lower, bucket)) in buckets.iter().enumerate() {
             let upper = lowers.get(at + 1).map(|upper| &upper[..]);
             let lost = self.salvage_bucket(lower, upper, bucket, &mut output)?;
+            self.lost = self.lost.and(lost.len() as u64);
             self.findings.extend(lost);
         }
         let entries = output.entries;
         let values = self.values_left(&output.live);
         let state = StoreState { values, ..output.finish()? };
         let aside = self.put_aside(&state)?;
-        Ok(Repaired { entries, findings: self.findings, aside: Some(aside) })
+        let Salvage { findings, lost, may_be_older, .. } = self;
+        Ok(Repaired { entries, findings, aside: Some(aside), lost, may_be_older })
     }
 
     /// The value log with the segments in which so many bytes live.
@@ -407,6 +413,23 @@ fn store_id<D: Device>(device: &D, names: &[String]) -> Result<Option<u64>> {
         }
     }
     Ok(None)
+}
+
+/// Versions in the intact `blocks` of a table.
+fn versions<D: Device>(
+    table: &Arc<Table<D::File>>,
+    part: PartState,
+    blocks: &[Range<usize>],
+) -> Result<u64> {
+    let table = Arc::clone(table);
+    let mut rows = TableRows::<D> { part, table, blocks: blocks.to_vec(), cursor: None };
+    rows.enter()?;
+    let mut versions = 0;
+    while rows.cursor.is_some() {
+        versions += 1;
+        rows.advance()?;
+    }
+    Ok(versions)
 }
 
 fn whole_part(table: u64, lower: Vec<u8>, upper: Option<Vec<u8>>) -> PartState {

@@ -10,7 +10,8 @@ impl<D: Device> Wip<D> {
     /// Has the log's next segment made before a writer needs it, and little left to sync then.
     pub(crate) fn attend_log(&self) -> Result<()> {
         let register = |number| self.edit(&[Edit::LogSegment(number)]);
-        if self.log.attend(true, &|| self.sync_log(), &register)? {
+        // While room is short it is left to what frees some, and to the writer who needs a segment.
+        if self.log.attend(!self.is_short_of_space(), &|| self.sync_log(), &register)? {
             // The log takes a segment more.
             self.share_memory(false);
         }

@@ -7,14 +7,24 @@
 //! maintenance does only what frees space: it flushes all memtables together, or those with a few
 //! percent of their bucket's bytes, and compacts the bucket with the most dead bytes of those whose
 //! output fits, until there is room again.
+//!
+//! After a put was refused, nothing is too little: all memtables are flushed, every bucket of more
+//! than one run or with any dead bytes is compacted, and the value log gives back what it can,
+//! until there is room for such a put or nothing is left to do. So what deletes hide becomes free
+//! while somebody wants it, and a full disk without garbage costs no work.
+//!
+//! A put that takes no more than what it overwrites makes room, too, like a delete. It is let
+//! through as long as compactions keep the room that they need.
 
 use crate::bucket::{Bucket, Frozen, Version};
 use crate::dead::unneeded_bytes;
 use crate::wip::Wip;
+use crate::write::user_bytes;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
+use silica_engine::{OpKind, WriteBatch};
 use silica_parts::wal::POSITION_BYTES;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -41,6 +51,17 @@ const LOG_SEGMENTS: u64 = 3;
 const UNFLUSHED_TIMES: u64 = 2;
 /// So many looks for work pass after a job did not fit, unless more becomes free.
 const PAUSES: u64 = 16;
+/// Pieces of work that a put tries which takes no more than what it overwrites.
+const SHRINKING_TRIES_MAX: u64 = 4096;
+/// What a put takes before what it overwrites becomes free: its record in the log, and its entry in
+/// a table.
+const PUT_TIMES: u64 = 3;
+/// The most bytes of a refused put that later work makes room for.
+const WANTED_BYTES_MAX: u64 = 4 << 20;
+/// The share of a segment of the value log, in percent, that is garbage at which it is emptied
+/// while room is short; and after a put was refused.
+const SHORT_DEAD_PERCENT: u64 = 25;
+const WANTED_DEAD_PERCENT: u64 = 1;
 
 /// What is known of the room on the device.
 #[derive(Default)]
@@ -53,6 +74,8 @@ pub(crate) struct Space {
     /// Looks for work that are to pass, unless more is free than this.
     pauses: AtomicU64,
     paused_at_bytes: AtomicU64,
+    /// Bytes of a put that was refused, until there is room for it or nothing is left to do.
+    wanted_bytes: AtomicU64,
 }
 
 impl<D: Device> Wip<D> {
@@ -78,41 +101,71 @@ impl<D: Device> Wip<D> {
     }
 
     /// Compares what is free with what maintenance needs beside `more` bytes; true where it is
-    /// less.
+    /// less. Room is short as long as it would be with the put that was refused.
     pub(crate) fn look_at_space(&self, more: u64) -> bool {
         self.space.unseen_bytes.store(0, Ordering::Relaxed);
-        let (mut free, needed) = (self.free_bytes(), self.space_needed_bytes() + more);
-        if free < needed && self.log.remove_spares() > 0 {
+        let (mut free, needed) = (self.free_bytes(), self.space_needed_bytes());
+        let most = needed + more.max(self.wanted_bytes());
+        if free < most && self.log.remove_spares() > 0 {
             free = self.free_bytes();
         }
         let least = LOOK_EVERY_BYTES.min(self.log_bytes_max() / 16);
-        let next = (free.saturating_sub(needed) / LOOK_PART).clamp(least, LOOK_EVERY_BYTES_MAX);
+        let next = (free.saturating_sub(most) / LOOK_PART).clamp(least, LOOK_EVERY_BYTES_MAX);
         self.space.look_at_bytes.store(next, Ordering::Relaxed);
-        self.space.short.store(free < needed, Ordering::Relaxed);
-        free < needed
+        self.space.short.store(free < most, Ordering::Relaxed);
+        if free >= most {
+            self.space.wanted_bytes.store(0, Ordering::Relaxed);
+        }
+        free < needed + more
+    }
+
+    /// Bytes of a put that was refused and that work is to make room for; 0 for none.
+    fn wanted_bytes(&self) -> u64 {
+        self.space.wanted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Nothing is left to do that would free any: the next refused put asks again.
+    pub(crate) fn stop_wanting(&self) {
+        if self.space.wanted_bytes.swap(0, Ordering::Relaxed) > 0 {
+            self.look_at_space(0);
+        }
+    }
+
+    /// The share of a segment of the value log, in percent, that is garbage at which it is emptied.
+    pub(crate) fn value_log_dead_percent(&self) -> u64 {
+        let usual = self.config.value_log_dead_percent;
+        match self.is_short_of_space() {
+            true if self.wanted_bytes() > 0 => usual.min(WANTED_DEAD_PERCENT),
+            true => usual.min(SHORT_DEAD_PERCENT),
+            false => usual,
+        }
+    }
+
+    /// Bytes that maintenance takes at the worst before it frees any, and those that deletes take.
+    fn space_needed_bytes(&self) -> u64 {
+        self.compaction_needed_bytes() + self.deletes_needed_bytes()
+    }
+
+    /// What deletes write while maintenance is at work, in the log and in a table: not more than
+    /// what is there.
+    fn deletes_needed_bytes(&self) -> u64 {
+        let buckets = self.buckets();
+        let all: u64 = buckets.iter().map(|bucket| bucket.read().version.bytes()).sum();
+        let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
+        let segments = self.log_for_space_bytes() + 2 * self.log_segment_bytes();
+        2 * segments.min(all.max(LOOK_EVERY_BYTES) + unflushed)
     }
 
     /// Bytes that maintenance takes at the worst before it frees any.
-    fn space_needed_bytes(&self) -> u64 {
+    fn compaction_needed_bytes(&self) -> u64 {
         let buckets = self.buckets();
         let files = |bucket: &Arc<Bucket<D>>| file_bytes(&bucket.read().version);
         let compaction = buckets.iter().map(files).max().unwrap_or(0);
         let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
-        // What deletes write meanwhile, in the log and in a table: not more than what is there.
-        let all: u64 = buckets.iter().map(|bucket| bucket.read().version.bytes()).sum();
-        let segments = self.log_for_space_bytes() + 2 * self.log_segment_bytes();
-        let deletes = 2 * segments.min(all.max(LOOK_EVERY_BYTES) + unflushed);
         // Before the last bucket that shares a table is rewritten, the others may have got longer.
         let rounding = buckets.len() as u64 * ROUNDING_BLOCKS * self.config.block_bytes as u64;
         let values = self.reclaim_bytes();
-        compaction
-            + compaction / 8
-            + unflushed
-            + unflushed / 4
-            + deletes
-            + rounding
-            + values
-            + BOOK_BYTES
+        compaction + compaction / 8 + unflushed + unflushed / 4 + rounding + values + BOOK_BYTES
     }
 
     fn log_segment_bytes(&self) -> u64 {
@@ -160,12 +213,16 @@ impl<D: Device> Wip<D> {
         is_due: bool,
     ) -> Vec<Arc<Frozen>> {
         let buckets = self.buckets();
+        let takes_all = is_due || self.wanted_bytes() > 0;
         let worth = buckets.iter().filter(|bucket| {
             let stores = bucket.read();
-            let young = stores.unflushed_bytes();
-            let is_large = young > 0 && young * YOUNG_PART >= stores.version.bytes();
+            let (young, bytes) = (stores.unflushed_bytes(), stores.version.bytes());
+            let is_large = young > 0 && young * YOUNG_PART >= bytes;
+            // Each entry may hide one of its key in the tables.
+            let hides_many = stores.unflushed_entries() * DEAD_PART >= stores.version.versions()
+                && stores.version.versions() > 0;
             let is_idle = stores.frozen.last().is_none_or(&is_free);
-            is_idle && (is_due || is_large || !stores.deleted.is_empty())
+            is_idle && (takes_all || is_large || hides_many || !stores.deleted.is_empty())
         });
         let mut chosen: Vec<Arc<Frozen>> = Vec::new();
         for frozen in worth.filter_map(|bucket| self.oldest_frozen(bucket)).filter(&is_free) {
@@ -188,6 +245,7 @@ impl<D: Device> Wip<D> {
         let shared = unneeded_bytes(&all);
         let is_alone = self.snapshots.newest() == 0;
         let over_ms = self.over_ms();
+        let is_wanted = self.wanted_bytes() > 0;
         let free = self.free_bytes().saturating_sub(BOOK_BYTES);
         let mut best: Option<(bool, u64, &Arc<Bucket<D>>, usize)> = None;
         for (bucket, version) in buckets.iter().zip(&all) {
@@ -198,7 +256,8 @@ impl<D: Device> Wip<D> {
             let dead = estimated + version.unneeded_bytes(&shared);
             let is_young = version.runs.len() > 1 && (bytes - oldest) * YOUNG_PART >= bytes;
             let has_ranges = is_alone && !version.deleted.is_empty();
-            let is_dead = dead > 0 && dead * DEAD_PART >= bytes;
+            let is_dead = dead > 0 && (is_wanted || dead * DEAD_PART >= bytes);
+            let is_young = is_young || is_wanted && version.runs.len() > 1;
             if version.runs.is_empty() || !is_free(bucket) || !(is_young || is_dead || has_ranges) {
                 continue;
             }
@@ -212,21 +271,51 @@ impl<D: Device> Wip<D> {
         best.map(|(_, _, bucket, count)| (Arc::clone(bucket), count))
     }
 
-    /// Before a put of `bytes`: where room is short, tries to make some, and refuses the put where
-    /// that does not help. Deletes are let through: they make space.
-    pub(crate) fn refuse_if_short(&self, bytes: u64) -> Result<()> {
+    /// Before the puts of a batch: where room is short, tries to make some, and refuses them where
+    /// that does not help. Deletes are let through, and what takes no more than it overwrites: they
+    /// make space.
+    pub(crate) fn refuse_puts_if_short(&self, batch: &WriteBatch<'_>) -> Result<()> {
+        let puts = batch.ops().iter().filter(|op| op.kind != OpKind::Delete);
+        let bytes = puts.map(user_bytes).sum();
+        self.refuse_if_short(bytes, Some(batch))
+    }
+
+    /// The same for `bytes` that are to be written, those of a batch or others.
+    pub(crate) fn refuse_if_short(&self, bytes: u64, batch: Option<&WriteBatch<'_>>) -> Result<()> {
         let is_large = bytes >= LOOK_EVERY_BYTES && self.look_at_space(bytes);
         if !is_large && !self.is_short_of_space() {
             return Ok(());
         }
-        for _ in 0..TRIES_MAX {
+        self.make_room_for(batch, bytes)
+    }
+
+    #[cold]
+    fn make_room_for(&self, batch: Option<&WriteBatch<'_>>, bytes: u64) -> Result<()> {
+        if !self.look_at_space(bytes) {
+            return Ok(());
+        }
+        let overwritten = batch.map_or(Ok(0), |batch| self.overwritten_bytes(batch))?;
+        let shrinks = bytes <= overwritten;
+        let fits = || {
+            let needed = self.compaction_needed_bytes() + self.log_segment_bytes();
+            shrinks && self.free_bytes() >= needed + PUT_TIMES * bytes
+        };
+        if fits() {
+            return Ok(());
+        }
+        self.space.wanted_bytes.fetch_max(bytes.clamp(1, WANTED_BYTES_MAX), Ordering::Relaxed);
+        self.space.short.store(true, Ordering::Relaxed);
+        for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
             let worked = self.run_jobs(TRY_BYTES, true);
-            if !self.look_at_space(bytes) {
+            if !self.look_at_space(bytes) || fits() {
                 return Ok(());
             }
             match worked {
                 Ok(progress) if progress.bytes > 0 => {}
                 Err(error) if error.kind() != ErrorKind::Full => return Err(error),
+                // What others have in hand, or what only the value log can give back.
+                _ if shrinks && self.jobs.wait_for_others() => {}
+                _ if self.step_values()?.is_some() => {}
                 _ => break,
             }
         }
@@ -237,6 +326,12 @@ impl<D: Device> Wip<D> {
             self.space_needed_bytes()
         );
         Err(Error::new(ErrorKind::Full, message))
+    }
+
+    /// Bytes of the entries that a batch takes the place of, or deletes.
+    fn overwritten_bytes(&self, batch: &WriteBatch<'_>) -> Result<u64> {
+        let keys: BTreeSet<&[u8]> = batch.ops().iter().map(|op| op.key).collect();
+        keys.into_iter().map(|key| self.entry_bytes(key)).sum()
     }
 }
 

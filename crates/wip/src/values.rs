@@ -118,10 +118,10 @@ impl<D: Device> Wip<D> {
         (!news.is_empty()).then_some(Edit::ValueDead(news))
     }
 
-    /// Bytes that emptying a segment may take before it frees any.
+    /// Bytes that emptying a segment may take before it frees any: of one that is emptied for little
+    /// garbage nearly all of it.
     pub(crate) fn reclaim_bytes(&self) -> u64 {
-        let live_percent = 100 - self.config.value_log_dead_percent;
-        self.values.largest_segment_bytes() * live_percent / 100
+        self.values.largest_segment_bytes()
     }
 
     /// True where a full segment waits for its sync, or there is so much garbage that writers are
@@ -180,7 +180,11 @@ impl<D: Device> Wip<D> {
                     return Ok(Some(Reclaim::<D::File>::STEP_BYTES));
                 }
             }
-            let victim = self.values.pick_victim(self.config.value_log_dead_percent);
+            let percent = self.value_log_dead_percent();
+            if self.is_short_of_space() && self.values.seal_garbage(percent) {
+                return Ok(Some(Reclaim::<D::File>::STEP_BYTES));
+            }
+            let victim = self.values.pick_victim(percent);
             let Some(victim) = victim else { return Ok(None) };
             job.reclaim = Some(Reclaim::new(victim)?);
         }
@@ -303,6 +307,17 @@ impl<D: Device> Wip<D> {
             None => self.newest_in_tables(&version, key, hash)?,
         };
         Ok(newest.filter(|newest| newest.flags & TOMBSTONE == 0 && newest.sequence >= deleted))
+    }
+
+    /// Bytes of the newest entry of a key, its value where that lies apart included; 0 where there
+    /// is none.
+    pub(crate) fn entry_bytes(&self, key: &[u8]) -> Result<u64> {
+        let Some(newest) = self.newest(key)? else { return Ok(0) };
+        let value = match newest.flags & POINTER != 0 {
+            true => Pointer::in_entry(&newest.value)?.record_bytes(),
+            false => (key.len() + newest.value.len()) as u64,
+        };
+        Ok(value)
     }
 
     fn newest_in_tables(

@@ -89,7 +89,7 @@ impl<D: Device> Wip<D> {
     ) -> Result<bool> {
         self.check_limits(batch)?;
         if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
-            self.refuse_if_short(batch.ops().iter().map(user_bytes).sum())?;
+            self.refuse_puts_if_short(batch)?;
             self.refuse_if_stuck()?;
         }
         let stored = self.store_large_values(batch)?;
@@ -309,7 +309,7 @@ pub(crate) fn superseded<'k>(count: usize, key: impl Fn(usize) -> &'k [u8]) -> V
 }
 
 /// Bytes of an operation's key and value.
-fn user_bytes(op: &Op<'_>) -> u64 {
+pub(crate) fn user_bytes(op: &Op<'_>) -> u64 {
     let value = if let OpKind::Put(entry) = op.kind { entry.value.len() } else { 0 };
     (op.key.len() + value) as u64
 }

@@ -296,6 +296,8 @@ fn full_disk() {
             // Files of a few blocks are rounded up, so that some of the puts are refused.
             let some_go = report.puts_again * 4 >= report.writes / 4;
             assert!(report.deletes_refused == 0 && some_go, "seed {seed}: {report:?}");
+            assert_eq!(report.overwrites_refused, 0, "seed {seed}: {report:?}");
+            assert!(report.writes_again * 10 > report.writes * 7, "seed {seed}: {report:?}");
         }
     }
 }
@@ -308,6 +310,7 @@ fn large_values_full_disk() {
         println!("seed {seed}: {report:?}");
         assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
         assert_eq!(report.deletes_refused, 0, "seed {seed}: {report:?}");
+        assert!(report.writes_again * 10 > report.writes * 7, "seed {seed}: {report:?}");
     }
 }
 

@@ -5,6 +5,7 @@ use super::logs::Logs;
 use super::plain::{PlainFile, poisoned};
 use super::pool::{Pool, TRANSFER_THREADS};
 use super::reads::{FileReads, Together};
+use super::unwritten::{Named, Unwritten};
 use super::{InodeId, Inodes, OpenDirectory, failed, inode_id, make_direct, sync_directory};
 use crate::{Counters, Device, Mode, names};
 use rustix::fs::FlockOperation;
@@ -37,11 +38,13 @@ pub struct DeviceOptions {
     pub create: bool,
     /// Which way reads and writes take.
     pub io: IoChoice,
+    /// Write nothing: what would be written is kept in memory for as long as the device is open.
+    pub read_only: bool,
 }
 
 impl Default for DeviceOptions {
     fn default() -> Self {
-        DeviceOptions { create: true, io: IoChoice::Auto }
+        DeviceOptions { create: true, io: IoChoice::Auto, read_only: false }
     }
 }
 
@@ -63,6 +66,8 @@ pub(super) struct Shared {
     pub(super) poisoned: Inodes,
     /// Inodes of logs that are being appended to.
     pub(super) appending: Inodes,
+    /// Of a device that is only read: what it does not write.
+    pub(super) unwritten: Option<Unwritten>,
 }
 
 impl Shared {
@@ -70,6 +75,9 @@ impl Shared {
     pub(super) fn sync_inode(&self, file: &File, inode: InodeId, path: &Path) -> Result<()> {
         if self.poisoned.contains(inode) {
             return Err(poisoned(path));
+        }
+        if self.unwritten.is_some() {
+            return Ok(());
         }
         if let Err(e) = file.sync_data() {
             self.poisoned.insert(inode);
@@ -106,15 +114,21 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens and locks the directory at `path`.
+    /// Opens and locks the directory at `path`: for itself or, to be only read, together with
+    /// others that only read it.
     pub fn open(path: &Path, options: DeviceOptions) -> Result<FileDevice> {
-        if options.create {
+        if options.create && !options.read_only {
             create_directories(path)?;
         }
         super::limits::allow_many_descriptors();
-        let mut lock = take_lock(path)?;
-        let directory_lock = lock_directory(path, &mut lock)?;
-        note_holder(path, &lock)?;
+        let (lock, directory_lock) = if options.read_only {
+            share_locks(path)?
+        } else {
+            let mut lock = take_lock(path)?;
+            let directory_lock = lock_directory(path, &mut lock, FlockOperation::NonBlockingLockExclusive)?;
+            note_holder(path, &lock)?;
+            (lock, directory_lock)
+        };
         let shared = Shared {
             lock: Arc::new(lock),
             _directory_lock: directory_lock,
@@ -125,13 +139,14 @@ impl FileDevice {
             direct_refused: AtomicBool::new(false),
             poisoned: Inodes::default(),
             appending: Inodes::default(),
+            unwritten: options.read_only.then(Unwritten::default),
         };
         FileDevice::at(path.to_path_buf(), Arc::new(shared))
     }
 
     fn at(path: PathBuf, shared: Arc<Shared>) -> Result<FileDevice> {
         let opened = OpenDirectory::open(&path)?;
-        let logs = Logs::of(&path)?;
+        let logs = Logs::of(&path, shared.unwritten.is_some())?;
         Ok(FileDevice { opened, path, logs, shared })
     }
 
@@ -163,6 +178,11 @@ impl FileDevice {
         &self.path
     }
 
+    /// True where nothing is written.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.unwritten.is_some()
+    }
+
     fn child(&self, name: &str) -> Result<PathBuf> {
         names::check(name)?;
         let logs = self.logs.as_ref().filter(|_| name.starts_with(names::LOG_PREFIX));
@@ -174,8 +194,10 @@ impl FileDevice {
         let aligned = mode == Mode::Direct;
         let direct = aligned && self.shared.try_direct(&file, &path)?;
         let (inode, shared) = (inode_id(&metadata), self.shared.clone());
+        let drops =
+            self.is_read_only() && !is_writable(&file).map_err(|e| failed("open", &path, e))?;
         let file = Arc::new(file);
-        Ok(PlainFile { file, path, aligned, direct, inode, shared })
+        Ok(PlainFile { file, path, aligned, direct, drops, inode, shared })
     }
 
     /// Creates an empty file; where what follows fails, the file goes again.
@@ -185,18 +207,30 @@ impl FileDevice {
         make: impl FnOnce(File, PathBuf, InodeId) -> Result<T>,
     ) -> Result<T> {
         let path = self.child(name)?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-        let file = file.map_err(|e| failed("create", &path, e))?;
+        let file = match &self.shared.unwritten {
+            Some(unwritten) => unwritten.create(&path)?,
+            None => {
+                let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+                file.map_err(|e| failed("create", &path, e))?
+            }
+        };
         let metadata = file.metadata().map_err(|e| failed("create", &path, e))?;
         // Inode numbers come again: this one starts with a clean record.
         self.shared.poisoned.remove(inode_id(&metadata));
         make(file, path.clone(), inode_id(&metadata)).inspect_err(|_| {
-            let _ = fs::remove_file(&path);
+            let _ = self.remove(name);
         })
     }
 
     fn open_existing(&self, path: &Path) -> Result<File> {
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = match &self.shared.unwritten {
+            None => OpenOptions::new().read(true).write(true).open(path),
+            Some(unwritten) => match unwritten.find(path)? {
+                Named::Here(file) => Ok(file),
+                Named::Gone => Err(io::ErrorKind::NotFound.into()),
+                Named::AsThere => File::open(path),
+            },
+        };
         file.map_err(|e| failed("open", path, e))
     }
 
@@ -252,9 +286,13 @@ fn take_lock(directory: &Path) -> Result<File> {
 }
 
 /// Locks the directory itself, whose lock `file` is held; `None` if its file system cannot.
-fn lock_directory(directory: &Path, file: &mut File) -> Result<Option<File>> {
+fn lock_directory(
+    directory: &Path,
+    file: &mut File,
+    operation: FlockOperation,
+) -> Result<Option<File>> {
     let opened = File::open(directory).map_err(|e| failed("open", directory, e))?;
-    match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+    match rustix::fs::flock(&opened, operation) {
         Ok(()) => Ok(Some(opened)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(locked(directory, file)),
         Err(_) => Ok(None),
@@ -269,6 +307,39 @@ fn note_holder(directory: &Path, file: &File) -> Result<()> {
         (&*file).write_all(format!("{}\n", std::process::id()).as_bytes())
     };
     note().map_err(|e| failed("write", &directory.join(names::LOCK_NAME), e))
+}
+
+/// Has the directory locked against processes that write to it for as long as it is only read: by
+/// its lock file, and by itself, if that file was removed.
+fn share_locks(directory: &Path) -> Result<(File, Option<File>)> {
+    let mut file = share_lock(directory)?;
+    let operation = FlockOperation::NonBlockingLockShared;
+    let directory_lock = lock_directory(directory, &mut file, operation)?;
+    Ok((file, directory_lock))
+}
+
+/// Shares the lock file. Without one nobody ever wrote to the directory here, or it was removed; it
+/// may not be possible to make one.
+fn share_lock(directory: &Path) -> Result<File> {
+    let path = directory.join(names::LOCK_NAME);
+    let mut file = match File::open(&path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return File::open(directory).map_err(|e| failed("open the directory", directory, e));
+        }
+        Err(e) => return Err(failed("open", &path, e)),
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(locked(directory, &mut file)),
+        Err(e) => Err(failed("lock", &path, e.into())),
+    }
+}
+
+/// True for a file that was opened for writing, too.
+fn is_writable(file: &File) -> io::Result<bool> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(flags & rustix::fs::OFlags::RWMODE != rustix::fs::OFlags::RDONLY)
 }
 
 fn locked(directory: &Path, file: &mut File) -> Error {
@@ -322,17 +393,27 @@ impl Device for FileDevice {
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (self.child(from)?, self.child(to)?);
+        if let Some(unwritten) = &self.shared.unwritten {
+            return unwritten.rename(&from, &to);
+        }
         fs::rename(&from, to).map_err(|e| failed("rename", &from, e))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
         let path = self.child(name)?;
+        if let Some(unwritten) = &self.shared.unwritten {
+            return unwritten.remove(&path);
+        }
         fs::remove_file(&path).map_err(|e| failed("remove", &path, e))
     }
 
     fn link_into(&self, name: &str, target: &Self, target_name: &str) -> Result<()> {
         use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
         let (from, to) = (self.child(name)?, target.child(target_name)?);
+        if self.is_read_only() || target.is_read_only() {
+            let source = self.open_existing(&from)?;
+            return target.create_with(target_name, |file, path, _| copy(&source, &file, &path));
+        }
         match fs::hard_link(&from, &to) {
             Ok(()) => Ok(()),
             Err(e)
@@ -356,10 +437,17 @@ impl Device for FileDevice {
             names.extend(more.into_iter().filter(is_log));
             names.sort_unstable();
         }
+        if let Some(unwritten) = &self.shared.unwritten {
+            unwritten.correct(&self.path, &mut names);
+            self.logs.iter().for_each(|logs| unwritten.correct(&logs.path, &mut names));
+        }
         Ok(names)
     }
 
     fn sync_dir(&self) -> Result<()> {
+        if self.is_read_only() {
+            return Ok(());
+        }
         let logs = self.logs.as_ref().map(|logs| (&logs.path, &logs.opened));
         for (path, opened) in [(&self.path, &self.opened)].into_iter().chain(logs) {
             if self.shared.poisoned.contains(opened.inode) {
@@ -373,6 +461,9 @@ impl Device for FileDevice {
 
     fn subdirectory(&self, name: &str) -> Result<Self> {
         let path = self.child(name)?;
+        if self.is_read_only() {
+            return FileDevice::at(path, self.shared.clone());
+        }
         match fs::create_dir(&path) {
             Ok(()) => sync_directory(&self.path)?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -386,6 +477,10 @@ impl Device for FileDevice {
     }
 
     fn free_bytes(&self) -> Result<u64> {
+        if self.is_read_only() {
+            // Nothing is written, so nothing lacks room.
+            return Ok(u64::MAX / 2);
+        }
         let space = rustix::fs::statvfs(&self.path)
             .map_err(|e| failed("ask for the free space of", &self.path, e.into()))?;
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
@@ -394,6 +489,15 @@ impl Device for FileDevice {
     fn counters(&self) -> &Counters {
         &self.shared.counters
     }
+}
+
+/// False where this process may not write to the directory `path`: it is another user's, or on a
+/// file system that is mounted to be read only. A store's lock file has to be writable, too.
+pub fn is_writable_directory(path: &Path) -> bool {
+    use rustix::fs::{Access, access};
+    let lock = path.join(names::LOCK_NAME);
+    access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+        && (!lock.exists() || access(&lock, Access::WRITE_OK).is_ok())
 }
 
 /// Bytes of the file system that `path` is on, used or not.

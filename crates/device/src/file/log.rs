@@ -99,7 +99,7 @@ impl MappedLog {
         shared: Arc<Shared>,
     ) -> Result<Self> {
         reserve(&file, capacity).map_err(|e| failed("reserve space for", &path, e))?;
-        let memory = map(&file, &path, capacity)?;
+        let memory = map(&file, &path, capacity, false)?;
         shared.appending.insert(inode);
         Ok(MappedLog {
             file: Arc::new(file),
@@ -135,7 +135,7 @@ impl MappedLog {
             // read ahead as the system is set to, which may take as long as to read all of it.
             let mut first = [0; BLOCK_BYTES];
             super::read_full(&file, 0, &mut first, 1).map_err(|e| failed("read", &path, e))?;
-            map(&file, &path, capacity)?
+            map(&file, &path, capacity, true)?
         };
         Ok(MappedLog {
             file: Arc::new(file),
@@ -306,13 +306,15 @@ fn reserve(file: &File, capacity: u64) -> io::Result<()> {
     }
 }
 
-/// Maps the first `capacity` bytes of `file`.
-fn map(file: &File, path: &Path, capacity: u64) -> Result<Memory> {
+/// Maps the first `capacity` bytes of `file`, which may have been opened to be read only where that
+/// is all that is done.
+fn map(file: &File, path: &Path, capacity: u64, is_read: bool) -> Result<Memory> {
     if capacity == 0 {
         return Ok(Memory::Copied(Box::default()));
     }
     let options = memmap2::MmapOptions::new().len(capacity as usize).clone();
-    options.map_raw(file).map(Memory::Mapped).map_err(|e| failed("map", path, e))
+    let mapped = if is_read { options.map_raw_read_only(file) } else { options.map_raw(file) };
+    mapped.map(Memory::Mapped).map_err(|e| failed("map", path, e))
 }
 
 impl Drop for MappedLog {

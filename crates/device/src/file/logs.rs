@@ -24,8 +24,9 @@ pub(super) struct Logs {
 }
 
 impl Logs {
-    /// What the link of `directory` says, if there is one.
-    pub(super) fn of(directory: &Path) -> Result<Option<Logs>> {
+    /// What the link of `directory` says, if there is one. Where that is only read, it may have been
+    /// moved, or be a copy whose logs nobody writes: they are taken as they are.
+    pub(super) fn of(directory: &Path, is_read_only: bool) -> Result<Option<Logs>> {
         let Some(path) = target(directory)? else { return Ok(None) };
         let opened = OpenDirectory::open(&path).map_err(|e| {
             let what = format!(
@@ -36,6 +37,9 @@ impl Logs {
             );
             e.within(&what)
         })?;
+        if is_read_only {
+            return Ok(Some(Logs { opened, path }));
+        }
         let owner = path.join(OWNER);
         let known = fs::read_to_string(&owner).map_err(|e| failed("read", &owner, e))?;
         let own = absolute(directory)?;

@@ -20,9 +20,10 @@ mod plain;
 mod pool;
 mod reads;
 mod transfer;
+mod unwritten;
 mod uring;
 
-pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes};
+pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes, is_writable_directory};
 pub use limits::{address_space_left, allow_many_descriptors, descriptors_left};
 pub use log::MappedLog;
 pub use logs::{empty_directory, remove_directory};
@@ -149,7 +150,8 @@ fn read_full_by(
 /// keeps a hopeless reservation from filling the disk on its way to failing.
 fn check_room(file: &File, more: u64) -> io::Result<()> {
     let space = rustix::fs::fstatvfs(file)?;
-    if more > space.f_bavail.saturating_mul(space.f_frsize) {
+    // Files in memory have no file system of a size.
+    if space.f_blocks > 0 && more > space.f_bavail.saturating_mul(space.f_frsize) {
         return Err(io::ErrorKind::StorageFull.into());
     }
     Ok(())

@@ -23,6 +23,8 @@ pub struct PlainFile {
     pub(super) aligned: bool,
     /// The kernel holds us to it.
     pub(super) direct: bool,
+    /// What is written is dropped: the file was there, and its device is only read.
+    pub(super) drops: bool,
     pub(super) inode: InodeId,
     pub(super) shared: Arc<Shared>,
 }
@@ -84,6 +86,9 @@ impl DeviceFile for PlainFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check_alignment(offset, bytes);
+        if self.drops {
+            return Ok(());
+        }
         write_all(&self.file, offset, bytes).map_err(|e| failed("write", &self.path, e))?;
         self.shared.counters.add_write(bytes.len() as u64);
         Ok(())
@@ -94,6 +99,9 @@ impl DeviceFile for PlainFile {
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
+        if self.shared.unwritten.is_some() {
+            return Ok(());
+        }
         let failed = |e: io::Error| failed("reserve space for", &self.path, e);
         let metadata = self.file.metadata().map_err(failed)?;
         let there = metadata.blocks() * 512;
@@ -113,6 +121,9 @@ impl DeviceFile for PlainFile {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
+        if self.drops {
+            return Ok(());
+        }
         self.file.set_len(len).map_err(|e| failed("truncate", &self.path, e))
     }
 

@@ -3,7 +3,7 @@
 use super::differential::caught;
 use super::harness::DeviceHarness;
 use super::session::{Outcome, Session, Stop, compare_gets, ensure};
-use super::workload::{Keys, Mix, Step, Steps};
+use super::workload::{Keys, Mix, Step, Steps, Value};
 use crate::{Durability, ErrorKind};
 
 /// What the full-disk test saw.
@@ -13,12 +13,16 @@ pub struct FullDiskReport {
     pub writes: u64,
     /// True where the store opened while the disk was full.
     pub opens_when_full: bool,
+    /// Overwrites of a quarter of the keys by values that are no longer that were refused.
+    pub overwrites_refused: u64,
     /// Deletes of half of the keys that were refused.
     pub deletes_refused: u64,
     /// Puts out of as many as half of the deletes that were accepted afterwards.
     pub puts_again: u64,
     /// True where all of these puts were accepted.
     pub deletes_make_room: bool,
+    /// Writes until the disk was full again after all keys were deleted.
+    pub writes_again: u64,
 }
 
 /// Fills a device of `capacity` bytes until the engine says `Full`, and checks that reads go on,
@@ -52,6 +56,7 @@ fn full_disk_run<H: DeviceHarness>(
     let mut steps = Steps::new(seed, workload, count, Mix::DIFFERENTIAL);
     report.writes = fill(&mut session, &mut steps)?;
     compare_gets(session.engine(), &session.keys, &session.model)?;
+    overwrite_quarter(&mut session, &mut steps, report)?;
     delete_half(&mut session, &mut steps, report)?;
     compare_gets(session.engine(), &session.keys, &session.model)?;
     report.opens_when_full = match session.reopen() {
@@ -61,6 +66,11 @@ fn full_disk_run<H: DeviceHarness>(
             false
         }
     };
+    if report.opens_when_full {
+        delete_all(&mut session, report)?;
+        report.writes_again = fill(&mut session, &mut steps)?;
+        compare_gets(session.engine(), &session.keys, &session.model)?;
+    }
     session.harness.set_capacity(Some(8 * capacity));
     session.reopen()?;
     session.check_all()?;
@@ -100,6 +110,42 @@ fn unless_full(result: Outcome) -> Outcome<bool> {
         Err(Stop::Failed(e)) if e.kind() == ErrorKind::Full => Ok(false),
         Err(stop) => Err(stop),
     }
+}
+
+/// Overwrites every fourth key by what takes no more, and maintains now and then.
+fn overwrite_quarter<H: DeviceHarness>(
+    session: &mut Session<'_, H>,
+    steps: &mut Steps,
+    report: &mut FullDiskReport,
+) -> Outcome {
+    for key in (0..session.keys.count()).step_by(4) {
+        let Some(old) = session.model[key as usize] else { continue };
+        let new = steps.value(key);
+        let new = Value { len: new.len.min(old.len), meta: old.meta, ..new };
+        let put = session.write(&[(key, Some(new))], Durability::Buffered);
+        report.overwrites_refused += u64::from(!unless_full(put)?);
+        if key % 64 == 0 {
+            unless_full(session.step(&Step::Maintain(4096)))?;
+        }
+    }
+    compare_gets(session.engine(), &session.keys, &session.model)
+}
+
+/// Deletes every key, and maintains until nothing is left to do.
+fn delete_all<H: DeviceHarness>(
+    session: &mut Session<'_, H>,
+    report: &mut FullDiskReport,
+) -> Outcome {
+    for key in 0..session.keys.count() {
+        if session.model[key as usize].is_some() {
+            let done = unless_full(session.write(&[(key, None)], Durability::Buffered))?;
+            report.deletes_refused += u64::from(!done);
+        }
+    }
+    for _ in 0..1000 {
+        unless_full(session.step(&Step::Maintain(1 << 16)))?;
+    }
+    compare_gets(session.engine(), &session.keys, &session.model)
 }
 
 /// Deletes every other key, maintains, and puts half of them again.

@@ -248,6 +248,19 @@ impl<D: Device> ValueLog<D> {
         garbage
     }
 
+    /// Lets the segment that takes values take no more where `dead_percent` of it is garbage, so
+    /// that it can be emptied; true where it was.
+    pub fn seal_garbage(&self, dead_percent: u64) -> bool {
+        let mut open = self.open.lock().expect("no panic while held");
+        let is_garbage = |segment: &mut Arc<SegmentOf<D>>| {
+            !segment.is_empty() && 100.0 * segment.dead_share() >= dead_percent as f64
+        };
+        let sealed = open.current.take_if(is_garbage);
+        let is_sealed = sealed.is_some();
+        open.full.extend(sealed);
+        is_sealed
+    }
+
     /// Opens full and durable segments for direct reads; true where there was one.
     pub fn settle(&self) -> Result<bool> {
         let ready = |s: &Arc<SegmentOf<D>>| {

@@ -21,6 +21,7 @@
 mod group;
 mod log;
 mod recovery;
+mod salvage;
 mod segment;
 mod spares;
 mod sync;
@@ -28,6 +29,7 @@ mod upkeep;
 
 pub use log::{Appender, POSITION_BYTES, Segments, Wal};
 pub use recovery::{Recovered, cut_of, for_each_record, open_segments, replay};
+pub use salvage::{Salvaged, salvage};
 pub use segment::{
     HEADER_BYTES, MAGIC, RECORD_ROOM_BYTES, Segment, SegmentList, VERSION, bytes_needed, frames,
     name, number_of,

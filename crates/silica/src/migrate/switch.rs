@@ -65,6 +65,8 @@ pub(crate) struct Switch {
     live: Arc<Live>,
     /// Somebody read, deleted or committed by the order of keys.
     uses_order: AtomicBool,
+    /// Nothing is written.
+    is_read_only: bool,
 }
 
 impl Switch {
@@ -76,7 +78,18 @@ impl Switch {
             has_owners: AtomicBool::new(false),
             live: Arc::new(Live::new(Sketch::default())),
             uses_order: AtomicBool::new(false),
+            is_read_only: false,
         }
+    }
+
+    /// The same for a store that is only read.
+    pub(crate) fn read_only(self, is_read_only: bool) -> Self {
+        Switch { is_read_only, ..self }
+    }
+
+    /// For whatever writes past the routes.
+    pub(crate) fn refuse_if_read_only(&self) -> Result<()> {
+        if self.is_read_only { Err(read_only()) } else { Ok(()) }
     }
 
     pub(crate) fn live(&self) -> &Arc<Live> {
@@ -163,6 +176,7 @@ impl Switch {
         mut plain: impl FnMut(&Arc<dyn Engine>) -> Result<T>,
         mut both: impl FnMut(&Dual) -> Write<T>,
     ) -> Result<T> {
+        self.refuse_if_read_only()?;
         loop {
             match &**self.now() {
                 Route::Plain(engine) => return plain(engine),
@@ -233,11 +247,17 @@ impl Engine for Switch {
     }
 
     fn sync(&self) -> Result<()> {
+        if self.is_read_only {
+            return Ok(());
+        }
         self.live.synced(self.live.look());
         self.whole().sync()
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
+        if self.is_read_only {
+            return Ok(Progress::default());
+        }
         let (engine, beside) = match &**self.now() {
             Route::Plain(engine) | Route::Noted(engine, _) => (Arc::clone(engine), None),
             Route::Both(dual) => (Arc::clone(&dual.source), Some(Arc::clone(&dual.target))),
@@ -288,6 +308,14 @@ impl Engine for Switch {
     fn as_admin(&self) -> Option<&dyn Admin> {
         self.now().whole().as_admin().is_some().then_some(self)
     }
+}
+
+/// What whoever writes to a store is told that is only read.
+pub(crate) fn read_only() -> Error {
+    let message = "the store was opened to be read only; to write to it open it without read_only \
+                   (on the command line: without --read-only, as a user who may write to its \
+                   directory, on a file system that is mounted for writing)";
+    Error::new(ErrorKind::ReadOnly, message)
 }
 
 /// What a view says that the engine of now has not, though the one before had it.
@@ -445,6 +473,10 @@ impl Admin for Switch {
     }
 
     fn close(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        if self.is_read_only {
+            // What an engine leaves for its next opening is as it was found.
+            return Ok(());
+        }
         admin(&self.whole())?.close(progress)
     }
 
@@ -481,6 +513,7 @@ impl Sharded for Switch {
     }
 
     fn take(&self, number: usize) -> Result<Box<dyn Shard>> {
+        self.refuse_if_read_only()?;
         self.has_owners.store(true, Ordering::Release);
         if self.plain().is_none() {
             let message = "partitions have no owners during a migration; wait for its end";
@@ -555,10 +588,12 @@ impl Ordered for InOrder {
     }
 
     fn compact_range(&self, range: &KeyRange) -> Result<()> {
+        self.switch.refuse_if_read_only()?;
         ordered(&self.switch.whole())?.compact_range(range)
     }
 
     fn ingest(&self, files: &[SortedFile], progress: &mut dyn FnMut(u64, u64)) -> Result<Ingested> {
+        self.switch.refuse_if_read_only()?;
         self.switch.uses_order.store(true, Ordering::Relaxed);
         match &**self.switch.now() {
             Route::Plain(engine) => ordered(engine)?.ingest(files, progress),

@@ -177,6 +177,18 @@ impl Footer {
             .ok_or_else(|| Error::corruption(name, at, "impossible footer"))
     }
 
+    /// The file id that the last chunk of a file claims, if it looks like a footer. Nobody vouches
+    /// for it.
+    pub(crate) fn claimed_id(chunk: &[u8]) -> Option<u64> {
+        let mut fields = Fields(chunk);
+        if fields.take(MAGIC.len()) != Some(&MAGIC) {
+            return None;
+        }
+        // The version, kind, layout and number of sections.
+        fields.u64()?;
+        fields.u64()
+    }
+
     fn fields(mut fields: Fields<'_>) -> Option<Footer> {
         let &[kind, layout, sections_low, sections_high] = fields.take(4)? else { return None };
         let mut footer = Footer {

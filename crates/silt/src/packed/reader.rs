@@ -111,6 +111,11 @@ impl<F: DeviceFile> PackedReader<F> {
         Ok(())
     }
 
+    /// Checks the first chunk of `bytes`, which is chunk `number` of the file.
+    pub(crate) fn check_chunk(&self, bytes: &[u8], number: u64) -> Result<()> {
+        self.check(bytes, number).map(drop)
+    }
+
     fn check(&self, bytes: &[u8], number: u64) -> Result<Trailer> {
         chunk::check(bytes, &self.name, self.footer.file_id, number)
     }
