@@ -44,6 +44,7 @@ mod hostile_tests;
 mod ingest;
 mod keyspace;
 mod migrate;
+mod opening;
 mod options;
 mod ordered;
 mod probe;

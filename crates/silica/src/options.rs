@@ -163,7 +163,7 @@ impl OpenOptions {
     /// fails with [`ErrorKind::ReadOnly`].
     ///
     /// ```
-    /// # let path = std::env::temp_dir().join(format!("silica-doc-read-only-{}", std::process::id()));
+    /// # let path = std::env::temp_dir().join(format!("silica-doc-read-{}", std::process::id()));
     /// use silica::{ErrorKind, OpenOptions};
     ///
     /// silica::open(&path)?.keyspace("default")?.put("key", "value")?;

@@ -2,8 +2,9 @@
 
 use crate::catalog::{self, Catalog, Record};
 use crate::directories::refuse_missing;
+use crate::opening::open_damaged_device;
 use crate::registry::maker_of;
-use crate::store::{DEFAULT_KEYSPACE, open_damaged_device};
+use crate::store::DEFAULT_KEYSPACE;
 use crate::{OpenOptions, Registration};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
@@ -42,8 +43,8 @@ pub struct StoreRepair {
 /// makes a new one of what is intact where one is damaged. The files that were there are put aside
 /// in a directory of the keyspace and never written over.
 ///
-/// Where the list of keyspaces is lost it is brought back from its copy, and directories of keyspaces
-/// that it does not name are adopted. Keyspaces of engines that cannot be repaired are checked.
+/// A list of keyspaces that is lost is brought back from its copy, and directories of keyspaces that
+/// it does not name are adopted. Keyspaces of engines that cannot be repaired are checked.
 pub fn repair(path: impl AsRef<Path>, options: OpenOptions) -> Result<StoreRepair> {
     let path = path.as_ref();
     if options.is_read_only() {

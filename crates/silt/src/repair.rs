@@ -4,8 +4,9 @@
 //!    entries into it, the oldest first: its own rules decide which version of a key is there.
 //! 2. When it is whole and durable, every file that was there is put into a directory `damaged-N`,
 //!    durable, before one of them goes from its place. Nothing is written over.
-//! 3. `CURRENT` goes first and comes last. A repair that is interrupted in between leaves a store
-//!    that does not open; the next repair finds the new store whole, and puts it into its place.
+//! 3. A file `WHOLE` in its directory says that the new store is complete. `CURRENT` of the store
+//!    goes first and comes last. A repair that is interrupted in between leaves a store that does
+//!    not open; the next repair finds the new store whole, and puts it into its place.
 
 use crate::files::{Table, table_id, table_name, table_number};
 use crate::packed::{CHUNK_BYTES, Extent, Footer, PackedReader, READ_AHEAD_BYTES};
@@ -35,6 +36,8 @@ const ENTRY_BYTES_MIN: u64 = 8;
 /// Directories of what was there and of what a repair makes.
 const DAMAGED: &str = "damaged-";
 const REPAIRED: &str = "repaired-";
+/// Says in a directory of the latter that its store is complete.
+const WHOLE: &str = "WHOLE";
 
 /// Checks the store on `device` and, where it is damaged, makes a new one of what is intact.
 pub fn repair<D: Device>(
@@ -63,6 +66,9 @@ pub fn repair<D: Device>(
         store.sync()?;
     }
     let entries = check(&Arc::new(device.subdirectory(&made)?), options, environment)?;
+    let directory = device.subdirectory(&made)?;
+    directory.create(WHOLE, Mode::Buffered)?.sync()?;
+    directory.sync_dir()?;
     let aside = put_aside(&*device)?;
     put_in_place(&*device, &made)?;
     let (findings, lost) = (salvage.findings, salvage.lost);
@@ -101,13 +107,12 @@ fn finish_interrupted<D: Device>(
     options: &OptionValues,
     environment: &Environment,
 ) -> Result<Option<Repaired>> {
-    let has_current = |names: &[String]| names.iter().any(|name| name == manifest::CURRENT);
-    let is_there = has_current(&device.list()?);
+    let is_there = device.list()?.iter().any(|name| name == manifest::CURRENT);
     for name in device.subdirectories()?.iter().filter(|name| name.starts_with(REPAIRED)) {
         let directory = device.subdirectory(name)?;
         let names = directory.list()?;
-        if is_there || !has_current(&names) {
-            // It was not whole, or has been copied.
+        if is_there || !names.iter().any(|name| name == WHOLE) {
+            // It was not complete, or is in its place already, or was not needed yet.
             names.iter().try_for_each(|name| directory.remove(name))?;
             continue;
         }
@@ -162,8 +167,8 @@ fn put_aside<D: Device>(device: &D) -> Result<String> {
 fn put_in_place<D: Device>(device: &D, made: &str) -> Result<()> {
     let directory = device.subdirectory(made)?;
     let mut names = directory.list()?;
-    names.sort_by_key(|name| name == manifest::CURRENT);
-    for name in &names {
+    names.sort_by_key(|name| (name == WHOLE, name == manifest::CURRENT));
+    for name in names.iter().filter(|name| *name != WHOLE) {
         if name == manifest::CURRENT {
             device.sync_dir()?;
         }

@@ -7,13 +7,14 @@
 //! frees space (it merges what holds a few percent of deletes or overwritten entries, and reclaims
 //! value-log segments earlier) until there is room again.
 //!
-//! After a put was refused nothing is too little: all log stores are converted, every partition with
-//! a hash store is merged, and value-log segments of little garbage are reclaimed, until there is
-//! room for such a put or nothing is left to do.
+//! After a put was refused nothing is too little: all log stores are converted, every partition
+//! with a hash store is merged, and value-log segments of little garbage are reclaimed, until there
+//! is room for such a put or nothing is left to do.
 //!
 //! A put that takes no more than what it overwrites makes room, too, like a delete. It is let
 //! through as long as merges keep the room that they need.
 
+use crate::jobs::lock_job;
 use crate::options::MISS_FILTER_BITS;
 use crate::packed::{CHUNK_BYTES, Footer, PAYLOAD_BYTES};
 use crate::partition::Version;
@@ -44,6 +45,8 @@ const WANTED_BYTES_MAX: u64 = 4 << 20;
 /// overwrites.
 const TRIES_MAX: u64 = 4;
 const SHRINKING_TRIES_MAX: u64 = 4096;
+/// So many of the latter may find nothing to do: others may have it in hand.
+const IDLE_TRIES_MAX: u32 = 64;
 /// What a put takes before what it overwrites becomes free.
 const PUT_TIMES: u64 = 2;
 
@@ -117,8 +120,8 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    /// Bytes that maintenance takes at the worst before it frees any, and those of puts that take no
-    /// more than what they overwrite.
+    /// Bytes that maintenance takes at the worst before it frees any, and those of puts that take
+    /// no more than what they overwrite.
     fn space_needed_bytes(&self) -> u64 {
         // Not more than what is there to be overwritten.
         let overwritten = self.log.end() + self.value_log_bytes();
@@ -210,15 +213,21 @@ impl<D: Device> Silt<D> {
         if fits() {
             return Ok(());
         }
-        self.space.wanted_bytes.fetch_max(bytes.clamp(1, WANTED_BYTES_MAX), Ordering::Relaxed);
-        self.space.short.store(true, Ordering::Relaxed);
+        let mut idle = 0;
         for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
+            self.space.wanted_bytes.fetch_max(bytes.clamp(1, WANTED_BYTES_MAX), Ordering::Relaxed);
+            self.space.short.store(true, Ordering::Relaxed);
             let worked = self.run_jobs(Budget::amid_work(LOOK_EVERY_BYTES), shrinks);
             if !self.look_at_space(bytes) || fits() {
                 return Ok(());
             }
-            if worked?.bytes == 0 {
+            idle = if worked?.bytes == 0 { idle + 1 } else { 0 };
+            if idle > if shrinks { IDLE_TRIES_MAX } else { 0 } {
                 break;
+            }
+            if idle > 0 {
+                // Another thread may have in hand what is to be done.
+                drop(lock_job(&self.jobs.upkeep, true));
             }
         }
         let message = format!(

@@ -23,7 +23,9 @@ fn options() -> OptionValues {
         ("inline_value_bytes_max", 100),
         ("value_log_segment_bytes", 16 << 10),
     ];
-    limits.iter().for_each(|(name, value)| options.set(name, *value));
+    for (name, value) in limits {
+        options.set(name, value);
+    }
     options
 }
 

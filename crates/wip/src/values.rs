@@ -118,8 +118,8 @@ impl<D: Device> Wip<D> {
         (!news.is_empty()).then_some(Edit::ValueDead(news))
     }
 
-    /// Bytes that emptying a segment may take before it frees any: of one that is emptied for little
-    /// garbage nearly all of it.
+    /// Bytes that emptying a segment may take before it frees any: nearly all of one with little
+    /// garbage.
     pub(crate) fn reclaim_bytes(&self) -> u64 {
         self.values.largest_segment_bytes()
     }

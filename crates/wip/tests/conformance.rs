@@ -296,7 +296,8 @@ fn full_disk() {
             // Files of a few blocks are rounded up, so that some of the puts are refused.
             let some_go = report.puts_again * 4 >= report.writes / 4;
             assert!(report.deletes_refused == 0 && some_go, "seed {seed}: {report:?}");
-            assert_eq!(report.overwrites_refused, 0, "seed {seed}: {report:?}");
+            let some_shrink = report.overwrites_refused * 4 <= report.writes / 4 * 3;
+            assert!(some_shrink, "seed {seed}: {report:?}");
             assert!(report.writes_again * 10 > report.writes * 7, "seed {seed}: {report:?}");
         }
     }

@@ -24,8 +24,8 @@ pub(super) struct Logs {
 }
 
 impl Logs {
-    /// What the link of `directory` says, if there is one. Where that is only read, it may have been
-    /// moved, or be a copy whose logs nobody writes: they are taken as they are.
+    /// What the link of `directory` says, if there is one. A directory that is only read may have
+    /// been moved, or be a copy: nobody writes to the logs, so they are taken as they are.
     pub(super) fn of(directory: &Path, is_read_only: bool) -> Result<Option<Logs>> {
         let Some(path) = target(directory)? else { return Ok(None) };
         let opened = OpenDirectory::open(&path).map_err(|e| {

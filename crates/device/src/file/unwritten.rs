@@ -1,8 +1,8 @@
 //! What a device that is only read keeps in memory instead of writing it.
 //!
 //! An engine that opens a store may have to recover it: it replays its log, makes durable what it
-//! found and removes what a crash left. On a device that is only read all of that happens, and stays
-//! in memory:
+//! found and removes what a crash left. On a device that is only read all of that happens in
+//! memory:
 //!
 //! 1. Files that are created are anonymous files in memory, under the names that they were given.
 //! 2. Names that are removed or replaced are so for this device alone.
