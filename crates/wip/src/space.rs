@@ -47,6 +47,8 @@ const FEW_BLOCKS_PART: usize = 8;
 const YOUNG_PART: u64 = 50;
 /// A bucket is rewritten for dead bytes alone where they are at least one part in so many.
 const DEAD_PART: u64 = 16;
+/// The same after a put was refused: estimates of nearly nothing are no reason to begin again.
+const WANTED_DEAD_PART: u64 = 512;
 /// While room is short, all is flushed where the log has so many segments, or where what is in no
 /// table comes to so many times of what it is otherwise.
 const LOG_SEGMENTS: u64 = 3;
@@ -258,7 +260,8 @@ impl<D: Device> Wip<D> {
             let dead = estimated + version.unneeded_bytes(&shared);
             let is_young = version.runs.len() > 1 && (bytes - oldest) * YOUNG_PART >= bytes;
             let has_ranges = is_alone && !version.deleted.is_empty();
-            let is_dead = dead > 0 && (is_wanted || dead * DEAD_PART >= bytes);
+            let part = if is_wanted { WANTED_DEAD_PART } else { DEAD_PART };
+            let is_dead = dead > 0 && dead * part >= bytes;
             let is_young = is_young || is_wanted && version.runs.len() > 1;
             if version.runs.is_empty() || !is_free(bucket) || !(is_young || is_dead || has_ranges) {
                 continue;
