@@ -65,6 +65,7 @@ pub fn repair<D: Device>(
         salvage.write_into(&store)?;
         store.sync()?;
     }
+    salvage.admit_unknown();
     let entries = check(&Arc::new(device.subdirectory(&made)?), options, environment)?;
     let directory = device.subdirectory(&made)?;
     directory.create(WHOLE, Mode::Buffered)?.sync()?;
@@ -232,6 +233,13 @@ impl<'d, D: Device> Salvage<'d, D> {
         };
         salvage.open_values()?;
         Ok(salvage)
+    }
+
+    /// Where nothing but what an opening says was found, what it hit is not known.
+    fn admit_unknown(&mut self) {
+        if self.findings.len() == 1 {
+            (self.lost, self.may_be_older) = (Loss::Unknown, true);
+        }
     }
 
     fn open_values(&mut self) -> Result<()> {

@@ -277,6 +277,10 @@ impl<'d, D: Device> Salvage<'d, D> {
             self.lost = self.lost.and(lost.len() as u64);
             self.findings.extend(lost);
         }
+        if self.findings.len() == 1 {
+            // Nothing but what an opening says was found: what it hit is not known.
+            (self.lost, self.may_be_older) = (Loss::Unknown, true);
+        }
         let entries = output.entries;
         let values = self.values_left(&output.live);
         let state = StoreState { values, ..output.finish()? };
