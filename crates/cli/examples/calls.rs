@@ -7,6 +7,7 @@
 //! There is no background work, and what the keys and the values are does not change from run to
 //! run. Servers are in this process, with one event loop over epoll, which valgrind knows.
 #![allow(clippy::disallowed_methods)] // A benchmark reads its arguments.
+#![allow(unreachable_pub)] // Its test reaches in.
 
 use silica::engine::Durability;
 use silica::{Keyspace, OpenOptions, Result, Silica, Update, WriteBatch};

@@ -12,7 +12,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use values::{database, distribution, memory, memory_part, pair, size, threads, time};
+pub(crate) use values::size;
+use values::{database, distribution, memory, memory_part, pair, threads, time};
 
 /// Silica: a key-value store in a directory.
 ///

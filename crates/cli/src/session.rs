@@ -130,7 +130,7 @@ impl Verb {
 
     /// True where it writes nothing.
     pub(crate) fn only_reads(&self) -> bool {
-        use Verb::{Backup, Count, Get, Inspect, Scan, Stats, Verify};
+        use Verb::{Backup, Count, Get, Inspect, Scan, Stats, Ttl, Verify};
         matches!(
             self,
             Backup { .. }
@@ -138,8 +138,9 @@ impl Verb {
                 | Get { .. }
                 | Inspect { .. }
                 | Scan { .. }
-                | Stats
-                | Verify
+                | Stats { .. }
+                | Ttl { .. }
+                | Verify { .. }
         )
     }
 }

@@ -61,8 +61,7 @@ pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue, 
 pub use file::{
     DeviceOptions, FileDevice, FileReads, FileTransfer, IoChoice, MappedLog, PlainFile,
     address_space_left, allow_many_descriptors, capacity_bytes, descriptors_left, empty_directory,
-    is_writable_directory,
-    remove_directory,
+    is_writable_directory, remove_directory,
 };
 pub use names::LOG_PREFIX;
 pub use socket_ring::{SocketEvent, SocketRing};

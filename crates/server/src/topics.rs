@@ -288,9 +288,8 @@ impl Topics {
     ) {
         let inner = self.lock();
         let pattern = pattern.map(Pattern::new);
-        let wanted = |name: &&Vec<u8>| {
-            pattern.as_ref().is_none_or(|p| p.matches(name)) && may_hear(name)
-        };
+        let wanted =
+            |name: &&Vec<u8>| pattern.as_ref().is_none_or(|p| p.matches(name)) && may_hear(name);
         let (mut count, mut bytes) = (0, 0);
         for name in inner.channels.keys().filter(wanted) {
             (count, bytes) = (count + 1, bytes + name.len() + 16);

@@ -52,14 +52,15 @@ fn directed(server: &Server) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket.connect(server.datagram_addrs()[0]).unwrap();
-    let mut ask = Header { kind: Kind::Ask, count: 0, sequence: 0, word: 0 }.bytes().to_vec();
+    let mut ask =
+        Header { kind: Kind::Ask, room: 0, count: 0, sequence: 0, word: 0 }.bytes().to_vec();
     ask.resize(200, 0);
     socket.send(&ask).unwrap();
     let mut answer = [0; 2000];
     let len = socket.recv(&mut answer).unwrap();
     let word = Header::read(&answer[..len]).unwrap().0.word;
     for (sequence, value) in [(1, b"6"), (2, b"5")] {
-        let header = Header { kind: Kind::Requests, count: 1, sequence, word };
+        let header = Header { kind: Kind::Requests, room: 0, count: 1, sequence, word };
         let mut bytes = header.bytes().to_vec();
         Request::Put { key: b"n", value, expires_unix_ms: 0 }.write(&mut bytes);
         socket.send(&bytes).unwrap();

@@ -125,7 +125,8 @@ impl FileDevice {
             share_locks(path)?
         } else {
             let mut lock = take_lock(path)?;
-            let directory_lock = lock_directory(path, &mut lock, FlockOperation::NonBlockingLockExclusive)?;
+            let directory_lock =
+                lock_directory(path, &mut lock, FlockOperation::NonBlockingLockExclusive)?;
             note_holder(path, &lock)?;
             (lock, directory_lock)
         };
