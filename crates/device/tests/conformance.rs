@@ -509,7 +509,7 @@ fn file_suite(parent: &Path, io: IoChoice) {
     suite(|| {
         count += 1;
         let path = root.path().join(count.to_string());
-        FileDevice::open(&path, DeviceOptions { create: true, io }).unwrap()
+        FileDevice::open(&path, DeviceOptions { create: true, io, ..DeviceOptions::default() }).unwrap()
     });
 }
 
@@ -539,7 +539,7 @@ fn auto_on_disk() {
 /// False, with a printed reason, where the kernel refuses io_uring.
 fn has_uring() -> bool {
     let root = tempfile::tempdir().unwrap();
-    let options = DeviceOptions { create: true, io: IoChoice::Uring };
+    let options = DeviceOptions { create: true, io: IoChoice::Uring, ..DeviceOptions::default() };
     match FileDevice::open(root.path(), options) {
         Ok(_) => true,
         Err(e) => {

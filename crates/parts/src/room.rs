@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn room_is_what_is_free_and_what_is_there_and_only_a_small_one_bounds() {
         let device = SimDevice::new(1, SimOptions::default());
-        device.set_capacity(Some(1 << 20));
+        device.set_capacity(1 << 20);
         let file = device.create("FILE", Mode::Buffered).expect("it is made");
         file.write_at(0, &[7; 256 << 10]).expect("there is room");
         let room = Room::of(&device, 1 << 30).expect("the device tells");
