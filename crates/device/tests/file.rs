@@ -100,7 +100,7 @@ fn a_lock_that_is_removed_or_replaced_still_holds() {
 fn errors_name_the_path_and_the_fix() {
     let dir = tempdir();
     let missing = dir.path().join("missing");
-    let options = DeviceOptions { create: false, io: IoChoice::Auto };
+    let options = DeviceOptions { create: false, io: IoChoice::Auto, ..DeviceOptions::default() };
     let error = FileDevice::open(&missing, options);
     assert!(text(error).contains("missing"));
     assert_eq!(kind(FileDevice::open(&missing, options)), ErrorKind::NotFound);
@@ -376,7 +376,7 @@ fn burst(device: &FileDevice, file: &Arc<PlainFile>) {
 fn an_error_in_the_middle_of_a_burst_stays_with_its_read() {
     for io in [IoChoice::Auto, IoChoice::Threads, IoChoice::Buffered] {
         let dir = tempdir();
-        let device = FileDevice::open(dir.path(), DeviceOptions { create: true, io }).unwrap();
+        let device = FileDevice::open(dir.path(), DeviceOptions { create: true, io, ..DeviceOptions::default() }).unwrap();
         // No page of this process is at address 0, so reading it fails.
         symlink("/proc/self/mem", dir.path().join("bad")).unwrap();
         let bad = Arc::new(device.open("bad", Mode::Buffered).unwrap());
@@ -406,7 +406,7 @@ fn an_error_in_the_middle_of_a_burst_stays_with_its_read() {
 /// A device with a ring and a pipe in it, which gives its bytes when they are written.
 fn pipe() -> Option<(tempfile::TempDir, FileDevice, Arc<PlainFile>)> {
     let dir = tempdir();
-    let options = DeviceOptions { create: true, io: IoChoice::Uring };
+    let options = DeviceOptions { create: true, io: IoChoice::Uring, ..DeviceOptions::default() };
     let Ok(device) = FileDevice::open(dir.path(), options) else {
         println!("skipped: io_uring is refused here");
         return None;
@@ -468,7 +468,7 @@ fn a_dropped_queue_waits_for_what_the_kernel_may_still_write_to() {
 #[test]
 fn refused_uring_falls_back_to_threads_with_one_line() {
     let dir = tempdir();
-    let uring = DeviceOptions { create: true, io: IoChoice::Uring };
+    let uring = DeviceOptions { create: true, io: IoChoice::Uring, ..DeviceOptions::default() };
     let rings = FileDevice::open(&dir.path().join("probe"), uring).is_ok();
     let before = open(&dir.path().join("before")).unwrap();
     let file = Arc::new(before.create("f", Mode::Direct).unwrap());

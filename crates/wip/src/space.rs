@@ -40,8 +40,6 @@ const TRIES_MAX: u64 = 32;
 const BOOK_BYTES: u64 = 32 << 10;
 /// Blocks that a bucket's table may be longer by when a few of its entries were deleted.
 const ROUNDING_BLOCKS: u64 = 2;
-/// So few blocks of a bucket are little beside a table of more than so many times as many.
-const FEW_BLOCKS_PART: usize = 8;
 /// While room is short, what is young in a bucket is flushed and compacted where it is one part in
 /// so many of the bucket.
 const YOUNG_PART: u64 = 50;
@@ -340,14 +338,10 @@ impl<D: Device> Wip<D> {
     }
 }
 
-/// Bytes of the tables that have a part in `version`: before the last one of the buckets that share
-/// them is compacted, none of them goes. A table of which the bucket has a few blocks of many counts
-/// for the others that share it.
+/// Bytes of all tables that have a part in `version`: before the last one of the buckets that
+/// share them is compacted, none of them goes.
 fn file_bytes<D: Device>(version: &Version<D>) -> u64 {
-    let parts = version.runs.iter().flatten().filter(|part| {
-        let (blocks, all) = (part.blocks().len(), part.table.table.blocks());
-        blocks as u64 > ROUNDING_BLOCKS || blocks * FEW_BLOCKS_PART > all
-    });
+    let parts = version.runs.iter().flatten();
     let files: BTreeMap<u64, u64> =
         parts.map(|part| (part.table.number, part.table.table.file_bytes())).collect();
     files.values().sum()
