@@ -39,7 +39,8 @@ fn main() {
 }
 
 fn open(dir: &Path, io: IoChoice) -> FileDevice {
-    FileDevice::open(dir, DeviceOptions { create: true, io, ..DeviceOptions::default() }).expect("the directory opens")
+    FileDevice::open(dir, DeviceOptions { create: true, io, ..DeviceOptions::default() })
+        .expect("the directory opens")
 }
 
 /// Nanoseconds that this thread spent on a processor, if the kernel tells.

@@ -509,7 +509,8 @@ fn file_suite(parent: &Path, io: IoChoice) {
     suite(|| {
         count += 1;
         let path = root.path().join(count.to_string());
-        FileDevice::open(&path, DeviceOptions { create: true, io, ..DeviceOptions::default() }).unwrap()
+        FileDevice::open(&path, DeviceOptions { create: true, io, ..DeviceOptions::default() })
+            .unwrap()
     });
 }
 

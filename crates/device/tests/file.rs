@@ -376,7 +376,11 @@ fn burst(device: &FileDevice, file: &Arc<PlainFile>) {
 fn an_error_in_the_middle_of_a_burst_stays_with_its_read() {
     for io in [IoChoice::Auto, IoChoice::Threads, IoChoice::Buffered] {
         let dir = tempdir();
-        let device = FileDevice::open(dir.path(), DeviceOptions { create: true, io, ..DeviceOptions::default() }).unwrap();
+        let device = FileDevice::open(
+            dir.path(),
+            DeviceOptions { create: true, io, ..DeviceOptions::default() },
+        )
+        .unwrap();
         // No page of this process is at address 0, so reading it fails.
         symlink("/proc/self/mem", dir.path().join("bad")).unwrap();
         let bad = Arc::new(device.open("bad", Mode::Buffered).unwrap());

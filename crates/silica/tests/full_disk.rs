@@ -87,7 +87,10 @@ fn deletes_make_room(disk: &Path, engine: &str, bytes: usize) {
     let end = fill(&keyspace, 0, bytes);
     let filled = end * (bytes + key(0).len()) as u64;
     println!("{engine}, values of {bytes}: {filled} bytes in {end} entries");
-    assert!(filled >= filled_bytes_min(engine), "{engine}, values of {bytes}: only {filled} bytes fit");
+    assert!(
+        filled >= filled_bytes_min(engine),
+        "{engine}, values of {bytes}: only {filled} bytes fit"
+    );
     check(&keyspace, (0..end).step_by(97), bytes);
     // One in ten is enough for some.
     for n in (0..end).step_by(10) {
