@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Channels and patterns that one connection listens to at most.
 const TOPICS_MAX: usize = 10_000;
 
+/// Bytes of a compiled pattern for each of the pattern.
+const COMPILED: usize = 14;
 /// Memory of a message for one listener beside its channel and payload.
 const DELIVERY_BYTES: usize = 128;
 
@@ -56,9 +58,11 @@ pub(crate) enum Kind {
     Pattern,
 }
 
-/// Memory of a name: the client's copy and the register's, and their places.
-fn bytes_of(topic: &[u8]) -> usize {
-    2 * topic.len() + TOPIC_BYTES
+/// Memory of a name: the client's copy and the register's, and their places; of a pattern also what
+/// it was compiled to, where each class of characters takes 32 bytes.
+fn bytes_of(kind: Kind, topic: &[u8]) -> usize {
+    let compiled = if kind == Kind::Pattern { COMPILED * topic.len() } else { 0 };
+    2 * topic.len() + compiled + TOPIC_BYTES
 }
 
 /// Where a listener's connection is.
@@ -189,7 +193,7 @@ impl Topics {
             if mine.count() >= TOPICS_MAX {
                 return Err("ERR this connection listens to too many channels".into());
             }
-            client.kept.grow(bytes_of(topic))?;
+            client.kept.grow(bytes_of(kind, topic))?;
         }
         mine.of_mut(kind).insert(topic.to_vec());
         if kind == Kind::Pattern && !inner.compiled.contains_key(topic) {
@@ -206,7 +210,7 @@ impl Topics {
         let mut inner = self.lock();
         let mut mine = client.subscriptions();
         if mine.of_mut(kind).remove(topic) {
-            client.kept.shrink(bytes_of(topic));
+            client.kept.shrink(bytes_of(kind, topic));
             inner.forget(client.id, kind, topic);
         }
         mine.count()
@@ -220,7 +224,9 @@ impl Topics {
         }
         let Subscriptions { channels, patterns } = std::mem::take(&mut *mine);
         drop(mine);
-        client.kept.shrink(channels.iter().chain(&patterns).map(|topic| bytes_of(topic)).sum());
+        let of_channels = channels.iter().map(|topic| bytes_of(Kind::Channel, topic));
+        let of_patterns = patterns.iter().map(|topic| bytes_of(Kind::Pattern, topic));
+        client.kept.shrink(of_channels.chain(of_patterns).sum());
         let mut inner = self.lock();
         channels.iter().for_each(|topic| inner.forget(client.id, Kind::Channel, topic));
         patterns.iter().for_each(|topic| inner.forget(client.id, Kind::Pattern, topic));
