@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-pub(crate) use values::size;
+pub(crate) use values::{DatabaseArg, size};
 use values::{database, distribution, memory, memory_part, pair, threads, time};
 
 /// Silica: a key-value store in a directory.
@@ -790,12 +790,4 @@ pub(crate) struct CompareArgs {
     /// Directory for the results.
     #[arg(long, value_name = "DIR", default_value = "silica-compare")]
     pub(crate) out: PathBuf,
-}
-
-/// What a database is to be.
-#[derive(Clone, Debug)]
-pub(crate) struct DatabaseArg {
-    pub(crate) index: u32,
-    pub(crate) engine: String,
-    pub(crate) options: Vec<(String, String)>,
 }

@@ -271,9 +271,9 @@ fn help(verb: &[String]) {
     if verb.is_empty() {
         println!(
             "Arguments with blanks go in quotes; \\xNN, \\n, \\t and \\\\ stand for bytes.\n\
-             Redis's commands work as in redis-cli: SET k v EX 30, INCR n, KEYS *. Where a verb has \
-             the\nname of one (get, del, scan, ttl, expire, persist), the command is written in \
-             capitals."
+             Redis's commands work as in redis-cli: SET k v EX 30, INCR n, KEYS *. Where a verb \
+             has the\nname of one (get, del, scan, ttl, expire, persist), the command is written \
+             in capitals."
         );
     }
 }

@@ -128,8 +128,8 @@ fn awaited(config: &Config) -> Result<Signals> {
         .map_err(|e| Error::io("installing the signal handlers", e))
 }
 
-/// Stops gracefully on the first signal, at once on a second one that is no echo of it; SIGHUP reads
-/// certificates again.
+/// Stops gracefully on the first signal, at once on a second one that is no echo of it; SIGHUP
+/// reads certificates again.
 fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
     let listen = move || {
         let mut wishes = Wishes::default();

@@ -247,6 +247,12 @@ fn values_are_counted_before_they_are_made() {
                 at_once(server, 8, &encoded(&[b"PING"]), 1);
             },
         },
+    ]);
+}
+
+#[test]
+fn values_of_several_commands_are_counted() {
+    check(&[
         Kind {
             name: "large values",
             percent_max: 110,
@@ -341,6 +347,12 @@ fn requests_are_counted_while_they_come() {
                 refused(&mut other, &[b"SET", b"k", &huge]);
             },
         },
+    ]);
+}
+
+#[test]
+fn many_small_requests_are_counted() {
+    check(&[
         Kind {
             name: "many arguments",
             percent_max: 110,
@@ -424,6 +436,12 @@ fn what_connections_keep_is_counted() {
                 until_refused(server, 40, 10, |at, nth| many(&[b"WATCH"], at, nth, 100));
             },
         },
+    ]);
+}
+
+#[test]
+fn what_transactions_and_trackers_keep_is_counted() {
+    check(&[
         Kind {
             name: "multi",
             percent_max: 110,
@@ -511,6 +529,12 @@ fn what_the_server_keeps_for_clients_is_counted() {
                 drop(slow);
             },
         },
+    ]);
+}
+
+#[test]
+fn what_logs_and_users_take_is_counted() {
+    check(&[
         Kind {
             name: "slow log",
             percent_max: 110,

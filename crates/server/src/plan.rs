@@ -86,17 +86,11 @@ pub(crate) fn requests_max(shared: &Shared) -> usize {
 }
 
 fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
-    let mut last = None;
-    let mut is_listening = None;
-    let mut planned = 0;
+    let (mut last, mut is_listening, mut planned) = (None, None, 0);
     let requests_max = requests_max(shared);
     let mut tally = Tally::new(&shared.calls);
     let mut is_free = conn.is_free(shared, &mut is_listening);
-    let mut base = conn.skip(input).unwrap_or_else(|error| {
-        refuse(shared, conn, input, &format!("ERR {error}"));
-        (conn.closing, conn.unplanned) = (true, false);
-        conn.input.len()
-    });
+    let mut base = conn.skipped(shared, input);
     let mut ends = false;
     while base < conn.input.len() && !ends {
         if input.requests.len() >= requests_max || input.ready.len() >= READY_BYTES_MAX {
@@ -106,9 +100,7 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
         let first = input.spans.len();
         match conn.parse(base, input) {
             Ok(None) => {
-                if conn.give_up(shared, base) {
-                    base = conn.input.len();
-                }
+                base = conn.given_up_to(shared, base);
                 break;
             }
             Ok(Some(mut used)) => {
@@ -129,14 +121,13 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
                             bytes: &conn.input,
                             is_listening: &mut is_listening,
                         };
-                        let name = match planner.add(first, planned == 1) {
+                        let added = planner.add(first, planned == 1);
+                        ends = !matches!(added, Added::Together(_));
+                        let name = match added {
                             Added::Together(name) => name,
-                            Added::Alone(name) => {
-                                ends = true;
-                                Some(name)
-                            }
+                            Added::Alone(name) => Some(name),
                             Added::Waits => {
-                                (planned, ends) = (planned - 1, true);
+                                planned -= 1;
                                 conn.put_back(base, used, &mut input.spans, first);
                                 used = 0;
                                 None
@@ -156,8 +147,7 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
         }
         if conn.session.quit {
             base = conn.input.len();
-            conn.closing = true;
-            conn.unplanned = false;
+            (conn.closing, conn.unplanned) = (true, false);
         }
     }
     conn.unplanned |= ends && !conn.session.quit && base < conn.input.len();
@@ -195,6 +185,12 @@ impl Conn {
         spans.truncate(first);
     }
 
+    /// Where what is to be kept begins, if the request at `base` is not finished: behind all that
+    /// came, if it is given up.
+    fn given_up_to(&mut self, shared: &Shared, base: usize) -> usize {
+        if self.give_up(shared, base) { self.input.len() } else { base }
+    }
+
     /// Gives up the unfinished request that starts at `base` of what came, if there is no memory
     /// for it: what is left of it is skipped, and answered with an error.
     #[cold]
@@ -217,6 +213,16 @@ impl Conn {
         Stats::add(&shared.stats.total_error_replies, 1);
         self.given_up = Some(Box::new((rest, text)));
         true
+    }
+
+    /// Where requests start behind what came of one that was given up; a protocol error ends the
+    /// connection.
+    fn skipped(&mut self, shared: &Shared, input: &mut Input) -> usize {
+        self.skip(input).unwrap_or_else(|error| {
+            refuse(shared, self, input, &format!("ERR {error}"));
+            (self.closing, self.unplanned) = (true, false);
+            self.input.len()
+        })
     }
 
     /// Skips what came of a request that was given up; where what is behind it starts.

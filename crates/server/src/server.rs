@@ -414,6 +414,18 @@ fn refuse_mode(config: &Config, engine: &dyn Engine) -> Result<()> {
     Err(Error::new(ErrorKind::Config, message))
 }
 
+/// Where `doors` are listened on.
+fn addresses(doors: &[Door]) -> Result<Vec<SocketAddr>> {
+    let all = doors.iter().map(|door| door.listener.ip());
+    all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
+}
+
+/// 40 digits that tell this run of the server from others.
+fn new_run_id(random: &mut Prng) -> String {
+    let digits: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
+    digits[..40].to_string()
+}
+
 impl Server {
     /// Checks `config`, opens database 0, listens and serves.
     pub fn start(config: Config, databases: Arc<dyn Databases>) -> Result<Server> {
@@ -423,8 +435,8 @@ impl Server {
         let acl = Acl::new(&config)?;
         let (polls, wakers) = event_queues(config.loops)?;
         let budget = Budget::new(config.clients_bytes_max);
-        let hub = || Arc::new(Hub::new(config.mode, &wakers, config.databases, &budget));
-        let hub = (config.mode != Mode::Crcw).then(hub);
+        let hub = (config.mode != Mode::Crcw)
+            .then(|| Arc::new(Hub::new(config.mode, &wakers, config.databases, &budget)));
         let store = Store::new(databases, config.databases, hub.clone());
         refuse_mode(&config, store.engine(0)?)?;
         store.open_listed();
@@ -432,19 +444,13 @@ impl Server {
         let tls = config.tls.as_ref().map(|files| Tls::new(files, clock.unix_ms())).transpose()?;
         config.warn_of_strangers(acl.lets_in());
         let doors = Doors::open(&config)?;
-        let sockets = config.udp.iter().map(|address| udp::bind_all(*address, config.loops));
-        let sockets = sockets.collect::<Result<Vec<_>>>()?;
+        let bind_all = |address: &SocketAddr| udp::bind_all(*address, config.loops);
+        let sockets = config.udp.iter().map(bind_all).collect::<Result<Vec<_>>>()?;
         let directed = config.datagrams.map(|address| udp::bind_each(address, config.loops));
-        let directed: Vec<_> =
-            directed.transpose()?.into_iter().flatten().map(|s| vec![s]).collect();
-        let addresses = |doors: &[Door]| {
-            let all = doors.iter().map(|door| door.listener.ip());
-            all.collect::<std::io::Result<_>>().map_err(io("ask for the address listened on"))
-        };
-        let mut random =
-            Prng::new(clock.unix_ms() ^ u64::from(std::process::id()).rotate_right(32));
-        let digits: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
-        let run_id = digits[..40].to_string();
+        let directed = directed.transpose()?.into_iter().flatten();
+        let directed: Vec<_> = directed.map(|socket| vec![socket]).collect();
+        let process = u64::from(std::process::id());
+        let mut random = Prng::new(clock.unix_ms() ^ process.rotate_right(32));
         let shared = Arc::new(Shared {
             tls,
             tls_addresses: addresses(&doors.tls)?,
@@ -455,7 +461,7 @@ impl Server {
             calls: Calls::default(),
             errors: Errors::default(),
             rates: Rates::default(),
-            run_id,
+            run_id: new_run_id(&mut random),
             topics: Topics::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
@@ -482,16 +488,20 @@ impl Server {
             stop_asked: (Mutex::new(false), Condvar::new()),
             config,
         });
-        let admin = shared.config.admin.map(|address| Admin::start(&shared, address));
-        let admin = admin.transpose()?;
-        let (loops, workers, datagrams) = (Vec::new(), Vec::new(), Vec::new());
-        let mut server = Server { shared, loops, workers, datagrams, admin };
+        let start_admin = |address| Admin::start(&shared, address);
+        let admin = shared.config.admin.map(start_admin).transpose()?;
+        let mut server = Server::without_threads(shared, admin);
         let (frames, directed) = (sockets.into_iter().flatten(), directed.into_iter().flatten());
         let datagrams = server.serve_datagrams(frames.collect(), directed.collect())?;
         let seats = hub.as_ref().map(direct::seats).unwrap_or_default();
         let parts = polls.into_iter().zip(datagrams).collect();
         server.spawn(parts, seats, doors.all())?;
         Ok(server)
+    }
+
+    fn without_threads(shared: Arc<Shared>, admin: Option<Admin>) -> Server {
+        let (loops, workers, datagrams) = (Vec::new(), Vec::new(), Vec::new());
+        Server { shared, loops, workers, datagrams, admin }
     }
 
     fn spawn(

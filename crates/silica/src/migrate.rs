@@ -128,8 +128,8 @@ impl Silica {
     ///
     /// # Errors
     /// `Config` for an engine that is not known, that the keyspace has already or that would
-    /// forget, or where partitions belong to threads; `TooLarge` for an entry, which is named, over the engine's
-    /// limits; `Full` where device or memory has no room.
+    /// forget, or where partitions belong to threads; `TooLarge` for an entry, which is named,
+    /// over the engine's limits; `Full` where device or memory has no room.
     pub fn migrate(
         &self,
         name: &str,

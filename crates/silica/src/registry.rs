@@ -93,7 +93,7 @@ impl Registry {
         Registry::empty()
             .with(Registration {
                 name: "silt",
-                doc: "Very many small entries on flash: half a byte of memory for each of 100 million",
+                doc: "Very many small entries on flash: half a byte of memory each at 100 million",
                 options: silica_silt::OPTIONS,
                 build: |device, options, environment| {
                     Ok(Arc::new(silica_silt::Silt::open(device, options, environment)?))

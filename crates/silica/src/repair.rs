@@ -43,8 +43,8 @@ pub struct StoreRepair {
 /// makes a new one of what is intact where one is damaged. The files that were there are put aside
 /// in a directory of the keyspace and never written over.
 ///
-/// A list of keyspaces that is lost is brought back from its copy, and directories of keyspaces that
-/// it does not name are adopted. Keyspaces of engines that cannot be repaired are checked.
+/// A list of keyspaces that is lost is brought back from its copy, and directories of keyspaces
+/// that it does not name are adopted. Keyspaces of engines that cannot be repaired are checked.
 pub fn repair(path: impl AsRef<Path>, options: OpenOptions) -> Result<StoreRepair> {
     let path = path.as_ref();
     if options.is_read_only() {

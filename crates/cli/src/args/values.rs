@@ -1,7 +1,14 @@
 //! How the values of flags are read; what is wrong with one names what is right.
 
-use super::DatabaseArg;
 use std::time::Duration;
+
+/// What a database is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct DatabaseArg {
+    pub(crate) index: u32,
+    pub(crate) engine: String,
+    pub(crate) options: Vec<(String, String)>,
+}
 
 /// Most threads for background work.
 const THREADS_MAX: usize = 1024;

@@ -37,8 +37,8 @@ pub(super) fn split(line: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Splits as redis-cli does: in double quotes `\n`, `\r`, `\t`, `\b`, `\a`, `\xNN` and `\"` stand for
-/// bytes, in single quotes only `\'` does, and outside of them nothing does.
+/// Splits as redis-cli does: in double quotes `\n`, `\r`, `\t`, `\b`, `\a`, `\xNN` and `\"` stand
+/// for bytes, in single quotes only `\'` does, and outside of them nothing does.
 pub(super) fn split_as_redis(line: &str) -> Result<Vec<Vec<u8>>> {
     let wrong = || Error::new(ErrorKind::Config, "Invalid argument(s)");
     let (mut words, mut rest) = (Vec::new(), line.as_bytes());

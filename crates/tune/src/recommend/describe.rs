@@ -106,13 +106,7 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
         check_shares(&mix)?;
         workload.mix = mix;
     }
-    if workload.key_bytes.mean() > KEY_BYTES_MAX {
-        return Err(config(format!(
-            "key= is the bytes of a key, which has at most {KEY_BYTES_MAX}, not {}; the number of \
-             keys is keys=",
-            workload.key_bytes.mean()
-        )));
-    }
+    check_key_bytes(workload.key_bytes.mean())?;
     if matches!(workload.access, Access::Latest { .. }) && workload.mix.inserts <= 0.0 {
         return Err(config(
             "latest needs inserts, which make other keys the latest: say how many there are, such \
@@ -122,6 +116,17 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
     workload.validate()?;
     let needs = Needs::of(&workload);
     Ok((workload.clone(), Needs { ordered: ordered || needs.ordered, durable, may_evict, ..needs }))
+}
+
+/// Refuses keys that are longer than any store takes.
+fn check_key_bytes(bytes: f64) -> Result<()> {
+    if bytes <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    Err(config(format!(
+        "key= is the bytes of a key, which has at most {KEY_BYTES_MAX}, not {bytes}; the number of \
+         keys is keys="
+    )))
 }
 
 /// Refuses shares of which nothing can be the whole.
