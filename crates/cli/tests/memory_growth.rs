@@ -400,16 +400,19 @@ fn many_small_requests_are_counted() {
     ]);
 }
 
+fn long_name(at: usize, nth: usize) -> Vec<u8> {
+    format!("{at}:{nth}:{:02000}", 7).into_bytes()
+}
+
+/// A command with `count` long names behind `first`.
+fn many(first: &[&[u8]], at: usize, nth: usize, count: usize) -> Vec<Vec<u8>> {
+    let mut words: Vec<Vec<u8>> = first.iter().map(|word| word.to_vec()).collect();
+    words.extend((0..count).map(|n| long_name(at, nth * count + n)));
+    words
+}
+
 #[test]
 fn what_connections_keep_is_counted() {
-    fn long_name(at: usize, nth: usize) -> Vec<u8> {
-        format!("{at}:{nth}:{:02000}", 7).into_bytes()
-    }
-    fn many(first: &[&[u8]], at: usize, nth: usize, count: usize) -> Vec<Vec<u8>> {
-        let mut words: Vec<Vec<u8>> = first.iter().map(|word| word.to_vec()).collect();
-        words.extend((0..count).map(|n| long_name(at, nth * count + n)));
-        words
-    }
     check(&[
         Kind {
             name: "channels",
