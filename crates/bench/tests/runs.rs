@@ -115,7 +115,10 @@ fn figures_are_drawn_from_real_runs() {
     let open = OpenOptions::new().set("partitions", "2").set("log_store_blocks", "1");
     let out = std::env::temp_dir().join(format!("silica-bench-figures-{}", std::process::id()));
     let path = Some(out.join("store"));
-    let sized = |plan: &mut Plan| (plan.keys, plan.operations) = (20_000, 20_000);
+    // A second, so that there are rates to draw.
+    let sized = |plan: &mut Plan| {
+        (plan.keys, plan.operations, plan.rate) = (20_000, 20_000, 20_000);
+    };
     let config = Config { path, open, ..changed("timeline", 2, sized) };
     let files = silica_bench::figures::draw(&config, &out, &mut |_, _| {}).unwrap();
     let texts: Vec<_> = files.iter().map(|f| std::fs::read_to_string(f).unwrap()).collect();
@@ -140,7 +143,8 @@ fn figures_are_drawn_from_real_runs() {
 
 /// Points of each line that is drawn in a colour, as `(x, y)` in pixels.
 fn lines_of(svg: &str) -> Vec<Vec<(i64, i64)>> {
-    let lines = svg.split("<polyline ").skip(1).filter(|line| !line.contains("stroke=\"#000000\""));
+    let lines = svg.split("<polyline ").skip(1).filter_map(|rest| rest.split("/>").next());
+    let lines = lines.filter(|line| !line.contains("stroke=\"#000000\""));
     let point = |text: &str| {
         let (x, y) = text.split_once(',')?;
         Some((x.parse().ok()?, y.parse().ok()?))

@@ -59,7 +59,8 @@ impl Fresh {
         for entry in std::fs::read_dir(&self.path)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_ours = ["LOCK", "silica", "silica.new"].contains(&name.as_str())
+            let lists = ["LOCK", "silica", "silica.new", "silica.copy", "silica.copy.new"];
+            let is_ours = lists.contains(&name.as_str())
                 || name.starts_with("load-")
                 || name.starts_with("sketch-");
             if is_ours && entry.file_type()?.is_file() {

@@ -48,6 +48,7 @@ fn memory_out_of_range_is_refused_with_the_range() {
     }
     // Memory that the engine takes at once, and the machine has not.
     let all = ["put", "a", "b", "--path", path, "--engine", "mica", "--memory", "15TiB"];
+    let all = [&all[..], &["--forget-at-exit"]].concat();
     refused(&all, &["engine mica takes all of its memory", "of this machine"]);
     refused(&["put", "a", "b", "--path", path, "--background-threads", "100000"], &["0 to 1024"]);
     assert!(!store.exists(), "nothing was made");

@@ -153,7 +153,9 @@ fn at_once(server: &Server, clients: usize, request: &[u8], replies: usize) -> V
     let mut errors = Vec::new();
     std::thread::scope(|scope| {
         let run = |mut client: Client| {
-            client.send(request).expect("the server reads");
+            // Beside the replies: a client that reads none has its requests wait.
+            let mut sender = client.sender().expect("a socket can be cloned");
+            scope.spawn(move || sender.write_all(request).expect("the server reads"));
             let mut errors = Vec::new();
             for _ in 0..replies {
                 match client.reply().expect("a reply, be it an error") {

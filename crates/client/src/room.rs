@@ -102,7 +102,7 @@ mod tests {
     fn longer_replies_are_believed_at_once() {
         let mut room = Room::new(1 << 17);
         (0..100).for_each(|_| room.learn(100, 1200, 0));
-        assert_eq!(room.needed(100, 10), 2);
+        assert_eq!(room.needed(100, 10), 1 + 100usize.div_ceil(PAYLOAD_BYTES / 15));
         room.learn(1, 504, 0);
         assert_eq!(room.needed(10, 0), 6);
         (0..100).for_each(|_| room.learn(100, 1200, 0));

@@ -336,8 +336,9 @@ impl EventLoop {
     /// Hands a new connection to the loop whose turn it is.
     fn admit(&mut self, mut socket: Socket, ends: (Address, Address), terms: Terms) {
         let count = self.shared.clients.count();
-        // Connections that do nothing take no more than half.
-        let has_room = 2 * count * CONNECTION_BYTES < self.shared.budget.max();
+        // Connections that do nothing leave an eighth for requests.
+        let max = self.shared.budget.max();
+        let has_room = count * CONNECTION_BYTES < max - max / 8;
         if count >= self.shared.clients_max.load(Relaxed) || !has_room {
             Stats::add(&self.shared.stats.rejected_connections, 1);
             // Its socket's buffer is empty, so this fits or the client is gone.
@@ -727,8 +728,12 @@ impl EventLoop {
         let config = &self.shared.config;
         let request_ms_max = self.shared.request_ms_max.load(Relaxed);
         let output_bytes_max = self.output_bytes_max();
-        let mut drop_slots = Vec::new();
+        let (mut drop_slots, mut waiting_slots) = (Vec::new(), Vec::new());
         for conn in self.conns.iter().flatten() {
+            // While memory was scarce less than this may have stopped it, and nothing else wakes it.
+            if (1..output_bytes_max).contains(&conn.out.len()) {
+                waiting_slots.push(conn.owner.slot);
+            }
             let stalled = conn.out.len() >= output_bytes_max
                 && self.now_ms - conn.progress_ms > config.stalled_ms_max;
             let unknown = conn.tls.as_ref().is_some_and(|tls| tls.is_shaking_hands());
@@ -747,6 +752,7 @@ impl EventLoop {
                 drop_slots.push(conn.owner.slot);
             }
         }
+        waiting_slots.into_iter().for_each(|slot| self.queue(slot));
         drop_slots.into_iter().for_each(|slot| self.close(slot));
     }
 

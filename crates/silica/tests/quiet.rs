@@ -34,10 +34,28 @@ fn runs_of_a_store_that_is_left_alone_are_merged() {
         }
         assert!(written < 1_000_000, "{} compactions amid writes", metric("compactions"));
     }
+    for n in [
+        "runs",
+        "buckets",
+        "compactions",
+        "flushes",
+        "bucket_splits",
+        "gets",
+        "range_reads",
+        "searches",
+    ] {
+        println!("{n} {}", metric(n));
+    }
+    println!("written {written}");
     let before = metric("compactions");
     let started = Instant::now();
     while metric("runs") >= RUNS_MAX {
-        assert!(started.elapsed() < Duration::from_secs(60), "{} runs", metric("runs"));
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "{} runs in {} buckets",
+            metric("runs"),
+            metric("buckets")
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(metric("compactions") > before);

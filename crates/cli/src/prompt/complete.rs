@@ -230,7 +230,7 @@ mod tests {
                 proposes(p, "SETE", &["SETEX"]);
                 proposes(p, "setn", &["setnx"]);
                 proposes(p, "put k v --tt", &["--ttl"]);
-                proposes(p, "get --r", &["--raw"]);
+                proposes(p, "get --r", &["--raw", "--read-only"]);
                 proposes(p, "scan --ke", &["--keys-only", "--keyspace", "--keyspace-memory"]);
                 proposes(p, "put k v --durability ", &["buffered", "synced"]);
                 proposes(p, "keyspace ", &["create", "drop", "list"]);

@@ -274,6 +274,11 @@ impl Client {
         Ok(Client { read: BufReader::new(write.try_clone()?), write })
     }
 
+    /// Another way to send to the same connection, for a thread of its own.
+    pub fn sender(&self) -> io::Result<TcpStream> {
+        self.write.try_clone()
+    }
+
     /// Sends commands without waiting.
     pub fn send(&mut self, commands: &[u8]) -> io::Result<()> {
         self.write.write_all(commands)

@@ -136,18 +136,20 @@ fn human(bytes: u64) -> String {
 
 fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let durable = keys.engine.descriptor().capabilities.durable;
+    let shared = keys.shared;
+    let saved_ms = shared.store.jobs.saved_unix_ms().unwrap_or(shared.started_ms);
     lines!(out,
         "loading": 0,
         "durable": u8::from(durable),
         "durability": format!("{:?}", keys.shared.config.durability).to_lowercase(),
         "aof_enabled": u8::from(durable),
         "rdb_changes_since_last_save": changes(keys),
-        "rdb_last_save_time": keys.shared.started_ms / 1000,
+        "rdb_last_save_time": saved_ms / 1000,
     );
     Ok(())
 }
 
-/// Puts and deletes since the start, which is the last time that all was saved.
+/// Puts and deletes since the start.
 fn changes(keys: &Keyspace<'_>) -> u64 {
     ["puts", "deletes"].iter().filter_map(|metric| keys.shared.store.total(metric)).sum()
 }
