@@ -388,7 +388,7 @@ fn newer_version(table: &[u8]) -> Vec<u8> {
     let sum = |unit: &[u8]| silica_base::Checksum::at(id, at as u64).update(unit).finish();
     let footer = &mut bytes[at..];
     assert_eq!(footer[4092..], sum(&footer[..4092]).to_le_bytes(), "as the page says");
-    footer[8] = 2;
+    footer[8] += 1;
     let sum = sum(&footer[..4092]);
     footer[4092..].copy_from_slice(&sum.to_le_bytes());
     bytes

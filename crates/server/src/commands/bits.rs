@@ -76,7 +76,8 @@ fn getbit(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// The bits from argument `first` (start, end, unit) of a value of `len` bytes.
+/// The bits from argument `first` (start, end, unit) of a value of `len` bytes. BITPOS takes an end
+/// before the start for the value's first unit, if both are before the value; BITCOUNT for nothing.
 fn bit_range(args: Args<'_>, first: usize, len: usize) -> Result<Range<usize>, &'static str> {
     let number = |index: usize, otherwise: i64| match index < args.len() {
         true => parse_i64(args.get(index)).ok_or(NOT_INTEGER),
@@ -89,7 +90,7 @@ fn bit_range(args: Args<'_>, first: usize, len: usize) -> Result<Range<usize>, &
         _ => 8,
     };
     let units = (len * 8 / unit_bits) as i64;
-    if start < 0 && end < 0 && start > end {
+    if start < 0 && end < 0 && start > end && args.is(0, "bitcount") {
         return Ok(0..0);
     }
     let place = |at: i64| if at < 0 { at.saturating_add(units).max(0) } else { at };
