@@ -158,9 +158,8 @@ fn at_once(server: &Server, clients: usize, request: &[u8], replies: usize) -> V
             scope.spawn(move || sender.write_all(request).expect("the server reads"));
             let mut errors = Vec::new();
             for _ in 0..replies {
-                match client.reply().expect("a reply, be it an error") {
-                    Reply::Error(text) => errors.push(text),
-                    _ => {}
+                if let Reply::Error(text) = client.reply().expect("a reply, be it an error") {
+                    errors.push(text);
                 }
             }
             errors

@@ -730,7 +730,7 @@ impl EventLoop {
         let output_bytes_max = self.output_bytes_max();
         let (mut drop_slots, mut waiting_slots) = (Vec::new(), Vec::new());
         for conn in self.conns.iter().flatten() {
-            // While memory was scarce less than this may have stopped it, and nothing else wakes it.
+            // Less may have stopped it while memory was scarce, and nothing else wakes it.
             if (1..output_bytes_max).contains(&conn.out.len()) {
                 waiting_slots.push(conn.owner.slot);
             }

@@ -96,6 +96,9 @@ impl Queue {
     }
 }
 
+/// Runs all requests of a transaction on an engine; their replies.
+type RunAll<'r> = dyn FnMut(&dyn Engine, &Input) -> Result<Vec<u8>> + 'r;
+
 /// Requests that run as one step.
 pub(crate) struct Transaction {
     input: Input,
@@ -131,7 +134,7 @@ impl Transaction {
         engine: &dyn Engine,
         now_ms: u64,
         claim: &Claim,
-        run: &mut dyn FnMut(&dyn Engine, &Input) -> Result<Vec<u8>>,
+        run: &mut RunAll<'_>,
     ) -> Result<Option<Vec<u8>>> {
         let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
         let mut names: BTreeSet<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();

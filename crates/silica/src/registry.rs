@@ -47,8 +47,8 @@ impl Registration {
 
 /// The engine that made the files of a directory, as far as they tell.
 pub(crate) fn maker_of(directory: &FileDevice) -> Result<Option<&'static str>> {
-    let makers: [(&str, fn(&FileDevice) -> Result<bool>); 2] =
-        [("wip", silica_wip::made), ("silt", silica_silt::made)];
+    type Made = fn(&FileDevice) -> Result<bool>;
+    let makers: [(&str, Made); 2] = [("wip", silica_wip::made), ("silt", silica_silt::made)];
     for (name, made) in makers {
         if made(directory)? {
             return Ok(Some(name));

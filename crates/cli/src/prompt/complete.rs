@@ -146,7 +146,7 @@ impl Proposals {
 fn keys_of(keyspace: &Keyspace, begun: &[u8]) -> Vec<Vec<u8>> {
     if keyspace.engine().descriptor().capabilities.ordered {
         let mut keys = Vec::new();
-        let Ok(mut iterator) = keyspace.iterator(&KeyRange::prefix(begun)) else { return keys };
+        let Ok(mut iterator) = keyspace.iterator(KeyRange::prefix(begun)) else { return keys };
         if iterator.seek_to_first().is_err() {
             return keys;
         }

@@ -69,6 +69,9 @@ fn full_disk_run<H: DeviceHarness>(
     if report.opens_when_full {
         delete_all(&mut session, report)?;
         report.writes_again = fill(&mut session, &mut steps)?;
+        // A put that is refused asks for all the room that can be made.
+        maintain(&mut session)?;
+        report.writes_again += fill(&mut session, &mut steps)?;
         compare_gets(session.engine(), &session.keys, &session.model)?;
     }
     session.harness.set_capacity(Some(8 * capacity));
@@ -131,7 +134,7 @@ fn overwrite_quarter<H: DeviceHarness>(
     compare_gets(session.engine(), &session.keys, &session.model)
 }
 
-/// Deletes every key, and maintains until nothing is left to do.
+/// Deletes every key, and maintains.
 fn delete_all<H: DeviceHarness>(
     session: &mut Session<'_, H>,
     report: &mut FullDiskReport,
@@ -142,10 +145,16 @@ fn delete_all<H: DeviceHarness>(
             report.deletes_refused += u64::from(!done);
         }
     }
+    maintain(session)?;
+    compare_gets(session.engine(), &session.keys, &session.model)
+}
+
+/// Maintains until nothing is left to do.
+fn maintain<H: DeviceHarness>(session: &mut Session<'_, H>) -> Outcome {
     for _ in 0..1000 {
         unless_full(session.step(&Step::Maintain(1 << 16)))?;
     }
-    compare_gets(session.engine(), &session.keys, &session.model)
+    Ok(())
 }
 
 /// Deletes every other key, maintains, and puts half of them again.

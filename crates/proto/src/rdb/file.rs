@@ -303,7 +303,7 @@ mod tests {
                 key: bytes(100).into(),
                 value: bytes(if n % 20 == 0 { 40_000 } else { 300 }).into(),
                 expires_unix_ms: if n % 3 == 0 { 1 << (n % 60) } else { 0 },
-                user_bits: if n % 4 == 0 { n as u32 * 0x0101_0101 } else { 0 },
+                user_bits: if n % 4 == 0 { (n as u32).wrapping_mul(0x0101_0101) } else { 0 },
             })
             .collect()
     }
