@@ -69,7 +69,7 @@ impl Keyspace {
     /// # let path = std::env::temp_dir().join(name);
     /// # let store = silica::open(&path)?;
     /// # let users = store.keyspace("users")?;
-    /// # let file = path.join("morning.trace");
+    /// # let file = path.with_extension("trace");
     /// let recording = users.record(&file, &silica::RecordOptions::default())?;
     /// users.put("ann", "blue")?;
     /// users.get("ann")?;
@@ -78,12 +78,13 @@ impl Keyspace {
     /// assert!(std::fs::read_to_string(&file).unwrap().starts_with("silica-trace 1\n"));
     /// # drop((users, store));
     /// # std::fs::remove_dir_all(&path).ok();
+    /// # std::fs::remove_file(&file).ok();
     /// # Ok::<(), silica::Error>(())
     /// ```
     ///
     /// # Errors
     /// `Locked` where the keyspace is being recorded already, `Io` where the file is there or
-    /// cannot be made.
+    /// cannot be made, `Config` for a file in the store's directory.
     pub fn record(&self, path: impl AsRef<Path>, options: &RecordOptions) -> Result<Recording> {
         let name = path.as_ref().display();
         let failed = |e| Error::io(format!("making the trace {name}; it must be a new file"), e);
