@@ -565,7 +565,7 @@ pub(crate) struct LoadArgs {
 pub(crate) enum KeyFormat {
     /// A record per line: key, TAB, value, with escapes; makes table files.
     Tsv,
-    /// The same without escapes, backslashes as they are; makes table files.
+    /// A record per line: key, TAB, value, with backslashes as they are; makes table files.
     Plain,
     /// Key length and value length (u32, little-endian), key, value; makes table files.
     Lp,

@@ -32,7 +32,7 @@ impl<'a> Args<'a> {
         Args { bytes, spans, head: None, marks: None, nth: 0, now_ms: 0, claim: None }
     }
 
-    /// The same arguments, whose memory is claimed from `claim`.
+    /// These arguments, with `claim` for the memory that the command needs.
     pub(crate) fn within(self, claim: &'a Claim) -> Self {
         Args { claim: Some(claim), ..self }
     }

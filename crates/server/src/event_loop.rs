@@ -32,7 +32,7 @@ const LISTENERS_MAX: usize = 64;
 const DATAGRAMS_MAX: usize = 64;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
-/// The same when memory is short.
+/// Bytes read at once when memory is short.
 const READ_FEW_BYTES: usize = 8 << 10;
 /// Reads in one turn of a connection that is in the middle of a large request.
 const READS_MAX: usize = 16;

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests that are planned at once.
 const REQUESTS_MAX: usize = 4096;
-/// The same when memory is short.
+/// Requests that are planned at once when memory is short.
 const REQUESTS_FEW: usize = 256;
 /// Bytes of ready replies after which planning pauses.
 pub(crate) const READY_BYTES_MAX: usize = 64 << 10;

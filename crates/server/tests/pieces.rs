@@ -331,7 +331,7 @@ fn a_request_may_be_cut_anywhere() {
             for way in [Way::Plain, Way::Tls] {
                 house.deliver_all(&case, way, &single_cuts(&case, step));
                 house.deliver_all(&case, way, &cuts_at_a_buffers_end());
-                // Of so many small parts every byte is near one's beginning.
+                // In a request of many small parts every byte is near the beginning of one.
                 if case.parts.len() < 1000 {
                     house.deliver_all(&case, way, &cuts_at_parts(&case));
                 }
@@ -518,7 +518,7 @@ fn strangers_may_send_what_they_may_in_pieces() {
     }
 }
 
-/// The same request with a command's name as its first argument.
+/// The request in `bytes` with EXISTS in the place of its first argument.
 fn unknown_to(mut bytes: Vec<u8>) -> Vec<u8> {
     let rest = bytes.split_off(b"*10\r\n$16384\r\n".len() + (16 << 10) + 2);
     [b"*10\r\n$6\r\nEXISTS\r\n", &rest[..]].concat()

@@ -50,7 +50,7 @@ pub enum BackupKind<'a> {
     /// From the store, and from an earlier backup of it in this directory
     /// ([`Silica::backup_since`]).
     Since(&'a Path),
-    /// The same, and it takes the place of the earlier one ([`Silica::update_backup`]).
+    /// From the store and an earlier backup, whose place it takes ([`Silica::update_backup`]).
     Update,
 }
 

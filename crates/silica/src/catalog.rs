@@ -20,7 +20,7 @@ use silica_engine::{Error, ErrorKind, Result};
 pub(crate) const FILE: &str = "silica";
 /// What it is written under before it is renamed.
 pub(crate) const FILE_NEW: &str = "silica.new";
-/// The same bytes in a file of their own, for a repair.
+/// A second copy of the catalog, which a repair reads if the first is lost.
 pub(crate) const COPY: &str = "silica.copy";
 pub(crate) const COPY_NEW: &str = "silica.copy.new";
 

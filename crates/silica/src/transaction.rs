@@ -72,8 +72,8 @@ impl Transaction {
         }
     }
 
-    /// The same, but the commit fails if somebody else writes `key` before it, or its entry
-    /// expires.
+    /// The value of `key`, as [`Transaction::get`] returns it. The commit fails if somebody else
+    /// writes `key` before it, or if its entry expires.
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let key = key.as_ref();
         self.reads.insert(key.to_vec());

@@ -82,7 +82,7 @@ impl<F: DeviceFile> Table<F> {
         Table { sample: Some(Arc::new(sample)), ..self }
     }
 
-    /// The same table, which knows when its versions expire.
+    /// Tells the table when its versions expire.
     pub(super) fn with_expiries(self, expiries: Expiries) -> Self {
         let expiries = (expiries.versions() > 0).then(|| Arc::new(expiries));
         Table { expiries, ..self }

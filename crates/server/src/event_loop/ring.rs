@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Bytes received and not parsed after which a connection is not received from, unless its
 /// request has announced more.
 const INPUT_BYTES_MAX: usize = 64 << 10;
-/// The same when memory is short.
+/// Bytes that may wait on a connection when memory is short.
 const SCARCE_INPUT_BYTES_MAX: usize = 8 << 10;
 /// Bits of a token that name the connection's place; the others are of its number.
 const SLOT_BITS: u32 = 24;

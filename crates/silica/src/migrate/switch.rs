@@ -82,7 +82,7 @@ impl Switch {
         }
     }
 
-    /// The same for a store that is only read.
+    /// Refuses writes if the store is only read.
     pub(crate) fn read_only(self, is_read_only: bool) -> Self {
         Switch { is_read_only, ..self }
     }
