@@ -2,7 +2,7 @@
 
 use crate::lane::{Lane, PATIENCE_DOUBLINGS};
 use silica_base::{Error, ErrorKind, Result};
-use silica_device::net::RECEIVE_BYTES;
+use silica_net::datagrams::RECEIVE_BYTES;
 use silica_proto::datagram::{
     DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, PASS_BYTES, Reply, Request,
 };

@@ -2,7 +2,7 @@
 
 use crate::client::Options;
 use crate::room::Room;
-use silica_device::net::{
+use silica_net::datagrams::{
     Incoming, Message, Outgoing, SLOT_BYTES, STRIDE, Trains, join_segments, set_receive_bytes,
 };
 use silica_proto::datagram::{

@@ -1,6 +1,6 @@
 //! How many replies a socket can hold, and what the next requests may ask for.
 
-use silica_device::net::WAITING_BYTES;
+use silica_net::datagrams::WAITING_BYTES;
 use silica_proto::datagram::{
     DATAGRAM_BYTES_MAX, HEADER_BYTES, REPLY_BYTES, SHORT_REPLIES_MAX, VALUE_BYTES_MAX,
 };

@@ -11,8 +11,6 @@
 //!   a few threads; logs are mapped files.
 //! - [`sim::SimDevice`]: its simulated twin, in memory, with power cuts and faults.
 //!
-//! Sockets of many clients move their bytes through a [`SocketRing`], where the kernel has it.
-//!
 //! Obligations of every device, which the conformance suite and the crash tests check:
 //!
 //! 1. After [`DeviceFile::sync`] or [`LogFile::sync`] returns `Ok`, the bytes written before the
@@ -27,8 +25,7 @@
 //! 5. What the operating system may do in part is completed or reported: a write that returned
 //!    `Ok` is whole. One that failed may have left any part of itself.
 //!
-//! Datagrams of the network, which no engine sees, are in [`net`]; which node's memory is used is
-//! said in [`numa`].
+//! Which node's memory is used is said in [`numa`].
 //!
 //! ```no_run
 //! use silica_device::{Device, DeviceFile, DeviceOptions, FileDevice, Mode};
@@ -48,11 +45,9 @@ mod counters;
 mod device;
 mod file;
 mod names;
-pub mod net;
 pub mod numa;
 mod publish;
 pub mod sim;
-mod socket_ring;
 mod sync;
 
 pub use allocator::{return_freed_memory, return_large_buffers};
@@ -64,4 +59,3 @@ pub use file::{
     is_writable_directory, remove_directory,
 };
 pub use names::LOG_PREFIX;
-pub use socket_ring::{SocketEvent, SocketRing};

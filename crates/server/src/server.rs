@@ -28,7 +28,7 @@ use crate::{Config, Databases, Mode};
 use mio::{Poll, Waker};
 use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica_base::{Clock, HashSeed, Prng, SystemClock};
-use silica_device::net::join_segments;
+use silica_net::datagrams::join_segments;
 use silica_proto::datagram::Partitions;
 use silica_proto::memcached::Protocol;
 use std::net::{SocketAddr, UdpSocket};

@@ -3,7 +3,7 @@
 mod support;
 
 use silica_base::{Prng, test_size};
-use silica_device::net::{Incoming, Message, Outgoing, SLOT_BYTES, STRIDE, join_segments};
+use silica_net::datagrams::{Incoming, Message, Outgoing, SLOT_BYTES, STRIDE, join_segments};
 use silica_proto::datagram::{Header, Kind, REPLY_BYTES, Reason, Replies, Reply, Request};
 use silica_server::{Config, Mode};
 use std::net::{SocketAddr, UdpSocket};

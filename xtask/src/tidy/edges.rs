@@ -27,9 +27,9 @@ const FACADE: &[&str] = &[
     "silica-mica",
     "silica-tune",
 ];
-/// The server moves the bytes of its sockets by what the device wraps.
+/// The server asks the device for what the system lends it: descriptors and memory.
 const SERVER: &[&str] =
-    &["silica-base", "silica-device", "silica-engine", "silica", "silica-proto"];
+    &["silica-base", "silica-device", "silica-net", "silica-engine", "silica", "silica-proto"];
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.
 const BENCH: &[&str] = &[
     "silica-base",
@@ -40,10 +40,17 @@ const BENCH: &[&str] = &[
     "silica-tune",
     "silica",
 ];
-const CLIENT: &[&str] = &["silica-base", "silica-device", "silica-proto"];
+const CLIENT: &[&str] = &["silica-base", "silica-net", "silica-proto"];
 /// Its clients of datagrams send and receive as the server does.
-const COMPARE: &[&str] =
-    &["silica-base", "silica-device", "silica", "silica-proto", "silica-bench", "silica-client"];
+const COMPARE: &[&str] = &[
+    "silica-base",
+    "silica-device",
+    "silica-net",
+    "silica",
+    "silica-proto",
+    "silica-bench",
+    "silica-client",
+];
 const ANY: &[&str] = &["*"];
 
 const fn passive(name: &'static str, dir: &'static str, uses: &'static [&'static str]) -> Place {
@@ -60,6 +67,13 @@ const HOUSE: &[Place] = &[
     Place {
         name: "silica-device",
         dir: "crates/device",
+        uses: &["silica-base"],
+        passive: false,
+        wraps: true,
+    },
+    Place {
+        name: "silica-net",
+        dir: "crates/net",
         uses: &["silica-base"],
         passive: false,
         wraps: true,

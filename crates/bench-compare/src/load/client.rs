@@ -3,8 +3,8 @@
 
 use super::Done;
 use super::script::{Heard, Script, nonsense};
-use silica::device::{SocketEvent, SocketRing};
 use silica::{Error, ErrorKind, Result};
+use silica_net::{SocketEvent, SocketRing};
 use std::io;
 use std::mem::take;
 use std::net::TcpStream;

@@ -4,7 +4,7 @@
 use super::Done;
 use super::script::{Heard, Script, nonsense};
 use silica::{Error, ErrorKind, Result};
-use silica_device::net::{
+use silica_net::datagrams::{
     Incoming, Message, Outgoing, RECEIVE_BYTES, SLOT_BYTES, STRIDE, Train, Trains, join_segments,
     set_receive_bytes,
 };

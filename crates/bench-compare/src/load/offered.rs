@@ -5,7 +5,7 @@ use super::datagrams::{ask, open, transmit};
 use super::script::nonsense;
 use silica::{Error, Result};
 use silica_base::Histogram;
-use silica_device::net::{Incoming, Outgoing, SLOT_BYTES, STRIDE, Trains};
+use silica_net::datagrams::{Incoming, Outgoing, SLOT_BYTES, STRIDE, Trains};
 use silica_proto::datagram::{Header, Kind, Replies, Reply, Request};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

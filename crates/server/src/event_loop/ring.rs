@@ -13,7 +13,7 @@ use crate::socket::Socket;
 use crate::stats::Stats;
 use mio::Events;
 use rustix::io::Errno;
-use silica_device::{SocketEvent, SocketRing};
+use silica_net::{SocketEvent, SocketRing};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
 use silica::engine::{Engine, EntryRef, Limits, Result, WriteBatch};
-use silica_device::net::{Incoming, Peer, STRIDE};
+use silica_net::datagrams::{Incoming, Peer, STRIDE};
 use silica_proto::datagram::{
     Directory, Header, Kind, PASS_BYTES, Reason, Reply, Request, Requests, SHORT_REPLIES_MAX,
     Unknown,

@@ -3,7 +3,7 @@
 use super::socket::{BATCH, Serve};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use silica_device::net::{Incoming, SLOT_BYTES, STRIDE};
+use silica_net::datagrams::{Incoming, SLOT_BYTES, STRIDE};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;

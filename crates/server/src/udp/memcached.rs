@@ -17,7 +17,7 @@ use crate::server::Shared;
 use crate::session::Session;
 use crate::stats::Stats;
 use crate::table::Run;
-use silica_device::net::{Incoming, STRIDE};
+use silica_net::datagrams::{Incoming, STRIDE};
 use silica_proto::memcached::{BinaryParser, FRAME_BYTES, Frame, Parser};
 use std::net::UdpSocket;
 use std::ops::Range;

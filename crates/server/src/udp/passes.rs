@@ -8,7 +8,7 @@
 
 use silica::engine::{Error, Result};
 use silica_base::HashSeed;
-use silica_device::net::Peer;
+use silica_net::datagrams::Peer;
 use silica_proto::datagram::PASS_BYTES;
 use std::io::Read;
 

@@ -1,7 +1,7 @@
 //! Datagrams on their way out: written one after the other, sent in as few messages as carry them.
 
 use super::socket::BATCH;
-use silica_device::net::{Incoming, Message, Outgoing, Trains};
+use silica_net::datagrams::{Incoming, Message, Outgoing, Trains};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 

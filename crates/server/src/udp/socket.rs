@@ -2,7 +2,7 @@
 
 use crate::server::Shared;
 use silica::engine::{Error, Result};
-use silica_device::net::{
+use silica_net::datagrams::{
     Incoming, RECEIVE_BYTES, SLOT_BYTES, STRIDE, set_receive_bytes, set_send_bytes,
 };
 use std::io::{self, ErrorKind};

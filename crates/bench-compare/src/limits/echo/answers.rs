@@ -6,7 +6,7 @@ use super::{Idle, datagrams, failed, kernel, serve};
 use crate::limits::{Limit, LimitSetup, Probe, Reading};
 use crate::load::{Datagrams, Framing, Load, Script, Speech};
 use silica::{Error, ErrorKind, Result};
-use silica_device::net::{
+use silica_net::datagrams::{
     Incoming, Message, Outgoing, RECEIVE_BYTES, SLOT_BYTES, STRIDE, Trains, join_segments,
     set_receive_bytes,
 };
