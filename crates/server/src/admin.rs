@@ -1,6 +1,6 @@
 //! The admin port: what the server counts, over HTTP, in the text format of Prometheus.
 
-use crate::server::Shared;
+use crate::service::Service;
 use silica::engine::{Error, ErrorKind, METRICS, MetricKind, MetricVisitor, Result};
 use silica::tune::recommend::{WHY_METRICS, Why};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) struct Admin {
 
 impl Admin {
     /// Listens on `address`, which must be a loopback one: there is no password.
-    pub(crate) fn start(shared: &Arc<Shared>, address: SocketAddr) -> Result<Admin> {
+    pub(crate) fn start(service: &Arc<Service>, address: SocketAddr) -> Result<Admin> {
         if !address.ip().is_loopback() {
             let text = format!(
                 "the admin port has no password, so it listens on loopback only: {address} is not; \
@@ -36,10 +36,10 @@ impl Admin {
             )
         })?;
         let http = Arc::new(http);
-        let (shared, requests) = (Arc::clone(shared), Arc::clone(&http));
+        let (service, requests) = (Arc::clone(service), Arc::clone(&http));
         let thread = thread::Builder::new().name("silica-admin".into()).spawn(move || {
             for request in requests.incoming_requests() {
-                answer(&shared, request);
+                answer(&service, request);
             }
         });
         let thread = thread.map_err(|e| {
@@ -65,11 +65,11 @@ impl Drop for Admin {
     }
 }
 
-fn answer(shared: &Shared, request: Request) {
+fn answer(service: &Service, request: Request) {
     let path = request.url().split('?').next().unwrap_or_default();
     let (status, text) = match (request.method(), path) {
-        (Method::Get | Method::Head, "/metrics") => (200, metrics(shared)),
-        (Method::Get | Method::Head, "/why") => (200, why(shared)),
+        (Method::Get | Method::Head, "/metrics") => (200, metrics(service)),
+        (Method::Get | Method::Head, "/why") => (200, why(service)),
         (Method::Get | Method::Head, "/") => (200, ABOUT.to_string()),
         (Method::Get | Method::Head, _) => (404, format!("not found; {ABOUT}")),
         _ => (405, "only GET\n".to_string()),
@@ -84,44 +84,44 @@ fn answer(shared: &Shared, request: Request) {
 }
 
 /// Everything that is counted.
-fn metrics(shared: &Shared) -> String {
+fn metrics(service: &Service) -> String {
     let mut out = String::new();
-    let now_ms = shared.unix_ms();
+    let now_ms = service.unix_ms();
     let gauges = [
-        ("uptime_seconds", "time since the start", (now_ms - shared.started_ms) / 1000),
-        ("connected_clients", "open connections", shared.clients.count() as u64),
-        ("clients_bytes", "bytes held for clients", shared.budget.used() as u64),
-        ("clients_bytes_max", "their limit", shared.config.clients_bytes_max as u64),
-        ("memory_bytes_max", "memory in all that was set", shared.config.memory_bytes),
-        ("resident_bytes", "resident memory of the process", shared.resident_bytes()),
+        ("uptime_seconds", "time since the start", (now_ms - service.started_ms) / 1000),
+        ("connected_clients", "open connections", service.client_count() as u64),
+        ("clients_bytes", "bytes held for clients", service.budget.used() as u64),
+        ("clients_bytes_max", "their limit", service.options.clients_bytes_max as u64),
+        ("memory_bytes_max", "memory in all that was set", service.options.memory_bytes),
+        ("resident_bytes", "resident memory of the process", service.resident_bytes()),
     ];
     for (name, doc, value) in gauges {
         head(&mut out, &format!("silica_{name}"), doc, MetricKind::Gauge);
         line(&mut out, format_args!("silica_{name} {value}"));
     }
-    for (name, doc, value) in shared.stats.described() {
+    for (name, doc, value) in service.stats.described() {
         let name = format!("silica_{}_total", name.trim_start_matches("total_"));
         head(&mut out, &name, doc, MetricKind::Counter);
         line(&mut out, format_args!("{name} {value}"));
     }
-    engines(shared, &mut out);
-    models(shared, &mut out);
+    engines(service, &mut out);
+    models(service, &mut out);
     out
 }
 
 /// The databases that are open, with what the models say of them.
-fn explained(shared: &Shared) -> Vec<(usize, &'static str, Result<Why>)> {
+fn explained(service: &Service) -> Vec<(usize, &'static str, Result<Why>)> {
     let of = |db| {
-        let engine = shared.store.opened(db)?.descriptor().name;
-        Some((db, engine, shared.store.why(db)?))
+        let engine = service.store.opened(db)?.descriptor().name;
+        Some((db, engine, service.store.why(db)?))
     };
-    (0..shared.store.count()).filter_map(of).collect()
+    (0..service.store.count()).filter_map(of).collect()
 }
 
 /// Prediction beside measurement, for people.
-fn why(shared: &Shared) -> String {
+fn why(service: &Service) -> String {
     let mut out = String::new();
-    for (db, engine, why) in explained(shared) {
+    for (db, engine, why) in explained(service) {
         line(&mut out, format_args!("database {db}, engine {engine}"));
         match why {
             Ok(why) => line(&mut out, format_args!("{why}")),
@@ -135,8 +135,8 @@ fn why(shared: &Shared) -> String {
 }
 
 /// The same, for Prometheus.
-fn models(shared: &Shared, out: &mut String) {
-    let all = explained(shared);
+fn models(service: &Service, out: &mut String) {
+    let all = explained(service);
     for (name, is_counter, doc) in WHY_METRICS {
         let name_here = format!("silica_{name}");
         let kind = if is_counter { MetricKind::Counter } else { MetricKind::Gauge };
@@ -158,10 +158,10 @@ fn models(shared: &Shared, out: &mut String) {
 }
 
 /// The metrics of all engines, each with those of the others of its name.
-fn engines(shared: &Shared, out: &mut String) {
+fn engines(service: &Service, out: &mut String) {
     let mut values = Values::default();
-    for db in 0..shared.store.count() {
-        if let Some(engine) = shared.store.opened(db) {
+    for db in 0..service.store.count() {
+        if let Some(engine) = service.store.opened(db) {
             values.labels = format!("db=\"{db}\",engine=\"{}\"", engine.descriptor().name);
             engine.metrics(&mut values);
         }

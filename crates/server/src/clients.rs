@@ -1,8 +1,8 @@
 //! All connections of all loops, as CLIENT LIST shows them.
 
 use crate::acl::{DEFAULT, User};
+use crate::address::Address;
 use crate::budget::{Budget, Share};
-use crate::socket::Address;
 use crate::topics::{Kind, Subscriptions};
 use crate::tracking::Tracker;
 use std::collections::BTreeMap;

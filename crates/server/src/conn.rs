@@ -1,16 +1,12 @@
 //! One connection: its socket, buffers and state.
 
-use crate::budget::resident_bytes;
 use crate::burst::{Input, Owner, Request};
+use crate::client_state::ClientState;
 use crate::clients::Client;
-use crate::session::Session;
 use crate::socket::Socket;
 use crate::tls;
-use silica_proto::memcached::{self, Protocol};
-use silica_proto::{Parser, Rest};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::Arc;
 
 /// Replies are put together in chunks of about this size.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -148,23 +144,8 @@ pub(crate) struct Conn {
     /// What comes and what leaves passes it, where it is there.
     pub(crate) tls: Option<Box<tls::Session>>,
     pub(crate) owner: Owner,
-    pub(crate) client: Arc<Client>,
-    pub(crate) session: Session,
-    pub(crate) parser: Parser,
-    /// What is left of a request that there is no memory for, and the error that it ends with.
-    pub(crate) given_up: Option<Box<(Rest, String)>>,
-    /// The parser where it speaks memcached's text protocol.
-    pub(crate) memcached: memcached::Parser,
-    /// The parser where it speaks memcached's binary protocol.
-    pub(crate) binary: memcached::BinaryParser,
-    /// Its first bytes were judged.
-    pub(crate) begun: bool,
-    /// What it speaks, once that is known.
-    pub(crate) protocol: Option<Protocol>,
-    /// Received and not planned.
-    pub(crate) input: Vec<u8>,
-    /// Bytes of `input` that a parser has seen: it waits for what comes behind them.
-    pub(crate) parsed_bytes: usize,
+    /// What its requests are planned from.
+    pub(crate) state: ClientState,
     pub(crate) out: OutQueue,
     /// Messages of channels that wait until the requests under way are answered.
     pub(crate) messages: Vec<u8>,
@@ -181,10 +162,6 @@ pub(crate) struct Conn {
     pub(crate) writable: bool,
     /// The other side has sent its last byte.
     pub(crate) hung_up: bool,
-    /// `input` may hold a whole request.
-    pub(crate) unplanned: bool,
-    /// Nothing more is read; the connection ends when its replies are out.
-    pub(crate) closing: bool,
     /// It stands in the loop's list of connections to be served.
     pub(crate) queued: bool,
     /// When the socket last took a byte, or had nothing to take.
@@ -197,28 +174,12 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(
-        socket: Socket,
-        slot: usize,
-        client: Arc<Client>,
-        protocol: Option<Protocol>,
-        let_in: bool,
-        now_ms: u64,
-    ) -> Self {
+    pub(crate) fn new(socket: Socket, slot: usize, state: ClientState, now_ms: u64) -> Self {
         Conn {
             socket,
             tls: None,
-            owner: Owner { slot, client: client.id },
-            client,
-            session: Session::new(let_in),
-            parser: Parser::new(),
-            given_up: None,
-            memcached: memcached::Parser::new(),
-            binary: memcached::BinaryParser::default(),
-            begun: false,
-            protocol,
-            input: Vec::new(),
-            parsed_bytes: 0,
+            owner: Owner { slot, client: state.client.id },
+            state,
             out: OutQueue::default(),
             messages: Vec::new(),
             work: None,
@@ -229,8 +190,6 @@ impl Conn {
             readable: false,
             writable: true,
             hung_up: false,
-            unplanned: false,
-            closing: false,
             queued: false,
             progress_ms: now_ms,
             received_ms: now_ms,
@@ -243,9 +202,7 @@ impl Conn {
     /// listens to, watches and has queued.
     pub(crate) fn held_bytes(&self) -> usize {
         CONNECTION_BYTES
-            + resident_bytes(&self.input)
-            + self.parser.held_bytes()
-            + self.memcached.held_bytes()
+            + self.state.held_bytes()
             + self.out.held_bytes()
             + self.messages.capacity()
             + self.work.as_ref().map_or(0, |work| work.input.held_bytes())
@@ -259,7 +216,7 @@ impl Conn {
             match self.socket.read(scratch) {
                 Ok(0) => {
                     self.readable = false;
-                    self.closing = true;
+                    self.state.closing = true;
                     return Ok(0);
                 }
                 Ok(n) => {
@@ -279,17 +236,11 @@ impl Conn {
         }
     }
 
-    /// Bytes that the current request has at least, as far as it has said.
-    pub(crate) fn needed_bytes(&self) -> usize {
-        let memcached = self.memcached.needed_bytes().max(self.binary.needed_bytes());
-        self.parser.needed_bytes().max(memcached)
-    }
-
     /// Takes what came from the socket.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
-        let Some(mut tls) = self.tls.take() else { return self.keep_plain(bytes) };
-        let more = tls.open(bytes, |plain| self.keep_plain(plain));
-        self.closing |= !more;
+        let Some(mut tls) = self.tls.take() else { return self.state.keep(bytes) };
+        let more = tls.open(bytes, |plain| self.state.keep(plain));
+        self.state.closing |= !more;
         self.tls = Some(tls);
         if self.tls.as_ref().is_some_and(|tls| tls.has_to_send()) {
             self.push(Vec::new());
@@ -314,19 +265,6 @@ impl Conn {
         says
     }
 
-    /// Keeps what was asked until it is planned.
-    fn keep_plain(&mut self, bytes: &[u8]) {
-        let len = self.input.len() + bytes.len();
-        let needed = self.needed_bytes();
-        if len > self.input.capacity() && needed > len {
-            // Never twice what has come, never more than the request has announced.
-            let target = needed.min(2 * len);
-            self.input.reserve_exact(target - self.input.len());
-        }
-        self.input.extend_from_slice(bytes);
-        self.unplanned = true;
-    }
-
     /// Moves the messages of channels behind the replies, where none is under way.
     pub(crate) fn take_messages(&mut self) {
         if !self.messages.is_empty() && self.in_flight.is_none() && self.work.is_none() {
@@ -338,10 +276,9 @@ impl Conn {
     /// True where the parser has seen the beginning of a request, nothing else is going on, and
     /// nothing has come for more than `ms_max` milliseconds.
     pub(crate) fn has_stuck_request(&self, now_ms: u64, ms_max: u64) -> bool {
-        (self.parsed_bytes > 0 || self.given_up.is_some())
+        self.state.waits_for_more()
             && self.in_flight.is_none()
             && self.work.is_none()
-            && !self.unplanned
             && now_ms - self.received_ms.max(self.progress_ms) > ms_max
     }
 
@@ -359,19 +296,19 @@ impl Conn {
 
     /// True where nothing is left to be done before the connection ends.
     pub(crate) fn is_finished(&self) -> bool {
-        self.closing
+        self.state.closing
             && self.in_flight.is_none()
             && self.work.is_none()
             && self.out.len() == 0
-            && !self.unplanned
+            && !self.state.unplanned
     }
 
     /// True where it could go on now.
     pub(crate) fn has_more(&self) -> bool {
         self.in_flight.is_none()
             && (self.work.is_some()
-                || self.unplanned
-                || (self.readable && !self.closing)
+                || self.state.unplanned
+                || (self.readable && !self.state.closing)
                 || self.is_finished())
     }
 }

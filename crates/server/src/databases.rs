@@ -1,159 +1,195 @@
-//! The numbered databases, opened when they are first used.
+//! Where the numbered databases of `SELECT` come from.
 
-use crate::Databases;
-use crate::direct::{Direct, Hub};
-use crate::jobs::{Job, Jobs};
-use crate::migrations::Migrations;
-use crate::recordings::Recordings;
-use crate::watch::{Watched, Watchers};
-use silica::RecordOptions;
-use silica::engine::{Engine, MetricVisitor, Result};
+use crate::jobs::{self, BackupJob, Tell};
+use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica::tune::recommend::Why;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use silica::{RecordBuffer, RecordOptions};
+use std::sync::Arc;
 
-/// All databases of a server.
-pub(crate) struct Store {
-    source: Arc<dyn Databases>,
-    pub(crate) migrations: Migrations,
-    pub(crate) jobs: Jobs,
-    pub(crate) recordings: Recordings,
-    slots: Vec<OnceLock<Arc<dyn Engine>>>,
-    /// Who watches which keys, by database.
-    pub(crate) watchers: Arc<[Arc<Watchers>]>,
-    /// Where partitions belong to loops, what these know of each other.
-    hub: Option<Arc<Hub>>,
-    /// Held while one is opened, so that none is opened twice.
-    opening: Mutex<()>,
-}
+/// Databases that `SELECT` may reach at most.
+pub const DATABASES_MAX: u32 = 16;
 
-impl Store {
-    pub(crate) fn new(source: Arc<dyn Databases>, count: u32, hub: Option<Arc<Hub>>) -> Self {
-        let slots = (0..count).map(|_| OnceLock::new()).collect();
-        let watchers = (0..count).map(|_| Arc::new(Watchers::new())).collect();
-        Store {
-            source,
-            migrations: Migrations::default(),
-            jobs: Jobs::default(),
-            recordings: Recordings::default(),
-            slots,
-            watchers,
-            hub,
-            opening: Mutex::new(()),
-        }
+/// Where the numbered databases of `SELECT` come from.
+pub trait Databases: Send + Sync {
+    /// Opens database `index`, creating it where it does not exist. Called at most once for
+    /// each index, on a thread that may wait.
+    fn open(&self, index: u32) -> Result<Arc<dyn Engine>>;
+
+    /// Databases that are there already; they are opened at the start.
+    fn listed(&self) -> Vec<u32> {
+        Vec::new()
     }
 
-    /// Opens the databases that are there already, so that their figures are shown from the start.
-    /// One that cannot be opened is told about, and again by its first use.
-    pub(crate) fn open_listed(&self) {
-        for index in self.source.listed() {
-            let index = index as usize;
-            if index < self.count()
-                && let Err(error) = self.engine(index)
-            {
-                log::error!("database {index} is not there: {error}");
-            }
-        }
-    }
-
-    /// Begins to move database `index` to another engine.
-    pub(crate) fn migrate(
+    /// Moves database `index` to another engine while it is served; `tell` is told how far it is,
+    /// and its error ends it. What was done, in words.
+    fn migrate(
         &self,
         index: u32,
-        engine: String,
-        options: Vec<(String, String)>,
-    ) -> Result<()> {
-        let pairs: Vec<_> = options.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        self.source.check_migration(index, &engine, &pairs)?;
-        self.migrations.start(Arc::clone(&self.source), index, engine, options)
+        engine: &str,
+        options: &[(&str, &str)],
+        tell: &mut dyn FnMut(String) -> Result<()>,
+    ) -> Result<String> {
+        let _ = (index, engine, options, tell);
+        Err(Error::new(ErrorKind::Unsupported, "databases without a directory keep their engine"))
     }
 
-    /// Begins a backup, a check or a compaction.
-    pub(crate) fn start_job(&self, job: Job) -> Result<()> {
-        let source = Arc::clone(&self.source);
-        let work = job.clone();
-        self.jobs.start(&job, move |tell| match work {
-            Job::Backup(backup) => source.backup(&backup, tell),
-            Job::Verify => source.verify(tell),
-            Job::Compact => source.compact(tell),
-            // Of the databases that are open, which the command knows.
-            Job::Save => Ok(String::new()),
-        })
+    /// Refuses a migration that would let database `index` forget what it keeps.
+    fn check_migration(&self, index: u32, engine: &str, options: &[(&str, &str)]) -> Result<()> {
+        let _ = (index, engine, options);
+        Ok(())
     }
 
-    /// Begins to record database `index`.
-    pub(crate) fn record(&self, index: u32, options: &RecordOptions) -> Result<()> {
-        self.recordings.start(&*self.source, index, options)
+    /// Records what database `index` is asked.
+    fn record(&self, index: u32, options: &RecordOptions) -> Result<RecordBuffer> {
+        let _ = (index, options);
+        Err(Error::new(ErrorKind::Unsupported, "databases without a directory are not recorded"))
     }
 
-    /// What database `index` is asked, as text.
-    pub(crate) fn workload(&self, index: u32) -> Result<String> {
-        self.source.workload(index)
+    /// What database `index` is asked, as text (docs/formats/sketch.md).
+    fn workload(&self, index: u32) -> Result<String> {
+        let _ = index;
+        Err(Error::new(ErrorKind::Unsupported, "databases without a directory have no sketch"))
     }
 
-    /// Number of databases, opened or not.
-    pub(crate) fn count(&self) -> usize {
-        self.slots.len()
+    /// Writes a backup of all databases; what was done, in words. `tell` is told how far it is, and
+    /// its error ends it.
+    fn backup(&self, job: &BackupJob, tell: &mut Tell<'_>) -> Result<String> {
+        let _ = (job, tell);
+        let message = "databases without a directory have no files to back up; `silica export \
+                       --addr` writes what they hold";
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// Database `index` where it was opened before.
-    pub(crate) fn opened(&self, index: usize) -> Option<&dyn Engine> {
-        self.whole(index).map(Arc::as_ref)
-    }
-
-    /// The same, to be kept.
-    pub(crate) fn whole(&self, index: usize) -> Option<&Arc<dyn Engine>> {
-        self.slots[index].get()
-    }
-
-    /// Database `index`; opens it where needed, which may wait for a device.
-    pub(crate) fn engine(&self, index: usize) -> Result<&dyn Engine> {
-        if let Some(engine) = self.opened(index) {
-            return Ok(engine);
+    /// Checks all databases; what was done, in words.
+    fn verify(&self, tell: &mut Tell<'_>) -> Result<String> {
+        let all = self.listed();
+        for (done, index) in all.iter().enumerate() {
+            tell(format!("{done} of {} databases", all.len()))?;
+            self.open(*index)?.verify()?;
         }
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.opened(index).is_none() {
-            let engine = self.source.open(index as u32)?;
-            let watchers = &self.watchers[index];
-            let engine = Watched::wrap(watchers, engine);
-            let engine = match &self.hub {
-                Some(hub) => Direct::wrap(hub, index, engine, watchers),
-                None => engine,
-            };
-            // Nobody else fills the slot while the lock is held.
-            let _ = self.slots[index].set(engine);
+        Ok(format!("{} databases are well", all.len()))
+    }
+
+    /// Does all background work of all databases, and rewrites what is worth it; what was done, in
+    /// words.
+    fn compact(&self, tell: &mut Tell<'_>) -> Result<String> {
+        let all = self.listed();
+        for (done, index) in all.iter().enumerate() {
+            tell(format!("{done} of {} databases", all.len()))?;
+            jobs::compact(&self.open(*index)?, tell)?;
         }
-        Ok(self.opened(index).expect("the slot was just filled"))
+        Ok(format!("{} databases are compact", all.len()))
     }
 
-    /// What the models say of database `index`, where it is open and somebody can tell.
-    pub(crate) fn why(&self, index: usize) -> Option<Result<Why>> {
-        self.opened(index)?;
-        self.source.why(index as u32).transpose()
+    /// True where database `index` may hold something already; `FLUSHALL` opens no others.
+    fn exists(&self, index: u32) -> bool {
+        let _ = index;
+        true
     }
 
-    /// The sum of a metric of the engines that have it; `None` where none has.
-    pub(crate) fn total(&self, metric: &'static str) -> Option<u64> {
-        let opened = (0..self.count()).filter_map(|index| self.opened(index));
-        opened.filter_map(|engine| metric_of(engine, metric)).reduce(|a, b| a + b)
-    }
-
-    /// True where database `index` may hold entries.
-    pub(crate) fn may_hold(&self, index: usize) -> bool {
-        self.opened(index).is_some() || self.source.exists(index as u32)
+    /// What the models say of database `index`, beside what it measured; `None` where nobody
+    /// keeps what the models need.
+    fn why(&self, index: u32) -> Result<Option<Why>> {
+        let _ = index;
+        Ok(None)
     }
 }
 
-/// A metric of `engine`, where it has that.
-pub(crate) fn metric_of(engine: &dyn Engine, metric: &'static str) -> Option<u64> {
-    struct Find(&'static str, Option<u64>);
-    impl MetricVisitor for Find {
-        fn metric(&mut self, name: &'static str, value: f64) {
-            if name == self.0 {
-                self.1 = Some(value as u64);
-            }
-        }
+/// The keyspaces of a store: database 0 is the default keyspace, database N is `dbN`.
+impl Databases for silica::Silica {
+    fn open(&self, index: u32) -> Result<Arc<dyn Engine>> {
+        Ok(Arc::clone(self.keyspace(&keyspace_name(index))?.engine()))
     }
-    let mut find = Find(metric, None);
-    engine.metrics(&mut find);
-    find.1
+
+    fn listed(&self) -> Vec<u32> {
+        // Where the catalog cannot be asked, the first use of a database says why.
+        let names = self.keyspaces().unwrap_or_default();
+        let is_there = |index: &u32| names.iter().any(|info| info.name == keyspace_name(*index));
+        (0..DATABASES_MAX).filter(is_there).collect()
+    }
+
+    fn migrate(
+        &self,
+        index: u32,
+        engine: &str,
+        options: &[(&str, &str)],
+        tell: &mut dyn FnMut(String) -> Result<()>,
+    ) -> Result<String> {
+        let report =
+            silica::Silica::migrate(self, &keyspace_name(index), engine, options, &mut |at| {
+                tell(format!("{} {} of {}", at.phase, at.entries, at.entries_estimate))
+            })?;
+        Ok(format!(
+            "done {} entries, {} copied, checksum {:016x}",
+            report.entries, report.copied, report.checksum
+        ))
+    }
+
+    fn check_migration(&self, index: u32, engine: &str, options: &[(&str, &str)]) -> Result<()> {
+        self.check_kept(&keyspace_name(index), engine, options)
+    }
+
+    fn record(&self, index: u32, options: &RecordOptions) -> Result<RecordBuffer> {
+        self.keyspace(&keyspace_name(index))?.record_buffered(options)
+    }
+
+    fn workload(&self, index: u32) -> Result<String> {
+        Ok(self.keyspace(&keyspace_name(index))?.workload()?.to_string())
+    }
+
+    fn backup(&self, job: &BackupJob, tell: &mut Tell<'_>) -> Result<String> {
+        let kind = match (&job.from, job.update) {
+            (Some(from), _) => silica::BackupKind::Since(from),
+            (None, true) => silica::BackupKind::Update,
+            (None, false) => silica::BackupKind::New,
+        };
+        let report = self.backup_with(&job.target, kind, &mut |at| {
+            let files = at.files_linked + at.files_written;
+            tell(format!("{} keyspaces, {files} files", at.keyspaces))
+        })?;
+        Ok(format!(
+            "{} keyspaces ({} in memory, empty): {} files linked, {} written with {} bytes",
+            report.keyspaces,
+            report.empty,
+            report.files_linked,
+            report.files_written,
+            report.bytes_written
+        ))
+    }
+
+    fn verify(&self, tell: &mut Tell<'_>) -> Result<String> {
+        let all = self.keyspaces()?;
+        for (done, info) in all.iter().enumerate() {
+            tell(format!("{done} of {} keyspaces", all.len()))?;
+            let within = |e: Error| e.within(format_args!("keyspace '{}'", info.name));
+            self.keyspace(&info.name)?.verify().map_err(within)?;
+        }
+        Ok(format!("all well: {} keyspaces checked", all.len()))
+    }
+
+    fn compact(&self, tell: &mut Tell<'_>) -> Result<String> {
+        let all = self.keyspaces()?;
+        for (done, info) in all.iter().enumerate() {
+            tell(format!("{done} of {} keyspaces", all.len()))?;
+            jobs::compact(self.keyspace(&info.name)?.engine(), tell)?;
+        }
+        Ok(format!("{} keyspaces are compact", all.len()))
+    }
+
+    fn exists(&self, index: u32) -> bool {
+        // Where the catalog cannot be asked, opening it says why.
+        self.existing(&keyspace_name(index)).map_or(true, |keyspace| keyspace.is_some())
+    }
+
+    fn why(&self, index: u32) -> Result<Option<Why>> {
+        silica::Silica::why(self, &keyspace_name(index)).map(Some)
+    }
+}
+
+/// The name of the keyspace that is database `index` of a store.
+pub fn keyspace_name(index: u32) -> String {
+    match index {
+        0 => silica::DEFAULT_KEYSPACE.into(),
+        _ => format!("db{index}"),
+    }
 }

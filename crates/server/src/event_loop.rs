@@ -3,14 +3,17 @@
 mod ring;
 
 use self::ring::Ring;
-use crate::burst::{Burst, Input, Lane, Output, Owner};
+use crate::address::Address;
+use crate::burst::{Burst, Input, Lane, Output};
 use crate::conn::{CONNECTION_BYTES, Conn, Work};
 use crate::direct;
 use crate::exec::Executor;
-use crate::memcached;
+use crate::listeners::{AcceptOptions, Listener};
+use crate::loops::Message;
 use crate::plan::plan;
-use crate::server::{Door, Message, Shared, Terms};
-use crate::socket::{Address, Socket};
+use crate::service::Service;
+use crate::shared::Shared;
+use crate::socket::Socket;
 use crate::stats::Stats;
 use crate::topics::{Delivery, Published};
 use crate::udp;
@@ -21,7 +24,6 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The token of a loop's waker; listeners come right below it, connections count from 0.
@@ -63,10 +65,11 @@ enum Place {
 pub(crate) struct EventLoop {
     index: usize,
     shared: Arc<Shared>,
+    service: Arc<Service>,
     poll: Poll,
     /// Moves the bytes of connections where it is there; else the poll tells which are ready.
     ring: Option<Ring>,
-    doors: Vec<Door>,
+    listeners: Vec<Listener>,
     /// Sockets for datagrams, where this loop owns partitions.
     datagrams: Vec<udp::Door>,
     conns: Vec<Option<Box<Conn>>>,
@@ -99,28 +102,30 @@ impl EventLoop {
         index: usize,
         shared: Arc<Shared>,
         poll: Poll,
-        mut doors: Vec<Door>,
+        mut listeners: Vec<Listener>,
         mut datagrams: Vec<udp::Door>,
     ) -> io::Result<Self> {
-        doors.truncate(LISTENERS_MAX);
-        for (n, door) in doors.iter_mut().enumerate() {
+        listeners.truncate(LISTENERS_MAX);
+        for (n, listener) in listeners.iter_mut().enumerate() {
             let token = Token(WAKER.0 - 1 - n);
-            poll.registry().register(&mut door.listener, token, Interest::READABLE)?;
+            poll.registry().register(&mut listener.socket, token, Interest::READABLE)?;
         }
         datagrams.truncate(DATAGRAMS_MAX);
         for (n, door) in datagrams.iter().enumerate() {
             let token = Token(WAKER.0 - 1 - LISTENERS_MAX - n);
             door.register(poll.registry(), token)?;
         }
-        let now_ms = shared.monotonic_ms();
+        let service = Arc::clone(&shared.service);
+        let now_ms = service.monotonic_ms();
         ring::check(shared.config.event_loop)?;
         Ok(EventLoop {
             ring: None,
             index,
-            executor: Executor::new(Arc::clone(&shared)),
+            executor: Executor::new(Arc::clone(&service)),
             shared,
+            service,
             poll,
-            doors,
+            listeners,
             datagrams,
             conns: Vec::new(),
             free: Vec::new(),
@@ -151,7 +156,7 @@ impl EventLoop {
             Ok(ring) => self.ring = ring,
             Err(e) => {
                 log::error!("event loop {}: {e}", self.index);
-                return self.shared.request_stop();
+                return self.service.request_stop();
             }
         }
         loop {
@@ -161,21 +166,21 @@ impl EventLoop {
                 (true, Some(_)) => 20,
                 (true, None) if self.accept_waiting => ACCEPT_PAUSE_MS,
                 (true, None) if !self.held.is_empty() => {
-                    self.shared.pause.left_ms(self.shared.monotonic_ms()).clamp(1, TICK_MS)
+                    self.service.pause.left_ms(self.service.monotonic_ms()).clamp(1, TICK_MS)
                 }
                 (true, None) => TICK_MS,
             };
             if let Err(e) = self.wait(&mut events, Duration::from_millis(wait_ms)) {
                 log::error!("event loop {}: {e}", self.index);
-                return self.shared.request_stop();
+                return self.service.request_stop();
             }
             self.accept_when_due();
             self.read_inbox();
             if let Err(e) = self.serve_datagrams() {
                 log::error!("event loop {}: receiving datagrams: {e}", self.index);
-                return self.shared.request_stop();
+                return self.service.request_stop();
             }
-            if !self.held.is_empty() && self.shared.pause.left_ms(self.now_ms) == 0 {
+            if !self.held.is_empty() && self.service.pause.left_ms(self.now_ms) == 0 {
                 std::mem::take(&mut self.held).into_iter().for_each(|slot| self.queue(slot));
             }
             for slot in std::mem::take(&mut self.ready) {
@@ -203,7 +208,7 @@ impl EventLoop {
             return self.wait_for_ring(events, time);
         }
         self.look(events, time)?;
-        self.now_ms = self.shared.monotonic_ms();
+        self.now_ms = self.service.monotonic_ms();
         Ok(())
     }
 
@@ -256,10 +261,10 @@ impl EventLoop {
 
     fn read_inbox(&mut self) {
         let mut messages = std::mem::take(&mut self.messages);
-        self.shared.loops[self.index].take(&mut messages);
+        self.shared.loops.inboxes[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Connection(socket, ends, terms) => self.add(socket, ends, terms),
+                Message::Connection(socket, ends, options) => self.add(socket, ends, options),
                 Message::Done(burst) => {
                     match burst.lane {
                         Lane::Read => self.reads_in_flight -= 1,
@@ -279,9 +284,9 @@ impl EventLoop {
                 Message::Resume => {}
                 Message::Stop => {
                     self.stopping_since_ms = Some(self.now_ms);
-                    self.doors.clear();
+                    self.listeners.clear();
                     self.accept_waiting = false;
-                    self.conns.iter_mut().flatten().for_each(|conn| conn.closing = true);
+                    self.conns.iter_mut().flatten().for_each(|conn| conn.state.closing = true);
                     (0..self.conns.len()).for_each(|slot| self.queue(slot));
                 }
             }
@@ -296,13 +301,13 @@ impl EventLoop {
         if conn.owner != delivery.to {
             return;
         }
-        let (pattern, version) = (delivery.pattern.as_deref(), conn.session.version);
+        let (pattern, version) = (delivery.pattern.as_deref(), conn.state.session.version);
         published.write(pattern, version, &mut conn.messages);
         published.note_delivery();
         let waiting = conn.out.len() + conn.messages.len();
         if waiting > self.shared.config.client_output_bytes_max {
-            log::warn!("{} does not read its messages: connection closed", conn.client.peer);
-            Stats::add(&self.shared.stats.stalled_clients_dropped, 1);
+            log::warn!("{} does not read its messages: connection closed", conn.state.client.peer);
+            Stats::add(&self.service.stats.stalled_clients_dropped, 1);
             return self.close(slot);
         }
         self.count_bytes(slot);
@@ -314,11 +319,11 @@ impl EventLoop {
             return;
         }
         self.accept_waiting = false;
-        for n in 0..self.doors.len() {
-            let terms = self.doors[n].terms;
+        for n in 0..self.listeners.len() {
+            let options = self.listeners[n].options;
             loop {
-                match self.doors[n].listener.accept() {
-                    Ok((socket, peer, local)) => self.admit(socket, (peer, local), terms),
+                match self.listeners[n].socket.accept() {
+                    Ok((socket, peer, local)) => self.admit(socket, (peer, local), options),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     Err(e) if e.kind() == ErrorKind::Interrupted => {}
                     Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
@@ -334,37 +339,37 @@ impl EventLoop {
     }
 
     /// Hands a new connection to the loop whose turn it is.
-    fn admit(&mut self, mut socket: Socket, ends: (Address, Address), terms: Terms) {
-        let count = self.shared.clients.count();
+    fn admit(&mut self, mut socket: Socket, ends: (Address, Address), options: AcceptOptions) {
+        let count = self.service.client_count();
         // Connections that do nothing leave an eighth for requests.
-        let max = self.shared.budget.max();
+        let max = self.service.budget.max();
         let has_room = count * CONNECTION_BYTES < max - max / 8;
-        if count >= self.shared.clients_max.load(Relaxed) || !has_room {
-            Stats::add(&self.shared.stats.rejected_connections, 1);
+        if count >= self.service.clients_max() || !has_room {
+            Stats::add(&self.service.stats.rejected_connections, 1);
             // Its socket's buffer is empty, so this fits or the client is gone.
-            let _ = socket.write(match terms.protocol {
-                _ if terms.tls => b"",
+            let _ = socket.write(match options.protocol {
+                _ if options.tls => b"",
                 Some(Protocol::MemcachedText) => b"ERROR Too many open connections\r\n",
                 _ => b"-ERR max number of clients reached\r\n",
             });
             return;
         }
-        Stats::add(&self.shared.stats.total_connections_received, 1);
+        Stats::add(&self.service.stats.total_connections_received, 1);
         let target = self.next_loop;
-        self.next_loop = (target + 1) % self.shared.loops.len();
+        self.next_loop = (target + 1) % self.shared.loops.inboxes.len();
         if target == self.index {
-            self.add(socket, ends, terms);
+            self.add(socket, ends, options);
         } else {
-            let message = Message::Connection(socket, ends, terms);
-            self.shared.loops[target].send(message);
+            let message = Message::Connection(socket, ends, options);
+            self.shared.loops.inboxes[target].send(message);
         }
     }
 
-    fn add(&mut self, mut socket: Socket, ends: (Address, Address), terms: Terms) {
+    fn add(&mut self, mut socket: Socket, ends: (Address, Address), options: AcceptOptions) {
         if self.stopping_since_ms.is_some() {
             return;
         }
-        let Ok(tls) = self.shared.tls_session(terms) else { return };
+        let Ok(tls) = self.shared.tls_session(options) else { return };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.conns.push(None);
             self.conns.len() - 1
@@ -379,10 +384,8 @@ impl EventLoop {
             self.free.push(slot);
             return;
         }
-        let (now_ms, budget) = (self.shared.unix_ms(), &self.shared.budget);
-        let client = self.shared.clients.add((self.index, slot), ends, now_ms, budget);
-        let let_in = self.shared.acl.lets_in();
-        let mut conn = Conn::new(socket, slot, client, terms.protocol, let_in, self.now_ms);
+        let state = self.service.add_client((self.index, slot), ends, options.protocol);
+        let mut conn = Conn::new(socket, slot, state, self.now_ms);
         conn.tls = tls;
         self.conns[slot] = Some(Box::new(conn));
         self.receive(slot);
@@ -392,7 +395,7 @@ impl EventLoop {
     /// Bytes of unread replies after which a connection's requests wait: few when memory is short.
     fn output_bytes_max(&self) -> usize {
         let most = self.shared.config.client_output_bytes_max;
-        if self.shared.budget.is_full() { most.min(SCARCE_OUT_BYTES_MAX) } else { most }
+        if self.service.budget.is_full() { most.min(SCARCE_OUT_BYTES_MAX) } else { most }
     }
 
     /// Goes on with a connection: sends, reads, plans, and queues what it wants done.
@@ -430,10 +433,10 @@ impl EventLoop {
         conn.take_messages();
         let sent = conn.flush(&mut self.spare_bytes, self.now_ms)?;
         if sent > 0 {
-            Stats::add(&self.shared.stats.total_net_output_bytes, sent as u64);
+            Stats::add(&self.service.stats.total_net_output_bytes, sent as u64);
             trim(&mut self.spare_bytes);
         }
-        if !conn.session.let_in && conn.out.len() > STRANGER_OUT_BYTES_MAX {
+        if !conn.state.session.let_in && conn.out.len() > STRANGER_OUT_BYTES_MAX {
             return Err(ErrorKind::PermissionDenied.into());
         }
         Ok(())
@@ -446,21 +449,21 @@ impl EventLoop {
         if conn.in_flight.is_some() || conn.work.is_some() || conn.out.len() >= output_bytes_max {
             return Ok(());
         }
-        if self.ring.is_none() && !conn.unplanned && !conn.closing {
+        if self.ring.is_none() && !conn.state.unplanned && !conn.state.closing {
             let mut reads = 0;
-            let is_tight = self.shared.budget.is_tight();
+            let is_tight = self.service.budget.is_tight();
             let (reads_max, bytes) =
                 if is_tight { (1, READ_FEW_BYTES) } else { (READS_MAX, READ_BYTES) };
             while conn.readable && reads < reads_max {
-                if conn.input.capacity() == 0 {
-                    conn.input = self.spare_bytes.pop().unwrap_or_default();
-                    conn.input.clear();
+                if conn.state.input.capacity() == 0 {
+                    conn.state.input = self.spare_bytes.pop().unwrap_or_default();
+                    conn.state.input.clear();
                 }
                 let n = conn.read(&mut self.scratch[..bytes])?;
-                Stats::add(&self.shared.stats.total_net_input_bytes, n as u64);
+                Stats::add(&self.service.stats.total_net_input_bytes, n as u64);
                 conn.received_ms = if n > 0 { self.now_ms } else { conn.received_ms };
                 reads += 1;
-                if conn.needed_bytes() <= conn.input.len() + READ_BYTES {
+                if conn.state.needed_bytes() <= conn.state.input.len() + READ_BYTES {
                     break;
                 }
             }
@@ -469,14 +472,14 @@ impl EventLoop {
             self.send(slot)?;
         }
         let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
-        if conn.unplanned {
+        if conn.state.unplanned {
             let mut input = self.spare_inputs.pop().unwrap_or_default();
-            plan(&self.shared, conn, &mut input);
+            plan(&self.service, &mut conn.state, &mut input);
             self.start(slot, input)?;
         }
         if let Some(conn) = &mut self.conns[slot]
-            && conn.input.is_empty()
-            && conn.input.capacity() > 0
+            && conn.state.input.is_empty()
+            && conn.state.input.capacity() > 0
         {
             self.keep_bytes_of(slot);
         }
@@ -486,7 +489,7 @@ impl EventLoop {
     /// Gives an idle connection's buffer back.
     fn keep_bytes_of(&mut self, slot: usize) {
         if let Some(conn) = &mut self.conns[slot] {
-            let bytes = std::mem::take(&mut conn.input);
+            let bytes = std::mem::take(&mut conn.state.input);
             self.keep_bytes(bytes);
         }
     }
@@ -528,7 +531,7 @@ impl EventLoop {
 
     /// Decides where the next requests of `work` run.
     fn decide(&self, work: &Work) -> Place {
-        let store = &self.shared.store;
+        let store = &self.service.store;
         let mut may_wait = false;
         let mut changes = false;
         for (index, request) in work.left().iter().enumerate() {
@@ -561,7 +564,7 @@ impl EventLoop {
     fn place(&mut self, slot: usize) {
         let Some(conn) = &mut self.conns[slot] else { return };
         let Some(work) = conn.work.take() else { return };
-        if self.shared.pause.holds(&work.input, work.left(), self.now_ms) {
+        if self.service.pause.holds(&work.input, work.left(), self.now_ms) {
             conn.work = Some(work);
             self.held.insert(slot);
             return;
@@ -587,7 +590,8 @@ impl EventLoop {
     /// Runs or hands out the bursts that this turn has collected.
     fn dispatch(&mut self) {
         // While as many are under way as workers can share, the next burst goes on growing.
-        let in_flight_max = self.shared.config.io_workers.div_ceil(self.shared.loops.len()).max(2);
+        let in_flight_max =
+            self.shared.config.io_workers.div_ceil(self.shared.loops.inboxes.len()).max(2);
         if !self.reads.owners.is_empty() && self.reads_in_flight < in_flight_max {
             self.reads_in_flight += 1;
             let next = Burst::new(self.index, Lane::Read);
@@ -604,7 +608,7 @@ impl EventLoop {
             if run.is_err() {
                 log::error!("a request made an engine panic; its connections are closed");
                 burst.broken = true;
-                self.executor = Executor::new(Arc::clone(&self.shared));
+                self.executor = Executor::new(Arc::clone(&self.service));
             }
             self.complete(&mut burst);
             // Its lists are used again.
@@ -656,13 +660,10 @@ impl EventLoop {
     fn close(&mut self, slot: usize) {
         if let Some(mut conn) = self.conns[slot].take() {
             if conn.tls.as_ref().is_some_and(|tls| tls.has_failed()) {
-                Stats::add(&self.shared.stats.tls_failures, 1);
+                Stats::add(&self.service.stats.tls_failures, 1);
             }
-            self.shared.topics.remove_all(&conn.client);
-            self.shared.tracking.remove(conn.owner.client);
-            self.shared.clients.remove(conn.owner.client);
-            self.shared.budget.give_back(conn.counted_bytes);
-            self.shared.budget.end_leaving(conn.client.leaving_bytes.swap(0, Relaxed));
+            self.service.remove_client(&conn.state.client);
+            self.service.budget.give_back(conn.counted_bytes);
             self.free.push(slot);
             match &mut self.ring {
                 Some(ring) => ring.close(conn.socket),
@@ -677,14 +678,12 @@ impl EventLoop {
         let Some(conn) = &mut self.conns[slot] else { return };
         let held = conn.held_bytes();
         let before = std::mem::replace(&mut conn.counted_bytes, held);
-        let queued = conn.session.queue.as_ref().map_or(0, |queue| queue.held_bytes());
+        let queued = conn.state.session.queued_bytes();
         if held == before && queued == 0 {
             return;
         }
-        conn.client.input_bytes.store(conn.input.len(), Relaxed);
-        conn.client.output_bytes.store(conn.out.len(), Relaxed);
-        conn.client.held_bytes.store(held + queued, Relaxed);
-        let budget = &self.shared.budget;
+        conn.state.note_bytes(conn.out.len(), held + queued);
+        let budget = &self.service.budget;
         if held < before {
             return budget.give_back(before - held);
         }
@@ -697,22 +696,19 @@ impl EventLoop {
     /// Drops the connections that hold most until memory is not exceeded any more; those of other
     /// loops are told to go.
     fn evict(&mut self) {
-        while self.shared.budget.is_exceeded() {
-            let Some(client) = self.shared.clients.largest(EVICT_BYTES_MIN) else { return };
+        while self.service.budget.is_exceeded() {
+            let Some(client) = self.service.largest_client(EVICT_BYTES_MIN) else { return };
             let bytes = client.all_bytes();
             log::warn!(
                 "memory for clients is over its cap: dropping {} which holds {bytes} bytes",
                 client.peer
             );
-            Stats::add(&self.shared.stats.evicted_clients, 1);
+            Stats::add(&self.service.stats.evicted_clients, 1);
             if client.loop_index == self.index {
                 self.close(client.slot);
                 continue;
             }
-            client.leaving_bytes.store(bytes, Relaxed);
-            self.shared.budget.begin_leaving(bytes);
-            let owner = Owner { slot: client.slot, client: client.id };
-            self.shared.loops[client.loop_index].send(Message::Close(owner));
+            self.service.send_away(&client, bytes);
         }
     }
 
@@ -720,13 +716,11 @@ impl EventLoop {
     fn tick(&mut self) {
         self.ticked_ms = self.now_ms;
         if self.index == 0 {
-            self.shared.rates.sample(&self.shared.stats, self.now_ms);
-        }
-        if self.index == 0 && self.shared.flush.is_due(self.shared.unix_ms()) {
-            self.shared.pool.push(memcached::flush_burst(self.index));
+            let due = self.service.tick(self.index, self.now_ms);
+            due.into_iter().for_each(|burst| self.shared.pool.push(burst));
         }
         let config = &self.shared.config;
-        let request_ms_max = self.shared.request_ms_max.load(Relaxed);
+        let request_ms_max = self.service.request_ms_max();
         let output_bytes_max = self.output_bytes_max();
         let (mut drop_slots, mut waiting_slots) = (Vec::new(), Vec::new());
         for conn in self.conns.iter().flatten() {
@@ -737,16 +731,16 @@ impl EventLoop {
             let stalled = conn.out.len() >= output_bytes_max
                 && self.now_ms - conn.progress_ms > config.stalled_ms_max;
             let unknown = conn.tls.as_ref().is_some_and(|tls| tls.is_shaking_hands());
-            let stranger = (!conn.session.let_in || unknown)
+            let stranger = (!conn.state.session.let_in || unknown)
                 && self.now_ms - conn.born_ms > config.auth_ms_max;
             let stuck = request_ms_max > 0 && conn.has_stuck_request(self.now_ms, request_ms_max);
             if stalled {
-                Stats::add(&self.shared.stats.stalled_clients_dropped, 1);
+                Stats::add(&self.service.stats.stalled_clients_dropped, 1);
             } else if stranger {
-                Stats::add(&self.shared.stats.auth_timeouts, 1);
+                Stats::add(&self.service.stats.auth_timeouts, 1);
             } else if stuck {
-                log::info!("{} does not go on with its request: closed", conn.client.peer);
-                Stats::add(&self.shared.stats.request_timeouts, 1);
+                log::info!("{} does not go on with its request: closed", conn.state.client.peer);
+                Stats::add(&self.service.stats.request_timeouts, 1);
             }
             if stalled || stranger || stuck {
                 drop_slots.push(conn.owner.slot);

@@ -18,7 +18,7 @@ use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
 use crate::commands::{Keyspace, Values, error_text};
 use crate::errors;
-use crate::server::Shared;
+use crate::service::Service;
 use crate::slowlog::Watch;
 use crate::table::{Answer, Answering, Run, Terms, Wants, Write, find_called};
 use crate::transaction::Transaction;
@@ -57,7 +57,7 @@ pub(crate) enum Slot {
 
 /// Runs bursts; keeps its buffers between them.
 pub(crate) struct Executor {
-    shared: Arc<Shared>,
+    service: Arc<Service>,
     arena: Vec<u8>,
     slots: Vec<Slot>,
     wants: Vec<Wants>,
@@ -76,13 +76,13 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(service: Arc<Service>) -> Self {
         let reply_bytes_max = REPLY_BYTES_MAX;
         let (arena, slots, wants, taken) = (vec![], vec![], vec![], vec![]);
         let (keys, batch) = (vec![], WriteBatch::new());
-        let (claim, room) = (Claim::new(&shared.budget), shared.budget.room(ARENA_BYTES_MAX));
+        let (claim, room) = (Claim::new(&service.budget), service.budget.room(ARENA_BYTES_MAX));
         Executor {
-            shared,
+            service,
             arena,
             slots,
             wants,
@@ -97,22 +97,22 @@ impl Executor {
     }
 
     /// One whose requests fetch no more than `reply_bytes_max` bytes of values each.
-    pub(crate) fn with_replies_up_to(shared: Arc<Shared>, reply_bytes_max: usize) -> Self {
-        Executor { reply_bytes_max, ..Executor::new(shared) }
+    pub(crate) fn with_replies_up_to(service: Arc<Service>, reply_bytes_max: usize) -> Self {
+        Executor { reply_bytes_max, ..Executor::new(service) }
     }
 
     /// Runs every connection's requests from `next` to `end`, or until its replies are many.
     pub(crate) fn run(&mut self, burst: &mut Burst) {
-        let shared = Arc::clone(&self.shared);
-        let watch = Watch::begin(&shared, burst);
-        self.now_ms = shared.unix_ms();
+        let service = Arc::clone(&self.service);
+        let watch = Watch::begin(&service, burst);
+        self.now_ms = service.unix_ms();
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
         while let Some(db) = next_db(inputs, outputs)
             && out_bytes(outputs) < self.out_bytes_max()
         {
-            match shared.store.engine(db) {
+            match service.store.engine(db) {
                 Ok(engine) => {
                     let mut wave = Wave { db, is_transaction: false, engine, inputs, outputs };
                     dirty |= u32::from(self.wave(&mut wave)) << db;
@@ -125,12 +125,12 @@ impl Executor {
         }
         for (input, output) in inputs.iter().zip(outputs.iter_mut()) {
             output.acknowledgements.clear();
-            count_failed(&shared, input, output);
+            count_failed(&service, input, output);
         }
         self.forget(outputs);
         let done: usize = outputs.iter().map(|output| output.next).sum();
-        shared.stats.count_burst(burst.lane, done - done_before);
-        watch.end(&shared, burst, done - done_before);
+        service.stats.count_burst(burst.lane, done - done_before);
+        watch.end(&service, burst, done - done_before);
     }
 
     /// Reply bytes of a burst after which it goes on later.
@@ -151,14 +151,14 @@ impl Executor {
         self.keys.shrink_to(KEYS_MAX);
         self.claim.clear();
         for output in outputs.iter_mut().filter(|output| output.out.len() > SMALL_BYTES) {
-            let claim = output.claim.get_or_insert_with(|| Claim::new(&self.shared.budget));
+            let claim = output.claim.get_or_insert_with(|| Claim::new(&self.service.budget));
             claim.set(output.out.len());
         }
     }
 
     /// True where everything that a burst has written is synced at its end.
     fn synced(&self) -> bool {
-        self.shared.config.durability == Durability::Synced
+        self.service.options.durability == Durability::Synced
     }
 
     /// Takes every connection as far as a wave goes. True where anything may have been written.
@@ -211,7 +211,7 @@ impl Executor {
             Err(_) => writer.give_up(),
         }
         let (done, seen, hits) = (writer.done, writer.keys, writer.hits);
-        self.shared.stats.count_reads(seen, hits);
+        self.service.stats.count_reads(seen, hits);
         if let Err(error) = result {
             self.slots.clear();
             self.slots.resize(keys.len(), Slot::Missing);
@@ -243,7 +243,7 @@ impl Executor {
 
     fn count_slots(&self) {
         let hits = self.slots.iter().filter(|slot| matches!(slot, Slot::Found { .. })).count();
-        self.shared.stats.count_reads(self.slots.len(), hits);
+        self.service.stats.count_reads(self.slots.len(), hits);
     }
 
     fn fetch(&mut self, engine: &dyn Engine, keys: &[&[u8]]) -> Result<()> {
@@ -342,7 +342,7 @@ impl Executor {
     fn refuse_write(&self, write: &Write, args: Args<'_>, limits: &Limits) -> Option<String> {
         let refused = write.check(args, limits);
         let largest = || args.from(1).map(<[u8]>::len).max().unwrap_or(0);
-        refused.or_else(|| self.shared.budget.refuse_value(largest()))
+        refused.or_else(|| self.service.budget.refuse_value(largest()))
     }
 
     /// Writes `batch` and answers the requests it was made of. Where a request has several keys
@@ -412,7 +412,9 @@ impl Executor {
             reply_bytes_max: self.reply_bytes_max,
             room: 2 * self.room,
         };
-        let (answers, failed) = match change_by_owners(wave, &changes, &terms) {
+        let owners = self.service.store.owners.as_deref();
+        let by_owners = owners.and_then(|o| change_by_owners(o, wave, &changes, &terms));
+        let (answers, failed) = match by_owners {
             Some(answers) => (answers, None),
             None => change(wave.engine, &changes, &terms, &self.claim),
         };
@@ -456,11 +458,11 @@ impl Executor {
     /// written.
     fn alone(&mut self, wave: &mut Wave<'_, '_>) -> bool {
         let keyspace = Keyspace {
-            shared: &self.shared,
+            service: &self.service,
             claim: &self.claim,
             engine: wave.engine,
             db: wave.db,
-            whole: if wave.is_transaction { None } else { self.shared.store.whole(wave.db) },
+            whole: if wave.is_transaction { None } else { self.service.store.whole(wave.db) },
             reader: None,
         };
         let mut wrote = false;
@@ -522,7 +524,7 @@ impl Executor {
         reply: &mut Reply<'_>,
     ) {
         let run = &mut |overlay: &dyn Engine, input: &Input| {
-            let mut executor = Executor::new(Arc::clone(&self.shared));
+            let mut executor = Executor::new(Arc::clone(&self.service));
             executor.now_ms = self.now_ms;
             Output::of_all(input, &self.claim, |output| {
                 let claimed = executor.claim.bytes();
@@ -539,7 +541,7 @@ impl Executor {
             Err(error) => reply.error(&error_text(&error)),
             Ok(None) => reply.null_array(),
             Ok(Some(replies)) => {
-                transaction.publish(&self.shared);
+                transaction.publish(&self.service);
                 reply.array(transaction.count);
                 reply.written(&replies);
             }
@@ -549,8 +551,8 @@ impl Executor {
     /// Syncs the databases in `dirty`; where that fails, nothing written is acknowledged.
     fn sync(&self, dirty: u32, inputs: &[Input], outputs: &mut [Output]) {
         let mut failed = None;
-        for db in (0..self.shared.store.count()).filter(|db| dirty >> db & 1 == 1) {
-            let engine = self.shared.store.engine(db);
+        for db in (0..self.service.store.count()).filter(|db| dirty >> db & 1 == 1) {
+            let engine = self.service.store.engine(db);
             if let Err(error) = engine.and_then(|engine| engine.sync()) {
                 log::error!("sync of database {db}: {error}");
                 failed = Some(error_text(&error));
@@ -563,13 +565,13 @@ impl Executor {
 }
 
 /// Counts the requests that were answered with an error, by the error and by their commands.
-fn count_failed(shared: &Shared, input: &Input, output: &mut Output) {
+fn count_failed(service: &Service, input: &Input, output: &mut Output) {
     for (failed, word) in output.failed.drain(..) {
-        shared.count_error(word);
+        service.count_error(word);
         let args = input.args(&input.requests[failed]);
         let is_ours = args.memcached().is_none() && args.len() > 0;
         let command = if is_ours { find_called(args) } else { None };
-        command.into_iter().for_each(|command| shared.calls.fail(command));
+        command.into_iter().for_each(|command| service.calls.fail(command));
     }
 }
 

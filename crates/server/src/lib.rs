@@ -4,11 +4,14 @@
 //! are ready at the same time, on whatever connections, go to the engine as one burst: see
 //! [`Config`] for the knobs and `docs/server.md` for commands and limits.
 //!
-//! * `event_loop`, `conn`, `plan`: sockets, buffers, and requests being planned in their order;
+//! * `event_loop`, `conn`, `listeners`, `loops`: sockets and buffers, and how loops are reached;
+//! * `client_state`, `plan`: what a connection has sent, and requests being planned in their order;
+//! * `service`: what all commands share, and `front`, what they ask of the loops;
 //! * `memcached`: the same for memcached's protocols;
 //! * `table`, `commands`: every command once, with its arity, flags, keys and function;
 //! * `burst`, `exec`, `workers`: bursts, how they become engine calls, and where they run;
-//! * `direct`: partitions that belong to loops, and requests that are handed to their owners;
+//! * `owners`: threads that own partitions, as commands see them; `direct`: loops that do, and
+//!   requests that are handed to them;
 //! * `calls`: how often each command was called;
 //! * `acl`: users, and the one place that says whether a request is permitted;
 //! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
@@ -21,10 +24,12 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod address;
 mod admin;
 mod budget;
 mod burst;
 mod calls;
+mod client_state;
 mod clients;
 mod commands;
 mod config;
@@ -35,11 +40,15 @@ mod direct;
 mod errors;
 mod event_loop;
 mod exec;
+mod front;
 mod glob;
 mod jobs;
+mod listeners;
+mod loops;
 mod memcached;
 mod migrations;
 mod overlay;
+mod owners;
 mod password;
 mod pause;
 mod plan;
@@ -47,10 +56,13 @@ mod process;
 mod rates;
 mod recordings;
 mod server;
+mod service;
 mod session;
+mod shared;
 mod slowlog;
 mod socket;
 mod stats;
+mod store;
 mod table;
 mod tls;
 mod topics;
@@ -61,7 +73,8 @@ mod unsupported;
 mod watch;
 mod workers;
 
-pub use config::{Config, DATABASES_MAX, Databases, EventLoopKind, Mode, TlsFiles, keyspace_name};
+pub use config::{Config, EventLoopKind, Mode, TlsFiles};
+pub use databases::{DATABASES_MAX, Databases, keyspace_name};
 pub use jobs::{BackupJob, Tell};
 pub use server::{Server, StopHandle};
 pub use table::command_names;

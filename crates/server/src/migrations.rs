@@ -1,6 +1,6 @@
 //! Databases that change their engine while they are served, each in a thread of its own.
 
-use crate::Databases;
+use crate::databases::Databases;
 use silica::engine::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -9,12 +9,12 @@ use crate::acl::{Denied, Refusal, User};
 use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::calls::Tally;
+use crate::client_state::ClientState;
 use crate::clients::Client;
 use crate::commands::{Cx, plain, topics, wrong_number};
-use crate::conn::Conn;
 use crate::errors;
 use crate::memcached;
-use crate::server::Shared;
+use crate::service::Service;
 use crate::session::{Replies, Session};
 use crate::stats::Stats;
 use crate::table::{Command, Run, find, find_called, find_sub};
@@ -52,73 +52,73 @@ const WHILE_LISTENING: &[&str] =
 /// Commands that tell names of keys which the client has not named.
 const TELLS_NAMES: &[&str] = &["keys", "randomkey", "scan"];
 
-/// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
-pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
-    conn.unplanned = false;
-    plan_next(shared, conn, input);
-    conn.parsed_bytes = if conn.unplanned { 0 } else { conn.input.len() };
+/// Plans what `state` has received. Leaves `unplanned` set where more could be planned at once.
+pub(crate) fn plan(service: &Service, state: &mut ClientState, input: &mut Input) {
+    state.unplanned = false;
+    plan_next(service, state, input);
+    state.parsed_bytes = if state.unplanned { 0 } else { state.input.len() };
 }
 
-fn plan_next(shared: &Shared, conn: &mut Conn, input: &mut Input) {
-    if conn.input.is_empty() {
+fn plan_next(service: &Service, state: &mut ClientState, input: &mut Input) {
+    if state.input.is_empty() {
         return;
     }
-    if conn.protocol.is_none() {
-        conn.protocol = sniff(&conn.input);
+    if state.protocol.is_none() {
+        state.protocol = sniff(&state.input);
     }
-    if !conn.begun && conn.protocol == Some(Protocol::MemcachedText) {
+    if !state.begun && state.protocol == Some(Protocol::MemcachedText) {
         // On a port of its own it is either of memcached's protocols.
-        conn.protocol = sniff(&conn.input[..1]).or(conn.protocol);
+        state.protocol = sniff(&state.input[..1]).or(state.protocol);
     }
-    conn.begun = conn.protocol.is_some();
-    match conn.protocol {
+    state.begun = state.protocol.is_some();
+    match state.protocol {
         None => {}
-        Some(Protocol::Resp) => plan_resp(shared, conn, input),
+        Some(Protocol::Resp) => plan_resp(service, state, input),
         Some(Protocol::MemcachedText | Protocol::MemcachedBinary) => {
-            memcached::plan(shared, conn, input)
+            memcached::plan(service, state, input)
         }
     }
 }
 
 /// Requests of a connection that are planned at once.
-pub(crate) fn requests_max(shared: &Shared) -> usize {
-    if shared.budget.is_tight() { REQUESTS_FEW } else { REQUESTS_MAX }
+pub(crate) fn requests_max(service: &Service) -> usize {
+    if service.budget.is_tight() { REQUESTS_FEW } else { REQUESTS_MAX }
 }
 
-fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
+fn plan_resp(service: &Service, state: &mut ClientState, input: &mut Input) {
     let (mut last, mut is_listening, mut planned) = (None, None, 0);
-    let requests_max = requests_max(shared);
-    let mut tally = Tally::new(&shared.calls);
-    let mut is_free = conn.is_free(shared, &mut is_listening);
-    let mut base = conn.skipped(shared, input);
+    let requests_max = requests_max(service);
+    let mut tally = Tally::new(&service.calls);
+    let mut is_free = state.is_free(service, &mut is_listening);
+    let mut base = state.skipped(service, input);
     let mut ends = false;
-    while base < conn.input.len() && !ends {
+    while base < state.input.len() && !ends {
         if input.requests.len() >= requests_max || input.ready.len() >= READY_BYTES_MAX {
-            conn.unplanned = true;
+            state.unplanned = true;
             break;
         }
         let first = input.spans.len();
-        match conn.parse(base, input) {
+        match state.parse(base, input) {
             Ok(None) => {
-                base = conn.given_up_to(shared, base);
+                base = state.given_up_to(service, base);
                 break;
             }
             Ok(Some(mut used)) => {
                 if input.spans.len() > first {
                     planned += 1;
-                    let plain = if is_free { input.plain(&conn.input, first) } else { None };
+                    let plain = if is_free { input.plain(&state.input, first) } else { None };
                     if let Some((name, request)) = plain {
-                        let Session { db, version, .. } = conn.session;
+                        let Session { db, version, .. } = state.session;
                         input.requests.push(Request { db, version, ..request });
                         tally.count(name);
                         last = Some(name);
                     } else {
                         let mut planner = Planner {
-                            shared,
-                            client: &conn.client,
-                            session: &mut conn.session,
+                            service,
+                            client: &state.client,
+                            session: &mut state.session,
                             input,
-                            bytes: &conn.input,
+                            bytes: &state.input,
                             is_listening: &mut is_listening,
                         };
                         let added = planner.add(first, planned == 1);
@@ -128,35 +128,35 @@ fn plan_resp(shared: &Shared, conn: &mut Conn, input: &mut Input) {
                             Added::Alone(name) => Some(name),
                             Added::Waits => {
                                 planned -= 1;
-                                conn.put_back(base, used, &mut input.spans, first);
+                                state.put_back(base, used, &mut input.spans, first);
                                 used = 0;
                                 None
                             }
                         };
                         name.into_iter().for_each(|name| tally.count(name));
                         last = name.or(last);
-                        is_free = conn.is_free(shared, &mut is_listening);
+                        is_free = state.is_free(service, &mut is_listening);
                     }
                 }
                 base += used;
             }
             Err(error) => {
-                refuse(shared, conn, input, &format!("ERR {error}"));
-                base = conn.input.len();
+                refuse(service, state, input, &format!("ERR {error}"));
+                base = state.input.len();
             }
         }
-        if conn.session.quit {
-            base = conn.input.len();
-            (conn.closing, conn.unplanned) = (true, false);
+        if state.session.quit {
+            base = state.input.len();
+            (state.closing, state.unplanned) = (true, false);
         }
     }
-    conn.unplanned |= ends && !conn.session.quit && base < conn.input.len();
-    hand_over(conn, input, base);
-    Stats::add(&shared.stats.total_commands_processed, planned);
-    note(conn, last, shared.unix_ms());
+    state.unplanned |= ends && !state.session.quit && base < state.input.len();
+    hand_over(state, input, base);
+    Stats::add(&service.stats.total_commands_processed, planned);
+    note(state, last, service.unix_ms());
 }
 
-impl Conn {
+impl ClientState {
     /// Parses the request that starts at `base` of what came; its arguments go to the end of
     /// those of `input`.
     #[inline]
@@ -187,15 +187,15 @@ impl Conn {
 
     /// Where what is to be kept begins, if the request at `base` is not finished: behind all that
     /// came, if it is given up.
-    fn given_up_to(&mut self, shared: &Shared, base: usize) -> usize {
-        if self.give_up(shared, base) { self.input.len() } else { base }
+    fn given_up_to(&mut self, service: &Service, base: usize) -> usize {
+        if self.give_up(service, base) { self.input.len() } else { base }
     }
 
     /// Gives up the unfinished request that starts at `base` of what came, if there is no memory
     /// for it: what is left of it is skipped, and answered with an error.
     #[cold]
-    fn give_up(&mut self, shared: &Shared, base: usize) -> bool {
-        let (budget, have) = (&shared.budget, self.input.len() - base);
+    fn give_up(&mut self, service: &Service, base: usize) -> bool {
+        let (budget, have) = (&service.budget, self.input.len() - base);
         let needed = self.parser.needed_bytes();
         let too_large = budget.refuse_value(self.parser.bulk_bytes());
         let text = match too_large {
@@ -210,16 +210,16 @@ impl Conn {
         if let Some(queue) = &mut self.session.queue {
             queue.refused = true;
         }
-        Stats::add(&shared.stats.total_error_replies, 1);
+        Stats::add(&service.stats.total_error_replies, 1);
         self.given_up = Some(Box::new((rest, text)));
         true
     }
 
     /// Where requests start behind what came of one that was given up; a protocol error ends the
     /// connection.
-    fn skipped(&mut self, shared: &Shared, input: &mut Input) -> usize {
+    fn skipped(&mut self, service: &Service, input: &mut Input) -> usize {
         self.skip(input).unwrap_or_else(|error| {
-            refuse(shared, self, input, &format!("ERR {error}"));
+            refuse(service, self, input, &format!("ERR {error}"));
             (self.closing, self.unplanned) = (true, false);
             self.input.len()
         })
@@ -243,50 +243,50 @@ impl Conn {
     }
 
     /// True where it may do everything, and its requests are run one after the other and answered.
-    fn is_free(&mut self, shared: &Shared, is_listening: &mut Option<bool>) -> bool {
+    fn is_free(&mut self, service: &Service, is_listening: &mut Option<bool>) -> bool {
         let session = &mut self.session;
         if !session.let_in || session.replies != Replies::On || session.queue.is_some() {
             return false;
         }
         let client = &self.client;
-        session.user(&shared.acl).is_some_and(User::is_unlimited)
+        session.user(&service.acl).is_some_and(User::is_unlimited)
             && !*is_listening.get_or_insert_with(|| client.is_listening())
     }
 }
 
 /// Answers bytes that are no request and ends the connection.
-fn refuse(shared: &Shared, conn: &mut Conn, input: &mut Input, text: &str) {
-    shared.count_error(errors::word(text.as_bytes()));
+fn refuse(service: &Service, state: &mut ClientState, input: &mut Input, text: &str) {
+    service.count_error(errors::word(text.as_bytes()));
     let start = input.ready.len();
-    Reply::new(&mut input.ready, conn.session.version).error(text);
+    Reply::new(&mut input.ready, state.session.version).error(text);
     input.push_ready(start, false);
-    conn.session.quit = true;
+    state.session.quit = true;
 }
 
 /// Moves the first `planned` bytes of the connection into `input`.
-pub(crate) fn hand_over(conn: &mut Conn, input: &mut Input, planned: usize) {
+pub(crate) fn hand_over(state: &mut ClientState, input: &mut Input, planned: usize) {
     if input.requests.iter().all(|request| request.run.is_ready()) {
         // Nothing refers to the bytes any more.
-        conn.input.drain(..planned);
-        if conn.input.is_empty() {
-            input.bytes = std::mem::take(&mut conn.input);
+        state.input.drain(..planned);
+        if state.input.is_empty() {
+            input.bytes = std::mem::take(&mut state.input);
         }
         return;
     }
-    let rest = conn.input.split_off(planned);
-    input.bytes = std::mem::replace(&mut conn.input, rest);
+    let rest = state.input.split_off(planned);
+    input.bytes = std::mem::replace(&mut state.input, rest);
 }
 
 /// Tells the register what this client is doing.
-pub(crate) fn note(conn: &Conn, last: Option<&'static str>, now_ms: u64) {
-    let client = &conn.client;
+pub(crate) fn note(state: &ClientState, last: Option<&'static str>, now_ms: u64) {
+    let client = &state.client;
     client.active_ms.store(now_ms, Relaxed);
-    client.db.store(conn.session.db, Relaxed);
-    client.resp.store(conn.session.version as u8 + 2, Relaxed);
+    client.db.store(state.session.db, Relaxed);
+    client.resp.store(state.session.version as u8 + 2, Relaxed);
     if let Some(name) = last {
         let mut names = client.names();
         names.last_command = name;
-        if let Some(user) = &conn.session.user
+        if let Some(user) = &state.session.user
             && names.user.as_ref().is_none_or(|known| !Arc::ptr_eq(known, user))
         {
             names.user = Some(Arc::clone(user));
@@ -317,7 +317,7 @@ enum Added {
 
 /// Plans one connection's requests, one by one.
 struct Planner<'a> {
-    shared: &'a Shared,
+    service: &'a Service,
     client: &'a Client,
     session: &'a mut Session,
     input: &'a mut Input,
@@ -349,11 +349,11 @@ impl Planner<'_> {
         match &command {
             Ok(command) => self.plan(command, first, args),
             Err(text) => {
-                find_called(args).into_iter().for_each(|c| self.shared.calls.reject(c));
+                find_called(args).into_iter().for_each(|c| self.service.calls.reject(c));
                 if let Some(queue) = &mut self.session.queue {
                     queue.refused = true;
                 }
-                self.shared.count_error(errors::word(text.as_bytes()));
+                self.service.count_error(errors::word(text.as_bytes()));
                 self.ready(silent, |reply| reply.error(text));
             }
         }
@@ -394,10 +394,10 @@ impl Planner<'_> {
             return Err("NOAUTH Authentication required.".into());
         }
         let in_transaction = self.session.queue.is_some();
-        match self.session.user(&self.shared.acl) {
+        match self.session.user(&self.service.acl) {
             Some(user) => user.permits(command, args).map_err(|denied| {
                 let refusal = Refusal::of(&denied, &user.name, in_transaction);
-                self.shared.note_refusal(refusal, Some(self.client));
+                self.service.note_refusal(refusal, Some(self.client));
                 denied.text()
             })?,
             None => return Err(Denied::Command(command.name).text()),
@@ -429,7 +429,7 @@ impl Planner<'_> {
         self.session.queue = Some(queue);
         let silent = self.session.replies != Replies::On;
         if let Err(text) = &answer {
-            self.shared.count_error(errors::word(text.as_bytes()));
+            self.service.count_error(errors::word(text.as_bytes()));
         }
         self.ready(silent, |reply| match answer {
             Ok(()) => reply.simple("QUEUED"),
@@ -453,8 +453,8 @@ impl Planner<'_> {
                 queue.claim(args.bytes()).inspect_err(|_| queue.refused = true)?;
                 let start = queue.input.ready.len();
                 let reply = Reply::new(&mut queue.input.ready, self.session.version);
-                let (shared, client) = (self.shared, self.client);
-                answer(&mut Cx { shared, client, session: self.session, reply }, args);
+                let (service, client) = (self.service, self.client);
+                answer(&mut Cx { service, client, session: self.session, reply }, args);
                 queue.input.push_ready(start, false);
                 queue.count += 1;
                 return Ok(());
@@ -506,8 +506,8 @@ impl Planner<'_> {
                 Some(Run::Transaction(self.input.transactions.len() - 1))
             }
             "watch" if self.session.queue.is_none() => {
-                let shared = self.shared;
-                let new = || Arc::new(shared.watches());
+                let service = self.service;
+                let new = || Arc::new(service.watches());
                 let watches = Arc::clone(self.session.watches.get_or_insert_with(new));
                 self.input.watches.push(watches);
                 Some(Run::Watch(self.input.watches.len() - 1))
@@ -534,15 +534,15 @@ impl Planner<'_> {
             let before = self.session.replies;
             let version = self.session.version;
             let mut cx = Cx {
-                shared: self.shared,
+                service: self.service,
                 client: self.client,
                 session: self.session,
                 reply: Reply::new(&mut self.input.ready, version),
             };
             answer(&mut cx, args);
             if self.input.ready.get(start) == Some(&ERROR) {
-                self.shared.calls.fail(command);
-                self.shared.count_error(errors::word(&self.input.ready[start..]));
+                self.service.calls.fail(command);
+                self.service.count_error(errors::word(&self.input.ready[start..]));
             }
             *self.is_listening = None;
             // Only CLIENT REPLY changes it, and its answer follows what it has set.
@@ -552,7 +552,7 @@ impl Planner<'_> {
         }
         let bytes = || args.from(1).map(<[u8]>::len).sum();
         let long = command.is_long || is_heavy(&run, args.len(), bytes);
-        if let Err(text) = self.input.claim_many(&self.shared.budget, &run, args.len()) {
+        if let Err(text) = self.input.claim_many(&self.service.budget, &run, args.len()) {
             return self.ready(silent, |reply| reply.error(&text));
         }
         let skip = container_args(command, &run);
@@ -570,7 +570,7 @@ impl Planner<'_> {
     fn refuse_large(&self, args: Args<'_>) -> Result<(), String> {
         let bytes = args.bytes();
         match bytes > SMALL_BYTES {
-            true => Claim::new(&self.shared.budget).grow(2 * bytes),
+            true => Claim::new(&self.service.budget).grow(2 * bytes),
             false => Ok(()),
         }
     }

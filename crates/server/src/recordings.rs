@@ -1,6 +1,6 @@
 //! Databases that are recorded for a client, which takes the lines from time to time.
 
-use crate::Databases;
+use crate::databases::Databases;
 use silica::engine::{Error, ErrorKind, Result};
 use silica::{RecordBuffer, RecordOptions, RecordReport};
 use std::collections::BTreeMap;

@@ -54,6 +54,11 @@ impl Session {
         self.user.as_deref()
     }
 
+    /// Memory of the requests since MULTI.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.held_bytes())
+    }
+
     /// Lets the client in as `user`.
     pub(crate) fn enter(&mut self, user: Arc<User>) {
         self.let_in = true;

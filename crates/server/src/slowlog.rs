@@ -7,7 +7,7 @@
 use crate::budget::{Budget, Share};
 use crate::burst::{Args, Burst};
 use crate::memcached;
-use crate::server::Shared;
+use crate::service::Service;
 use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -209,7 +209,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn begin(shared: &Shared, burst: &Burst) -> Self {
+    pub(crate) fn begin(service: &Service, burst: &Burst) -> Self {
         let next = |index: usize| {
             let output = &burst.outputs[index];
             let requests = burst.inputs[index].requests.get(output.next..output.end)?;
@@ -218,31 +218,31 @@ impl Watch {
         };
         let first = (0..burst.outputs.len()).find_map(next);
         let all = || burst.outputs.iter().map(|output| output.next).collect();
-        let from = shared.tracking.is_active().then(all);
-        Watch { began_ns: shared.monotonic_ns(), first, from }
+        let from = service.tracking.is_active().then(all);
+        Watch { began_ns: service.monotonic_ns(), first, from }
     }
 
     /// Notes how long it took, and tells what it wrote; `requests` of the burst have run.
-    pub(crate) fn end(self, shared: &Shared, burst: &Burst, requests: usize) {
+    pub(crate) fn end(self, service: &Service, burst: &Burst, requests: usize) {
         if let Some(from) = &self.from {
-            shared.tracking.tell(shared, burst, from);
+            service.tracking.tell(service, burst, from);
         }
-        let nanos = shared.monotonic_ns() - self.began_ns;
-        Stats::add(&shared.stats.burst_nanoseconds, nanos);
+        let nanos = service.monotonic_ns() - self.began_ns;
+        Stats::add(&service.stats.burst_nanoseconds, nanos);
         let micros = nanos / 1000;
-        shared.latency.count(micros);
+        service.latency.count(micros);
         // Mostly nothing is to be noted, and what the time is need not be asked.
-        let is_slow = shared.slowlog.is_slow(micros);
-        let Some((index, place)) = self.first.filter(|_| is_slow || shared.latency.is_on()) else {
+        let is_slow = service.slowlog.is_slow(micros);
+        let Some((index, place)) = self.first.filter(|_| is_slow || service.latency.is_on()) else {
             return;
         };
-        let unix_s = shared.unix_ms() / 1000;
-        shared.latency.note(micros / 1000, unix_s);
+        let unix_s = service.unix_ms() / 1000;
+        service.latency.note(micros / 1000, unix_s);
         if !is_slow {
             return;
         }
         let input = &burst.inputs[index];
-        let client = shared.clients.get(burst.owners[index].client);
+        let client = service.clients.get(burst.owners[index].client);
         let request = input.args(&input.requests[place]);
         let slow = Slow {
             id: 0,
@@ -252,7 +252,7 @@ impl Watch {
             peer: client.as_ref().map(|client| client.peer.to_string()).unwrap_or_default(),
             name: client.map(|client| client.names().name.clone()).unwrap_or_default(),
         };
-        shared.slowlog.add(slow, &shared.budget);
+        service.slowlog.add(slow, &service.budget);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Sockets of either kind: TCP, and unix sockets in the file system.
 
+use crate::address::Address;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use silica::engine::{Error, ErrorKind, Result};
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,33 +14,6 @@ use std::sync::Arc;
 
 /// Connections that may wait to be accepted; the system may allow fewer.
 const BACKLOG: i32 = 4096;
-
-/// Where one end of a connection is.
-#[derive(Debug, Clone)]
-pub(crate) enum Address {
-    Ip(SocketAddr),
-    Unix(Arc<Path>),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Ip(address) => address.fmt(f),
-            // As Redis shows it.
-            Address::Unix(path) => write!(f, "{}:0", path.display()),
-        }
-    }
-}
-
-impl Address {
-    /// The kind of socket, as memcached calls it.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Address::Ip(_) => "tcp",
-            Address::Unix(_) => "unix",
-        }
-    }
-}
 
 /// A connection's socket.
 #[derive(Debug)]
@@ -104,21 +77,21 @@ impl Socket {
 
 /// A socket that is listened on.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
 }
 
-impl Listener {
+impl ListeningSocket {
     /// The next connection: its socket, its other end, and its own.
     pub(crate) fn accept(&self) -> io::Result<(Socket, Address, Address)> {
         match self {
-            Listener::Tcp(listener) => {
+            ListeningSocket::Tcp(listener) => {
                 let (socket, peer) = listener.accept()?;
                 let local = socket.local_addr()?;
                 Ok((Socket::Tcp(socket), Address::Ip(peer), Address::Ip(local)))
             }
-            Listener::Unix(listener, file) => {
+            ListeningSocket::Unix(listener, file) => {
                 let (socket, _) = listener.accept()?;
                 // The other end has no name.
                 let address = Address::Unix(Arc::clone(&file.0));
@@ -130,8 +103,8 @@ impl Listener {
     /// The address of a TCP socket, with its real port.
     pub(crate) fn ip(&self) -> io::Result<SocketAddr> {
         match self {
-            Listener::Tcp(listener) => listener.local_addr(),
-            Listener::Unix(..) => Err(io::ErrorKind::Unsupported.into()),
+            ListeningSocket::Tcp(listener) => listener.local_addr(),
+            ListeningSocket::Unix(..) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }
@@ -155,7 +128,11 @@ macro_rules! source {
 }
 
 source!(Socket, Socket::Tcp(socket) => socket, Socket::Unix(socket) => socket);
-source!(Listener, Listener::Tcp(socket) => socket, Listener::Unix(socket, _) => socket);
+source!(
+    ListeningSocket,
+    ListeningSocket::Tcp(socket) => socket,
+    ListeningSocket::Unix(socket, _) => socket
+);
 
 /// The file of a unix socket, removed when it is no longer listened on.
 #[derive(Debug)]
@@ -169,11 +146,11 @@ impl Drop for SocketFile {
 }
 
 /// Listens on `address`.
-pub(crate) fn bind(address: SocketAddr) -> Result<Listener> {
+pub(crate) fn bind(address: SocketAddr) -> Result<ListeningSocket> {
     let bound = TcpListener::bind(address).and_then(|listener| {
         // The default of 128 makes clients that come all at once wait a second and try again.
         rustix::net::listen(&listener, BACKLOG)?;
-        Ok(Listener::Tcp(listener))
+        Ok(ListeningSocket::Tcp(listener))
     });
     bound.map_err(|error| {
         let hint = match error.kind() {
@@ -186,7 +163,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<Listener> {
 
 /// Listens on a unix socket at `path`, which only this user may connect to. The socket that a
 /// server has left there which is gone is replaced; nothing else is.
-pub(crate) fn bind_unix(path: &PathBuf) -> Result<Listener> {
+pub(crate) fn bind_unix(path: &PathBuf) -> Result<ListeningSocket> {
     let failed = |error| Error::io(format!("listen on the socket {}", path.display()), error);
     let refuse = |why: &str| {
         Err(Error::new(ErrorKind::Config, format!("{} {why}; choose another path", path.display())))
@@ -208,5 +185,5 @@ pub(crate) fn bind_unix(path: &PathBuf) -> Result<Listener> {
     let file = SocketFile(Arc::from(path.as_path()));
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
     rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
-    Ok(Listener::Unix(listener, file))
+    Ok(ListeningSocket::Unix(listener, file))
 }

@@ -8,7 +8,7 @@ use crate::budget::{Budget, Claim, Share};
 use crate::burst::Owner;
 use crate::clients::Client;
 use crate::glob::Pattern;
-use crate::server::{Message, Shared};
+use crate::service::Service;
 use silica_proto::{Reply, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -236,7 +236,7 @@ impl Topics {
     /// or why there is no memory for it.
     pub(crate) fn publish(
         &self,
-        shared: &Shared,
+        service: &Service,
         channel: &[u8],
         payload: &[u8],
     ) -> Result<usize, String> {
@@ -258,7 +258,7 @@ impl Topics {
             return Ok(0);
         }
         let deliveries: usize = by_loop.values().map(Vec::len).sum();
-        let share = Share::new(&shared.budget);
+        let share = Share::new(&service.budget);
         // Each listener gets a copy, which its connection counts once it is there.
         share.grow((1 + deliveries) * (channel.len() + payload.len() + DELIVERY_BYTES))?;
         let (channel, payload) = (channel.to_vec(), payload.to_vec());
@@ -266,7 +266,7 @@ impl Topics {
         let mut count = 0;
         for (loop_index, deliveries) in by_loop {
             count += deliveries.len();
-            shared.loops[loop_index].send(Message::Publish(Arc::clone(&published), deliveries));
+            service.front.publish(loop_index, Arc::clone(&published), deliveries);
         }
         Ok(count)
     }

@@ -9,7 +9,7 @@
 use crate::budget::Share;
 use crate::burst::{Burst, Input, Owner, Request};
 use crate::clients::Client;
-use crate::server::{Message, Shared};
+use crate::service::Service;
 use crate::table::{Run, find};
 use crate::topics::{Delivery, Published};
 use silica_proto::memcached::{Command, Request as Head};
@@ -118,21 +118,21 @@ impl Tracking {
     }
 
     /// Tells what the requests of `burst` wrote, each connection's from the one in `from` on.
-    pub(crate) fn tell(&self, shared: &Shared, burst: &Burst, from: &[usize]) {
+    pub(crate) fn tell(&self, service: &Service, burst: &Burst, from: &[usize]) {
         for (index, input) in burst.inputs.iter().enumerate() {
             let done = &input.requests[from[index]..burst.outputs[index].next];
             let writer = burst.owners[index].client;
             match written(input, done) {
                 Written::Keys(keys) if keys.is_empty() => {}
-                written => self.send(shared, writer, &written),
+                written => self.send(service, writer, &written),
             }
         }
     }
 
-    fn send(&self, shared: &Shared, writer: u64, written: &Written) {
+    fn send(&self, service: &Service, writer: u64, written: &Written) {
         for tracker in self.list().values_mut() {
             let Written::Keys(keys) = written else {
-                tracker.tell(shared, None, Share::new(&shared.budget));
+                tracker.tell(service, None, Share::new(&service.budget));
                 continue;
             };
             let wanted = || keys.iter().filter(|key| tracker.wants(writer, key));
@@ -140,37 +140,37 @@ impl Tracking {
             if bytes == 0 {
                 continue;
             }
-            let share = Share::new(&shared.budget);
+            let share = Share::new(&service.budget);
             // Without memory for the keys, all that it knows is out of date.
             let keys = share.grow(bytes).is_ok().then(|| wanted().cloned().collect());
-            tracker.tell(shared, keys, share);
+            tracker.tell(service, keys, share);
         }
     }
 }
 
 impl Tracker {
     /// Sends the keys that were written, or that all are gone.
-    fn tell(&mut self, shared: &Shared, keys: Option<Vec<Vec<u8>>>, _share: Share) {
+    fn tell(&mut self, service: &Service, keys: Option<Vec<Vec<u8>>>, _share: Share) {
         let Some(redirect) = self.redirect else {
             let redirected = false;
-            return deliver(shared, &self.client, Published::Written { keys, redirected, _share });
+            return deliver(service, &self.client, Published::Written { keys, redirected, _share });
         };
-        match shared.clients.get(redirect) {
+        match service.clients.get(redirect) {
             Some(other) => {
                 let redirected = other.is_listening();
-                deliver(shared, &other, Published::Written { keys, redirected, _share });
+                deliver(service, &other, Published::Written { keys, redirected, _share });
             }
             None => {
                 self.broken = true;
-                deliver(shared, &self.client, Published::Broken(redirect));
+                deliver(service, &self.client, Published::Broken(redirect));
             }
         }
     }
 }
 
-fn deliver(shared: &Shared, client: &Client, mut published: Published) {
+fn deliver(service: &Service, client: &Client, mut published: Published) {
     if let Published::Written { keys: Some(keys), .. } = &mut published {
-        let user = shared.acl.get(&client.user_name());
+        let user = service.acl.get(&client.user_name());
         keys.retain(|key| user.as_ref().is_some_and(|user| user.may_know(key)));
         if keys.is_empty() {
             return;
@@ -178,8 +178,7 @@ fn deliver(shared: &Shared, client: &Client, mut published: Published) {
     }
     let owner = Owner { slot: client.slot, client: client.id };
     let delivery = Delivery { to: owner, pattern: None };
-    let message = Message::Publish(Arc::new(published), vec![delivery]);
-    shared.loops[client.loop_index].send(message);
+    service.front.publish(client.loop_index, Arc::new(published), vec![delivery]);
 }
 
 fn refuse_overlaps(old: &BTreeSet<Vec<u8>>, new: &[&[u8]]) -> Result<(), String> {

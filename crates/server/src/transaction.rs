@@ -13,7 +13,7 @@ use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
 use crate::commands::{atomic, claim_entries, out_of_memory};
 use crate::overlay::Overlay;
-use crate::server::Shared;
+use crate::service::Service;
 use crate::watch::Watches;
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
 use silica_proto::Span;
@@ -116,11 +116,11 @@ impl Transaction {
     }
 
     /// Sends its messages, which it does when all of it is done.
-    pub(crate) fn publish(&self, shared: &Shared) {
+    pub(crate) fn publish(&self, service: &Service) {
         for index in &self.announced {
             let args = self.input.args(&self.input.requests[*index]);
             // Its audience was answered already; without memory nobody gets it.
-            if let Err(text) = shared.topics.publish(shared, args.get(1), args.get(2)) {
+            if let Err(text) = service.topics.publish(service, args.get(1), args.get(2)) {
                 log::warn!("a message of a transaction is lost: {text}");
             }
         }

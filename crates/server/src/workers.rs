@@ -2,7 +2,8 @@
 
 use crate::burst::{Burst, Lane};
 use crate::exec::Executor;
-use crate::server::{Message, Shared};
+use crate::loops::Message;
+use crate::shared::Shared;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -108,17 +109,17 @@ impl Queues {
 
 /// The life of a worker thread.
 pub(crate) fn work(shared: Arc<Shared>) {
-    let mut executor = Executor::new(Arc::clone(&shared));
+    let mut executor = Executor::new(Arc::clone(&shared.service));
     while let Some(mut burst) = shared.pool.take() {
         let lane = burst.lane;
         // A panic is our bug; the clients of this burst pay for it, nobody else.
         if catch_unwind(AssertUnwindSafe(|| executor.run(&mut burst))).is_err() {
             log::error!("a request made an engine panic; its connections are closed");
             burst.broken = true;
-            executor = Executor::new(Arc::clone(&shared));
+            executor = Executor::new(Arc::clone(&shared.service));
         }
         shared.pool.done(lane);
-        shared.loops[burst.from].send(Message::Done(burst));
+        shared.loops.inboxes[burst.from].send(Message::Done(burst));
     }
 }
 

@@ -13,7 +13,6 @@ pub(crate) use log::{Refusal, RefusalLog};
 use user::joined;
 pub(crate) use user::{KeyPattern, User};
 
-use crate::Config;
 use crate::budget::{Budget, Share};
 use silica::engine::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -43,21 +42,19 @@ pub(crate) struct Acl {
 pub(crate) const DEFAULT: &str = "default";
 
 impl Acl {
-    /// The users that `config` names: those of a file, and who everybody is at first.
-    pub(crate) fn new(config: &Config) -> Result<Self> {
-        let first = Arc::new(User::default_with(config.password.as_deref()));
+    /// The users of `file`, and who everybody is at first, with `password` if there is one.
+    pub(crate) fn new(password: Option<&[u8]>, file: Option<&Path>) -> Result<Self> {
+        let first = Arc::new(User::default_with(password));
         let mut users = BTreeMap::from([(DEFAULT.to_string(), first)]);
-        if let Some(path) = &config.acl_file {
+        if let Some(path) = file {
             users.extend(read(path).map_err(|text| Error::new(ErrorKind::Config, text))?);
         }
-        let acl = Acl {
+        Ok(Acl {
             users: RwLock::new(users),
             version: AtomicU64::new(1),
-            file: config.acl_file.clone(),
+            file: file.map(Path::to_path_buf),
             log: RefusalLog::default(),
-        };
-        config.refuse_strangers(acl.lets_in())?;
-        Ok(acl)
+        })
     }
 
     fn users(&self) -> RwLockReadGuard<'_, Users> {

@@ -5,7 +5,7 @@ use crate::acl::{DEFAULT, User};
 use crate::budget::Claim;
 use crate::burst::{Args, Owner};
 use crate::clients::Client;
-use crate::server::{Message, Shared};
+use crate::service::Service;
 use crate::table::{CATEGORIES, COMMANDS, find_called};
 use silica_proto::{Reply, parse_i64};
 use std::io::Read;
@@ -20,7 +20,7 @@ pub(crate) fn whoami(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn users(cx: &mut Cx<'_>, _: Args<'_>) {
-    let all = cx.shared.acl.all();
+    let all = cx.service.acl.all();
     cx.reply.array(all.len());
     all.iter().for_each(|user| cx.reply.bulk(user.name.as_bytes()));
 }
@@ -33,17 +33,17 @@ pub(crate) fn log(cx: &mut Cx<'_>, args: Args<'_>) {
             .error("ERR unknown subcommand or wrong number of arguments for 'LOG'. Try ACL HELP.");
     }
     if args.len() == 3 && args.is(2, "reset") {
-        cx.shared.acl.log.clear();
+        cx.service.acl.log.clear();
         return cx.reply.ok();
     }
     let count = if args.len() == 3 { parse_i64(args.get(2)) } else { Some(10) };
     let Some(count) = count else { return cx.reply.error(NOT_INTEGER) };
-    let now_ms = cx.shared.unix_ms();
-    let bytes = 2 * cx.shared.acl.log.held_bytes();
-    if let Err(text) = Claim::new(&cx.shared.budget).grow(bytes) {
+    let now_ms = cx.service.unix_ms();
+    let bytes = 2 * cx.service.acl.log.held_bytes();
+    if let Err(text) = Claim::new(&cx.service.budget).grow(bytes) {
         return cx.reply.error(&text);
     }
-    let list = cx.shared.acl.log.newest(usize::try_from(count).unwrap_or(0));
+    let list = cx.service.acl.log.newest(usize::try_from(count).unwrap_or(0));
     let reply = &mut cx.reply;
     reply.array(list.len());
     for refusal in list {
@@ -73,16 +73,16 @@ pub(crate) fn log(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 pub(crate) fn list(cx: &mut Cx<'_>, _: Args<'_>) {
-    if let Err(text) = Claim::new(&cx.shared.budget).grow(cx.shared.acl.kept_bytes()) {
+    if let Err(text) = Claim::new(&cx.service.budget).grow(cx.service.acl.kept_bytes()) {
         return cx.reply.error(&text);
     }
-    let all = cx.shared.acl.all();
+    let all = cx.service.acl.all();
     cx.reply.array(all.len());
     all.iter().for_each(|user| cx.reply.bulk(&user.line()));
 }
 
 pub(crate) fn getuser(cx: &mut Cx<'_>, args: Args<'_>) {
-    let user = std::str::from_utf8(args.get(2)).ok().and_then(|name| cx.shared.acl.get(name));
+    let user = std::str::from_utf8(args.get(2)).ok().and_then(|name| cx.service.acl.get(name));
     let Some(user) = user else { return cx.reply.null_array() };
     let reply = &mut cx.reply;
     let flags = [(user.enabled, "on"), (!user.enabled, "off"), (user.no_password, "nopass")];
@@ -129,9 +129,9 @@ pub(crate) fn setuser(cx: &mut Cx<'_>, args: Args<'_>) {
         Ok(name) => name,
         Err(text) => return cx.reply.error(text),
     };
-    match cx.shared.acl.set(name, args.from(3), &cx.shared.budget) {
+    match cx.service.acl.set(name, args.from(3), &cx.service.budget) {
         Ok(()) => {
-            close_if(cx, |shared, client| shared.hears_too_much(client));
+            close_if(cx, |service, client| service.hears_too_much(client));
             cx.reply.ok();
         }
         Err(text) => cx.reply.error(&text),
@@ -139,17 +139,17 @@ pub(crate) fn setuser(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 /// Closes connections, which hear nothing more; one's own gets its answer yet.
-fn close_if(cx: &mut Cx<'_>, is_meant: impl Fn(&Shared, &Client) -> bool) {
-    for client in cx.shared.clients.all() {
-        if !is_meant(cx.shared, &client) {
+fn close_if(cx: &mut Cx<'_>, is_meant: impl Fn(&Service, &Client) -> bool) {
+    for client in cx.service.clients.all() {
+        if !is_meant(cx.service, &client) {
             continue;
         }
-        cx.shared.topics.remove_all(&client);
+        cx.service.topics.remove_all(&client);
         if client.id == cx.client.id {
             cx.session.quit = true;
         } else {
             let owner = Owner { slot: client.slot, client: client.id };
-            cx.shared.loops[client.loop_index].send(Message::Close(owner));
+            cx.service.front.close(client.loop_index, owner);
         }
     }
 }
@@ -157,8 +157,8 @@ fn close_if(cx: &mut Cx<'_>, is_meant: impl Fn(&Shared, &Client) -> bool) {
 /// Closes the connections of users that are gone, and those that listen to channels which their
 /// users may hear no more.
 fn close_those_of(cx: &mut Cx<'_>, gone: &[String]) {
-    close_if(cx, |shared, client| {
-        gone.contains(&client.user_name()) || shared.hears_too_much(client)
+    close_if(cx, |service, client| {
+        gone.contains(&client.user_name()) || service.hears_too_much(client)
     });
 }
 
@@ -168,13 +168,13 @@ pub(crate) fn deluser(cx: &mut Cx<'_>, args: Args<'_>) {
     if names.iter().any(|name| name == DEFAULT) {
         return cx.reply.error("ERR The 'default' user cannot be removed");
     }
-    let removed = cx.shared.acl.remove(&names);
+    let removed = cx.service.acl.remove(&names);
     close_those_of(cx, &removed);
     cx.reply.integer(removed.len() as i64);
 }
 
 pub(crate) fn load(cx: &mut Cx<'_>, _: Args<'_>) {
-    match cx.shared.acl.load() {
+    match cx.service.acl.load() {
         Ok(gone) => {
             close_those_of(cx, &gone);
             cx.reply.ok();
@@ -184,7 +184,7 @@ pub(crate) fn load(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn save(cx: &mut Cx<'_>, _: Args<'_>) {
-    match cx.shared.acl.save() {
+    match cx.service.acl.save() {
         Ok(()) => cx.reply.ok(),
         Err(text) => cx.reply.error(&text),
     }
@@ -241,8 +241,8 @@ pub(crate) fn genpass(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 /// Whether `user` might run the request after its name.
-fn try_out(shared: &Shared, user: &[u8], args: Args<'_>) -> Result<Option<String>, String> {
-    let found = std::str::from_utf8(user).ok().and_then(|name| shared.acl.get(name));
+fn try_out(service: &Service, user: &[u8], args: Args<'_>) -> Result<Option<String>, String> {
+    let found = std::str::from_utf8(user).ok().and_then(|name| service.acl.get(name));
     let user =
         found.ok_or_else(|| format!("ERR User '{}' not found", String::from_utf8_lossy(user)))?;
     let name = String::from_utf8_lossy(args.get(0));
@@ -254,7 +254,7 @@ fn try_out(shared: &Shared, user: &[u8], args: Args<'_>) -> Result<Option<String
 }
 
 pub(crate) fn dryrun(cx: &mut Cx<'_>, args: Args<'_>) {
-    match try_out(cx.shared, args.get(2), args.skip(3)) {
+    match try_out(cx.service, args.get(2), args.skip(3)) {
         Ok(None) => cx.reply.ok(),
         Ok(Some(denied)) => cx.reply.bulk(denied.as_bytes()),
         Err(text) => cx.reply.error(&text),

@@ -3,7 +3,6 @@
 use super::{Cx, NOT_INTEGER, SYNTAX, introspect, wrong_subcommand};
 use crate::burst::Args;
 use crate::clients::Client;
-use crate::server::Message;
 use crate::session::Replies;
 use silica_proto::parse_i64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -113,8 +112,8 @@ pub(crate) fn reply(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
-    let tracker = cx.shared.tracking.of(cx.client.id);
-    let line = cx.client.line(tracker.as_ref(), cx.shared.unix_ms()) + "\n";
+    let tracker = cx.service.tracking.of(cx.client.id);
+    let line = cx.client.line(tracker.as_ref(), cx.service.unix_ms()) + "\n";
     cx.reply.verbatim(line.as_bytes());
 }
 
@@ -140,19 +139,19 @@ pub(crate) fn pause(cx: &mut Cx<'_>, args: Args<'_>) {
         5.. => return cx.reply.error(&wrong_subcommand(args)),
         _ => return cx.reply.error("ERR CLIENT PAUSE mode must be WRITE or ALL"),
     };
-    let now_ms = cx.shared.monotonic_ms();
+    let now_ms = cx.service.monotonic_ms();
     match parse_i64(args.get(2)).map(u64::try_from) {
         None => cx.reply.error("ERR timeout is not an integer or out of range"),
         Some(Err(_)) => cx.reply.error("ERR timeout is negative"),
         Some(Ok(ms)) => {
-            cx.shared.pause.begin(now_ms.saturating_add(ms), all, now_ms);
+            cx.service.pause.begin(now_ms.saturating_add(ms), all, now_ms);
             cx.reply.ok();
         }
     }
 }
 
 pub(crate) fn unpause(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.shared.pause.end();
-    cx.shared.loops.iter().for_each(|inbox| inbox.send(Message::Resume));
+    cx.service.pause.end();
+    cx.service.front.resume();
     cx.reply.ok();
 }

@@ -4,7 +4,6 @@ use super::{Cx, Keyspace, SYNTAX};
 use crate::acl::Acl;
 use crate::burst::{Args, Owner};
 use crate::clients::Client;
-use crate::server::Message;
 use silica::engine::Result;
 use silica_proto::{Reply, parse_i64};
 use std::collections::BTreeSet;
@@ -74,12 +73,12 @@ pub(crate) fn list(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
             return Ok(());
         }
     };
-    let now_ms = keys.shared.unix_ms();
+    let now_ms = keys.service.unix_ms();
     let line = |client: Arc<Client>| {
-        let tracker = keys.shared.tracking.of(client.id);
+        let tracker = keys.service.tracking.of(client.id);
         client.line(tracker.as_ref(), now_ms) + "\n"
     };
-    let chosen = keys.shared.clients.all().into_iter().filter(|c| filter.takes(c, now_ms));
+    let chosen = keys.service.clients.all().into_iter().filter(|c| filter.takes(c, now_ms));
     reply.verbatim(chosen.map(line).collect::<String>().as_bytes());
     Ok(())
 }
@@ -117,13 +116,13 @@ fn kill_filter(acl: &Acl, args: Args<'_>) -> Result<(Filter, bool), String> {
 }
 
 pub(crate) fn kill(cx: &mut Cx<'_>, args: Args<'_>) {
-    let (filter, spare) = match kill_filter(&cx.shared.acl, args) {
+    let (filter, spare) = match kill_filter(&cx.service.acl, args) {
         Ok(chosen) => chosen,
         Err(text) => return cx.reply.error(&text),
     };
-    let now_ms = cx.shared.unix_ms();
+    let now_ms = cx.service.unix_ms();
     let mut count = 0;
-    for client in cx.shared.clients.all() {
+    for client in cx.service.clients.all() {
         if !filter.takes(&client, now_ms) || (spare && client.id == cx.client.id) {
             continue;
         }
@@ -134,7 +133,7 @@ pub(crate) fn kill(cx: &mut Cx<'_>, args: Args<'_>) {
             continue;
         }
         let owner = Owner { slot: client.slot, client: client.id };
-        cx.shared.loops[client.loop_index].send(Message::Close(owner));
+        cx.service.front.close(client.loop_index, owner);
     }
     match (args.len(), count) {
         (3, 0) => cx.reply.error("ERR No such client"),

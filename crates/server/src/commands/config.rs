@@ -3,7 +3,7 @@
 use super::{Cx, SYNTAX, introspect};
 use crate::burst::Args;
 use crate::glob::Pattern;
-use crate::server::Shared;
+use crate::service::Service;
 use silica::engine::Durability;
 use silica_proto::{Limits, parse_i64};
 use std::ops::RangeInclusive;
@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering::Relaxed;
 enum Change {
     /// Not at all.
     Never,
-    Number(RangeInclusive<i64>, fn(&Shared, i64)),
+    Number(RangeInclusive<i64>, fn(&Service, i64)),
 }
 
 /// A setting.
 struct Setting {
     name: &'static str,
-    show: fn(&Shared) -> String,
+    show: fn(&Service) -> String,
     change: Change,
 }
 
@@ -32,40 +32,40 @@ macro_rules! settings {
 }
 
 static SETTINGS: &[Setting] = settings! {
-    "acllog-max-len": |shared| shared.acl.log.len_max.load(Relaxed).to_string(),
-        0..=100_000 => |shared, n| shared.acl.log.len_max.store(n as usize, Relaxed);
-    "appendfsync": |shared| synced(shared, "always", "everysec");
+    "acllog-max-len": |service| service.acl.log.len_max.load(Relaxed).to_string(),
+        0..=100_000 => |service, n| service.acl.log.len_max.store(n as usize, Relaxed);
+    "appendfsync": |service| synced(service, "always", "everysec");
     "appendonly": |_| "yes".into();
-    "bind": |shared| {
-        let all = shared.config.listen.iter().map(|a| a.ip().to_string());
+    "bind": |service| {
+        let all = service.options.listen.iter().map(|a| a.ip().to_string());
         all.collect::<Vec<_>>().join(" ")
     };
     "client-query-buffer-limit": |_| Limits::OPEN.request_bytes_max.to_string();
-    "databases": |shared| shared.config.databases.to_string();
-    "durability": |shared| synced(shared, "synced", "buffered");
-    "io-threads": |shared| shared.config.loops.to_string();
-    "latency-monitor-threshold": |shared| shared.latency.millis_min.load(Relaxed).to_string(),
-        0..=i64::MAX => |shared, n| shared.latency.millis_min.store(n as u64, Relaxed);
-    "maxclients": |shared| shared.clients_max.load(Relaxed).to_string(),
-        1..=0xFFFF_FFFF => |shared, n| shared.clients_max.store(n as usize, Relaxed);
-    "maxmemory": |shared| shared.config.memory_bytes.to_string();
-    "maxmemory-clients": |shared| shared.config.clients_bytes_max.to_string();
-    "maxmemory-policy": |shared| shared.eviction_policy().into();
-    "port": |shared| shared.port().to_string();
+    "databases": |service| service.options.databases.to_string();
+    "durability": |service| synced(service, "synced", "buffered");
+    "io-threads": |service| service.options.loops.to_string();
+    "latency-monitor-threshold": |service| service.latency.millis_min.load(Relaxed).to_string(),
+        0..=i64::MAX => |service, n| service.latency.millis_min.store(n as u64, Relaxed);
+    "maxclients": |service| service.clients_max.load(Relaxed).to_string(),
+        1..=0xFFFF_FFFF => |service, n| service.clients_max.store(n as usize, Relaxed);
+    "maxmemory": |service| service.options.memory_bytes.to_string();
+    "maxmemory-clients": |service| service.options.clients_bytes_max.to_string();
+    "maxmemory-policy": |service| service.eviction_policy().into();
+    "port": |service| service.front.port().to_string();
     "proto-max-bulk-len": |_| Limits::OPEN.bulk_bytes_max.to_string();
-    "request-timeout": |shared| (shared.request_ms_max.load(Relaxed) / 1000).to_string(),
-        0..=10_000_000 => |shared, n| shared.request_ms_max.store(1000 * n as u64, Relaxed);
+    "request-timeout": |service| (service.request_ms_max.load(Relaxed) / 1000).to_string(),
+        0..=10_000_000 => |service, n| service.request_ms_max.store(1000 * n as u64, Relaxed);
     "save": |_| String::new();
-    "slowlog-log-slower-than": |shared| shared.slowlog.micros_min.load(Relaxed).to_string(),
-        -1..=i64::MAX => |shared, n| shared.slowlog.micros_min.store(n, Relaxed);
-    "slowlog-max-len": |shared| shared.slowlog.len_max.load(Relaxed).to_string(),
-        0..=i64::MAX => |shared, n| shared.slowlog.len_max.store(n as usize, Relaxed);
+    "slowlog-log-slower-than": |service| service.slowlog.micros_min.load(Relaxed).to_string(),
+        -1..=i64::MAX => |service, n| service.slowlog.micros_min.store(n, Relaxed);
+    "slowlog-max-len": |service| service.slowlog.len_max.load(Relaxed).to_string(),
+        0..=i64::MAX => |service, n| service.slowlog.len_max.store(n as usize, Relaxed);
     "tcp-keepalive": |_| "0".into();
     "timeout": |_| "0".into();
 };
 
-fn synced(shared: &Shared, yes: &str, no: &str) -> String {
-    let is_synced = shared.config.durability == Durability::Synced;
+fn synced(service: &Service, yes: &str, no: &str) -> String {
+    let is_synced = service.options.durability == Durability::Synced;
     if is_synced { yes } else { no }.into()
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn get(cx: &mut Cx<'_>, args: Args<'_>) {
     cx.reply.map(chosen.len());
     for setting in chosen {
         cx.reply.bulk(setting.name.as_bytes());
-        cx.reply.bulk((setting.show)(cx.shared).as_bytes());
+        cx.reply.bulk((setting.show)(cx.service).as_bytes());
     }
 }
 
@@ -94,13 +94,13 @@ struct Wanted {
     number: Option<i64>,
 }
 
-fn check(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Wanted, String> {
+fn check(service: &Service, name: &[u8], value: &[u8]) -> Result<Wanted, String> {
     let find = |setting: &&Setting| name.eq_ignore_ascii_case(setting.name.as_bytes());
     let Some(setting) = SETTINGS.iter().find(find) else {
         let name = String::from_utf8_lossy(name);
         return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
     };
-    if (setting.show)(shared).as_bytes() == value {
+    if (setting.show)(service).as_bytes() == value {
         return Ok(Wanted { setting, number: None });
     }
     let failed = |why: String| {
@@ -128,7 +128,7 @@ pub(crate) fn set(cx: &mut Cx<'_>, args: Args<'_>) {
     }
     let mut all: Vec<Wanted> = Vec::new();
     for index in (2..args.len()).step_by(2) {
-        let wanted = match check(cx.shared, args.get(index), args.get(index + 1)) {
+        let wanted = match check(cx.service, args.get(index), args.get(index + 1)) {
             Ok(wanted) => wanted,
             Err(text) => return cx.reply.error(&text),
         };
@@ -143,17 +143,17 @@ pub(crate) fn set(cx: &mut Cx<'_>, args: Args<'_>) {
     }
     for Wanted { setting, number } in all {
         if let (Change::Number(_, set), Some(n)) = (&setting.change, number) {
-            set(cx.shared, n);
+            set(cx.service, n);
         }
     }
     cx.reply.ok();
 }
 
 pub(crate) fn resetstat(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.shared.stats.reset();
-    cx.shared.calls.reset();
-    cx.shared.errors.reset();
-    cx.shared.latency.reset_histogram();
+    cx.service.stats.reset();
+    cx.service.calls.reset();
+    cx.service.errors.reset();
+    cx.service.latency.reset_histogram();
     cx.reply.ok();
 }
 

@@ -1,7 +1,7 @@
 //! How many entries expire, by a sample: nobody counts them.
 
 use super::Keyspace;
-use crate::databases::metric_of;
+use crate::store::metric_of;
 use silica::engine::{Engine, EntryRef, KeyRange, Near, Ordered, Result};
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(crate) fn sample(
     whole: Option<&Arc<dyn Engine>>,
     entries: u64,
 ) -> Result<Expiring> {
-    let mut sum = Sum { now_ms: keys.shared.unix_ms(), ..Sum::default() };
+    let mut sum = Sum { now_ms: keys.service.unix_ms(), ..Sum::default() };
     let is_small = entries <= SAMPLE as u64;
     match whole.and_then(|engine| Arc::clone(engine).as_ordered()) {
         Some(ordered) => sum_in_order(keys, ordered, is_small, &mut sum)?,
@@ -70,7 +70,7 @@ fn is_sparse(engine: &dyn Engine, entries: u64) -> bool {
 fn sum_by_position(keys: &Keyspace<'_>, is_small: bool, sum: &mut Sum) -> Result<()> {
     let Some(engine) = keys.engine.as_scan() else { return Ok(()) };
     // Entries lie in no order that has to do with their expiry. Behind the last comes the first.
-    let random = keys.shared.random() >> 1;
+    let random = keys.service.random() >> 1;
     for start in if is_small { [None, Some(0)] } else { [Some(random), Some(0)] } {
         let mut next = start;
         while let Some(cursor) = next
@@ -95,7 +95,7 @@ fn sum_in_order(
         is_there = iterator.next()?;
     }
     for _ in 0..if is_small { 0 } else { SAMPLE } {
-        let Some(Near { key, .. }) = ordered.near(keys.shared.random()) else { break };
+        let Some(Near { key, .. }) = ordered.near(keys.service.random()) else { break };
         if iterator.seek(&key)? || iterator.seek_to_first()? {
             sum.add(iterator.entry());
         }

@@ -60,8 +60,8 @@ macro_rules! lines {
 }
 
 fn server(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    let shared = keys.shared;
-    let up_s = shared.unix_ms().saturating_sub(shared.started_ms) / 1000;
+    let service = keys.service;
+    let up_s = service.unix_ms().saturating_sub(service.started_ms) / 1000;
     lines!(out,
         "redis_version": COMPATIBLE_VERSION,
         "silica_version": env!("CARGO_PKG_VERSION"),
@@ -70,23 +70,23 @@ fn server(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "arch_bits": usize::BITS,
         "multiplexing_api": "mio",
         "process_id": std::process::id(),
-        "run_id": shared.run_id,
-        "tcp_port": shared.port(),
-        "server_time_usec": shared.unix_ms() * 1000,
+        "run_id": service.run_id,
+        "tcp_port": service.front.port(),
+        "server_time_usec": service.unix_ms() * 1000,
         "uptime_in_seconds": up_s,
         "uptime_in_days": up_s / 86_400,
-        "event_loops": shared.config.loops,
-        "io_workers": shared.config.io_workers,
+        "event_loops": service.options.loops,
+        "io_workers": service.options.io_workers,
     );
     Ok(())
 }
 
 fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     lines!(out,
-        "connected_clients": keys.shared.clients.count(),
-        "maxclients": keys.shared.clients_max.load(Relaxed),
+        "connected_clients": keys.service.clients.count(),
+        "maxclients": keys.service.clients_max.load(Relaxed),
         "blocked_clients": 0,
-        "tracking_clients": keys.shared.tracking.count(),
+        "tracking_clients": keys.service.tracking.count(),
         "open_descriptors": process::open_descriptors(),
     );
     Ok(())
@@ -94,8 +94,8 @@ fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 
 fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let process::Memory { used, resident, peak, of_system } = process::memory();
-    let config = &keys.shared.config;
-    let clients = keys.shared.budget.used() as u64;
+    let config = &keys.service.options;
+    let clients = keys.service.budget.used() as u64;
     let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
     lines!(out,
         "used_memory": used,
@@ -116,7 +116,7 @@ fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "stores_bytes_max": config.memory_bytes.saturating_sub(config.clients_bytes_max as u64),
         "maxmemory": config.memory_bytes,
         "maxmemory_human": human(config.memory_bytes),
-        "maxmemory_policy": keys.shared.eviction_policy(),
+        "maxmemory_policy": keys.service.eviction_policy(),
     );
     Ok(())
 }
@@ -136,12 +136,12 @@ fn human(bytes: u64) -> String {
 
 fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let durable = keys.engine.descriptor().capabilities.durable;
-    let shared = keys.shared;
-    let saved_ms = shared.store.jobs.saved_unix_ms().unwrap_or(shared.started_ms);
+    let service = keys.service;
+    let saved_ms = service.store.jobs.saved_unix_ms().unwrap_or(service.started_ms);
     lines!(out,
         "loading": 0,
         "durable": u8::from(durable),
-        "durability": format!("{:?}", keys.shared.config.durability).to_lowercase(),
+        "durability": format!("{:?}", keys.service.options.durability).to_lowercase(),
         "aof_enabled": u8::from(durable),
         "rdb_changes_since_last_save": changes(keys),
         "rdb_last_save_time": saved_ms / 1000,
@@ -151,26 +151,26 @@ fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 
 /// Puts and deletes since the start.
 fn changes(keys: &Keyspace<'_>) -> u64 {
-    ["puts", "deletes"].iter().filter_map(|metric| keys.shared.store.total(metric)).sum()
+    ["puts", "deletes"].iter().filter_map(|metric| keys.service.store.total(metric)).sum()
 }
 
 fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    let shared = keys.shared;
-    for (name, value) in shared.stats.list() {
+    let service = keys.service;
+    for (name, value) in service.stats.list() {
         line(out, format_args!("{name}:{value}"));
     }
-    let rate = shared.rates.rate(&shared.stats, shared.monotonic_ms());
+    let rate = service.rates.rate(&service.stats, service.monotonic_ms());
     let kib = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     lines!(out,
         "instantaneous_ops_per_sec": rate.requests,
         "instantaneous_input_kbps": kib(rate.bytes_received),
         "instantaneous_output_kbps": kib(rate.bytes_sent),
-        "evicted_keys": shared.store.total("evictions").unwrap_or(0),
-        "expired_keys": shared.store.total("expirations").unwrap_or(0),
+        "evicted_keys": service.store.total("evictions").unwrap_or(0),
+        "expired_keys": service.store.total("expirations").unwrap_or(0),
     );
     lines!(out,
-        "pubsub_channels": keys.shared.topics.channels(),
-        "pubsub_patterns": keys.shared.topics.patterns(),
+        "pubsub_channels": keys.service.topics.channels(),
+        "pubsub_patterns": keys.service.topics.patterns(),
     );
     Ok(())
 }
@@ -182,12 +182,12 @@ fn cpu(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
 }
 
 fn commandstats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    keys.shared.calls.write(&keys.shared.stats, out);
+    keys.service.calls.write(&keys.service.stats, out);
     Ok(())
 }
 
 fn errorstats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    keys.shared.errors.write(out);
+    keys.service.errors.write(out);
     Ok(())
 }
 
@@ -202,7 +202,7 @@ fn replication(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
 }
 
 fn keyspace(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    let store = &keys.shared.store;
+    let store = &keys.service.store;
     for db in 0..store.count() {
         let Some(engine) = store.opened(db) else { continue };
         let Some(admin) = engine.as_admin() else { continue };
@@ -234,8 +234,8 @@ impl MetricVisitor for Lines<'_> {
 }
 
 fn silica(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    for db in 0..keys.shared.store.count() {
-        if let Some(engine) = keys.shared.store.opened(db) {
+    for db in 0..keys.service.store.count() {
+        if let Some(engine) = keys.service.store.opened(db) {
             let descriptor = engine.descriptor();
             line(out, format_args!("db{db}_engine:{}", descriptor.name));
             let in_memory = u8::from(!descriptor.capabilities.durable);

@@ -21,7 +21,7 @@ const STEP: usize = 16;
 
 /// `SILICA.JOB BACKUP DIR [FROM DIR | UPDATE]`, `VERIFY`, `COMPACT`; `STATE KIND`, `CANCEL KIND`.
 pub(crate) fn job(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let jobs = &keys.shared.store.jobs;
+    let jobs = &keys.service.store.jobs;
     let kind = || KINDS.into_iter().find(|kind| args.len() == 3 && args.is(2, kind));
     if args.is(1, "state") || args.is(1, "cancel") {
         let Some(kind) = kind() else {
@@ -53,7 +53,7 @@ pub(crate) fn job(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
             return Ok(());
         }
     };
-    keys.shared.store.start_job(job)?;
+    keys.service.store.start_job(job)?;
     reply.ok();
     Ok(())
 }
@@ -66,14 +66,14 @@ impl From<BackupJob> for Job {
 
 /// `SAVE`: returns when everything that is served survives the process.
 pub(crate) fn save(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let store = &keys.shared.store;
+    let store = &keys.service.store;
     if store.jobs.is_running("save") {
         reply.error("ERR Background save already in progress");
         return Ok(());
     }
     let engines = (0..store.count()).filter_map(|db| store.opened(db));
-    jobs::save(engines, &mut |_| keys.shared.refuse_when_stopping())?;
-    store.jobs.note_save(keys.shared.unix_ms());
+    jobs::save(engines, &mut |_| keys.service.refuse_when_stopping())?;
+    store.jobs.note_save(keys.service.unix_ms());
     reply.ok();
     Ok(())
 }
@@ -84,7 +84,7 @@ pub(crate) fn bgsave(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
         reply.error(SYNTAX);
         return Ok(());
     }
-    let store = &keys.shared.store;
+    let store = &keys.service.store;
     if store.jobs.is_running("save") {
         reply.error("ERR Background save already in progress");
         return Ok(());
@@ -102,15 +102,15 @@ pub(crate) fn bgsave(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
 
 /// `LASTSAVE`: the Unix time of the last save, or of the start.
 pub(crate) fn lastsave(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let shared = keys.shared;
-    let at = shared.store.jobs.saved_unix_ms().unwrap_or(shared.started_ms);
+    let service = keys.service;
+    let at = service.store.jobs.saved_unix_ms().unwrap_or(service.started_ms);
     reply.integer((at / 1000) as i64);
     Ok(())
 }
 
 /// `SILICA.INSPECT`: databases, their engines and structures, for people.
 pub(crate) fn inspect(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let (store, mut text) = (&keys.shared.store, String::new());
+    let (store, mut text) = (&keys.service.store, String::new());
     for db in 0..store.count() {
         let Some(engine) = store.opened(db) else { continue };
         text += &format!("database {db}\n  engine: {}\n", engine.descriptor().name);
@@ -204,7 +204,7 @@ pub(crate) fn entries(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
     let next = match ordered {
         Some(ordered) => {
             let mut range = KeyRange::ALL;
-            let cursors = &keys.shared.cursors;
+            let cursors = &keys.service.cursors;
             if cursor != 0 {
                 range.lower = cursors.lower(cursor);
             }

@@ -36,13 +36,13 @@ fn usage(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
 
 /// The figures of MEMORY STATS, by name.
 fn figures(keys: &Keyspace<'_>) -> Result<Vec<(String, u64)>> {
-    let (shared, config) = (keys.shared, &keys.shared.config);
-    let resident = shared.resident_bytes();
-    let clients = shared.budget.used() as u64;
+    let (service, config) = (keys.service, &keys.service.options);
+    let resident = service.resident_bytes();
+    let clients = service.budget.used() as u64;
     let mut entries = 0;
     let mut budgets = Vec::new();
-    for db in 0..shared.store.count() {
-        let Some(engine) = shared.store.opened(db) else { continue };
+    for db in 0..service.store.count() {
+        let Some(engine) = service.store.opened(db) else { continue };
         if let Some(admin) = engine.as_admin() {
             entries += admin.estimate()?.estimate;
         }
@@ -109,10 +109,10 @@ fn complaints(resident: u64, memory_max: u64, clients: u64, clients_max: u64) ->
 }
 
 pub(crate) fn doctor(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let (shared, config) = (keys.shared, &keys.shared.config);
-    let clients = shared.budget.used() as u64;
+    let (service, config) = (keys.service, &keys.service.options);
+    let clients = service.budget.used() as u64;
     let list = complaints(
-        shared.resident_bytes(),
+        service.resident_bytes(),
         config.memory_bytes,
         clients,
         config.clients_bytes_max as u64,

@@ -31,7 +31,7 @@ use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
 use crate::clients::Client;
 use crate::exec::{ENTRY_META_BYTES, Slot};
-use crate::server::Shared;
+use crate::service::Service;
 use crate::session::Session;
 use crate::table::Run;
 use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, GetSink, Result};
@@ -125,7 +125,7 @@ impl<'a> Values<'a> {
 /// What a command on one database works with.
 #[derive(Clone, Copy)]
 pub(crate) struct Keyspace<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) service: &'a Service,
     /// What its memory is claimed from.
     pub(crate) claim: &'a Claim,
     pub(crate) engine: &'a dyn Engine,
@@ -208,7 +208,7 @@ pub(crate) fn atomic(engine: &dyn Engine) -> Result<&dyn Atomic> {
 
 /// What a command works with that a loop runs itself.
 pub(crate) struct Cx<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) service: &'a Service,
     pub(crate) client: &'a Client,
     pub(crate) session: &'a mut Session,
     pub(crate) reply: Reply<'a>,

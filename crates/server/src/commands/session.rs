@@ -36,15 +36,15 @@ pub(crate) fn quit(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn reset(cx: &mut Cx<'_>, _: Args<'_>) {
-    *cx.session = Session::new(cx.shared.acl.lets_in());
-    cx.shared.topics.remove_all(cx.client);
-    cx.shared.tracking.remove(cx.client.id);
+    *cx.session = Session::new(cx.service.acl.lets_in());
+    cx.service.topics.remove_all(cx.client);
+    cx.service.tracking.remove(cx.client.id);
     cx.client.names().name.clear();
     cx.reply.simple("RESET");
 }
 
 pub(crate) fn time(cx: &mut Cx<'_>, _: Args<'_>) {
-    let now_ms = cx.shared.unix_ms();
+    let now_ms = cx.service.unix_ms();
     cx.reply.array(2);
     for part in [now_ms / 1000, now_ms % 1000 * 1000] {
         let mut digits = Vec::with_capacity(20);
@@ -55,14 +55,14 @@ pub(crate) fn time(cx: &mut Cx<'_>, _: Args<'_>) {
 
 /// The first port of the datagram protocol, and a pass for it.
 pub(crate) fn datagrams(cx: &mut Cx<'_>, _: Args<'_>) {
-    let Some(port) = cx.shared.datagram_ports().first().copied() else {
+    let Some(port) = cx.service.front.datagram_ports().first().copied() else {
         return cx.reply.error("ERR datagrams are not served; start with --datagrams HOST:PORT");
     };
-    let version = cx.shared.acl.version();
-    if !cx.session.user(&cx.shared.acl).is_some_and(User::is_unlimited) {
+    let version = cx.service.acl.version();
+    if !cx.session.user(&cx.service.acl).is_some_and(User::is_unlimited) {
         return cx.reply.error("NOPERM datagrams are for users without limits");
     }
-    let pass = cx.shared.passes.pass(version);
+    let pass = cx.service.front.datagram_pass(version);
     cx.reply.array(2);
     cx.reply.integer(i64::from(port));
     cx.reply.bulk(pass.map(|byte| format!("{byte:02x}")).concat().as_bytes());
@@ -71,7 +71,7 @@ pub(crate) fn datagrams(cx: &mut Cx<'_>, _: Args<'_>) {
 pub(crate) fn select(cx: &mut Cx<'_>, args: Args<'_>) {
     match parse_i64(args.get(1)) {
         None => cx.reply.error(NOT_INTEGER),
-        Some(n) if (0..cx.shared.store.count() as i64).contains(&n) => {
+        Some(n) if (0..cx.service.store.count() as i64).contains(&n) => {
             cx.session.db = n as u8;
             cx.reply.ok();
         }
@@ -94,21 +94,21 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) {
     }
     log::info!("client {} asked for the server to stop", cx.client.peer);
     if has("nosave") {
-        cx.shared.keeps_nothing.store(true, Ordering::Release);
+        cx.service.keeps_nothing.store(true, Ordering::Release);
     }
     cx.session.quit = true;
-    cx.shared.request_stop();
+    cx.service.request_stop();
 }
 
 /// Lets the client in where user and password are right.
 fn let_in(cx: &mut Cx<'_>, command: &[u8], user: &[u8], given: &[u8]) -> bool {
-    match cx.shared.acl.authenticate(user, given) {
+    match cx.service.acl.authenticate(user, given) {
         Some(user) => {
             cx.session.enter(user);
             true
         }
         None => {
-            cx.shared.note_refusal(Refusal::of_password(command, user), Some(cx.client));
+            cx.service.note_refusal(Refusal::of_password(command, user), Some(cx.client));
             false
         }
     }
@@ -116,7 +116,7 @@ fn let_in(cx: &mut Cx<'_>, command: &[u8], user: &[u8], given: &[u8]) -> bool {
 
 /// True where the user who everybody is at first takes any password, whether or not it is enabled.
 fn is_open(cx: &Cx<'_>) -> bool {
-    cx.shared.acl.get(DEFAULT).is_some_and(|user| user.no_password)
+    cx.service.acl.get(DEFAULT).is_some_and(|user| user.no_password)
 }
 
 pub(crate) fn auth(cx: &mut Cx<'_>, args: Args<'_>) {

@@ -27,8 +27,8 @@ pub(crate) fn get(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         reply.error("ERR count should be greater than or equal to -1");
         return Ok(());
     };
-    keys.claim.grow(2 * keys.shared.slowlog.held_bytes()).map_err(out_of_memory)?;
-    let list = keys.shared.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    keys.claim.grow(2 * keys.service.slowlog.held_bytes()).map_err(out_of_memory)?;
+    let list = keys.service.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
     reply.array(list.len());
     list.iter().for_each(|slow| write(slow, reply));
     Ok(())
@@ -46,12 +46,12 @@ fn write(slow: &Slow, reply: &mut Reply<'_>) {
 }
 
 pub(crate) fn len(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    reply.integer(keys.shared.slowlog.len() as i64);
+    reply.integer(keys.service.slowlog.len() as i64);
     Ok(())
 }
 
 pub(crate) fn reset(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    keys.shared.slowlog.clear();
+    keys.service.slowlog.clear();
     reply.ok();
     Ok(())
 }
@@ -59,7 +59,7 @@ pub(crate) fn reset(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
 /// How many bursts took up to how many microseconds; as in Redis the counts are sums of all up to
 /// then.
 pub(crate) fn histogram(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let counts = keys.shared.latency.histogram();
+    let counts = keys.service.latency.histogram();
     let calls: u64 = counts.iter().map(|(_, count)| count).sum();
     let wanted = args.len() == 2 || (2..args.len()).any(|index| args.is(index, EVENT));
     if !wanted || calls == 0 {
@@ -83,7 +83,7 @@ pub(crate) fn histogram(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'
 }
 
 pub(crate) fn history(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let peaks = if args.is(2, EVENT) { keys.shared.latency.history() } else { Vec::new() };
+    let peaks = if args.is(2, EVENT) { keys.service.latency.history() } else { Vec::new() };
     reply.array(peaks.len());
     for peak in peaks {
         reply.array(2);
@@ -94,7 +94,7 @@ pub(crate) fn history(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
 }
 
 pub(crate) fn latest(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let Some((last, highest)) = keys.shared.latency.latest() else {
+    let Some((last, highest)) = keys.service.latency.latest() else {
         reply.array(0);
         return Ok(());
     };
@@ -113,6 +113,6 @@ pub(crate) fn latency_reset(
     reply: &mut Reply<'_>,
 ) -> Result<()> {
     let wanted = args.len() == 2 || (2..args.len()).any(|index| args.is(index, EVENT));
-    reply.integer(i64::from(wanted && keys.shared.latency.clear()));
+    reply.integer(i64::from(wanted && keys.service.latency.clear()));
     Ok(())
 }

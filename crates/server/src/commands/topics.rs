@@ -27,15 +27,15 @@ fn listen(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
     // Whoever takes rights away looks for those who listen by their users.
     cx.client.names().user = cx.session.user.clone();
     for topic in args.from(1) {
-        match cx.shared.topics.add(cx.client, kind, topic) {
+        match cx.service.topics.add(cx.client, kind, topic) {
             Ok(count) => confirm(cx, word, Some(topic), count),
             Err(text) => return cx.reply.error(&text),
         }
     }
     // They were taken away since the request was permitted.
-    let has_changed = cx.session.acl_version != cx.shared.acl.version();
-    if has_changed && cx.shared.hears_too_much(cx.client) {
-        cx.shared.topics.remove_all(cx.client);
+    let has_changed = cx.session.acl_version != cx.service.acl.version();
+    if has_changed && cx.service.hears_too_much(cx.client) {
+        cx.service.topics.remove_all(cx.client);
         cx.session.quit = true;
     }
 }
@@ -44,7 +44,7 @@ fn leave(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
     let bytes = cx.client.kept.bytes();
     if args.len() == 1
         && bytes > SMALL_BYTES
-        && let Err(text) = Claim::new(&cx.shared.budget).grow(bytes)
+        && let Err(text) = Claim::new(&cx.service.budget).grow(bytes)
     {
         // Without a list, what is left is left one by one.
         return cx.reply.error(&text);
@@ -58,7 +58,7 @@ fn leave(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
         return confirm(cx, word, None, count);
     }
     for topic in &topics {
-        let count = cx.shared.topics.remove(cx.client, kind, topic);
+        let count = cx.service.topics.remove(cx.client, kind, topic);
         confirm(cx, word, Some(topic), count);
     }
 }
@@ -76,7 +76,7 @@ fn confirm(cx: &mut Cx<'_>, word: &[u8], topic: Option<&[u8]>, count: usize) {
 /// Runs with the requests that write, so that whoever gets the message sees what its sender wrote
 /// before.
 pub(crate) fn publish(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    match keys.shared.topics.publish(keys.shared, args.get(1), args.get(2)) {
+    match keys.service.topics.publish(keys.service, args.get(1), args.get(2)) {
         Ok(count) => reply.integer(count as i64),
         Err(text) => reply.error(&text),
     }
@@ -85,7 +85,7 @@ pub(crate) fn publish(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
 
 /// PUBLISH in a transaction, which sends the message when all of it is done.
 pub(crate) fn announce(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    reply.integer(keys.shared.topics.audience(args.get(1)) as i64);
+    reply.integer(keys.service.topics.audience(args.get(1)) as i64);
     Ok(())
 }
 
@@ -96,17 +96,17 @@ pub(crate) fn channels(cx: &mut Cx<'_>, args: Args<'_>) {
     let pattern = if args.len() > 2 { Some(args.get(2)) } else { None };
     let user = cx.session.user.as_ref();
     let may_hear = |name: &[u8]| user.is_none_or(|user| user.may_hear(Kind::Channel, name));
-    cx.shared.topics.write_channels(pattern, may_hear, &cx.shared.budget, &mut cx.reply);
+    cx.service.topics.write_channels(pattern, may_hear, &cx.service.budget, &mut cx.reply);
 }
 
 pub(crate) fn numsub(cx: &mut Cx<'_>, args: Args<'_>) {
     cx.reply.array(2 * (args.len() - 2));
     for channel in args.from(2) {
         cx.reply.bulk(channel);
-        cx.reply.integer(cx.shared.topics.listeners(channel) as i64);
+        cx.reply.integer(cx.service.topics.listeners(channel) as i64);
     }
 }
 
 pub(crate) fn numpat(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.reply.integer(cx.shared.topics.patterns() as i64);
+    cx.reply.integer(cx.service.topics.patterns() as i64);
 }

@@ -28,7 +28,7 @@ fn options<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, &'static str>
                 }
                 let id = parse_i64(value).ok_or(NOT_INTEGER)?;
                 let known =
-                    u64::try_from(id).ok().filter(|id| cx.shared.clients.get(*id).is_some());
+                    u64::try_from(id).ok().filter(|id| cx.service.clients.get(*id).is_some());
                 options.redirect =
                     Some(known.ok_or("ERR The client ID you want redirect to does not exist")?);
             }
@@ -52,7 +52,7 @@ fn switch_on(cx: &Cx<'_>, options: &Options<'_>) -> Result<(), String> {
     if !options.broadcast && !options.prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
     }
-    if !options.broadcast && cx.shared.tracking.of(cx.client.id).is_some() {
+    if !options.broadcast && cx.service.tracking.of(cx.client.id).is_some() {
         return Err("ERR You can't switch BCAST mode on/off before disabling tracking for this \
                     client, and then re-enabling it with a different mode."
             .into());
@@ -68,8 +68,8 @@ fn switch_on(cx: &Cx<'_>, options: &Options<'_>) -> Result<(), String> {
                     with PREFIX for a part of the keys"
             .into());
     }
-    let Some(client) = cx.shared.clients.get(cx.client.id) else { return Ok(()) };
-    cx.shared.tracking.add(client, options.redirect, options.no_loop, &options.prefixes)
+    let Some(client) = cx.service.clients.get(cx.client.id) else { return Ok(()) };
+    cx.service.tracking.add(client, options.redirect, options.no_loop, &options.prefixes)
 }
 
 pub(crate) fn tracking(cx: &mut Cx<'_>, args: Args<'_>) {
@@ -82,7 +82,7 @@ pub(crate) fn tracking(cx: &mut Cx<'_>, args: Args<'_>) {
             return cx.reply.error(&text);
         }
     } else if args.is(2, "off") {
-        cx.shared.tracking.remove(cx.client.id);
+        cx.service.tracking.remove(cx.client.id);
     } else {
         return cx.reply.error(SYNTAX);
     }
@@ -90,13 +90,13 @@ pub(crate) fn tracking(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 pub(crate) fn getredir(cx: &mut Cx<'_>, _: Args<'_>) {
-    let tracker = cx.shared.tracking.of(cx.client.id);
+    let tracker = cx.service.tracking.of(cx.client.id);
     let redirect = tracker.map_or(-1, |tracker| tracker.redirect.unwrap_or(0) as i64);
     cx.reply.integer(redirect);
 }
 
 pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
-    let tracker = cx.shared.tracking.of(cx.client.id);
+    let tracker = cx.service.tracking.of(cx.client.id);
     let flags: Vec<&str> = match &tracker {
         None => vec!["off"],
         Some(tracker) => {
@@ -124,7 +124,7 @@ pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
 
 /// Says why a client cannot choose the keys that it is told of one by one.
 pub(crate) fn caching(cx: &mut Cx<'_>, args: Args<'_>) {
-    if cx.shared.tracking.of(cx.client.id).is_none() {
+    if cx.service.tracking.of(cx.client.id).is_none() {
         return cx.reply.error(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
              or OPTOUT mode enabled",

@@ -9,7 +9,7 @@ pub(crate) fn multi(cx: &mut Cx<'_>, _: Args<'_>) {
         return cx.reply.error("ERR MULTI calls can not be nested");
     }
     let acl_version = cx.session.acl_version;
-    cx.session.queue = Some(Box::new(Queue::new(acl_version, &cx.shared.budget)));
+    cx.session.queue = Some(Box::new(Queue::new(acl_version, &cx.service.budget)));
     cx.reply.ok();
 }
 

@@ -3,9 +3,9 @@
 use super::{Keyspace, NOT_INTEGER, SYNTAX, error_text, info as sections};
 use crate::budget::Claim;
 use crate::burst::Args;
-use crate::databases::metric_of;
 use crate::glob::Pattern;
-use crate::server::Shared;
+use crate::service::Service;
+use crate::store::metric_of;
 use silica::engine::{
     Admin, Count, Engine, EntryIter, Error, ErrorKind, KeyRange, Near, Ordered, Result, Scan,
     Snapshot,
@@ -176,7 +176,7 @@ fn scan_in_order(
     found: &mut Keys,
 ) -> Result<u64> {
     let mut range = range_of(options.pattern.as_ref());
-    let cursors = &keys.shared.cursors;
+    let cursors = &keys.service.cursors;
     match cursors.lower(options.cursor) {
         Bound::Included(key) | Bound::Excluded(key) if range.is_above(&key) => return Ok(0),
         Bound::Included(key) | Bound::Excluded(key) if range.is_below(&key) => {}
@@ -228,7 +228,7 @@ fn keys_by_position(keys: &Keyspace<'_>, pattern: &Pattern, found: &mut Keys) ->
     let engine = keys.scan()?;
     let mut next = Some(0);
     while let Some(cursor) = next {
-        keys.shared.refuse_when_stopping()?;
+        keys.service.refuse_when_stopping()?;
         next = engine.scan(cursor, STEP, &mut |key, _| {
             if pattern.matches(key) && keys.may_tell(key) {
                 found.push(key);
@@ -259,7 +259,7 @@ fn keys_in_order(
             break;
         }
         if visited % STEP == 0 {
-            keys.shared.refuse_when_stopping()?;
+            keys.service.refuse_when_stopping()?;
         }
         if pattern.matches(iterator.key()) && keys.may_tell(iterator.key()) {
             found.push(iterator.key());
@@ -279,8 +279,8 @@ pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
     let ordered = keys.ordered();
     for _ in 0..RANDOM_TRIES {
         let found = match &ordered {
-            Some(ordered) => random_in_order(keys.shared, ordered)?,
-            None => random_by_position(keys.shared, keys.scan()?)?,
+            Some(ordered) => random_in_order(keys.service, ordered)?,
+            None => random_by_position(keys.service, keys.scan()?)?,
         };
         let Some(key) = found else { break };
         if keys.may_tell(&key) {
@@ -293,10 +293,10 @@ pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
 }
 
 /// A key of a store that is visited in an order of its own, from a random place on.
-fn random_by_position(shared: &Shared, engine: &dyn Scan) -> Result<Option<Vec<u8>>> {
+fn random_by_position(service: &Service, engine: &dyn Scan) -> Result<Option<Vec<u8>>> {
     let mut found = Keys::default();
     // From a random place to the end, and where nothing is there from the start.
-    for start in [shared.random() >> 1, 0] {
+    for start in [service.random() >> 1, 0] {
         let mut next = Some(start);
         while let Some(cursor) = next
             && found.ranges.is_empty()
@@ -305,18 +305,18 @@ fn random_by_position(shared: &Shared, engine: &dyn Scan) -> Result<Option<Vec<u
         }
     }
     let len = found.ranges.len() as u64;
-    let chosen = shared.random().checked_rem(len).map(|at| found.ranges[at as usize]);
+    let chosen = service.random().checked_rem(len).map(|at| found.ranges[at as usize]);
     Ok(chosen.map(|(start, end)| found.bytes[start..end].to_vec()))
 }
 
 /// A key of a store in order, each about as likely as another.
-fn random_in_order(shared: &Shared, ordered: &Arc<dyn Ordered>) -> Result<Option<Vec<u8>>> {
+fn random_in_order(service: &Service, ordered: &Arc<dyn Ordered>) -> Result<Option<Vec<u8>>> {
     let mut iterator = Arc::clone(ordered).snapshot()?.iterate(&KeyRange::ALL)?;
-    let mut is_there = match ordered.near(shared.random()) {
-        None => seek_random(&mut *iterator, shared.random())?,
+    let mut is_there = match ordered.near(service.random()) {
+        None => seek_random(&mut *iterator, service.random())?,
         Some(Near { key, among }) => {
             let mut is_there = iterator.seek(&key)? || iterator.seek_to_first()?;
-            for _ in 0..shared.random() % among.max(1) {
+            for _ in 0..service.random() % among.max(1) {
                 // Behind the last comes the first.
                 is_there = is_there && (iterator.next()? || iterator.seek_to_first()?);
             }
@@ -393,7 +393,7 @@ pub(crate) fn flushall(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
         reply.error(SYNTAX);
         return Ok(());
     }
-    let store = &keys.shared.store;
+    let store = &keys.service.store;
     for db in (0..store.count()).filter(|db| store.may_hold(*db)) {
         Keyspace { engine: store.engine(db)?, db, ..*keys }.admin()?.clear()?;
     }
@@ -406,7 +406,7 @@ const FORGET_AT_EXIT_WORD: &str = "forget-at-exit";
 
 /// Begins a migration, or says how far one is.
 pub(crate) fn migrate(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let store = &keys.shared.store;
+    let store = &keys.service.store;
     let index = parse_i64(args.get(1)).and_then(|index| u32::try_from(index).ok());
     let Some(index) = index.filter(|index| (*index as usize) < store.count()) else {
         reply.error("ERR DB index is out of range");

@@ -9,7 +9,7 @@
 //! does what others ask of it meanwhile, so nobody waits in a circle.
 //!
 //! An [`Engine`] cannot send what decides about an update elsewhere; a command can be sent, with
-//! its arguments, so [`update`] takes these and the owners decide.
+//! its arguments, so [`Owners::update`] takes these and the owners decide.
 //!
 //! * `seat`: a loop's shards and its rings to and from the others, and how a burst is split
 //!   and put together again;
@@ -32,6 +32,7 @@ pub(crate) use hub::Hub;
 pub(crate) use seat::{Seat, seats};
 
 use crate::exec::Change;
+use crate::owners::Owners;
 use crate::table::{Answer, Terms};
 use crate::watch::Watchers;
 use silica::engine::{
@@ -76,20 +77,34 @@ pub(crate) fn serve() {
     });
 }
 
-/// Makes `changes` in database `db`, each by the owner of its key; the answers. Nothing happens
-/// where the calling thread is no loop among owners.
-pub(crate) fn update(
-    db: usize,
-    sharded: &dyn Sharded,
-    changes: &[Change<'_>],
-    terms: &Terms,
-) -> Option<Vec<Answer>> {
-    SEAT.with(|seat| {
-        let mut seat = seat.borrow_mut();
-        // All that is its own goes the usual way.
-        let seat = seat.as_mut().filter(|seat| sharded.shards() > 1 || !seat.owns(0))?;
-        Some(seat.update(db, sharded, changes, terms))
-    })
+impl Owners for Hub {
+    fn wrap(
+        self: Arc<Self>,
+        db: usize,
+        engine: Arc<dyn Engine>,
+        watchers: &Arc<Watchers>,
+    ) -> Arc<dyn Engine> {
+        if engine.as_sharded().is_none() {
+            return engine;
+        }
+        self.keep(db, &engine, watchers);
+        Arc::new(Direct { db, hub: self, engine })
+    }
+
+    fn update(
+        &self,
+        db: usize,
+        sharded: &dyn Sharded,
+        changes: &[Change<'_>],
+        terms: &Terms,
+    ) -> Option<Vec<Answer>> {
+        SEAT.with(|seat| {
+            let mut seat = seat.borrow_mut();
+            // All that is its own goes the usual way.
+            let seat = seat.as_mut().filter(|seat| sharded.shards() > 1 || !seat.owns(0))?;
+            Some(seat.update(db, sharded, changes, terms))
+        })
+    }
 }
 
 /// An engine whose partitions belong to loops.
@@ -100,21 +115,6 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// The engine of database `db`, whose keys `watchers` watch; as it is where it has no
-    /// partitions that threads can own.
-    pub(crate) fn wrap(
-        hub: &Arc<Hub>,
-        db: usize,
-        engine: Arc<dyn Engine>,
-        watchers: &Arc<Watchers>,
-    ) -> Arc<dyn Engine> {
-        if engine.as_sharded().is_none() {
-            return engine;
-        }
-        hub.keep(db, &engine, watchers);
-        Arc::new(Direct { db, hub: Arc::clone(hub), engine })
-    }
-
     /// Calls `work` with the seat of the calling thread, where it is one of these loops.
     fn with_seat<T>(&self, work: impl FnOnce(Option<&mut Seat>) -> T) -> T {
         SEAT.with(|seat| {

@@ -88,9 +88,10 @@ impl Conn {
         let is_busy = self.in_flight.is_some() || self.work.is_some();
         // What it has begun goes on when what came before it is answered.
         if is_busy && input_bytes_max < INPUT_BYTES_MAX {
-            return self.input.len() >= input_bytes_max;
+            return self.state.input.len() >= input_bytes_max;
         }
-        self.input.len() >= (self.parsed_bytes + input_bytes_max).max(self.needed_bytes())
+        self.state.input.len()
+            >= (self.state.parsed_bytes + input_bytes_max).max(self.state.needed_bytes())
     }
 
     /// True where it must be served although nothing came.
@@ -98,7 +99,7 @@ impl Conn {
         self.out.len() > 0
             || !self.messages.is_empty()
             || !self.receiving
-            || self.closing
+            || self.state.closing
             || self.has_more()
     }
 }
@@ -113,7 +114,7 @@ impl EventLoop {
         }
         ring.turn += 1;
         ring.sockets.wait(time)?;
-        self.now_ms = self.shared.monotonic_ms();
+        self.now_ms = self.service.monotonic_ms();
         let broken = self.take_events();
         broken.into_iter().for_each(|slot| self.close(slot));
         if self.ring.as_ref().is_some_and(|ring| !ring.watching) {
@@ -126,8 +127,8 @@ impl EventLoop {
     fn take_events(&mut self) -> Vec<usize> {
         let mut broken = Vec::new();
         let Some(ring) = &mut self.ring else { return broken };
-        let stats = &self.shared.stats;
-        let input_bytes_max = input_bytes_max(&self.shared.budget);
+        let stats = &self.service.stats;
+        let input_bytes_max = input_bytes_max(&self.service.budget);
         while let Some(event) = ring.sockets.next() {
             let conn = match event {
                 SocketEvent::Ready { .. } => {
@@ -139,9 +140,9 @@ impl EventLoop {
                     Stats::add(&stats.total_net_input_bytes, bytes.len() as u64);
                     conn.receiving = more;
                     conn.received_ms = self.now_ms;
-                    if !conn.closing {
-                        if conn.input.capacity() == 0 {
-                            conn.input = self.spare_bytes.pop().unwrap_or_default();
+                    if !conn.state.closing {
+                        if conn.state.input.capacity() == 0 {
+                            conn.state.input = self.spare_bytes.pop().unwrap_or_default();
                         }
                         conn.keep(bytes);
                     }
@@ -155,7 +156,7 @@ impl EventLoop {
                     let Some(conn) = find(&mut self.conns, token) else { continue };
                     (conn.receiving, conn.pausing) = (false, false);
                     match result {
-                        Ok(()) => conn.closing = true,
+                        Ok(()) => conn.state.closing = true,
                         Err(e) if is_passing(&e) => {}
                         Err(_) => broken.push(conn.owner.slot),
                     }
@@ -203,7 +204,8 @@ impl EventLoop {
         }
         // What was lent in an earlier turn and is not back found the socket full.
         let is_stuck = conn.out.is_lent() && conn.lent_in < ring.turn;
-        if is_stuck && !conn.session.let_in && conn.out.len() > super::STRANGER_OUT_BYTES_MAX {
+        if is_stuck && !conn.state.session.let_in && conn.out.len() > super::STRANGER_OUT_BYTES_MAX
+        {
             return Err(ErrorKind::PermissionDenied.into());
         }
         if let Some((bytes, from)) = conn.out.lend() {
@@ -215,9 +217,9 @@ impl EventLoop {
 
     /// Asks for what comes on a connection, where that is not so already and there is room.
     pub(super) fn receive(&mut self, slot: usize) {
-        let input_bytes_max = input_bytes_max(&self.shared.budget);
+        let input_bytes_max = input_bytes_max(&self.service.budget);
         let (Some(conn), Some(ring)) = (&mut self.conns[slot], &mut self.ring) else { return };
-        if !conn.receiving && !conn.closing && !conn.is_full(input_bytes_max) {
+        if !conn.receiving && !conn.state.closing && !conn.is_full(input_bytes_max) {
             conn.receiving = true;
             ring.sockets.receive(conn.socket.as_fd(), token(conn.owner));
         }

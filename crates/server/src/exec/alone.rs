@@ -227,7 +227,7 @@ impl Executor {
                     read.answer(args, values, reply);
                 }
             });
-            self.shared.stats.count_reads(1, hits);
+            self.service.stats.count_reads(1, hits);
             return;
         }
         self.wants.clear();

@@ -4,7 +4,7 @@ use super::Wave;
 use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
 use crate::commands::{atomic, error_text};
-use crate::direct;
+use crate::owners::Owners;
 use crate::table::{Answer, Modify, Terms};
 use silica::engine::{Durability, Engine, Update};
 
@@ -74,9 +74,10 @@ pub(super) fn change(
     (answers, failed)
 }
 
-/// The same where each key has a loop as its owner, which changes it; nothing where that is not
-/// so.
+/// Updates the keys of `changes` through the threads that own them; `None` if the calling thread
+/// is no owner.
 pub(super) fn change_by_owners(
+    owners: &dyn Owners,
     wave: &Wave<'_, '_>,
     changes: &[Change<'_>],
     terms: &Terms,
@@ -92,7 +93,7 @@ pub(super) fn change_by_owners(
     let (mut held_bytes, mut many) = (0, UPDATES_FIRST);
     while has_room(changes, answers.len(), held_bytes, terms) {
         let rest = &changes[answers.len()..];
-        let some = direct::update(wave.db, sharded, &rest[..many.min(rest.len())], terms)?;
+        let some = owners.update(wave.db, sharded, &rest[..many.min(rest.len())], terms)?;
         let bytes = held_bytes_of(&some);
         many = if bytes < UPDATES_BYTES { 2 * many } else { UPDATES_FIRST };
         held_bytes += bytes;

@@ -34,8 +34,8 @@ pub(super) fn flush_all(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'
         Head::Binary(packet) => i64::from(packet.expiry),
         _ => 0,
     };
-    let at_ms = if delay <= 0 { None } else { expires(delay, keys.shared.unix_ms()) };
-    keys.shared.flush.set(at_ms.unwrap_or(0));
+    let at_ms = if delay <= 0 { None } else { expires(delay, keys.service.unix_ms()) };
+    keys.service.flush.set(at_ms.unwrap_or(0));
     if at_ms.is_none() {
         clear(keys)?;
     }

@@ -3,9 +3,9 @@
 use super::{COMPATIBLE_VERSION, binary, flush, meta, refuse, stats, text};
 use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
-use crate::conn::Conn;
+use crate::client_state::ClientState;
 use crate::plan::{READY_BYTES_MAX, hand_over, is_heavy, note, requests_max};
-use crate::server::Shared;
+use crate::service::Service;
 use crate::session::Session;
 use crate::stats::Stats;
 use crate::table::{Run, find};
@@ -19,26 +19,26 @@ use std::sync::Arc;
 /// Bytes of a value or a line that are still taken when there is no memory left.
 const SCARCE_BYTES: usize = 2 << 10;
 
-/// Plans what `conn` has received. Leaves `unplanned` set where more could be planned at once.
-pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
-    let is_binary = conn.protocol == Some(Protocol::MemcachedBinary);
+/// Plans what `state` has received. Leaves `unplanned` set where more could be planned at once.
+pub(crate) fn plan(service: &Service, state: &mut ClientState, input: &mut Input) {
+    let is_binary = state.protocol == Some(Protocol::MemcachedBinary);
     let (mut base, mut planned, mut sets, mut last) = (0, 0, 0, None);
-    let requests_max = requests_max(shared);
-    input.marks = Some(Arc::clone(&shared.marks));
-    input.now_ms = shared.unix_ms();
+    let requests_max = requests_max(service);
+    input.marks = Some(Arc::clone(&service.marks));
+    input.now_ms = service.unix_ms();
     let mut ends = false;
-    while base < conn.input.len() && !ends {
-        if planned > 0 && begins_stats(&conn.input[base..]) {
+    while base < state.input.len() && !ends {
+        if planned > 0 && begins_stats(&state.input[base..]) {
             // What it counts is done when it is planned, and no more.
-            conn.unplanned = true;
+            state.unplanned = true;
             break;
         }
         if input.requests.len() >= requests_max || input.ready.len() >= READY_BYTES_MAX {
-            conn.unplanned = true;
+            state.unplanned = true;
             break;
         }
-        let parsers = Parsers { is_binary, text: &mut conn.memcached, binary: &mut conn.binary };
-        match plan_next(shared, &mut conn.session, parsers, &mut conn.input, base, input) {
+        let parsers = Parsers { is_binary, text: &mut state.memcached, binary: &mut state.binary };
+        match plan_next(service, &mut state.session, parsers, &mut state.input, base, input) {
             Ok(None) => break,
             Ok(Some((used, head))) => {
                 planned += u64::from(head != Head::Nothing);
@@ -48,19 +48,19 @@ pub(crate) fn plan(shared: &Shared, conn: &mut Conn, input: &mut Input) {
                 base += used;
             }
             // As memcached does: whoever sends such bytes speaks something else.
-            Err(NoRequest) => conn.session.quit = true,
+            Err(NoRequest) => state.session.quit = true,
         }
-        if conn.session.quit {
-            base = conn.input.len();
-            conn.closing = true;
-            conn.unplanned = false;
+        if state.session.quit {
+            base = state.input.len();
+            state.closing = true;
+            state.unplanned = false;
         }
     }
-    conn.unplanned |= ends && !conn.session.quit && base < conn.input.len();
-    hand_over(conn, input, base);
-    Stats::add(&shared.stats.total_commands_processed, planned);
-    Stats::add(&shared.stats.memcached_stores, sets);
-    note(conn, last, shared.unix_ms());
+    state.unplanned |= ends && !state.session.quit && base < state.input.len();
+    hand_over(state, input, base);
+    Stats::add(&service.stats.total_commands_processed, planned);
+    Stats::add(&service.stats.memcached_stores, sets);
+    note(state, last, service.unix_ms());
 }
 
 /// True for a request for figures, which is planned alone.
@@ -72,6 +72,23 @@ fn is_stats(head: &Head) -> bool {
 /// True where `bytes` begin with such a request, of either protocol.
 fn begins_stats(bytes: &[u8]) -> bool {
     bytes.starts_with(b"stats") || bytes.starts_with(&[0x80, 0x10])
+}
+
+impl Input {
+    /// For requests that have replies of their own, with the bytes that they lie in.
+    pub(crate) fn apart(bytes: Vec<u8>) -> Self {
+        Input { bytes, apart: true, ..Input::default() }
+    }
+
+    /// Forgets all requests, for those of memcached's that came in datagrams now.
+    pub(crate) fn begin_datagrams(&mut self, service: &Service) {
+        self.spans.clear();
+        self.requests.clear();
+        self.heads.clear();
+        self.ready.clear();
+        self.marks.get_or_insert_with(|| Arc::clone(&service.marks));
+        self.now_ms = service.unix_ms();
+    }
 }
 
 /// The parsers of one connection, or of all datagrams.
@@ -88,7 +105,7 @@ pub(crate) struct NoRequest;
 /// Plans the request that starts at `base` of `bytes`; its length and what it says. `None` where
 /// it is not all there.
 pub(crate) fn plan_next(
-    shared: &Shared,
+    service: &Service,
     session: &mut Session,
     parsers: Parsers<'_>,
     bytes: &mut [u8],
@@ -96,7 +113,7 @@ pub(crate) fn plan_next(
     input: &mut Input,
 ) -> Result<Option<(usize, Head)>, NoRequest> {
     let mut limits = if session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
-    limits.value_bytes_max = limits.value_bytes_max.min(shared.budget.value_bytes_max());
+    limits.value_bytes_max = limits.value_bytes_max.min(service.budget.value_bytes_max());
     let bytes = &mut bytes[base..];
     let Parsers { is_binary, text, binary } = parsers;
     let have = bytes.len();
@@ -110,7 +127,7 @@ pub(crate) fn plan_next(
         }
     };
     let mut parsed = parse(&limits, false)?;
-    if parsed.is_none() && session.let_in && have > SCARCE_BYTES && shared.budget.is_full() {
+    if parsed.is_none() && session.let_in && have > SCARCE_BYTES && service.budget.is_full() {
         // What has announced more is skipped, and refused as too large.
         limits.value_bytes_max = SCARCE_BYTES;
         limits.keys_bytes_max = limits.line_bytes_max;
@@ -121,7 +138,7 @@ pub(crate) fn plan_next(
         true => (binary.request(), false, binary.spans()),
         false => (text.request(), text.is_quiet(), text.spans()),
     };
-    Planner { shared, session, input }.add(head, quiet, spans, bytes, base);
+    Planner { service, session, input }.add(head, quiet, spans, bytes, base);
     Ok(Some((used, head)))
 }
 
@@ -194,7 +211,7 @@ fn needed(head: &Head, run: &Run) -> Option<&'static str> {
 }
 
 struct Planner<'a> {
-    shared: &'a Shared,
+    service: &'a Service,
     session: &'a mut Session,
     input: &'a mut Input,
 }
@@ -205,7 +222,7 @@ impl Planner<'_> {
         let run = match head {
             Head::Nothing => return,
             Head::Fault(wrong) => {
-                Stats::add(&self.shared.stats.total_error_replies, 1);
+                Stats::add(&self.service.stats.total_error_replies, 1);
                 return self.ready(quiet, |out| fault(out, wrong));
             }
             Head::Version => {
@@ -241,13 +258,13 @@ impl Planner<'_> {
             Head::Stats => Run::Whole(stats::stats),
         };
         if let Some(text) = self.denied(&head, &run, spans, bytes) {
-            Stats::add(&self.shared.stats.total_error_replies, 1);
+            Stats::add(&self.service.stats.total_error_replies, 1);
             let write =
                 |out: &mut Vec<u8>| refuse(&head, &text, &mut Reply::new(out, Version::Resp2));
             return self.ready(false, write);
         }
-        if let Err(text) = self.input.claim_many(&self.shared.budget, &run, spans.len()) {
-            Stats::add(&self.shared.stats.total_error_replies, 1);
+        if let Err(text) = self.input.claim_many(&self.service.budget, &run, spans.len()) {
+            Stats::add(&self.service.stats.total_error_replies, 1);
             let write =
                 |out: &mut Vec<u8>| refuse(&head, &text, &mut Reply::new(out, Version::Resp2));
             return self.ready(false, write);
@@ -259,7 +276,7 @@ impl Planner<'_> {
 
     /// Why the user may not do this, where that is so.
     fn denied(&mut self, head: &Head, run: &Run, spans: &[Span], bytes: &[u8]) -> Option<String> {
-        let user = self.session.user(&self.shared.acl);
+        let user = self.session.user(&self.service.acl);
         if user.is_some_and(User::is_unlimited) {
             return None;
         }
@@ -277,19 +294,19 @@ impl Planner<'_> {
             keys.try_for_each(|key| rights.permits_key(key, access))
         });
         let denied = denied.err()?;
-        self.shared.note_refusal(Refusal::of(&denied, &user.name, false), None);
+        self.service.note_refusal(Refusal::of(&denied, &user.name, false), None);
         Some(denied.text())
     }
 
     /// Lets the client in where name and password are right.
     fn let_in(&mut self, user: &[u8], given: &[u8]) -> bool {
-        match self.shared.acl.authenticate(user, given) {
+        match self.service.acl.authenticate(user, given) {
             Some(user) => {
                 self.session.enter(user);
                 true
             }
             None => {
-                self.shared.note_refusal(Refusal::of_password(b"auth", user), None);
+                self.service.note_refusal(Refusal::of_password(b"auth", user), None);
                 false
             }
         }
@@ -331,10 +348,10 @@ impl Planner<'_> {
             matches!(packet.command, Command::SaslList | Command::SaslAuth | Command::SaslStep);
         if !sasl {
             let wrong = matches!(packet.command, Command::Refused(_));
-            Stats::add(&self.shared.stats.total_error_replies, u64::from(wrong));
+            Stats::add(&self.service.stats.total_error_replies, u64::from(wrong));
             return self.ready(false, |out| binary::ready(out, packet));
         }
-        let answer = match (self.shared.acl.has_passwords(), packet.command) {
+        let answer = match (self.service.acl.has_passwords(), packet.command) {
             (false, _) => Err(Status::Unknown),
             (true, Command::SaslList) => Ok(&b"PLAIN"[..]),
             (true, Command::SaslAuth) if spans[0].of(bytes) == b"PLAIN" => {

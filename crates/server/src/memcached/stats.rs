@@ -3,8 +3,8 @@
 use super::COMPATIBLE_VERSION;
 use crate::burst::Args;
 use crate::commands::Keyspace;
-use crate::databases::metric_of;
 use crate::process;
+use crate::store::metric_of;
 use silica::engine::{MetricVisitor, Result};
 use silica_proto::Reply;
 use silica_proto::memcached::{Fault, fault};
@@ -35,7 +35,7 @@ pub(super) fn write(keys: &Keyspace<'_>, word: &[u8], out: &mut Vec<u8>) -> Resu
             b"END\r\n"
         }
         b"reset" => {
-            keys.shared.stats.reset();
+            keys.service.stats.reset();
             b"RESET\r\n"
         }
         // There are no slab classes, so nothing is told of any.
@@ -57,19 +57,19 @@ fn stat(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
 }
 
 fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
-    let (shared, counters) = (keys.shared, &keys.shared.stats);
-    let now_ms = shared.unix_ms();
+    let (service, counters) = (keys.service, &keys.service.stats);
+    let now_ms = service.unix_ms();
     let (hits, misses) =
         (counters.keyspace_hits.load(Relaxed), counters.keyspace_misses.load(Relaxed));
     stat(out, "pid", std::process::id());
-    stat(out, "uptime", now_ms.saturating_sub(shared.started_ms) / 1000);
+    stat(out, "uptime", now_ms.saturating_sub(service.started_ms) / 1000);
     stat(out, "time", now_ms / 1000);
     stat(out, "version", COMPATIBLE_VERSION);
     stat(out, "silica_version", env!("CARGO_PKG_VERSION"));
     stat(out, "engine", keys.engine.descriptor().name);
     stat(out, "pointer_size", usize::BITS);
-    stat(out, "max_connections", shared.clients_max.load(Relaxed));
-    stat(out, "curr_connections", shared.clients.count());
+    stat(out, "max_connections", service.clients_max.load(Relaxed));
+    stat(out, "curr_connections", service.clients.count());
     stat(out, "total_connections", counters.total_connections_received.load(Relaxed));
     stat(out, "rejected_connections", counters.rejected_connections.load(Relaxed));
     stat(out, "cmd_get", hits + misses);
@@ -78,9 +78,9 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     stat(out, "get_misses", misses);
     stat(out, "bytes_read", counters.total_net_input_bytes.load(Relaxed));
     stat(out, "bytes_written", counters.total_net_output_bytes.load(Relaxed));
-    stat(out, "limit_maxbytes", shared.config.memory_bytes);
+    stat(out, "limit_maxbytes", service.options.memory_bytes);
     stat(out, "accepting_conns", 1);
-    stat(out, "threads", shared.loops.len());
+    stat(out, "threads", service.front.loops());
     if let Some(admin) = keys.engine.as_admin() {
         stat(out, "curr_items", admin.estimate()?.estimate);
     }
@@ -105,8 +105,8 @@ fn databases(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
             stat(self.0, &format!("{}:{name}", self.1), value);
         }
     }
-    for db in 0..keys.shared.store.count() {
-        let Some(engine) = keys.shared.store.opened(db) else { continue };
+    for db in 0..keys.service.store.count() {
+        let Some(engine) = keys.service.store.opened(db) else { continue };
         stat(out, &format!("{db}:engine"), engine.descriptor().name);
         if let Some(admin) = engine.as_admin() {
             stat(out, &format!("{db}:curr_items"), admin.estimate()?.estimate);
@@ -117,20 +117,20 @@ fn databases(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
 }
 
 fn settings(keys: &Keyspace<'_>, out: &mut Vec<u8>) {
-    let config = &keys.shared.config;
+    let config = &keys.service.options;
     stat(out, "maxbytes", config.memory_bytes);
-    stat(out, "maxconns", keys.shared.clients_max.load(Relaxed));
-    stat(out, "tcpport", keys.shared.port());
-    stat(out, "num_threads", keys.shared.loops.len());
+    stat(out, "maxconns", keys.service.clients_max.load(Relaxed));
+    stat(out, "tcpport", keys.service.front.port());
+    stat(out, "num_threads", keys.service.front.loops());
     stat(out, "item_size_max", silica_proto::memcached::Limits::OPEN.value_bytes_max);
     stat(out, "cas_enabled", "yes");
     stat(out, "flush_enabled", "yes");
-    stat(out, "auth_enabled_ascii", if keys.shared.acl.lets_in() { "no" } else { "yes" });
+    stat(out, "auth_enabled_ascii", if keys.service.acl.lets_in() { "no" } else { "yes" });
 }
 
 fn conns(keys: &Keyspace<'_>, out: &mut Vec<u8>) {
-    let now_ms = keys.shared.unix_ms();
-    for client in keys.shared.clients.all() {
+    let now_ms = keys.service.unix_ms();
+    for client in keys.service.clients.all() {
         let idle = now_ms.saturating_sub(client.active_ms.load(Relaxed)) / 1000;
         stat(
             out,

@@ -7,9 +7,11 @@ use super::post::Post;
 use super::socket::{BATCH, Serve};
 use super::writer::{Group, Late, Writer, is_within};
 use crate::burst::Lane;
+use crate::front::Front;
 use crate::password::same;
-use crate::server::Shared;
+use crate::service::Service;
 use crate::session::Session;
+use crate::shared::Shared;
 use crate::stats::Stats;
 use silica::engine::{Engine, EntryRef, Limits, Result, WriteBatch};
 use silica_net::datagrams::{Incoming, Peer, STRIDE};
@@ -65,6 +67,7 @@ struct Replies {
 /// Serves the protocol on one socket.
 pub(crate) struct Directed {
     shared: Arc<Shared>,
+    service: Arc<Service>,
     /// Who has no pass is let in.
     open: bool,
     /// The token that has let the sender in whose message is looked at: it is made once for all
@@ -81,6 +84,7 @@ pub(crate) struct Directed {
 impl Directed {
     pub(crate) fn new(shared: Arc<Shared>, segments: bool) -> Self {
         Directed {
+            service: Arc::clone(&shared.service),
             shared,
             open: false,
             known: None,
@@ -99,8 +103,8 @@ impl Directed {
             return;
         }
         let Asked { requests, keys } = asked;
-        let (shared, groups, replies) = (&self.shared, &self.groups, &mut self.replies);
-        let run = || replies.run(shared, groups, requests, keys);
+        let (service, groups, replies) = (&self.service, &self.groups, &mut self.replies);
+        let run = || replies.run(service, groups, requests, keys);
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             log::error!("a request made an engine panic; its datagrams are not answered");
             self.replies = Replies::new(self.segments);
@@ -148,8 +152,8 @@ impl Directed {
         if self.known == Some(token) {
             return true;
         }
-        let passes = &self.shared.passes;
-        let lets_in = token == passes.token(peer, Some(self.shared.acl.version()))
+        let passes = &self.shared.loops.passes;
+        let lets_in = token == passes.token(peer, Some(self.service.acl.version()))
             || self.open && token == passes.token(peer, None);
         if lets_in {
             self.known = Some(token);
@@ -160,24 +164,24 @@ impl Directed {
     /// Answers an ask of `asked` bytes with the directory. Partitions are told to those who have a
     /// pass.
     fn ask(&mut self, arrival: usize, peer: &Peer, sequence: u64, rest: &[u8], asked: usize) {
-        let shared = &*self.shared;
-        let version = shared.acl.version();
+        let (shared, passes) = (&*self.shared, &self.shared.loops.passes);
+        let version = self.service.acl.version();
         let given = rest.first_chunk::<PASS_BYTES>().filter(|pass| **pass != [0; PASS_BYTES]);
         let (token, partitions) = match given {
-            Some(pass) if same(pass, &shared.passes.pass(version)) => {
-                (shared.passes.token(peer, Some(version)), shared.partitions())
+            Some(pass) if same(pass, &passes.pass(version)) => {
+                (passes.token(peer, Some(version)), shared.partitions())
             }
-            None if self.open => (shared.passes.token(peer, None), None),
+            None if self.open => (passes.token(peer, None), None),
             _ => return self.replies.refuse(arrival, sequence, Reason::Pass),
         };
-        let directory = Directory::new(&shared.datagram_ports(), partitions);
+        let directory = Directory::new(&shared.loops.datagram_ports(), partitions);
         self.replies.directory(arrival, sequence, token, &directory, asked);
     }
 
     /// Sends what was written.
     fn send(&mut self, socket: &UdpSocket, incoming: &Incoming) {
         let sent = self.replies.post.send(socket, incoming);
-        Stats::add(&self.shared.stats.total_net_output_bytes, sent);
+        Stats::add(&self.service.stats.total_net_output_bytes, sent);
     }
 }
 
@@ -212,8 +216,14 @@ impl Replies {
 
     /// Runs the requests of `groups`, of which `keys` are those of the gets, and writes their
     /// replies.
-    fn run(&mut self, shared: &Shared, groups: &[Group], requests: &[Request<'_>], keys: &[&[u8]]) {
-        let Ok(engine) = shared.store.engine(0) else { return };
+    fn run(
+        &mut self,
+        service: &Service,
+        groups: &[Group],
+        requests: &[Request<'_>],
+        keys: &[&[u8]],
+    ) {
+        let Ok(engine) = service.store.engine(0) else { return };
         let Replies { late, writes, post } = self;
         writes.clear();
         let limits = engine.descriptor().limits;
@@ -223,7 +233,7 @@ impl Replies {
         writer.finish(if got { Reply::Missing } else { Reply::Failed });
         let hits = writer.hits;
         let has_writes = requests.len() > keys.len();
-        if has_writes && !write(engine, shared, requests, &limits) {
+        if has_writes && !write(engine, service, requests, &limits) {
             let mut failed = Vec::new();
             Reply::Failed.write(&mut failed);
             for at in writes {
@@ -231,7 +241,7 @@ impl Replies {
             }
         }
         let lane = if has_writes { Lane::Write } else { Lane::Read };
-        let stats = &shared.stats;
+        let stats = &service.stats;
         Stats::add(&stats.keyspace_hits, hits);
         Stats::add(&stats.keyspace_misses, keys.len() as u64 - hits);
         Stats::add(&stats.total_commands_processed, requests.len() as u64);
@@ -264,7 +274,12 @@ fn get(
 }
 
 /// Puts and deletes what is asked for; false where the engine fails.
-fn write(engine: &dyn Engine, shared: &Shared, requests: &[Request<'_>], limits: &Limits) -> bool {
+fn write(
+    engine: &dyn Engine,
+    service: &Service,
+    requests: &[Request<'_>],
+    limits: &Limits,
+) -> bool {
     let mut batch = WriteBatch::new();
     for request in requests.iter().filter(|request| is_within(request, limits)) {
         match *request {
@@ -280,7 +295,7 @@ fn write(engine: &dyn Engine, shared: &Shared, requests: &[Request<'_>], limits:
     if batch.is_empty() {
         return true;
     }
-    let written = engine.write_each(&batch, shared.config.durability);
+    let written = engine.write_each(&batch, service.options.durability);
     written.inspect_err(|error| log::error!("writing for datagrams: {error}")).is_ok()
 }
 
@@ -291,7 +306,7 @@ impl Serve for Directed {
 
     fn serve(&mut self, socket: &UdpSocket, incoming: &Incoming, count: usize) {
         // Without a pass nobody says who it is.
-        let user = self.session.user(&self.shared.acl);
+        let user = self.session.user(&self.service.acl);
         self.open = user.is_some_and(|user| user.lets_in() && user.is_unlimited());
         let bytes = std::mem::take(&mut self.bytes);
         let mut asked = Asked::new();
@@ -322,7 +337,7 @@ impl Serve for Directed {
         self.send(socket, incoming);
         drop(asked);
         self.bytes = bytes;
-        let stats = &self.shared.stats;
+        let stats = &self.service.stats;
         Stats::add(&stats.total_net_input_bytes, received as u64);
         Stats::add(&stats.datagrams_received, datagrams);
         Stats::add(&stats.datagram_batches, 1);

@@ -13,7 +13,7 @@ use crate::acl::User;
 use crate::burst::{Burst, Input, Lane, Output, Owner};
 use crate::exec::Executor;
 use crate::memcached::{NoRequest, Parsers, plan_next, stores};
-use crate::server::Shared;
+use crate::service::Service;
 use crate::session::Session;
 use crate::stats::Stats;
 use crate::table::Run;
@@ -46,7 +46,7 @@ struct Asked {
 
 /// Serves memcached's protocols on one socket.
 pub(crate) struct Frames {
-    shared: Arc<Shared>,
+    service: Arc<Service>,
     executor: Executor,
     session: Session,
     text: Parser,
@@ -60,14 +60,14 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    pub(crate) fn new(shared: Arc<Shared>, segments: bool) -> Self {
+    pub(crate) fn new(service: Arc<Service>, segments: bool) -> Self {
         Frames {
-            executor: Frames::executor(&shared),
-            shared,
+            executor: Frames::executor(&service),
+            service,
             session: Session::new(true),
             text: Parser::new(),
             binary: BinaryParser::default(),
-            input: Input { bytes: vec![0; BATCH * STRIDE], apart: true, ..Input::default() },
+            input: Input::apart(vec![0; BATCH * STRIDE]),
             asked: Vec::new(),
             out: Vec::new(),
             ends: Vec::new(),
@@ -75,9 +75,9 @@ impl Frames {
         }
     }
 
-    fn executor(shared: &Arc<Shared>) -> Executor {
-        let reply_bytes_max = shared.budget.room(REPLY_BYTES_MAX);
-        Executor::with_replies_up_to(Arc::clone(shared), reply_bytes_max)
+    fn executor(service: &Arc<Service>) -> Executor {
+        let reply_bytes_max = service.budget.room(REPLY_BYTES_MAX);
+        Executor::with_replies_up_to(Arc::clone(service), reply_bytes_max)
     }
 
     /// Plans what a datagram of message `arrival` asks for, which lies at `place` of the input's
@@ -95,8 +95,8 @@ impl Frames {
         while base < place.end && !self.session.quit && self.asked.len() - first < REQUESTS_MAX {
             let parsers = Parsers { is_binary, text: &mut self.text, binary: &mut self.binary };
             let (bytes, before) = (&mut bytes[..place.end], self.input.requests.len());
-            let (shared, session) = (&*self.shared, &mut self.session);
-            match plan_next(shared, session, parsers, bytes, base, &mut self.input) {
+            let (service, session) = (&*self.service, &mut self.session);
+            match plan_next(service, session, parsers, bytes, base, &mut self.input) {
                 Ok(Some((used, head))) => {
                     base += used;
                     stored += u64::from(stores(&head));
@@ -124,7 +124,7 @@ impl Frames {
         let all = self.asked[first..].iter().all(reads);
         self.asked[first..].iter_mut().for_each(|asked| asked.reads = all);
         if stored > 0 {
-            Stats::add(&self.shared.stats.memcached_stores, stored);
+            Stats::add(&self.service.stats.memcached_stores, stored);
         }
     }
 
@@ -165,7 +165,7 @@ impl Frames {
             self.input = input;
             if run.is_err() {
                 log::error!("a request made an engine panic; its datagrams are not answered");
-                self.executor = Frames::executor(&self.shared);
+                self.executor = Frames::executor(&self.service);
                 return;
             }
             (self.out, self.ends) = (output.out, output.ends.unwrap_or_default());
@@ -193,7 +193,7 @@ impl Frames {
             }
         }
         let bytes = self.post.send(socket, incoming);
-        Stats::add(&self.shared.stats.total_net_output_bytes, bytes);
+        Stats::add(&self.service.stats.total_net_output_bytes, bytes);
     }
 }
 
@@ -203,20 +203,15 @@ impl Serve for Frames {
     }
 
     fn serve(&mut self, socket: &UdpSocket, incoming: &Incoming, count: usize) {
-        if !self.session.user(&self.shared.acl).is_some_and(User::lets_in) {
+        if !self.session.user(&self.service.acl).is_some_and(User::lets_in) {
             // A password was set since the start; datagrams carry none.
             return;
         }
         self.asked.clear();
-        self.input.spans.clear();
-        self.input.requests.clear();
-        self.input.heads.clear();
-        self.input.ready.clear();
+        self.input.begin_datagrams(&self.service);
         if self.input.bytes.is_empty() {
             self.input.bytes = vec![0; BATCH * STRIDE];
         }
-        self.input.marks.get_or_insert_with(|| Arc::clone(&self.shared.marks));
-        self.input.now_ms = self.shared.unix_ms();
         let (mut received, mut datagrams) = (0, 0);
         for n in 0..count {
             let arrival = incoming.arrival(n);
@@ -227,7 +222,7 @@ impl Serve for Frames {
                 self.plan(arrival.sender, place);
             }
         }
-        let stats = &self.shared.stats;
+        let stats = &self.service.stats;
         Stats::add(&stats.total_net_input_bytes, received as u64);
         Stats::add(&stats.datagrams_received, datagrams);
         Stats::add(&stats.datagram_batches, 1);

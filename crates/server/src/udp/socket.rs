@@ -1,6 +1,6 @@
 //! Sockets for datagrams, and the threads that serve them.
 
-use crate::server::Shared;
+use crate::service::Service;
 use silica::engine::{Error, Result};
 use silica_net::datagrams::{
     Incoming, RECEIVE_BYTES, SLOT_BYTES, STRIDE, set_receive_bytes, set_send_bytes,
@@ -95,21 +95,21 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
 
 /// Starts a thread for `socket` that works with what `make` makes.
 pub(crate) fn spawn<S: Serve>(
-    shared: &Arc<Shared>,
+    service: &Arc<Service>,
     name: String,
     socket: UdpSocket,
-    make: impl FnOnce(Arc<Shared>) -> S + Send + 'static,
+    make: impl FnOnce() -> S + Send + 'static,
 ) -> Result<Thread> {
-    let shared = Arc::clone(shared);
-    let work = move || run(&shared, &socket, &mut make(Arc::clone(&shared)));
+    let service = Arc::clone(service);
+    let work = move || run(&service, &socket, &mut make());
     let thread = thread::Builder::new().name(name).spawn(work);
     thread.map_err(|e| Error::io("start a thread for datagrams", e))
 }
 
 /// The life of a thread.
-fn run(shared: &Shared, socket: &UdpSocket, server: &mut impl Serve) {
+fn run(service: &Service, socket: &UdpSocket, server: &mut impl Serve) {
     let mut incoming = Incoming::new(BATCH);
-    while !shared.is_stopping() {
+    while !service.is_stopping() {
         match incoming.receive(socket, server.bytes(), SLOT_BYTES, STRIDE) {
             Ok(0) => {}
             Ok(count) => server.serve(socket, &incoming, count),
@@ -117,7 +117,7 @@ fn run(shared: &Shared, socket: &UdpSocket, server: &mut impl Serve) {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                 _ => {
                     log::error!("receiving datagrams: {e}");
-                    return shared.request_stop();
+                    return service.request_stop();
                 }
             },
         }

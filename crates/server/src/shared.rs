@@ -1,0 +1,46 @@
+//! What the threads of a server share beside what commands share.
+
+use crate::listeners::AcceptOptions;
+use crate::loops::Loops;
+use crate::service::Service;
+use crate::tls::{self, Tls};
+use crate::workers::Pool;
+use crate::{Config, Mode};
+use silica_proto::datagram::Partitions;
+use std::sync::Arc;
+
+/// What the threads of a server share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    /// What the commands share.
+    pub(crate) service: Arc<Service>,
+    pub(crate) loops: Arc<Loops>,
+    pub(crate) pool: Pool,
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Shared {
+    /// A TLS session for a connection that is accepted with `options`, if they ask for one.
+    pub(crate) fn tls_session(
+        &self,
+        options: AcceptOptions,
+    ) -> std::io::Result<Option<Box<tls::Session>>> {
+        let tls = self.tls.as_ref().filter(|_| options.tls);
+        tls.map(|tls| tls.session().map(Box::new)).transpose()
+    }
+
+    /// True if the loops that own partitions serve datagrams themselves.
+    pub(crate) fn loops_take_datagrams(&self) -> bool {
+        let engine = self.service.store.opened(0);
+        let waits = engine.is_none_or(|engine| engine.descriptor().capabilities.may_wait);
+        self.config.mode != Mode::Crcw && !waits
+    }
+
+    /// How others find out which loop owns a key of database 0, if one does.
+    pub(crate) fn partitions(&self) -> Option<Partitions> {
+        let sharded = self.service.store.opened(0)?.as_sharded()?;
+        let count = u16::try_from(sharded.shards()).ok().filter(|_| self.loops_take_datagrams())?;
+        // The owner of a partition is its remainder, in the directory as here.
+        sharded.seed().map(|seed| Partitions { count, seed })
+    }
+}
