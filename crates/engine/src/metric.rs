@@ -112,6 +112,7 @@ pub const METRICS: &[Metric] = &[
     gauge("memory_budget_bytes", "the memory number that the user set"),
     gauge("indexes_dropped", "indexes and filters that are left out for want of memory"),
     gauge("live_bytes", "bytes of entries that are not overwritten or deleted, estimated"),
+    gauge("expired_bytes", "bytes of tables and of the value log whose entries have expired"),
     gauge("dead_bytes", "bytes of entries that were overwritten or deleted"),
     gauge("free_bytes", "bytes that a memory engine has free for entries"),
     gauge("returned_bytes", "those of them that the operating system has, in whole huge pages"),

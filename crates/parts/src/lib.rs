@@ -8,6 +8,7 @@ mod block_cache;
 mod buffers;
 pub mod cuckoo;
 pub mod ect;
+pub mod expiry;
 mod fields;
 pub mod frame;
 pub mod framing;

@@ -34,8 +34,12 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    /// Learns from a merge which share of young entries was new.
+    /// Learns from a merge which share of young entries was new. `entries` of its inputs were the
+    /// newest of their keys, expired ones included.
     pub(crate) fn learn_growth(&self, inputs: &Version<D>, entries: u64) {
+        if inputs.hash_stores.is_empty() {
+            return;
+        }
         let grown = entries as f64 - inputs.sorted_store_entries() as f64;
         let seen = (grown / inputs.hash_store_entries().max(1) as f64).clamp(0.0, 1.0);
         let old = f64::from_bits(self.growth.load(Ordering::Relaxed));

@@ -76,6 +76,11 @@ impl Pressure {
         self.conversion.max(self.merge)
     }
 
+    /// Puts the merge that frees what has expired first where that is further behind.
+    fn for_expired(self, (merge, merge_partition): (f64, usize)) -> Self {
+        if merge > self.merge { Pressure { merge, merge_partition, ..self } } else { self }
+    }
+
     /// Puts the merge that frees space first, if there is one: conversions would take the room
     /// that it needs.
     fn for_space(self, partition: Option<usize>) -> Self {
@@ -120,6 +125,7 @@ impl<D: Device> Silt<D> {
         loop {
             self.freeze_for_space()?;
             self.freeze_for_merges();
+            self.freeze_expired(budget.is_idle)?;
             let pressure = self.pressure();
             let left = budget.bytes.saturating_sub(bytes).max(1);
             let Some(done) = self.step_most_pressing(left, &pressure, wait)? else {
@@ -235,6 +241,7 @@ impl<D: Device> Silt<D> {
             },
             merge_partition: best.1,
         }
+        .for_expired(self.expired_pressure())
         .for_space(self.merge_for_space())
     }
 
@@ -250,6 +257,12 @@ impl<D: Device> Silt<D> {
         if !unfrozen || self.log.end().saturating_sub(floor) <= self.log_bytes_max() {
             return Ok(());
         }
+        self.freeze_unless_frozen(index)
+    }
+
+    /// Has partition `index` need nothing of the log before its end once its log store, which is
+    /// frozen for it, is converted. Does nothing where one is frozen already.
+    pub(crate) fn freeze_unless_frozen(&self, index: usize) -> Result<()> {
         let mut writer = self.writer.lock().expect("no panic while held");
         let mut stores = self.partitions[index].write();
         if !stores.version.frozen.is_empty() {
@@ -258,6 +271,9 @@ impl<D: Device> Silt<D> {
         let end = self.log.end();
         if stores.active.is_empty() {
             // Nothing of this partition is in the log: only its floor is old.
+            if stores.version.floor == end {
+                return Ok(());
+            }
             drop((stores, writer));
             return self.install(index, |version| Version { floor: end, ..version.clone() });
         }

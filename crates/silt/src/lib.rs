@@ -8,6 +8,7 @@ mod admin;
 mod atomic;
 mod conversion;
 mod elias_fano;
+mod expired;
 mod files;
 pub mod hash_store;
 mod hasher;

@@ -74,6 +74,8 @@ pub(crate) struct MergeJob<D: Device> {
     pub(crate) name: String,
     /// Values that nothing points to once the merge is in place.
     dead_values: Vec<Vec<u8>>,
+    /// Entries so far that had expired.
+    expired: u64,
 }
 
 impl<D: Device> Silt<D> {
@@ -112,7 +114,8 @@ impl<D: Device> Silt<D> {
 
     fn begin_merge(&self, partition: usize) -> Result<Option<MergeJob<D>>> {
         let inputs = self.partitions[partition].version();
-        if inputs.hash_stores.is_empty() {
+        let expired = inputs.expired_at(self.clock.unix_ms());
+        if inputs.hash_stores.is_empty() && expired.bytes() == 0 {
             return Ok(None);
         }
         let stream = MergeStream::new(self.store_streams(
@@ -130,8 +133,8 @@ impl<D: Device> Silt<D> {
             self.sorted_store_options(&inputs),
         );
         let builder = builder.inspect_err(|_| self.remove_quietly(&name))?;
-        let dead_values = Vec::new();
-        Ok(Some(MergeJob { partition, inputs, stream, builder, name, dead_values }))
+        let (dead_values, expired) = (Vec::new(), 0);
+        Ok(Some(MergeJob { partition, inputs, stream, builder, name, dead_values, expired }))
     }
 
     /// Read-ahead of each input, so that all of them take an eighth of the memory at most.
@@ -221,7 +224,9 @@ impl<D: Device> Silt<D> {
                 return Ok(true);
             }
             let frame = job.stream.frame();
-            if frame.is_tombstone() || self.is_expired(&frame) {
+            let expired = self.is_expired(&frame);
+            if expired || frame.is_tombstone() {
+                job.expired += u64::from(expired);
                 on_dropped(&frame);
                 continue;
             }
@@ -256,7 +261,7 @@ impl<D: Device> Silt<D> {
         add(&self.metrics.merges, 1);
         add(&self.metrics.merged_entries, entries);
         add(&self.metrics.merge_bytes, bytes);
-        self.learn_growth(&job.inputs, entries);
+        self.learn_growth(&job.inputs, entries + job.expired);
         self.drop_indexes();
         Ok(())
     }

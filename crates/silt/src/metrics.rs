@@ -165,6 +165,7 @@ impl<D: Device> Silt<D> {
 
     fn report_sizes(&self, sizes: &Sizes, visitor: &mut dyn MetricVisitor) {
         let count = self.count_from(sizes);
+        let expired_bytes = self.view_expired().stored.bytes();
         for (name, value) in [
             ("entries_estimate", count.estimate),
             ("log_store_entries", sizes.log_store_entries),
@@ -180,6 +181,7 @@ impl<D: Device> Silt<D> {
             ("log_bytes", self.log.file_bytes()),
             ("memory_budget_bytes", self.memory_bytes()),
             ("live_bytes", self.live_bytes(sizes)),
+            ("expired_bytes", expired_bytes),
             ("disk_bytes", self.disk_bytes(sizes)),
         ] {
             visitor.metric(name, value as f64);
@@ -208,7 +210,7 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    /// Bytes of entries that are not overwritten, estimated from the mean entry.
+    /// Bytes of entries that are neither overwritten nor expired, estimated from the mean entry.
     fn live_bytes(&self, sizes: &Sizes) -> u64 {
         let in_tables = sizes.hash_store_entries + sizes.sorted_store_entries;
         let (bytes, entries) = match in_tables {
@@ -220,7 +222,9 @@ impl<D: Device> Silt<D> {
             _ => (sizes.table_entry_bytes, in_tables),
         };
         let mean = bytes as f64 / entries.max(1) as f64;
-        (mean * self.count_from(sizes).estimate as f64) as u64 + self.value_log_live_bytes()
+        let newest = (mean * self.count_from(sizes).estimate as f64) as u64;
+        let expired = self.view_expired().stored.bytes();
+        (newest + self.value_log_live_bytes()).saturating_sub(expired)
     }
 
     fn disk_bytes(&self, sizes: &Sizes) -> u64 {

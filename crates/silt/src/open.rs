@@ -153,9 +153,10 @@ impl<D: Device> Silt<D> {
             let (frame, bytes) = frame.expect("it was decoded a moment ago");
             let mut stores = self.partition_of(hash).write();
             let old = stores.find_in_log(&segments, log_end, hash, frame.key);
+            old.iter().for_each(|old| stores.forget_expiry(hash, old));
             let seen = old.and_then(|o| o.active_slot);
-            let bytes = bytes as u64;
-            self.put_into_table(&mut stores, &mut writer, &NewFrame { hash, at, bytes }, seen);
+            let frame = NewFrame::new(hash, at, bytes as u64, &frame);
+            self.put_into_table(&mut stores, &mut writer, &frame, seen);
         }
         Ok(())
     }

@@ -1,28 +1,63 @@
 //! A partition: its active log store and the immutable version of everything older.
 
+use crate::expired::Expired;
 use crate::hash_store::HashStore;
+use crate::packed::PackedReader;
 use crate::position::{expand, shorten};
 use crate::sorted_store::SortedStore;
 use silica_base::KeyHash;
 use silica_device::{Device, LogFile};
 use silica_parts::cuckoo::CuckooTable;
+use silica_parts::expiry::{ExpiriesBuilder, Expiring, mixed};
 use silica_parts::frame::Frame;
 use silica_parts::wal::Segments;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Sizes of the frames that were put into a log store, overwritten ones included.
-#[derive(Debug, Clone, Copy, Default)]
+/// Entries by which a log store knows when what it holds expires: there may be thousands of stores.
+const EXPIRING_SAMPLES: usize = 32;
+
+/// Sizes of the frames that were put into a log store, overwritten ones included, and when they
+/// expire.
+#[derive(Debug)]
 pub(crate) struct FrameSizes {
     frames: u64,
     bytes: u64,
     pub(crate) bytes_max: u64,
+    expiries: ExpiriesBuilder,
+}
+
+impl Default for FrameSizes {
+    fn default() -> Self {
+        let expiries = ExpiriesBuilder::rough(EXPIRING_SAMPLES);
+        FrameSizes { frames: 0, bytes: 0, bytes_max: 0, expiries }
+    }
 }
 
 impl FrameSizes {
-    fn add(&mut self, bytes: u64) {
+    fn add(&mut self, frame: &NewFrame) {
         self.frames += 1;
-        self.bytes += bytes;
-        self.bytes_max = self.bytes_max.max(bytes);
+        self.bytes += frame.bytes;
+        self.bytes_max = self.bytes_max.max(frame.bytes);
+        if let Some(expiring) = frame.expiring {
+            self.expiries.add(expiring, Some(mixed(frame.at)));
+        }
+    }
+
+    /// Takes a frame that expires out of what expires.
+    fn forget(&mut self, frame: &NewFrame) {
+        if let Some(expiring) = frame.expiring {
+            self.expiries.remove(expiring, Some(mixed(frame.at)));
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What has expired by `unix_ms`, roughly.
+    pub(crate) fn expired_at(&self, unix_ms: u64) -> Expired {
+        let (bytes, apart_bytes) = self.expiries.bytes_over(unix_ms);
+        Expired { file_bytes: bytes as u64, apart_bytes: apart_bytes as u64 }
     }
 
     pub(crate) fn bytes_mean(&self) -> u64 {
@@ -72,10 +107,15 @@ impl<D: Device> Version<D> {
         self.sorted_store.as_ref().map_or(0, |s| s.footer().entries)
     }
 
+    /// The files of all stores.
+    pub(crate) fn readers(&self) -> impl Iterator<Item = &Arc<PackedReader<D::File>>> {
+        let hash = self.hash_stores.iter().map(|h| h.reader());
+        hash.chain(self.sorted_store.iter().map(|s| s.reader()))
+    }
+
     /// Names of the files of all stores.
     pub(crate) fn store_names(&self) -> impl Iterator<Item = String> {
-        let hash = self.hash_stores.iter().map(|h| h.reader().name().to_owned());
-        hash.chain(self.sorted_store.iter().map(|s| s.reader().name().to_owned()))
+        self.readers().map(|reader| reader.name().to_owned())
     }
 }
 
@@ -95,6 +135,19 @@ pub(crate) struct NewFrame {
     /// Its logical position.
     pub(crate) at: u64,
     pub(crate) bytes: u64,
+    /// Where it expires.
+    expiring: Option<Expiring>,
+}
+
+impl NewFrame {
+    /// A frame of `bytes` bytes at `at`.
+    #[inline]
+    pub(crate) fn new(hash: KeyHash, at: u64, bytes: u64, frame: &Frame<'_>) -> Self {
+        let Frame { expires_unix_ms, flags, value, .. } = *frame;
+        let expires = expires_unix_ms != 0;
+        let expiring = expires.then(|| Expiring::new(expires_unix_ms, bytes, flags, value));
+        NewFrame { hash, at, bytes, expiring }
+    }
 }
 
 /// Where a key's newest entry in the log stores lies.
@@ -153,6 +206,14 @@ impl<D: Device> Stores<D> {
         self.fill_limit = fill_limit;
     }
 
+    /// What `old` left in the active table is overwritten: it was dead before it expired.
+    pub(crate) fn forget_expiry(&mut self, hash: KeyHash, old: &InLog<'_>) {
+        if old.active_slot.is_some() && old.frame.expires_unix_ms != 0 {
+            let bytes = old.frame.encoded_len() as u64;
+            self.sizes.forget(&NewFrame::new(hash, old.at, bytes, &old.frame));
+        }
+    }
+
     /// Points the active table at `frame`, or returns false where the table has to be frozen
     /// first. `seen` is the slot of the key's entry there.
     pub(crate) fn place(&mut self, frame: &NewFrame, seen: Option<u32>) -> bool {
@@ -164,7 +225,7 @@ impl<D: Device> Stores<D> {
                 return false;
             }
         }
-        self.sizes.add(frame.bytes);
+        self.sizes.add(frame);
         true
     }
 }

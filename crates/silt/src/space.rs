@@ -16,7 +16,7 @@
 
 use crate::jobs::lock_job;
 use crate::options::MISS_FILTER_BITS;
-use crate::packed::{CHUNK_BYTES, Footer, PAYLOAD_BYTES};
+use crate::packed::CHUNK_BYTES;
 use crate::partition::Version;
 use crate::silt::Silt;
 use silica_base::{Error, ErrorKind, Result};
@@ -160,13 +160,16 @@ impl<D: Device> Silt<D> {
         if !self.is_short_of_space() {
             return None;
         }
-        let is_wanted = self.wanted_bytes() > 0;
+        let (is_wanted, now) = (self.wanted_bytes() > 0, self.clock.unix_ms());
         let versions = self.partitions.iter().map(|p| p.version()).enumerate();
         let worth = versions.filter(|(_, version)| {
-            let young = version.hash_store_entries();
-            young > 0 && (is_wanted || young * SHORT_MERGE_SHARE >= version.sorted_store_entries())
+            let (young, old) = (version.hash_store_entries(), version.sorted_store_entries());
+            let is_young = young > 0 && (is_wanted || young * SHORT_MERGE_SHARE >= old);
+            let expired = version.expired_at(now).bytes();
+            let bytes = version.file_bytes();
+            is_young || expired > 0 && (is_wanted || expired * SHORT_MERGE_SHARE >= bytes)
         });
-        let (index, _) = worth.min_by_key(|(_, version)| merge_input_bytes(version))?;
+        let (index, _) = worth.min_by_key(|(_, version)| version.file_bytes())?;
         Some(index)
     }
 
@@ -266,20 +269,9 @@ fn put_bytes(op: &Op<'_>) -> u64 {
     }
 }
 
-/// Bytes of the files that a merge of `version` replaces: it writes that many at the most.
-fn merge_input_bytes<D: Device>(version: &Version<D>) -> u64 {
-    let hash = version.hash_stores.iter().map(|h| file_bytes(h.footer()));
-    hash.chain(version.sorted_store.iter().map(|s| file_bytes(s.footer()))).sum()
-}
-
 /// Bytes that a merge of `version` writes at the most: its inputs' files, and a filter that they
 /// may not have.
 fn merge_output_bytes<D: Device>(version: &Version<D>, filter_bits: u32) -> u64 {
     let entries = version.hash_store_entries() + version.sorted_store_entries();
-    merge_input_bytes(version) + entries * (u64::from(filter_bits) + 2) / 8
-}
-
-fn file_bytes(footer: &Footer) -> u64 {
-    let sections = footer.sections.iter().map(|s| s.bytes.div_ceil(PAYLOAD_BYTES as u64));
-    (footer.data_chunks + sections.sum::<u64>() + 1) * CHUNK_BYTES as u64
+    version.file_bytes() + entries * (u64::from(filter_bits) + 2) / 8
 }

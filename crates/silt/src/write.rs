@@ -215,8 +215,9 @@ impl<D: Device> Silt<D> {
             };
             let seen = old.as_ref().and_then(|o| o.active_slot);
             self.note_overwritten(&old);
+            old.iter().for_each(|old| stores.forget_expiry(placed.hash, old));
             let (at, len) = (at + placed.offset as u64, placed.len as u64);
-            let frame = NewFrame { hash: placed.hash, at, bytes: len };
+            let frame = NewFrame::new(placed.hash, at, len, &frame_of(op, stored.pointer(i)));
             self.put_into_table(&mut stores, writer, &frame, seen);
             bytes += len;
         }

@@ -4,7 +4,7 @@
 use silica_base::{HashSeed, ManualClock, Result, test_size};
 use silica_device::sim::{FaultKind, SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::testkit::{self, DeviceHarness, Fault, Harness, Image, Workload};
+use silica_engine::testkit::{self, DeviceHarness, ExpiredSpace, Fault, Harness, Image, Workload};
 use silica_engine::{Environment, OptionValues};
 use silica_silt::Silt;
 use std::collections::BTreeSet;
@@ -138,6 +138,12 @@ impl DeviceHarness for SiltHarness {
         self.device.set_capacity(bytes.unwrap_or(u64::MAX));
     }
 
+    fn disk_bytes(&self) -> u64 {
+        let names = self.device.list().expect("names of the simulated device");
+        let open = |name: &String| self.device.open(name, Mode::Buffered).expect("a listed file");
+        names.iter().map(|name| open(name).len().expect("its length")).sum()
+    }
+
     fn image(&self) -> Image {
         let names = self.device.list().expect("names of the simulated device");
         let bytes = |name: &String| self.device.peek(name).expect("a listed file");
@@ -187,6 +193,47 @@ fn expiry() {
         testkit::expiry(&mut harness, &clock);
         testkit::moments(&mut harness, &clock);
     }
+}
+
+/// Files keep to what has not expired, with values in the stores and apart.
+#[test]
+fn expired_space() {
+    const LOG_BYTES: u64 = 256 << 10;
+    let limits = [
+        ("partitions", 8),
+        ("memory_bytes", 4 << 20),
+        ("log_bytes_max", LOG_BYTES),
+        ("segment_bytes", LOG_BYTES / 4),
+    ];
+    // The log a quarter over its limit, a segment more, the next one and two spares.
+    let log_bytes = 2 * LOG_BYTES;
+    let within = ExpiredSpace {
+        keys: test_size(8_000, 16_000, 160_000),
+        value_bytes: 108,
+        percent: 140,
+        slack_bytes: log_bytes + (192 << 10),
+        empty_bytes: log_bytes,
+    };
+    let mut harness = SiltHarness::shaped_by_entries(&limits);
+    let clock = harness.clock.clone();
+    testkit::expired_space(&mut harness, &clock, within);
+    let large = [("inline_value_bytes_max", 64), ("value_log_segment_bytes", 64 << 10)];
+    let mut harness = SiltHarness::shaped_by_entries(&[&limits[..], &large].concat());
+    let clock = harness.clock.clone();
+    // Segments of the value log are reclaimed when half of them is dead.
+    let apart = ExpiredSpace { keys: test_size(3_000, 8_000, 50_000), value_bytes: 1000, ..within };
+    testkit::expired_space(&mut harness, &clock, ExpiredSpace { percent: 180, ..apart });
+}
+
+#[test]
+fn expired_room() {
+    let mut harness = SiltHarness::shaped_by_entries(&[("partitions", 8)]);
+    let clock = harness.clock.clone();
+    testkit::expired_room(&mut harness, &clock, 108, 4 << 20);
+    let large = [("inline_value_bytes_max", 64), ("value_log_segment_bytes", 64 << 10)];
+    let mut harness = SiltHarness::shaped_by_entries(&large);
+    let clock = harness.clock.clone();
+    testkit::expired_room(&mut harness, &clock, 1000, 4 << 20);
 }
 
 #[test]

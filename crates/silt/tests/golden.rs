@@ -8,6 +8,7 @@ use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_parts::cuckoo::{CuckooTable, Geometry};
 use silica_parts::ect::EctParams;
+use silica_parts::expiry::Expiries;
 use silica_parts::frame::Frame;
 use silica_silt::Hasher;
 use silica_silt::hash_store::{HashStore, HashStoreBuilder};
@@ -16,6 +17,8 @@ use silica_silt::sorted_store::{IndexKind, SortedStore, SortedStoreBuilder, Sort
 
 const HASHER: Hasher = Hasher::Seeded(HashSeed([9; 16]));
 const ID: u64 = 0x5117;
+/// The present version.
+const VERSION: u32 = 2;
 
 /// Keys and frames: values of many sizes, a tombstone, and one entry larger than a chunk.
 fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -79,10 +82,15 @@ fn write_sorted_store(
     builder.finish().map(drop)
 }
 
-/// A device with the golden file `name`, which `write` makes where that is asked for.
-fn golden(name: &str, write: impl FnOnce(&SimDevice) -> Result<()>) -> Result<SimDevice> {
+/// Writes the file of a golden.
+type Write<'w> = &'w dyn Fn(&SimDevice) -> Result<()>;
+
+/// A device with the golden file `name`, which `write` makes where that is asked for: for files of
+/// older versions there is none.
+fn golden(name: &str, write: Option<Write<'_>>) -> Result<SimDevice> {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var("SILICA_GOLDEN").is_ok_and(|what| what == "write") {
+    let is_asked = std::env::var("SILICA_GOLDEN").is_ok_and(|what| what == "write");
+    if let Some(write) = write.filter(|_| is_asked) {
         let device = SimDevice::new(1, SimOptions::default());
         write(&device)?;
         std::fs::write(&path, device.peek("file").expect("just written")).expect("writable");
@@ -99,10 +107,27 @@ fn encoded(frame: Option<Frame<'_>>) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Expiries of the file of a version: the first one did not say when entries expire.
+fn check_expiries(version: u32, expiries: &Expiries, count: u64) {
+    let expected = if version == 1 { 0 } else { count };
+    assert_eq!(expiries.entries(), expected, "version {version}");
+    assert_eq!(expiries.bytes_over((1 << 42) - 1), 0.0);
+    assert_eq!(expiries.bytes_over(1 << 42) > 0.0, expected > 0);
+}
+
 #[test]
 fn hash_store_version_1() -> Result<()> {
-    let device = golden("hash-store-1.bin", write_hash_store)?;
+    check_hash_store(1, golden("hash-store-1.bin", None)?)
+}
+
+#[test]
+fn hash_store_version_2() -> Result<()> {
+    check_hash_store(2, golden("hash-store-2.bin", Some(&write_hash_store))?)
+}
+
+fn check_hash_store(version: u32, device: SimDevice) -> Result<()> {
     let store = HashStore::open(&device, "file", ID, HASHER)?;
+    check_expiries(version, &store.footer().expiries, 1);
     store.verify()?;
     assert_eq!((store.footer().entries, store.footer().tombstones), (48, 1));
     let mut buf = AlignedBuf::zeroed(0);
@@ -115,12 +140,24 @@ fn hash_store_version_1() -> Result<()> {
 
 #[test]
 fn sorted_store_version_1() -> Result<()> {
-    for (name, entries, kind) in [
-        ("sorted-store-sparse-1.bin", entries(), IndexKind::Sparse),
-        ("sorted-store-dense-1.bin", equal_entries(), IndexKind::Dense),
+    check_sorted_stores(1)
+}
+
+#[test]
+fn sorted_store_version_2() -> Result<()> {
+    check_sorted_stores(2)
+}
+
+fn check_sorted_stores(version: u32) -> Result<()> {
+    for (name, entries, kind, expiring) in [
+        ("sparse", entries(), IndexKind::Sparse, 1),
+        ("dense", equal_entries(), IndexKind::Dense, 0),
     ] {
-        let device = golden(name, |device| write_sorted_store(device, entries.clone(), kind))?;
+        let write = |device: &SimDevice| write_sorted_store(device, entries.clone(), kind);
+        let write: Option<Write<'_>> = if version == VERSION { Some(&write) } else { None };
+        let device = golden(&format!("sorted-store-{name}-{version}.bin"), write)?;
         let store = SortedStore::open(&device, "file", ID, HASHER)?;
+        check_expiries(version, &store.footer().expiries, expiring);
         store.verify()?;
         store.load_index()?;
         assert_eq!(store.index_kind(), Some(kind));

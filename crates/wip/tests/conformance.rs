@@ -4,7 +4,7 @@
 use silica_base::{ErrorKind, HashSeed, ManualClock, Result, test_size};
 use silica_device::sim::{FaultKind, SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::testkit::{self, DeviceHarness, Fault, Harness, Image, Workload};
+use silica_engine::testkit::{self, DeviceHarness, ExpiredSpace, Fault, Harness, Image, Workload};
 use silica_engine::{Durability, EngineExt, Environment, OptionValues};
 use silica_wip::Wip;
 use std::sync::Arc;
@@ -111,6 +111,12 @@ impl DeviceHarness for WipHarness {
         self.device.set_capacity(bytes.unwrap_or(u64::MAX));
     }
 
+    fn disk_bytes(&self) -> u64 {
+        let names = self.device.list().expect("names of the simulated device");
+        let open = |name: &String| self.device.open(name, Mode::Buffered).expect("a listed file");
+        names.iter().map(|name| open(name).len().expect("its length")).sum()
+    }
+
     fn image(&self) -> Image {
         let names = self.device.list().expect("names of the simulated device");
         let bytes = |name: &String| self.device.peek(name).expect("a listed file");
@@ -152,6 +158,39 @@ fn expiry() {
         testkit::expiry(&mut harness, &clock);
         testkit::moments(&mut harness, &clock);
     }
+}
+
+/// Limits at which the log is small beside what lives.
+fn roomy(overrides: &[(&str, u64)]) -> WipHarness {
+    let limits = [
+        ("memory_bytes", 4 << 20),
+        ("memtable_bytes_max", 64 << 10),
+        ("log_bytes_max", 256 << 10),
+        ("segment_bytes", 64 << 10),
+        ("bucket_bytes_max", 512 << 10),
+    ];
+    WipHarness::new(&[&limits[..], overrides].concat())
+}
+
+/// Files keep to what has not expired, with values in the tables and apart.
+#[test]
+fn expired_space() {
+    let within = ExpiredSpace {
+        keys: test_size(8_000, 16_000, 160_000),
+        value_bytes: 108,
+        percent: 140,
+        slack_bytes: 1 << 20,
+        empty_bytes: 640 << 10,
+    };
+    let mut harness = roomy(&[]);
+    let clock = harness.clock.clone();
+    testkit::expired_space(&mut harness, &clock, within);
+    let mut harness =
+        roomy(&[("inline_value_bytes_max", 64), ("value_log_segment_bytes", 64 << 10)]);
+    let clock = harness.clock.clone();
+    // Segments of the value log are reclaimed when half of them is dead.
+    let apart = ExpiredSpace { keys: test_size(3_000, 8_000, 50_000), value_bytes: 1000, ..within };
+    testkit::expired_space(&mut harness, &clock, ExpiredSpace { percent: 180, ..apart });
 }
 
 #[test]

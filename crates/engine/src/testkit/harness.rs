@@ -97,6 +97,11 @@ pub trait DeviceHarness: Harness {
     /// The files as a program would read them now.
     fn image(&self) -> Image;
 
+    /// Bytes of all files.
+    fn disk_bytes(&self) -> u64 {
+        self.image().values().map(|file| file.len() as u64).sum()
+    }
+
     /// Replaces the device by an empty one without faults and limits and puts these files on
     /// it, durably.
     fn restore(&mut self, image: &Image);

@@ -2,12 +2,12 @@
 
 use super::block::{BlockBuilder, VERSION_OVERHEAD_MAX};
 use super::compression::{Compression, Decoder, Encoder, SAMPLE_BYTES};
-use super::expiry::{Expiries, ExpiriesBuilder};
 use super::extent::{self, Form, TRAILER_BYTES, UNIT_BYTES, units_for};
 use super::footer::Footer;
 use super::index::{Index, IndexBuilder};
 use super::sample::{KeySample, SampleBuilder};
 use super::{Table, Version};
+use crate::expiry::{Expiries, ExpiriesBuilder, Expiring};
 use crate::frame::{POINTER, TOMBSTONE};
 use crate::{BlockCache, BlockId, Buffers, FuseFilter, WriteBehind};
 use silica_base::{AlignedBuf, Error, ErrorKind, HashSeed, Result};
@@ -193,8 +193,15 @@ impl<F: DeviceFile> TableBuilder<F> {
         footer.sequence_min = footer.sequence_min.min(version.sequence);
         footer.sequence_max = footer.sequence_max.max(version.sequence);
         if version.expires_unix_ms != 0 {
-            self.expiries.add(version, self.new_key);
+            self.count_expiring(version);
         }
+    }
+
+    #[cold]
+    fn count_expiring(&mut self, version: &Version<'_>) {
+        let bytes = (version.key.len() + version.value.len()) as u64;
+        let Version { expires_unix_ms, flags, value, .. } = *version;
+        self.expiries.add(Expiring::new(expires_unix_ms, bytes, flags, value), self.new_key);
     }
 
     /// True where the block is better written as it is.

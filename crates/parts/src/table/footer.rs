@@ -1,7 +1,7 @@
 //! The last unit of a table: what it is and where its parts are.
 
-use super::expiry::Expiries;
 use super::extent::{self, Form, UNIT_BYTES};
+use crate::expiry::Expiries;
 use crate::fields::Fields;
 use silica_base::{Error, ErrorKind, Result};
 

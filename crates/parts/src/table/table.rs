@@ -5,7 +5,8 @@ use super::compression::{Decoder, PLAIN};
 use super::extent::{self, UNIT_BYTES};
 use super::footer::Footer;
 use super::index::Index;
-use super::{Cursor, Expiries, KeySample, Version};
+use super::{Cursor, KeySample, Version};
+use crate::expiry::Expiries;
 use crate::{BlockCache, BlockId, FuseFilter};
 use silica_base::{AlignedBuf, Error, Result, prefetch_value};
 use silica_device::{Device, DeviceFile, Mode};
@@ -84,7 +85,7 @@ impl<F: DeviceFile> Table<F> {
 
     /// Tells the table when its versions expire.
     pub(super) fn with_expiries(self, expiries: Expiries) -> Self {
-        let expiries = (expiries.versions() > 0).then(|| Arc::new(expiries));
+        let expiries = (expiries.entries() > 0).then(|| Arc::new(expiries));
         Table { expiries, ..self }
     }
 
@@ -218,7 +219,7 @@ impl<F: DeviceFile> Table<F> {
     /// True where the time of everything in it is over.
     pub fn is_over(&self, unix_ms: u64) -> bool {
         self.expiries.as_ref().is_some_and(|expiries| {
-            expiries.versions() == self.footer.versions && expiries.last_unix_ms() <= unix_ms
+            expiries.entries() == self.footer.versions && expiries.last_unix_ms() <= unix_ms
         })
     }
 

@@ -4,9 +4,13 @@ use super::chunk::{self, CHUNK_BYTES, PAYLOAD_BYTES, Trailer};
 use super::layout::Layout;
 use silica_base::{Error, ErrorKind, Result};
 use silica_parts::Fields;
+use silica_parts::expiry::Expiries;
 
 const MAGIC: [u8; 8] = *b"SILTPACK";
-const VERSION: u32 = 1;
+/// Version of the format; 1 is read, too.
+const VERSION: u32 = 2;
+/// The version that does not say when entries expire.
+const VERSION_WITHOUT_EXPIRIES: u32 = 1;
 /// Bytes of the fixed fields, before the section table.
 const FIXED_BYTES: usize = 88;
 /// Bytes of one section in the table.
@@ -104,6 +108,8 @@ pub struct Footer {
     pub sections: Vec<Section>,
     /// The store's own metadata.
     pub meta: Vec<u8>,
+    /// When entries expire; of none that do where the file is of a version that does not say.
+    pub expiries: Expiries,
 }
 
 impl Footer {
@@ -141,6 +147,7 @@ impl Footer {
             out.extend_from_slice(&section.bytes.to_le_bytes());
         }
         out.extend_from_slice(&self.meta);
+        self.expiries.encode(&mut out);
         out
     }
 
@@ -165,14 +172,14 @@ impl Footer {
             return Err(Error::corruption(name, at, "the last chunk is not a footer"));
         }
         let version = fields.u32().unwrap_or(0);
-        if version != VERSION {
+        if version != VERSION && version != VERSION_WITHOUT_EXPIRIES {
             let context = format!(
                 "{name} has packed format {version}, this version reads {VERSION}; use a newer \
                  release"
             );
             return Err(Error::new(ErrorKind::Unsupported, context));
         }
-        Self::fields(fields)
+        Self::fields(fields, version)
             .filter(|footer| footer.is_consistent(file_id, number))
             .ok_or_else(|| Error::corruption(name, at, "impossible footer"))
     }
@@ -189,7 +196,7 @@ impl Footer {
         fields.u64()
     }
 
-    fn fields(mut fields: Fields<'_>) -> Option<Footer> {
+    fn fields(mut fields: Fields<'_>, version: u32) -> Option<Footer> {
         let &[kind, layout, sections_low, sections_high] = fields.take(4)? else { return None };
         let mut footer = Footer {
             kind: match kind {
@@ -213,6 +220,7 @@ impl Footer {
             straddle_usual: fields.u32()?,
             sections: Vec::new(),
             meta: Vec::new(),
+            expiries: Expiries::default(),
         };
         let meta_bytes = fields.u32()?;
         fields.u32()?;
@@ -221,6 +229,9 @@ impl Footer {
             footer.sections.push(Section { kind, chunk: fields.u64()?, bytes: fields.u64()? });
         }
         footer.meta = fields.take(meta_bytes as usize)?.to_vec();
+        if version != VERSION_WITHOUT_EXPIRIES {
+            footer.expiries = Expiries::decode(&mut fields)?;
+        }
         fields.0.is_empty().then_some(footer)
     }
 
@@ -235,6 +246,7 @@ impl Footer {
         let sizes_add_up = self.entry_bytes_equal == 0
             || self.entry_bytes_equal.checked_mul(self.entries) == Some(self.entry_bytes);
         self.file_id == file_id
+            && self.expiries.entries() <= self.entries
             && sections_follow
             && next == number
             && sizes_add_up
@@ -247,6 +259,10 @@ impl Footer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use silica_parts::expiry::{EXPIRIES_BYTES_MAX, ExpiriesBuilder, Expiring};
+
+    /// Bytes of the expiries of a file in which nothing expires.
+    const NO_EXPIRIES_BYTES: usize = 40;
 
     fn sample() -> Footer {
         Footer {
@@ -266,19 +282,45 @@ mod tests {
                 Section { kind: SectionKind::MissFilter, chunk: 5, bytes: 1 },
             ],
             meta: vec![1, 2, 3],
+            expiries: Expiries::default(),
         }
     }
 
     #[test]
     fn footers_round_trip_and_sizes_are_as_documented() {
-        let footer = sample();
-        assert_eq!(footer.payload().len(), FIXED_BYTES + 2 * SECTION_BYTES + 3);
-        const LARGEST: usize = FIXED_BYTES + SECTIONS_MAX * SECTION_BYTES + META_BYTES_MAX;
+        let mut footer = sample();
+        let bytes = FIXED_BYTES + 2 * SECTION_BYTES + 3 + NO_EXPIRIES_BYTES;
+        assert_eq!(footer.payload().len(), bytes);
+        const LARGEST: usize =
+            FIXED_BYTES + SECTIONS_MAX * SECTION_BYTES + META_BYTES_MAX + EXPIRIES_BYTES_MAX;
         const { assert!(LARGEST <= PAYLOAD_BYTES) };
+        let mut builder = ExpiriesBuilder::default();
+        for n in 1..10 {
+            builder.add(Expiring { expires_unix_ms: n, bytes: 1000, apart_bytes: n }, Some(n));
+        }
+        footer.expiries = builder.finish();
         let mut chunk = vec![0; CHUNK_BYTES];
         footer.seal_into(&mut chunk, 6).expect("fits");
         assert_eq!(Footer::open(&chunk, "f", 77, 6).expect("whole"), footer);
         assert!(Footer::open(&chunk, "f", 78, 6).is_err());
+        footer.entries = 8;
+        footer.entry_bytes = 8000;
+        footer.seal_into(&mut chunk, 6).expect("fits");
+        assert!(Footer::open(&chunk, "f", 77, 6).is_err(), "more expire than there are");
+    }
+
+    #[test]
+    fn the_first_version_ends_before_it_says_when_entries_expire() {
+        let footer = sample();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        footer.seal_into(&mut chunk, 6).expect("fits");
+        let used = footer.payload().len() - NO_EXPIRIES_BYTES;
+        let cut = Trailer { first: 0, used };
+        chunk::seal(&mut chunk, 77, 6, cut);
+        assert!(Footer::open(&chunk, "f", 77, 6).is_err(), "the second version says it");
+        chunk[8] = 1;
+        chunk::seal(&mut chunk, 77, 6, cut);
+        assert_eq!(Footer::open(&chunk, "f", 77, 6).expect("older"), footer);
     }
 
     #[test]

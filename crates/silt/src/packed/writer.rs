@@ -6,7 +6,9 @@ use super::layout::Layout;
 use super::reader::PackedReader;
 use silica_base::{AlignedBuf, Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_parts::{WriteBehind, frame};
+use silica_parts::WriteBehind;
+use silica_parts::expiry::{Expiries, ExpiriesBuilder, Expiring, mixed};
+use silica_parts::frame::{self, Frame};
 
 /// Bytes collected before a write; as many may be on their way.
 const BUFFER_BYTES: usize = 512 << 10;
@@ -38,6 +40,7 @@ pub struct PackedWriter<F: DeviceFile> {
     entry_bytes_min: u64,
     entry_bytes_max: u64,
     straddles: [u64; STRADDLES_COUNTED],
+    expiries: ExpiriesBuilder,
     bytes_written: u64,
 }
 
@@ -64,6 +67,7 @@ impl<F: DeviceFile> PackedWriter<F> {
             straddle_usual: 0,
             sections: Vec::new(),
             meta: Vec::new(),
+            expiries: Expiries::default(),
         };
         Ok(PackedWriter {
             file: WriteBehind::new(device.create(name, Mode::Direct)?),
@@ -77,6 +81,7 @@ impl<F: DeviceFile> PackedWriter<F> {
             entry_bytes_min: u64::MAX,
             entry_bytes_max: 0,
             straddles: [0; STRADDLES_COUNTED],
+            expiries: ExpiriesBuilder::default(),
             bytes_written: 0,
         })
     }
@@ -142,6 +147,21 @@ impl<F: DeviceFile> PackedWriter<F> {
         self.entry_bytes_max = self.entry_bytes_max.max(len);
         self.straddles[straddle.min(STRADDLES_COUNTED - 1)] += 1;
         self.footer.straddle_max = self.footer.straddle_max.max(straddle as u32);
+        if flags & frame::EXPIRES != 0 {
+            self.count_expiring(frame);
+        }
+    }
+
+    #[cold]
+    fn count_expiring(&mut self, frame: &[u8]) {
+        let Some((entry, len)) = Frame::decode(frame) else { return };
+        let Frame { expires_unix_ms, flags, value, .. } = entry;
+        // No writer encodes the flag without a time; such an entry never expires.
+        if expires_unix_ms == 0 {
+            return;
+        }
+        let expiring = Expiring::new(expires_unix_ms, len as u64, flags, value);
+        self.expiries.add(expiring, Some(mixed(self.footer.entries)));
     }
 
     /// Seals the chunk being filled and starts the next.
@@ -223,6 +243,7 @@ impl<F: DeviceFile> PackedWriter<F> {
             self.write_section(*kind, bytes)?;
         }
         meta.clone_into(&mut self.footer.meta);
+        self.footer.expiries = std::mem::take(&mut self.expiries).finish();
         let number = self.chunk_number();
         self.footer.seal_into(&mut self.buf[self.at..self.at + CHUNK_BYTES], number)?;
         self.at += CHUNK_BYTES;
