@@ -401,6 +401,10 @@ impl<D: Device> Wip<D> {
         if let Some(at) = list.paused.iter().position(fits) {
             return Some(list.paused.swap_remove(at));
         }
+        if let Some((bucket, count)) = self.expired_for_space(|bucket| !list.is_busy(bucket)) {
+            list.busy.push(Arc::clone(&bucket));
+            return Some(Job::Compaction(Box::new(Compaction::new(bucket, count, 0))));
+        }
         if self.pauses_for_space() {
             return None;
         }

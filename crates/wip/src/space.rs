@@ -274,6 +274,22 @@ impl<D: Device> Wip<D> {
         best.map(|(_, _, bucket, count)| (Arc::clone(bucket), count))
     }
 
+    /// While room is short: a bucket whose tables have expired to the last entry, and the number of
+    /// its runs. Its compaction writes nothing, so it fits however little is free.
+    pub(crate) fn expired_for_space(
+        &self,
+        is_free: impl Fn(&Arc<Bucket<D>>) -> bool,
+    ) -> Option<(Arc<Bucket<D>>, usize)> {
+        let over_ms = self.over_ms();
+        self.buckets().iter().filter(|bucket| is_free(bucket)).find_map(|bucket| {
+            let version = bucket.read().version.clone();
+            let mut parts = version.runs.iter().flatten().peekable();
+            let is_expired =
+                parts.peek().is_some() && parts.all(|part| part.table.table.is_over(over_ms));
+            is_expired.then(|| (Arc::clone(bucket), version.runs.len()))
+        })
+    }
+
     /// Before the puts of a batch: where room is short, tries to make some, and refuses them where
     /// that does not help. Deletes are let through, and what takes no more than it overwrites: they
     /// make space.

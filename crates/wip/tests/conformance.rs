@@ -194,6 +194,13 @@ fn expired_space() {
 }
 
 #[test]
+fn expired_room() {
+    let mut harness = roomy(&[]);
+    let clock = harness.clock.clone();
+    testkit::expired_room(&mut harness, &clock, 108, 4 << 20);
+}
+
+#[test]
 fn large_values_differential() {
     testkit::differential(&mut large_values(), 3, test_size(5_000, 100_000, 100_000_000));
 }
