@@ -1,8 +1,8 @@
 //! The admin port: what the server counts, over HTTP, in the text format of Prometheus.
 
-use crate::service::Service;
 use silica::engine::{Error, ErrorKind, METRICS, MetricKind, MetricVisitor, Result};
 use silica::tune::recommend::{WHY_METRICS, Why};
+use silica_commands::Service;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;

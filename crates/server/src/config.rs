@@ -1,7 +1,7 @@
 //! What a server is started with.
 
-use crate::databases::DATABASES_MAX;
 use silica::engine::{Durability, Error, ErrorKind, Result};
+use silica_commands::DATABASES_MAX;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 

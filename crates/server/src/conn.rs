@@ -1,10 +1,8 @@
 //! One connection: its socket, buffers and state.
 
-use crate::burst::{Input, Owner, Request};
-use crate::client_state::ClientState;
-use crate::clients::Client;
 use crate::socket::Socket;
 use crate::tls;
+use silica_commands::{Client, ClientState, Input, Owner, Request};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 

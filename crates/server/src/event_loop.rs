@@ -3,22 +3,18 @@
 mod ring;
 
 use self::ring::Ring;
-use crate::address::Address;
-use crate::burst::{Burst, Input, Lane, Output};
 use crate::conn::{CONNECTION_BYTES, Conn, Work};
 use crate::direct;
-use crate::exec::Executor;
 use crate::listeners::{AcceptOptions, Listener};
 use crate::loops::Message;
-use crate::plan::plan;
-use crate::service::Service;
 use crate::shared::Shared;
 use crate::socket::Socket;
-use crate::stats::Stats;
-use crate::topics::{Delivery, Published};
 use crate::udp;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
+use silica_commands::{
+    Address, Burst, Delivery, Executor, Input, Lane, Output, Published, Service, Stats, plan,
+};
 use silica_proto::memcached::Protocol;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
@@ -497,7 +493,7 @@ impl EventLoop {
     /// Begins with planned requests: what is answered already goes out at once.
     fn start(&mut self, slot: usize, mut input: Input) -> io::Result<()> {
         let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
-        if input.requests.iter().any(|request| !request.run.is_ready()) {
+        if input.requests.iter().any(|request| !request.is_ready()) {
             conn.work = Some(Work { input, next: 0 });
             return Ok(());
         }
@@ -535,7 +531,7 @@ impl EventLoop {
         let mut may_wait = false;
         let mut changes = false;
         for (index, request) in work.left().iter().enumerate() {
-            if request.run.is_ready() {
+            if request.is_ready() {
                 continue;
             }
             let engine = store.opened(usize::from(request.db));
@@ -550,7 +546,7 @@ impl EventLoop {
                 _ => {}
             }
             may_wait |= engine.is_some_and(|engine| engine.descriptor().capabilities.may_wait);
-            changes |= request.run.changes();
+            changes |= request.changes();
         }
         let end = work.input.requests.len();
         match (may_wait, changes) {
@@ -574,7 +570,7 @@ impl EventLoop {
         let place = self.decide(&work);
         let (Place::Here(end) | Place::Worker(_, end)) = place;
         let out = self.spare_bytes.pop().unwrap_or_default();
-        let output = Output { out, next: work.next, end, ..Output::default() };
+        let output = Output::new(out, work.next, end);
         match place {
             Place::Here(_) => self.here.push(owner, work.input, output),
             Place::Worker(Lane::Read, _) => self.reads.push(owner, work.input, output),

@@ -1,13 +1,10 @@
 //! The event loops as others reach them: their messages, their ports, and the end of all.
 
-use crate::address::Address;
-use crate::burst::{Burst, Owner};
-use crate::front::Front;
 use crate::listeners::AcceptOptions;
 use crate::socket::Socket;
-use crate::topics::{Delivery, Published};
 use crate::udp::Passes;
 use mio::Waker;
+use silica_commands::{Address, Burst, Delivery, Front, Owner, Published};
 use silica_proto::datagram::PASS_BYTES;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

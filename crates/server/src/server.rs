@@ -1,18 +1,11 @@
 //! Starting and stopping.
 
-use crate::acl::Acl;
 use crate::admin::Admin;
-use crate::budget::Budget;
-use crate::databases::Databases;
 use crate::direct::{self, Hub, Seat};
 use crate::event_loop::{EventLoop, WAKER};
-use crate::front::Front;
 use crate::listeners::{self, Listener, Listeners};
 use crate::loops::{Addresses, Loops};
-use crate::owners::Owners;
-use crate::service::{Service, ServiceOptions};
 use crate::shared::Shared;
-use crate::store::Store;
 use crate::tls::Tls;
 use crate::udp;
 use crate::workers::{self, Pool};
@@ -20,6 +13,7 @@ use crate::{Config, Mode};
 use mio::{Poll, Waker};
 use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica_base::{Clock, SystemClock};
+use silica_commands::{Acl, Budget, Databases, Front, Owners, Service, ServiceOptions, Store};
 use silica_net::datagrams::join_segments;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Weak};

@@ -2,10 +2,10 @@
 
 use crate::listeners::AcceptOptions;
 use crate::loops::Loops;
-use crate::service::Service;
 use crate::tls::{self, Tls};
 use crate::workers::Pool;
 use crate::{Config, Mode};
+use silica_commands::Service;
 use silica_proto::datagram::Partitions;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Sockets of either kind: TCP, and unix sockets in the file system.
 
-use crate::address::Address;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use silica::engine::{Error, ErrorKind, Result};
+use silica_commands::Address;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};

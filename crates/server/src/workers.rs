@@ -1,9 +1,8 @@
 //! The I/O workers: a few threads that call engines which may wait for a device.
 
-use crate::burst::{Burst, Lane};
-use crate::exec::Executor;
 use crate::loops::Message;
 use crate::shared::Shared;
+use silica_commands::{Burst, Executor, Lane};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -27,9 +27,18 @@ const FACADE: &[&str] = &[
     "silica-mica",
     "silica-tune",
 ];
+/// What commands mean stands below loops and sockets, which they cannot see.
+const COMMANDS: &[&str] = &["silica-base", "silica-engine", "silica", "silica-proto"];
 /// The server asks the device for what the system lends it: descriptors and memory.
-const SERVER: &[&str] =
-    &["silica-base", "silica-device", "silica-net", "silica-engine", "silica", "silica-proto"];
+const SERVER: &[&str] = &[
+    "silica-base",
+    "silica-device",
+    "silica-net",
+    "silica-engine",
+    "silica",
+    "silica-proto",
+    "silica-commands",
+];
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.
 const BENCH: &[&str] = &[
     "silica-base",
@@ -86,6 +95,7 @@ const HOUSE: &[Place] = &[
     Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
+    active("silica-commands", "crates/commands", COMMANDS),
     active("silica-server", "crates/server", SERVER),
     active("silica-client", "crates/client", CLIENT),
     active("silica-bench", "crates/bench", BENCH),

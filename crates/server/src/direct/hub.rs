@@ -8,11 +8,10 @@
 
 use super::bell::{AWAKE, Bell, PARKED};
 use super::seat::Seat;
-use crate::budget::Budget;
 use crate::config::Mode;
-use crate::watch::{WatchedShard, Watchers};
 use mio::Waker;
 use silica::engine::{Engine, Error, ErrorKind, Result, Shard};
+use silica_commands::{Budget, Watchers};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::Thread;
@@ -254,7 +253,7 @@ impl Shards {
             self.taken.resize_with(db + 1, Vec::new);
         }
         self.taken[db].resize_with(sharded.shards(), || None);
-        let shard = WatchedShard::wrap(watchers, sharded.take(partition)?);
+        let shard = watchers.wrap_shard(sharded.take(partition)?);
         self.taken[db][partition] = Some(shard);
         Ok(())
     }

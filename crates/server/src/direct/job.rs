@@ -1,13 +1,11 @@
 //! Requests on their way to the loop that owns their keys, and what comes back.
 
 use super::hub::Shards;
-use crate::budget::{Budget, Claim, SMALL_BYTES};
-use crate::burst::{Args, Parcel};
-use crate::commands::error_text;
-use crate::exec::Change;
-use crate::table::{Answer, Modify, Terms};
 use silica::engine::{
     Durability, EntryRef, Error, ErrorKind, GetSink, Op, OpKind, Result, WriteBatch,
+};
+use silica_commands::{
+    Answer, Args, Budget, Change, Claim, Modify, Parcel, SMALL_BYTES, Terms, error_text,
 };
 use silica_proto::Span;
 use std::ops::Range;

@@ -31,14 +31,11 @@ mod sync;
 pub(crate) use hub::Hub;
 pub(crate) use seat::{Seat, seats};
 
-use crate::exec::Change;
-use crate::owners::Owners;
-use crate::table::{Answer, Terms};
-use crate::watch::Watchers;
 use silica::engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
     ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Sharded, Update, WriteBatch,
 };
+use silica_commands::{Answer, Change, Owners, Terms, Watchers};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,14 +3,12 @@
 use super::bell::{ASLEEP, PARKED};
 use super::hub::{Hub, Shards, rest};
 use super::job::{Gathered, Job, Want};
-use crate::commands::error_text;
 use crate::config::Mode;
-use crate::exec::Change;
-use crate::table::{Answer, Terms};
 use silica::engine::{
     Durability, Engine, EntryRef, Error, ErrorKind, GetSink, Result, Sharded, WriteBatch,
 };
 use silica_base::{RingReceiver, RingSender, ring};
+use silica_commands::{Answer, Change, Terms, error_text};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

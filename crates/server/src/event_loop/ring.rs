@@ -6,13 +6,11 @@
 
 use super::EventLoop;
 use crate::EventLoopKind;
-use crate::budget::Budget;
-use crate::burst::Owner;
 use crate::conn::Conn;
 use crate::socket::Socket;
-use crate::stats::Stats;
 use mio::Events;
 use rustix::io::Errno;
+use silica_commands::{Budget, Owner, Stats};
 use silica_net::{SocketEvent, SocketRing};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;

@@ -6,14 +6,9 @@
 use super::post::Post;
 use super::socket::{BATCH, Serve};
 use super::writer::{Group, Late, Writer, is_within};
-use crate::burst::Lane;
-use crate::front::Front;
-use crate::password::same;
-use crate::service::Service;
-use crate::session::Session;
 use crate::shared::Shared;
-use crate::stats::Stats;
 use silica::engine::{Engine, EntryRef, Limits, Result, WriteBatch};
+use silica_commands::{Front, Lane, Service, Session, Stats, same};
 use silica_net::datagrams::{Incoming, Peer, STRIDE};
 use silica_proto::datagram::{
     Directory, Header, Kind, PASS_BYTES, Reason, Reply, Request, Requests, SHORT_REPLIES_MAX,

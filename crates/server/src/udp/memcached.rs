@@ -9,14 +9,8 @@
 
 use super::post::Post;
 use super::socket::{BATCH, Serve};
-use crate::acl::User;
-use crate::burst::{Burst, Input, Lane, Output, Owner};
-use crate::exec::Executor;
-use crate::memcached::{NoRequest, Parsers, plan_next, stores};
-use crate::service::Service;
-use crate::session::Session;
-use crate::stats::Stats;
-use crate::table::Run;
+use silica_commands::memcached::{NoRequest, Parsers, plan_next, stores};
+use silica_commands::{Burst, Executor, Input, Lane, Output, Owner, Service, Session, Stats, User};
 use silica_net::datagrams::{Incoming, STRIDE};
 use silica_proto::memcached::{BinaryParser, FRAME_BYTES, Frame, Parser};
 use std::net::UdpSocket;
@@ -118,8 +112,8 @@ impl Frames {
         self.input.bytes = bytes;
         let requests = &self.input.requests;
         let reads = |asked: &Asked| {
-            let run = &requests[asked.request].run;
-            run.is_ready() || matches!(run, Run::Read(_))
+            let request = &requests[asked.request];
+            request.is_ready() || request.reads()
         };
         let all = self.asked[first..].iter().all(reads);
         self.asked[first..].iter_mut().for_each(|asked| asked.reads = all);
@@ -150,13 +144,8 @@ impl Frames {
         let mut next = 0;
         while next < count {
             let mut burst = Burst::new(usize::MAX, lane);
-            let output = Output {
-                out: std::mem::take(&mut self.out),
-                next,
-                end: count,
-                ends: Some(std::mem::take(&mut self.ends)),
-                ..Output::default()
-            };
+            let output = Output::new(std::mem::take(&mut self.out), next, count)
+                .with_ends(std::mem::take(&mut self.ends));
             let owner = Owner { slot: usize::MAX, client: 0 };
             burst.push(owner, std::mem::take(&mut self.input), output);
             let run = catch_unwind(AssertUnwindSafe(|| self.executor.run(&mut burst)));

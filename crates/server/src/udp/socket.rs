@@ -1,7 +1,7 @@
 //! Sockets for datagrams, and the threads that serve them.
 
-use crate::service::Service;
 use silica::engine::{Error, Result};
+use silica_commands::Service;
 use silica_net::datagrams::{
     Incoming, RECEIVE_BYTES, SLOT_BYTES, STRIDE, set_receive_bytes, set_send_bytes,
 };

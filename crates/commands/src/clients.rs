@@ -1,0 +1,206 @@
+//! All connections of all loops, as CLIENT LIST shows them.
+
+use crate::acl::{DEFAULT, User};
+use crate::address::Address;
+use crate::budget::{Budget, Share};
+use crate::topics::{Kind, Subscriptions};
+use crate::tracking::Tracker;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a client says about itself, and what it did last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names {
+    pub(crate) name: Vec<u8>,
+    pub(crate) lib_name: Vec<u8>,
+    pub(crate) lib_version: Vec<u8>,
+    pub(crate) last_command: &'static str,
+    /// Who it is, as far as its requests have told.
+    pub(crate) user: Option<Arc<User>>,
+}
+
+/// What everybody may know of one connection.
+#[derive(Debug)]
+pub struct Client {
+    /// Its number, which is never used twice.
+    pub id: u64,
+    /// The event loop that serves it.
+    pub loop_index: usize,
+    /// Its place among the connections of that loop.
+    pub slot: usize,
+    /// The client's end.
+    pub peer: Address,
+    pub(crate) local: Address,
+    pub(crate) born_ms: u64,
+    pub(crate) active_ms: AtomicU64,
+    pub(crate) db: AtomicU8,
+    pub(crate) resp: AtomicU8,
+    pub(crate) input_bytes: AtomicUsize,
+    pub(crate) output_bytes: AtomicUsize,
+    /// Bytes held in all, as the memory cap counts them.
+    pub(crate) held_bytes: AtomicUsize,
+    /// What is kept for it beside its buffers: names, channels, patterns, prefixes.
+    pub(crate) kept: Share,
+    /// What it held when it was told to go; 0 before.
+    pub(crate) leaving_bytes: AtomicUsize,
+    pub(crate) no_evict: AtomicBool,
+    pub(crate) no_touch: AtomicBool,
+    names: Mutex<Names>,
+    subscriptions: Mutex<Subscriptions>,
+}
+
+impl Client {
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The channels that it listens to. Locked after the register of channels.
+    pub(crate) fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All memory held for it.
+    pub fn all_bytes(&self) -> usize {
+        self.held_bytes.load(Relaxed) + self.kept.bytes()
+    }
+
+    /// True where it listens to any channel.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.subscriptions().count() > 0
+    }
+
+    /// The user that it is, as far as its last request told.
+    pub(crate) fn user_name(&self) -> String {
+        self.names().user.as_ref().map_or(DEFAULT, |user| &user.name).into()
+    }
+
+    /// Its flags, as CLIENT LIST shows them.
+    fn flags(&self, tracker: Option<&Tracker>, listens: bool) -> String {
+        let flags = [
+            ('P', listens),
+            ('t', tracker.is_some()),
+            ('R', tracker.is_some_and(|tracker| tracker.broken)),
+            ('B', tracker.is_some()),
+            ('U', matches!(self.peer, Address::Unix(_))),
+            ('e', self.no_evict.load(Relaxed)),
+            ('T', self.no_touch.load(Relaxed)),
+        ];
+        let shown: String = flags.iter().filter(|(_, on)| *on).map(|(flag, _)| flag).collect();
+        if shown.is_empty() { "N".into() } else { shown }
+    }
+
+    /// One line of CLIENT LIST, without line end.
+    pub(crate) fn line(&self, tracker: Option<&Tracker>, now_ms: u64) -> String {
+        let redirect = tracker.map_or(-1, |tracker| tracker.redirect.unwrap_or(0) as i64);
+        let names = self.names().clone();
+        let count = |kind| self.subscriptions().of(kind).len();
+        let (channels, patterns) = (count(Kind::Channel), count(Kind::Pattern));
+        let seconds = |since: u64| now_ms.saturating_sub(since) / 1000;
+        let text = String::from_utf8_lossy;
+        format!(
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
+             ssub=0 multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+             omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} \
+             lib-ver={}",
+            self.id,
+            self.peer,
+            self.local,
+            text(&names.name),
+            seconds(self.born_ms),
+            seconds(self.active_ms.load(Relaxed)),
+            self.flags(tracker, channels + patterns > 0),
+            self.db.load(Relaxed),
+            channels,
+            patterns,
+            self.input_bytes.load(Relaxed),
+            self.output_bytes.load(Relaxed),
+            self.all_bytes(),
+            if names.last_command.is_empty() { "NULL" } else { names.last_command },
+            names.user.as_ref().map_or(DEFAULT, |user| &user.name),
+            self.resp.load(Relaxed),
+            text(&names.lib_name),
+            text(&names.lib_version),
+        )
+    }
+}
+
+/// The register of connections.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    list: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next_id: AtomicU64,
+    count: AtomicUsize,
+}
+
+impl Clients {
+    fn list(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of connections.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    /// Registers a new connection.
+    pub(crate) fn add(
+        &self,
+        (loop_index, slot): (usize, usize),
+        (peer, local): (Address, Address),
+        now_ms: u64,
+        budget: &Arc<Budget>,
+    ) -> Arc<Client> {
+        let client = Arc::new(Client {
+            id: self.next_id.fetch_add(1, Relaxed) + 1,
+            loop_index,
+            slot,
+            peer,
+            local,
+            born_ms: now_ms,
+            active_ms: AtomicU64::new(now_ms),
+            db: AtomicU8::new(0),
+            resp: AtomicU8::new(2),
+            input_bytes: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            held_bytes: AtomicUsize::new(0),
+            kept: Share::new(budget),
+            leaving_bytes: AtomicUsize::new(0),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            names: Mutex::default(),
+            subscriptions: Mutex::default(),
+        });
+        self.list().insert(client.id, Arc::clone(&client));
+        self.count.fetch_add(1, Relaxed);
+        client
+    }
+
+    /// Forgets a connection that is gone.
+    pub(crate) fn remove(&self, id: u64) {
+        if self.list().remove(&id).is_some() {
+            self.count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// The connection of this number.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.list().get(&id).cloned()
+    }
+
+    /// The connection that holds most, at least `bytes_min` bytes; one that must not be evicted
+    /// only if there is no other.
+    pub(crate) fn largest(&self, bytes_min: usize) -> Option<Arc<Client>> {
+        let list = self.list();
+        let stays = |client: &&Arc<Client>| {
+            client.leaving_bytes.load(Relaxed) == 0 && client.all_bytes() >= bytes_min
+        };
+        let rank = |client: &&Arc<Client>| (!client.no_evict.load(Relaxed), client.all_bytes());
+        list.values().filter(stays).max_by_key(rank).cloned()
+    }
+
+    /// All connections, oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Client>> {
+        self.list().values().cloned().collect()
+    }
+}

@@ -1,0 +1,709 @@
+//! Runs bursts: the requests of many connections as few engine calls.
+//!
+//! A burst runs in waves. A wave takes from every connection the longest run of reads that come
+//! next and makes one `get_many` of all of them; then the writes that come next, as one batch;
+//! then the read-modify-writes, as one burst of updates. So each connection's requests take effect
+//! in their order, as if it were alone, and the engine sees few, large calls. Everything written in
+//! a burst is synced once, at its end, before any of its replies leaves.
+
+mod alone;
+mod changes;
+mod pieces;
+
+use self::alone::Collector;
+pub use self::changes::Change;
+use self::changes::{change, change_by_owners};
+use self::pieces::Writer;
+use crate::budget::{Claim, SMALL_BYTES};
+use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
+use crate::errors;
+use crate::resp::{Keyspace, Values, error_text};
+use crate::service::Service;
+use crate::slowlog::Watch;
+use crate::table::{Answer, Answering, Run, Terms, Wants, Write, find_called};
+use crate::transaction::Transaction;
+use silica::engine::{Durability, Engine, Limits, Result, WriteBatch};
+use silica_proto::Reply;
+use std::slice;
+use std::sync::Arc;
+
+/// Keys of one wave of reads.
+const KEYS_MAX: usize = 1024;
+/// Bytes of values that a wave of reads collects.
+const ARENA_BYTES_MAX: usize = 4 << 20;
+/// Of them, those that are kept for the next burst.
+const ARENA_BYTES_KEPT: usize = 512 << 10;
+/// Reply bytes of one connection after which its burst goes on later.
+const OUT_BYTES_MAX: usize = 1 << 20;
+/// Reply bytes of all its connections after which it does.
+const BURST_OUT_BYTES_MAX: usize = 8 << 20;
+/// Bytes of values that one request may fetch over a connection.
+pub(crate) const REPLY_BYTES_MAX: usize = 600 << 20;
+/// Bytes of an entry's meta before its value in the arena.
+pub(crate) const ENTRY_META_BYTES: usize = 12;
+/// Bytes of keys and values after which a batch is written.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// A key's result in a wave of reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// No such key.
+    Missing,
+    /// The value lies here in the arena (or is only this long, where that was asked).
+    Found { start: usize, len: usize },
+    /// There was no room for it.
+    Deferred,
+}
+
+/// Runs bursts; keeps its buffers between them.
+pub struct Executor {
+    service: Arc<Service>,
+    arena: Vec<u8>,
+    slots: Vec<Slot>,
+    wants: Vec<Wants>,
+    taken: Vec<usize>,
+    /// Always empty: room for the keys of a wave of reads, and for a batch of writes.
+    keys: Vec<&'static [u8]>,
+    batch: WriteBatch<'static>,
+    /// Bytes of values that one request may fetch.
+    reply_bytes_max: usize,
+    /// What the burst's large values and replies are claimed from.
+    claim: Claim,
+    /// Bytes of values and of replies that are not claimed.
+    room: usize,
+    /// When the burst began, in Unix milliseconds.
+    now_ms: u64,
+}
+
+impl Executor {
+    /// An executor of the calling thread's bursts.
+    pub fn new(service: Arc<Service>) -> Self {
+        let reply_bytes_max = REPLY_BYTES_MAX;
+        let (arena, slots, wants, taken) = (vec![], vec![], vec![], vec![]);
+        let (keys, batch) = (vec![], WriteBatch::new());
+        let (claim, room) = (Claim::new(&service.budget), service.budget.room(ARENA_BYTES_MAX));
+        Executor {
+            service,
+            arena,
+            slots,
+            wants,
+            taken,
+            keys,
+            batch,
+            reply_bytes_max,
+            claim,
+            room,
+            now_ms: 0,
+        }
+    }
+
+    /// One whose requests fetch no more than `reply_bytes_max` bytes of values each.
+    pub fn with_replies_up_to(service: Arc<Service>, reply_bytes_max: usize) -> Self {
+        Executor { reply_bytes_max, ..Executor::new(service) }
+    }
+
+    /// Runs every connection's requests from `next` to `end`, or until its replies are many.
+    pub fn run(&mut self, burst: &mut Burst) {
+        let service = Arc::clone(&self.service);
+        let watch = Watch::begin(&service, burst);
+        self.now_ms = service.unix_ms();
+        let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
+        let done_before: usize = outputs.iter().map(|output| output.next).sum();
+        let mut dirty = 0u32;
+        while let Some(db) = next_db(inputs, outputs)
+            && out_bytes(outputs) < self.out_bytes_max()
+        {
+            match service.store.engine(db) {
+                Ok(engine) => {
+                    let mut wave = Wave { db, is_transaction: false, engine, inputs, outputs };
+                    dirty |= u32::from(self.wave(&mut wave)) << db;
+                }
+                Err(error) => refuse(db, &error_text(&error), inputs, outputs),
+            }
+        }
+        if self.synced() {
+            self.sync(dirty, inputs, outputs);
+        }
+        for (input, output) in inputs.iter().zip(outputs.iter_mut()) {
+            output.acknowledgements.clear();
+            count_failed(&service, input, output);
+        }
+        self.forget(outputs);
+        let done: usize = outputs.iter().map(|output| output.next).sum();
+        service.stats.count_burst(burst.lane, done - done_before);
+        watch.end(&service, burst, done - done_before);
+    }
+
+    /// Reply bytes of a burst after which it goes on later.
+    fn out_bytes_max(&self) -> usize {
+        self.room.saturating_mul(2).min(BURST_OUT_BYTES_MAX)
+    }
+
+    /// Gives large buffers and all claims back. What is answered is counted until it is handed to
+    /// its connections, which count it themselves.
+    fn forget(&mut self, outputs: &mut [Output]) {
+        self.arena.clear();
+        self.arena.shrink_to(ARENA_BYTES_KEPT);
+        self.slots.clear();
+        self.slots.shrink_to(KEYS_MAX);
+        self.wants.clear();
+        self.wants.shrink_to(KEYS_MAX);
+        self.taken.shrink_to(KEYS_MAX);
+        self.keys.shrink_to(KEYS_MAX);
+        self.claim.clear();
+        for output in outputs.iter_mut().filter(|output| output.out.len() > SMALL_BYTES) {
+            let claim = output.claim.get_or_insert_with(|| Claim::new(&self.service.budget));
+            claim.set(output.out.len());
+        }
+    }
+
+    /// True where everything that a burst has written is synced at its end.
+    fn synced(&self) -> bool {
+        self.service.options.durability == Durability::Synced
+    }
+
+    /// Takes every connection as far as a wave goes. True where anything may have been written.
+    fn wave(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        self.reads(wave);
+        // None of them is left out because another has written.
+        let wrote = [self.writes(wave), self.updates(wave), self.alone(wave)];
+        wrote.contains(&true)
+    }
+
+    /// The reads that come next on every connection, as one `get_many`.
+    fn reads(&mut self, wave: &mut Wave<'_, '_>) {
+        let mut keys: Vec<&[u8]> = std::mem::take(&mut self.keys);
+        self.taken.clear();
+        let mut in_pieces = wave.engine.reports_in_order();
+        for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
+            let (mut cursor, limit) = (output.next, output.limit());
+            while cursor < limit && keys.len() < KEYS_MAX {
+                let request = &input.requests[cursor];
+                match request.run {
+                    Run::Ready => {}
+                    Run::Read(read) if usize::from(request.db) == wave.db => {
+                        in_pieces &= matches!(read.answering, Answering::Pieces(_));
+                        keys.extend(read.keys(input.args(request)));
+                    }
+                    _ => break,
+                }
+                cursor += 1;
+            }
+            self.taken.push(cursor);
+        }
+        match in_pieces {
+            true => self.reads_in_pieces(wave, &keys),
+            false => self.reads_at_once(wave, &keys),
+        }
+        keys.clear();
+        // Nothing is left of them, and so the room may be called anybody's.
+        self.keys = keys.into_iter().map(|_| &[][..]).collect();
+    }
+
+    /// Answers reads while the engine reports their values.
+    fn reads_in_pieces(&mut self, wave: &mut Wave<'_, '_>, keys: &[&[u8]]) {
+        let mut writer = Writer::new(wave.inputs, wave.outputs, &self.taken, self.room);
+        let mut result = Ok(());
+        if !keys.is_empty() {
+            result = wave.engine.get_many(keys, &mut writer);
+        }
+        match &result {
+            Ok(()) => writer.end(keys.len()),
+            Err(_) => writer.give_up(),
+        }
+        let (done, seen, hits) = (writer.done, writer.keys, writer.hits);
+        self.service.stats.count_reads(seen, hits);
+        if let Err(error) = result {
+            self.slots.clear();
+            self.slots.resize(keys.len(), Slot::Missing);
+            self.answer(wave, Some(&error_text(&error)));
+        } else if done == 0 && !keys.is_empty() {
+            self.read_alone(wave);
+        }
+    }
+
+    /// Answers reads once the values of all are there.
+    fn reads_at_once(&mut self, wave: &mut Wave<'_, '_>, keys: &[&[u8]]) {
+        self.wants.clear();
+        for ((input, output), taken) in wave.inputs.iter().zip(&*wave.outputs).zip(&self.taken) {
+            for request in &input.requests[output.next..(*taken).max(output.next)] {
+                if let Run::Read(read) = request.run {
+                    let keys = self.wants.len() + read.keys(input.args(request)).len();
+                    self.wants.resize(keys, read.wants);
+                }
+            }
+        }
+        let result = self.fetch(wave.engine, keys);
+        let failed = result.err().map(|e| error_text(&e));
+        let done = self.answer(wave, failed.as_deref());
+        self.count_slots();
+        if done == 0 && !keys.is_empty() {
+            self.read_alone(wave);
+        }
+    }
+
+    fn count_slots(&self) {
+        let hits = self.slots.iter().filter(|slot| matches!(slot, Slot::Found { .. })).count();
+        self.service.stats.count_reads(self.slots.len(), hits);
+    }
+
+    fn fetch(&mut self, engine: &dyn Engine, keys: &[&[u8]]) -> Result<()> {
+        self.arena.clear();
+        self.slots.clear();
+        self.slots.resize(keys.len(), Slot::Missing);
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let (arena, slots) = (&mut self.arena, &mut self.slots);
+        engine.get_many(keys, &mut Collector::new(arena, slots, &self.wants, self.room))
+    }
+
+    /// Writes the replies of a wave of reads; returns how many requests are done.
+    fn answer(&mut self, wave: &mut Wave<'_, '_>, failed: Option<&str>) -> usize {
+        let now_ms = self.now_ms;
+        let claim = Some(&self.claim);
+        let values = |slots| Values { slots, arena: &self.arena, now_ms, claim };
+        let mut first = 0;
+        let mut done = 0;
+        for (index, input) in wave.inputs.iter().enumerate() {
+            let output = &mut wave.outputs[index];
+            let mut blocked = false;
+            for request in &input.requests[output.next..self.taken[index].max(output.next)] {
+                let Run::Read(read) = request.run else {
+                    if !blocked {
+                        output.copy_ready(input, request);
+                        done += 1;
+                    }
+                    continue;
+                };
+                let args = input.args(request);
+                let slots = &self.slots[first..first + read.keys(args).len()];
+                first += slots.len();
+                blocked |= failed.is_none() && slots.contains(&Slot::Deferred);
+                if blocked {
+                    continue;
+                }
+                output.reply(request, |reply| match failed {
+                    Some(text) => args.refuse(text, reply),
+                    None => read.answer(args, values(slots), reply),
+                });
+                done += 1;
+            }
+        }
+        done
+    }
+
+    /// The writes that come next on every connection, as one batch (or a few, where they are
+    /// large). True where anything was written.
+    fn writes(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        let limits = wave.engine.descriptor().limits;
+        let bytes_max = limits.batch_bytes_max.min(BATCH_BYTES_MAX).min(2 * self.room);
+        let inputs = wave.inputs;
+        let now_ms = self.now_ms;
+        let mut wrote = false;
+        let mut batch = std::mem::take(&mut self.batch).recycled();
+        loop {
+            let mut together = false;
+            batch.clear();
+            self.taken.clear();
+            let mut bytes = 0;
+            for (input, output) in inputs.iter().zip(wave.outputs.iter()) {
+                let mut cursor = output.next;
+                while cursor < output.limit() {
+                    let request = &input.requests[cursor];
+                    let Run::Write(write) = request.run else { break };
+                    if usize::from(request.db) != wave.db {
+                        break;
+                    }
+                    let args = input.args(request);
+                    let size: usize = args.from(1).map(<[u8]>::len).sum();
+                    if bytes > 0 && bytes + size > bytes_max {
+                        break;
+                    }
+                    if self.refuse_write(write, args, &limits).is_none() {
+                        bytes += size.max(1);
+                        let before = batch.len();
+                        (write.apply)(args, now_ms, &mut batch);
+                        together |= batch.len() > before + 1;
+                    }
+                    cursor += 1;
+                }
+                self.taken.push(cursor);
+            }
+            let taken = self.taken.iter().zip(wave.outputs.iter());
+            if taken.map(|(t, o)| t.saturating_sub(o.next)).sum::<usize>() == 0 {
+                self.batch = batch.recycled();
+                return wrote;
+            }
+            wrote |= self.commit(wave, &batch, &limits, together);
+        }
+    }
+
+    /// Why a write cannot be part of a batch, where that is so.
+    fn refuse_write(&self, write: &Write, args: Args<'_>, limits: &Limits) -> Option<String> {
+        let refused = write.check(args, limits);
+        let largest = || args.from(1).map(<[u8]>::len).max().unwrap_or(0);
+        refused.or_else(|| self.service.budget.refuse_value(largest()))
+    }
+
+    /// Writes `batch` and answers the requests it was made of. Where a request has several keys
+    /// (`together`), all that it changes is seen together.
+    fn commit(
+        &mut self,
+        wave: &mut Wave<'_, '_>,
+        batch: &WriteBatch<'_>,
+        limits: &Limits,
+        together: bool,
+    ) -> bool {
+        let result = match (batch.is_empty(), together) {
+            (true, _) => Ok(()),
+            (false, true) => wave.engine.write(batch, Durability::Buffered),
+            (false, false) => wave.engine.write_each(batch, Durability::Buffered),
+        };
+        let failed = result.err().map(|e| error_text(&e));
+        for (index, input) in wave.inputs.iter().enumerate() {
+            let output = &mut wave.outputs[index];
+            for request in &input.requests[output.next..self.taken[index].max(output.next)] {
+                let Run::Write(write) = request.run else { continue };
+                let args = input.args(request);
+                let refused = self.refuse_write(write, args, limits);
+                output.acknowledge(request, self.synced(), |reply| {
+                    match refused.as_ref().or(failed.as_ref()) {
+                        Some(text) => args.refuse(text, reply),
+                        None => (write.reply)(args, reply),
+                    }
+                });
+            }
+        }
+        failed.is_none() && !batch.is_empty()
+    }
+
+    /// The read-modify-writes that come next on every connection, as one burst. True where
+    /// anything may have been written.
+    fn updates(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        let limits = wave.engine.descriptor().limits;
+        let mut changes = Vec::new();
+        let mut bytes = 0;
+        self.taken.clear();
+        for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
+            let mut cursor = output.next;
+            while cursor < output.limit() && changes.len() < KEYS_MAX && bytes < 2 * self.room {
+                let request = &input.requests[cursor];
+                match request.run {
+                    Run::Ready => {}
+                    Run::Update(modify) if usize::from(request.db) == wave.db => {
+                        let args = input.args(request).within(&self.claim);
+                        if modify.check(args, &limits).is_none() {
+                            bytes += args.from(1).map(<[u8]>::len).sum::<usize>();
+                            let start = changes.len();
+                            changes.extend(modify.keys(args).enumerate().map(|(nth, key)| {
+                                Change { key, args, modify, nth, request: start }
+                            }));
+                        }
+                    }
+                    _ => break,
+                }
+                cursor += 1;
+            }
+            self.taken.push(cursor);
+        }
+        let terms = Terms {
+            now_ms: self.now_ms,
+            value_bytes_max: limits.value_bytes_max,
+            reply_bytes_max: self.reply_bytes_max,
+            room: 2 * self.room,
+        };
+        let owners = self.service.store.owners.as_deref();
+        let by_owners = owners.and_then(|o| change_by_owners(o, wave, &changes, &terms));
+        let (answers, failed) = match by_owners {
+            Some(answers) => (answers, None),
+            None => change(wave.engine, &changes, &terms, &self.claim),
+        };
+        self.answer_updates(wave, &answers, failed.as_deref());
+        !changes.is_empty()
+    }
+
+    /// Answers the requests of a burst of updates, as far as it came.
+    fn answer_updates(&self, wave: &mut Wave<'_, '_>, answers: &[Answer], failed: Option<&str>) {
+        let limits = wave.engine.descriptor().limits;
+        let mut first = 0;
+        for (index, input) in wave.inputs.iter().enumerate() {
+            let output = &mut wave.outputs[index];
+            let mut blocked = false;
+            for request in &input.requests[output.next..self.taken[index].max(output.next)] {
+                let Run::Update(modify) = request.run else {
+                    if !blocked {
+                        output.copy_ready(input, request);
+                    }
+                    continue;
+                };
+                let args = input.args(request);
+                let refused = modify.check(args, &limits);
+                let keys = if refused.is_some() { 0 } else { modify.keys(args).len() };
+                let answers = answers.get(first..first + keys);
+                first += keys;
+                blocked |= answers.is_none() && failed.is_none();
+                if blocked {
+                    continue;
+                }
+                output.acknowledge(request, self.synced(), |reply| match (refused, answers) {
+                    (Some(text), _) => args.refuse(&text, reply),
+                    (None, Some(answers)) => Answer::write_all(answers, args, reply),
+                    (None, None) => args.refuse(failed.unwrap_or_default(), reply),
+                });
+            }
+        }
+    }
+
+    /// Commands that come next and run alone, one by one. True where anything may have been
+    /// written.
+    fn alone(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        let keyspace = Keyspace {
+            service: &self.service,
+            claim: &self.claim,
+            engine: wave.engine,
+            db: wave.db,
+            whole: if wave.is_transaction { None } else { self.service.store.whole(wave.db) },
+            reader: None,
+        };
+        let mut wrote = false;
+        let mut out_bytes = out_bytes(wave.outputs);
+        let out_bytes_max = self.out_bytes_max();
+        for (input, output) in wave.inputs.iter().zip(wave.outputs.iter_mut()) {
+            out_bytes -= output.out.len();
+            while output.next < output.limit() && out_bytes + output.out.len() < out_bytes_max {
+                let request = &input.requests[output.next];
+                if request.run.is_ready() {
+                    output.copy_ready(input, request);
+                    continue;
+                }
+                if usize::from(request.db) != wave.db {
+                    break;
+                }
+                let args = input.args(request);
+                match request.run {
+                    Run::UpdateAll(run) => {
+                        wrote = true;
+                        output.acknowledge(request, self.synced(), |reply| {
+                            keyspace.answer(run, args, reply)
+                        });
+                    }
+                    Run::Transaction(index) => {
+                        wrote = true;
+                        let transaction = &input.transactions[index];
+                        output.acknowledge(request, self.synced(), |reply| {
+                            self.transaction(wave.db, wave.engine, transaction, reply);
+                        });
+                    }
+                    Run::Watch(index) => {
+                        let keys: Vec<&[u8]> = args.from(1).collect();
+                        let noted = input.watches[index].add(wave.engine, wave.db, &keys);
+                        output.reply(request, |reply| match noted {
+                            Ok(()) => reply.ok(),
+                            Err(error) => reply.error(&error_text(&error)),
+                        });
+                    }
+                    Run::Whole(run) => {
+                        let reader = input.reader(output.next);
+                        let keyspace = Keyspace { reader, ..keyspace };
+                        output.reply(request, |reply| keyspace.answer(run, args, reply));
+                    }
+                    _ => break,
+                }
+            }
+            out_bytes += output.out.len();
+        }
+        wrote
+    }
+
+    /// Runs a transaction and writes all its replies.
+    fn transaction(
+        &self,
+        db: usize,
+        engine: &dyn Engine,
+        transaction: &Transaction,
+        reply: &mut Reply<'_>,
+    ) {
+        let run = &mut |overlay: &dyn Engine, input: &Input| {
+            let mut executor = Executor::new(Arc::clone(&self.service));
+            executor.now_ms = self.now_ms;
+            Output::of_all(input, &self.claim, |output| {
+                let claimed = executor.claim.bytes();
+                let (inputs, outputs) = (slice::from_ref(input), slice::from_mut(output));
+                let (is_transaction, engine) = (true, overlay);
+                let mut wave = Wave { db, is_transaction, engine, inputs, outputs };
+                if !executor.wave(&mut wave) {
+                    // What was read is in the replies; what was written stays.
+                    executor.claim.set(claimed);
+                }
+            })
+        };
+        match transaction.run(db, engine, self.now_ms, &self.claim, run) {
+            Err(error) => reply.error(&error_text(&error)),
+            Ok(None) => reply.null_array(),
+            Ok(Some(replies)) => {
+                transaction.publish(&self.service);
+                reply.array(transaction.count);
+                reply.written(&replies);
+            }
+        }
+    }
+
+    /// Syncs the databases in `dirty`; where that fails, nothing written is acknowledged.
+    fn sync(&self, dirty: u32, inputs: &[Input], outputs: &mut [Output]) {
+        let mut failed = None;
+        for db in (0..self.service.store.count()).filter(|db| dirty >> db & 1 == 1) {
+            let engine = self.service.store.engine(db);
+            if let Err(error) = engine.and_then(|engine| engine.sync()) {
+                log::error!("sync of database {db}: {error}");
+                failed = Some(error_text(&error));
+            }
+        }
+        if let Some(text) = failed {
+            inputs.iter().zip(outputs).for_each(|(input, output)| output.withdraw(input, &text));
+        }
+    }
+}
+
+/// Counts the requests that were answered with an error, by the error and by their commands.
+fn count_failed(service: &Service, input: &Input, output: &mut Output) {
+    for (failed, word) in output.failed.drain(..) {
+        service.count_error(word);
+        let args = input.args(&input.requests[failed]);
+        let is_ours = args.memcached().is_none() && args.len() > 0;
+        let command = if is_ours { find_called(args) } else { None };
+        command.into_iter().for_each(|command| service.calls.fail(command));
+    }
+}
+
+/// One round through the connections of a burst, for one database.
+struct Wave<'b, 'o> {
+    db: usize,
+    /// It is a part of a transaction, which happens as one step.
+    is_transaction: bool,
+    engine: &'b dyn Engine,
+    inputs: &'b [Input],
+    outputs: &'o mut [Output],
+}
+
+/// The database of the first request that can run.
+fn next_db(inputs: &[Input], outputs: &[Output]) -> Option<usize> {
+    inputs
+        .iter()
+        .zip(outputs)
+        .find(|(_, output)| output.next < output.limit())
+        .map(|(input, output)| usize::from(input.requests[output.next].db))
+}
+
+fn out_bytes(outputs: &[Output]) -> usize {
+    outputs.iter().map(|output| output.out.len()).sum()
+}
+
+/// Answers everything for database `db` with an error.
+fn refuse(db: usize, text: &str, inputs: &[Input], outputs: &mut [Output]) {
+    for (input, output) in inputs.iter().zip(outputs) {
+        while output.next < output.limit() {
+            let request = &input.requests[output.next];
+            if request.run.is_ready() {
+                output.copy_ready(input, request);
+            } else if usize::from(request.db) == db {
+                output.reply(request, |reply| input.args(request).refuse(text, reply));
+            } else {
+                break;
+            }
+        }
+    }
+}
+
+impl Output {
+    /// First request that must not run now.
+    fn limit(&self) -> usize {
+        if self.out.len() >= OUT_BYTES_MAX { self.next } else { self.end }
+    }
+
+    fn copy_ready(&mut self, input: &Input, request: &Request) {
+        if !request.silent {
+            self.out.extend_from_slice(input.ready(request));
+        }
+        self.end_reply();
+    }
+
+    /// Writes the reply of the next request.
+    fn reply(&mut self, request: &Request, write: impl FnOnce(&mut Reply<'_>)) {
+        let start = self.out.len();
+        write(&mut Reply::new(&mut self.out, request.version));
+        if self.out.get(start) == Some(&ERROR) {
+            self.failed.push((self.next, errors::word(&self.out[start..])));
+        }
+        if request.silent {
+            self.out.truncate(start);
+        }
+        self.end_reply();
+    }
+
+    /// The next request has run.
+    fn end_reply(&mut self) {
+        self.next += 1;
+        if let Some(ends) = &mut self.ends {
+            ends.push(self.out.len());
+        }
+    }
+
+    /// Writes the reply of the next request, which changes something; where it is `synced` later,
+    /// what the reply says is not sure before.
+    fn acknowledge(&mut self, request: &Request, synced: bool, write: impl FnOnce(&mut Reply<'_>)) {
+        let (start, request_index) = (self.out.len(), self.next);
+        self.reply(request, write);
+        if synced && !request.silent {
+            let end = self.out.len();
+            self.acknowledgements.push(Acknowledgement { start, end, request: request_index });
+        }
+    }
+
+    /// Replaces every acknowledgement by an error.
+    fn withdraw(&mut self, input: &Input, text: &str) {
+        let mut honest = Vec::with_capacity(self.out.len());
+        let mut from = 0;
+        let first = self.next - self.ends.as_ref().map_or(0, Vec::len);
+        let mut shift = 0;
+        for Acknowledgement { start, end, request } in self.acknowledgements.drain(..) {
+            honest.extend_from_slice(&self.out[from..start]);
+            let refused = &input.requests[request];
+            let mut reply = Reply::new(&mut honest, refused.version);
+            input.args(refused).refuse(text, &mut reply);
+            from = end;
+            let now = honest.len().wrapping_sub(end);
+            for later in self.ends.iter_mut().flat_map(|ends| &mut ends[request - first..]) {
+                *later = later.wrapping_add(now).wrapping_sub(shift);
+            }
+            shift = now;
+        }
+        honest.extend_from_slice(&self.out[from..]);
+        self.out = honest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn withdrawn_acknowledgements_leave_the_other_replies() {
+        let request = Request::new(Run::Ready, 0, 0);
+        let of_memcached = Request { head: 1, ..request };
+        let requests = vec![request, of_memcached, of_memcached];
+        let heads = vec![silica_proto::memcached::Request::Delete];
+        let input = Input { requests, heads, ..Input::default() };
+        let mut output =
+            Output { out: b"+OK\r\n$1\r\na\r\nDELETED\r\n+PONG\r\n".into(), ..Output::default() };
+        let acknowledgement = |start, end, request| Acknowledgement { start, end, request };
+        // The last one was acknowledged by silence.
+        output.acknowledgements =
+            vec![acknowledgement(0, 5, 0), acknowledgement(12, 21, 1), acknowledgement(28, 28, 2)];
+        (output.next, output.ends) = (3, Some(vec![12, 28, 28]));
+        output.withdraw(&input, "ERR no");
+        let want = "-ERR no\r\n$1\r\na\r\nSERVER_ERROR no\r\n+PONG\r\nSERVER_ERROR no\r\n";
+        assert_eq!(String::from_utf8(output.out).unwrap(), want);
+        assert_eq!(output.ends.unwrap(), [16, 40, 57]);
+    }
+}

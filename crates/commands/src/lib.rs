@@ -1,0 +1,156 @@
+//! What the commands of RESP and memcached's protocols mean: no sockets, no loops, no threads of
+//! connections.
+//!
+//! For a server of whatever kind that receives bytes and sends replies. A program that only wants
+//! a store uses `silica` itself.
+//!
+//! The way of a request:
+//!
+//! 1. [`ClientState::keep`] takes what a client has sent, and [`plan`] makes an [`Input`] of it:
+//!    requests in their order, what the session alone answers being answered.
+//! 2. Inputs of one or several clients are a [`Burst`], and [`Executor::run`] makes few calls of
+//!    the engine of it.
+//! 3. Each [`Output`] of the burst has the replies to one client.
+//!
+//! All of it works on one [`Service`]: databases, users, counters, and what is kept for clients.
+//! What commands ask of the threads that serve connections is the trait [`Front`]; threads that
+//! own partitions are [`Owners`].
+//!
+//! A client without a socket:
+//!
+//! ```
+//! use silica_commands::*;
+//! use std::sync::Arc;
+//! # use silica::engine::Durability;
+//! # use std::net::SocketAddr;
+//!
+//! /// Nobody else is served, so there is nothing to be told.
+//! struct Alone;
+//!
+//! impl Front for Alone {
+//!     fn loops(&self) -> usize {
+//!         1
+//!     }
+//!     // (The others do nothing.)
+//! #   fn publish(&self, _: usize, _: Arc<Published>, _: Vec<Delivery>) {}
+//! #   fn close(&self, _: usize, _: Owner) {}
+//! #   fn resume(&self) {}
+//! #   fn stop(&self) {}
+//! #   fn port(&self) -> u16 {
+//! #       0
+//! #   }
+//! #   fn datagram_ports(&self) -> Vec<u16> {
+//! #       Vec::new()
+//! #   }
+//! #   fn datagram_pass(&self, _: u64) -> [u8; 16] {
+//! #       [0; 16]
+//! #   }
+//! }
+//!
+//! # let options = ServiceOptions {
+//! #     durability: Durability::Buffered,
+//! #     databases: 1,
+//! #     loops: 1,
+//! #     io_workers: 0,
+//! #     memory_bytes: 0,
+//! #     clients_bytes_max: 1 << 20,
+//! #     listen: Vec::new(),
+//! #     clients_max: 1,
+//! #     request_ms_max: 0,
+//! # };
+//! # let directory = tempfile::tempdir().unwrap();
+//! let databases = Arc::new(silica::open(directory.path())?);
+//! let store = Store::new(databases, 1, None);
+//! let (acl, budget) = (Acl::new(None, None)?, Budget::new(1 << 20));
+//! let service = Arc::new(Service::new(options, store, acl, budget, Arc::new(Alone)));
+//! # let here = || Address::Ip(SocketAddr::from(([127, 0, 0, 1], 0)));
+//! let mut state = service.add_client((0, 0), (here(), here()), None);
+//!
+//! state.keep(b"SET key value\r\nGET key\r\n");
+//! let mut input = Input::default();
+//! plan(&service, &mut state, &mut input);
+//!
+//! let mut burst = Burst::new(0, Lane::Write);
+//! let output = Output::new(Vec::new(), 0, input.requests.len());
+//! burst.push(Owner { slot: 0, client: state.client.id }, input, output);
+//! Executor::new(service).run(&mut burst);
+//! assert_eq!(burst.outputs[0].out, b"+OK\r\n$5\r\nvalue\r\n");
+//! # Ok::<(), silica::engine::Error>(())
+//! ```
+//!
+//! * `client_state`, `session`, `plan`: what a client has sent, and requests planned in their
+//!   order;
+//! * `memcached`: the same for memcached's protocols, and what their requests do;
+//! * `table`, `resp`: every command of RESP once, with its arity, flags, keys and function;
+//! * `burst`, `exec`: bursts, and how they become engine calls;
+//! * `acl`: users, and the one place that says whether a request is permitted;
+//! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
+//! * `watch`: whether anybody has written a key since a client began to watch it;
+//! * `topics`, `tracking`: messages of channels, and which keys were written;
+//! * `budget`: the memory of all clients;
+//! * `calls`, `errors`, `rates`, `slowlog`, `stats`: what INFO and SLOWLOG show;
+//! * `store`, `jobs`, `migrations`, `recordings`: databases, and what is done to them as a whole.
+//!
+//! Invariant: nothing here knows a socket or waits for one. Whatever may wait for a device does so
+//! in [`Executor::run`], on the thread that calls it.
+#![forbid(unsafe_code)]
+
+mod acl;
+mod address;
+mod budget;
+mod burst;
+mod calls;
+mod client_state;
+mod clients;
+mod cursors;
+mod databases;
+mod errors;
+mod exec;
+mod front;
+mod glob;
+mod jobs;
+pub mod memcached;
+mod migrations;
+mod overlay;
+mod owners;
+mod password;
+mod pause;
+mod plan;
+mod process;
+mod rates;
+mod recordings;
+mod resp;
+mod service;
+mod session;
+mod slowlog;
+mod stats;
+mod store;
+mod table;
+mod topics;
+mod tracking;
+mod transaction;
+mod unsupported;
+mod watch;
+
+pub use acl::{Acl, User};
+pub use address::Address;
+pub use budget::{Budget, Claim, SMALL_BYTES};
+pub use burst::{Args, Burst, Input, Lane, Output, Owner, Parcel, Request};
+pub use client_state::ClientState;
+pub use clients::Client;
+pub use databases::{DATABASES_MAX, Databases, keyspace_name};
+pub use exec::{Change, Executor};
+pub use front::Front;
+pub use jobs::{BackupJob, Tell};
+pub use owners::Owners;
+pub use password::same;
+pub use pause::Pause;
+pub use plan::plan;
+pub use resp::error_text;
+pub use service::{Service, ServiceOptions};
+pub use session::Session;
+pub use stats::Stats;
+pub use store::Store;
+pub use table::{Answer, Modify, Terms, command_names};
+pub use topics::{Delivery, Published};
+pub use watch::Watchers;

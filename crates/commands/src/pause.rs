@@ -1,0 +1,66 @@
+//! CLIENT PAUSE: requests that wait until a time, or until CLIENT UNPAUSE.
+
+use crate::burst::{Input, Request};
+use crate::tracking::removes_everything;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Which requests wait, and until when.
+#[derive(Debug, Default)]
+pub struct Pause {
+    /// In milliseconds of the monotonic clock; 0 where none wait.
+    until_ms: AtomicU64,
+    /// Those that change nothing wait, too.
+    all: AtomicBool,
+}
+
+impl Pause {
+    /// Lets requests wait until a time; a pause that holds already is never shortened.
+    pub(crate) fn begin(&self, until_ms: u64, all: bool, now_ms: u64) {
+        let holds = self.left_ms(now_ms) > 0;
+        self.all.store(all || (holds && self.all.load(Relaxed)), Relaxed);
+        self.until_ms.fetch_max(until_ms, Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.until_ms.store(0, Relaxed);
+    }
+
+    /// Milliseconds that requests go on waiting.
+    pub fn left_ms(&self, now_ms: u64) -> u64 {
+        self.until_ms.load(Relaxed).saturating_sub(now_ms)
+    }
+
+    /// True where some of `requests` have to wait.
+    pub fn holds(&self, input: &Input, requests: &[Request], now_ms: u64) -> bool {
+        let waits = |request: &Request| {
+            !request.run.is_ready()
+                && (self.all.load(Relaxed)
+                    || request.run.changes()
+                    || removes_everything(input, request))
+        };
+        self.left_ms(now_ms) > 0 && requests.iter().any(waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_prolonged_and_ended() {
+        let pause = Pause::default();
+        assert_eq!(pause.left_ms(0), 0);
+        pause.begin(100, false, 10);
+        pause.begin(50, false, 20);
+        assert_eq!(pause.left_ms(20), 80);
+        assert!(!pause.all.load(Relaxed));
+        pause.begin(60, true, 30);
+        pause.begin(120, false, 40);
+        assert!(pause.all.load(Relaxed), "a pause of everything goes on");
+        assert_eq!(pause.left_ms(119), 1);
+        pause.begin(300, false, 200);
+        assert!(!pause.all.load(Relaxed));
+        pause.end();
+        assert_eq!(pause.left_ms(201), 0);
+    }
+}

@@ -1,0 +1,304 @@
+//! What all commands share: databases, users, counters, and what is kept for clients.
+
+use crate::acl::{Acl, Refusal};
+use crate::address::Address;
+use crate::budget::Budget;
+use crate::burst::{Burst, Owner};
+use crate::calls::Calls;
+use crate::client_state::ClientState;
+use crate::clients::{Client, Clients};
+use crate::cursors::Cursors;
+use crate::errors::Errors;
+use crate::front::Front;
+use crate::memcached::{self, Flush, Marks};
+use crate::pause::Pause;
+use crate::process;
+use crate::rates::Rates;
+use crate::slowlog::{Latency, SlowLog};
+use crate::stats::Stats;
+use crate::store::Store;
+use crate::topics::{Kind, Topics};
+use crate::tracking::Tracking;
+use crate::watch::Watches;
+use silica::engine::{Durability, Error, ErrorKind, Result};
+use silica_base::{Clock, HashSeed, Prng, SystemClock};
+use silica_proto::memcached::Protocol;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What commands have to know of the settings that the server was started with.
+#[derive(Debug, Clone)]
+pub struct ServiceOptions {
+    /// What a write's acknowledgement means.
+    pub durability: Durability,
+    /// Databases that `SELECT` reaches.
+    pub databases: u32,
+    /// Event loops.
+    pub loops: usize,
+    /// Threads that call engines which may wait for a device.
+    pub io_workers: usize,
+    /// Bytes of memory of the whole process as its user set it; 0 if nobody did.
+    pub memory_bytes: u64,
+    /// Bytes of all that clients make the server hold.
+    pub clients_bytes_max: usize,
+    /// Addresses that are listened on, as they were set.
+    pub listen: Vec<SocketAddr>,
+    /// Connections at the same time, at first.
+    pub clients_max: usize,
+    /// Milliseconds without a byte after which a client that has begun a request is dropped, at
+    /// first; 0 for never.
+    pub request_ms_max: u64,
+}
+
+/// What all commands share.
+pub struct Service {
+    /// The settings of its start.
+    pub options: ServiceOptions,
+    /// The databases.
+    pub store: Store,
+    /// The connections.
+    pub(crate) clients: Clients,
+    /// The users.
+    pub acl: Acl,
+    /// Counters that INFO shows.
+    pub stats: Stats,
+    /// How often each command was called.
+    pub(crate) calls: Calls,
+    /// How often each kind of error was answered.
+    pub(crate) errors: Errors,
+    /// How fast counters grow.
+    pub(crate) rates: Rates,
+    /// Forty hexadecimal digits, different for every start of a server.
+    pub(crate) run_id: String,
+    /// Who listens to which channels.
+    pub(crate) topics: Topics,
+    /// Requests that took long.
+    pub(crate) slowlog: SlowLog,
+    /// How long bursts took.
+    pub(crate) latency: Latency,
+    /// Who is told which keys were written.
+    pub(crate) tracking: Tracking,
+    /// Whether requests have to wait.
+    pub pause: Pause,
+    /// Connections at the same time; may change while the server runs.
+    pub(crate) clients_max: AtomicUsize,
+    /// Milliseconds without a byte after which a client that has begun a request is dropped; 0 for
+    /// never. May change while the server runs.
+    pub(crate) request_ms_max: AtomicU64,
+    /// The start of the server, in Unix milliseconds.
+    pub started_ms: u64,
+    /// The memory of all clients.
+    pub budget: Arc<Budget>,
+    /// When memcached's clients want everything removed.
+    pub(crate) flush: Flush,
+    /// What memcached's clients note about entries.
+    pub(crate) marks: Arc<Marks>,
+    /// Where scans in the order of the keys go on.
+    pub(crate) cursors: Cursors,
+    /// Whoever asked for the stop wants nothing to be kept beyond what is kept anyway.
+    pub(crate) keeps_nothing: AtomicBool,
+    /// The threads that serve connections.
+    pub(crate) front: Arc<dyn Front>,
+    clock: SystemClock,
+    random: Mutex<Prng>,
+    stopping: AtomicBool,
+}
+
+impl Service {
+    /// A service that begins now: `front` serves the connections of `acl`'s users to `store`, and
+    /// what they make the server hold is counted by `budget`.
+    pub fn new(
+        options: ServiceOptions,
+        store: Store,
+        acl: Acl,
+        budget: Arc<Budget>,
+        front: Arc<dyn Front>,
+    ) -> Self {
+        let clock = SystemClock::default();
+        let process = u64::from(std::process::id());
+        let mut random = Prng::new(clock.unix_ms() ^ process.rotate_right(32));
+        Service {
+            store,
+            clients: Clients::default(),
+            acl,
+            stats: Stats::default(),
+            calls: Calls::default(),
+            errors: Errors::default(),
+            rates: Rates::default(),
+            run_id: new_run_id(&mut random),
+            topics: Topics::default(),
+            slowlog: SlowLog::default(),
+            latency: Latency::default(),
+            tracking: Tracking::default(),
+            pause: Pause::default(),
+            clients_max: AtomicUsize::new(options.clients_max),
+            request_ms_max: AtomicU64::new(options.request_ms_max),
+            started_ms: clock.unix_ms(),
+            flush: Flush::default(),
+            marks: Arc::new(Marks::within(budget.max())),
+            budget,
+            cursors: Cursors::new([random.next_u64(), random.next_u64()]),
+            random: Mutex::new(random),
+            clock,
+            stopping: AtomicBool::new(false),
+            keeps_nothing: AtomicBool::new(false),
+            front,
+            options,
+        }
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    /// Milliseconds of a clock that never goes back.
+    pub fn monotonic_ms(&self) -> u64 {
+        self.monotonic_ns() / 1_000_000
+    }
+
+    /// Nanoseconds of a clock that never goes back.
+    pub(crate) fn monotonic_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
+    /// Counts an error reply that begins with `word`.
+    pub(crate) fn count_error(&self, word: String) {
+        Stats::add(&self.stats.total_error_replies, 1);
+        self.errors.count(word);
+    }
+
+    /// Notes that something was refused to `client`, where it is known.
+    pub(crate) fn note_refusal(&self, refusal: Refusal, client: Option<&Client>) {
+        let now_ms = self.unix_ms();
+        let line = client.map(|client| client.line(self.tracking.of(client.id).as_ref(), now_ms));
+        self.acl.log.add(refusal, line.unwrap_or_default(), now_ms, &self.budget);
+    }
+
+    /// True if a client listens to something that its user, as that is now, may not hear.
+    pub(crate) fn hears_too_much(&self, client: &Client) -> bool {
+        let topics = client.subscriptions();
+        if topics.count() == 0 {
+            return false;
+        }
+        let user = self.acl.get(&client.user_name());
+        let may_hear = |kind, topic: &[u8]| user.as_ref().is_some_and(|u| u.may_hear(kind, topic));
+        let hears_all = |kind| topics.of(kind).iter().all(|topic| may_hear(kind, topic));
+        !hears_all(Kind::Channel) || !hears_all(Kind::Pattern)
+    }
+
+    /// How many connections there are.
+    pub fn client_count(&self) -> usize {
+        self.clients.count()
+    }
+
+    /// Connections at the same time at most.
+    pub fn clients_max(&self) -> usize {
+        self.clients_max.load(Ordering::Relaxed)
+    }
+
+    /// Milliseconds without a byte after which a client that has begun a request is dropped; 0 for
+    /// never.
+    pub fn request_ms_max(&self) -> u64 {
+        self.request_ms_max.load(Ordering::Relaxed)
+    }
+
+    /// Registers a new connection: its event loop and its place there, its two ends, and what it
+    /// speaks if that is known.
+    pub fn add_client(
+        &self,
+        place: (usize, usize),
+        ends: (Address, Address),
+        protocol: Option<Protocol>,
+    ) -> ClientState {
+        let client = self.clients.add(place, ends, self.unix_ms(), &self.budget);
+        ClientState::new(client, protocol, self.acl.lets_in())
+    }
+
+    /// Forgets a connection that is gone, and what was kept for it.
+    pub fn remove_client(&self, client: &Client) {
+        self.topics.remove_all(client);
+        self.tracking.remove(client.id);
+        self.clients.remove(client.id);
+        self.budget.end_leaving(client.leaving_bytes.swap(0, Ordering::Relaxed));
+    }
+
+    /// The connection that holds most, at least `bytes_min` bytes; one that must not be evicted
+    /// only if there is no other.
+    pub fn largest_client(&self, bytes_min: usize) -> Option<Arc<Client>> {
+        self.clients.largest(bytes_min)
+    }
+
+    /// Has the front close a connection that holds `bytes` bytes, which count as free from now on.
+    pub fn send_away(&self, client: &Client, bytes: usize) {
+        client.leaving_bytes.store(bytes, Ordering::Relaxed);
+        self.budget.begin_leaving(bytes);
+        self.front.close(client.loop_index, Owner { slot: client.slot, client: client.id });
+    }
+
+    /// Called about once a second, with the time of [`Service::monotonic_ms`]: samples counters.
+    /// Returns what is to be run now, for event loop `index`.
+    pub fn tick(&self, index: usize, now_ms: u64) -> Option<Burst> {
+        self.rates.sample(&self.stats, now_ms);
+        self.flush.is_due(self.unix_ms()).then(|| memcached::flush_burst(index))
+    }
+
+    /// True if whoever asked for the stop wants nothing to be kept beyond what is kept anyway.
+    pub fn keeps_nothing(&self) -> bool {
+        self.keeps_nothing.load(Ordering::Acquire)
+    }
+
+    /// What becomes of entries when memory is full, as Redis calls it.
+    pub(crate) fn eviction_policy(&self) -> &'static str {
+        let engine = self.store.opened(0);
+        match engine.is_some_and(|engine| engine.descriptor().capabilities.may_evict) {
+            true => "allkeys-lru",
+            false => "noeviction",
+        }
+    }
+
+    /// Resident memory of the process; 0 if the system does not tell.
+    pub fn resident_bytes(&self) -> u64 {
+        process::resident_bytes().0
+    }
+
+    /// A random number.
+    pub(crate) fn random(&self) -> u64 {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+
+    /// What a connection watches, which is nothing yet.
+    pub(crate) fn watches(&self) -> Watches {
+        let mut seed = [0; 16];
+        seed.as_chunks_mut::<8>().0.iter_mut().for_each(|half| *half = self.random().to_le_bytes());
+        Watches::new(Arc::clone(&self.store.watchers), HashSeed(seed), &self.budget)
+    }
+
+    /// Ends every pause and stops the front; does nothing if that was asked for before.
+    pub fn request_stop(&self) {
+        if !self.stopping.swap(true, Ordering::AcqRel) {
+            self.pause.end();
+            self.front.stop();
+        }
+    }
+
+    /// True once the server is being stopped.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// An error once the server is being stopped; for walks that could go on for long.
+    pub(crate) fn refuse_when_stopping(&self) -> Result<()> {
+        match self.is_stopping() {
+            true => Err(Error::new(ErrorKind::Closed, "the server is being stopped")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// 40 digits that tell this run of the server from others.
+fn new_run_id(random: &mut Prng) -> String {
+    let digits: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
+    digits[..40].to_string()
+}

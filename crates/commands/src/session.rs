@@ -1,0 +1,68 @@
+//! What a connection has chosen.
+
+use crate::acl::{Acl, DEFAULT, User};
+use crate::transaction::Queue;
+use crate::watch::Watches;
+use silica_proto::Version;
+use std::sync::Arc;
+
+/// Whether the client wants replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Replies {
+    #[default]
+    On,
+    Off,
+    /// Not to the next request.
+    SkipNext,
+}
+
+/// State of one connection that its requests change.
+#[derive(Default)]
+pub struct Session {
+    pub(crate) db: u8,
+    /// The dialect of replies.
+    pub version: Version,
+    /// The password was given, or there is none.
+    pub let_in: bool,
+    /// Who it is; `None` before the first request.
+    pub(crate) user: Option<Arc<User>>,
+    /// The change of users that was the last when it was looked up.
+    pub(crate) acl_version: u64,
+    pub(crate) replies: Replies,
+    /// The connection ends when its replies are out.
+    pub quit: bool,
+    /// The requests since MULTI.
+    pub(crate) queue: Option<Box<Queue>>,
+    /// The keys since WATCH.
+    pub(crate) watches: Option<Arc<Watches>>,
+}
+
+impl Session {
+    /// A fresh session; where no password is set everybody is let in.
+    pub fn new(let_in: bool) -> Self {
+        Session { let_in, ..Session::default() }
+    }
+
+    /// Its user as it is now; a user that is gone ends the connection.
+    pub fn user(&mut self, acl: &Acl) -> Option<&User> {
+        let version = acl.version();
+        if self.acl_version != version {
+            let name = self.user.as_ref().map_or(DEFAULT, |user| &user.name);
+            let user = acl.get(name);
+            self.quit |= user.is_none();
+            (self.user, self.acl_version) = (user, version);
+        }
+        self.user.as_deref()
+    }
+
+    /// Memory of the requests since MULTI.
+    pub fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.held_bytes())
+    }
+
+    /// Lets the client in as `user`.
+    pub(crate) fn enter(&mut self, user: Arc<User>) {
+        self.let_in = true;
+        self.user = Some(user);
+    }
+}

@@ -1,0 +1,160 @@
+//! The numbered databases, opened when they are first used.
+
+use crate::databases::Databases;
+use crate::jobs::{Job, Jobs};
+use crate::migrations::Migrations;
+use crate::owners::Owners;
+use crate::recordings::Recordings;
+use crate::watch::{Watched, Watchers};
+use silica::RecordOptions;
+use silica::engine::{Engine, MetricVisitor, Result};
+use silica::tune::recommend::Why;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// All databases of a server.
+pub struct Store {
+    source: Arc<dyn Databases>,
+    pub(crate) migrations: Migrations,
+    pub(crate) jobs: Jobs,
+    pub(crate) recordings: Recordings,
+    slots: Vec<OnceLock<Arc<dyn Engine>>>,
+    /// Who watches which keys, by database.
+    pub(crate) watchers: Arc<[Arc<Watchers>]>,
+    /// The threads that own partitions, if any do.
+    pub(crate) owners: Option<Arc<dyn Owners>>,
+    /// Held while one is opened, so that none is opened twice.
+    opening: Mutex<()>,
+}
+
+impl Store {
+    /// The first `count` databases of `source`, whose partitions `owners` own if there are any.
+    pub fn new(source: Arc<dyn Databases>, count: u32, owners: Option<Arc<dyn Owners>>) -> Self {
+        let slots = (0..count).map(|_| OnceLock::new()).collect();
+        let watchers = (0..count).map(|_| Arc::new(Watchers::new())).collect();
+        Store {
+            source,
+            migrations: Migrations::default(),
+            jobs: Jobs::default(),
+            recordings: Recordings::default(),
+            slots,
+            watchers,
+            owners,
+            opening: Mutex::new(()),
+        }
+    }
+
+    /// Opens the databases that are there already, so that their figures are shown from the start.
+    /// One that cannot be opened is told about, and again by its first use.
+    pub fn open_listed(&self) {
+        for index in self.source.listed() {
+            let index = index as usize;
+            if index < self.count()
+                && let Err(error) = self.engine(index)
+            {
+                log::error!("database {index} is not there: {error}");
+            }
+        }
+    }
+
+    /// Begins to move database `index` to another engine.
+    pub(crate) fn migrate(
+        &self,
+        index: u32,
+        engine: String,
+        options: Vec<(String, String)>,
+    ) -> Result<()> {
+        let pairs: Vec<_> = options.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        self.source.check_migration(index, &engine, &pairs)?;
+        self.migrations.start(Arc::clone(&self.source), index, engine, options)
+    }
+
+    /// Begins a backup, a check or a compaction.
+    pub(crate) fn start_job(&self, job: Job) -> Result<()> {
+        let source = Arc::clone(&self.source);
+        let work = job.clone();
+        self.jobs.start(&job, move |tell| match work {
+            Job::Backup(backup) => source.backup(&backup, tell),
+            Job::Verify => source.verify(tell),
+            Job::Compact => source.compact(tell),
+            // Of the databases that are open, which the command knows.
+            Job::Save => Ok(String::new()),
+        })
+    }
+
+    /// Begins to record database `index`.
+    pub(crate) fn record(&self, index: u32, options: &RecordOptions) -> Result<()> {
+        self.recordings.start(&*self.source, index, options)
+    }
+
+    /// What database `index` is asked, as text.
+    pub(crate) fn workload(&self, index: u32) -> Result<String> {
+        self.source.workload(index)
+    }
+
+    /// Number of databases, opened or not.
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Database `index` where it was opened before.
+    pub fn opened(&self, index: usize) -> Option<&dyn Engine> {
+        self.whole(index).map(Arc::as_ref)
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn whole(&self, index: usize) -> Option<&Arc<dyn Engine>> {
+        self.slots[index].get()
+    }
+
+    /// Database `index`; opens it where needed, which may wait for a device.
+    pub fn engine(&self, index: usize) -> Result<&dyn Engine> {
+        if let Some(engine) = self.opened(index) {
+            return Ok(engine);
+        }
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.opened(index).is_none() {
+            let engine = self.source.open(index as u32)?;
+            let watchers = &self.watchers[index];
+            let engine = Watched::wrap(watchers, engine);
+            let engine = match &self.owners {
+                Some(owners) => Arc::clone(owners).wrap(index, engine, watchers),
+                None => engine,
+            };
+            // Nobody else fills the slot while the lock is held.
+            let _ = self.slots[index].set(engine);
+        }
+        Ok(self.opened(index).expect("the slot was just filled"))
+    }
+
+    /// What the models say of database `index`, where it is open and somebody can tell.
+    pub fn why(&self, index: usize) -> Option<Result<Why>> {
+        self.opened(index)?;
+        self.source.why(index as u32).transpose()
+    }
+
+    /// The sum of a metric of the engines that have it; `None` where none has.
+    pub(crate) fn total(&self, metric: &'static str) -> Option<u64> {
+        let opened = (0..self.count()).filter_map(|index| self.opened(index));
+        opened.filter_map(|engine| metric_of(engine, metric)).reduce(|a, b| a + b)
+    }
+
+    /// True where database `index` may hold entries.
+    pub(crate) fn may_hold(&self, index: usize) -> bool {
+        self.opened(index).is_some() || self.source.exists(index as u32)
+    }
+}
+
+/// A metric of `engine`, where it has that.
+pub(crate) fn metric_of(engine: &dyn Engine, metric: &'static str) -> Option<u64> {
+    struct Find(&'static str, Option<u64>);
+    impl MetricVisitor for Find {
+        fn metric(&mut self, name: &'static str, value: f64) {
+            if name == self.0 {
+                self.1 = Some(value as u64);
+            }
+        }
+    }
+    let mut find = Find(metric, None);
+    engine.metrics(&mut find);
+    find.1
+}

@@ -1,0 +1,634 @@
+//! The one table of commands: parsing, checks, COMMAND and its docs are made from it.
+
+use crate::acl::Access;
+use crate::burst::Args;
+use crate::memcached::{self, Outcome};
+use crate::resp::{Cx, Keyspace, Values};
+use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
+use silica_proto::Reply;
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+pub(crate) use list::COMMANDS;
+
+/// What a read needs of the values it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// Their bytes.
+    Value,
+    /// Only whether they are there and how long.
+    Length,
+    /// When they expire: Unix milliseconds in place of the value's length, 0 for never.
+    Expiry,
+    /// Their bytes behind those of their meta.
+    Entry,
+}
+
+/// A command that reads some keys and can share its `get_many` with others.
+pub(crate) struct Read {
+    /// How many of the arguments are keys, from the first on.
+    pub(crate) keys_max: usize,
+    pub(crate) wants: Wants,
+    pub(crate) answering: Answering,
+}
+
+/// How a read is answered.
+pub(crate) enum Answering {
+    /// Once all of its values are there.
+    Whole(fn(Args<'_>, Values<'_>, &mut Reply<'_>)),
+    /// Key by key, in their order.
+    Pieces(Pieces),
+}
+
+/// The parts of a reply.
+pub(crate) struct Pieces {
+    /// Before those of so many keys.
+    pub(crate) first: fn(usize, &mut Reply<'_>),
+    /// What the key that is asked about has.
+    pub(crate) each: fn(Args<'_>, Option<EntryRef<'_>>, &mut Reply<'_>),
+    /// Behind them.
+    pub(crate) last: fn(&mut Reply<'_>),
+}
+
+impl Read {
+    pub(crate) const fn new(
+        keys_max: usize,
+        wants: Wants,
+        reply: fn(Args<'_>, Values<'_>, &mut Reply<'_>),
+    ) -> Self {
+        Read { keys_max, wants, answering: Answering::Whole(reply) }
+    }
+
+    /// One that is answered key by key; it wants values, with their meta or without.
+    pub(crate) const fn in_pieces(keys_max: usize, wants: Wants, pieces: Pieces) -> Self {
+        Read { keys_max, wants, answering: Answering::Pieces(pieces) }
+    }
+
+    /// Answers with all values.
+    pub(crate) fn answer(&self, args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+        let pieces = match &self.answering {
+            Answering::Whole(answer) => return answer(args, values, reply),
+            Answering::Pieces(pieces) => pieces,
+        };
+        let keys = self.keys(args).len();
+        (pieces.first)(keys, reply);
+        for nth in 0..keys {
+            let entry = match self.wants {
+                Wants::Entry => values.entry(nth),
+                _ => values.get(nth).map(EntryRef::new),
+            };
+            (pieces.each)(args.at_key(nth), entry, reply);
+        }
+        (pieces.last)(reply);
+    }
+
+    /// The keys that `args` ask for.
+    #[inline]
+    pub(crate) fn keys<'a>(
+        &self,
+        args: Args<'a>,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        args.from(1).take(self.keys_max)
+    }
+}
+
+/// A command that writes without looking and can share its batch with others.
+pub(crate) struct Write {
+    /// Why the arguments are wrong, where they are.
+    pub(crate) refuse: fn(Args<'_>) -> Option<String>,
+    /// The place of the value of the only key; 0 where all arguments are pairs of both.
+    pub(crate) value_at: usize,
+    /// Adds the puts, at a time in Unix milliseconds.
+    pub(crate) apply: for<'a> fn(Args<'a>, u64, &mut WriteBatch<'a>),
+    pub(crate) reply: fn(Args<'_>, &mut Reply<'_>),
+}
+
+impl Write {
+    /// Why the request cannot be part of a batch, where that is so.
+    pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
+        let pairs = if self.value_at == 0 { args.len() / 2 } else { 1 };
+        (self.refuse)(args).or_else(|| {
+            (0..pairs).find_map(|pair| {
+                let value_at = if self.value_at == 0 { 2 * pair + 2 } else { self.value_at };
+                too_large("key", args.get(2 * pair + 1), limits.key_bytes_max)
+                    .or_else(|| too_large("value", args.get(value_at), limits.value_bytes_max))
+            })
+        })
+    }
+}
+
+/// A command that changes keys by what they hold and can share its burst with others.
+pub struct Modify {
+    /// True where every argument is a key, false where only the first is.
+    pub many: bool,
+    /// Why the arguments are wrong, where they are.
+    pub(crate) refuse: fn(Args<'_>) -> Option<String>,
+    pub(crate) decide: Decide,
+}
+
+/// What becomes of a key at a time in Unix milliseconds, and the answer; the numbers of several
+/// keys are added up.
+pub(crate) type Decide = fn(Args<'_>, Option<EntryRef<'_>>, u64) -> (Update, Answer);
+
+impl Modify {
+    /// The keys that `args` change.
+    #[inline]
+    pub(crate) fn keys<'a>(
+        &self,
+        args: Args<'a>,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        args.from(1).take(if self.many { usize::MAX } else { 1 })
+    }
+
+    /// What becomes of the key that `args` ask about, within `terms`.
+    pub fn judge(
+        &self,
+        args: Args<'_>,
+        current: Option<EntryRef<'_>>,
+        terms: &Terms,
+    ) -> (Update, Answer) {
+        let old = current.map_or(0, |entry| entry.value.len());
+        // Of many keys each has its turn, and none of them brings a value.
+        let given = if self.many { 0 } else { args.bytes() };
+        // The engine's copy of the value, and what takes its place or answers it.
+        if let Err(text) = args.claim(2 * old + given) {
+            return (Update::Keep, Answer::Error(text.into()));
+        }
+        let (update, answer) = (self.decide)(args, current, terms.now_ms);
+        let refused = match &update {
+            Update::Put { value, .. } => too_large("value", value, terms.value_bytes_max)
+                .or_else(|| args.refuse_value(value.len())),
+            _ => None,
+        };
+        let refused = refused.or_else(|| terms.refuse_reply(answer.held_bytes()));
+        match refused {
+            Some(text) => (Update::Keep, Answer::Error(text.into())),
+            None => (update, answer),
+        }
+    }
+
+    /// Why the request cannot be part of a burst, where that is so.
+    pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
+        (self.refuse)(args)
+            .or_else(|| self.keys(args).find_map(|key| too_large("key", key, limits.key_bytes_max)))
+    }
+}
+
+/// What holds for all updates of a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Unix milliseconds.
+    pub(crate) now_ms: u64,
+    pub(crate) value_bytes_max: usize,
+    /// Bytes of values that the reply to a request may hold.
+    pub(crate) reply_bytes_max: usize,
+    /// Bytes of values in answers after which the burst goes on later.
+    pub(crate) room: usize,
+}
+
+impl Terms {
+    /// Why a reply cannot hold `bytes` bytes of values, where that is so.
+    pub(crate) fn refuse_reply(&self, bytes: usize) -> Option<String> {
+        (bytes > self.reply_bytes_max).then(|| reply_too_large(self.reply_bytes_max))
+    }
+}
+
+pub(crate) fn reply_too_large(bytes_max: usize) -> String {
+    format!("ERR the reply is larger than {bytes_max} bytes; ask for fewer keys at once")
+}
+
+/// What a [`Modify`] answers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// The simple string OK.
+    Ok,
+    /// A number.
+    Integer(i64),
+    /// An array of integers and nulls.
+    Integers(Vec<Option<i64>>),
+    /// Bytes.
+    Bulk(Vec<u8>),
+    /// Null.
+    Null,
+    /// An error, its code first.
+    Error(Cow<'static, str>),
+    /// In memcached's protocols, as it is sent.
+    Raw(Cow<'static, [u8]>),
+    /// Of a meta command.
+    Meta(Outcome),
+}
+
+impl Answer {
+    /// `value` or, where there is none, null.
+    pub(crate) fn optional(value: Option<&[u8]>) -> Self {
+        value.map_or(Answer::Null, |bytes| Answer::Bulk(bytes.to_vec()))
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Answer::Bulk(bytes)
+            | Answer::Raw(Cow::Owned(bytes))
+            | Answer::Meta(Outcome::Entry { value: bytes, .. }) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// Answers a request with those of its keys; the numbers of several are added up.
+    pub(crate) fn write_all(answers: &[Answer], args: Args<'_>, reply: &mut Reply<'_>) {
+        let mut sum = 0;
+        for answer in answers {
+            match answer {
+                Answer::Integer(n) => sum += n,
+                Answer::Raw(_) | Answer::Meta(_) => {
+                    return memcached::write_all(answers, args, reply);
+                }
+                other => return other.write(args, reply),
+            }
+        }
+        reply.integer(sum);
+    }
+
+    fn write(&self, args: Args<'_>, reply: &mut Reply<'_>) {
+        match self {
+            Answer::Ok => reply.ok(),
+            Answer::Integer(n) => reply.integer(*n),
+            Answer::Integers(numbers) => {
+                reply.array(numbers.len());
+                for number in numbers {
+                    match number {
+                        Some(n) => reply.integer(*n),
+                        None => reply.null(),
+                    }
+                }
+            }
+            Answer::Bulk(bytes) => reply.bulk(bytes),
+            Answer::Null => reply.null(),
+            Answer::Error(text) => args.refuse(text, reply),
+            Answer::Raw(bytes) => reply.raw().extend_from_slice(bytes),
+            Answer::Meta(_) => memcached::write_all(std::slice::from_ref(self), args, reply),
+        }
+    }
+}
+
+/// Why `bytes` are too many, where they are.
+pub(crate) fn too_large(what: &str, bytes: &[u8], max: usize) -> Option<String> {
+    let len = bytes.len();
+    (len > max).then(|| format!("ERR a {what} of {len} bytes is over the limit of {max}"))
+}
+
+/// How a command is run.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// It was answered already.
+    Ready,
+    /// By the loop, from what it knows.
+    Session(fn(&mut Cx<'_>, Args<'_>)),
+    /// Together with other reads.
+    Read(&'static Read),
+    /// Together with other writes.
+    Write(&'static Write),
+    /// Together with other read-modify-writes.
+    Update(&'static Modify),
+    /// Alone, as a read-modify-write of several keys in one step.
+    UpdateAll(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
+    /// Alone, as one step: the transaction of this number among the input's.
+    Transaction(usize),
+    /// Alone: notes what its keys hold in the watches of this number.
+    Watch(usize),
+    /// Alone, on the store as a whole.
+    Whole(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
+    /// As its arguments say.
+    Choose(fn(Args<'_>) -> Run),
+}
+
+impl Run {
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self, Run::Ready)
+    }
+
+    /// True where the command may change the store.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(self, Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) | Run::Transaction(_))
+    }
+}
+
+/// A command or subcommand.
+pub(crate) struct Command {
+    /// Lower case; a subcommand's is `container|sub`.
+    pub(crate) name: &'static str,
+    /// Number of arguments, name included; negative where more are fine.
+    pub(crate) arity: i32,
+    /// Flags as COMMAND shows them, separated by blanks; and words that it does not show: `long`
+    /// (where the request runs), categories that group and flags do not tell, and what becomes of
+    /// its keys (`blind`: written and not read, `looks`: neither).
+    pub(crate) flags: &'static str,
+    /// First key, last key (negative: from the end) and step among the arguments.
+    pub(crate) keys: (i32, i32, i32),
+    /// Group in the docs.
+    pub(crate) group: &'static str,
+    /// Version of Redis that has it too.
+    pub(crate) since: &'static str,
+    /// One line for the docs.
+    pub(crate) summary: &'static str,
+    pub(crate) run: Run,
+    /// It goes over the whole store; one of the flags, which are too long to be read each time.
+    pub(crate) is_long: bool,
+    /// Subcommands; a command with some is never run itself unless it came alone.
+    pub(crate) subs: &'static [Command],
+}
+
+impl Command {
+    /// True where a request with `len` arguments is well-formed.
+    pub(crate) fn takes(&self, len: usize) -> bool {
+        match usize::try_from(self.arity) {
+            Ok(exact) => len == exact,
+            Err(_) => len >= self.arity.unsigned_abs() as usize,
+        }
+    }
+
+    /// True where it acts on, or tells, more than keys and what its own connection has chosen: then
+    /// it waits until the requests before it on its connection are answered, and those behind it
+    /// wait for it.
+    pub(crate) fn is_alone(&self) -> bool {
+        match self.run {
+            Run::Session(_) => !OF_ONE_CONNECTION.contains(&self.name),
+            Run::Whole(_) => ["server", "connection"].contains(&self.group),
+            _ => false,
+        }
+    }
+
+    /// True where it may come before AUTH.
+    pub(crate) fn open_to_all(&self) -> bool {
+        self.flags.contains("no_auth")
+    }
+
+    /// The keys among `args`.
+    pub(crate) fn keys<'a>(
+        &self,
+        args: Args<'a>,
+    ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+        let (first, last, step) = self.keys;
+        let end = if last < 0 { args.len() as i32 + last + 1 } else { last + 1 };
+        let places = (first..end).step_by(step.max(1) as usize).filter(move |_| first > 0);
+        places.map(move |at| args.get(at as usize))
+    }
+
+    /// The keys among `args` that it may change.
+    pub(crate) fn written_keys<'a>(
+        &self,
+        args: Args<'a>,
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (skip, take) = match self.name {
+            "copy" => (1, 1),
+            "bitop" => (0, 1),
+            _ => (0, usize::MAX),
+        };
+        self.keys(args).skip(skip).take(take)
+    }
+
+    /// What it does to key `nth` of `args`.
+    pub(crate) fn access(&self, nth: usize, args: Args<'_>) -> Access {
+        let of = |read, write| Access { read, write };
+        let any = |from, word: &[u8]| args.from(from).any(|arg| arg.eq_ignore_ascii_case(word));
+        match self.name {
+            "bitop" => of(nth > 0, nth == 0),
+            "copy" => of(nth == 0, nth > 0),
+            "rename" | "renamenx" => of(nth == 0, true),
+            "set" => of(any(3, b"get"), true),
+            "bitfield" => of(true, any(2, b"set") || any(2, b"incrby")),
+            _ if self.has("looks") => of(false, false),
+            _ if self.has("blind") => of(false, true),
+            _ => of(true, self.has("write")),
+        }
+    }
+
+    fn has(&self, flag: &str) -> bool {
+        self.flags.split_ascii_whitespace().any(|word| word == flag)
+    }
+
+    /// The categories that it is given and taken by.
+    pub(crate) fn categories(&self) -> Vec<&'static str> {
+        let group = match self.group {
+            _ if !self.subs.is_empty() => None,
+            "string" | "bitmap" | "connection" => Some(self.group),
+            "generic" => Some("keyspace"),
+            "transactions" => Some("transaction"),
+            _ => None,
+        };
+        let is_in = |category: &&&str| match **category {
+            "read" => self.has("readonly"),
+            "dangerous" => self.has("dangerous") || self.has("admin"),
+            "slow" => !self.has("fast"),
+            category => self.has(category) || group == Some(category),
+        };
+        CATEGORIES.iter().filter(is_in).copied().collect()
+    }
+}
+
+/// Commands that change nothing but what their connection's later requests mean.
+const OF_ONE_CONNECTION: &[&str] = &[
+    "ping",
+    "echo",
+    "select",
+    "multi",
+    "exec",
+    "discard",
+    "watch",
+    "unwatch",
+    "quit",
+    "client|reply",
+];
+
+/// Categories of commands, as ACL CAT lists them; those of types that we do not have are empty.
+pub(crate) const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// True where `word` stands in `text`.
+pub(crate) const fn has_word(text: &str, word: &str) -> bool {
+    let (text, word) = (text.as_bytes(), word.as_bytes());
+    let mut start = 0;
+    while start + word.len() <= text.len() {
+        let mut len = 0;
+        while len < word.len() && text[start + len] == word[len] {
+            len += 1;
+        }
+        if len == word.len() {
+            return true;
+        }
+        start += 1;
+    }
+    false
+}
+
+/// Names are no longer than this.
+const NAME_BYTES_MAX: usize = 16;
+
+/// `name` as a number, in lower case; nothing where it is longer than any command's.
+#[inline]
+fn number_of(name: &[u8]) -> Option<u128> {
+    let mut bytes = [0; NAME_BYTES_MAX];
+    bytes.get_mut(..name.len())?.copy_from_slice(name);
+    bytes.make_ascii_lowercase();
+    Some(u128::from_le_bytes(bytes))
+}
+
+/// Where commands are found by the numbers of their names.
+struct Index {
+    /// Number and command, each at the first free place from its own on.
+    places: [Option<(u128, &'static Command)>; Index::PLACES],
+}
+
+impl Index {
+    /// Several times the commands that there are, so that most lie at their own place.
+    const PLACES: usize = 1024;
+
+    fn new() -> Self {
+        let mut index = Index { places: [None; Index::PLACES] };
+        for command in COMMANDS {
+            let number = number_of(command.name.as_bytes());
+            let number = number.expect("a test looks every command up");
+            let mut place = Index::place(number);
+            while index.places[place].is_some() {
+                place = (place + 1) % Index::PLACES;
+            }
+            index.places[place] = Some((number, command));
+        }
+        index
+    }
+
+    #[inline]
+    fn place(number: u128) -> usize {
+        // The golden ratio's bits spread names that differ little.
+        let folded = (number as u64 ^ (number >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (folded >> 54) as usize
+    }
+}
+
+static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
+
+/// The names of all commands of RESP, in lower case, each with the place of its first key among the
+/// arguments (the name's is 0); `None` for those that take no key, or say where it is.
+pub fn command_names() -> impl Iterator<Item = (&'static str, Option<usize>)> {
+    let first = |place: i32| usize::try_from(place).ok().filter(|place| *place > 0);
+    COMMANDS.iter().map(move |command| (command.name, first(command.keys.0)))
+}
+
+/// The command called `name`, in whatever case.
+#[inline]
+pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
+    let number = number_of(name)?;
+    let mut place = Index::place(number);
+    while let Some((other, command)) = INDEX.places[place] {
+        // Zeros behind a name do not change its number.
+        if other == number && command.name.len() == name.len() {
+            return Some(command);
+        }
+        place = (place + 1) % Index::PLACES;
+    }
+    None
+}
+
+/// The command or subcommand that `args` call.
+pub(crate) fn find_called(args: Args<'_>) -> Option<&'static Command> {
+    let command = find(args.get(0))?;
+    match command.subs.is_empty() || args.len() == 1 {
+        true => Some(command),
+        false => find_sub(command, args.get(1)),
+    }
+}
+
+/// The subcommand `name` of `container`.
+pub(crate) fn find_sub(container: &Command, name: &[u8]) -> Option<&'static Command> {
+    let skip = container.name.len() + 1;
+    container.subs.iter().find(|s| s.name.as_bytes()[skip..].eq_ignore_ascii_case(name))
+}
+
+macro_rules! table {
+    ($($name:literal $arity:literal $flags:literal $keys:tt $group:literal $since:literal
+       $run:expr, $summary:literal $(, $subs:expr)?;)*) => {
+        &[$(Command {
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: $keys,
+            group: $group,
+            since: $since,
+            summary: $summary,
+            run: $run,
+            is_long: $crate::table::has_word($flags, "long"),
+            subs: table!(@subs $($subs)?),
+        }),*]
+    };
+    (@subs) => { &[] };
+    (@subs $subs:expr) => { $subs };
+}
+
+/// No keys.
+const NO: (i32, i32, i32) = (0, 0, 0);
+const ONE: (i32, i32, i32) = (1, 1, 1);
+/// The key behind a subcommand's name.
+const SECOND: (i32, i32, i32) = (2, 2, 1);
+const ALL: (i32, i32, i32) = (1, -1, 1);
+const TWO: (i32, i32, i32) = (1, 2, 1);
+const OTHERS: (i32, i32, i32) = (2, -1, 1);
+const PAIRS: (i32, i32, i32) = (1, -1, 2);
+
+mod list;
+mod subcommands;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_and_well_formed() {
+        assert!(COMMANDS.windows(2).all(|w| w[0].name < w[1].name));
+        for command in COMMANDS {
+            assert!(command.arity != 0 && command.name.len() <= 16, "{}", command.name);
+            for sub in command.subs {
+                assert!(sub.name.starts_with(&format!("{}|", command.name)));
+                assert!(sub.summary.ends_with('.'));
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        assert_eq!(find(b"GeT").unwrap().name, "get");
+        assert_eq!(find(b"incrbyfloat").unwrap().name, "incrbyfloat");
+        assert!(COMMANDS.iter().all(|c| find(c.name.as_bytes()).unwrap().name == c.name));
+        assert!(find(b"nope").is_none() && find(b"get\0").is_none());
+        assert!(find(b"").is_none());
+        assert!(find(&[b'x'; 400]).is_none());
+        assert_eq!(find_sub(find(b"client").unwrap(), b"SETNAME").unwrap().name, "client|setname");
+    }
+
+    #[test]
+    fn arity_may_be_a_minimum() {
+        let get = find(b"get").unwrap();
+        assert!(get.takes(2) && !get.takes(1) && !get.takes(3));
+        let mget = find(b"mget").unwrap();
+        assert!(mget.takes(2) && mget.takes(9) && !mget.takes(1));
+    }
+}

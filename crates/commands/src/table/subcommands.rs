@@ -1,0 +1,162 @@
+//! The commands behind a container such as CLIENT.
+
+use super::Run::{Read, Session, Whole};
+use super::{Command, NO, SECOND};
+use crate::resp::{
+    acl, client, clients, config, introspect, memory, object, slowlog, topics, tracking,
+};
+
+pub(super) static ACL: &[Command] = table! {
+    "acl|cat" -2 "noscript loading stale" NO "server" "6.0.0"
+        Session(acl::cat), "Lists categories, or the commands of one.";
+    "acl|deluser" -3 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::deluser), "Removes users and closes their connections.";
+    "acl|dryrun" -4 "admin noscript loading stale" NO "server" "7.0.0"
+        Session(acl::dryrun), "Says whether a user may run a command.";
+    "acl|genpass" -2 "noscript loading stale" NO "server" "6.0.0"
+        Session(acl::genpass), "Returns a random password.";
+    "acl|getuser" 3 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::getuser), "Describes a user.";
+    "acl|help" 2 "loading stale" NO "server" "6.0.0"
+        Session(acl::help), "Lists the subcommands.";
+    "acl|list" 2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::list), "Describes all users, as the file of users does.";
+    "acl|load" 2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::load), "Takes the users of the file.";
+    "acl|log" -2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::log), "Returns, or forgets, what was refused to whom.";
+    "acl|save" 2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::save), "Writes all users to the file.";
+    "acl|setuser" -3 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::setuser), "Makes or changes a user.";
+    "acl|users" 2 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(acl::users), "Lists the names of all users.";
+    "acl|whoami" 2 "noscript loading stale" NO "server" "6.0.0"
+        Session(acl::whoami), "Returns the name of the connection's user.";
+};
+
+pub(super) static CLIENT: &[Command] = table! {
+    "client|caching" 3 "noscript loading stale" NO "connection" "6.0.0"
+        Session(tracking::caching), "Refused: only broadcasts tell which keys were written.";
+    "client|getname" 2 "noscript loading stale" NO "connection" "2.6.9" Session(client::getname),
+        "Returns the connection's name.";
+    "client|getredir" 2 "noscript loading stale" NO "connection" "6.0.0"
+        Session(tracking::getredir), "Returns who is told which keys were written.";
+    "client|help" 2 "loading stale" NO "connection" "5.0.0" Session(client::help),
+        "Lists the subcommands.";
+    "client|id" 2 "noscript loading stale" NO "connection" "5.0.0" Session(client::id),
+        "Returns the connection's number.";
+    "client|info" 2 "noscript loading stale" NO "connection" "6.2.0" Session(client::info),
+        "Describes this connection.";
+    "client|kill" -3 "admin noscript loading stale" NO "connection" "2.4.0"
+        Session(clients::kill), "Closes connections.";
+    "client|list" -2 "admin noscript loading stale long" NO "connection" "2.4.0"
+        Whole(clients::list), "Describes all connections.";
+    "client|no-evict" 3 "admin noscript loading stale" NO "connection" "7.0.0"
+        Session(client::no_evict), "Keeps the connection when memory for clients is short.";
+    "client|no-touch" 3 "noscript loading stale" NO "connection" "7.2.0"
+        Session(client::no_touch), "Accepted; there is no access time that reads could touch.";
+    "client|pause" -3 "admin noscript loading stale" NO "connection" "3.0.0"
+        Session(client::pause), "Lets the requests of all clients wait.";
+    "client|reply" 3 "noscript loading stale" NO "connection" "3.2.0" Session(client::reply),
+        "Switches replies on or off.";
+    "client|setinfo" 4 "noscript loading stale" NO "connection" "7.2.0" Session(client::setinfo),
+        "Tells the client library's name or version.";
+    "client|setname" 3 "noscript loading stale" NO "connection" "2.6.9" Session(client::setname),
+        "Names the connection.";
+    "client|tracking" -3 "noscript loading stale" NO "connection" "6.0.0"
+        Session(tracking::tracking), "Tells the connection which keys were written.";
+    "client|trackinginfo" 2 "noscript loading stale" NO "connection" "6.2.0"
+        Session(tracking::info), "Returns what the connection is told.";
+    "client|unblock" -3 "admin noscript loading stale" NO "connection" "5.0.0"
+        Session(client::unblock), "Returns 0, since nothing blocks a client.";
+    "client|unpause" 2 "admin noscript loading stale" NO "connection" "6.2.0"
+        Session(client::unpause), "Ends the wait of CLIENT PAUSE.";
+};
+
+pub(super) static COMMAND: &[Command] = table! {
+    "command|count" 2 "loading stale connection" NO "server" "2.8.13" Session(introspect::count),
+        "Counts the commands.";
+    "command|docs" -2 "loading stale connection" NO "server" "7.0.0" Session(introspect::docs),
+        "Returns the docs of commands.";
+    "command|getkeys" -3 "loading stale connection" NO "server" "2.8.13"
+        Session(introspect::getkeys),
+        "Returns the keys of a command line.";
+    "command|help" 2 "loading stale connection" NO "server" "5.0.0"
+        Session(introspect::command_help),
+        "Lists the subcommands.";
+    "command|info" -2 "loading stale connection" NO "server" "2.8.13" Session(introspect::info),
+        "Describes some commands.";
+    "command|list" -2 "loading stale connection" NO "server" "7.0.0" Session(introspect::list),
+        "Returns the names of all commands.";
+};
+
+pub(super) static CONFIG: &[Command] = table! {
+    "config|get" -3 "admin noscript loading stale" NO "server" "2.0.0"
+        Session(config::get), "Returns settings by pattern.";
+    "config|help" 2 "loading stale" NO "server" "5.0.0" Session(config::help),
+        "Lists the subcommands.";
+    "config|resetstat" 2 "admin noscript loading stale" NO "server" "2.0.0"
+        Session(config::resetstat), "Sets the server's counters to zero.";
+    "config|rewrite" 2 "admin noscript loading stale" NO "server" "2.8.0"
+        Session(config::rewrite), "Refused: there is no file of settings.";
+    "config|set" -4 "admin noscript loading stale" NO "server" "2.0.0"
+        Session(config::set), "Changes settings while the server runs.";
+};
+
+pub(super) static LATENCY: &[Command] = table! {
+    "latency|help" 2 "loading stale" NO "server" "2.8.13" Session(slowlog::latency_help),
+        "Lists the subcommands.";
+    "latency|histogram" -2 "admin noscript loading stale" NO "server" "7.0.0"
+        Whole(slowlog::histogram), "Returns how many bursts took how long.";
+    "latency|history" 3 "admin noscript loading stale" NO "server" "2.8.13"
+        Whole(slowlog::history), "Returns the seconds in which an event took long.";
+    "latency|latest" 2 "admin noscript loading stale" NO "server" "2.8.13"
+        Whole(slowlog::latest), "Returns the last second in which each event took long.";
+    "latency|reset" -2 "admin noscript loading stale" NO "server" "2.8.13"
+        Whole(slowlog::latency_reset), "Forgets what took long.";
+};
+
+pub(super) static MEMORY: &[Command] = table! {
+    "memory|doctor" 2 "" NO "server" "4.0.0" Whole(memory::doctor),
+        "Says what is wrong with the memory, if anything is.";
+    "memory|help" 2 "loading stale" NO "server" "4.0.0" Session(memory::help),
+        "Lists the subcommands.";
+    "memory|stats" 2 "" NO "server" "4.0.0" Whole(memory::stats),
+        "Returns how memory is used.";
+    "memory|usage" -3 "readonly looks" SECOND "server" "4.0.0" Read(&memory::USAGE),
+        "Returns about how many bytes an entry takes.";
+};
+
+pub(super) static OBJECT: &[Command] = table! {
+    "object|encoding" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::ENCODING),
+        "Returns how a value is kept.";
+    "object|freq" 3 "readonly looks" SECOND "generic" "4.0.0" Read(&object::OBJECT),
+        "Refused: how often a key is used is not counted.";
+    "object|help" 2 "loading stale" NO "generic" "6.2.0" Session(object::help),
+        "Lists the subcommands.";
+    "object|idletime" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
+        "Refused: the time of the last access is not kept.";
+    "object|refcount" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
+        "Returns how many keys share a value: one.";
+};
+
+pub(super) static PUBSUB: &[Command] = table! {
+    "pubsub|channels" -2 "pubsub loading stale" NO "pubsub" "2.8.0" Session(topics::channels),
+        "Returns the channels that somebody listens to.";
+    "pubsub|numpat" 2 "pubsub loading stale" NO "pubsub" "2.8.0" Session(topics::numpat),
+        "Counts the patterns that somebody listens to.";
+    "pubsub|numsub" -2 "pubsub loading stale" NO "pubsub" "2.8.0" Session(topics::numsub),
+        "Counts those who listen to channels.";
+};
+
+pub(super) static SLOWLOG: &[Command] = table! {
+    "slowlog|get" -2 "admin loading stale" NO "server" "2.2.12" Whole(slowlog::get),
+        "Returns the last slow requests.";
+    "slowlog|help" 2 "loading stale" NO "server" "6.2.0" Session(slowlog::help),
+        "Lists the subcommands.";
+    "slowlog|len" 2 "admin loading stale" NO "server" "2.2.12" Whole(slowlog::len),
+        "Counts the slow requests that are kept.";
+    "slowlog|reset" 2 "admin loading stale" NO "server" "2.2.12" Whole(slowlog::reset),
+        "Forgets the slow requests.";
+};

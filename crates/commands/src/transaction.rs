@@ -1,0 +1,202 @@
+//! Transactions: what comes between MULTI and EXEC runs as one step.
+//!
+//! The requests are planned when they come, and kept. EXEC hands them over together. They run by
+//! the same code as all others, but on an [`Overlay`] of the entries of all their keys, inside one
+//! atomic update of these: so nobody sees half of a transaction, and after a crash it is there as
+//! a whole or not at all. The engine may ask for the update several times; each time the requests
+//! run anew on what is there then.
+//!
+//! EXEC runs nothing if a key that the connection watches was written meanwhile
+//! ([`crate::watch`]).
+
+use crate::budget::{Budget, Claim, SMALL_BYTES};
+use crate::burst::{Args, Input, Output, Request};
+use crate::overlay::Overlay;
+use crate::resp::{atomic, claim_entries, out_of_memory};
+use crate::service::Service;
+use crate::watch::Watches;
+use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
+use silica_proto::Span;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Bytes of requests that a transaction may hold.
+const BYTES_MAX: usize = 64 << 20;
+/// Memory of a queued request, of an argument, and of a key beside its bytes.
+const REQUEST_BYTES: usize = 2 * size_of::<Request>();
+const ARG_BYTES: usize = 2 * size_of::<Span>();
+const KEY_BYTES: usize = 64;
+
+/// The requests since MULTI.
+pub(crate) struct Queue {
+    pub(crate) input: Input,
+    /// How many they are.
+    pub(crate) count: usize,
+    /// One was refused: EXEC runs none.
+    pub(crate) refused: bool,
+    /// The change of users that was the last at MULTI.
+    pub(crate) acl_version: u64,
+    /// Those of its requests that are messages for channels.
+    pub(crate) announced: Vec<usize>,
+    keys: BTreeSet<Vec<u8>>,
+    /// What all of it takes.
+    claim: Claim,
+}
+
+impl Queue {
+    /// Without requests; `acl_version` is the last change of users.
+    pub(crate) fn new(acl_version: u64, budget: &Arc<Budget>) -> Self {
+        Queue {
+            input: Input::default(),
+            count: 0,
+            refused: false,
+            acl_version,
+            announced: Vec::new(),
+            keys: BTreeSet::new(),
+            claim: Claim::new(budget),
+        }
+    }
+
+    /// Memory held, which is counted by its claim.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.claim.bytes()
+    }
+
+    /// Claims the memory of a request with `bytes` bytes of arguments.
+    pub(crate) fn claim(&mut self, bytes: usize) -> std::result::Result<(), String> {
+        self.claim.keep(bytes + REQUEST_BYTES)
+    }
+
+    /// Keeps a request's arguments, of which `keys` are keys; the place of their first span.
+    pub(crate) fn keep<'a>(
+        &mut self,
+        args: Args<'_>,
+        keys: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> std::result::Result<usize, String> {
+        let bytes: usize = args.from(0).map(<[u8]>::len).sum();
+        if self.input.bytes.len() + bytes > BYTES_MAX {
+            return Err(format!("ERR a transaction holds at most {BYTES_MAX} bytes"));
+        }
+        let of_keys: usize = keys.clone().map(|key| key.len() + KEY_BYTES).sum();
+        self.claim(bytes + args.len() * ARG_BYTES + of_keys)?;
+        let first = self.input.spans.len();
+        for arg in args.from(0) {
+            let start = self.input.bytes.len() as u32;
+            self.input.spans.push(Span { start, len: arg.len() as u32 });
+            self.input.bytes.extend_from_slice(arg);
+        }
+        self.keys.extend(keys.map(<[u8]>::to_vec));
+        Ok(first)
+    }
+
+    /// The transaction, where the keys in `watches` have not changed.
+    pub(crate) fn into_transaction(self, watches: Option<Arc<Watches>>) -> Transaction {
+        let Queue { input, count, keys, announced, claim, .. } = self;
+        Transaction { input, count, keys, announced, watches, _claim: claim }
+    }
+}
+
+/// Runs all requests of a transaction on an engine; their replies.
+type RunAll<'r> = dyn FnMut(&dyn Engine, &Input) -> Result<Vec<u8>> + 'r;
+
+/// Requests that run as one step.
+pub(crate) struct Transaction {
+    input: Input,
+    /// How many replies they give.
+    pub(crate) count: usize,
+    keys: BTreeSet<Vec<u8>>,
+    announced: Vec<usize>,
+    watches: Option<Arc<Watches>>,
+    _claim: Claim,
+}
+
+impl Transaction {
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Sends its messages, which it does when all of it is done.
+    pub(crate) fn publish(&self, service: &Service) {
+        for index in &self.announced {
+            let args = self.input.args(&self.input.requests[*index]);
+            // Its audience was answered already; without memory nobody gets it.
+            if let Err(text) = service.topics.publish(service, args.get(1), args.get(2)) {
+                log::warn!("a message of a transaction is lost: {text}");
+            }
+        }
+    }
+
+    /// Runs all requests with `run`, on database `db` of `engine`; their replies, or `None` where
+    /// a watched key has changed.
+    pub(crate) fn run(
+        &self,
+        db: usize,
+        engine: &dyn Engine,
+        now_ms: u64,
+        claim: &Claim,
+        run: &mut RunAll<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
+        let mut names: BTreeSet<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
+        if let Some((_, list)) = &watched {
+            let text = "a key of another database is watched; watch keys after SELECT";
+            let other = || Error::new(ErrorKind::Unsupported, text);
+            names.extend(list.keys_of(db).ok_or_else(other)?);
+        }
+        let names: Vec<&[u8]> = names.into_iter().collect();
+        let descriptor = *engine.descriptor();
+        if names.is_empty() {
+            return run(&Overlay::new(descriptor, &[], &[], now_ms), &self.input).map(Some);
+        }
+        claim_entries(engine, &names, 2, claim)?;
+        // What its writes copy.
+        claim.grow(self.input.bytes.len()).map_err(out_of_memory)?;
+        let (mut replies, mut own) = (None, 0);
+        atomic(engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
+            let place = |key: &[u8]| names.binary_search(&key).expect("all watched keys are named");
+            if let Some((watches, list)) = &watched
+                && !watches.hold(list, own, |key| entries[place(key)])
+            {
+                replies = None;
+                return vec![Update::Keep; names.len()];
+            }
+            let overlay = Overlay::new(descriptor, &names, entries, now_ms);
+            replies = Some(run(&overlay, &self.input));
+            if let Some(Err(_)) = &replies {
+                return vec![Update::Keep; names.len()];
+            }
+            let updates = overlay.updates();
+            if let Some((_, list)) = &watched {
+                // The engine may ask again: what this marks then is no write of anybody else.
+                let changed = names.iter().zip(&updates).filter(|(_, u)| **u != Update::Keep);
+                own += changed.filter(|(key, _)| list.has(key)).count() as u64;
+            }
+            updates
+        })?;
+        replies.transpose()
+    }
+}
+
+impl Output {
+    /// The replies to all of `input`, which `wave` runs a part of at a time; an error where there
+    /// is no memory for them, and for their copy in the reply to EXEC.
+    pub(crate) fn of_all(
+        input: &Input,
+        claim: &Claim,
+        mut wave: impl FnMut(&mut Output),
+    ) -> Result<Vec<u8>> {
+        let mut replies = Vec::new();
+        let mut output = Output { end: input.requests.len(), ..Output::default() };
+        let mut counted = SMALL_BYTES;
+        while output.next < output.end {
+            wave(&mut output);
+            replies.append(&mut output.out);
+            output.acknowledgements.clear();
+            if replies.len() > counted {
+                claim.grow(2 * (replies.len() - counted)).map_err(out_of_memory)?;
+                counted = replies.len();
+            }
+        }
+        Ok(replies)
+    }
+}

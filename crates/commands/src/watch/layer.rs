@@ -1,0 +1,187 @@
+//! What stands before a database's engine and marks those who watch what is written.
+
+use super::Watchers;
+use silica::engine::{
+    Admin, Atomic, Budget, Descriptor, Durability, Engine, EntryRef, GetSink, MetricVisitor,
+    Ordered, Progress, Result, Scan, Shard, Sharded, Update, WriteBatch,
+};
+use std::sync::Arc;
+
+/// An engine whose writes are told to those who watch its keys.
+pub(crate) struct Watched {
+    watchers: Arc<Watchers>,
+    engine: Arc<dyn Engine>,
+}
+
+impl Watched {
+    pub(crate) fn wrap(watchers: &Arc<Watchers>, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+        Arc::new(Watched { watchers: Arc::clone(watchers), engine })
+    }
+}
+
+impl Watchers {
+    fn batch<T>(&self, batch: &WriteBatch<'_>, write: impl FnOnce() -> T) -> T {
+        let keys = batch.ops().iter().map(|op| op.key);
+        self.write(keys.clone(), |is_active| {
+            if is_active {
+                keys.for_each(|key| self.mark(key));
+            }
+            write()
+        })
+    }
+
+    fn updates(
+        &self,
+        keys: &[&[u8]],
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+        update: impl FnOnce(&mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update) -> Result<usize>,
+    ) -> Result<usize> {
+        self.write(keys.iter().copied(), |is_active| match is_active {
+            false => update(decide),
+            true => update(&mut |index, current| {
+                let update = decide(index, current);
+                if update != Update::Keep {
+                    self.mark(keys[index]);
+                }
+                update
+            }),
+        })
+    }
+}
+
+impl Engine for Watched {
+    fn descriptor(&self) -> &Descriptor {
+        self.engine.descriptor()
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.engine.get_many(keys, sink)
+    }
+
+    fn reports_in_order(&self) -> bool {
+        self.engine.reports_in_order()
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.watchers.batch(batch, || self.engine.write(batch, durability))
+    }
+
+    fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.watchers.batch(batch, || self.engine.write_each(batch, durability))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.engine.sync()
+    }
+
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        self.engine.maintain(budget)
+    }
+
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        self.engine.metrics(visitor);
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.engine.verify()
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        self.engine.as_scan()
+    }
+
+    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
+        Arc::clone(&self.engine).as_ordered()
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        self.engine.as_atomic().map(|_| self as &dyn Atomic)
+    }
+
+    /// The engine's own: who takes a shard makes it a [`WatchedShard`].
+    fn as_sharded(&self) -> Option<&dyn Sharded> {
+        self.engine.as_sharded()
+    }
+
+    /// Clearing marks nobody: who watches a key that was there no longer finds it.
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        self.engine.as_admin()
+    }
+}
+
+impl Atomic for Watched {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        self.update_many(&[key], durability, &mut |_, current| decide(current)).map(|_| ())
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let atomic = crate::resp::atomic(&*self.engine)?;
+        self.watchers.updates(keys, decide, |decide| atomic.update_many(keys, durability, decide))
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        let atomic = crate::resp::atomic(&*self.engine)?;
+        self.watchers.write(keys.iter().copied(), |is_active| match is_active {
+            false => atomic.update_all(keys, durability, decide),
+            true => atomic.update_all(keys, durability, &mut |entries| {
+                let updates = decide(entries);
+                let changed = keys.iter().zip(&updates).filter(|(_, u)| **u != Update::Keep);
+                changed.for_each(|(key, _)| self.watchers.mark(key));
+                updates
+            }),
+        })
+    }
+}
+
+/// A shard whose writes are told to those who watch its keys.
+struct WatchedShard {
+    watchers: Arc<Watchers>,
+    shard: Box<dyn Shard>,
+}
+
+impl Watchers {
+    /// `shard`, with its writes told to those who watch its keys.
+    pub fn wrap_shard(self: &Arc<Self>, shard: Box<dyn Shard>) -> Box<dyn Shard> {
+        Box::new(WatchedShard { watchers: Arc::clone(self), shard })
+    }
+}
+
+impl Shard for WatchedShard {
+    fn number(&self) -> usize {
+        self.shard.number()
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.shard.get_many(keys, sink)
+    }
+
+    fn write(&mut self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        let WatchedShard { watchers, shard } = self;
+        watchers.batch(batch, || shard.write(batch, durability))
+    }
+
+    fn update_many(
+        &mut self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let WatchedShard { watchers, shard } = self;
+        watchers.updates(keys, decide, |decide| shard.update_many(keys, durability, decide))
+    }
+}
