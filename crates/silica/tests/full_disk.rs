@@ -9,11 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// What a disk of 64 MB holds of keys and values before puts are refused. Buckets of `wip` that a
-/// split made share tables, which count for each of them until they are compacted.
-fn filled_bytes_min(engine: &str) -> u64 {
-    64_000_000 / 100 * if engine == "wip" { 30 } else { 60 }
-}
+/// What a disk of 64 MB holds of keys and values at least before puts are refused.
+const FILLED_BYTES_MIN: u64 = 64_000_000 / 100 * 60;
 
 /// Puts go on so soon after deletes.
 const SOON: Duration = Duration::from_secs(10);
@@ -87,10 +84,7 @@ fn deletes_make_room(disk: &Path, engine: &str, bytes: usize) {
     let end = fill(&keyspace, 0, bytes);
     let filled = end * (bytes + key(0).len()) as u64;
     println!("{engine}, values of {bytes}: {filled} bytes in {end} entries");
-    assert!(
-        filled >= filled_bytes_min(engine),
-        "{engine}, values of {bytes}: only {filled} bytes fit"
-    );
+    assert!(filled >= FILLED_BYTES_MIN, "{engine}, values of {bytes}: only {filled} bytes fit");
     check(&keyspace, (0..end).step_by(97), bytes);
     // One in ten is enough for some.
     for n in (0..end).step_by(10) {

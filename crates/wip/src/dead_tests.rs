@@ -2,6 +2,8 @@
 //! of itself.
 
 use crate::Wip;
+use crate::run::{Part, Run};
+use crate::run_cursor::RunCursor;
 use silica_base::{Clock, HashSeed, ManualClock, Prng, test_size};
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
@@ -154,6 +156,46 @@ fn what_a_child_holds_of_shared_tables_is_dead_when_the_others_were_deleted() {
     let keys: Vec<u64> = tested.model.keys().copied().filter(|key| !is_apart(key)).collect();
     keys.iter().for_each(|key| tested.delete(*key));
     tested.check("after deletes");
+}
+
+/// Parts of tables that buckets have and in whose ranges there is no entry.
+fn empty_parts(tested: &Tested) -> usize {
+    let buckets = tested.wip.buckets();
+    let versions = || buckets.iter().map(|bucket| bucket.read().version.clone());
+    let is_empty = |part: &Part<SimDevice>| {
+        let run = Run::from_iter([part.clone()]);
+        !RunCursor::new(run, 0).seek_to_first().expect("a read")
+    };
+    versions()
+        .flat_map(|version| version.runs.clone())
+        .fold(0, |sum, run| sum + run.iter().filter(|part| is_empty(part)).count())
+}
+
+#[test]
+fn children_have_no_part_of_a_table_without_an_entry_of_theirs() {
+    // The bucket that is split has tables of all parts of its range, and a memtable of the last.
+    let small = [("bucket_bytes_max", 256 << 10), ("memtable_bytes_max", 64 << 10)];
+    for in_order in [true, false] {
+        let mut tested = Tested::new(&small);
+        for n in 0..test_size(20_000, 40_000, 400_000) {
+            tested.put(if in_order { n } else { spread(n) }, 0);
+            if n.is_multiple_of(256) {
+                assert_eq!(empty_parts(&tested), 0, "after {n} puts, in order: {in_order}");
+            }
+        }
+        let buckets = tested.wip.buckets();
+        assert!(buckets.len() >= 8, "{} buckets", buckets.len());
+        // Keys in their order: a table belongs to one bucket, or to two at a border.
+        let shares: usize = buckets.iter().map(|bucket| bucket.read().version.tables().len()).sum();
+        let names = tested.device.list().expect("names");
+        let tables = names.iter().filter(|name| name.starts_with("TABLE")).count();
+        println!("{tables} tables, {shares} shares in them, {} buckets", buckets.len());
+        assert!(
+            !in_order || shares <= tables + buckets.len(),
+            "{shares} shares in {tables} tables"
+        );
+        tested.wip.verify().expect("every invariant");
+    }
 }
 
 #[test]

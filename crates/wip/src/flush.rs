@@ -253,6 +253,30 @@ struct Flushed<D: Device> {
     garbage: Garbage,
 }
 
+/// True if the newest run of `version` is a part of the same table as `part`.
+fn begins_with<D: Device>(version: &Version<D>, part: &Part<D>) -> bool {
+    let first = version.runs.first().and_then(|run| run.first());
+    first.is_some_and(|first| first.table.number == part.table.number)
+}
+
+/// Buckets that share memtables of `flushed` with others, since a split, and have no entry of their
+/// own in its table.
+fn without_entries<D: Device>(wip: &Wip<D>, flushed: &Flushed<D>) -> Vec<Arc<Bucket<D>>> {
+    let Some(part) = &flushed.part else { return Vec::new() };
+    let buckets = wip.buckets();
+    let held: usize = buckets.iter().map(|bucket| holds(bucket, &flushed.frozen)).sum();
+    if held <= flushed.frozen.len() {
+        return Vec::new();
+    }
+    let has_none = |place: &usize| {
+        let bucket = buckets.at(*place);
+        let own = part.within(&bucket.lower, buckets.upper(*place));
+        holds(bucket, &flushed.frozen) > 0 && own.is_some_and(|part| wip.is_empty_part(&part))
+    };
+    let found = (0..buckets.len()).filter(has_none);
+    found.map(|place| Arc::clone(buckets.at(place))).collect()
+}
+
 /// A bucket, what its runs are to be, and how many of its memtables are in them.
 type Install<D> = (Arc<Bucket<D>>, Version<D>, usize);
 
@@ -263,8 +287,13 @@ fn holds<D: Device>(bucket: &Bucket<D>, frozen: &[Arc<Frozen>]) -> usize {
     stores.frozen.iter().rev().take_while(is_one).count()
 }
 
-/// What `flushed` makes of the buckets that have some of its memtables.
-fn installs_of<D: Device>(buckets: &Buckets<D>, flushed: &Flushed<D>) -> Vec<Install<D>> {
+/// What `flushed` makes of the buckets that have some of its memtables. Those `without` entries in
+/// its table have no part of it.
+fn installs_of<D: Device>(
+    buckets: &Buckets<D>,
+    flushed: &Flushed<D>,
+    without: &[Arc<Bucket<D>>],
+) -> Vec<Install<D>> {
     let mut installs = Vec::new();
     for (place, bucket) in buckets.iter().enumerate() {
         let count = holds(bucket, &flushed.frozen);
@@ -280,7 +309,9 @@ fn installs_of<D: Device>(buckets: &Buckets<D>, flushed: &Flushed<D>) -> Vec<Ins
         let before = Arc::clone(&stores.version);
         drop(stores);
         let upper = buckets.upper(place);
-        let own = flushed.part.as_ref().and_then(|part| part.within(&bucket.lower, upper));
+        let part = flushed.part.as_ref();
+        let part = part.filter(|_| !without.iter().any(|other| Arc::ptr_eq(other, bucket)));
+        let own = part.and_then(|part| part.within(&bucket.lower, upper));
         runs.splice(0..0, own.map(|part| Run::from_iter([part])));
         let version = Version::new(runs, floor, deleted).after(&before);
         installs.push((Arc::clone(bucket), version, count));
@@ -311,17 +342,24 @@ impl<D: Device> Wip<D> {
         // A batch of several buckets is not to survive in the tables of one alone.
         let frozen = flushes.iter().flat_map(|flushed| &flushed.frozen);
         self.sync_log_to(frozen.map(|frozen| frozen.end).max().unwrap_or(0))?;
+        // Before the lock, since it reads.
+        let without = |flushed: Flushed<D>| (without_entries(self, &flushed), flushed);
+        let flushes: Vec<_> = flushes.into_iter().map(without).collect();
         let guard = self.jobs.lock_install();
         let buckets = self.buckets();
         let (mut installs, mut garbage, mut bytes) = (Vec::new(), Garbage::default(), 0);
-        for flushed in flushes {
-            let before = installs.len();
-            installs.extend(installs_of(&buckets, &flushed));
-            if installs.len() == before {
-                // Its buckets are all gone meanwhile.
-                flushed.part.iter().for_each(|part| self.remove_table(part.table.number));
+        for (without, flushed) in flushes {
+            let new = installs_of(&buckets, &flushed, &without);
+            if let Some(part) = &flushed.part
+                && !new.iter().any(|(_, version, _)| begins_with(version, part))
+            {
+                // The buckets that have its entries are gone meanwhile.
+                self.remove_table(part.table.number);
+            }
+            if new.is_empty() {
                 continue;
             }
+            installs.extend(new);
             garbage.add_all(&flushed.garbage);
             bytes += flushed.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>();
         }

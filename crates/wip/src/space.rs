@@ -14,7 +14,8 @@
 //! while somebody wants it, and a full disk without garbage costs no work.
 //!
 //! A put that takes no more than what it overwrites makes room, too, like a delete. It is let
-//! through as long as compactions keep the room that they need.
+//! through as long as compactions keep the room that they need. Both may be faster than
+//! maintenance: their writer waits for it while the log is longer than what is reserved for them.
 
 use crate::bucket::{Bucket, Frozen, Version};
 use crate::dead::unneeded_bytes;
@@ -53,7 +54,8 @@ const LOG_SEGMENTS: u64 = 3;
 const UNFLUSHED_TIMES: u64 = 2;
 /// So many looks for work pass after a job did not fit, unless more becomes free.
 const PAUSES: u64 = 16;
-/// Pieces of work that a put tries which takes no more than what it overwrites.
+/// Pieces of work that a put tries which takes no more than what it overwrites, and that a writer
+/// waits for whose log is too long.
 const SHRINKING_TRIES_MAX: u64 = 4096;
 /// What a put takes before what it overwrites becomes free: its record in the log, and its entry in
 /// a table.
@@ -164,10 +166,14 @@ impl<D: Device> Wip<D> {
         let files = |bucket: &Arc<Bucket<D>>| file_bytes(&bucket.read().version);
         let compaction = buckets.iter().map(files).max().unwrap_or(0);
         let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
-        // Before the last bucket that shares a table is rewritten, the others may have got longer.
-        let rounding = buckets.len() as u64 * ROUNDING_BLOCKS * self.config.block_bytes as u64;
-        let values = self.reclaim_bytes();
+        let (rounding, values) = (self.rounding_bytes(), self.reclaim_bytes());
         compaction + compaction / 8 + unflushed + unflushed / 4 + rounding + values + BOOK_BYTES
+    }
+
+    /// Bytes by which all tables together may get longer although their entries get fewer and
+    /// shorter.
+    fn rounding_bytes(&self) -> u64 {
+        self.buckets().len() as u64 * ROUNDING_BLOCKS * self.config.block_bytes as u64
     }
 
     fn log_segment_bytes(&self) -> u64 {
@@ -179,15 +185,44 @@ impl<D: Device> Wip<D> {
         self.log_bytes_max().min(LOG_SEGMENTS * self.log_segment_bytes())
     }
 
-    /// While room is short: true where what is in no table takes too much of the log or of the
-    /// memory.
-    pub(crate) fn flush_is_due_for_space(&self) -> bool {
+    /// Bytes of the log from its oldest entry on that is in no table.
+    fn unflushed_log_bytes(&self) -> u64 {
         let buckets = self.buckets();
         let oldest = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
         let oldest = oldest.map_or(u64::MAX, |oldest| oldest * POSITION_BYTES);
+        self.log.end().saturating_sub(oldest)
+    }
+
+    /// While room is short: true where what is in no table takes too much of the log or of the
+    /// memory.
+    pub(crate) fn flush_is_due_for_space(&self) -> bool {
         let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
-        self.log.end().saturating_sub(oldest) > self.log_for_space_bytes()
+        self.unflushed_log_bytes() > self.log_for_space_bytes()
             || unflushed > UNFLUSHED_TIMES * self.memtable_bytes_max()
+    }
+
+    /// After a write while room is short: waits for maintenance as long as the log is longer than
+    /// what is reserved for deletes, and the jobs go on. Else deletes would take the room that the
+    /// jobs need which make some.
+    pub(crate) fn wait_for_space(&self) {
+        let is_long = || {
+            let reserved = self.log_for_space_bytes() + self.log_segment_bytes();
+            self.is_short_of_space() && self.unflushed_log_bytes() > reserved
+        };
+        let mut tries = SHRINKING_TRIES_MAX;
+        while tries > 0 && is_long() {
+            tries -= 1;
+            let goes_on = match self.run_jobs(TRY_BYTES, true) {
+                Ok(progress) => progress.bytes > 0 || self.jobs.wait_for_others(),
+                Err(error) => {
+                    ::log::debug!("background work on a full disk: {error}");
+                    self.jobs.wait_for_others()
+                }
+            };
+            if !goes_on {
+                return;
+            }
+        }
     }
 
     /// A job did not fit.
@@ -248,7 +283,12 @@ impl<D: Device> Wip<D> {
         let is_alone = self.snapshots.newest() == 0;
         let over_ms = self.over_ms();
         let is_wanted = self.wanted_bytes() > 0;
-        let free = self.free_bytes().saturating_sub(BOOK_BYTES);
+        // What compactions under way will write is not free any more, and one that does not fit
+        // may begin only if it is alone.
+        let busy = || buckets.iter().zip(&all).filter(|(bucket, _)| !is_free(bucket));
+        let taken: u64 = busy().map(|(_, version)| version.shape().live_bytes()).sum();
+        let (is_first, taken) = (busy().next().is_none(), taken + BOOK_BYTES);
+        let free = self.free_bytes().saturating_sub(taken);
         let mut best: Option<(bool, u64, &Arc<Bucket<D>>, usize)> = None;
         for (bucket, version) in buckets.iter().zip(&all) {
             let (bytes, shape) = (version.bytes(), version.shape_at(over_ms));
@@ -266,6 +306,9 @@ impl<D: Device> Wip<D> {
             }
             let output = shape.live_bytes();
             let fits = output <= free;
+            if !fits && !is_first {
+                continue;
+            }
             let rank = if fits { dead } else { u64::MAX - output };
             if best.is_none_or(|(b_fits, b_rank, ..)| (b_fits, b_rank) < (fits, rank)) {
                 best = Some((fits, rank, bucket, version.runs.len()));
@@ -316,7 +359,9 @@ impl<D: Device> Wip<D> {
         let overwritten = batch.map_or(Ok(0), |batch| self.overwritten_bytes(batch))?;
         let shrinks = bytes <= overwritten;
         let fits = || {
-            let needed = self.compaction_needed_bytes() + self.log_segment_bytes();
+            // What shrinks may use what is reserved for rounding: that is for just this.
+            let compaction = self.compaction_needed_bytes() - self.rounding_bytes();
+            let needed = compaction + self.log_segment_bytes();
             shrinks && self.free_bytes() >= needed + PUT_TIMES * bytes
         };
         if fits() {

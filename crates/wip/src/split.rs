@@ -2,6 +2,9 @@
 //! keys that are its own, and rewrite them when they are compacted. So a split is one edit of the
 //! manifest. And joining neighbours: their runs are put side by side.
 //!
+//! A child has no part of a table that has no entry in its range. So if keys come in their order,
+//! most tables have one owner, and a table goes when that one is compacted.
+//!
 //! 1. The edit is durable before anybody sees the new buckets.
 //! 2. Positions of the log that are in no table are handed over while no writer is at work, so none
 //!    is lost.
@@ -14,7 +17,7 @@ use crate::deleted;
 use crate::memtable::Entries;
 use crate::metrics::add;
 use crate::policy::LEVEL_MAX;
-use crate::run::Run;
+use crate::run::{Part, Run};
 use crate::state::Edit;
 use crate::wip::Wip;
 use crate::write::NewEntry;
@@ -22,6 +25,7 @@ use silica_base::Result;
 use silica_device::Device;
 use silica_parts::value_log::Garbage;
 use silica_parts::wal::POSITION_BYTES;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,42 +36,35 @@ const SAMPLES_MAX: usize = 1000;
 impl<D: Device> Wip<D> {
     /// Splits a bucket, unless it has too few keys for that.
     pub(crate) fn split(&self, bucket: &Arc<Bucket<D>>) -> Result<()> {
+        let Some(cut) = self.cut(bucket) else { return Ok(()) };
+        // Before the lock, since it reads. Meanwhile only flushes change the runs of this bucket.
+        let empty = self.empty_parts(&bucket.read().version.clone(), &cut);
         let guard = self.jobs.lock_install();
         let buckets = self.buckets();
         let place = buckets.place(&bucket.lower);
         if !Arc::ptr_eq(buckets.at(place), bucket) {
             return Ok(());
         }
-        let upper = buckets.upper(place).map(<[u8]>::to_vec);
         let version = bucket.read().version.clone();
-        let mut lowers =
-            splitters(&version, &bucket.lower, upper.as_deref(), self.config.split_buckets);
-        if lowers.is_empty() {
-            // Not to be tried again soon.
-            bucket.split_from_bytes.store(2 * version.shape().live_bytes(), Ordering::Relaxed);
-            return Ok(());
-        }
-        lowers.insert(0, bucket.lower.clone());
-        let uppers = lowers[1..].iter().map(|lower| Some(&lower[..])).chain([upper.as_deref()]);
-        let versions: Vec<_> = lowers
-            .iter()
-            .zip(uppers)
-            .map(|(lower, upper)| Arc::new(within(&version, lower, upper)))
-            .collect();
-        let new = lowers.iter().cloned().zip(versions.iter().map(|v| Bucket::state(v))).collect();
-        let edit = Edit::Buckets { gone: vec![bucket.lower.clone()], new };
+        let child = |(child, (lower, upper))| {
+            Arc::new(within(&version, lower, upper, &|part| {
+                empty.contains(&(part.table.number, child))
+            }))
+        };
+        let versions: Vec<_> = cut.children().enumerate().map(child).collect();
+        let states = cut.lowers.iter().cloned().zip(versions.iter().map(|v| Bucket::state(v)));
+        let edit = Edit::Buckets { gone: vec![bucket.lower.clone()], new: states.collect() };
         self.edit_buckets(edit, &Garbage::default())?;
         let writer = self.writer.lock().expect("no panic while held");
         let mut stores = bucket.write();
         if stores.is_written() {
             stores.freeze(self.log.end() / POSITION_BYTES);
         }
-        let uppers = lowers[1..].iter().map(|lower| Some(&lower[..])).chain([upper.as_deref()]);
-        let children = lowers.iter().zip(uppers).zip(versions).map(|((lower, upper), version)| {
+        let children = cut.children().zip(versions).map(|((lower, upper), version)| {
             let frozen = stores.frozen.clone();
             let deleted = deleted::within(&stores.deleted, lower, upper);
             let stores = Stores { frozen, deleted, ..Stores::new(version) };
-            Arc::new(Bucket::new(lower.clone(), stores))
+            Arc::new(Bucket::new(lower.to_vec(), stores))
         });
         let list = buckets.with(place..place + 1, children.collect());
         drop(stores);
@@ -75,6 +72,48 @@ impl<D: Device> Wip<D> {
         drop((writer, guard));
         add(&self.metrics.splits, 1);
         Ok(())
+    }
+
+    /// Where to cut a bucket; `None` if it has too few keys for that, or is no more.
+    fn cut(&self, bucket: &Arc<Bucket<D>>) -> Option<Cut> {
+        let buckets = self.buckets();
+        let place = buckets.place(&bucket.lower);
+        if !Arc::ptr_eq(buckets.at(place), bucket) {
+            return None;
+        }
+        let upper = buckets.upper(place).map(<[u8]>::to_vec);
+        let version = bucket.read().version.clone();
+        let count = self.config.split_buckets;
+        let mut lowers = splitters(&version, &bucket.lower, upper.as_deref(), count);
+        if lowers.is_empty() {
+            // Not to be tried again soon.
+            bucket.split_from_bytes.store(2 * version.shape().live_bytes(), Ordering::Relaxed);
+            return None;
+        }
+        lowers.insert(0, bucket.lower.clone());
+        Some(Cut { lowers, upper })
+    }
+
+    /// The tables of a version, by number, and the children of a cut in whose ranges they have no
+    /// entry.
+    fn empty_parts(&self, version: &Version<D>, cut: &Cut) -> BTreeSet<(u64, usize)> {
+        let parts = || version.runs.iter().flatten();
+        let of_child = |(child, (lower, upper))| {
+            let own = parts().filter_map(move |part: &Part<D>| part.within(lower, upper));
+            own.map(move |part| (child, part))
+        };
+        let owned = cut.children().enumerate().flat_map(of_child);
+        let empty = owned.filter(|(_, part)| self.is_empty_part(part));
+        empty.map(|(child, part)| (part.table.number, child)).collect()
+    }
+
+    /// True if it is known that a part has no entry. Whoever has such a part has no need of its
+    /// table, and would keep the whole file.
+    pub(crate) fn is_empty_part(&self, part: &Part<D>) -> bool {
+        part.is_empty(&self.cache).unwrap_or_else(|error| {
+            ::log::debug!("looking for entries of a part of a table: {error}");
+            false
+        })
     }
 
     /// Lets another list of buckets be the store's, in which those of `gone` are not.
@@ -103,7 +142,8 @@ impl<D: Device> Wip<D> {
         }
         let clipped = |place: usize| {
             let bucket = buckets.at(place);
-            within(&bucket.read().version.clone(), &bucket.lower, buckets.upper(place))
+            let version = bucket.read().version.clone();
+            within(&version, &bucket.lower, buckets.upper(place), &|_| false)
         };
         let version = Arc::new(side_by_side(&clipped(place), &clipped(place + 1)));
         let new = vec![(one.lower.clone(), Bucket::state(&version))];
@@ -177,10 +217,30 @@ fn side_by_side<D: Device>(one: &Version<D>, other: &Version<D>) -> Version<D> {
     Version::new(runs, one.floor.min(other.floor), deleted).after(one).after(other)
 }
 
-/// A version's runs as far as they are in `lower..upper`.
-fn within<D: Device>(version: &Version<D>, lower: &[u8], upper: Option<&[u8]>) -> Version<D> {
+/// Where a bucket is cut: the least key of each child, and the end of the last one.
+struct Cut {
+    lowers: Vec<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+}
+
+impl Cut {
+    /// The range of keys of each child.
+    fn children(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let uppers = self.lowers[1..].iter().map(|lower| Some(&lower[..]));
+        self.lowers.iter().map(|lower| &lower[..]).zip(uppers.chain([self.upper.as_deref()]))
+    }
+}
+
+/// A version's runs as far as they are in `lower..upper`, but for parts that are `left_out`.
+fn within<D: Device>(
+    version: &Version<D>,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+    left_out: &dyn Fn(&Part<D>) -> bool,
+) -> Version<D> {
     let part = |run: &Run<D>| -> Run<D> {
-        run.iter().filter_map(|part| part.within(lower, upper)).collect()
+        let own = run.iter().filter_map(|part| part.within(lower, upper));
+        own.filter(|part| !left_out(part)).collect()
     };
     let runs = version.runs.iter().map(part).filter(|run| !run.is_empty()).collect();
     let deleted = deleted::within(&version.deleted, lower, upper);

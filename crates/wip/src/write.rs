@@ -157,6 +157,7 @@ impl<D: Device> Wip<D> {
         }
         if self.is_look_due() {
             self.look_at_space(0);
+            self.wait_for_space();
         }
         if debt > 0 {
             self.assist(debt);
