@@ -1,6 +1,5 @@
 //! Operations on the whole store.
 
-use crate::metrics::Sizes;
 use crate::packed::READ_AHEAD_BYTES;
 use crate::partition::Version;
 use crate::silt::Silt;
@@ -18,38 +17,10 @@ use std::sync::atomic::Ordering;
 const COUNT_ALWAYS_ENTRIES: u64 = 100_000;
 
 impl<D: Device> Silt<D> {
-    /// Bounds from the sizes of the stores. An entry of a young store is new, replaces an older
-    /// one or deletes it; how many are new is learnt from past merges.
-    pub(crate) fn count_from(&self, sizes: &Sizes) -> Count {
-        let young = sizes.hash_store_entries + sizes.log_store_entries;
-        let live_young = young - sizes.hash_store_tombstones;
-        let growth = f64::from_bits(self.growth.load(Ordering::Relaxed));
-        Count {
-            low: sizes
-                .sorted_store_entries
-                .saturating_sub(young - live_young)
-                .saturating_sub(sizes.log_store_entries),
-            estimate: sizes.sorted_store_entries + (live_young as f64 * growth) as u64,
-            high: sizes.sorted_store_entries + live_young,
-        }
-    }
-
-    /// Learns from a merge which share of young entries was new. `entries` of its inputs were the
-    /// newest of their keys, expired ones included.
-    pub(crate) fn learn_growth(&self, inputs: &Version<D>, entries: u64) {
-        if inputs.hash_stores.is_empty() {
-            return;
-        }
-        let grown = entries as f64 - inputs.sorted_store_entries() as f64;
-        let seen = (grown / inputs.hash_store_entries().max(1) as f64).clamp(0.0, 1.0);
-        let old = f64::from_bits(self.growth.load(Ordering::Relaxed));
-        self.growth.store((0.75 * old + 0.25 * seen).to_bits(), Ordering::Relaxed);
-    }
-
     fn count_exactly(&self) -> Result<Count> {
         let mut n = 0;
         self.walk(0, READ_AHEAD_BYTES, &mut |_, frame| {
-            n += u64::from(!frame.is_tombstone() && !self.is_expired(frame));
+            n += u64::from(!frame.is_tombstone() && !self.ground.is_expired(frame));
             Ok(true)
         })?;
         Ok(Count { low: n, estimate: n, high: n })
@@ -58,30 +29,30 @@ impl<D: Device> Silt<D> {
 
 impl<D: Device> Admin for Silt<D> {
     fn count(&self, exact: bool) -> Result<Count> {
-        let sizes = self.sizes();
+        let sizes = self.partitions.sizes();
         if exact || sizes.entries() < COUNT_ALWAYS_ENTRIES {
             return self.count_exactly();
         }
-        Ok(self.count_from(&sizes))
+        Ok(self.partitions.count_from(&sizes))
     }
 
     fn estimate(&self) -> Result<Count> {
-        Ok(self.count_from(&self.sizes()))
+        Ok(self.partitions.count_from(&self.partitions.sizes()))
     }
 
     fn clear(&self) -> Result<()> {
         let mut conversion = self.jobs.conversion.lock().expect("no panic while held");
         let mut merge = self.jobs.merge.lock().expect("no panic while held");
-        conversion.take().iter().for_each(|job| self.remove_quietly(&job.name));
-        merge.take().iter().for_each(|job| self.remove_quietly(&job.name));
+        conversion.take().iter().for_each(|job| self.ground.remove_quietly(&job.name));
+        merge.take().iter().for_each(|job| self.ground.remove_quietly(&job.name));
         self.space.converting_bytes.store(0, Ordering::Relaxed);
         self.space.merging_bytes.store(0, Ordering::Relaxed);
         let mut writer = self.writer.lock().expect("no panic while held");
-        self.log.check()?;
-        let end = self.log.end();
-        self.edit(&[Edit::Clear(end)])?;
+        self.journal.log.check()?;
+        let end = self.journal.log.end();
+        self.journal.edit(&[Edit::Clear(end)])?;
         let mut files = Vec::new();
-        for partition in &self.partitions {
+        for partition in self.partitions.iter() {
             let mut stores = partition.write();
             files.extend(stores.version.store_names());
             let seed = writer.next_table_seed();
@@ -94,11 +65,11 @@ impl<D: Device> Admin for Silt<D> {
                 epoch: stores.version.epoch + 1,
             });
         }
-        let values = self.values.seal();
+        let values = self.journal.values.seal();
         drop(writer);
-        files.iter().try_for_each(|name| self.device.remove(name))?;
+        files.iter().try_for_each(|name| self.ground.device.remove(name))?;
         self.clear_values(&values)?;
-        self.release_log()
+        self.partitions.release_log()
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
@@ -110,18 +81,18 @@ impl<D: Device> Admin for Silt<D> {
             let _writer = self.writer.lock().expect("no panic while held");
             // In this order: what the state says needs no segment that is not in the list. The
             // log's oldest ones may go meanwhile.
-            let segments = self.log.segments();
-            let mut state = self.book.lock().expect("no panic while held").state.clone();
+            let segments = self.journal.log.segments();
+            let mut state = self.journal.book.lock().expect("no panic while held").state.clone();
             state.log_segments.retain(|number| segments.iter().any(|s| s.number == *number));
-            state.durable_end = state.durable_end.max(self.log.end_of_records());
+            state.durable_end = state.durable_end.max(self.journal.log.end_of_records());
             let lens: Vec<u64> = segments.iter().map(|s| s.log.len()).collect();
-            let values = self.values.segments();
+            let values = self.journal.values.segments();
             // One that is only named has no value yet that anything points at.
             state.values.segments.retain(|number| values.iter().any(|s| s.number == *number));
             (state, segments, lens, values)
         };
-        self.sync_log()?;
-        for partition in &self.partitions {
+        self.journal.sync_log()?;
+        for partition in self.partitions.iter() {
             partition.version().store_names().try_for_each(|name| target.immutable(&name))?;
         }
         for (segment, len) in segments.iter().zip(lens) {
@@ -129,7 +100,7 @@ impl<D: Device> Admin for Silt<D> {
                 segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
             }
         }
-        self.checkpoint_values(&values, &state, target)?;
+        self.journal.checkpoint_values(&values, &state, target)?;
         for (name, bytes) in manifest::files(&state.encode()) {
             target.piece(&name, &bytes)?;
         }
@@ -137,8 +108,8 @@ impl<D: Device> Admin for Silt<D> {
     }
 
     fn set_memory_bytes(&self, bytes: u64) {
-        self.memory_bytes.store(bytes, Ordering::Relaxed);
-        self.log.set_segment_bytes(self.config.segment_bytes(bytes));
+        self.ground.set_memory_bytes(bytes);
+        self.journal.log.set_segment_bytes(self.ground.segment_bytes());
     }
 
     fn inspect(&self) -> Result<String> {
@@ -147,9 +118,9 @@ impl<D: Device> Admin for Silt<D> {
             writeln!(out, "{name}: {value}").expect("writing to a string");
         };
         line("partitions", self.partitions.len().to_string());
-        line("tag bits", self.config.shape.tag_bits.to_string());
-        line("log end", self.log.end().to_string());
-        for segment in self.log.segments().iter() {
+        line("tag bits", self.ground.config.shape.tag_bits.to_string());
+        line("log end", self.journal.log.end().to_string());
+        for segment in self.journal.log.segments().iter() {
             let name = format!("log segment {}", segment.number);
             let value = format!(
                 "{} of {} bytes from {}",

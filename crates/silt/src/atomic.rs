@@ -9,10 +9,10 @@ use silica_engine::{Durability, WriteBatch};
 
 impl<D: Device> Optimistic for Silt<D> {
     fn seen(&self, key: &[u8]) -> Seen {
-        let hash = self.hash(key);
-        let stores = self.partition_of(hash).read();
-        let segments = self.log.segments();
-        match stores.find_in_log(&segments, self.log.end(), hash, key) {
+        let hash = self.ground.hash(key);
+        let stores = self.partitions.partition_of(hash).read();
+        let segments = self.journal.log.segments();
+        match stores.find_in_log(&segments, self.journal.log.end(), hash, key) {
             Some(found) => Seen::InMemory(found.at),
             None => Seen::Elsewhere(stores.version.epoch),
         }
@@ -32,14 +32,14 @@ impl<D: Device> Optimistic for Silt<D> {
     }
 
     fn unix_ms(&self) -> u64 {
-        self.clock.unix_ms()
+        self.ground.clock.unix_ms()
     }
 
     fn count_superseded(&self, puts: u64, deletes: u64) {
-        self.metrics.count_write(puts, deletes, 0);
+        self.ground.metrics.count_write(puts, deletes, 0);
     }
 
     fn note_error(&self, error: &Error) {
-        self.poison_with(error);
+        self.journal.poison_with(error);
     }
 }

@@ -74,13 +74,13 @@ fn a_value_segment_that_is_only_named_is_not_in_a_checkpoint() {
     let store = open(&device);
     (0..30u64).for_each(|n| put(&store, &n.to_le_bytes(), n));
     // As another thread does before the segment takes values.
-    let next = store.book.lock().expect("no panic").state.values.next;
-    store.edit(&[Edit::ValueSegment(next)]).expect("an edit");
+    let next = store.journal.book.lock().expect("no panic").state.values.next;
+    store.journal.edit(&[Edit::ValueSegment(next)]).expect("an edit");
     let copy = checkpoint(&store, &device);
     assert_eq!(copy.get(&7u64.to_le_bytes()).expect("a get"), Some(7u64.to_le_bytes().repeat(50)));
     // Its number is not used again: a file of that name may be about.
     (0..30u64).for_each(|n| put(&copy, &n.to_le_bytes(), n));
-    assert!(copy.values.segments().iter().all(|segment| segment.number != next));
+    assert!(copy.journal.values.segments().iter().all(|segment| segment.number != next));
 }
 
 #[test]
@@ -89,10 +89,11 @@ fn a_log_segment_that_is_about_to_go_is_not_in_a_checkpoint() {
     let store = open(&device);
     (0..3000u64).for_each(|n| put(&store, &(n % 200).to_le_bytes(), n % 200));
     while store.maintain(Budget::of(1 << 20)).expect("maintenance").more {}
-    let gone = store.log.segments().iter().map(|s| s.number).min().expect("the last one") - 1;
+    let gone =
+        store.journal.log.segments().iter().map(|s| s.number).min().expect("the last one") - 1;
     assert!(gone > 0, "one was released");
     // As it is for another thread before the manifest forgets it.
-    store.book.lock().expect("no panic").state.log_segments.insert(0, gone);
+    store.journal.book.lock().expect("no panic").state.log_segments.insert(0, gone);
     let copy = checkpoint(&store, &device);
     assert_eq!(copy.get(&7u64.to_le_bytes()).expect("a get"), Some(7u64.to_le_bytes().repeat(50)));
 }

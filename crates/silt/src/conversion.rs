@@ -1,6 +1,6 @@
 //! Conversion: the oldest frozen log store of a partition becomes its youngest hash store.
 
-use crate::files::{Table, table_id, table_name};
+use crate::files::Table;
 use crate::hash_store::HashStoreBuilder;
 use crate::jobs::lock_job;
 use crate::metrics::add;
@@ -51,7 +51,7 @@ impl<D: Device> Silt<D> {
             Ok(true) => self.finish_conversion(slot.take().expect("the job in hand")),
             Err(error) => {
                 let job = slot.take().expect("the job in hand");
-                self.remove_quietly(&job.name);
+                self.ground.remove_quietly(&job.name);
                 Err(error)
             }
         };
@@ -66,33 +66,32 @@ impl<D: Device> Silt<D> {
         let Some((frozen, partition)) = with_frozen.min_by_key(|(f, _)| f.end) else {
             return Ok(None);
         };
-        let (segments, log_end) = (self.log.segments(), self.log.end());
+        let (segments, log_end) = (self.journal.log.segments(), self.journal.log.end());
         let layout = Layout::choose(frozen.sizes.bytes_mean(), frozen.sizes.bytes_max);
-        let number = self.next_file_number();
-        let name = table_name(Table::Hash, number);
-        let id = table_id(self.store_id, number);
-        let builder = HashStoreBuilder::new(&*self.device, &name, id, layout, self.hasher);
-        let builder = builder.inspect_err(|_| self.remove_quietly(&name))?;
+        let (name, id) = self.ground.new_table(Table::Hash);
+        let builder =
+            HashStoreBuilder::new(&*self.ground.device, &name, id, layout, self.ground.hasher);
+        let builder = builder.inspect_err(|_| self.ground.remove_quietly(&name))?;
         Ok(Some(Conversion { partition, frozen, segments, log_end, builder, name }))
     }
 
     fn finish_conversion(&self, job: Conversion<D>) -> Result<()> {
         // The stores must not know of writes that the log could lose: a batch whose one half is
         // in a store would lose its other half.
-        self.sync_log()?;
+        self.journal.sync_log()?;
         let (entries, bytes) = (job.frozen.table.len(), job.builder.entry_bytes());
         let store = job.builder.finish(&job.frozen.table);
-        let store = Arc::new(store.inspect_err(|_| self.remove_quietly(&job.name))?);
+        let store = Arc::new(store.inspect_err(|_| self.ground.remove_quietly(&job.name))?);
         let floor = job.frozen.end;
-        self.install(job.partition, |version| {
+        self.partitions.install(job.partition, |version| {
             let mut next = Version { floor, ..version.clone() };
             next.hash_stores.insert(0, store.clone());
             next
         })?;
-        add(&self.metrics.conversions, 1);
-        add(&self.metrics.converted_entries, u64::from(entries));
-        add(&self.metrics.conversion_bytes, bytes);
-        self.drop_indexes();
+        add(&self.ground.metrics.conversions, 1);
+        add(&self.ground.metrics.converted_entries, u64::from(entries));
+        add(&self.ground.metrics.conversion_bytes, bytes);
+        self.memory.drop_indexes();
         Ok(())
     }
 }

@@ -10,8 +10,7 @@
 //! what has expired is in log stores, these are frozen, and so converted and merged.
 
 use crate::partition::Version;
-use crate::silt::Silt;
-use silica_base::Result;
+use crate::partitions::Partitions;
 use silica_device::Device;
 
 /// Expired bytes that are left alone, however little else there is: one part in so many of the log
@@ -79,18 +78,18 @@ pub(crate) struct View {
     /// In hash stores and sorted stores.
     pub(crate) stored: Expired,
     /// In log stores.
-    logged: Expired,
+    pub(crate) logged: Expired,
     file_bytes: u64,
     logged_bytes: u64,
     worst: Option<Worst>,
 }
 
-impl<D: Device> Silt<D> {
+impl<D: Device> Partitions<D> {
     /// Looks at what has expired in all partitions.
     pub(crate) fn view_expired(&self) -> View {
-        let now = self.clock.unix_ms();
+        let now = self.ground.clock.unix_ms();
         let mut view = View::default();
-        for (partition, stores) in self.partitions.iter().enumerate() {
+        for (partition, stores) in self.iter().enumerate() {
             let version = {
                 let stores = stores.read();
                 view.logged.add(stores.sizes.expired_at(now));
@@ -115,12 +114,12 @@ impl<D: Device> Silt<D> {
     }
 
     /// Bytes that may have expired.
-    fn expired_bytes_max(&self, view: &View) -> u64 {
+    pub(crate) fn expired_bytes_max(&self, view: &View) -> u64 {
         let expired = view.stored.bytes() + view.logged.bytes();
-        let all = view.file_bytes + view.logged_bytes + self.value_log_live_bytes();
+        let all = view.file_bytes + view.logged_bytes + self.journal.value_log_live_bytes();
         let unexpired = all.saturating_sub(expired);
-        let floor = (self.log_bytes_max() / FLOOR_PART).min(FLOOR_BYTES_MAX);
-        (unexpired / 100 * self.config.merge_ratio_percent).max(floor)
+        let floor = (self.ground.log_bytes_max() / FLOOR_PART).min(FLOOR_BYTES_MAX);
+        (unexpired / 100 * self.ground.config.merge_ratio_percent).max(floor)
     }
 
     /// How close what has expired in hash stores and sorted stores is to where a merge is due,
@@ -130,20 +129,5 @@ impl<D: Device> Silt<D> {
         let Some(worst) = view.worst else { return (0.0, 0) };
         let pressure = view.stored.bytes() as f64 / self.expired_bytes_max(&view) as f64;
         (pressure.min(PRESSURE_MAX), worst.partition)
-    }
-
-    /// Freezes the log stores where most of what has expired is in them and that is too much. While
-    /// writes go on (not `at_rest`) only values in the value log count: the log drops the rest.
-    pub(crate) fn freeze_expired(&self, at_rest: bool) -> Result<()> {
-        let view = self.view_expired();
-        let logged = if at_rest { view.logged.bytes() } else { view.logged.apart_bytes };
-        let stored = view.stored.bytes();
-        if logged <= stored || stored + logged <= self.expired_bytes_max(&view) {
-            return Ok(());
-        }
-        for index in 0..self.partitions.len() {
-            self.freeze_unless_frozen(index)?;
-        }
-        Ok(())
     }
 }

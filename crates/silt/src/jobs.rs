@@ -2,23 +2,18 @@
 //! in bounded steps; writers that outrun it do a share themselves.
 
 use crate::conversion::Conversion;
-use crate::files::number_of_open;
 use crate::merge_job::MergeJob;
 use crate::metrics::add;
-use crate::packed::PackedReader;
 use crate::partition::Version;
 use crate::silt::Silt;
-use crate::state::{Edit, PartitionState};
+use crate::space::SHORT_MERGE_SHARE;
 use silica_base::Result;
-use silica_device::{Device, DeviceFile};
+use silica_device::Device;
 use silica_engine::{Budget, Progress};
 use silica_parts::value_log::Reclaim;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// Bytes of an unused file that are freed at once, and what that counts for.
-const DISCARD_BYTES: u64 = 32 << 20;
-const DISCARD_COST_BYTES: u64 = 64 << 10;
 /// Bytes of writes between two looks at the backlog.
 pub(crate) const ASSIST_EVERY_BYTES: u64 = 64 << 10;
 /// A writer's share of maintenance per byte written, for each unit of pressure above where
@@ -41,10 +36,6 @@ pub(crate) struct Jobs<D: Device> {
     pub(crate) merge: Mutex<Option<MergeJob<D>>>,
     /// The value-log segment being reclaimed; held while it is.
     pub(crate) upkeep: Mutex<Option<Reclaim<D::File>>>,
-    /// Held from reading a partition's version to publishing its successor.
-    install: Mutex<()>,
-    /// Files that no version names any more. A crash leaves them to the next open.
-    discarded: Mutex<Vec<Arc<PackedReader<D::File>>>>,
     /// The last background work failed.
     stuck: AtomicBool,
 }
@@ -55,8 +46,6 @@ impl<D: Device> Jobs<D> {
             conversion: Mutex::new(None),
             merge: Mutex::new(None),
             upkeep: Mutex::new(None),
-            install: Mutex::new(()),
-            discarded: Mutex::new(Vec::new()),
             stuck: AtomicBool::new(false),
         }
     }
@@ -107,20 +96,12 @@ pub(crate) fn lock_job<T>(slot: &Mutex<T>, wait: bool) -> Option<MutexGuard<'_, 
 }
 
 impl<D: Device> Silt<D> {
-    /// Has the log's next segment made before a writer needs it, and little left to sync then.
-    pub(crate) fn attend_log(&self) -> Result<()> {
-        // While room is short it is left to merges, and to the writer who needs a segment.
-        let may_make = !self.is_short_of_space();
-        let register = |number| self.edit(&[Edit::LogSegment(number)]);
-        self.log.attend(may_make, &|| self.sync_log(), &register).map(drop)
-    }
-
     /// Does work worth about `budget.bytes`; where another thread has a job in hand, waits for it
     /// or, without `wait`, does another.
     pub(crate) fn run_jobs(&self, budget: Budget, wait: bool) -> Result<Progress> {
         let mut bytes = 0;
-        if self.is_short_of_space() {
-            self.look_at_space(0);
+        if self.ground.is_short_of_space() {
+            self.space.look_at_space(0);
         }
         loop {
             self.freeze_for_space()?;
@@ -130,7 +111,7 @@ impl<D: Device> Silt<D> {
             let left = budget.bytes.saturating_sub(bytes).max(1);
             let Some(done) = self.step_most_pressing(left, &pressure, wait)? else {
                 if wait {
-                    self.stop_wanting();
+                    self.space.stop_wanting();
                 }
                 return Ok(Progress { bytes, more: false });
             };
@@ -148,7 +129,7 @@ impl<D: Device> Silt<D> {
         pressure: &Pressure,
         wait: bool,
     ) -> Result<Option<u64>> {
-        if let Some(done) = self.step_discard()? {
+        if let Some(done) = self.partitions.step_discard()? {
             return Ok(Some(done));
         }
         let merge_first = pressure.merge > pressure.conversion;
@@ -164,35 +145,40 @@ impl<D: Device> Silt<D> {
         self.step_upkeep()
     }
 
-    /// Takes a piece off a file that no version names and no reader holds any more; the bytes
-    /// that count for the budget. Freeing a large file at once would stop the device for long.
-    fn step_discard(&self) -> Result<Option<u64>> {
-        let mut discarded = self.jobs.discarded.lock().expect("no panic while held");
-        let Some(index) = discarded.iter().position(|r| Arc::strong_count(r) == 1) else {
-            return Ok(None);
-        };
-        let reader = &discarded[index];
-        let len = reader.file().len()?;
-        if len > DISCARD_BYTES {
-            reader.file().truncate(len - DISCARD_BYTES)?;
-            return Ok(Some(DISCARD_COST_BYTES));
+    /// While space is short: freezes log stores whose entries make a merge worth its while.
+    pub(crate) fn freeze_for_merges(&self) {
+        if !self.ground.is_short_of_space() {
+            return;
         }
-        let name = discarded.swap_remove(index).name().to_owned();
-        self.device.remove(&name)?;
-        Ok(Some(DISCARD_COST_BYTES))
+        let is_wanted = self.space.wanted_bytes() > 0;
+        let mut writer = self.writer.lock().expect("no panic while held");
+        for (index, partition) in self.partitions.iter().enumerate() {
+            let mut stores = partition.write();
+            let young = stores.version.hash_store_entries() + u64::from(stores.active.len());
+            let old = stores.version.sorted_store_entries();
+            if stores.version.frozen.is_empty()
+                && !stores.active.is_empty()
+                && (is_wanted || young * SHORT_MERGE_SHARE >= old)
+            {
+                let seed = writer.next_table_seed();
+                self.freeze(&mut stores, index, seed, self.journal.log.end());
+            }
+        }
     }
 
-    /// Lets the files of `version`'s stores go once nobody reads them.
-    pub(crate) fn discard(&self, version: &Version<D>) {
-        let mut discarded = self.jobs.discarded.lock().expect("no panic while held");
-        discarded.extend(version.hash_stores.iter().map(|h| h.reader().clone()));
-        discarded.extend(version.sorted_store.iter().map(|s| s.reader().clone()));
-    }
-
-    /// Bytes of files that wait for their removal.
-    pub(crate) fn discarded_bytes(&self) -> u64 {
-        let discarded = self.jobs.discarded.lock().expect("no panic while held");
-        discarded.iter().map(|r| r.file().len().unwrap_or(0)).sum()
+    /// Freezes the log stores where most of what has expired is in them and that is too much. While
+    /// writes go on (not `at_rest`) only values in the value log count: the log drops the rest.
+    pub(crate) fn freeze_expired(&self, at_rest: bool) -> Result<()> {
+        let view = self.partitions.view_expired();
+        let logged = if at_rest { view.logged.bytes() } else { view.logged.apart_bytes };
+        let stored = view.stored.bytes();
+        if logged <= stored || stored + logged <= self.partitions.expired_bytes_max(&view) {
+            return Ok(());
+        }
+        for index in 0..self.partitions.len() {
+            self.freeze_unless_frozen(index)?;
+        }
+        Ok(())
     }
 
     /// How far maintenance is behind.
@@ -212,37 +198,37 @@ impl<D: Device> Silt<D> {
             sorted_entries += s;
             let stores = version.hash_stores.len();
             hash_stores += stores;
-            crowded = crowded.max(self.crowding(&version));
-            let enough = if s == 0 { self.config.hash_stores_min } else { 1 };
+            crowded = crowded.max(self.memory.crowding(&version));
+            let enough = if s == 0 { self.ground.config.hash_stores_min } else { 1 };
             let share = h as f64 / s.max(1) as f64;
             if stores >= enough && share > best.0 {
                 best = (share, index);
             }
         }
-        let window = self.log.end().saturating_sub(floor) as f64;
+        let window = self.journal.log.end().saturating_sub(floor) as f64;
         let backlog = frozen as f64 / (self.partitions.len() as f64 / 4.0 + 1.0);
         let waiting = if frozen == 0 { 0.0 } else { 0.01 };
         // Partitions are merged one after the other, the fullest first. Just before a merge they
         // have gathered 1/P, 2/P, … P/P of what one gathers, (P + 1) / 2P on average: that is
         // what the sum over all is compared with, at least with the hash stores of a first merge.
         let partitions = self.partitions.len();
-        let first = partitions * self.config.hash_stores_min * hash_entries as usize
+        let first = partitions * self.ground.config.hash_stores_min * hash_entries as usize
             / (2 * hash_stores).max(1);
         let mean_share = (partitions + 1) as f64 / (2 * partitions) as f64;
-        let ratio = self.config.merge_ratio_percent as f64 / 100.0 * mean_share;
+        let ratio = self.ground.config.merge_ratio_percent as f64 / 100.0 * mean_share;
         let gathered = (sorted_entries as f64 * ratio).max(first as f64);
         let merge = hash_entries as f64 / gathered.max(1.0);
         Pressure {
-            conversion: (window / self.log_bytes_max() as f64).max(backlog).max(waiting),
+            conversion: (window / self.ground.log_bytes_max() as f64).max(backlog).max(waiting),
             merge: if best.0 == 0.0 {
                 0.0
             } else {
-                merge.max(crowded).max(self.filter_pressure(best.0))
+                merge.max(crowded).max(self.memory.filter_pressure(best.0))
             },
             merge_partition: best.1,
         }
-        .for_expired(self.expired_pressure())
-        .for_space(self.merge_for_space())
+        .for_expired(self.partitions.expired_pressure())
+        .for_space(self.space.merge_for_space())
     }
 
     /// Freezes the log store that holds back the log's oldest segment, where the log is over its
@@ -254,7 +240,8 @@ impl<D: Device> Silt<D> {
             (index, version.floor, version.frozen.is_empty())
         });
         let Some((index, floor, unfrozen)) = floors.min_by_key(oldest) else { return Ok(()) };
-        if !unfrozen || self.log.end().saturating_sub(floor) <= self.log_bytes_max() {
+        if !unfrozen || self.journal.log.end().saturating_sub(floor) <= self.ground.log_bytes_max()
+        {
             return Ok(());
         }
         self.freeze_unless_frozen(index)
@@ -268,57 +255,19 @@ impl<D: Device> Silt<D> {
         if !stores.version.frozen.is_empty() {
             return Ok(());
         }
-        let end = self.log.end();
+        let end = self.journal.log.end();
         if stores.active.is_empty() {
             // Nothing of this partition is in the log: only its floor is old.
             if stores.version.floor == end {
                 return Ok(());
             }
             drop((stores, writer));
-            return self.install(index, |version| Version { floor: end, ..version.clone() });
+            return self
+                .partitions
+                .install(index, |version| Version { floor: end, ..version.clone() });
         }
         let seed = writer.next_table_seed();
         self.freeze(&mut stores, index, seed, end);
-        Ok(())
-    }
-
-    /// Replaces the version of partition `index` by what `change` makes of it, first in the
-    /// manifest, then for readers, and releases what nobody needs any more.
-    pub(crate) fn install(
-        &self,
-        index: usize,
-        change: impl Fn(&Version<D>) -> Version<D>,
-    ) -> Result<()> {
-        let guard = self.jobs.install.lock().expect("no panic while held");
-        let mut next = change(&self.partitions[index].version());
-        let number = |name: &str| number_of_open(name);
-        let hash_stores = next.hash_stores.iter().map(|h| number(h.reader().name()));
-        let sorted_store = next.sorted_store.iter().map(|s| number(s.reader().name())).next();
-        let state = PartitionState {
-            floor: next.floor,
-            hash_stores: hash_stores.collect::<Result<_>>()?,
-            sorted_store: sorted_store.transpose()?,
-        };
-        self.device.sync_dir().inspect_err(|_| self.log.poison())?;
-        self.edit(&[Edit::Partition(index as u32, state)])?;
-        let mut stores = self.partitions[index].write();
-        // Log stores frozen since `change` looked are kept: only the oldest ever go.
-        next.frozen = stores.version.frozen.clone();
-        next.frozen.retain(|f| f.end > next.floor);
-        next.epoch = stores.version.epoch + 1;
-        stores.version = Arc::new(next);
-        drop(stores);
-        drop(guard);
-        self.release_log()
-    }
-
-    /// Lets go of log segments that no partition needs.
-    pub(crate) fn release_log(&self) -> Result<()> {
-        let floors = self.partitions.iter().map(|p| p.version().floor);
-        let gone = self.log.release_below(floors.min().unwrap_or(0));
-        let Some(last) = gone.last() else { return Ok(()) };
-        self.edit(&[Edit::ReleaseLog(last.number + 1)])?;
-        self.log.retire(gone, !self.is_short_of_space());
         Ok(())
     }
 
@@ -343,14 +292,14 @@ impl<D: Device> Silt<D> {
     /// of stopping. The write itself is done, so an error here is for later ones: see
     /// [`Silt::refuse_if_stuck`].
     pub(crate) fn assist(&self, debt: u64) {
-        if let Err(error) = self.log.sync_before_end(&|| self.sync_log()) {
+        if let Err(error) = self.journal.log.sync_before_end(&|| self.journal.sync_log()) {
             ::log::warn!("a sync of a SILT store's log: {error}");
         }
         let pressure = self.pressure().most();
         if pressure < ASSIST_PRESSURE {
             return;
         }
-        add(&self.metrics.writes_slowed, 1);
+        add(&self.ground.metrics.writes_slowed, 1);
         let share = (pressure - ASSIST_PRESSURE + 0.25) * ASSIST_BYTES_PER_BYTE;
         let share = share.min(ASSIST_BYTES_PER_BYTE_MAX);
         let budget = Budget::amid_work((debt as f64 * share) as u64);

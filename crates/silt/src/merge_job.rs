@@ -1,11 +1,11 @@
 //! Merge: all hash stores of a partition and its sorted store become one new sorted store.
 
-use crate::files::{Table, table_id, table_name};
-use crate::hash_store::{HashStore, HashStoreStream};
+use crate::files::Table;
+use crate::hash_store::HashStoreStream;
 use crate::jobs::{Pressure, lock_job};
 use crate::merge::{EntryStream, MergeStream};
 use crate::metrics::add;
-use crate::packed::{CHUNK_BYTES, Layout, READ_AHEAD_BYTES};
+use crate::packed::Layout;
 use crate::partition::Version;
 use crate::silt::Silt;
 use crate::sorted_store::{IndexKind, SortedStoreBuilder, SortedStoreOptions, SortedStoreStream};
@@ -14,15 +14,6 @@ use silica_device::{Device, DeviceFile};
 use silica_parts::frame::Frame;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Shorter reads cost more time than they save memory.
-const READ_AHEAD_BYTES_MIN: usize = 16 * CHUNK_BYTES;
-const READ_AHEAD_MIN: u64 = READ_AHEAD_BYTES_MIN as u64;
-
-/// Bytes of a block of `store`, and of what is kept of each entry to sort them.
-fn block_bytes<F: DeviceFile>(store: &HashStore<F>) -> u64 {
-    store.footer().entry_bytes / u64::from(store.geometry().blocks) / 2 * 3
-}
 
 /// A stream of either kind of store; an enum, since a merge calls it for every entry.
 pub(crate) enum StoreStream<F> {
@@ -105,7 +96,7 @@ impl<D: Device> Silt<D> {
             Ok(true) => self.finish_merge(slot.take().expect("the job in hand")),
             Err(error) => {
                 let job = slot.take().expect("the job in hand");
-                self.remove_quietly(&job.name);
+                self.ground.remove_quietly(&job.name);
                 Err(error)
             }
         };
@@ -114,70 +105,26 @@ impl<D: Device> Silt<D> {
 
     fn begin_merge(&self, partition: usize) -> Result<Option<MergeJob<D>>> {
         let inputs = self.partitions[partition].version();
-        let expired = inputs.expired_at(self.clock.unix_ms());
+        let expired = inputs.expired_at(self.ground.clock.unix_ms());
         if inputs.hash_stores.is_empty() && expired.bytes() == 0 {
             return Ok(None);
         }
-        let stream = MergeStream::new(self.store_streams(
+        let stream = MergeStream::new(self.partitions.store_streams(
             &inputs,
             KeyHash(0),
-            self.merge_read_ahead(&inputs),
+            self.memory.merge_read_ahead(&inputs),
         )?);
-        let number = self.next_file_number();
-        let name = table_name(Table::Sorted, number);
+        let (name, id) = self.ground.new_table(Table::Sorted);
         let builder = SortedStoreBuilder::new(
-            &*self.device,
+            &*self.ground.device,
             &name,
-            table_id(self.store_id, number),
-            self.hasher,
+            id,
+            self.ground.hasher,
             self.sorted_store_options(&inputs),
         );
-        let builder = builder.inspect_err(|_| self.remove_quietly(&name))?;
+        let builder = builder.inspect_err(|_| self.ground.remove_quietly(&name))?;
         let (dead_values, expired) = (Vec::new(), 0);
         Ok(Some(MergeJob { partition, inputs, stream, builder, name, dead_values, expired }))
-    }
-
-    /// Read-ahead of each input, so that all of them take an eighth of the memory at most.
-    fn merge_read_ahead(&self, inputs: &Version<D>) -> usize {
-        let share = self.memory_bytes() / 8 / (inputs.hash_stores.len() as u64 + 1);
-        (share as usize).clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES)
-    }
-
-    /// Bytes that a merge of `inputs` takes: for each of them the read-ahead, and for a hash store
-    /// a block of its entries, which are sorted in memory.
-    pub(crate) fn merge_bytes(&self, inputs: &Version<D>) -> u64 {
-        let stores = inputs.hash_stores.len() as u64;
-        let blocks: u64 = inputs.hash_stores.iter().map(|store| block_bytes(store)).sum();
-        (stores + 1) * self.merge_read_ahead(inputs) as u64 + blocks
-    }
-
-    /// How close the hash stores of a partition are to as many as there may be, which is 1: a
-    /// fifth of the memory suffices to merge them.
-    pub(crate) fn crowding(&self, version: &Version<D>) -> f64 {
-        let stores = version.hash_stores.len();
-        let least = |store: &Arc<HashStore<D::File>>| block_bytes(store) + READ_AHEAD_MIN;
-        let bytes: u64 = version.hash_stores.iter().map(least).sum();
-        let of_memory = bytes as f64 / (self.memory_bytes() / 5).max(1) as f64;
-        // Two are not too many, whatever the memory.
-        let of_memory = of_memory.min(stores as f64 / 2.0);
-        of_memory.max(stores as f64 / self.config.hash_stores_max as f64)
-    }
-
-    /// Streams of the stores of `version` from `start` on, the youngest first.
-    pub(crate) fn store_streams(
-        &self,
-        version: &Version<D>,
-        start: KeyHash,
-        read_ahead: usize,
-    ) -> Result<Vec<StoreStream<D::File>>> {
-        let mut streams = Vec::with_capacity(version.hash_stores.len() + 1);
-        for store in &version.hash_stores {
-            streams.push(StoreStream::Hash(store.stream(start, read_ahead)?));
-        }
-        if let Some(store) = &version.sorted_store {
-            streams.push(StoreStream::Sorted(store.stream(start, read_ahead)?));
-        }
-        Ok(streams)
     }
 
     fn sorted_store_options(&self, inputs: &Version<D>) -> SortedStoreOptions {
@@ -193,14 +140,14 @@ impl<D: Device> Silt<D> {
         let mean = bytes / entries.max(1);
         let max = if equal.unwrap_or(0) > 0 { mean } else { 2 * mean };
         SortedStoreOptions {
-            partition_bits: self.config.partition_bits,
-            params: self.config.ect,
-            index_kind: match self.config.sorted_index {
+            partition_bits: self.ground.config.partition_bits,
+            params: self.ground.config.ect,
+            index_kind: match self.ground.config.sorted_index {
                 1 => IndexKind::Sparse,
                 2 => IndexKind::Dense,
                 _ => IndexKind::Auto,
             },
-            filter_bits: self.miss_filter_bits(),
+            filter_bits: self.memory.miss_filter_bits(),
             layout: Layout::choose(mean, max),
             entries_expected: entries,
             bytes_expected: bytes,
@@ -224,7 +171,7 @@ impl<D: Device> Silt<D> {
                 return Ok(true);
             }
             let frame = job.stream.frame();
-            let expired = self.is_expired(&frame);
+            let expired = self.ground.is_expired(&frame);
             if expired || frame.is_tombstone() {
                 job.expired += u64::from(expired);
                 on_dropped(&frame);
@@ -239,13 +186,14 @@ impl<D: Device> Silt<D> {
         let (entries, bytes) = (job.builder.entries(), job.builder.entry_bytes());
         let store = if entries == 0 {
             drop(job.builder);
-            self.remove_quietly(&job.name);
+            self.ground.remove_quietly(&job.name);
             None
         } else {
-            let store = job.builder.finish().inspect_err(|_| self.remove_quietly(&job.name))?;
+            let store =
+                job.builder.finish().inspect_err(|_| self.ground.remove_quietly(&job.name))?;
             Some(Arc::new(store))
         };
-        self.install(job.partition, |version| {
+        self.partitions.install(job.partition, |version| {
             let mut next = version.clone();
             // Hash stores that came since are the youngest: they stand in front.
             let kept = next.hash_stores.len() - job.inputs.hash_stores.len();
@@ -253,16 +201,16 @@ impl<D: Device> Silt<D> {
             next.sorted_store = store.clone();
             next
         })?;
-        self.discard(&job.inputs);
+        self.partitions.discard(&job.inputs);
         if !job.dead_values.is_empty() {
-            job.dead_values.iter().for_each(|pointer| self.values.note_dead_at(pointer));
-            self.note_dead_values()?;
+            job.dead_values.iter().for_each(|pointer| self.journal.values.note_dead_at(pointer));
+            self.journal.note_dead_values()?;
         }
-        add(&self.metrics.merges, 1);
-        add(&self.metrics.merged_entries, entries);
-        add(&self.metrics.merge_bytes, bytes);
-        self.learn_growth(&job.inputs, entries + job.expired);
-        self.drop_indexes();
+        add(&self.ground.metrics.merges, 1);
+        add(&self.ground.metrics.merged_entries, entries);
+        add(&self.ground.metrics.merge_bytes, bytes);
+        self.partitions.learn_growth(&job.inputs, entries + job.expired);
+        self.memory.drop_indexes();
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::partition::Partition;
 use crate::silt::Silt;
+use crate::sizes::Sizes;
 use silica_device::Device;
 use silica_engine::MetricVisitor;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,81 +54,18 @@ impl Metrics {
     }
 }
 
-/// Sizes of the stores at one moment.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Sizes {
-    pub(crate) log_store_entries: u64,
-    pub(crate) hash_store_entries: u64,
-    pub(crate) sorted_store_entries: u64,
-    pub(crate) hash_stores: u64,
-    pub(crate) hash_store_tombstones: u64,
-    /// Stores whose index is not in memory.
-    pub(crate) indexes_dropped: u64,
-    pub(crate) log_store_index_bytes: u64,
-    pub(crate) hash_store_filter_bytes: u64,
-    pub(crate) sorted_store_index_bytes: u64,
-    pub(crate) table_file_bytes: u64,
-    pub(crate) table_entry_bytes: u64,
-}
-
-impl Sizes {
-    /// Entries in all stores, overwritten ones counted again.
-    pub(crate) fn entries(&self) -> u64 {
-        self.log_store_entries + self.hash_store_entries + self.sorted_store_entries
-    }
-
-    /// Memory of all tables, filters and indexes.
-    pub(crate) fn index_bytes(&self) -> u64 {
-        self.log_store_index_bytes + self.hash_store_filter_bytes + self.sorted_store_index_bytes
-    }
-}
-
 impl<D: Device> Silt<D> {
-    /// Walks the versions of all partitions.
-    pub(crate) fn sizes(&self) -> Sizes {
-        let mut sizes = Sizes::default();
-        for partition in &self.partitions {
-            let (version, active_len, active_bytes) = {
-                let stores = partition.read();
-                (stores.version.clone(), stores.active.len(), stores.active.bytes())
-            };
-            sizes.log_store_entries += active_len as u64;
-            sizes.log_store_index_bytes += active_bytes as u64;
-            for frozen in &version.frozen {
-                sizes.log_store_entries += frozen.table.len() as u64;
-                sizes.log_store_index_bytes += frozen.table.bytes() as u64;
-            }
-            for store in &version.hash_stores {
-                sizes.hash_stores += 1;
-                sizes.indexes_dropped += u64::from(!store.is_index_loaded());
-                sizes.hash_store_tombstones += store.footer().tombstones;
-                sizes.hash_store_filter_bytes += store.index_bytes() as u64;
-                sizes.table_file_bytes += store.reader().file_bytes();
-                sizes.table_entry_bytes += store.footer().entry_bytes;
-            }
-            if let Some(store) = &version.sorted_store {
-                sizes.indexes_dropped += u64::from(!store.is_index_loaded());
-                sizes.sorted_store_index_bytes += store.index_bytes() as u64;
-                sizes.table_file_bytes += store.reader().file_bytes();
-                sizes.table_entry_bytes += store.footer().entry_bytes;
-            }
-            sizes.hash_store_entries += version.hash_store_entries();
-            sizes.sorted_store_entries += version.sorted_store_entries();
-        }
-        sizes
-    }
-
     pub(crate) fn report_metrics(&self, visitor: &mut dyn MetricVisitor) {
-        let sizes = self.sizes();
+        let sizes = self.partitions.sizes();
         self.report_counters(visitor);
         self.report_sizes(&sizes, visitor);
         self.report_ratios(&sizes, visitor);
     }
 
     fn report_counters(&self, visitor: &mut dyn MetricVisitor) {
-        let m = &self.metrics;
+        let m = &self.ground.metrics;
         let hits = get(&m.hits_log) + get(&m.hits_hash) + get(&m.hits_sorted);
-        let device = self.device.counters().snapshot();
+        let device = self.ground.device.counters().snapshot();
         for (name, value) in [
             ("gets", get(&m.gets)),
             ("get_hits", hits),
@@ -148,10 +86,10 @@ impl<D: Device> Silt<D> {
             ("merges", get(&m.merges)),
             ("merged_entries", get(&m.merged_entries)),
             ("writes_slowed", get(&m.writes_slowed)),
-            ("writes_waited_for_sync", get(&self.log.waits.syncs)),
-            ("writes_waited_for_segment", get(&self.log.waits.segments)),
-            ("log_segments_recycled", self.log.recycled() as f64),
-            ("syncs", get(&self.log.syncs)),
+            ("writes_waited_for_sync", get(&self.journal.log.waits.syncs)),
+            ("writes_waited_for_segment", get(&self.journal.log.waits.segments)),
+            ("log_segments_recycled", self.journal.log.recycled() as f64),
+            ("syncs", get(&self.journal.log.syncs)),
             ("filter_false_positives", get(&m.false_positives)),
             ("device_reads", device.reads as f64),
             ("device_bytes_read", device.bytes_read as f64),
@@ -164,8 +102,8 @@ impl<D: Device> Silt<D> {
     }
 
     fn report_sizes(&self, sizes: &Sizes, visitor: &mut dyn MetricVisitor) {
-        let count = self.count_from(sizes);
-        let expired_bytes = self.view_expired().stored.bytes();
+        let count = self.partitions.count_from(sizes);
+        let expired_bytes = self.partitions.view_expired().stored.bytes();
         for (name, value) in [
             ("entries_estimate", count.estimate),
             ("log_store_entries", sizes.log_store_entries),
@@ -178,8 +116,8 @@ impl<D: Device> Silt<D> {
             ("hash_store_filter_bytes", sizes.hash_store_filter_bytes),
             ("sorted_store_index_bytes", sizes.sorted_store_index_bytes),
             ("indexes_dropped", sizes.indexes_dropped),
-            ("log_bytes", self.log.file_bytes()),
-            ("memory_budget_bytes", self.memory_bytes()),
+            ("log_bytes", self.journal.log.file_bytes()),
+            ("memory_budget_bytes", self.ground.memory_bytes()),
             ("live_bytes", self.live_bytes(sizes)),
             ("expired_bytes", expired_bytes),
             ("disk_bytes", self.disk_bytes(sizes)),
@@ -189,10 +127,10 @@ impl<D: Device> Silt<D> {
     }
 
     fn report_ratios(&self, sizes: &Sizes, visitor: &mut dyn MetricVisitor) {
-        let m = &self.metrics;
+        let m = &self.ground.metrics;
         let written = get(&m.user_bytes) + get(&m.conversion_bytes) + get(&m.merge_bytes);
         let per = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-        let entries = self.count_from(sizes).estimate as f64;
+        let entries = self.partitions.count_from(sizes).estimate as f64;
         let predicted = self.predict(sizes);
         for (name, value) in [
             ("device_reads_per_get", per(get(&m.get_reads), get(&m.gets))),
@@ -215,20 +153,20 @@ impl<D: Device> Silt<D> {
         let in_tables = sizes.hash_store_entries + sizes.sorted_store_entries;
         let (bytes, entries) = match in_tables {
             0 => {
-                let m = &self.metrics;
+                let m = &self.ground.metrics;
                 let writes = m.puts.load(Ordering::Relaxed) + m.deletes.load(Ordering::Relaxed);
                 (m.user_bytes.load(Ordering::Relaxed), writes)
             }
             _ => (sizes.table_entry_bytes, in_tables),
         };
         let mean = bytes as f64 / entries.max(1) as f64;
-        let newest = (mean * self.count_from(sizes).estimate as f64) as u64;
-        let expired = self.view_expired().stored.bytes();
-        (newest + self.value_log_live_bytes()).saturating_sub(expired)
+        let newest = (mean * self.partitions.count_from(sizes).estimate as f64) as u64;
+        let expired = self.partitions.view_expired().stored.bytes();
+        (newest + self.journal.value_log_live_bytes()).saturating_sub(expired)
     }
 
     fn disk_bytes(&self, sizes: &Sizes) -> u64 {
-        sizes.table_file_bytes + self.log.file_bytes() + self.value_log_bytes()
+        sizes.table_file_bytes + self.journal.log.file_bytes() + self.journal.value_log_bytes()
     }
 }
 
@@ -247,14 +185,14 @@ impl<D: Device> Silt<D> {
     fn predict(&self, sizes: &Sizes) -> Prediction {
         let slots = |p: &Partition<D>| u64::from(p.read().active.slots());
         let slots = self.partitions.iter().map(slots).sum::<u64>() as f64;
-        let tag_bits = self.config.shape.tag_bits;
+        let tag_bits = self.ground.config.shape.tag_bits;
         let partitions = self.partitions.len() as f64;
-        let entries = self.count_from(sizes).estimate.max(1) as f64;
+        let entries = self.partitions.count_from(sizes).estimate.max(1) as f64;
         let per_store = 0.93 * slots / partitions;
-        let ratio = self.config.merge_ratio_percent as f64 / 100.0;
+        let ratio = self.ground.config.merge_ratio_percent as f64 / 100.0;
         // d: entries merged at once in one partition.
-        let merged_at_once =
-            (ratio * entries / partitions).max(per_store * self.config.hash_stores_min as f64);
+        let merged_at_once = (ratio * entries / partitions)
+            .max(per_store * self.ground.config.hash_stores_min as f64);
         let false_positive = 8.0 * 0.93 / f64::from(1u32 << tag_bits);
         let mean_hash_stores = merged_at_once / 2.0 / per_store;
         let tag_bytes = f64::from(tag_bits) / 8.0;

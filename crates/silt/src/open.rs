@@ -2,13 +2,16 @@
 
 use crate::Hasher;
 use crate::files::{Table, table_id, table_name, table_number};
+use crate::ground::Ground;
 use crate::hash_store::HashStore;
 use crate::jobs::Jobs;
-use crate::metrics::Metrics;
+use crate::journal::{Book, Journal};
+use crate::memory::Memory;
 use crate::options::Config;
 use crate::partition::{NewFrame, Partition, Version};
+use crate::partitions::Partitions;
 use crate::shape::first_table;
-use crate::silt::{Book, DESCRIPTOR, Silt};
+use crate::silt::{DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::space::Space;
 use crate::state::{Edit, PartitionState, StoreState};
@@ -21,7 +24,6 @@ use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::Manifest;
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, Wal};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 impl<D: Device> Silt<D> {
@@ -68,49 +70,48 @@ impl<D: Device> Silt<D> {
             ValueLog::open(device.clone(), state.store_id, value_segment_bytes, &state.values)?;
         let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
         let store_id = state.store_id;
-        let segment_bytes = config.segment_bytes(config.memory_bytes);
-        let mut store = Silt {
+        let clock = environment.clock.clone();
+        let ground = Ground::new(device.clone(), clock, hasher, store_id, config, next_file);
+        let ground = Arc::new(ground);
+        let log = Wal::new(device, store_id, ground.segment_bytes(), segments, log_end);
+        let journal = Arc::new(Journal::new(Arc::clone(&ground), log, values, book));
+        let (over, journaled) = (Arc::clone(&ground), Arc::clone(&journal));
+        let partitions = Arc::new(Partitions::new(over, journaled, partitions));
+        let store = Silt {
             descriptor: DESCRIPTOR,
-            log: Wal::new(device.clone(), store_id, segment_bytes, segments, log_end),
-            values,
-            partitions,
+            memory: Memory::new(&partitions),
+            space: Space::new(&partitions),
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
-            book: Mutex::new(book),
-            next_file: AtomicU64::new(next_file),
             jobs: Jobs::new(),
-            space: Space::default(),
-            metrics: Metrics::default(),
-            growth: AtomicU64::new(1f64.to_bits()),
-            memory_bytes: AtomicU64::new(config.memory_bytes),
-            clock: environment.clock.clone(),
-            hasher,
-            store_id,
-            config,
-            device,
+            ground,
+            journal,
+            partitions,
         };
         store.replay()?;
-        store.look_at_space(0);
+        store.space.look_at_space(0);
         Ok(store)
     }
 
     /// Puts the log's records back into the tables.
-    fn replay(&mut self) -> Result<()> {
-        let durable_end = self.book.get_mut().expect("not shared yet").state.durable_end;
-        let segments = self.log.segments();
+    fn replay(&self) -> Result<()> {
+        let durable_end = self.journal.book.lock().expect("no panic while held").state.durable_end;
+        let segments = self.journal.log.segments();
         let mut burst = Burst::new();
         let list: Vec<_> = segments.iter().cloned().collect();
         let is_wanted = |frame: &Frame<'_>, at| {
-            at >= self.partition_of(self.hash(frame.key)).read().version.floor
+            at >= self.partitions.partition_of(self.ground.hash(frame.key)).read().version.floor
         };
-        let cut = self.values.find_lost(&list, durable_end, &is_wanted)?;
-        let recovered = wal::replay(&*self.device, &list, cut, durable_end, &mut |at, payload| {
-            self.replay_record(at, payload, &mut burst)
-        })?;
+        let cut = self.journal.values.find_lost(&list, durable_end, &is_wanted)?;
+        let recovered =
+            wal::replay(&*self.ground.device, &list, cut, durable_end, &mut |at, payload| {
+                self.replay_record(at, payload, &mut burst)
+            })?;
         self.replay_burst(&mut burst)?;
         let next_sequence = recovered.next_sequence;
-        self.log.set_recovered(next_sequence - 1, recovered.end);
-        let writer = self.writer.get_mut().expect("not shared yet");
+        self.journal.log.set_recovered(next_sequence - 1, recovered.end);
+        let mut writer = self.writer.lock().expect("no panic while held");
         writer.appender.next_sequence = next_sequence;
+        drop(writer);
         if cut.is_some() { self.seal_cut() } else { Ok(()) }
     }
 
@@ -118,10 +119,14 @@ impl<D: Device> Silt<D> {
     /// says from now on where it is.
     fn seal_cut(&self) -> Result<()> {
         let mut writer = self.writer.lock().expect("no panic while held");
-        let register = |number| self.edit(&[Edit::LogSegment(number)]);
-        self.log.append(&mut writer.appender, &mut vec![0; wal::RECORD_ROOM_BYTES], &register)?;
+        let register = |number| self.journal.edit(&[Edit::LogSegment(number)]);
+        self.journal.log.append(
+            &mut writer.appender,
+            &mut vec![0; wal::RECORD_ROOM_BYTES],
+            &register,
+        )?;
         drop(writer);
-        self.sync_log()
+        self.journal.sync_log()
     }
 
     fn replay_record(&self, at: u64, payload: &[u8], burst: &mut Burst) -> Result<()> {
@@ -134,8 +139,8 @@ impl<D: Device> Silt<D> {
                 let detail = "a range was deleted, which stores in the order of hashes cannot do";
                 return Err(Error::corruption("the log", at + offset as u64, detail));
             }
-            let (here, hash) = (at + offset as u64, self.hash(frame.key));
-            let stores = self.partition_of(hash).read();
+            let (here, hash) = (at + offset as u64, self.ground.hash(frame.key));
+            let stores = self.partitions.partition_of(hash).read();
             if here >= stores.version.floor {
                 stores.active.prefetch(hash);
                 burst.push((hash, here));
@@ -145,13 +150,13 @@ impl<D: Device> Silt<D> {
     }
 
     fn replay_burst(&self, burst: &mut Burst) -> Result<()> {
-        let segments = self.log.segments();
-        let log_end = self.log.end();
+        let segments = self.journal.log.segments();
+        let log_end = self.journal.log.end();
         let mut writer = self.writer.lock().expect("no panic while held");
         for (hash, at) in burst.drain(..) {
             let frame = segments.bytes_from(at).and_then(Frame::decode);
             let (frame, bytes) = frame.expect("it was decoded a moment ago");
-            let mut stores = self.partition_of(hash).write();
+            let mut stores = self.partitions.partition_of(hash).write();
             let old = stores.find_in_log(&segments, log_end, hash, frame.key);
             old.iter().for_each(|old| stores.forget_expiry(hash, old));
             let seen = old.and_then(|o| o.active_slot);
@@ -255,9 +260,13 @@ mod tests {
             let store = open(device.clone()).expect("opens");
             let mut record = vec![0; wal::RECORD_ROOM_BYTES];
             Frame { flags, ..Frame::put(b"a", b"b") }.encode(&mut record);
-            let register = |number| store.edit(&[Edit::LogSegment(number)]);
+            let register = |number| store.journal.edit(&[Edit::LogSegment(number)]);
             let mut writer = store.writer.lock().expect("no panic while held");
-            store.log.append(&mut writer.appender, &mut record, &register).expect("appends");
+            store
+                .journal
+                .log
+                .append(&mut writer.appender, &mut record, &register)
+                .expect("appends");
             drop(writer);
             drop(store);
             let error = open(device.clone()).err().map(|error| error.kind());

@@ -91,7 +91,7 @@ impl<D: Device> Silt<D> {
             silt: self,
             keys,
             found,
-            reads: self.device.reads(self.config.read_depth),
+            reads: self.ground.device.reads(self.ground.config.read_depth),
             planned: Vec::new(),
             buffers: BUFFERS.take(),
             tally: Tally::default(),
@@ -115,9 +115,9 @@ impl<D: Device> Silt<D> {
     ) -> Vec<KeyHash> {
         let is_burst = keys.len() > 1;
         keys.map(|key| {
-            let hash = self.hash(key);
+            let hash = self.ground.hash(key);
             if is_burst {
-                self.partition_of(hash).read().active.prefetch(hash);
+                self.partitions.partition_of(hash).read().active.prefetch(hash);
             }
             hash
         })
@@ -125,7 +125,7 @@ impl<D: Device> Silt<D> {
     }
 
     fn count_reads(&self, keys: usize, tally: &Tally) {
-        let m = &self.metrics;
+        let m = &self.ground.metrics;
         add(&m.gets, keys as u64);
         for (counter, n) in [
             (&m.hits_log, tally.log),
@@ -142,7 +142,7 @@ impl<D: Device> Silt<D> {
 
     /// Reports `frame`, which is the newest of its key; true where the key exists.
     fn report(&self, index: usize, frame: &Frame<'_>, sink: &mut dyn GetSink) -> Result<bool> {
-        if frame.is_tombstone() || self.is_expired(frame) {
+        if frame.is_tombstone() || self.ground.is_expired(frame) {
             return Ok(false);
         }
         if frame.is_pointer() {
@@ -152,12 +152,6 @@ impl<D: Device> Silt<D> {
             }
         }
         self.with_value(frame, &mut |entry| sink.found(index, entry))
-    }
-
-    /// True where the frame's time is over.
-    #[inline]
-    pub(crate) fn is_expired(&self, frame: &Frame<'_>) -> bool {
-        frame.expires_unix_ms != 0 && frame.expires_unix_ms <= self.clock.unix_ms()
     }
 }
 
@@ -177,8 +171,8 @@ struct Burst<'b, 'f, D: Device> {
 impl<D: Device> Burst<'_, '_, D> {
     /// Looks for a key in the log stores, and begins with the other stores where it is not there.
     fn begin(&mut self, index: usize, hash: KeyHash) -> Result<()> {
-        let log = &self.silt.log;
-        let stores = self.silt.partition_of(hash).read();
+        let log = &self.silt.journal.log;
+        let stores = self.silt.partitions.partition_of(hash).read();
         // Taken under the partition's lock: no segment that its tables point at is missing.
         let segments = log.segments();
         let newest = stores.find_in_log(&segments, log.end(), hash, self.keys[index]);
@@ -225,7 +219,7 @@ impl<D: Device> Burst<'_, '_, D> {
     /// Answers a key whose sorted store has no index in memory.
     fn search_unindexed(&mut self, lookup: &Lookup<D>) -> Result<()> {
         let store = lookup.sorted_store();
-        let counters = self.silt.device.counters();
+        let counters = self.silt.ground.device.counters();
         let reads_before = counters.snapshot().reads;
         let mut buf = AlignedBuf::zeroed(0);
         let newest = store.lookup(lookup.hash, self.keys[lookup.index], &mut buf)?;

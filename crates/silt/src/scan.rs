@@ -101,7 +101,7 @@ impl<D: Device> Silt<D> {
     /// partition.
     fn view_block(&self, partition: usize, range: &RangeInclusive<u64>) -> Result<BlockView<D>> {
         let stores = self.partitions[partition].read();
-        let segments = self.log.segments();
+        let segments = self.journal.log.segments();
         let mut entries = Vec::new();
         self.collect(&stores, &segments, range, &mut entries)?;
         Ok(BlockView {
@@ -117,7 +117,7 @@ impl<D: Device> Silt<D> {
         range: &RangeInclusive<u64>,
         out: &mut Vec<(KeyHash, u64)>,
     ) -> Result<()> {
-        let log_end = self.log.end();
+        let log_end = self.journal.log.end();
         let frozen = stores.version.frozen.iter().map(|f| &f.table);
         for table in std::iter::once(&stores.active).chain(frozen) {
             // Tables differ in shape: all blocks of this one that the range touches.
@@ -127,7 +127,7 @@ impl<D: Device> Silt<D> {
             let last = geometry.buckets_of_block(block(*range.end())).end;
             for (_, _, short) in table.occupied_in(first..last) {
                 let at = expand(log_end, short);
-                let hash = self.hash(log_key(segments, at)?);
+                let hash = self.ground.hash(log_key(segments, at)?);
                 if range.contains(&hash.high()) {
                     out.push((hash, at));
                 }
@@ -154,7 +154,8 @@ impl<D: Device> Silt<D> {
         let mut position = from;
         loop {
             let hash = KeyHash(u128::from(position) << 64);
-            let (partition, geometry) = (self.partition_index(hash), self.geometry_at(hash));
+            let (partition, geometry) =
+                (self.ground.partition_index(hash), self.partitions.geometry_at(hash));
             let block = geometry.block_of(hash);
             let (_, last) = geometry.block_range(partition as u64, block);
             let range = position..=last;
@@ -179,7 +180,7 @@ impl<D: Device> Silt<D> {
         let view = self.view_block(partition, &range)?;
         let start = KeyHash(u128::from(*range.start()) << 64);
         let mut streams = vec![ScanStream::Log(view.log)];
-        let stores = self.store_streams(&view.version, start, read_ahead)?;
+        let stores = self.partitions.store_streams(&view.version, start, read_ahead)?;
         streams.extend(stores.into_iter().map(|s| ScanStream::Store(Box::new(s))));
         let mut merged = MergeStream::new(streams);
         let mut last_visited = None;
@@ -221,7 +222,7 @@ impl<D: Device> Scan for Silt<D> {
         // Positions are even, so that half of one is a cursor.
         let Some(from) = cursor.checked_mul(2) else { return Ok(None) };
         let next = self.walk(from, read_ahead, &mut |_, frame| {
-            if !frame.is_tombstone() && !self.is_expired(frame) {
+            if !frame.is_tombstone() && !self.ground.is_expired(frame) {
                 let there = self.with_value(frame, &mut |entry| visit(frame.key, entry))?;
                 visited += usize::from(there);
             }
@@ -231,6 +232,6 @@ impl<D: Device> Scan for Silt<D> {
     }
 
     fn cursor_of(&self, key: &[u8]) -> u64 {
-        self.hash(key).high() / 2
+        self.ground.hash(key).high() / 2
     }
 }

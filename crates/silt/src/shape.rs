@@ -8,7 +8,7 @@
 use crate::options::{Config, OPTIONS};
 use crate::partition::{Stores, Version};
 use crate::silt::Silt;
-use silica_base::{KeyHash, Result};
+use silica_base::Result;
 use silica_device::Device;
 use silica_engine::OptionValues;
 use silica_parts::cuckoo::{BLOCK_BUCKETS_LOG2_DEFAULT, BUCKET_SLOTS, CuckooTable, Geometry};
@@ -123,7 +123,7 @@ fn staggered(config: &Config, entries: u32, index: usize) -> u32 {
 impl<D: Device> Silt<D> {
     /// Freezes the active table of partition `index`; records from `at` on belong to a fresh one.
     pub(crate) fn freeze(&self, stores: &mut Stores<D>, index: usize, seed: u64, at: u64) {
-        let (shape, memory) = (&self.config.shape, self.memory_bytes());
+        let (shape, memory) = (&self.ground.config.shape, self.ground.memory_bytes());
         let (seen, version) = (stores.active.len(), &stores.version);
         let since = version.frozen.first().map_or(version.floor, |frozen| frozen.end);
         let is_first = version.frozen.is_empty()
@@ -133,23 +133,18 @@ impl<D: Device> Silt<D> {
         let geometry = if shape.is_given() || seen >= ENTRIES_TELLING {
             // The log holds entries of the other partitions too, headers, and overwritten ones.
             let log_bytes = u128::from(at.saturating_sub(since).max(1));
-            let entries = u128::from(seen) * u128::from(self.log_bytes_max()) / log_bytes;
+            let entries = u128::from(seen) * u128::from(self.ground.log_bytes_max()) / log_bytes;
             let entries = entries.min(u128::from(u32::MAX)) as u64;
             let geometry = shape.geometry(entries, memory);
             if is_first && !shape.is_given() {
                 // The one before was made for entries of another size.
                 let full = entries.min(u64::from(geometry.slots()) * FILL_PERCENT / 100);
-                fill_limit = staggered(&self.config, full as u32, index);
+                fill_limit = staggered(&self.ground.config, full as u32, index);
             }
             geometry
         } else {
             *stores.active.geometry()
         };
         stores.freeze(CuckooTable::new(geometry, seed), fill_limit, at);
-    }
-
-    /// The shape of the log store that `hash` belongs to now.
-    pub(crate) fn geometry_at(&self, hash: KeyHash) -> Geometry {
-        *self.partition_of(hash).read().active.geometry()
     }
 }

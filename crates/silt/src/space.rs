@@ -14,47 +14,35 @@
 //! A put that takes no more than what it overwrites makes room, too, like a delete. It is let
 //! through as long as merges keep the room that they need.
 
-use crate::jobs::lock_job;
+use crate::ground::Ground;
+use crate::journal::Journal;
 use crate::options::MISS_FILTER_BITS;
 use crate::packed::CHUNK_BYTES;
 use crate::partition::Version;
-use crate::silt::Silt;
-use silica_base::{Error, ErrorKind, Result};
+use crate::partitions::Partitions;
 use silica_device::Device;
-use silica_engine::{Budget, Op, OpKind, WriteBatch};
-use silica_parts::frame::Frame;
-use silica_parts::value_log::Pointer;
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of writes between two looks at the free space, and of work that a refused put tries.
-const LOOK_EVERY_BYTES: u64 = 64 << 10;
+pub(crate) const LOOK_EVERY_BYTES: u64 = 64 << 10;
 /// For the edits of the manifest, their snapshot, and file headers.
 const BOOK_BYTES: u64 = 32 << 10;
 /// Chunks of a hash store beyond its entries.
 const HASH_STORE_CHUNKS: u64 = 4;
 /// While room is short a partition is merged when its young entries are one in this many.
-const SHORT_MERGE_SHARE: u64 = 50;
+pub(crate) const SHORT_MERGE_SHARE: u64 = 50;
 /// While room is short a value-log segment is reclaimed at this dead share.
 const SHORT_DEAD_PERCENT: u64 = 25;
 /// After a put was refused it is at this one.
 const WANTED_DEAD_PERCENT: u64 = 1;
 /// The most bytes of a refused put that later work makes room for.
 const WANTED_BYTES_MAX: u64 = 4 << 20;
-/// Pieces of work that a put tries before it is refused; and one that takes no more than what it
-/// overwrites.
-const TRIES_MAX: u64 = 4;
-const SHRINKING_TRIES_MAX: u64 = 4096;
-/// So many of the latter may find nothing to do: others may have it in hand.
-const IDLE_TRIES_MAX: u32 = 64;
-/// What a put takes before what it overwrites becomes free.
-const PUT_TIMES: u64 = 2;
-
 /// What is known of the room on the device.
-#[derive(Default)]
-pub(crate) struct Space {
-    /// Less is free than maintenance may need.
-    short: AtomicBool,
+pub(crate) struct Space<D: Device> {
+    ground: Arc<Ground<D>>,
+    journal: Arc<Journal<D>>,
+    partitions: Arc<Partitions<D>>,
     /// Bytes written since the last look.
     unseen_bytes: AtomicU64,
     /// Bytes that the conversion and the merge in hand have written already.
@@ -64,81 +52,94 @@ pub(crate) struct Space {
     wanted_bytes: AtomicU64,
 }
 
-impl<D: Device> Silt<D> {
-    /// True while less is free than maintenance may need.
-    pub(crate) fn is_short_of_space(&self) -> bool {
-        self.space.short.load(Ordering::Relaxed)
+impl<D: Device> Space<D> {
+    pub(crate) fn new(partitions: &Arc<Partitions<D>>) -> Self {
+        Space {
+            ground: Arc::clone(&partitions.ground),
+            journal: Arc::clone(&partitions.journal),
+            partitions: Arc::clone(partitions),
+            unseen_bytes: AtomicU64::new(0),
+            converting_bytes: AtomicU64::new(0),
+            merging_bytes: AtomicU64::new(0),
+            wanted_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// A put of so many bytes was refused: work is to make room for it.
+    pub(crate) fn want(&self, bytes: u64) {
+        self.wanted_bytes.fetch_max(bytes.clamp(1, WANTED_BYTES_MAX), Ordering::Relaxed);
+        self.ground.set_short_of_space(true);
     }
 
     /// Counts bytes written, and looks at the free space now and then.
     pub(crate) fn note_space(&self, bytes: u64) {
-        let unseen = self.space.unseen_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let unseen = self.unseen_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unseen >= self.look_every_bytes() {
             self.look_at_space(0);
         }
     }
 
-    fn look_every_bytes(&self) -> u64 {
-        LOOK_EVERY_BYTES.min(self.config.segment_bytes(self.memory_bytes()) / 4)
+    pub(crate) fn look_every_bytes(&self) -> u64 {
+        LOOK_EVERY_BYTES.min(self.ground.segment_bytes() / 4)
     }
 
     /// Compares what is free with what maintenance needs beside `more` bytes; true where it is
     /// less. Room is short as long as it would be with the put that was refused.
     pub(crate) fn look_at_space(&self, more: u64) -> bool {
-        self.space.unseen_bytes.store(0, Ordering::Relaxed);
+        self.unseen_bytes.store(0, Ordering::Relaxed);
         let needed = self.space_needed_bytes();
         let most = needed + more.max(self.wanted_bytes());
         let mut free = self.free_bytes();
-        if free < most && self.log.remove_spares() > 0 {
+        if free < most && self.journal.log.remove_spares() > 0 {
             free = self.free_bytes();
         }
-        self.space.short.store(free < most, Ordering::Relaxed);
+        self.ground.set_short_of_space(free < most);
         if free >= most {
-            self.space.wanted_bytes.store(0, Ordering::Relaxed);
+            self.wanted_bytes.store(0, Ordering::Relaxed);
         }
         free < needed + more
     }
 
     /// Bytes that are free, or that jobs in hand have written or are to remove.
-    fn free_bytes(&self) -> u64 {
-        let in_hand = self.space.converting_bytes.load(Ordering::Relaxed)
-            + self.space.merging_bytes.load(Ordering::Relaxed)
-            + self.discarded_bytes();
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let in_hand = self.converting_bytes.load(Ordering::Relaxed)
+            + self.merging_bytes.load(Ordering::Relaxed)
+            + self.partitions.discarded_bytes();
         // A device that does not tell is taken to have room: it will say when it has not.
-        self.device.free_bytes().unwrap_or(u64::MAX / 2).saturating_add(in_hand)
+        self.ground.device.free_bytes().unwrap_or(u64::MAX / 2).saturating_add(in_hand)
     }
 
     /// Bytes of a put that was refused and that work is to make room for; 0 for none.
-    fn wanted_bytes(&self) -> u64 {
-        self.space.wanted_bytes.load(Ordering::Relaxed)
+    pub(crate) fn wanted_bytes(&self) -> u64 {
+        self.wanted_bytes.load(Ordering::Relaxed)
     }
 
     /// Nothing is left to do that would free any: the next refused put asks again.
     pub(crate) fn stop_wanting(&self) {
-        if self.space.wanted_bytes.swap(0, Ordering::Relaxed) > 0 {
+        if self.wanted_bytes.swap(0, Ordering::Relaxed) > 0 {
             self.look_at_space(0);
         }
     }
 
     /// Bytes that maintenance takes at the worst before it frees any, and those of puts that take
     /// no more than what they overwrite.
-    fn space_needed_bytes(&self) -> u64 {
+    pub(crate) fn space_needed_bytes(&self) -> u64 {
         // Not more than what is there to be overwritten.
-        let overwritten = self.log.end() + self.value_log_bytes();
-        self.merge_needed_bytes() + self.log_bytes_max().min(overwritten)
+        let overwritten = self.journal.log.end() + self.journal.value_log_bytes();
+        self.merge_needed_bytes() + self.ground.log_bytes_max().min(overwritten)
     }
 
     /// Bytes that maintenance takes at the worst before it frees any.
-    fn merge_needed_bytes(&self) -> u64 {
+    pub(crate) fn merge_needed_bytes(&self) -> u64 {
         let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
-        let filter_bits = self.config.sorted_filter_bits.unwrap_or(MISS_FILTER_BITS as u32);
+        let filter_bits = self.ground.config.sorted_filter_bits.unwrap_or(MISS_FILTER_BITS as u32);
         let merge = versions.iter().map(|v| merge_output_bytes(v, filter_bits)).max().unwrap_or(0);
         let floor = versions.iter().map(|v| v.floor).min().unwrap_or(0);
-        let end = self.log.end();
-        let window = end.saturating_sub(floor).min(self.log.mapped_bytes());
-        let segment = self.config.segment_bytes(self.memory_bytes()).min(window);
+        let end = self.journal.log.end();
+        let window = end.saturating_sub(floor).min(self.journal.log.mapped_bytes());
+        let segment = self.ground.segment_bytes().min(window);
         // Of a segment that is reclaimed for little nearly all of it moves.
-        let values = self.values.largest_segment_bytes();
+        let values = self.journal.values.largest_segment_bytes();
         // Each hash store has an index, a footer, and chunks that are not full.
         let stores = versions.iter().map(|v| v.frozen.len() as u64 + 1).sum::<u64>();
         let chunks = stores * HASH_STORE_CHUNKS * CHUNK_BYTES as u64;
@@ -147,8 +148,8 @@ impl<D: Device> Silt<D> {
 
     /// Dead share at which value-log segments are reclaimed now.
     pub(crate) fn value_log_dead_percent(&self) -> u64 {
-        let usual = self.config.value_log_dead_percent;
-        match self.is_short_of_space() {
+        let usual = self.ground.config.value_log_dead_percent;
+        match self.ground.is_short_of_space() {
             true if self.wanted_bytes() > 0 => usual.min(WANTED_DEAD_PERCENT),
             true => usual.min(SHORT_DEAD_PERCENT),
             false => usual,
@@ -157,10 +158,10 @@ impl<D: Device> Silt<D> {
 
     /// The partition whose merge frees space and takes the least of it, while that is short.
     pub(crate) fn merge_for_space(&self) -> Option<usize> {
-        if !self.is_short_of_space() {
+        if !self.ground.is_short_of_space() {
             return None;
         }
-        let (is_wanted, now) = (self.wanted_bytes() > 0, self.clock.unix_ms());
+        let (is_wanted, now) = (self.wanted_bytes() > 0, self.ground.clock.unix_ms());
         let versions = self.partitions.iter().map(|p| p.version()).enumerate();
         let worth = versions.filter(|(_, version)| {
             let (young, old) = (version.hash_store_entries(), version.sorted_store_entries());
@@ -171,101 +172,6 @@ impl<D: Device> Silt<D> {
         });
         let (index, _) = worth.min_by_key(|(_, version)| version.file_bytes())?;
         Some(index)
-    }
-
-    /// While space is short: freezes log stores whose entries make a merge worth its while.
-    pub(crate) fn freeze_for_merges(&self) {
-        if !self.is_short_of_space() {
-            return;
-        }
-        let is_wanted = self.wanted_bytes() > 0;
-        let mut writer = self.writer.lock().expect("no panic while held");
-        for (index, partition) in self.partitions.iter().enumerate() {
-            let mut stores = partition.write();
-            let young = stores.version.hash_store_entries() + u64::from(stores.active.len());
-            let old = stores.version.sorted_store_entries();
-            if stores.version.frozen.is_empty()
-                && !stores.active.is_empty()
-                && (is_wanted || young * SHORT_MERGE_SHARE >= old)
-            {
-                let seed = writer.next_table_seed();
-                self.freeze(&mut stores, index, seed, self.log.end());
-            }
-        }
-    }
-
-    /// Before the puts of a batch: where room is short, tries to make some, and refuses them where
-    /// that does not help. Deletes are let through, and what takes no more than it overwrites: they
-    /// make space.
-    pub(crate) fn refuse_if_short(&self, batch: &WriteBatch<'_>) -> Result<()> {
-        let bytes: u64 = batch.ops().iter().map(put_bytes).sum();
-        let is_large = bytes >= self.look_every_bytes() && self.look_at_space(bytes);
-        if !is_large && !self.is_short_of_space() {
-            return Ok(());
-        }
-        self.make_room_for(batch, bytes)
-    }
-
-    #[cold]
-    fn make_room_for(&self, batch: &WriteBatch<'_>, bytes: u64) -> Result<()> {
-        if !self.look_at_space(bytes) {
-            return Ok(());
-        }
-        let shrinks = bytes <= self.overwritten_bytes(batch)?;
-        let fits = || shrinks && self.free_bytes() >= self.merge_needed_bytes() + PUT_TIMES * bytes;
-        if fits() {
-            return Ok(());
-        }
-        let mut idle = 0;
-        for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
-            self.space.wanted_bytes.fetch_max(bytes.clamp(1, WANTED_BYTES_MAX), Ordering::Relaxed);
-            self.space.short.store(true, Ordering::Relaxed);
-            let worked = self.run_jobs(Budget::amid_work(LOOK_EVERY_BYTES), shrinks);
-            if !self.look_at_space(bytes) || fits() {
-                return Ok(());
-            }
-            idle = if worked?.bytes == 0 { idle + 1 } else { 0 };
-            if idle > if shrinks { IDLE_TRIES_MAX } else { 0 } {
-                break;
-            }
-            if idle > 0 {
-                // Another thread may have in hand what is to be done.
-                drop(lock_job(&self.jobs.upkeep, true));
-            }
-        }
-        let message = format!(
-            "the disk has {} bytes left, and the store keeps {} of them to merge and to delete; \
-             delete entries, which frees their space after a while, or make room on the disk",
-            self.device.free_bytes().unwrap_or(0),
-            self.space_needed_bytes()
-        );
-        Err(Error::new(ErrorKind::Full, message))
-    }
-
-    /// Bytes of the entries that a batch takes the place of, or deletes.
-    fn overwritten_bytes(&self, batch: &WriteBatch<'_>) -> Result<u64> {
-        let keys: BTreeSet<&[u8]> = batch.ops().iter().map(|op| op.key).collect();
-        keys.into_iter().map(|key| self.entry_bytes(key)).sum()
-    }
-
-    /// Bytes of the newest entry of a key, its value where that lies apart included; 0 where there
-    /// is none.
-    fn entry_bytes(&self, key: &[u8]) -> Result<u64> {
-        let Some(newest) = self.newest_frame(key)? else { return Ok(0) };
-        let (frame, _) = Frame::decode(&newest).expect("it was just encoded");
-        match (frame.is_tombstone(), frame.is_pointer()) {
-            (true, _) => Ok(0),
-            (_, true) => Ok(Pointer::of(&frame)?.record_bytes()),
-            _ => Ok((key.len() + frame.value.len()) as u64),
-        }
-    }
-}
-
-/// Bytes of the key and the value that an operation puts.
-fn put_bytes(op: &Op<'_>) -> u64 {
-    match op.kind {
-        OpKind::Put(entry) => (op.key.len() + entry.value.len()) as u64,
-        OpKind::Delete => 0,
     }
 }
 

@@ -34,8 +34,8 @@ impl<D: Device> Silt<D> {
 
     /// Every file that the manifest names is there, and the open stores are those it names.
     fn verify_files(&self) -> Result<()> {
-        let state = self.book.lock().expect("no panic while held").state.clone();
-        let names = self.device.list()?;
+        let state = self.journal.book.lock().expect("no panic while held").state.clone();
+        let names = self.ground.device.list()?;
         let missing = |name: String| {
             let message = format!("{name} is missing although the manifest names it");
             Err(Error::new(ErrorKind::Corruption, message))
@@ -66,7 +66,7 @@ impl<D: Device> Silt<D> {
     /// finds.
     fn verify_tables(&self, index: usize) -> Result<()> {
         let stores = self.partitions[index].read();
-        let (segments, log_end) = (self.log.segments(), self.log.end());
+        let (segments, log_end) = (self.journal.log.segments(), self.journal.log.end());
         let frozen = stores.version.frozen.iter().map(|f| &f.table);
         for table in std::iter::once(&stores.active).chain(frozen) {
             for (slot, _, short) in table.occupied_in(0..table.geometry().buckets()) {
@@ -78,8 +78,8 @@ impl<D: Device> Silt<D> {
                 let Some((frame, _)) = segments.bytes_from(at).and_then(Frame::decode) else {
                     return wrong("it points at no entry");
                 };
-                let hash = self.hash(frame.key);
-                if self.partition_index(hash) != index {
+                let hash = self.ground.hash(frame.key);
+                if self.ground.partition_index(hash) != index {
                     return wrong("its entry belongs to another partition");
                 }
                 if !table.candidates(hash).any(|(found, _)| found == slot) {

@@ -2,17 +2,30 @@
 //! maintenance that it causes.
 
 use crate::jobs::ASSIST_EVERY_BYTES;
+use crate::jobs::lock_job;
 use crate::partition::{InLog, NewFrame, Stores};
 use crate::silt::Silt;
+use crate::space::LOOK_EVERY_BYTES;
 use crate::state::Edit;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Conditions, Optimistic};
-use silica_engine::{Durability, Op, OpKind, WriteBatch};
+use silica_engine::{Budget, Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::{Frame, POINTER};
+use silica_parts::value_log::Pointer;
 use silica_parts::value_log::Stored;
 use silica_parts::wal::{Appender, RECORD_ROOM_BYTES};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+
+/// Pieces of work that a put tries before it is refused; and one that takes no more than what it
+/// overwrites.
+const TRIES_MAX: u64 = 4;
+const SHRINKING_TRIES_MAX: u64 = 4096;
+/// So many of the latter may find nothing to do: others may have it in hand.
+const IDLE_TRIES_MAX: u32 = 64;
+/// What a put takes before what it overwrites becomes free.
+const PUT_TIMES: u64 = 2;
 
 /// What the one writer at a time works with.
 pub(crate) struct Writer<L> {
@@ -79,7 +92,7 @@ impl<L> Writer<L> {
 impl<D: Device> Silt<D> {
     pub(crate) fn write_batch(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         if batch.is_empty() {
-            return self.log.check();
+            return self.journal.log.check();
         }
         self.check_limits(batch)?;
         if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
@@ -90,7 +103,7 @@ impl<D: Device> Silt<D> {
         let mut writer = self.writer.lock().expect("no panic while held");
         let appended = self.append_ops(&mut writer, batch.ops(), &stored);
         drop(writer);
-        let written = appended.inspect_err(|_| self.values.forget(&stored))?;
+        let written = appended.inspect_err(|_| self.journal.values.forget(&stored))?;
         drop(stored);
         self.finish_write(durability, &written)
     }
@@ -111,12 +124,12 @@ impl<D: Device> Silt<D> {
         let mut writer = self.writer.lock().expect("no panic while held");
         if !self.all_hold(conditions) {
             drop(writer);
-            self.values.forget(&stored);
+            self.journal.values.forget(&stored);
             return Ok(false);
         }
         let appended = self.append_ops(&mut writer, batch.ops(), &stored);
         drop(writer);
-        let written = appended.inspect_err(|_| self.values.forget(&stored))?;
+        let written = appended.inspect_err(|_| self.journal.values.forget(&stored))?;
         drop(stored);
         self.finish_write(durability, &written)?;
         Ok(true)
@@ -138,7 +151,7 @@ impl<D: Device> Silt<D> {
                 if entry.value.len() > limits.value_bytes_max {
                     return too_large("value", entry.value.len(), limits.value_bytes_max);
                 }
-                total += entry.value.len().min(self.config.inline_value_bytes_max);
+                total += entry.value.len().min(self.ground.config.inline_value_bytes_max);
             }
         }
         if total > limits.batch_bytes_max {
@@ -149,13 +162,16 @@ impl<D: Device> Silt<D> {
 
     /// Puts values that are too large for a slot into the value log.
     fn store_large_values(&self, batch: &WriteBatch<'_>) -> Result<Stored<D::File>> {
-        let large_max = self.config.inline_value_bytes_max;
+        let large_max = self.ground.config.inline_value_bytes_max;
         if batch.ops().iter().all(|op| op.value_over(large_max).is_none()) {
             return Ok(Stored::default());
         }
-        self.log.check()?;
+        self.journal.log.check()?;
         let ops = batch.ops().iter();
-        self.store_values(ops.map(|op| Some((op.key, op.value_over(large_max)?))))
+        let stored =
+            self.journal.store_values(ops.map(|op| Some((op.key, op.value_over(large_max)?))))?;
+        self.space.note_space(stored.bytes);
+        Ok(stored)
     }
 
     /// Appends one record with all `ops` and puts them into the tables. The writer is
@@ -168,7 +184,7 @@ impl<D: Device> Silt<D> {
     ) -> Result<Written> {
         let bytes = self.append_uncounted(writer, ops, stored)?;
         let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
-        self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
+        self.ground.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
         Ok(writer.written(bytes))
     }
 
@@ -182,33 +198,36 @@ impl<D: Device> Silt<D> {
     ) -> Result<u64> {
         writer.clear();
         for (i, op) in ops.iter().enumerate() {
-            let hash = self.hash(op.key);
+            let hash = self.ground.hash(op.key);
             // The buckets are on their way while the record is made and appended.
-            self.partition_of(hash).read().prefetch(hash);
+            self.partitions.partition_of(hash).read().prefetch(hash);
             writer.push(hash, &frame_of(op, stored.pointer(i)));
         }
         let register = |number| {
             // A power cut may take the tail of the last segment only: with records behind it, a
             // missing tail would be a gap.
-            self.sync_log()?;
-            self.edit(&[Edit::LogSegment(number)])
+            self.journal.sync_log()?;
+            self.journal.edit(&[Edit::LogSegment(number)])
         };
-        let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
+        let at = self.journal.log.append(&mut writer.appender, &mut writer.record, &register)?;
         let frames = std::mem::take(&mut writer.frames);
         let mut segments = None;
-        let log_end = self.log.end();
+        let log_end = self.journal.log.end();
         let mut bytes = 0;
         let superseded = superseded(&frames, ops);
         for (i, (placed, op)) in frames.iter().zip(ops).enumerate() {
             if superseded.binary_search(&i).is_ok() {
-                stored.pointer(i).iter().for_each(|pointer| self.values.note_dead_at(pointer));
+                stored
+                    .pointer(i)
+                    .iter()
+                    .for_each(|pointer| self.journal.values.note_dead_at(pointer));
                 bytes += placed.len as u64;
                 continue;
             }
-            let mut stores = self.partition_of(placed.hash).write();
+            let mut stores = self.partitions.partition_of(placed.hash).write();
             // For most new keys no tag matches, and then no segment is looked at.
             let old = if stores.may_be_in_log(placed.hash) {
-                let segments = segments.get_or_insert_with(|| self.log.segments());
+                let segments = segments.get_or_insert_with(|| self.journal.log.segments());
                 stores.find_in_log(segments, log_end, placed.hash, op.key)
             } else {
                 None
@@ -234,7 +253,7 @@ impl<D: Device> Silt<D> {
         seen: Option<u32>,
     ) {
         if !stores.place(frame, seen) {
-            let index = self.partition_index(frame.hash);
+            let index = self.ground.partition_index(frame.hash);
             self.freeze(stores, index, writer.next_table_seed(), frame.at);
             assert!(stores.place(frame, None), "an empty table takes an entry");
         }
@@ -242,20 +261,96 @@ impl<D: Device> Silt<D> {
 
     fn note_overwritten(&self, old: &Option<InLog<'_>>) {
         if let Some(old) = old.as_ref().filter(|o| o.active_slot.is_some()) {
-            self.metrics.overwrites_in_log_store.fetch_add(1, Ordering::Relaxed);
-            self.note_dead_value(&old.frame);
+            self.ground.metrics.overwrites_in_log_store.fetch_add(1, Ordering::Relaxed);
+            self.journal.note_dead_value(&old.frame);
+        }
+    }
+
+    /// Before the puts of a batch: where room is short, tries to make some, and refuses them where
+    /// that does not help. Deletes are let through, and what takes no more than it overwrites: they
+    /// make space.
+    pub(crate) fn refuse_if_short(&self, batch: &WriteBatch<'_>) -> Result<()> {
+        let bytes: u64 = batch.ops().iter().map(put_bytes).sum();
+        let is_large = bytes >= self.space.look_every_bytes() && self.space.look_at_space(bytes);
+        if !is_large && !self.ground.is_short_of_space() {
+            return Ok(());
+        }
+        self.make_room_for(batch, bytes)
+    }
+
+    #[cold]
+    fn make_room_for(&self, batch: &WriteBatch<'_>, bytes: u64) -> Result<()> {
+        if !self.space.look_at_space(bytes) {
+            return Ok(());
+        }
+        let shrinks = bytes <= self.overwritten_bytes(batch)?;
+        let fits = || {
+            shrinks
+                && self.space.free_bytes() >= self.space.merge_needed_bytes() + PUT_TIMES * bytes
+        };
+        if fits() {
+            return Ok(());
+        }
+        let mut idle = 0;
+        for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
+            self.space.want(bytes);
+            let worked = self.run_jobs(Budget::amid_work(LOOK_EVERY_BYTES), shrinks);
+            if !self.space.look_at_space(bytes) || fits() {
+                return Ok(());
+            }
+            idle = if worked?.bytes == 0 { idle + 1 } else { 0 };
+            if idle > if shrinks { IDLE_TRIES_MAX } else { 0 } {
+                break;
+            }
+            if idle > 0 {
+                // Another thread may have in hand what is to be done.
+                drop(lock_job(&self.jobs.upkeep, true));
+            }
+        }
+        let message = format!(
+            "the disk has {} bytes left, and the store keeps {} of them to merge and to delete; \
+             delete entries, which frees their space after a while, or make room on the disk",
+            self.ground.device.free_bytes().unwrap_or(0),
+            self.space.space_needed_bytes()
+        );
+        Err(Error::new(ErrorKind::Full, message))
+    }
+
+    /// Bytes of the entries that a batch takes the place of, or deletes.
+    fn overwritten_bytes(&self, batch: &WriteBatch<'_>) -> Result<u64> {
+        let keys: BTreeSet<&[u8]> = batch.ops().iter().map(|op| op.key).collect();
+        keys.into_iter().map(|key| self.entry_bytes(key)).sum()
+    }
+
+    /// Bytes of the newest entry of a key, its value where that lies apart included; 0 where there
+    /// is none.
+    fn entry_bytes(&self, key: &[u8]) -> Result<u64> {
+        let Some(newest) = self.newest_frame(key)? else { return Ok(0) };
+        let (frame, _) = Frame::decode(&newest).expect("it was just encoded");
+        match (frame.is_tombstone(), frame.is_pointer()) {
+            (true, _) => Ok(0),
+            (_, true) => Ok(Pointer::of(&frame)?.record_bytes()),
+            _ => Ok((key.len() + frame.value.len()) as u64),
         }
     }
 
     fn finish_write(&self, durability: Durability, written: &Written) -> Result<()> {
         if durability == Durability::Synced {
-            self.sync_log()?;
+            self.journal.sync_log()?;
         }
-        self.note_space(written.bytes);
+        self.space.note_space(written.bytes);
         if let Some(debt) = written.debt {
             self.assist(debt);
         }
         Ok(())
+    }
+}
+
+/// Bytes of the key and the value that an operation puts.
+fn put_bytes(op: &Op<'_>) -> u64 {
+    match op.kind {
+        OpKind::Put(entry) => (op.key.len() + entry.value.len()) as u64,
+        OpKind::Delete => 0,
     }
 }
 

@@ -1,12 +1,14 @@
-//! Work without a deadline: indexes into memory or out of it, and reclaiming the value log.
+//! The memory number: which indexes and filters are in memory, and what merges may take.
 
+use crate::ground::Ground;
+use crate::hash_store::HashStore;
 use crate::options::MISS_FILTER_BITS;
-use crate::packed::{Footer, SectionKind};
-use crate::silt::Silt;
+use crate::packed::{CHUNK_BYTES, Footer, READ_AHEAD_BYTES, SectionKind};
+use crate::partition::Version;
+use crate::partitions::Partitions;
 use crate::sorted_store::SortedStore;
 use silica_base::Result;
-use silica_device::Device;
-use silica_parts::frame::Frame;
+use silica_device::{Device, DeviceFile};
 use std::sync::Arc;
 
 /// What conversions and merges write through.
@@ -34,13 +36,19 @@ const MERGE_RATIO_PARTS: f64 = 4.0;
 /// A merge for the filters' sake is due, but slows no writer.
 const FILTER_PRESSURE_MAX: f64 = 1.2;
 
-impl<D: Device> Silt<D> {
-    /// One piece of upkeep; the bytes it cost, or `None` where nothing is to be done.
-    pub(crate) fn step_upkeep(&self) -> Result<Option<u64>> {
-        if let Some(bytes) = self.step_indexes()? {
-            return Ok(Some(bytes));
-        }
-        self.step_value_log()
+/// Shorter reads cost more time than they save memory.
+const READ_AHEAD_BYTES_MIN: usize = 16 * CHUNK_BYTES;
+const READ_AHEAD_MIN: u64 = READ_AHEAD_BYTES_MIN as u64;
+
+/// See the module's documentation.
+pub(crate) struct Memory<D: Device> {
+    ground: Arc<Ground<D>>,
+    partitions: Arc<Partitions<D>>,
+}
+
+impl<D: Device> Memory<D> {
+    pub(crate) fn new(partitions: &Arc<Partitions<D>>) -> Self {
+        Memory { ground: Arc::clone(&partitions.ground), partitions: Arc::clone(partitions) }
     }
 
     /// Bytes that tables, filters and indexes may take now: the memory number without the log at
@@ -48,9 +56,9 @@ impl<D: Device> Silt<D> {
     /// makes the next index of its partition beside all others; `filters` says whether with a
     /// miss filter.
     fn index_budget_bytes(&self, filters: bool) -> u64 {
-        let memory = self.memory_bytes();
+        let memory = self.ground.memory_bytes();
         // Writers are slowed from a quarter over the limit on; one segment goes only as a whole.
-        let log = self.log_bytes_max() / 4 * 5 + self.config.segment_bytes(memory);
+        let log = self.ground.log_bytes_max() / 4 * 5 + self.ground.config.segment_bytes(memory);
         let merge = self.partitions.iter().map(|p| self.merge_bytes(&p.version()));
         let merge = merge.max().unwrap_or(0);
         let sorted = self.partitions.iter().filter_map(|p| p.version().sorted_store.clone());
@@ -67,7 +75,7 @@ impl<D: Device> Silt<D> {
     /// Bytes of tables, filters and tries, were all of them in memory: tables, hash stores'
     /// filters, tries.
     fn index_bytes_wanted(&self) -> [u64; 3] {
-        let mut wanted = [self.sizes().log_store_index_bytes, 0, 0];
+        let mut wanted = [self.partitions.sizes().log_store_index_bytes, 0, 0];
         for version in self.partitions.iter().map(|p| p.version()) {
             let footers = version.hash_stores.iter().map(|s| s.footer());
             wanted[1] += footers.map(index_bytes_stored).sum::<u64>();
@@ -81,7 +89,7 @@ impl<D: Device> Silt<D> {
     /// due, which makes tries of them: about a tenth. A partition whose young entries are few, of
     /// its old ones `young`, is not worth that yet.
     pub(crate) fn filter_pressure(&self, young: f64) -> f64 {
-        let ratio = self.config.merge_ratio_percent as f64 / 100.0;
+        let ratio = self.ground.config.merge_ratio_percent as f64 / 100.0;
         if young < ratio / MERGE_RATIO_PARTS {
             return 0.0;
         }
@@ -95,19 +103,19 @@ impl<D: Device> Silt<D> {
     /// the memory affords filters at the size that the store is growing to, and the device has
     /// room.
     pub(crate) fn miss_filter_bits(&self) -> u32 {
-        if let Some(given) = self.config.sorted_filter_bits {
+        if let Some(given) = self.ground.config.sorted_filter_bits {
             return given;
         }
-        if self.is_short_of_space() {
+        if self.ground.is_short_of_space() {
             return 0;
         }
-        let sizes = self.sizes();
-        let entries = self.count_from(&sizes).estimate;
-        let merged = entries + entries * self.config.merge_ratio_percent / 100;
+        let sizes = self.partitions.sizes();
+        let entries = self.partitions.count_from(&sizes).estimate;
+        let merged = entries + entries * self.ground.config.merge_ratio_percent / 100;
         let filters = merged * (MISS_FILTER_BITS + 2) / 8;
         let building = INDEX_COPIES * filters / self.partitions.len() as u64;
         let others: u64 = self.index_bytes_wanted().iter().sum();
-        let affordable = filters <= self.memory_bytes() / MISS_FILTERS_PART
+        let affordable = filters <= self.ground.memory_bytes() / MISS_FILTERS_PART
             && others + filters + building <= self.index_budget_bytes(false);
         if affordable { MISS_FILTER_BITS as u32 } else { 0 }
     }
@@ -116,7 +124,7 @@ impl<D: Device> Silt<D> {
     /// First the miss filters, whose loss costs no hit a read, then whatever frees most bytes for
     /// each read that it saved.
     fn drop_an_index(&self) -> Option<u64> {
-        let is_over = self.sizes().index_bytes() > self.index_budget_bytes(true);
+        let is_over = self.partitions.sizes().index_bytes() > self.index_budget_bytes(true);
         let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
         let sorted = || versions.iter().filter_map(|v| v.sorted_store.as_ref());
         let filter = sorted().max_by_key(|s| s.filter_bytes()).filter(|s| s.filter_bytes() > 0);
@@ -155,11 +163,11 @@ impl<D: Device> Silt<D> {
 
     /// Drops an index where they take too much memory, or loads one that is missing where there
     /// is room: first what saves most reads for its bytes, miss filters last.
-    fn step_indexes(&self) -> Result<Option<u64>> {
+    pub(crate) fn step_indexes(&self) -> Result<Option<u64>> {
         if let Some(bytes) = self.drop_an_index() {
             return Ok(Some(bytes));
         }
-        let (used, budget) = (self.sizes().index_bytes(), self.index_budget_bytes(true));
+        let (used, budget) = (self.partitions.sizes().index_bytes(), self.index_budget_bytes(true));
         // In memory an index may be a little larger; one that is loaded must not have to go.
         let fits = |bytes: u64| used + bytes + bytes / 8 + 4096 <= budget;
         let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
@@ -192,12 +200,36 @@ impl<D: Device> Silt<D> {
         Ok(None)
     }
 
-    /// Counts the value of an overwritten frame as garbage.
-    pub(crate) fn note_dead_value(&self, frame: &Frame<'_>) {
-        if frame.is_pointer() {
-            self.values.note_dead_at(frame.value);
-        }
+    /// Read-ahead of each input, so that all of them take an eighth of the memory at most.
+    pub(crate) fn merge_read_ahead(&self, inputs: &Version<D>) -> usize {
+        let share = self.ground.memory_bytes() / 8 / (inputs.hash_stores.len() as u64 + 1);
+        (share as usize).clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES)
     }
+
+    /// Bytes that a merge of `inputs` takes: for each of them the read-ahead, and for a hash store
+    /// a block of its entries, which are sorted in memory.
+    pub(crate) fn merge_bytes(&self, inputs: &Version<D>) -> u64 {
+        let stores = inputs.hash_stores.len() as u64;
+        let blocks: u64 = inputs.hash_stores.iter().map(|store| block_bytes(store)).sum();
+        (stores + 1) * self.merge_read_ahead(inputs) as u64 + blocks
+    }
+
+    /// How close the hash stores of a partition are to as many as there may be, which is 1: a
+    /// fifth of the memory suffices to merge them.
+    pub(crate) fn crowding(&self, version: &Version<D>) -> f64 {
+        let stores = version.hash_stores.len();
+        let least = |store: &Arc<HashStore<D::File>>| block_bytes(store) + READ_AHEAD_MIN;
+        let bytes: u64 = version.hash_stores.iter().map(least).sum();
+        let of_memory = bytes as f64 / (self.ground.memory_bytes() / 5).max(1) as f64;
+        // Two are not too many, whatever the memory.
+        let of_memory = of_memory.min(stores as f64 / 2.0);
+        of_memory.max(stores as f64 / self.ground.config.hash_stores_max as f64)
+    }
+}
+
+/// Bytes of a block of `store`, and of what is kept of each entry to sort them.
+fn block_bytes<F: DeviceFile>(store: &HashStore<F>) -> u64 {
+    store.footer().entry_bytes / u64::from(store.geometry().blocks) / 2 * 3
 }
 
 /// Bytes that the index of a store takes in its file, about as many as in memory; a miss filter
