@@ -1,7 +1,6 @@
 //! Operations on the whole store.
 
-use crate::packed::READ_AHEAD_BYTES;
-use crate::partition::Version;
+use crate::partition::{FrameSizes, Version};
 use crate::silt::Silt;
 use crate::state::Edit;
 use silica_base::Result;
@@ -11,27 +10,15 @@ use silica_parts::cuckoo::CuckooTable;
 use silica_parts::manifest;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Stores of fewer entries are counted exactly even when that was not asked for.
 const COUNT_ALWAYS_ENTRIES: u64 = 100_000;
-
-impl<D: Device> Silt<D> {
-    fn count_exactly(&self) -> Result<Count> {
-        let mut n = 0;
-        self.walk(0, READ_AHEAD_BYTES, &mut |_, frame| {
-            n += u64::from(!frame.is_tombstone() && !self.ground.is_expired(frame));
-            Ok(true)
-        })?;
-        Ok(Count { low: n, estimate: n, high: n })
-    }
-}
 
 impl<D: Device> Admin for Silt<D> {
     fn count(&self, exact: bool) -> Result<Count> {
         let sizes = self.partitions.sizes();
         if exact || sizes.entries() < COUNT_ALWAYS_ENTRIES {
-            return self.count_exactly();
+            return self.reads.count_exactly();
         }
         Ok(self.partitions.count_from(&sizes))
     }
@@ -41,13 +28,11 @@ impl<D: Device> Admin for Silt<D> {
     }
 
     fn clear(&self) -> Result<()> {
-        let mut conversion = self.jobs.conversion.lock().expect("no panic while held");
-        let mut merge = self.jobs.merge.lock().expect("no panic while held");
-        conversion.take().iter().for_each(|job| self.ground.remove_quietly(&job.name));
-        merge.take().iter().for_each(|job| self.ground.remove_quietly(&job.name));
-        self.space.converting_bytes.store(0, Ordering::Relaxed);
-        self.space.merging_bytes.store(0, Ordering::Relaxed);
-        let mut writer = self.writer.lock().expect("no panic while held");
+        let mut conversion = self.scheduler.conversions.hold();
+        let mut merge = self.scheduler.merges.hold();
+        self.scheduler.conversions.give_up(&mut conversion);
+        self.scheduler.merges.give_up(&mut merge);
+        let mut writer = self.intake.writer.lock().expect("no panic while held");
         self.journal.log.check()?;
         let end = self.journal.log.end();
         self.journal.edit(&[Edit::Clear(end)])?;
@@ -57,6 +42,7 @@ impl<D: Device> Admin for Silt<D> {
             files.extend(stores.version.store_names());
             let seed = writer.next_table_seed();
             stores.active = CuckooTable::new(*stores.active.geometry(), seed);
+            stores.sizes = FrameSizes::default();
             stores.version = Arc::new(Version {
                 frozen: Vec::new(),
                 hash_stores: Vec::new(),
@@ -68,17 +54,17 @@ impl<D: Device> Admin for Silt<D> {
         let values = self.journal.values.seal();
         drop(writer);
         files.iter().try_for_each(|name| self.ground.device.remove(name))?;
-        self.clear_values(&values)?;
+        self.scheduler.reclaims.clear(&values)?;
         self.partitions.release_log()
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
         // No file goes away while these are held.
-        let _conversion = self.jobs.conversion.lock().expect("no panic while held");
-        let _merge = self.jobs.merge.lock().expect("no panic while held");
-        let _upkeep = self.jobs.upkeep.lock().expect("no panic while held");
+        let _conversion = self.scheduler.conversions.hold();
+        let _merge = self.scheduler.merges.hold();
+        let _upkeep = self.scheduler.reclaims.hold();
         let (state, segments, lens, values) = {
-            let _writer = self.writer.lock().expect("no panic while held");
+            let _writer = self.intake.writer.lock().expect("no panic while held");
             // In this order: what the state says needs no segment that is not in the list. The
             // log's oldest ones may go meanwhile.
             let segments = self.journal.log.segments();

@@ -9,13 +9,7 @@ use silica_engine::{Durability, WriteBatch};
 
 impl<D: Device> Optimistic for Silt<D> {
     fn seen(&self, key: &[u8]) -> Seen {
-        let hash = self.ground.hash(key);
-        let stores = self.partitions.partition_of(hash).read();
-        let segments = self.journal.log.segments();
-        match stores.find_in_log(&segments, self.journal.log.end(), hash, key) {
-            Some(found) => Seen::InMemory(found.at),
-            None => Seen::Elsewhere(stores.version.epoch),
-        }
+        self.reads.seen(key)
     }
 
     fn write_if(
@@ -28,7 +22,7 @@ impl<D: Device> Optimistic for Silt<D> {
     }
 
     fn prefetch(&self, keys: &[&[u8]]) {
-        self.hash_and_prefetch(keys.iter().copied());
+        self.reads.hash_and_prefetch(keys.iter().copied());
     }
 
     fn unix_ms(&self) -> u64 {

@@ -1,19 +1,23 @@
 //! Conversion: the oldest frozen log store of a partition becomes its youngest hash store.
 
 use crate::files::Table;
+use crate::ground::Ground;
 use crate::hash_store::HashStoreBuilder;
-use crate::jobs::lock_job;
+use crate::journal::Journal;
+use crate::memory::Memory;
 use crate::metrics::add;
 use crate::packed::Layout;
 use crate::partition::{Frozen, Version};
+use crate::partitions::Partitions;
 use crate::position::expand;
-use crate::silt::Silt;
+use crate::scheduler::lock_job;
+use crate::space::Space;
 use silica_base::{Result, prefetch};
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
 use silica_parts::wal::Segments;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A conversion under way.
 pub(crate) struct Conversion<D: Device> {
@@ -22,7 +26,7 @@ pub(crate) struct Conversion<D: Device> {
     segments: Arc<Segments<D::Log>>,
     log_end: u64,
     builder: HashStoreBuilder<D::File>,
-    pub(crate) name: String,
+    name: String,
 }
 
 /// The bytes of the frame at `at`, which a table points at.
@@ -32,13 +36,45 @@ fn frame_bytes<L: LogFile>(segments: &Segments<L>, at: u64) -> Option<&[u8]> {
     Some(&bytes[..len])
 }
 
-impl<D: Device> Silt<D> {
+/// The conversion in hand, and what it works on.
+pub(crate) struct Conversions<D: Device> {
+    ground: Arc<Ground<D>>,
+    journal: Arc<Journal<D>>,
+    partitions: Arc<Partitions<D>>,
+    memory: Memory<D>,
+    space: Arc<Space<D>>,
+    slot: Mutex<Option<Conversion<D>>>,
+}
+
+impl<D: Device> Conversions<D> {
+    pub(crate) fn new(partitions: &Arc<Partitions<D>>, space: &Arc<Space<D>>) -> Self {
+        Conversions {
+            ground: Arc::clone(&partitions.ground),
+            journal: Arc::clone(&partitions.journal),
+            partitions: Arc::clone(partitions),
+            memory: Memory::new(partitions),
+            space: Arc::clone(space),
+            slot: Mutex::new(None),
+        }
+    }
+
+    /// Holds the conversion in hand: none goes on while the guard lives.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, Option<Conversion<D>>> {
+        self.slot.lock().expect("no panic while held")
+    }
+
+    /// Gives up the conversion that is held.
+    pub(crate) fn give_up(&self, held: &mut Option<Conversion<D>>) {
+        held.take().iter().for_each(|job| self.ground.remove_quietly(&job.name));
+        self.space.converting_bytes.store(0, Ordering::Relaxed);
+    }
+
     /// Does a step of the conversion in hand, or begins one; the bytes written, or `None` where
     /// nothing waits.
-    pub(crate) fn step_conversion(&self, budget_bytes: u64, wait: bool) -> Result<Option<u64>> {
-        let Some(mut slot) = lock_job(&self.jobs.conversion, wait) else { return Ok(None) };
+    pub(crate) fn step(&self, budget_bytes: u64, wait: bool) -> Result<Option<u64>> {
+        let Some(mut slot) = lock_job(&self.slot, wait) else { return Ok(None) };
         if slot.is_none() {
-            *slot = self.begin_conversion()?;
+            *slot = self.begin()?;
         }
         let Some(job) = slot.as_mut() else { return Ok(None) };
         let before = job.builder.entry_bytes();
@@ -48,7 +84,7 @@ impl<D: Device> Silt<D> {
         self.space.converting_bytes.store(in_hand, Ordering::Relaxed);
         let result = match stepped {
             Ok(false) => return Ok(Some(bytes)),
-            Ok(true) => self.finish_conversion(slot.take().expect("the job in hand")),
+            Ok(true) => self.finish(slot.take().expect("the job in hand")),
             Err(error) => {
                 let job = slot.take().expect("the job in hand");
                 self.ground.remove_quietly(&job.name);
@@ -59,7 +95,7 @@ impl<D: Device> Silt<D> {
     }
 
     /// Takes the frozen store that holds back the log most.
-    fn begin_conversion(&self) -> Result<Option<Conversion<D>>> {
+    fn begin(&self) -> Result<Option<Conversion<D>>> {
         let oldest = |index: usize| Some((self.partitions[index].version(), index));
         let candidates = (0..self.partitions.len()).filter_map(oldest);
         let with_frozen = candidates.filter_map(|(v, i)| v.frozen.last().cloned().map(|f| (f, i)));
@@ -75,7 +111,7 @@ impl<D: Device> Silt<D> {
         Ok(Some(Conversion { partition, frozen, segments, log_end, builder, name }))
     }
 
-    fn finish_conversion(&self, job: Conversion<D>) -> Result<()> {
+    fn finish(&self, job: Conversion<D>) -> Result<()> {
         // The stores must not know of writes that the log could lose: a batch whose one half is
         // in a store would lose its other half.
         self.journal.sync_log()?;

@@ -1,19 +1,23 @@
 //! Merge: all hash stores of a partition and its sorted store become one new sorted store.
 
 use crate::files::Table;
+use crate::ground::Ground;
 use crate::hash_store::HashStoreStream;
-use crate::jobs::{Pressure, lock_job};
+use crate::journal::Journal;
+use crate::memory::Memory;
 use crate::merge::{EntryStream, MergeStream};
 use crate::metrics::add;
 use crate::packed::Layout;
 use crate::partition::Version;
-use crate::silt::Silt;
+use crate::partitions::Partitions;
+use crate::scheduler::{Pressure, lock_job};
 use crate::sorted_store::{IndexKind, SortedStoreBuilder, SortedStoreOptions, SortedStoreStream};
+use crate::space::Space;
 use silica_base::{KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use silica_parts::frame::Frame;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A stream of either kind of store; an enum, since a merge calls it for every entry.
 pub(crate) enum StoreStream<F> {
@@ -62,28 +66,55 @@ pub(crate) struct MergeJob<D: Device> {
     inputs: Arc<Version<D>>,
     stream: MergeStream<StoreStream<D::File>>,
     builder: SortedStoreBuilder<D::File>,
-    pub(crate) name: String,
+    name: String,
     /// Values that nothing points to once the merge is in place.
     dead_values: Vec<Vec<u8>>,
     /// Entries so far that had expired.
     expired: u64,
 }
 
-impl<D: Device> Silt<D> {
+/// The merge in hand, and what it works on.
+pub(crate) struct Merges<D: Device> {
+    ground: Arc<Ground<D>>,
+    journal: Arc<Journal<D>>,
+    partitions: Arc<Partitions<D>>,
+    memory: Memory<D>,
+    space: Arc<Space<D>>,
+    slot: Mutex<Option<MergeJob<D>>>,
+}
+
+impl<D: Device> Merges<D> {
+    pub(crate) fn new(partitions: &Arc<Partitions<D>>, space: &Arc<Space<D>>) -> Self {
+        Merges {
+            ground: Arc::clone(&partitions.ground),
+            journal: Arc::clone(&partitions.journal),
+            partitions: Arc::clone(partitions),
+            memory: Memory::new(partitions),
+            space: Arc::clone(space),
+            slot: Mutex::new(None),
+        }
+    }
+
+    /// Holds the merge in hand: none goes on while the guard lives.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, Option<MergeJob<D>>> {
+        self.slot.lock().expect("no panic while held")
+    }
+
+    /// Gives up the merge that is held.
+    pub(crate) fn give_up(&self, held: &mut Option<MergeJob<D>>) {
+        held.take().iter().for_each(|job| self.ground.remove_quietly(&job.name));
+        self.space.merging_bytes.store(0, Ordering::Relaxed);
+    }
+
     /// Does a step of the merge in hand, or begins the most pressing one; the bytes written, or
     /// `None` where none is due.
-    pub(crate) fn step_merge(
-        &self,
-        budget: u64,
-        pressure: &Pressure,
-        wait: bool,
-    ) -> Result<Option<u64>> {
-        let Some(mut slot) = lock_job(&self.jobs.merge, wait) else { return Ok(None) };
+    pub(crate) fn step(&self, budget: u64, pressure: &Pressure, wait: bool) -> Result<Option<u64>> {
+        let Some(mut slot) = lock_job(&self.slot, wait) else { return Ok(None) };
         if slot.is_none() {
             if pressure.merge < 1.0 {
                 return Ok(None);
             }
-            *slot = self.begin_merge(pressure.merge_partition)?;
+            *slot = self.begin(pressure.merge_partition)?;
         }
         let Some(job) = slot.as_mut() else { return Ok(None) };
         let before = job.builder.entry_bytes();
@@ -93,7 +124,7 @@ impl<D: Device> Silt<D> {
         self.space.merging_bytes.store(in_hand, Ordering::Relaxed);
         let result = match stepped {
             Ok(false) => return Ok(Some(bytes)),
-            Ok(true) => self.finish_merge(slot.take().expect("the job in hand")),
+            Ok(true) => self.finish(slot.take().expect("the job in hand")),
             Err(error) => {
                 let job = slot.take().expect("the job in hand");
                 self.ground.remove_quietly(&job.name);
@@ -103,7 +134,7 @@ impl<D: Device> Silt<D> {
         result.map(|()| Some(bytes))
     }
 
-    fn begin_merge(&self, partition: usize) -> Result<Option<MergeJob<D>>> {
+    fn begin(&self, partition: usize) -> Result<Option<MergeJob<D>>> {
         let inputs = self.partitions[partition].version();
         let expired = inputs.expired_at(self.ground.clock.unix_ms());
         if inputs.hash_stores.is_empty() && expired.bytes() == 0 {
@@ -182,7 +213,7 @@ impl<D: Device> Silt<D> {
         Ok(false)
     }
 
-    fn finish_merge(&self, job: MergeJob<D>) -> Result<()> {
+    fn finish(&self, job: MergeJob<D>) -> Result<()> {
         let (entries, bytes) = (job.builder.entries(), job.builder.entry_bytes());
         let store = if entries == 0 {
             drop(job.builder);

@@ -4,27 +4,26 @@ use crate::Hasher;
 use crate::files::{Table, table_id, table_name, table_number};
 use crate::ground::Ground;
 use crate::hash_store::HashStore;
-use crate::jobs::Jobs;
+use crate::intake::Intake;
 use crate::journal::{Book, Journal};
-use crate::memory::Memory;
 use crate::options::Config;
-use crate::partition::{NewFrame, Partition, Version};
+use crate::partition::{Partition, Version};
 use crate::partitions::Partitions;
+use crate::read::Reads;
+use crate::scheduler::Scheduler;
 use crate::shape::first_table;
 use crate::silt::{DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::space::Space;
 use crate::state::{Edit, PartitionState, StoreState};
-use crate::write::Writer;
-use silica_base::{Error, HashSeed, KeyHash, Result};
+use silica_base::{HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
 use silica_parts::Room;
-use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::Manifest;
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, Wal};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 impl<D: Device> Silt<D> {
     /// Opens the store on `device`, or creates one where the device is empty.
@@ -77,101 +76,23 @@ impl<D: Device> Silt<D> {
         let journal = Arc::new(Journal::new(Arc::clone(&ground), log, values, book));
         let (over, journaled) = (Arc::clone(&ground), Arc::clone(&journal));
         let partitions = Arc::new(Partitions::new(over, journaled, partitions));
+        let space = Arc::new(Space::new(&partitions));
+        let intake = Arc::new(Intake::new(&partitions, Appender::new(1, next_segment)));
         let store = Silt {
             descriptor: DESCRIPTOR,
-            memory: Memory::new(&partitions),
-            space: Space::new(&partitions),
-            writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
-            jobs: Jobs::new(),
+            reads: Reads::new(&partitions),
+            space: Arc::clone(&space),
+            intake: Arc::clone(&intake),
+            scheduler: Scheduler::new(&partitions, &space, &intake),
             ground,
             journal,
             partitions,
         };
-        store.replay()?;
+        store.intake.replay()?;
         store.space.look_at_space(0);
         Ok(store)
     }
-
-    /// Puts the log's records back into the tables.
-    fn replay(&self) -> Result<()> {
-        let durable_end = self.journal.book.lock().expect("no panic while held").state.durable_end;
-        let segments = self.journal.log.segments();
-        let mut burst = Burst::new();
-        let list: Vec<_> = segments.iter().cloned().collect();
-        let is_wanted = |frame: &Frame<'_>, at| {
-            at >= self.partitions.partition_of(self.ground.hash(frame.key)).read().version.floor
-        };
-        let cut = self.journal.values.find_lost(&list, durable_end, &is_wanted)?;
-        let recovered =
-            wal::replay(&*self.ground.device, &list, cut, durable_end, &mut |at, payload| {
-                self.replay_record(at, payload, &mut burst)
-            })?;
-        self.replay_burst(&mut burst)?;
-        let next_sequence = recovered.next_sequence;
-        self.journal.log.set_recovered(next_sequence - 1, recovered.end);
-        let mut writer = self.writer.lock().expect("no panic while held");
-        writer.appender.next_sequence = next_sequence;
-        drop(writer);
-        if cut.is_some() { self.seal_cut() } else { Ok(()) }
-    }
-
-    /// Makes a cut that only the values told of lasting: the sequence number of a new segment
-    /// says from now on where it is.
-    fn seal_cut(&self) -> Result<()> {
-        let mut writer = self.writer.lock().expect("no panic while held");
-        let register = |number| self.journal.edit(&[Edit::LogSegment(number)]);
-        self.journal.log.append(
-            &mut writer.appender,
-            &mut vec![0; wal::RECORD_ROOM_BYTES],
-            &register,
-        )?;
-        drop(writer);
-        self.journal.sync_log()
-    }
-
-    fn replay_record(&self, at: u64, payload: &[u8], burst: &mut Burst) -> Result<()> {
-        for frame in wal::frames(payload) {
-            let Some((offset, frame)) = frame else {
-                let detail = "a record holds what is no entry";
-                return Err(Error::corruption("the log", at, detail));
-            };
-            if frame.flags & RANGE != 0 {
-                let detail = "a range was deleted, which stores in the order of hashes cannot do";
-                return Err(Error::corruption("the log", at + offset as u64, detail));
-            }
-            let (here, hash) = (at + offset as u64, self.ground.hash(frame.key));
-            let stores = self.partitions.partition_of(hash).read();
-            if here >= stores.version.floor {
-                stores.active.prefetch(hash);
-                burst.push((hash, here));
-            }
-        }
-        if burst.len() >= REPLAY_BURST { self.replay_burst(burst) } else { Ok(()) }
-    }
-
-    fn replay_burst(&self, burst: &mut Burst) -> Result<()> {
-        let segments = self.journal.log.segments();
-        let log_end = self.journal.log.end();
-        let mut writer = self.writer.lock().expect("no panic while held");
-        for (hash, at) in burst.drain(..) {
-            let frame = segments.bytes_from(at).and_then(Frame::decode);
-            let (frame, bytes) = frame.expect("it was decoded a moment ago");
-            let mut stores = self.partitions.partition_of(hash).write();
-            let old = stores.find_in_log(&segments, log_end, hash, frame.key);
-            old.iter().for_each(|old| stores.forget_expiry(hash, old));
-            let seen = old.and_then(|o| o.active_slot);
-            let frame = NewFrame::new(hash, at, bytes as u64, &frame);
-            self.put_into_table(&mut stores, &mut writer, &frame, seen);
-        }
-        Ok(())
-    }
 }
-
-/// Entries found in the log and not yet in the tables: hash and log position.
-type Burst = Vec<(KeyHash, u64)>;
-
-/// Entries put into the tables together, so that their cache misses overlap.
-const REPLAY_BURST: usize = 32;
 
 /// Opens or creates the manifest.
 fn open_book<D: Device>(
@@ -243,34 +164,4 @@ fn open_partition<D: Device>(
     let is_new = state.log_segments.is_empty();
     let (table, fill_limit) = first_table(config, &version, index, is_new);
     Ok(Partition::new(table, fill_limit, version))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use silica_base::ErrorKind;
-    use silica_device::sim::{SimDevice, SimOptions};
-
-    #[test]
-    fn a_deleted_range_in_the_log_is_corruption() {
-        let environment = Environment::new(HashSeed([1; 16]));
-        let open = |device| Silt::open(device, &OptionValues::default(), &environment);
-        let device = SimDevice::new(1, SimOptions::default());
-        for (flags, is_right) in [(0, true), (RANGE, false)] {
-            let store = open(device.clone()).expect("opens");
-            let mut record = vec![0; wal::RECORD_ROOM_BYTES];
-            Frame { flags, ..Frame::put(b"a", b"b") }.encode(&mut record);
-            let register = |number| store.journal.edit(&[Edit::LogSegment(number)]);
-            let mut writer = store.writer.lock().expect("no panic while held");
-            store
-                .journal
-                .log
-                .append(&mut writer.appender, &mut record, &register)
-                .expect("appends");
-            drop(writer);
-            drop(store);
-            let error = open(device.clone()).err().map(|error| error.kind());
-            assert_eq!(error, (!is_right).then_some(ErrorKind::Corruption));
-        }
-    }
 }

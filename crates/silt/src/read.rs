@@ -2,15 +2,18 @@
 //! the hash stores and the sorted store. The keys of a burst go one after the other through a
 //! window of reads in flight: each is searched as its read ends, while the others are under way.
 
+use crate::ground::Ground;
 use crate::hash_store::{Candidates, HashStore};
+use crate::journal::Journal;
 use crate::metrics::add;
 use crate::packed::{Extent, Found, PackedReader};
 use crate::partition::Version;
-use crate::silt::Silt;
+use crate::partitions::Partitions;
 use crate::sorted_store::{Plan, SortedStore};
-use silica_base::{AlignedBuf, Error, KeyHash, Result};
+use silica_base::{AlignedBuf, Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, Read, ReadQueue};
-use silica_engine::GetSink;
+use silica_engine::optimistic::Seen;
+use silica_engine::{EntryRef, GetSink};
 use silica_parts::frame::Frame;
 use silica_parts::value_log::Pointer;
 use std::cell::Cell;
@@ -63,7 +66,22 @@ struct Tally {
 /// Takes the newest frame of the key with an index; true where it counts as a hit.
 type OnFrame<'a> = dyn FnMut(usize, &Frame<'_>) -> Result<bool> + 'a;
 
-impl<D: Device> Silt<D> {
+/// What a read looks at.
+pub(crate) struct Reads<D: Device> {
+    pub(crate) ground: Arc<Ground<D>>,
+    pub(crate) journal: Arc<Journal<D>>,
+    pub(crate) partitions: Arc<Partitions<D>>,
+}
+
+impl<D: Device> Reads<D> {
+    pub(crate) fn new(partitions: &Arc<Partitions<D>>) -> Self {
+        Reads {
+            ground: Arc::clone(&partitions.ground),
+            journal: Arc::clone(&partitions.journal),
+            partitions: Arc::clone(partitions),
+        }
+    }
+
     pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         let report = &mut |index, frame: &Frame<'_>| self.report(index, frame, sink);
         let tally = self.find_frames(keys, report)?;
@@ -88,7 +106,7 @@ impl<D: Device> Silt<D> {
     fn find_frames(&self, keys: &[&[u8]], found: &mut OnFrame<'_>) -> Result<Tally> {
         let hashes = self.hash_and_prefetch(keys.iter().copied());
         let mut burst = Burst {
-            silt: self,
+            store: self,
             keys,
             found,
             reads: self.ground.device.reads(self.ground.config.read_depth),
@@ -122,6 +140,48 @@ impl<D: Device> Silt<D> {
             hash
         })
         .collect()
+    }
+
+    /// What a change of `key` changes.
+    pub(crate) fn seen(&self, key: &[u8]) -> Seen {
+        let hash = self.ground.hash(key);
+        let stores = self.partitions.partition_of(hash).read();
+        let segments = self.journal.log.segments();
+        match stores.find_in_log(&segments, self.journal.log.end(), hash, key) {
+            Some(found) => Seen::InMemory(found.at),
+            None => Seen::Elsewhere(stores.version.epoch),
+        }
+    }
+
+    /// Calls `then` with the entry of `frame`, its value fetched from the value log if it is
+    /// there. Where the value was moved meanwhile, the entry is the newest of its key; false where
+    /// that is gone.
+    pub(crate) fn with_value(
+        &self,
+        frame: &Frame<'_>,
+        then: &mut dyn FnMut(EntryRef<'_>),
+    ) -> Result<bool> {
+        let (expires_unix_ms, user_bits) = (frame.expires_unix_ms, frame.user_bits);
+        if !frame.is_pointer() {
+            then(EntryRef { value: frame.value, expires_unix_ms, user_bits });
+            return Ok(true);
+        }
+        if let Some(value) = self.journal.load_value(frame)? {
+            then(EntryRef { value: &value, expires_unix_ms, user_bits });
+            return Ok(true);
+        }
+        // A segment goes only after everything live in it is elsewhere.
+        let Some(newest) = self.newest_frame(frame.key)? else { return Ok(false) };
+        let (newest, _) = Frame::decode(&newest).expect("it was just encoded");
+        if newest.is_tombstone() || self.ground.is_expired(&newest) {
+            return Ok(false);
+        }
+        if newest.is_pointer() && newest.value == frame.value {
+            let number = Pointer::of(frame)?.segment;
+            let message = format!("an entry points into value-log segment {number}, which is gone");
+            return Err(Error::new(ErrorKind::Corruption, message));
+        }
+        self.with_value(&newest, then)
     }
 
     fn count_reads(&self, keys: usize, tally: &Tally) {
@@ -158,7 +218,7 @@ impl<D: Device> Silt<D> {
 /// The keys of a burst that are not decided, and what they share. Where it ends early, the reads
 /// in flight are waited for.
 struct Burst<'b, 'f, D: Device> {
-    silt: &'b Silt<D>,
+    store: &'b Reads<D>,
     keys: &'b [&'b [u8]],
     found: &'b mut OnFrame<'f>,
     reads: D::Reads<'b, Lookup<D>>,
@@ -171,8 +231,8 @@ struct Burst<'b, 'f, D: Device> {
 impl<D: Device> Burst<'_, '_, D> {
     /// Looks for a key in the log stores, and begins with the other stores where it is not there.
     fn begin(&mut self, index: usize, hash: KeyHash) -> Result<()> {
-        let log = &self.silt.journal.log;
-        let stores = self.silt.partitions.partition_of(hash).read();
+        let log = &self.store.journal.log;
+        let stores = self.store.partitions.partition_of(hash).read();
         // Taken under the partition's lock: no segment that its tables point at is missing.
         let segments = log.segments();
         let newest = stores.find_in_log(&segments, log.end(), hash, self.keys[index]);
@@ -219,7 +279,7 @@ impl<D: Device> Burst<'_, '_, D> {
     /// Answers a key whose sorted store has no index in memory.
     fn search_unindexed(&mut self, lookup: &Lookup<D>) -> Result<()> {
         let store = lookup.sorted_store();
-        let counters = self.silt.ground.device.counters();
+        let counters = self.store.ground.device.counters();
         let reads_before = counters.snapshot().reads;
         let mut buf = AlignedBuf::zeroed(0);
         let newest = store.lookup(lookup.hash, self.keys[lookup.index], &mut buf)?;

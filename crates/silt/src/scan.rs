@@ -5,10 +5,11 @@ use crate::merge_job::StoreStream;
 use crate::packed::{CHUNK_BYTES, READ_AHEAD_BYTES};
 use crate::partition::{Stores, Version};
 use crate::position::expand;
+use crate::read::Reads;
 use crate::silt::Silt;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, DeviceFile, LogFile};
-use silica_engine::{EntryRef, Scan};
+use silica_engine::{Count, EntryRef, Scan};
 use silica_parts::frame::Frame;
 use silica_parts::wal::Segments;
 use std::ops::RangeInclusive;
@@ -96,7 +97,7 @@ struct BlockView<D: Device> {
     log: LogStream<D::Log>,
 }
 
-impl<D: Device> Silt<D> {
+impl<D: Device> Reads<D> {
     /// Everything of a partition whose `hash.high()` lies in `range`, which is inside the
     /// partition.
     fn view_block(&self, partition: usize, range: &RangeInclusive<u64>) -> Result<BlockView<D>> {
@@ -200,6 +201,16 @@ impl<D: Device> Silt<D> {
         }
         Ok((stopped && *range.end() < u64::MAX).then(|| *range.end() + 1))
     }
+
+    /// Walks all entries.
+    pub(crate) fn count_exactly(&self) -> Result<Count> {
+        let mut n = 0;
+        self.walk(0, READ_AHEAD_BYTES, &mut |_, frame| {
+            n += u64::from(!frame.is_tombstone() && !self.ground.is_expired(frame));
+            Ok(true)
+        })?;
+        Ok(Count { low: n, estimate: n, high: n })
+    }
 }
 
 fn log_key<L: LogFile>(segments: &Segments<L>, at: u64) -> Result<&[u8]> {
@@ -221,9 +232,9 @@ impl<D: Device> Scan for Silt<D> {
         let read_ahead = (limit.saturating_mul(256)).clamp(CHUNK_BYTES, READ_AHEAD_BYTES);
         // Positions are even, so that half of one is a cursor.
         let Some(from) = cursor.checked_mul(2) else { return Ok(None) };
-        let next = self.walk(from, read_ahead, &mut |_, frame| {
+        let next = self.reads.walk(from, read_ahead, &mut |_, frame| {
             if !frame.is_tombstone() && !self.ground.is_expired(frame) {
-                let there = self.with_value(frame, &mut |entry| visit(frame.key, entry))?;
+                let there = self.reads.with_value(frame, &mut |entry| visit(frame.key, entry))?;
                 visited += usize::from(there);
             }
             Ok(visited < limit)

@@ -6,8 +6,7 @@
 //! partition may differ in shape; each knows its own.
 
 use crate::options::{Config, OPTIONS};
-use crate::partition::{Stores, Version};
-use crate::silt::Silt;
+use crate::partition::Version;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::OptionValues;
@@ -23,12 +22,10 @@ const TABLES_SHARE: u64 = 8;
 /// Bytes of a slot in memory.
 const SLOT_BYTES: u64 = 6;
 /// How full tables get before an insert finds no place.
-const FILL_PERCENT: u64 = 90;
+pub(crate) const FILL_PERCENT: u64 = 90;
 /// What entries are taken to have before there are any: a table that was too small for them is
 /// followed by a larger one.
 const ENTRY_BYTES_UNSEEN: u64 = 1 << 10;
-/// Fewer entries tell nothing.
-const ENTRIES_TELLING: u32 = 8;
 
 /// What the options say of the shape.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +55,7 @@ impl Shape {
     }
 
     /// True where all tables are of one shape.
-    fn is_given(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         self.blocks.is_some()
     }
 
@@ -67,7 +64,7 @@ impl Shape {
     }
 
     /// The shape of a table for `entries`, as far as the memory number allows it.
-    fn geometry(&self, entries: u64, memory_bytes: u64) -> Geometry {
+    pub(crate) fn geometry(&self, entries: u64, memory_bytes: u64) -> Geometry {
         let log2_max = self.block_buckets_log2_max;
         let (blocks, log2) = if let Some(blocks) = self.blocks {
             (blocks, log2_max)
@@ -115,36 +112,7 @@ pub(crate) fn first_table<D: Device>(
 
 /// The first tables of a new store are frozen at different fill levels, so that partitions are
 /// not converted all at once ever after.
-fn staggered(config: &Config, entries: u32, index: usize) -> u32 {
+pub(crate) fn staggered(config: &Config, entries: u32, index: usize) -> u32 {
     let share = u64::from(entries) * (index as u64 + 1) / config.partitions() as u64;
     share.max(1) as u32
-}
-
-impl<D: Device> Silt<D> {
-    /// Freezes the active table of partition `index`; records from `at` on belong to a fresh one.
-    pub(crate) fn freeze(&self, stores: &mut Stores<D>, index: usize, seed: u64, at: u64) {
-        let (shape, memory) = (&self.ground.config.shape, self.ground.memory_bytes());
-        let (seen, version) = (stores.active.len(), &stores.version);
-        let since = version.frozen.first().map_or(version.floor, |frozen| frozen.end);
-        let is_first = version.frozen.is_empty()
-            && version.hash_stores.is_empty()
-            && version.sorted_store.is_none();
-        let mut fill_limit = u32::MAX;
-        let geometry = if shape.is_given() || seen >= ENTRIES_TELLING {
-            // The log holds entries of the other partitions too, headers, and overwritten ones.
-            let log_bytes = u128::from(at.saturating_sub(since).max(1));
-            let entries = u128::from(seen) * u128::from(self.ground.log_bytes_max()) / log_bytes;
-            let entries = entries.min(u128::from(u32::MAX)) as u64;
-            let geometry = shape.geometry(entries, memory);
-            if is_first && !shape.is_given() {
-                // The one before was made for entries of another size.
-                let full = entries.min(u64::from(geometry.slots()) * FILL_PERCENT / 100);
-                fill_limit = staggered(&self.ground.config, full as u32, index);
-            }
-            geometry
-        } else {
-            *stores.active.geometry()
-        };
-        stores.freeze(CuckooTable::new(geometry, seed), fill_limit, at);
-    }
 }

@@ -1,19 +1,19 @@
 //! The engine: one log, many partitions, and the boundary.
 
 use crate::ground::Ground;
-use crate::jobs::Jobs;
+use crate::intake::Intake;
 use crate::journal::Journal;
-use crate::memory::Memory;
 use crate::partitions::Partitions;
+use crate::read::Reads;
+use crate::scheduler::Scheduler;
 use crate::space::Space;
-use crate::write::Writer;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
     MetricVisitor, Progress, Scan, WriteBatch,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Longest key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -22,16 +22,16 @@ pub const VALUE_BYTES_MAX: usize = 512 << 20;
 /// Most bytes of keys and inline values in one batch.
 pub const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// A SILT store on device `D`.
+/// A SILT store on device `D`: owners, each of which knows those before it at the most.
 pub struct Silt<D: Device> {
     pub(crate) descriptor: Descriptor,
     pub(crate) ground: Arc<Ground<D>>,
     pub(crate) journal: Arc<Journal<D>>,
     pub(crate) partitions: Arc<Partitions<D>>,
-    pub(crate) memory: Memory<D>,
-    pub(crate) space: Space<D>,
-    pub(crate) writer: Mutex<Writer<D::Log>>,
-    pub(crate) jobs: Jobs<D>,
+    pub(crate) space: Arc<Space<D>>,
+    pub(crate) intake: Arc<Intake<D>>,
+    pub(crate) reads: Reads<D>,
+    pub(crate) scheduler: Scheduler<D>,
 }
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
@@ -68,7 +68,7 @@ impl<D: Device> Engine for Silt<D> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.read_burst(keys, sink)
+        self.reads.read_burst(keys, sink)
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
@@ -80,8 +80,8 @@ impl<D: Device> Engine for Silt<D> {
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.journal
-            .spread_poison(self.journal.attend_log().and_then(|()| self.run_jobs(budget, true)))
+        let attended = self.journal.attend_log();
+        self.journal.spread_poison(attended.and_then(|()| self.scheduler.run_jobs(budget, true)))
     }
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {

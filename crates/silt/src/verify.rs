@@ -13,9 +13,9 @@ impl<D: Device> Silt<D> {
     /// and where.
     pub(crate) fn verify_store(&self) -> Result<()> {
         // No file goes away while these are held.
-        let _conversion = self.jobs.conversion.lock().expect("no panic while held");
-        let _merge = self.jobs.merge.lock().expect("no panic while held");
-        let _upkeep = self.jobs.upkeep.lock().expect("no panic while held");
+        let _conversion = self.scheduler.conversions.hold();
+        let _merge = self.scheduler.merges.hold();
+        let _upkeep = self.scheduler.reclaims.hold();
         self.verify_files()?;
         for index in 0..self.partitions.len() {
             self.verify_tables(index)?;
@@ -23,9 +23,9 @@ impl<D: Device> Silt<D> {
             version.hash_stores.iter().try_for_each(|store| store.verify())?;
             version.sorted_store.iter().try_for_each(|store| store.verify())?;
         }
-        self.walk(0, READ_AHEAD_BYTES, &mut |_, frame| {
+        self.reads.walk(0, READ_AHEAD_BYTES, &mut |_, frame| {
             if frame.is_pointer() {
-                self.with_value(frame, &mut |_| {})?;
+                self.reads.with_value(frame, &mut |_| {})?;
             }
             Ok(true)
         })?;

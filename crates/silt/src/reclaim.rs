@@ -1,68 +1,68 @@
-//! Values that are too large for a slot: the engine's side of the value log.
+//! Reclaiming segments of the value log: what lives in them is written anew.
 
-use crate::jobs::lock_job;
-use crate::silt::Silt;
-use silica_base::{Error, ErrorKind, Result};
+use crate::ground::Ground;
+use crate::intake::Intake;
+use crate::journal::Journal;
+use crate::partitions::Partitions;
+use crate::read::Reads;
+use crate::scheduler::lock_job;
+use crate::space::Space;
+use silica_base::{ErrorKind, Result};
 use silica_device::Device;
-use silica_engine::optimistic::Optimistic;
 use silica_engine::{EntryRef, Op, OpKind};
 use silica_parts::frame::Frame;
 use silica_parts::value_log::{Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-impl<D: Device> Silt<D> {
-    /// Calls `then` with the entry of `frame`, its value fetched from the value log if it is
-    /// there. Where the value was moved meanwhile, the entry is the newest of its key; false where
-    /// that is gone.
-    pub(crate) fn with_value(
-        &self,
-        frame: &Frame<'_>,
-        then: &mut dyn FnMut(EntryRef<'_>),
-    ) -> Result<bool> {
-        let (expires_unix_ms, user_bits) = (frame.expires_unix_ms, frame.user_bits);
-        if !frame.is_pointer() {
-            then(EntryRef { value: frame.value, expires_unix_ms, user_bits });
-            return Ok(true);
+/// The segment that is reclaimed, and what that takes: its values are written anew.
+pub(crate) struct Reclaims<D: Device> {
+    ground: Arc<Ground<D>>,
+    journal: Arc<Journal<D>>,
+    space: Arc<Space<D>>,
+    reads: Reads<D>,
+    intake: Arc<Intake<D>>,
+    slot: Mutex<Option<Reclaim<D::File>>>,
+}
+
+impl<D: Device> Reclaims<D> {
+    pub(crate) fn new(
+        partitions: &Arc<Partitions<D>>,
+        space: &Arc<Space<D>>,
+        intake: &Arc<Intake<D>>,
+    ) -> Self {
+        Reclaims {
+            ground: Arc::clone(&partitions.ground),
+            journal: Arc::clone(&partitions.journal),
+            space: Arc::clone(space),
+            reads: Reads::new(partitions),
+            intake: Arc::clone(intake),
+            slot: Mutex::new(None),
         }
-        if let Some(value) = self.journal.load_value(frame)? {
-            then(EntryRef { value: &value, expires_unix_ms, user_bits });
-            return Ok(true);
-        }
-        // A segment goes only after everything live in it is elsewhere.
-        let Some(newest) = self.newest_frame(frame.key)? else { return Ok(false) };
-        let (newest, _) = Frame::decode(&newest).expect("it was just encoded");
-        if newest.is_tombstone() || self.ground.is_expired(&newest) {
-            return Ok(false);
-        }
-        if newest.is_pointer() && newest.value == frame.value {
-            let number = Pointer::of(frame)?.segment;
-            let message = format!("an entry points into value-log segment {number}, which is gone");
-            return Err(Error::new(ErrorKind::Corruption, message));
-        }
-        self.with_value(&newest, then)
+    }
+
+    /// Holds the segment in hand: no segment goes while the guard lives.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, Option<Reclaim<D::File>>> {
+        self.slot.lock().expect("no panic while held")
+    }
+
+    /// Waits until no segment is in hand of another thread.
+    pub(crate) fn wait(&self) {
+        drop(self.hold());
     }
 
     /// Removes the segments that [`ValueLog::seal`](value_log::ValueLog::seal) found.
-    pub(crate) fn clear_values(&self, garbage: &[u32]) -> Result<()> {
-        let mut reclaim = self.jobs.upkeep.lock().expect("no panic while held");
-        *reclaim = None;
+    pub(crate) fn clear(&self, garbage: &[u32]) -> Result<()> {
+        let mut held = self.hold();
+        *held = None;
         let lives = |n: &&u32| self.journal.values.segment(**n).is_some();
         garbage.iter().filter(lives).try_for_each(|n| self.journal.release_values(*n))
-    }
-
-    /// One piece of upkeep; the bytes it cost, or `None` where nothing is to be done.
-    pub(crate) fn step_upkeep(&self) -> Result<Option<u64>> {
-        if let Some(bytes) = self.memory.step_indexes()? {
-            return Ok(Some(bytes));
-        }
-        self.step_value_log()
     }
 
     /// One step of the value log's upkeep: full segments become durable and are opened for direct
     /// reads, and the one with most garbage is reclaimed. The bytes it cost, or `None` where
     /// nothing is due.
-    pub(crate) fn step_value_log(&self) -> Result<Option<u64>> {
-        let Some(mut slot) = lock_job(&self.jobs.upkeep, false) else { return Ok(None) };
+    pub(crate) fn step(&self) -> Result<Option<u64>> {
+        let Some(mut slot) = lock_job(&self.slot, false) else { return Ok(None) };
         if slot.is_none() {
             if self.journal.values.has_full() {
                 // The log first: it bounds what recovery has to look at.
@@ -110,8 +110,8 @@ impl<D: Device> Silt<D> {
         let key = &record.key[..];
         loop {
             // Taken before the read: whatever changes the key from here on changes it.
-            let expected = self.seen(key);
-            let Some(newest) = self.newest_frame(key)? else { return Ok(false) };
+            let expected = self.reads.seen(key);
+            let Some(newest) = self.reads.newest_frame(key)? else { return Ok(false) };
             let (frame, _) = Frame::decode(&newest).expect("it was just encoded");
             if !frame.is_pointer() || Pointer::of(&frame)? != record.pointer {
                 return Ok(false);
@@ -126,13 +126,13 @@ impl<D: Device> Silt<D> {
                 self.space.note_space(stored.bytes);
                 OpKind::Put(EntryRef { value: b"", expires_unix_ms, user_bits })
             };
-            let mut writer = self.writer.lock().expect("no panic while held");
-            if self.seen(key) != expected {
+            let mut writer = self.intake.writer.lock().expect("no panic while held");
+            if self.reads.seen(key) != expected {
                 drop(writer);
                 self.journal.values.forget(&stored);
                 continue;
             }
-            let moved = self.append_uncounted(&mut writer, &[Op { key, kind }], &stored);
+            let moved = self.intake.append_uncounted(&mut writer, &[Op { key, kind }], &stored);
             moved.inspect_err(|_| self.journal.values.forget(&stored))?;
             return Ok(true);
         }

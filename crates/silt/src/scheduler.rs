@@ -1,18 +1,21 @@
 //! Background work: conversions, merges, upkeep. Each `maintain` call does the more pressing one
 //! in bounded steps; writers that outrun it do a share themselves.
 
-use crate::conversion::Conversion;
-use crate::merge_job::MergeJob;
+use crate::conversion::Conversions;
+use crate::ground::Ground;
+use crate::intake::Intake;
+use crate::journal::Journal;
+use crate::memory::Memory;
+use crate::merge_job::Merges;
 use crate::metrics::add;
-use crate::partition::Version;
-use crate::silt::Silt;
-use crate::space::SHORT_MERGE_SHARE;
+use crate::partitions::Partitions;
+use crate::reclaim::Reclaims;
+use crate::space::Space;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{Budget, Progress};
-use silica_parts::value_log::Reclaim;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Bytes of writes between two looks at the backlog.
 pub(crate) const ASSIST_EVERY_BYTES: u64 = 64 << 10;
@@ -28,28 +31,6 @@ const ASSIST_PRESSURE: f64 = 1.25;
 const WAIT_PRESSURE: f64 = 2.0;
 /// Pressure at which writers are refused while maintenance fails.
 const REFUSE_PRESSURE: f64 = 3.0;
-
-/// The work in hand. Locks are taken in the order conversion, merge, upkeep, writer, install,
-/// book.
-pub(crate) struct Jobs<D: Device> {
-    pub(crate) conversion: Mutex<Option<Conversion<D>>>,
-    pub(crate) merge: Mutex<Option<MergeJob<D>>>,
-    /// The value-log segment being reclaimed; held while it is.
-    pub(crate) upkeep: Mutex<Option<Reclaim<D::File>>>,
-    /// The last background work failed.
-    stuck: AtomicBool,
-}
-
-impl<D: Device> Jobs<D> {
-    pub(crate) fn new() -> Self {
-        Jobs {
-            conversion: Mutex::new(None),
-            merge: Mutex::new(None),
-            upkeep: Mutex::new(None),
-            stuck: AtomicBool::new(false),
-        }
-    }
-}
 
 /// How far the two kinds of work are behind; 1 is where each should be going on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,7 +76,42 @@ pub(crate) fn lock_job<T>(slot: &Mutex<T>, wait: bool) -> Option<MutexGuard<'_, 
     }
 }
 
-impl<D: Device> Silt<D> {
+/// Decides what is done next. Locks are taken in the order conversion, merge, reclaimed segment,
+/// writer, install, book.
+pub(crate) struct Scheduler<D: Device> {
+    ground: Arc<Ground<D>>,
+    journal: Arc<Journal<D>>,
+    partitions: Arc<Partitions<D>>,
+    memory: Memory<D>,
+    space: Arc<Space<D>>,
+    intake: Arc<Intake<D>>,
+    pub(crate) conversions: Conversions<D>,
+    pub(crate) merges: Merges<D>,
+    pub(crate) reclaims: Reclaims<D>,
+    /// The last background work failed.
+    stuck: AtomicBool,
+}
+
+impl<D: Device> Scheduler<D> {
+    pub(crate) fn new(
+        partitions: &Arc<Partitions<D>>,
+        space: &Arc<Space<D>>,
+        intake: &Arc<Intake<D>>,
+    ) -> Self {
+        Scheduler {
+            ground: Arc::clone(&partitions.ground),
+            journal: Arc::clone(&partitions.journal),
+            partitions: Arc::clone(partitions),
+            memory: Memory::new(partitions),
+            space: Arc::clone(space),
+            intake: Arc::clone(intake),
+            conversions: Conversions::new(partitions, space),
+            merges: Merges::new(partitions, space),
+            reclaims: Reclaims::new(partitions, space, intake),
+            stuck: AtomicBool::new(false),
+        }
+    }
+
     /// Does work worth about `budget.bytes`; where another thread has a job in hand, waits for it
     /// or, without `wait`, does another.
     pub(crate) fn run_jobs(&self, budget: Budget, wait: bool) -> Result<Progress> {
@@ -104,9 +120,9 @@ impl<D: Device> Silt<D> {
             self.space.look_at_space(0);
         }
         loop {
-            self.freeze_for_space()?;
-            self.freeze_for_merges();
-            self.freeze_expired(budget.is_idle)?;
+            self.intake.freeze_for_space()?;
+            self.intake.freeze_for_merges(self.space.wanted_bytes() > 0);
+            self.intake.freeze_expired(budget.is_idle)?;
             let pressure = self.pressure();
             let left = budget.bytes.saturating_sub(bytes).max(1);
             let Some(done) = self.step_most_pressing(left, &pressure, wait)? else {
@@ -133,52 +149,24 @@ impl<D: Device> Silt<D> {
             return Ok(Some(done));
         }
         let merge_first = pressure.merge > pressure.conversion;
-        if merge_first && let Some(done) = self.step_merge(left, pressure, wait)? {
+        if merge_first && let Some(done) = self.merges.step(left, pressure, wait)? {
             return Ok(Some(done));
         }
-        if let Some(done) = self.step_conversion(left, wait)? {
+        if let Some(done) = self.conversions.step(left, wait)? {
             return Ok(Some(done));
         }
-        if !merge_first && let Some(done) = self.step_merge(left, pressure, wait)? {
+        if !merge_first && let Some(done) = self.merges.step(left, pressure, wait)? {
             return Ok(Some(done));
         }
         self.step_upkeep()
     }
 
-    /// While space is short: freezes log stores whose entries make a merge worth its while.
-    pub(crate) fn freeze_for_merges(&self) {
-        if !self.ground.is_short_of_space() {
-            return;
+    /// One piece of upkeep; the bytes it cost, or `None` where nothing is to be done.
+    fn step_upkeep(&self) -> Result<Option<u64>> {
+        if let Some(bytes) = self.memory.step_indexes()? {
+            return Ok(Some(bytes));
         }
-        let is_wanted = self.space.wanted_bytes() > 0;
-        let mut writer = self.writer.lock().expect("no panic while held");
-        for (index, partition) in self.partitions.iter().enumerate() {
-            let mut stores = partition.write();
-            let young = stores.version.hash_store_entries() + u64::from(stores.active.len());
-            let old = stores.version.sorted_store_entries();
-            if stores.version.frozen.is_empty()
-                && !stores.active.is_empty()
-                && (is_wanted || young * SHORT_MERGE_SHARE >= old)
-            {
-                let seed = writer.next_table_seed();
-                self.freeze(&mut stores, index, seed, self.journal.log.end());
-            }
-        }
-    }
-
-    /// Freezes the log stores where most of what has expired is in them and that is too much. While
-    /// writes go on (not `at_rest`) only values in the value log count: the log drops the rest.
-    pub(crate) fn freeze_expired(&self, at_rest: bool) -> Result<()> {
-        let view = self.partitions.view_expired();
-        let logged = if at_rest { view.logged.bytes() } else { view.logged.apart_bytes };
-        let stored = view.stored.bytes();
-        if logged <= stored || stored + logged <= self.partitions.expired_bytes_max(&view) {
-            return Ok(());
-        }
-        for index in 0..self.partitions.len() {
-            self.freeze_unless_frozen(index)?;
-        }
-        Ok(())
+        self.reclaims.step()
     }
 
     /// How far maintenance is behind.
@@ -231,55 +219,15 @@ impl<D: Device> Silt<D> {
         .for_space(self.space.merge_for_space())
     }
 
-    /// Freezes the log store that holds back the log's oldest segment, where the log is over its
-    /// limit.
-    fn freeze_for_space(&self) -> Result<()> {
-        let oldest = |(index, floor, _): &(usize, u64, bool)| (*floor, *index);
-        let floors = self.partitions.iter().enumerate().map(|(index, partition)| {
-            let version = partition.version();
-            (index, version.floor, version.frozen.is_empty())
-        });
-        let Some((index, floor, unfrozen)) = floors.min_by_key(oldest) else { return Ok(()) };
-        if !unfrozen || self.journal.log.end().saturating_sub(floor) <= self.ground.log_bytes_max()
-        {
-            return Ok(());
-        }
-        self.freeze_unless_frozen(index)
-    }
-
-    /// Has partition `index` need nothing of the log before its end once its log store, which is
-    /// frozen for it, is converted. Does nothing where one is frozen already.
-    pub(crate) fn freeze_unless_frozen(&self, index: usize) -> Result<()> {
-        let mut writer = self.writer.lock().expect("no panic while held");
-        let mut stores = self.partitions[index].write();
-        if !stores.version.frozen.is_empty() {
-            return Ok(());
-        }
-        let end = self.journal.log.end();
-        if stores.active.is_empty() {
-            // Nothing of this partition is in the log: only its floor is old.
-            if stores.version.floor == end {
-                return Ok(());
-            }
-            drop((stores, writer));
-            return self
-                .partitions
-                .install(index, |version| Version { floor: end, ..version.clone() });
-        }
-        let seed = writer.next_table_seed();
-        self.freeze(&mut stores, index, seed, end);
-        Ok(())
-    }
-
     /// Before a write: where background work failed (a full disk, a damaged file) and is far
     /// behind, tries again and passes its error on. Deletes are let through: they make space.
     pub(crate) fn refuse_if_stuck(&self) -> Result<()> {
-        if !self.jobs.stuck.load(Ordering::Relaxed) {
+        if !self.stuck.load(Ordering::Relaxed) {
             return Ok(());
         }
         let result = self.run_jobs(Budget::amid_work(ASSIST_EVERY_BYTES), true);
         if result.is_ok() {
-            self.jobs.stuck.store(false, Ordering::Relaxed);
+            self.stuck.store(false, Ordering::Relaxed);
         }
         if self.pressure().most() < REFUSE_PRESSURE {
             return Ok(());
@@ -290,7 +238,7 @@ impl<D: Device> Silt<D> {
     /// After every [`ASSIST_EVERY_BYTES`] of writes, `debt` in all: where maintenance is behind,
     /// does a share of it that grows with the backlog, so that writers slow down smoothly instead
     /// of stopping. The write itself is done, so an error here is for later ones: see
-    /// [`Silt::refuse_if_stuck`].
+    /// [`Scheduler::refuse_if_stuck`].
     pub(crate) fn assist(&self, debt: u64) {
         if let Err(error) = self.journal.log.sync_before_end(&|| self.journal.sync_log()) {
             ::log::warn!("a sync of a SILT store's log: {error}");
@@ -305,7 +253,7 @@ impl<D: Device> Silt<D> {
         let budget = Budget::amid_work((debt as f64 * share) as u64);
         if let Err(error) = self.run_jobs(budget, pressure > WAIT_PRESSURE) {
             ::log::warn!("background work of a SILT store: {error}");
-            self.jobs.stuck.store(true, Ordering::Relaxed);
+            self.stuck.store(true, Ordering::Relaxed);
         }
     }
 }
