@@ -123,13 +123,13 @@ impl OutQueue {
 }
 
 /// Planned requests that wait to run (again).
-pub(crate) struct Work {
+pub(crate) struct Planned {
     pub(crate) input: Input,
     /// First request that has not run.
     pub(crate) next: usize,
 }
 
-impl Work {
+impl Planned {
     /// Requests that have not run.
     pub(crate) fn left(&self) -> &[Request] {
         &self.input.requests[self.next..]
@@ -147,7 +147,7 @@ pub(crate) struct Conn {
     pub(crate) out: OutQueue,
     /// Messages of channels that wait until the requests under way are answered.
     pub(crate) messages: Vec<u8>,
-    pub(crate) work: Option<Work>,
+    pub(crate) planned: Option<Planned>,
     /// Its requests are queued or running, in a burst of this many bytes.
     pub(crate) in_flight: Option<usize>,
     /// Over io_uring: whatever comes is told, and it was asked to be told no more.
@@ -180,7 +180,7 @@ impl Conn {
             state,
             out: OutQueue::default(),
             messages: Vec::new(),
-            work: None,
+            planned: None,
             in_flight: None,
             receiving: false,
             pausing: false,
@@ -203,7 +203,7 @@ impl Conn {
             + self.state.held_bytes()
             + self.out.held_bytes()
             + self.messages.capacity()
-            + self.work.as_ref().map_or(0, |work| work.input.held_bytes())
+            + self.planned.as_ref().map_or(0, |work| work.input.held_bytes())
             + self.in_flight.unwrap_or(0)
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
@@ -265,7 +265,7 @@ impl Conn {
 
     /// Moves the messages of channels behind the replies, where none is under way.
     pub(crate) fn take_messages(&mut self) {
-        if !self.messages.is_empty() && self.in_flight.is_none() && self.work.is_none() {
+        if !self.messages.is_empty() && self.in_flight.is_none() && self.planned.is_none() {
             let messages = std::mem::take(&mut self.messages);
             self.push(messages);
         }
@@ -276,7 +276,7 @@ impl Conn {
     pub(crate) fn has_stuck_request(&self, now_ms: u64, ms_max: u64) -> bool {
         self.state.waits_for_more()
             && self.in_flight.is_none()
-            && self.work.is_none()
+            && self.planned.is_none()
             && now_ms - self.received_ms.max(self.progress_ms) > ms_max
     }
 
@@ -296,7 +296,7 @@ impl Conn {
     pub(crate) fn is_finished(&self) -> bool {
         self.state.closing
             && self.in_flight.is_none()
-            && self.work.is_none()
+            && self.planned.is_none()
             && self.out.len() == 0
             && !self.state.unplanned
     }
@@ -304,7 +304,7 @@ impl Conn {
     /// True where it could go on now.
     pub(crate) fn has_more(&self) -> bool {
         self.in_flight.is_none()
-            && (self.work.is_some()
+            && (self.planned.is_some()
                 || self.state.unplanned
                 || (self.readable && !self.state.closing)
                 || self.is_finished())

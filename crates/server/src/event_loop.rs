@@ -3,7 +3,7 @@
 mod ring;
 
 use self::ring::Ring;
-use crate::conn::{CONNECTION_BYTES, Conn, Work};
+use crate::conn::{CONNECTION_BYTES, Conn, Planned};
 use crate::direct;
 use crate::listeners::{AcceptOptions, Listener};
 use crate::loops::Message;
@@ -67,7 +67,7 @@ pub(crate) struct EventLoop {
     ring: Option<Ring>,
     listeners: Vec<Listener>,
     /// Sockets for datagrams, where this loop owns partitions.
-    datagrams: Vec<udp::Door>,
+    datagrams: Vec<udp::LoopSocket>,
     conns: Vec<Option<Box<Conn>>>,
     free: Vec<usize>,
     /// Connections to serve in this turn.
@@ -99,7 +99,7 @@ impl EventLoop {
         shared: Arc<Shared>,
         poll: Poll,
         mut listeners: Vec<Listener>,
-        mut datagrams: Vec<udp::Door>,
+        mut datagrams: Vec<udp::LoopSocket>,
     ) -> io::Result<Self> {
         listeners.truncate(LISTENERS_MAX);
         for (n, listener) in listeners.iter_mut().enumerate() {
@@ -107,9 +107,9 @@ impl EventLoop {
             poll.registry().register(&mut listener.socket, token, Interest::READABLE)?;
         }
         datagrams.truncate(DATAGRAMS_MAX);
-        for (n, door) in datagrams.iter().enumerate() {
+        for (n, socket) in datagrams.iter().enumerate() {
             let token = Token(WAKER.0 - 1 - LISTENERS_MAX - n);
-            door.register(poll.registry(), token)?;
+            socket.register(poll.registry(), token)?;
         }
         let service = Arc::clone(&shared.service);
         let now_ms = service.monotonic_ms();
@@ -156,7 +156,7 @@ impl EventLoop {
             }
         }
         loop {
-            let idle = self.ready.is_empty() && !self.datagrams.iter().any(|door| door.ready);
+            let idle = self.ready.is_empty() && !self.datagrams.iter().any(|socket| socket.ready);
             let wait_ms = match (idle, self.stopping_since_ms) {
                 (false, _) => 0,
                 (true, Some(_)) => 20,
@@ -194,8 +194,8 @@ impl EventLoop {
 
     /// Waits until there is something to do, or for `time`, and does what other loops ask.
     fn wait(&mut self, events: &mut Events, time: Duration) -> io::Result<()> {
-        let waited = self.wait_for_sockets(events, direct::doze(time));
-        direct::serve();
+        let waited = self.wait_for_sockets(events, direct::park(time));
+        direct::resume();
         waited
     }
 
@@ -242,7 +242,7 @@ impl EventLoop {
 
     /// Answers a batch of the datagrams that came on each socket.
     fn serve_datagrams(&mut self) -> io::Result<()> {
-        self.datagrams.iter_mut().filter(|door| door.ready).try_for_each(udp::Door::serve)
+        self.datagrams.iter_mut().filter(|socket| socket.ready).try_for_each(udp::LoopSocket::serve)
     }
 
     /// Serves connection `slot` in the next turn.
@@ -408,7 +408,7 @@ impl EventLoop {
             }
             return self.close(slot);
         }
-        let (waiting, has_work) = (conn.out.len(), conn.work.is_some());
+        let (waiting, has_work) = (conn.out.len(), conn.planned.is_some());
         let (is_idle, has_more) = (conn.in_flight.is_none(), conn.has_more());
         if waiting < self.output_bytes_max() && is_idle {
             if has_work {
@@ -442,7 +442,8 @@ impl EventLoop {
     fn take_in(&mut self, slot: usize) -> io::Result<()> {
         let output_bytes_max = self.output_bytes_max();
         let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
-        if conn.in_flight.is_some() || conn.work.is_some() || conn.out.len() >= output_bytes_max {
+        if conn.in_flight.is_some() || conn.planned.is_some() || conn.out.len() >= output_bytes_max
+        {
             return Ok(());
         }
         if self.ring.is_none() && !conn.state.unplanned && !conn.state.closing {
@@ -494,7 +495,7 @@ impl EventLoop {
     fn start(&mut self, slot: usize, mut input: Input) -> io::Result<()> {
         let Some(conn) = &mut self.conns[slot] else { return Ok(()) };
         if input.requests.iter().any(|request| !request.is_ready()) {
-            conn.work = Some(Work { input, next: 0 });
+            conn.planned = Some(Planned { input, next: 0 });
             return Ok(());
         }
         if !input.ready.is_empty() {
@@ -526,7 +527,7 @@ impl EventLoop {
     }
 
     /// Decides where the next requests of `work` run.
-    fn decide(&self, work: &Work) -> Place {
+    fn decide(&self, work: &Planned) -> Place {
         let store = &self.service.store;
         let mut may_wait = false;
         let mut changes = false;
@@ -559,9 +560,9 @@ impl EventLoop {
     /// Adds a connection's requests to the burst that they belong to.
     fn place(&mut self, slot: usize) {
         let Some(conn) = &mut self.conns[slot] else { return };
-        let Some(work) = conn.work.take() else { return };
+        let Some(work) = conn.planned.take() else { return };
         if self.service.pause.holds(&work.input, work.left(), self.now_ms) {
-            conn.work = Some(work);
+            conn.planned = Some(work);
             self.held.insert(slot);
             return;
         }
@@ -637,7 +638,7 @@ impl EventLoop {
             // From here on the connection counts it.
             drop(output.claim);
             if output.next < input.requests.len() {
-                conn.work = Some(Work { input, next: output.next });
+                conn.planned = Some(Planned { input, next: output.next });
             } else {
                 self.recycle(input);
             }

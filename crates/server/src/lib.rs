@@ -5,10 +5,10 @@
 //! [`Config`] for the knobs and `docs/server.md` for commands and limits.
 //!
 //! * `event_loop`, `conn`, `listeners`, `loops`: sockets and buffers, and how loops are reached;
-//! * `workers`: threads that run bursts which may wait for a device;
+//! * `workers`, `pool`: threads that run bursts which may wait for a device;
 //! * `direct`: loops that own partitions, and requests that are handed to them;
 //! * `tls`: between a connection's socket and its buffers, through rustls;
-//! * `udp`: datagrams, in batches, on threads of their own;
+//! * `udp`, `passes`: datagrams, in batches, on threads of their own, and what lets senders in;
 //! * `admin`: metrics over HTTP, through tiny_http (small, without a runtime, used widely).
 //!
 //! What the commands mean is in `silica-commands`.
@@ -24,6 +24,8 @@ mod direct;
 mod event_loop;
 mod listeners;
 mod loops;
+mod passes;
+mod pool;
 mod server;
 mod shared;
 mod socket;

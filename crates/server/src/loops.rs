@@ -1,8 +1,8 @@
 //! The event loops as others reach them: their messages, their ports, and the end of all.
 
 use crate::listeners::AcceptOptions;
+use crate::passes::Passes;
 use crate::socket::Socket;
-use crate::udp::Passes;
 use mio::Waker;
 use silica_commands::{Address, Burst, Delivery, Front, Owner, Published};
 use silica_proto::datagram::PASS_BYTES;

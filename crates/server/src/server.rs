@@ -1,14 +1,16 @@
 //! Starting and stopping.
 
 use crate::admin::Admin;
-use crate::direct::{self, Hub, Seat};
+use crate::direct::{self, Hub, LoopShard};
 use crate::event_loop::{EventLoop, WAKER};
 use crate::listeners::{self, Listener, Listeners};
 use crate::loops::{Addresses, Loops};
+use crate::passes::Passes;
+use crate::pool::Pool;
 use crate::shared::Shared;
 use crate::tls::Tls;
 use crate::udp;
-use crate::workers::{self, Pool};
+use crate::workers;
 use crate::{Config, Mode};
 use mio::{Poll, Waker};
 use silica::engine::{Engine, Error, ErrorKind, Result};
@@ -102,7 +104,7 @@ fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
 }
 
 /// The sockets for datagrams of each loop.
-type Of = Vec<Vec<udp::Door>>;
+type SocketsOfLoops = Vec<Vec<udp::LoopSocket>>;
 
 /// What commands have to know of `config`.
 fn service_options(config: &Config) -> Result<ServiceOptions> {
@@ -176,7 +178,7 @@ impl Server {
             udp: udp::addresses(&sockets)?,
             datagrams: udp::addresses(&directed)?,
         };
-        let loops = Arc::new(Loops::new(wakers, addresses, udp::Passes::new()?));
+        let loops = Arc::new(Loops::new(wakers, addresses, Passes::new()?));
         let front = Arc::clone(&loops) as Arc<dyn Front>;
         let service = Service::new(service_options(&config)?, store, acl, budget, front);
         let pool = Pool::new(config.io_workers);
@@ -186,9 +188,9 @@ impl Server {
         let mut server = Server::without_threads(shared, admin);
         let (frames, directed) = (sockets.into_iter().flatten(), directed.into_iter().flatten());
         let datagrams = server.serve_datagrams(frames.collect(), directed.collect())?;
-        let seats = hub.as_ref().map(direct::seats).unwrap_or_default();
+        let loop_shards = hub.as_ref().map(direct::loop_shards).unwrap_or_default();
         let parts = polls.into_iter().zip(datagrams).collect();
-        server.spawn(parts, seats, listeners.into_all())?;
+        server.spawn(parts, loop_shards, listeners.into_all())?;
         Ok(server)
     }
 
@@ -199,8 +201,8 @@ impl Server {
 
     fn spawn(
         &mut self,
-        parts: Vec<(Poll, Vec<udp::Door>)>,
-        seats: Vec<Seat>,
+        parts: Vec<(Poll, Vec<udp::LoopSocket>)>,
+        loop_shards: Vec<LoopShard>,
         listeners: Vec<Listener>,
     ) -> Result<()> {
         for index in 0..self.shared.config.io_workers {
@@ -209,30 +211,35 @@ impl Server {
             let handle = thread.spawn(move || workers::work(shared));
             self.workers.push(handle.map_err(of_thread("start an I/O worker"))?);
         }
-        let (mut listeners, mut seats) = (Some(listeners), seats.into_iter());
+        let (mut listeners, mut loop_shards) = (Some(listeners), loop_shards.into_iter());
         for (index, (poll, datagrams)) in parts.into_iter().enumerate() {
             let mine = listeners.take().unwrap_or_default();
             let shared = Arc::clone(&self.shared);
             let mut event_loop = EventLoop::new(index, shared, poll, mine, datagrams)
                 .map_err(io("register the listening socket"))?;
             let thread = thread::Builder::new().name(format!("silica-loop-{index}"));
-            let seat = seats.next();
-            let handle = thread.spawn(move || direct::sit(seat, || event_loop.run()));
+            let loop_shard = loop_shards.next();
+            let handle = thread.spawn(move || direct::run_as(loop_shard, || event_loop.run()));
             self.loops.push(handle.map_err(of_thread("start an event loop"))?);
         }
         Ok(())
     }
 
     /// Starts a thread for each socket for datagrams; where loops own partitions, these get them.
-    fn serve_datagrams(&mut self, frames: Vec<UdpSocket>, directed: Vec<UdpSocket>) -> Result<Of> {
+    fn serve_datagrams(
+        &mut self,
+        frames: Vec<UdpSocket>,
+        directed: Vec<UdpSocket>,
+    ) -> Result<SocketsOfLoops> {
         let shared = &self.shared;
         let failed = || io("prepare a socket for datagrams");
-        let mut doors: Of = self.shared.loops.inboxes.iter().map(|_| Vec::new()).collect();
+        let mut mine: SocketsOfLoops =
+            self.shared.loops.inboxes.iter().map(|_| Vec::new()).collect();
         for (n, socket) in frames.into_iter().enumerate() {
             let segments = join_segments(&socket).is_ok();
             if shared.loops_take_datagrams() {
                 let server = Box::new(udp::Frames::new(Arc::clone(&shared.service), segments));
-                doors[n].push(udp::Door::new(socket, server).map_err(failed())?);
+                mine[n].push(udp::LoopSocket::new(socket, server).map_err(failed())?);
                 continue;
             }
             let service = Arc::clone(&shared.service);
@@ -244,7 +251,7 @@ impl Server {
             let segments = join_segments(&socket).is_ok();
             if shared.loops_take_datagrams() {
                 let server = Box::new(udp::Directed::new(Arc::clone(shared), segments));
-                doors[n].push(udp::Door::new(socket, server).map_err(failed())?);
+                mine[n].push(udp::LoopSocket::new(socket, server).map_err(failed())?);
                 continue;
             }
             let mine = Arc::clone(shared);
@@ -252,7 +259,7 @@ impl Server {
             let name = format!("silica-dgram-{n}");
             self.datagrams.push(udp::spawn(&shared.service, name, socket, make)?);
         }
-        Ok(doors)
+        Ok(mine)
     }
 
     /// The first address that is listened on, with its real port.

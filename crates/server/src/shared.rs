@@ -2,8 +2,8 @@
 
 use crate::listeners::AcceptOptions;
 use crate::loops::Loops;
+use crate::pool::Pool;
 use crate::tls::{self, Tls};
-use crate::workers::Pool;
 use crate::{Config, Mode};
 use silica_commands::Service;
 use silica_proto::datagram::Partitions;

@@ -4,10 +4,10 @@
 //! one thread while the owners of these partitions hold still: each gives its shards up, says so,
 //! and waits until it may go on. Then the engine itself is called, which locks as it does without
 //! owners. One thread at a time works like this; who waits for its turn, or for owners to hold
-//! still, goes on with the letters that it gets, so nobody waits in a circle.
+//! still, goes on with the messages that it gets, so nobody waits in a circle.
 
-use super::bell::{AWAKE, Bell, PARKED};
-use super::seat::Seat;
+use super::loop_shard::LoopShard;
+use super::wake_flag::{AWAKE, PARKED, WakeFlag};
 use crate::config::Mode;
 use mio::Waker;
 use silica::engine::{Engine, Error, ErrorKind, Result, Shard};
@@ -32,8 +32,8 @@ const STILL: u32 = 2;
 const GONE: u32 = 3;
 
 /// Where a loop is reached.
-struct Post {
-    bell: Bell,
+struct LoopHandle {
+    wake_flag: WakeFlag,
     hold: AtomicU32,
     waker: Arc<Waker>,
     thread: OnceLock<Thread>,
@@ -45,13 +45,13 @@ type Opened = (Arc<dyn Engine>, Arc<Watchers>);
 /// All loops of a server, and the engines whose partitions they own.
 pub(crate) struct Hub {
     pub(super) mode: Mode,
-    posts: Box<[Post]>,
+    handles: Box<[LoopHandle]>,
     /// The engine of each database, once it is open, and who watches its keys.
     engines: Box<[OnceLock<Opened>]>,
     alone: Mutex<()>,
     /// The memory of all clients.
     pub(super) budget: Arc<Budget>,
-    /// Loops that may still send letters.
+    /// Loops that may still send messages.
     pub(super) at_work: AtomicUsize,
 }
 
@@ -63,15 +63,15 @@ impl Hub {
         databases: u32,
         budget: &Arc<Budget>,
     ) -> Self {
-        let post = |waker: &Arc<Waker>| Post {
-            bell: Bell::new(),
+        let handle = |waker: &Arc<Waker>| LoopHandle {
+            wake_flag: WakeFlag::new(),
             hold: AtomicU32::new(AT_WORK),
             waker: Arc::clone(waker),
             thread: OnceLock::new(),
         };
         Hub {
             mode,
-            posts: wakers.iter().map(post).collect(),
+            handles: wakers.iter().map(handle).collect(),
             engines: (0..databases).map(|_| OnceLock::new()).collect(),
             alone: Mutex::default(),
             budget: Arc::clone(budget),
@@ -81,22 +81,22 @@ impl Hub {
 
     /// The number of loops.
     pub(super) fn loops(&self) -> usize {
-        self.posts.len()
+        self.handles.len()
     }
 
     /// The loop that owns a partition.
     pub(super) fn owner_of(&self, partition: usize) -> usize {
-        partition % self.posts.len()
+        partition % self.handles.len()
     }
 
-    pub(super) fn bell(&self, number: usize) -> &Bell {
-        &self.posts[number].bell
+    pub(super) fn wake_flag(&self, number: usize) -> &WakeFlag {
+        &self.handles[number].wake_flag
     }
 
     /// The calling thread is that of loop `number`.
     pub(super) fn is_mine(&self, number: usize) {
         // It says so once.
-        let _ = self.posts[number].thread.set(std::thread::current());
+        let _ = self.handles[number].thread.set(std::thread::current());
     }
 
     /// Keeps the engine of a database for its owners.
@@ -105,14 +105,14 @@ impl Hub {
         let _ = self.engines[db].set((Arc::clone(engine), Arc::clone(watchers)));
     }
 
-    /// Wakes loop `number` where it sleeps, after a letter to it was put in.
-    pub(super) fn ring(&self, number: usize) {
-        let post = &self.posts[number];
-        match post.bell.ring() {
+    /// Wakes loop `number` where it sleeps, after a message to it was put in.
+    pub(super) fn notify(&self, number: usize) {
+        let handle = &self.handles[number];
+        match handle.wake_flag.notify() {
             AWAKE => {}
             PARKED => self.unpark(number),
             _ => {
-                if let Err(error) = post.waker.wake() {
+                if let Err(error) = handle.waker.wake() {
                     // The loop looks again at its next tick, at the latest after a second.
                     log::warn!("waking an event loop: {error}");
                 }
@@ -121,23 +121,23 @@ impl Hub {
     }
 
     fn unpark(&self, number: usize) {
-        if let Some(thread) = self.posts[number].thread.get() {
+        if let Some(thread) = self.handles[number].thread.get() {
             thread.unpark();
         }
     }
 
     pub(super) fn is_gone(&self, number: usize) -> bool {
-        self.posts[number].hold.load(Ordering::Acquire) == GONE
+        self.handles[number].hold.load(Ordering::Acquire) == GONE
     }
 
     /// True where loop `number` is to hold still.
     pub(super) fn is_asked(&self, number: usize) -> bool {
-        self.posts[number].hold.load(Ordering::Acquire) == ASKED
+        self.handles[number].hold.load(Ordering::Acquire) == ASKED
     }
 
     /// Holds still until the thread that asked for it lets go. The caller has given its shards up.
     pub(super) fn hold_still(&self, number: usize) {
-        let hold = &self.posts[number].hold;
+        let hold = &self.handles[number].hold;
         hold.store(STILL, Ordering::Release);
         let mut turns = 0;
         while hold.load(Ordering::Acquire) == STILL {
@@ -147,44 +147,48 @@ impl Hub {
 
     /// Loop `number` has ended and has no shards.
     pub(super) fn leave(&self, number: usize) {
-        self.posts[number].hold.swap(GONE, Ordering::AcqRel);
+        self.handles[number].hold.swap(GONE, Ordering::AcqRel);
     }
 
     /// Waits until the loops in `owners` hold still; they do until what is returned is dropped.
-    /// `seat` is that of the calling loop, which gives up its own shards.
-    pub(super) fn hold<'h>(&'h self, owners: &[bool], seat: &mut Option<&mut Seat>) -> Held<'h> {
+    /// `loop_shard` is the calling loop's, which gives up its own shards.
+    pub(super) fn hold<'h>(
+        &'h self,
+        owners: &[bool],
+        loop_shard: &mut Option<&mut LoopShard>,
+    ) -> Held<'h> {
         let mut turns = 0;
         let alone = loop {
             match self.alone.try_lock() {
                 Ok(alone) => break alone,
                 Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => serve_or_rest(seat, &mut turns),
+                Err(TryLockError::WouldBlock) => serve_or_rest(loop_shard, &mut turns),
             }
         };
-        let own = seat.as_ref().map(|seat| seat.number);
+        let own = loop_shard.as_ref().map(|loop_shard| loop_shard.number);
         let others = (0..self.loops()).filter(|n| owners[*n] && Some(*n) != own);
         let ask = |n: &usize| {
-            let hold = &self.posts[*n].hold;
+            let hold = &self.handles[*n].hold;
             hold.compare_exchange(AT_WORK, ASKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
         };
         let held = Held { hub: self, owners: others.filter(ask).collect(), _alone: alone };
-        held.owners.iter().for_each(|n| self.ring(*n));
+        held.owners.iter().for_each(|n| self.notify(*n));
         for owner in &held.owners {
             let mut turns = 0;
             while self.is_asked(*owner) {
-                serve_or_rest(seat, &mut turns);
+                serve_or_rest(loop_shard, &mut turns);
             }
         }
-        if let Some(seat) = seat {
-            seat.shards.give_up();
+        if let Some(loop_shard) = loop_shard {
+            loop_shard.shards.give_up();
         }
         held
     }
 }
 
-/// Serves letters, or rests where there are none.
-fn serve_or_rest(seat: &mut Option<&mut Seat>, turns: &mut u32) {
-    let served = seat.as_mut().is_some_and(|seat| seat.serve());
+/// Serves messages, or rests where there are none.
+fn serve_or_rest(loop_shard: &mut Option<&mut LoopShard>, turns: &mut u32) {
+    let served = loop_shard.as_mut().is_some_and(|loop_shard| loop_shard.serve());
     if served { *turns = 0 } else { rest(turns) }
 }
 
@@ -208,7 +212,7 @@ pub(super) struct Held<'h> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         for owner in &self.owners {
-            let hold = &self.hub.posts[*owner].hold;
+            let hold = &self.hub.handles[*owner].hold;
             // Nothing happens where it has ended meanwhile.
             let _ = hold.compare_exchange(STILL, AT_WORK, Ordering::AcqRel, Ordering::Acquire);
             self.hub.unpark(*owner);

@@ -11,10 +11,10 @@
 //! An [`Engine`] cannot send what decides about an update elsewhere; a command can be sent, with
 //! its arguments, so [`Owners::update`] takes these and the owners decide.
 //!
-//! * `seat`: a loop's shards and its rings to and from the others, and how a burst is split
+//! * `loop_shard`: a loop's shards and its rings to and from the others, and how a burst is split
 //!   and put together again;
 //! * `job`: what is sent;
-//! * `bell`: whether who gets a letter has to be woken;
+//! * `wake_flag`: whether who gets a message has to be woken;
 //! * `hub`: what all loops know of each other, and how one works alone where partitions of several
 //!   owners change together.
 //!
@@ -22,14 +22,14 @@
 //! written. Walks over the whole store (SCAN, KEYS, DBSIZE) read beside the owners, too: they would
 //! hold them up.
 
-mod bell;
 mod hub;
 mod job;
-mod seat;
+mod loop_shard;
 mod sync;
+mod wake_flag;
 
 pub(crate) use hub::Hub;
-pub(crate) use seat::{Seat, seats};
+pub(crate) use loop_shard::{LoopShard, loop_shards};
 
 use silica::engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
@@ -41,35 +41,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 thread_local! {
-    /// The seat of the loop that this thread runs.
-    static SEAT: RefCell<Option<Seat>> = const { RefCell::new(None) };
+    /// The shard of the loop that this thread runs.
+    static LOOP_SHARD: RefCell<Option<LoopShard>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` as the loop that `seat` belongs to.
-pub(crate) fn sit(seat: Option<Seat>, work: impl FnOnce()) {
-    let Some(seat) = seat else { return work() };
-    seat.hub.is_mine(seat.number);
-    SEAT.with(|mine| *mine.borrow_mut() = Some(seat));
+/// Runs `work` as the loop that `loop_shard` is of.
+pub(crate) fn run_as(loop_shard: Option<LoopShard>, work: impl FnOnce()) {
+    let Some(loop_shard) = loop_shard else { return work() };
+    loop_shard.hub.is_mine(loop_shard.number);
+    LOOP_SHARD.with(|mine| *mine.borrow_mut() = Some(loop_shard));
     work();
-    SEAT.with(|mine| {
-        if let Some(mut seat) = mine.borrow_mut().take() {
-            seat.leave();
+    LOOP_SHARD.with(|mine| {
+        if let Some(mut loop_shard) = mine.borrow_mut().take() {
+            loop_shard.leave();
         }
     });
 }
 
 /// Before a loop waits for its sockets: how long it may, of `time`.
-pub(crate) fn doze(time: Duration) -> Duration {
-    let may = SEAT.with(|seat| seat.borrow_mut().as_mut().is_none_or(Seat::doze));
+pub(crate) fn park(time: Duration) -> Duration {
+    let may =
+        LOOP_SHARD.with(|loop_shard| loop_shard.borrow_mut().as_mut().is_none_or(LoopShard::park));
     if may { time } else { Duration::ZERO }
 }
 
 /// After a loop has waited: does what others ask of it.
-pub(crate) fn serve() {
-    SEAT.with(|seat| {
-        if let Some(seat) = &mut *seat.borrow_mut() {
-            seat.rise();
-            seat.serve();
+pub(crate) fn resume() {
+    LOOP_SHARD.with(|loop_shard| {
+        if let Some(loop_shard) = &mut *loop_shard.borrow_mut() {
+            loop_shard.resume();
+            loop_shard.serve();
         }
     });
 }
@@ -95,11 +96,13 @@ impl Owners for Hub {
         changes: &[Change<'_>],
         terms: &Terms,
     ) -> Option<Vec<Answer>> {
-        SEAT.with(|seat| {
-            let mut seat = seat.borrow_mut();
+        LOOP_SHARD.with(|loop_shard| {
+            let mut loop_shard = loop_shard.borrow_mut();
             // All that is its own goes the usual way.
-            let seat = seat.as_mut().filter(|seat| sharded.shards() > 1 || !seat.owns(0))?;
-            Some(seat.update(db, sharded, changes, terms))
+            let loop_shard = loop_shard
+                .as_mut()
+                .filter(|loop_shard| sharded.shards() > 1 || !loop_shard.owns(0))?;
+            Some(loop_shard.update(db, sharded, changes, terms))
         })
     }
 }
@@ -112,11 +115,11 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// Calls `work` with the seat of the calling thread, where it is one of these loops.
-    fn with_seat<T>(&self, work: impl FnOnce(Option<&mut Seat>) -> T) -> T {
-        SEAT.with(|seat| {
-            let mut seat = seat.borrow_mut();
-            work(seat.as_mut().filter(|seat| Arc::ptr_eq(&seat.hub, &self.hub)))
+    /// Calls `work` with the loop shard of the calling thread, where it is one of these loops.
+    fn with_loop_shard<T>(&self, work: impl FnOnce(Option<&mut LoopShard>) -> T) -> T {
+        LOOP_SHARD.with(|loop_shard| {
+            let mut loop_shard = loop_shard.borrow_mut();
+            work(loop_shard.as_mut().filter(|loop_shard| Arc::ptr_eq(&loop_shard.hub, &self.hub)))
         })
     }
 
@@ -128,21 +131,21 @@ impl Direct {
     /// Calls the engine itself while the owners of `keys` hold still.
     fn alone<'k, T>(
         &self,
-        seat: &mut Option<&mut Seat>,
+        loop_shard: &mut Option<&mut LoopShard>,
         keys: impl Iterator<Item = &'k [u8]>,
         work: impl FnOnce(&dyn Engine) -> Result<T>,
     ) -> Result<T> {
         let mut owners = vec![false; self.hub.loops()];
         let sharded = self.sharded()?;
         keys.for_each(|key| owners[self.hub.owner_of(sharded.shard_of(key))] = true);
-        let _held = self.hub.hold(&owners, seat);
+        let _held = self.hub.hold(&owners, loop_shard);
         work(&*self.engine)
     }
 
     /// The same while all owners hold still.
     fn all_alone<T>(&self, work: impl FnOnce(&dyn Engine) -> Result<T>) -> Result<T> {
-        self.with_seat(|mut seat| {
-            let _held = self.hub.hold(&vec![true; self.hub.loops()], &mut seat);
+        self.with_loop_shard(|mut loop_shard| {
+            let _held = self.hub.hold(&vec![true; self.hub.loops()], &mut loop_shard);
             work(&*self.engine)
         })
     }
@@ -164,8 +167,8 @@ impl Engine for Direct {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.with_seat(|seat| match seat {
-            Some(seat) => seat.get_many(self.db, &*self.engine, keys, sink),
+        self.with_loop_shard(|loop_shard| match loop_shard {
+            Some(loop_shard) => loop_shard.get_many(self.db, &*self.engine, keys, sink),
             None => self.engine.get_many(keys, sink),
         })
     }
@@ -176,21 +179,21 @@ impl Engine for Direct {
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         let keys = batch.ops().iter().map(|op| op.key);
-        self.with_seat(|mut seat| match &mut seat {
+        self.with_loop_shard(|mut loop_shard| match &mut loop_shard {
             // The owner of a partition writes all of it as one step.
-            Some(seat) if Seat::only(self.sharded()?, keys.clone()).is_some() => {
-                seat.write_each(self.db, &*self.engine, batch, durability)
+            Some(loop_shard) if LoopShard::only(self.sharded()?, keys.clone()).is_some() => {
+                loop_shard.write_each(self.db, &*self.engine, batch, durability)
             }
-            _ => self.alone(&mut seat, keys, |engine| engine.write(batch, durability)),
+            _ => self.alone(&mut loop_shard, keys, |engine| engine.write(batch, durability)),
         })
     }
 
     fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
-        self.with_seat(|mut seat| match &mut seat {
-            Some(seat) => seat.write_each(self.db, &*self.engine, batch, durability),
+        self.with_loop_shard(|mut loop_shard| match &mut loop_shard {
+            Some(loop_shard) => loop_shard.write_each(self.db, &*self.engine, batch, durability),
             None => {
                 let keys = batch.ops().iter().map(|op| op.key);
-                self.alone(&mut seat, keys, |engine| engine.write(batch, durability))
+                self.alone(&mut loop_shard, keys, |engine| engine.write(batch, durability))
             }
         })
     }
@@ -244,14 +247,14 @@ impl Atomic for Direct {
         durability: Durability,
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
     ) -> Result<usize> {
-        self.with_seat(|mut seat| {
-            if let Some(seat) = &mut seat
-                && let Some((partition, count)) = seat.own_run(self.sharded()?, keys)
+        self.with_loop_shard(|mut loop_shard| {
+            if let Some(loop_shard) = &mut loop_shard
+                && let Some((partition, count)) = loop_shard.own_run(self.sharded()?, keys)
             {
-                let shard = seat.shards.get(self.db, partition)?;
+                let shard = loop_shard.shards.get(self.db, partition)?;
                 return shard.update_many(&keys[..count], durability, decide);
             }
-            self.alone(&mut seat, keys.iter().copied(), |engine| {
+            self.alone(&mut loop_shard, keys.iter().copied(), |engine| {
                 atomic(engine)?.update_many(keys, durability, decide)
             })
         })
@@ -263,8 +266,8 @@ impl Atomic for Direct {
         durability: Durability,
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
-        self.with_seat(|mut seat| {
-            self.alone(&mut seat, keys.iter().copied(), |engine| {
+        self.with_loop_shard(|mut loop_shard| {
+            self.alone(&mut loop_shard, keys.iter().copied(), |engine| {
                 atomic(engine)?.update_all(keys, durability, decide)
             })
         })

@@ -83,7 +83,7 @@ impl Conn {
     /// cannot finish does not count: most requests announce one part after the other, so nobody
     /// knows how much is still to come. The parser's limits bound it.
     fn is_full(&self, input_bytes_max: usize) -> bool {
-        let is_busy = self.in_flight.is_some() || self.work.is_some();
+        let is_busy = self.in_flight.is_some() || self.planned.is_some();
         // What it has begun goes on when what came before it is answered.
         if is_busy && input_bytes_max < INPUT_BYTES_MAX {
             return self.state.input.len() >= input_bytes_max;

@@ -3,26 +3,23 @@
 //! owns what it is about.
 //!
 //! * `socket`: sockets and the threads that serve them;
-//! * `passes`: what lets a sender in;
 //! * `post`: datagrams on their way out;
 //! * `writer`: replies as they become known;
 //! * `memcached`: memcached's protocols in frames;
-//! * `door`: a socket that an event loop serves;
+//! * `loop_socket`: a socket that an event loop serves;
 //! * `directed`: the datagram protocol, whose clients choose the thread.
 //!
 //! Each batch is one burst for the engine. A thread waits in the kernel for the next one, and where
 //! an engine waits for a device the thread waits with it: nobody else's requests are behind it.
 
 mod directed;
-mod door;
+mod loop_socket;
 mod memcached;
-mod passes;
 mod post;
 mod socket;
 mod writer;
 
 pub(crate) use directed::Directed;
-pub(crate) use door::Door;
+pub(crate) use loop_socket::LoopSocket;
 pub(crate) use memcached::Frames;
-pub(crate) use passes::Passes;
 pub(crate) use socket::{Thread, addresses, bind_all, bind_each, spawn};

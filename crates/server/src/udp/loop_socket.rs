@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
 /// A socket and what answers its datagrams.
-pub(crate) struct Door {
+pub(crate) struct LoopSocket {
     socket: UdpSocket,
     incoming: Incoming,
     server: Box<dyn Serve + Send>,
@@ -17,10 +17,10 @@ pub(crate) struct Door {
     pub(crate) ready: bool,
 }
 
-impl Door {
+impl LoopSocket {
     pub(crate) fn new(socket: UdpSocket, server: Box<dyn Serve + Send>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Door { socket, incoming: Incoming::new(BATCH), server, ready: true })
+        Ok(LoopSocket { socket, incoming: Incoming::new(BATCH), server, ready: true })
     }
 
     /// Has `registry` tell under `token` when something comes.

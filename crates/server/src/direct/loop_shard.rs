@@ -1,8 +1,8 @@
 //! The place of a loop among the owners: its shards, and its rings to and from every other loop.
 
-use super::bell::{ASLEEP, PARKED};
 use super::hub::{Hub, Shards, rest};
 use super::job::{Gathered, Job, Want};
+use super::wake_flag::{ASLEEP, PARKED};
 use crate::config::Mode;
 use silica::engine::{
     Durability, Engine, EntryRef, Error, ErrorKind, GetSink, Result, Sharded, WriteBatch,
@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Letters on their way from one loop to another: a job and an answer, since a loop waits for the
+/// Messages on their way from one loop to another: a job and an answer, since a loop waits for the
 /// answers of a round before it begins the next. The others are for rounds that a panic has ended.
-const LETTERS: usize = 16;
+const MESSAGES: usize = 16;
 /// Turns of waiting that stay on the processor.
 const TURNS: u32 = 2000;
 /// How soon a loop that waits sees that an owner has ended.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// What loops send each other.
-pub(super) enum Letter {
+pub(super) enum ShardMessage {
     /// Do this and send it back.
     Job(Job),
     /// Done.
@@ -30,13 +30,13 @@ pub(super) enum Letter {
 }
 
 /// The place of a loop.
-pub(crate) struct Seat {
+pub(crate) struct LoopShard {
     pub(super) hub: Arc<Hub>,
     pub(super) number: usize,
     pub(super) shards: Shards,
     /// Of every loop but itself.
-    from: Vec<Option<RingReceiver<Letter>>>,
-    to: Vec<Option<RingSender<Letter>>>,
+    from: Vec<Option<RingReceiver<ShardMessage>>>,
+    to: Vec<Option<RingSender<ShardMessage>>>,
     /// Places of a burst's keys by partition; empty between bursts.
     parts: Vec<Vec<u32>>,
     round: u64,
@@ -52,9 +52,9 @@ pub(crate) struct Seat {
     has_left: bool,
 }
 
-/// The seats of all loops of `hub`.
-pub(crate) fn seats(hub: &Arc<Hub>) -> Vec<Seat> {
-    let seat = |number| Seat {
+/// The shards of all loops of `hub`.
+pub(crate) fn loop_shards(hub: &Arc<Hub>) -> Vec<LoopShard> {
+    let loop_shard = |number| LoopShard {
         hub: Arc::clone(hub),
         number,
         shards: Shards::new(hub),
@@ -69,16 +69,16 @@ pub(crate) fn seats(hub: &Arc<Hub>) -> Vec<Seat> {
         finders: Vec::new(),
         has_left: false,
     };
-    let mut seats: Vec<Seat> = (0..hub.loops()).map(seat).collect();
-    for from in 0..seats.len() {
-        for to in 0..seats.len() {
-            let ends = (from != to).then(|| ring(LETTERS)).unzip();
+    let mut loop_shards: Vec<LoopShard> = (0..hub.loops()).map(loop_shard).collect();
+    for from in 0..loop_shards.len() {
+        for to in 0..loop_shards.len() {
+            let ends = (from != to).then(|| ring(MESSAGES)).unzip();
             // In the order of `to` for each `from`, and of `from` for each `to`.
-            seats[from].to.push(ends.0);
-            seats[to].from.push(ends.1);
+            loop_shards[from].to.push(ends.0);
+            loop_shards[to].from.push(ends.1);
         }
     }
-    seats
+    loop_shards
 }
 
 /// Reports what is found so many places later.
@@ -97,14 +97,14 @@ impl GetSink for Later<'_> {
     }
 }
 
-impl Seat {
+impl LoopShard {
     /// Does what others have asked for; true where there was anything.
     pub(super) fn serve(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.from.len() {
-            while let Some(letter) = self.from[number].as_mut().and_then(RingReceiver::pop) {
+            while let Some(message) = self.from[number].as_mut().and_then(RingReceiver::pop) {
                 any = true;
-                self.take(letter);
+                self.take(message);
             }
         }
         if self.hub.is_asked(self.number) {
@@ -115,29 +115,29 @@ impl Seat {
         any
     }
 
-    fn take(&mut self, letter: Letter) {
-        match letter {
-            Letter::Job(mut job) => {
+    fn take(&mut self, message: ShardMessage) {
+        match message {
+            ShardMessage::Job(mut job) => {
                 job.run(&mut self.shards);
-                self.post(job.from, Letter::Answer(job));
+                self.post(job.from, ShardMessage::Answer(job));
             }
-            Letter::Answer(job) if job.round == self.round => {
+            ShardMessage::Answer(job) if job.round == self.round => {
                 self.away.retain(|owner| *owner != job.owner);
                 self.back.push(job);
             }
-            Letter::Answer(job) => self.keep(job),
+            ShardMessage::Answer(job) => self.keep(job),
         }
     }
 
-    fn post(&mut self, to: usize, letter: Letter) {
+    fn post(&mut self, to: usize, message: ShardMessage) {
         let Some(sender) = &mut self.to[to] else { return };
-        let (mut letter, mut turns) = (letter, 0);
-        while let Some(back) = sender.push(letter) {
-            letter = back;
-            self.hub.ring(to);
+        let (mut message, mut turns) = (message, 0);
+        while let Some(back) = sender.push(message) {
+            message = back;
+            self.hub.notify(to);
             rest(&mut turns);
         }
-        self.hub.ring(to);
+        self.hub.notify(to);
     }
 
     fn keep(&mut self, mut job: Job) {
@@ -157,7 +157,7 @@ impl Seat {
     fn send(&mut self, job: Job) {
         let owner = job.owner;
         self.away.push(owner);
-        self.post(owner, Letter::Job(job));
+        self.post(owner, ShardMessage::Job(job));
     }
 
     /// Begins a round; answers to earlier ones are left out.
@@ -190,30 +190,30 @@ impl Seat {
                 let message = "the event loop that owns the key has ended";
                 return Err(Error::new(ErrorKind::Closed, message));
             }
-            self.hub.bell(self.number).doze(PARKED);
-            if !self.has_letters() {
+            self.hub.wake_flag(self.number).announce_sleep(PARKED);
+            if !self.has_messages() {
                 std::thread::park_timeout(PATIENCE);
             }
-            self.hub.bell(self.number).rise();
+            self.hub.wake_flag(self.number).announce_awake();
         }
         Ok(())
     }
 
-    fn has_letters(&self) -> bool {
+    fn has_messages(&self) -> bool {
         self.from.iter().flatten().any(|from| !from.is_empty()) || self.hub.is_asked(self.number)
     }
 
-    /// Says that the loop waits for its sockets from now on; false where letters wait.
-    pub(super) fn doze(&mut self) -> bool {
-        self.hub.bell(self.number).doze(ASLEEP);
-        !self.has_letters()
+    /// Says that the loop waits for its sockets from now on; false where messages wait.
+    pub(super) fn park(&mut self) -> bool {
+        self.hub.wake_flag(self.number).announce_sleep(ASLEEP);
+        !self.has_messages()
     }
 
-    pub(super) fn rise(&mut self) {
-        self.hub.bell(self.number).rise();
+    pub(super) fn resume(&mut self) {
+        self.hub.wake_flag(self.number).announce_awake();
     }
 
-    /// Serves the others until no loop sends letters any more.
+    /// Serves the others until no loop sends messages any more.
     pub(super) fn leave(&mut self) {
         self.has_left = true;
         self.hub.at_work.fetch_sub(1, Ordering::AcqRel);
@@ -323,7 +323,7 @@ impl Seat {
 
     /// Reports what was found of so many keys, up to the first whose value had no room; how many.
     fn tell(&mut self, keys: usize, sink: &mut dyn GetSink) -> usize {
-        let Seat { own, back, finders, .. } = self;
+        let LoopShard { own, back, finders, .. } = self;
         let finder = |number: u32| match number {
             0 => &*own,
             number => &back[number as usize - 1].gathered,
@@ -474,7 +474,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for LoopShard {
     fn drop(&mut self) {
         self.shards.give_up();
         if !self.has_left {
