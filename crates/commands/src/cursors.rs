@@ -6,14 +6,17 @@
 //! The rest of a number is a hash of database and key under a seed of this process, so a number
 //! from elsewhere meets a known one only by a chance of one to 2^38 for each of these.
 
+use crate::budget::{Budget, SMALL_BYTES, Share};
 use silica_base::HashSeed;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Keys that are known at most, and their bytes.
+/// Keys that are known at most, and their bytes; all take an eighth of the clients' memory at most.
 const KEYS_MAX: usize = 16 << 10;
 const BYTES_MAX: usize = 4 << 20;
+/// Memory of a known number beside its key.
+const CURSOR_BYTES: usize = 96;
 /// Set in all numbers, so that none is 0, which is the start.
 const MARK: u64 = 1 << 62;
 /// Bits of the hash.
@@ -25,6 +28,11 @@ const PREFIX_BYTES: usize = 3;
 pub(crate) struct Cursors {
     seed: HashSeed,
     known: Mutex<Known>,
+    /// What is counted for those that are known: all but a little, so that scans go on when the
+    /// clients' memory is full.
+    share: Share,
+    /// Memory of all of them at most.
+    held_bytes_max: usize,
 }
 
 #[derive(Default)]
@@ -36,12 +44,18 @@ struct Known {
 }
 
 impl Cursors {
-    /// None yet; `random` makes numbers of other processes unlike.
-    pub(crate) fn new(random: [u64; 2]) -> Self {
+    /// None yet; `random` makes numbers of other processes unlike, and `budget` counts what is
+    /// kept.
+    pub(crate) fn new(random: [u64; 2], budget: &Arc<Budget>) -> Self {
         let mut seed = [0; 16];
         seed[..8].copy_from_slice(&random[0].to_le_bytes());
         seed[8..].copy_from_slice(&random[1].to_le_bytes());
-        Cursors { seed: HashSeed(seed), known: Mutex::default() }
+        Cursors {
+            seed: HashSeed(seed),
+            known: Mutex::default(),
+            share: Share::new(budget),
+            held_bytes_max: budget.max() / 8,
+        }
     }
 
     /// The number of the keys of database `db` after `key`.
@@ -54,6 +68,7 @@ impl Cursors {
         let number = MARK | u64::from(u32::from_be_bytes(prefix)) << HASH_BITS | hash;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.add(number, key);
+        known.settle(&self.share, self.held_bytes_max);
         number
     }
 
@@ -88,8 +103,33 @@ impl Known {
         self.order.push_back(number);
         self.bytes += key.len();
         while self.order.len() > KEYS_MAX || self.bytes > BYTES_MAX {
-            let Some(oldest) = self.order.pop_front() else { break };
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.order.pop_front() {
             self.bytes -= self.keys.remove(&oldest).map_or(0, |key| key.len());
+        }
+    }
+
+    /// Brings `share` up to date. If it cannot grow, or more than `held_bytes_max` are held, the
+    /// oldest numbers are forgotten.
+    fn settle(&mut self, share: &Share, held_bytes_max: usize) {
+        loop {
+            let all = self.bytes + self.order.len() * CURSOR_BYTES;
+            if all > held_bytes_max {
+                self.forget_oldest();
+                continue;
+            }
+            let (counted, want) = (share.bytes(), all.saturating_sub(SMALL_BYTES));
+            if want <= counted {
+                return share.shrink(counted - want);
+            }
+            if share.grow(want - counted).is_ok() {
+                return;
+            }
+            self.forget_oldest();
         }
     }
 }
@@ -108,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_number_stands_for_its_key_until_it_is_forgotten() {
-        let cursors = Cursors::new([1, 2]);
+        let cursors = Cursors::new([1, 2], &Budget::new(64 << 20));
         let number = cursors.after(0, b"user:1");
         assert_eq!(cursors.lower(number), Bound::Excluded(b"user:1".to_vec()));
         assert_eq!(cursors.after(0, b"user:1"), number);
@@ -123,8 +163,31 @@ mod tests {
     }
 
     #[test]
+    fn numbers_count_as_memory_of_clients_and_give_way_without_it() {
+        let budget = Budget::new(8 << 20);
+        let cursors = Cursors::new([1, 2], &budget);
+        let add = |db| (0..4000u32).map(|n| cursors.after(db, &n.to_be_bytes())).last().unwrap();
+        let held = 4000 * (4 + CURSOR_BYTES);
+        add(0);
+        assert_eq!(budget.used(), held - SMALL_BYTES);
+        let last = (1..4).map(add).last();
+        assert!(last.is_some());
+        assert!(budget.used() <= 1 << 20, "they take an eighth");
+        drop(cursors);
+        assert_eq!(budget.used(), 0);
+
+        let other = Share::new(&budget);
+        other.grow(6 << 20).expect("three quarters may be kept");
+        let cursors = Cursors::new([1, 2], &budget);
+        let newest = (0..4000u32).map(|n| cursors.after(0, &n.to_be_bytes())).last().unwrap();
+        assert_eq!(budget.used(), 6 << 20);
+        assert_eq!(cursors.lower(newest), Bound::Excluded(3999u32.to_be_bytes().to_vec()));
+    }
+
+    #[test]
     fn a_forgotten_number_misses_no_key() {
-        let (here, elsewhere) = (Cursors::new([1, 2]), Cursors::new([3, 4]));
+        let new = |random| Cursors::new(random, &Budget::new(64 << 20));
+        let (here, elsewhere) = (new([1, 2]), new([3, 4]));
         let keys: [&[u8]; 9] =
             [b"", b"\0", b"\0\0\0", b"\0\0\x01", b"a", b"a\0", b"ab", b"abc", b"\xff\xff\xff\xff"];
         for (at, key) in keys.iter().enumerate() {
