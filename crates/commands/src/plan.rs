@@ -17,7 +17,7 @@ use crate::resp::{Cx, plain, topics, wrong_number};
 use crate::service::Service;
 use crate::session::{Replies, Session};
 use crate::stats::Stats;
-use crate::table::{Command, Run, find, find_called, find_sub};
+use crate::table::{Command, Run, Trait, find, find_called, find_sub};
 use crate::transaction::Queue;
 use crate::unsupported;
 use silica_proto::memcached::{Protocol, sniff};
@@ -43,14 +43,6 @@ const UNFINISHED_BYTES_MIN: usize = 1 << 10;
 const WRITTEN_BYTES: usize = 100;
 const READ_BYTES: usize = 80;
 const UPDATED_BYTES: usize = 240;
-
-/// What a connection may ask for while it listens to channels in a dialect where messages look like
-/// replies.
-const WHILE_LISTENING: &[&str] =
-    &["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping", "quit", "reset"];
-
-/// Commands that tell names of keys which the client has not named.
-const TELLS_NAMES: &[&str] = &["keys", "randomkey", "scan"];
 
 /// Plans what `state` has received. Leaves `unplanned` set where more could be planned at once.
 pub fn plan(service: &Service, state: &mut ClientState, input: &mut Input) {
@@ -372,7 +364,7 @@ impl Planner<'_> {
 
     /// True where `command` is neither planned behind other requests nor are others behind it.
     fn is_alone(&self, command: &Command) -> bool {
-        let is_queued = self.session.queue.is_some() && !Self::acts_at_once(command);
+        let is_queued = self.session.queue.is_some() && !command.is(Trait::Unqueued);
         command.is_alone() && !is_queued
     }
 
@@ -404,10 +396,7 @@ impl Planner<'_> {
         }
         let look = || self.client.is_listening();
         let is_listening = *self.is_listening.get_or_insert_with(look);
-        if is_listening
-            && self.session.version == Version::Resp2
-            && !WHILE_LISTENING.contains(&command.name)
-        {
+        if is_listening && self.session.version == Version::Resp2 && !command.is(Trait::Listening) {
             return Err(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
                  RESET are allowed in this context",
@@ -415,11 +404,6 @@ impl Planner<'_> {
             ));
         }
         Ok(command)
-    }
-
-    /// True where a command is not queued but acts on the queue or ends it.
-    fn acts_at_once(command: &Command) -> bool {
-        ["multi", "exec", "discard", "watch", "reset", "quit"].contains(&command.name)
     }
 
     /// Keeps a request for EXEC.
@@ -447,9 +431,8 @@ impl Planner<'_> {
         if let Run::Choose(choose) = run {
             run = choose(args);
         }
-        let is_plain = ["ping", "echo", "time"].contains(&command.name);
         let first = match run {
-            Run::Session(answer) if is_plain => {
+            Run::Session(answer) if command.is(Trait::Immediate) => {
                 queue.claim(args.bytes()).inspect_err(|_| queue.refused = true)?;
                 let start = queue.input.ready.len();
                 let reply = Reply::new(&mut queue.input.ready, self.session.version);
@@ -462,7 +445,7 @@ impl Planner<'_> {
             Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) => {
                 queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
             }
-            Run::Whole(_) if command.name == "publish" => {
+            Run::Whole(_) if command.is(Trait::Deferred) => {
                 run = Run::Whole(topics::announce);
                 let first = queue.keep(args, [].into_iter());
                 let first = first.inspect_err(|_| queue.refused = true)?;
@@ -517,7 +500,7 @@ impl Planner<'_> {
     }
 
     fn plan(&mut self, command: &'static Command, first: usize, args: Args<'_>) {
-        if self.session.queue.is_some() && !Self::acts_at_once(command) {
+        if self.session.queue.is_some() && !command.is(Trait::Unqueued) {
             return self.queue(command, args);
         }
         let silent = self.session.replies != Replies::On;
@@ -551,14 +534,14 @@ impl Planner<'_> {
             return self.input.push_ready(start, silent);
         }
         let bytes = || args.from(1).map(<[u8]>::len).sum();
-        let long = command.is_long || is_heavy(&run, args.len(), bytes);
+        let long = command.is(Trait::Long) || is_heavy(&run, args.len(), bytes);
         if let Err(text) = self.input.claim_many(&self.service.budget, &run, args.len()) {
             return self.ready(silent, |reply| reply.error(&text));
         }
         let skip = container_args(command, &run);
         let Session { db, version, .. } = *self.session;
         let request = Request::new(run, first + skip, args.len() - skip);
-        if TELLS_NAMES.contains(&command.name)
+        if command.is(Trait::Names)
             && let Some(user) = self.session.user.as_ref().filter(|user| !user.may_know_all())
         {
             self.input.readers.push((self.input.requests.len(), Arc::clone(user)));

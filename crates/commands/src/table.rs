@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 pub(crate) use list::COMMANDS;
+pub(crate) use traits::{Trait, Traits};
 
 /// What a read needs of the values it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -318,9 +319,9 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// Number of arguments, name included; negative where more are fine.
     pub(crate) arity: i32,
-    /// Flags as COMMAND shows them, separated by blanks; and words that it does not show: `long`
-    /// (where the request runs), categories that group and flags do not tell, and what becomes of
-    /// its keys (`blind`: written and not read, `looks`: neither).
+    /// Flags as COMMAND shows them, separated by blanks; behind a slash words that it does not
+    /// show: what is special about the command ([`Trait`]), and categories that group and flags do
+    /// not tell.
     pub(crate) flags: &'static str,
     /// First key, last key (negative: from the end) and step among the arguments.
     pub(crate) keys: (i32, i32, i32),
@@ -331,8 +332,8 @@ pub(crate) struct Command {
     /// One line for the docs.
     pub(crate) summary: &'static str,
     pub(crate) run: Run,
-    /// It goes over the whole store; one of the flags, which are too long to be read each time.
-    pub(crate) is_long: bool,
+    /// What the flags say is special, since they are too long to be read each time.
+    pub(crate) traits: Traits,
     /// Subcommands; a command with some is never run itself unless it came alone.
     pub(crate) subs: &'static [Command],
 }
@@ -351,10 +352,22 @@ impl Command {
     /// wait for it.
     pub(crate) fn is_alone(&self) -> bool {
         match self.run {
-            Run::Session(_) => !OF_ONE_CONNECTION.contains(&self.name),
+            Run::Session(_) => !self.is(Trait::Own),
             Run::Whole(_) => ["server", "connection"].contains(&self.group),
             _ => false,
         }
+    }
+
+    /// True if `which` is special about it.
+    #[inline]
+    pub(crate) fn is(&self, which: Trait) -> bool {
+        self.traits.has(which)
+    }
+
+    /// The flags that COMMAND shows.
+    pub(crate) fn shown_flags(&self) -> impl Iterator<Item = &'static str> + Clone {
+        let shown = self.flags.split_once('/').map_or(self.flags, |(shown, _)| shown);
+        shown.split_ascii_whitespace()
     }
 
     /// True where it may come before AUTH.
@@ -378,10 +391,10 @@ impl Command {
         &self,
         args: Args<'a>,
     ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (skip, take) = match self.name {
-            "copy" => (1, 1),
-            "bitop" => (0, 1),
-            _ => (0, usize::MAX),
+        let (skip, take) = match () {
+            () if self.is(Trait::IntoSecond) => (1, 1),
+            () if self.is(Trait::IntoFirst) => (0, 1),
+            () => (0, usize::MAX),
         };
         self.keys(args).skip(skip).take(take)
     }
@@ -391,13 +404,14 @@ impl Command {
         let of = |read, write| Access { read, write };
         let any = |from, word: &[u8]| args.from(from).any(|arg| arg.eq_ignore_ascii_case(word));
         match self.name {
-            "bitop" => of(nth > 0, nth == 0),
-            "copy" => of(nth == 0, nth > 0),
-            "rename" | "renamenx" => of(nth == 0, true),
+            _ if self.is(Trait::IntoFirst) => of(nth > 0, nth == 0),
+            _ if self.is(Trait::IntoSecond) => of(nth == 0, nth > 0),
+            _ if self.is(Trait::Moves) => of(nth == 0, true),
+            // What these do stands in their arguments.
             "set" => of(any(3, b"get"), true),
             "bitfield" => of(true, any(2, b"set") || any(2, b"incrby")),
-            _ if self.has("looks") => of(false, false),
-            _ if self.has("blind") => of(false, true),
+            _ if self.is(Trait::Looks) => of(false, false),
+            _ if self.is(Trait::Blind) => of(false, true),
             _ => of(true, self.has("write")),
         }
     }
@@ -425,20 +439,6 @@ impl Command {
     }
 }
 
-/// Commands that change nothing but what their connection's later requests mean.
-const OF_ONE_CONNECTION: &[&str] = &[
-    "ping",
-    "echo",
-    "select",
-    "multi",
-    "exec",
-    "discard",
-    "watch",
-    "unwatch",
-    "quit",
-    "client|reply",
-];
-
 /// Categories of commands, as ACL CAT lists them; those of types that we do not have are empty.
 pub(crate) const CATEGORIES: &[&str] = &[
     "keyspace",
@@ -463,23 +463,6 @@ pub(crate) const CATEGORIES: &[&str] = &[
     "transaction",
     "scripting",
 ];
-
-/// True where `word` stands in `text`.
-pub(crate) const fn has_word(text: &str, word: &str) -> bool {
-    let (text, word) = (text.as_bytes(), word.as_bytes());
-    let mut start = 0;
-    while start + word.len() <= text.len() {
-        let mut len = 0;
-        while len < word.len() && text[start + len] == word[len] {
-            len += 1;
-        }
-        if len == word.len() {
-            return true;
-        }
-        start += 1;
-    }
-    false
-}
 
 /// Names are no longer than this.
 const NAME_BYTES_MAX: usize = 16;
@@ -576,7 +559,7 @@ macro_rules! table {
             since: $since,
             summary: $summary,
             run: $run,
-            is_long: $crate::table::has_word($flags, "long"),
+            traits: $crate::table::Traits::of($flags),
             subs: table!(@subs $($subs)?),
         }),*]
     };
@@ -596,6 +579,7 @@ const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
 mod list;
 mod subcommands;
+mod traits;
 
 #[cfg(test)]
 mod tests {

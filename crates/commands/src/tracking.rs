@@ -10,7 +10,7 @@ use crate::budget::Share;
 use crate::burst::{Burst, Input, Owner, Request};
 use crate::clients::Client;
 use crate::service::Service;
-use crate::table::{Run, find};
+use crate::table::{Run, Trait, find};
 use crate::topics::{Delivery, Published, Push};
 use silica_proto::memcached::{Command, Request as Head};
 use std::collections::{BTreeMap, BTreeSet};
@@ -243,7 +243,7 @@ pub(crate) fn removes_everything(input: &Input, request: &Request) -> bool {
     match args.memcached() {
         Some(Head::Binary(packet)) => packet.command == Command::Flush,
         Some(head) => matches!(head, Head::FlushAll { .. }),
-        None => find(args.get(0)).is_some_and(|c| ["flushall", "flushdb"].contains(&c.name)),
+        None => find(args.get(0)).is_some_and(|command| command.is(Trait::Clears)),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::User;
 use crate::burst::Args;
 use crate::glob;
-use crate::table::Command;
+use crate::table::{Command, Trait};
 use crate::topics::Kind;
 
 /// What a user may not.
@@ -146,11 +146,11 @@ impl User {
     }
 
     fn permits_channels(&self, command: &Command, args: Args<'_>) -> Result<(), Denied> {
-        let (channels, kind) = match command.name {
-            "publish" => (1, Kind::Channel),
-            "subscribe" => (usize::MAX, Kind::Channel),
-            "psubscribe" => (usize::MAX, Kind::Pattern),
-            _ => return Ok(()),
+        let (channels, kind) = match () {
+            () if command.is(Trait::ToChannel) => (1, Kind::Channel),
+            () if command.is(Trait::Channels) => (usize::MAX, Kind::Channel),
+            () if command.is(Trait::Patterns) => (usize::MAX, Kind::Pattern),
+            () => return Ok(()),
         };
         let mut topics = args.from(1).take(channels);
         let denied = topics.find(|topic| !self.gives_channel(kind, topic));

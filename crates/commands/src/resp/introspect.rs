@@ -76,16 +76,11 @@ pub(crate) fn info(cx: &mut Cx<'_>, args: Args<'_>) {
     }
 }
 
-fn shown_flags(command: &Command) -> impl Iterator<Item = &'static str> + Clone {
-    let hidden = ["long", "blind", "looks", "dangerous", "keyspace", "connection"];
-    command.flags.split_ascii_whitespace().filter(move |flag| !hidden.contains(flag))
-}
-
 fn describe(command: &Command, reply: &mut Reply<'_>) {
     reply.array(10);
     reply.bulk(command.name.as_bytes());
     reply.integer(i64::from(command.arity));
-    let flags = shown_flags(command);
+    let flags = command.shown_flags();
     reply.set(flags.clone().count());
     flags.for_each(|flag| reply.simple(flag));
     let (first, last, step) = command.keys;

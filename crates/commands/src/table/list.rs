@@ -12,7 +12,7 @@ use crate::resp::{
 pub(crate) static COMMANDS: &[Command] = table! {
     "acl" -2 "" NO "server" "6.0.0" Session(acl::help),
         "Commands about users.", ACL;
-    "append" 3 "write denyoom fast blind" ONE "string" "2.0.0" Run::Update(&update::APPEND),
+    "append" 3 "write denyoom fast / blind" ONE "string" "2.0.0" Run::Update(&update::APPEND),
         "Appends to the value of a key, or stores it.";
     "auth" -2 "noscript loading stale fast no_auth" NO "connection" "1.0.0" Session(session::auth),
         "Gives the password.";
@@ -24,47 +24,47 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Reads, sets and adds to integers of any width inside a value.";
     "bitfield_ro" -2 "readonly fast" ONE "bitmap" "6.0.0" Run::Read(&bitfield::BITFIELD_RO),
         "Reads integers of any width inside a value.";
-    "bitop" -4 "write denyoom" OTHERS "bitmap" "2.6.0" UpdateAll(bits::bitop),
+    "bitop" -4 "write denyoom / into-first" OTHERS "bitmap" "2.6.0" UpdateAll(bits::bitop),
         "Combines the bits of several values and stores the result.";
     "bitpos" -3 "readonly" ONE "bitmap" "2.8.7" Run::Read(&bits::BITPOS),
         "Finds the first bit that is set or clear in a value.";
     "client" -2 "" NO "connection" "2.4.0" Session(client::help),
         "Commands about connections.", CLIENT;
-    "command" -1 "loading stale connection" NO "server" "2.8.13" Session(introspect::command),
+    "command" -1 "loading stale / connection" NO "server" "2.8.13" Session(introspect::command),
         "Describes all commands.", COMMAND;
     "config" -2 "" NO "server" "2.0.0" Session(config::help),
         "Commands about settings.", CONFIG;
-    "copy" -3 "write denyoom" TWO "generic" "6.2.0" UpdateAll(moving::copy),
+    "copy" -3 "write denyoom / into-second" TWO "generic" "6.2.0" UpdateAll(moving::copy),
         "Copies a key's value and expiry to another key.";
     "datagrams" 1 "admin" NO "connection" "7.2.0" Session(session::datagrams),
         "Returns the first port for datagrams and a pass for it.";
-    "dbsize" 1 "readonly fast keyspace" NO "server" "1.0.0" Whole(whole::dbsize),
+    "dbsize" 1 "readonly fast / keyspace" NO "server" "1.0.0" Whole(whole::dbsize),
         "Tells how many keys the database has; a large store estimates that.";
     "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECR),
         "Takes one from the number at a key.";
     "decrby" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECRBY),
         "Takes a number from the number at a key.";
-    "del" -2 "write blind" ALL "generic" "1.0.0" Run::Update(&update::DEL),
+    "del" -2 "write / blind" ALL "generic" "1.0.0" Run::Update(&update::DEL),
         "Removes keys.";
-    "discard" 1 "noscript loading stale fast" NO "transactions" "2.0.0"
+    "discard" 1 "noscript loading stale fast / own unqueued" NO "transactions" "2.0.0"
         Session(transaction::discard), "Forgets a transaction.";
     "dump" 2 "readonly" ONE "generic" "2.6.0" Run::Read(&dump::DUMP),
         "Returns a value in the form that RESTORE takes.";
-    "echo" 2 "loading stale fast" NO "connection" "1.0.0" Session(session::echo),
+    "echo" 2 "loading stale fast / own immediate" NO "connection" "1.0.0" Session(session::echo),
         "Returns its argument.";
-    "exec" 1 "noscript loading stale" NO "transactions" "1.2.0" Session(transaction::exec),
-        "Runs a transaction.";
-    "exists" -2 "readonly fast looks" ALL "generic" "1.0.0" Run::Read(&read::EXISTS),
+    "exec" 1 "noscript loading stale / own unqueued" NO "transactions" "1.2.0"
+        Session(transaction::exec), "Runs a transaction.";
+    "exists" -2 "readonly fast / looks" ALL "generic" "1.0.0" Run::Read(&read::EXISTS),
         "Counts how many of the keys are there.";
-    "expire" -3 "write fast blind" ONE "generic" "1.0.0" Run::Update(&expiry::EXPIRE),
+    "expire" -3 "write fast / blind" ONE "generic" "1.0.0" Run::Update(&expiry::EXPIRE),
         "Sets after how many seconds a key expires.";
-    "expireat" -3 "write fast blind" ONE "generic" "1.2.0" Run::Update(&expiry::EXPIRE),
+    "expireat" -3 "write fast / blind" ONE "generic" "1.2.0" Run::Update(&expiry::EXPIRE),
         "Sets the Unix time in seconds at which a key expires.";
     "expiretime" 2 "readonly fast" ONE "generic" "7.0.0" Run::Read(&expiry::EXPIRETIME),
         "Returns the Unix time in seconds at which a key expires.";
-    "flushall" -1 "write long keyspace dangerous" NO "server" "1.0.0" Whole(whole::flushall),
-        "Removes every key of every database.";
-    "flushdb" -1 "write long keyspace dangerous" NO "server" "1.0.0" Whole(whole::flushdb),
+    "flushall" -1 "write / long keyspace dangerous clears" NO "server" "1.0.0"
+        Whole(whole::flushall), "Removes every key of every database.";
+    "flushdb" -1 "write / long keyspace dangerous clears" NO "server" "1.0.0" Whole(whole::flushdb),
         "Removes every key of the database.";
     "get" 2 "readonly fast" ONE "string" "1.0.0" Run::Read(&read::GET),
         "Returns the value of a key.";
@@ -86,81 +86,81 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Adds a number to the number at a key.";
     "incrbyfloat" 3 "write denyoom fast" ONE "string" "2.6.0" Run::Update(&update::INCRBYFLOAT),
         "Adds a floating-point number to the number at a key.";
-    "info" -1 "loading stale dangerous" NO "server" "1.0.0" Whole(whole::info),
+    "info" -1 "loading stale / dangerous" NO "server" "1.0.0" Whole(whole::info),
         "Tells about the server, its clients and its engines.";
-    "keys" 2 "readonly long dangerous" NO "generic" "1.0.0" Whole(whole::keys),
+    "keys" 2 "readonly / long dangerous names" NO "generic" "1.0.0" Whole(whole::keys),
         "Returns all keys that match a pattern.";
     "lastsave" 1 "admin loading stale fast" NO "server" "1.0.0" Whole(jobs::lastsave),
         "Returns the Unix time of the last save.";
     "latency" -2 "" NO "server" "2.8.13" Session(slowlog::latency_help),
         "Commands about what took long.", LATENCY;
-    "lcs" -3 "readonly long" TWO "string" "7.0.0" Run::Read(&lcs::LCS),
+    "lcs" -3 "readonly / long" TWO "string" "7.0.0" Run::Read(&lcs::LCS),
         "Finds the longest common subsequence of two values.";
     "memory" -2 "" NO "server" "4.0.0" Session(memory::help),
         "Commands about memory.", MEMORY;
     "mget" -2 "readonly fast" ALL "string" "1.0.0" Run::Read(&read::MGET),
         "Returns the values of several keys.";
-    "mset" -3 "write denyoom blind" PAIRS "string" "1.0.1" Run::Write(&update::MSET),
+    "mset" -3 "write denyoom / blind" PAIRS "string" "1.0.1" Run::Write(&update::MSET),
         "Stores several keys in one step.";
-    "msetnx" -3 "write denyoom blind" PAIRS "string" "1.0.1" UpdateAll(update::msetnx),
+    "msetnx" -3 "write denyoom / blind" PAIRS "string" "1.0.1" UpdateAll(update::msetnx),
         "Stores several keys in one step if none of them is there yet.";
-    "multi" 1 "noscript loading stale fast" NO "transactions" "1.2.0"
+    "multi" 1 "noscript loading stale fast / own unqueued" NO "transactions" "1.2.0"
         Session(transaction::multi), "Begins a transaction.";
     "object" -2 "" NO "generic" "2.2.3" Session(object::help),
         "Commands about entries.", OBJECT;
-    "persist" 2 "write fast blind" ONE "generic" "2.2.0" Run::Update(&expiry::PERSIST),
+    "persist" 2 "write fast / blind" ONE "generic" "2.2.0" Run::Update(&expiry::PERSIST),
         "Lets a key live for ever.";
-    "pexpire" -3 "write fast blind" ONE "generic" "2.6.0" Run::Update(&expiry::EXPIRE),
+    "pexpire" -3 "write fast / blind" ONE "generic" "2.6.0" Run::Update(&expiry::EXPIRE),
         "Sets after how many milliseconds a key expires.";
-    "pexpireat" -3 "write fast blind" ONE "generic" "2.6.0" Run::Update(&expiry::EXPIRE),
+    "pexpireat" -3 "write fast / blind" ONE "generic" "2.6.0" Run::Update(&expiry::EXPIRE),
         "Sets the Unix time in milliseconds at which a key expires.";
     "pexpiretime" 2 "readonly fast" ONE "generic" "7.0.0" Run::Read(&expiry::EXPIRETIME),
         "Returns the Unix time in milliseconds at which a key expires.";
-    "ping" -1 "fast" NO "connection" "1.0.0" Session(session::ping),
+    "ping" -1 "fast / own immediate listening" NO "connection" "1.0.0" Session(session::ping),
         "Answers, so that the client knows that the server is there.";
-    "psetex" 4 "write denyoom blind" ONE "string" "2.6.0" Run::Write(&expiry::SETEX),
+    "psetex" 4 "write denyoom / blind" ONE "string" "2.6.0" Run::Write(&expiry::SETEX),
         "Stores the value of a key that expires after some milliseconds.";
-    "psubscribe" -2 "pubsub noscript loading stale" NO "pubsub" "2.0.0"
+    "psubscribe" -2 "pubsub noscript loading stale / listening patterns" NO "pubsub" "2.0.0"
         Session(topics::psubscribe), "Listens to the channels that match patterns.";
     "pttl" 2 "readonly fast" ONE "generic" "2.6.0" Run::Read(&expiry::TTL),
         "Returns after how many milliseconds a key expires.";
-    "publish" 3 "pubsub loading stale fast" NO "pubsub" "2.0.0" Whole(topics::publish),
-        "Sends a message to all who listen to a channel.";
+    "publish" 3 "pubsub loading stale fast / deferred to-channel" NO "pubsub" "2.0.0"
+        Whole(topics::publish), "Sends a message to all who listen to a channel.";
     "pubsub" -2 "" NO "pubsub" "2.8.0" Session(topics::numpat),
         "Commands about channels.", PUBSUB;
-    "punsubscribe" -1 "pubsub noscript loading stale" NO "pubsub" "2.0.0"
+    "punsubscribe" -1 "pubsub noscript loading stale / listening" NO "pubsub" "2.0.0"
         Session(topics::punsubscribe), "Listens no more to the channels that match patterns.";
-    "quit" -1 "noscript loading stale fast no_auth" NO "connection" "1.0.0"
+    "quit" -1 "noscript loading stale fast no_auth / own unqueued listening" NO "connection" "1.0.0"
         Session(session::quit), "Ends the connection.";
-    "randomkey" 1 "readonly" NO "generic" "1.0.0" Whole(whole::randomkey),
+    "randomkey" 1 "readonly / names" NO "generic" "1.0.0" Whole(whole::randomkey),
         "Returns a key from somewhere in the database.";
-    "rename" 3 "write" TWO "generic" "1.0.0" UpdateAll(moving::rename),
+    "rename" 3 "write / moves" TWO "generic" "1.0.0" UpdateAll(moving::rename),
         "Gives a key another name; what had that name is gone.";
-    "renamenx" 3 "write fast" TWO "generic" "1.0.0" UpdateAll(moving::rename),
+    "renamenx" 3 "write fast / moves" TWO "generic" "1.0.0" UpdateAll(moving::rename),
         "Gives a key another name if nothing has that name yet.";
-    "reset" 1 "noscript loading stale fast no_auth" NO "connection" "6.2.0"
+    "reset" 1 "noscript loading stale fast no_auth / unqueued listening" NO "connection" "6.2.0"
         Session(session::reset), "Makes the connection as new.";
-    "restore" -4 "write denyoom blind dangerous" ONE "generic" "2.6.0" Run::Update(&dump::RESTORE),
-        "Stores a value that DUMP has returned.";
-    "save" 1 "admin noscript long" NO "server" "1.0.0" Whole(jobs::save),
+    "restore" -4 "write denyoom / blind dangerous" ONE "generic" "2.6.0"
+        Run::Update(&dump::RESTORE), "Stores a value that DUMP has returned.";
+    "save" 1 "admin noscript / long" NO "server" "1.0.0" Whole(jobs::save),
         "Makes what is served survive the process, and waits for it.";
-    "scan" -2 "readonly" NO "generic" "2.8.0" Whole(whole::scan),
+    "scan" -2 "readonly / names" NO "generic" "2.8.0" Whole(whole::scan),
         "Returns some keys and a cursor to go on with.";
-    "select" 2 "loading stale fast" NO "connection" "1.0.0" Session(session::select),
+    "select" 2 "loading stale fast / own" NO "connection" "1.0.0" Session(session::select),
         "Chooses the database.";
     "set" -3 "write denyoom" ONE "string" "1.0.0" Choose(update::choose_set),
         "Stores the value of a key.";
     "setbit" 4 "write denyoom" ONE "bitmap" "2.2.0" Run::Update(&bits::SETBIT),
         "Sets or clears a bit of a value and returns what it was.";
-    "setex" 4 "write denyoom blind" ONE "string" "2.0.0" Run::Write(&expiry::SETEX),
+    "setex" 4 "write denyoom / blind" ONE "string" "2.0.0" Run::Write(&expiry::SETEX),
         "Stores the value of a key that expires after some seconds.";
-    "setnx" 3 "write denyoom fast blind" ONE "string" "1.0.0" Run::Update(&update::SETNX),
+    "setnx" 3 "write denyoom fast / blind" ONE "string" "1.0.0" Run::Update(&update::SETNX),
         "Stores the value of a key that is not there yet.";
-    "setrange" 4 "write denyoom blind" ONE "string" "2.2.0" Run::Update(&update::SETRANGE),
+    "setrange" 4 "write denyoom / blind" ONE "string" "2.2.0" Run::Update(&update::SETRANGE),
         "Overwrites a part of the value of a key.";
     "shutdown" -1 "admin noscript loading stale" NO "server" "1.0.0" Session(session::shutdown),
         "Stops the server gracefully.";
-    "silica.count" -1 "admin noscript long" NO "server" "7.2.0" Whole(jobs::count),
+    "silica.count" -1 "admin noscript / long" NO "server" "7.2.0" Whole(jobs::count),
         "Counts the keys of the database, about or exactly.";
     "silica.entries" -2 "admin noscript" NO "server" "7.2.0" Whole(jobs::entries),
         "Returns some entries with expiry and user bits, and a cursor to go on with.";
@@ -178,26 +178,26 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns every metric of the database.";
     "slowlog" -2 "" NO "server" "2.2.12" Session(slowlog::help),
         "Commands about the log of slow requests.", SLOWLOG;
-    "strlen" 2 "readonly fast looks" ONE "string" "2.2.0" Run::Read(&read::STRLEN),
+    "strlen" 2 "readonly fast / looks" ONE "string" "2.2.0" Run::Read(&read::STRLEN),
         "Returns the length of the value of a key.";
-    "subscribe" -2 "pubsub noscript loading stale" NO "pubsub" "2.0.0"
+    "subscribe" -2 "pubsub noscript loading stale / listening channels" NO "pubsub" "2.0.0"
         Session(topics::subscribe), "Listens to channels.";
     "substr" 4 "readonly" ONE "string" "1.0.0" Run::Read(&read::GETRANGE),
         "Returns a part of the value of a key (older name of GETRANGE).";
-    "time" 1 "loading stale fast" NO "server" "2.6.0" Session(session::time),
+    "time" 1 "loading stale fast / immediate" NO "server" "2.6.0" Session(session::time),
         "Returns the server's time.";
-    "touch" -2 "readonly fast looks" ALL "generic" "3.2.1" Run::Read(&read::EXISTS),
+    "touch" -2 "readonly fast / looks" ALL "generic" "3.2.1" Run::Read(&read::EXISTS),
         "Counts how many of the keys are there.";
     "ttl" 2 "readonly fast" ONE "generic" "1.0.0" Run::Read(&expiry::TTL),
         "Returns after how many seconds a key expires.";
-    "type" 2 "readonly fast looks" ONE "generic" "1.0.0" Run::Read(&read::TYPE),
+    "type" 2 "readonly fast / looks" ONE "generic" "1.0.0" Run::Read(&read::TYPE),
         "Returns the type of the value of a key.";
-    "unlink" -2 "write fast blind" ALL "generic" "4.0.0" Run::Update(&update::DEL),
+    "unlink" -2 "write fast / blind" ALL "generic" "4.0.0" Run::Update(&update::DEL),
         "Removes keys.";
-    "unsubscribe" -1 "pubsub noscript loading stale" NO "pubsub" "2.0.0"
+    "unsubscribe" -1 "pubsub noscript loading stale / listening" NO "pubsub" "2.0.0"
         Session(topics::unsubscribe), "Listens no more to channels.";
-    "unwatch" 1 "noscript loading stale fast" NO "transactions" "2.2.0"
+    "unwatch" 1 "noscript loading stale fast / own" NO "transactions" "2.2.0"
         Session(transaction::unwatch), "Watches no key any more.";
-    "watch" -2 "noscript loading stale fast looks" ALL "transactions" "2.2.0"
+    "watch" -2 "noscript loading stale fast / looks own unqueued" ALL "transactions" "2.2.0"
         Session(transaction::watch), "Lets the next transaction run only if keys do not change.";
 };

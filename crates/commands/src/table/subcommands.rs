@@ -50,7 +50,7 @@ pub(super) static CLIENT: &[Command] = table! {
         "Describes this connection.";
     "client|kill" -3 "admin noscript loading stale" NO "connection" "2.4.0"
         Session(clients::kill), "Closes connections.";
-    "client|list" -2 "admin noscript loading stale long" NO "connection" "2.4.0"
+    "client|list" -2 "admin noscript loading stale / long" NO "connection" "2.4.0"
         Whole(clients::list), "Describes all connections.";
     "client|no-evict" 3 "admin noscript loading stale" NO "connection" "7.0.0"
         Session(client::no_evict), "Keeps the connection when memory for clients is short.";
@@ -58,7 +58,7 @@ pub(super) static CLIENT: &[Command] = table! {
         Session(client::no_touch), "Accepted; there is no access time that reads could touch.";
     "client|pause" -3 "admin noscript loading stale" NO "connection" "3.0.0"
         Session(client::pause), "Lets the requests of all clients wait.";
-    "client|reply" 3 "noscript loading stale" NO "connection" "3.2.0" Session(client::reply),
+    "client|reply" 3 "noscript loading stale / own" NO "connection" "3.2.0" Session(client::reply),
         "Switches replies on or off.";
     "client|setinfo" 4 "noscript loading stale" NO "connection" "7.2.0" Session(client::setinfo),
         "Tells the client library's name or version.";
@@ -75,19 +75,17 @@ pub(super) static CLIENT: &[Command] = table! {
 };
 
 pub(super) static COMMAND: &[Command] = table! {
-    "command|count" 2 "loading stale connection" NO "server" "2.8.13" Session(introspect::count),
+    "command|count" 2 "loading stale / connection" NO "server" "2.8.13" Session(introspect::count),
         "Counts the commands.";
-    "command|docs" -2 "loading stale connection" NO "server" "7.0.0" Session(introspect::docs),
+    "command|docs" -2 "loading stale / connection" NO "server" "7.0.0" Session(introspect::docs),
         "Returns the docs of commands.";
-    "command|getkeys" -3 "loading stale connection" NO "server" "2.8.13"
-        Session(introspect::getkeys),
-        "Returns the keys of a command line.";
-    "command|help" 2 "loading stale connection" NO "server" "5.0.0"
-        Session(introspect::command_help),
-        "Lists the subcommands.";
-    "command|info" -2 "loading stale connection" NO "server" "2.8.13" Session(introspect::info),
+    "command|getkeys" -3 "loading stale / connection" NO "server" "2.8.13"
+        Session(introspect::getkeys), "Returns the keys of a command line.";
+    "command|help" 2 "loading stale / connection" NO "server" "5.0.0"
+        Session(introspect::command_help), "Lists the subcommands.";
+    "command|info" -2 "loading stale / connection" NO "server" "2.8.13" Session(introspect::info),
         "Describes some commands.";
-    "command|list" -2 "loading stale connection" NO "server" "7.0.0" Session(introspect::list),
+    "command|list" -2 "loading stale / connection" NO "server" "7.0.0" Session(introspect::list),
         "Returns the names of all commands.";
 };
 
@@ -124,20 +122,20 @@ pub(super) static MEMORY: &[Command] = table! {
         "Lists the subcommands.";
     "memory|stats" 2 "" NO "server" "4.0.0" Whole(memory::stats),
         "Returns how memory is used.";
-    "memory|usage" -3 "readonly looks" SECOND "server" "4.0.0" Read(&memory::USAGE),
+    "memory|usage" -3 "readonly / looks" SECOND "server" "4.0.0" Read(&memory::USAGE),
         "Returns about how many bytes an entry takes.";
 };
 
 pub(super) static OBJECT: &[Command] = table! {
-    "object|encoding" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::ENCODING),
+    "object|encoding" 3 "readonly / looks" SECOND "generic" "2.2.3" Read(&object::ENCODING),
         "Returns how a value is kept.";
-    "object|freq" 3 "readonly looks" SECOND "generic" "4.0.0" Read(&object::OBJECT),
+    "object|freq" 3 "readonly / looks" SECOND "generic" "4.0.0" Read(&object::OBJECT),
         "Refused: how often a key is used is not counted.";
     "object|help" 2 "loading stale" NO "generic" "6.2.0" Session(object::help),
         "Lists the subcommands.";
-    "object|idletime" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
+    "object|idletime" 3 "readonly / looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
         "Refused: the time of the last access is not kept.";
-    "object|refcount" 3 "readonly looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
+    "object|refcount" 3 "readonly / looks" SECOND "generic" "2.2.3" Read(&object::OBJECT),
         "Returns how many keys share a value: one.";
 };
 
