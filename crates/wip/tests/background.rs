@@ -3,8 +3,8 @@
 mod small;
 
 use silica_base::{HashSeed, Prng, Result, test_size};
-use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
+use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, MetricsMap, WriteBatch};
 use silica_wip::Wip;
 use std::collections::BTreeMap;
@@ -268,26 +268,65 @@ fn filling_a_store_that_splits_writes_a_byte_for_each_level_at_most() {
     println!("{written:.2} bytes a byte, {splits} splits");
 }
 
+/// Bytes of entries in the files of all tables, those that are being written included: each ends
+/// with an index, a filter and a footer, which take a block or more each.
+fn entry_bytes(device: &SimDevice) -> u64 {
+    let names = device.list().expect("names").into_iter().filter(|name| name.starts_with("TABLE"));
+    let len = |name: String| device.open(&name, Mode::Buffered).and_then(|file| file.len());
+    names.map(|name| len(name).expect("a length").saturating_sub(3 * 4096)).sum()
+}
+
+/// The most bytes of table files that there were for each live byte of a model, while keys were
+/// overwritten at random, `maintain` being called beside that or not; and that in the first round.
+fn most_space(percent: u64, is_attended: bool) -> (f64, f64) {
+    let keys = test_size(40_000, 80_000, 200_000);
+    let limits = [
+        ("memory_bytes", 16 << 20),
+        ("bucket_bytes_max", 512 << 10),
+        ("memtable_bytes_max", 1 << 20),
+        ("log_bytes_max", 4 << 20),
+        ("segment_bytes", 256 << 10),
+        ("runs_max", 20),
+        ("space_amplification_percent_max", percent),
+    ];
+    let (device, mut prng, mut model) = (device(), Prng::new(2), BTreeMap::new());
+    let wip = open(&device, &limits).expect("it opens");
+    let (mut live, mut first, mut later): (u64, f64, f64) = (0, 0.0, 0.0);
+    for n in 0..test_size(6, 20, 100) * keys {
+        let key = key(if n < keys { n } else { prng.below(keys) });
+        let value = vec![n as u8; 40 + prng.below(80) as usize];
+        wip.put(&key, &value, Durability::Buffered).expect("a put");
+        let bytes = (key.len() + value.len()) as u64;
+        live += bytes;
+        live -= model.insert(key, bytes).unwrap_or(0);
+        if is_attended && n % 64 == 0 {
+            wip.maintain(Budget::amid_work(256 << 10)).expect("maintenance");
+        }
+        if n > keys && n % 250 == 0 {
+            let space = entry_bytes(&device) as f64 / live as f64;
+            let most = if n < 3 * keys { &mut first } else { &mut later };
+            *most = most.max(space);
+        }
+    }
+    println!("{percent} % allowed, attended: {is_attended}: {first:.2}, then {later:.2}");
+    (first, later)
+}
+
 #[test]
 fn the_store_keeps_to_its_space_while_writes_go_on() {
-    let (keys, mut prng) = (4000, Prng::new(2));
     for percent in [120, 140, 200] {
-        let wip = open(&device(), &[("space_amplification_percent_max", percent)]);
-        let wip = wip.expect("it opens");
-        let put = |n: u64| wip.put(&key(n), &[n as u8; 80], Durability::Buffered).expect("a put");
-        (0..keys).for_each(put);
-        let mut most: f64 = 0.0;
-        for n in 0..test_size(10, 50, 500) * keys {
-            put(prng.below(keys));
-            if n % 50 == 0 {
-                let now = metrics(&wip);
-                most = most.max(now.get("dead_bytes") / now.get("live_bytes"));
-            }
+        let dead = percent as f64 / 100.0 - 1.0;
+        // Estimates of dead bytes are too low by up to a third in tables of few entries. What
+        // entries take besides keys and values, and the output of one compaction, come to a
+        // quarter of what lives.
+        let allowed = 1.25 + 1.5 * dead;
+        for is_attended in [true, false] {
+            let (first, later) = most_space(percent, is_attended);
+            assert!(later < allowed, "{later:.2} of {percent} %, attended: {is_attended}");
+            assert!(later > 1.0 + dead / 3.0, "{later:.2} of {percent} %: written too often");
+            // While a store is split for the first time, writers alone fall behind.
+            assert!(!is_attended || first < allowed, "{first:.2} of {percent} % at first");
         }
-        // One flush comes at a time, and is a twentieth of what is there.
-        let allowed = (percent - 100) as f64 / 100.0;
-        assert!(most < allowed + 0.1, "{most:.2} of {allowed}");
-        assert!(most > allowed / 3.0, "{most:.2} of {allowed}: written too often");
     }
 }
 
