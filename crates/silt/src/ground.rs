@@ -83,6 +83,7 @@ impl<D: Device> Ground<D> {
     }
 
     /// The memory number.
+    #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Ordering::Relaxed)
     }
@@ -98,6 +99,7 @@ impl<D: Device> Ground<D> {
     }
 
     /// True while less is free on the device than maintenance may need.
+    #[inline]
     pub(crate) fn is_short_of_space(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
     }

@@ -97,6 +97,7 @@ impl<D: Device> Intake<D> {
 
     /// Appends one record with all `ops` and puts them into the tables. The writer is
     /// locked.
+    #[inline]
     pub(crate) fn append_ops(
         &self,
         writer: &mut Writer<D::Log>,
@@ -166,6 +167,7 @@ impl<D: Device> Intake<D> {
     }
 
     /// Points the active table at `frame`, freezing a full one before.
+    #[inline]
     pub(crate) fn put_into_table(
         &self,
         stores: &mut Stores<D>,
@@ -180,6 +182,7 @@ impl<D: Device> Intake<D> {
         }
     }
 
+    #[inline]
     fn note_overwritten(&self, old: &Option<InLog<'_>>) {
         if let Some(old) = old.as_ref().filter(|o| o.active_slot.is_some()) {
             self.ground.metrics.overwrites_in_log_store.fetch_add(1, Ordering::Relaxed);

@@ -83,6 +83,7 @@ impl<D: Device> Journal<D> {
 
     /// Makes everything written so far durable: values first, then the records that point at
     /// them.
+    #[inline]
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.log.sync(&|| self.sync_values())
     }

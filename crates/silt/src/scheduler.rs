@@ -221,6 +221,7 @@ impl<D: Device> Scheduler<D> {
 
     /// Before a write: where background work failed (a full disk, a damaged file) and is far
     /// behind, tries again and passes its error on. Deletes are let through: they make space.
+    #[inline]
     pub(crate) fn refuse_if_stuck(&self) -> Result<()> {
         if !self.stuck.load(Ordering::Relaxed) {
             return Ok(());

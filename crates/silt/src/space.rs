@@ -72,6 +72,7 @@ impl<D: Device> Space<D> {
     }
 
     /// Counts bytes written, and looks at the free space now and then.
+    #[inline]
     pub(crate) fn note_space(&self, bytes: u64) {
         let unseen = self.unseen_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unseen >= self.look_every_bytes() {
