@@ -6,9 +6,10 @@ use crate::metrics::Metrics;
 use crate::options::Config;
 use silica_base::{Clock, KeyHash};
 use silica_device::Device;
+use silica_parts::RoomWatch;
 use silica_parts::frame::Frame;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module's documentation.
 pub(crate) struct Ground<D: Device> {
@@ -20,7 +21,8 @@ pub(crate) struct Ground<D: Device> {
     pub(crate) metrics: Metrics,
     next_file: AtomicU64,
     memory_bytes: AtomicU64,
-    is_short: AtomicBool,
+    /// What is known of the room on the device; [`crate::space::Space`] looks.
+    pub(crate) room: RoomWatch,
 }
 
 impl<D: Device> Ground<D> {
@@ -40,7 +42,7 @@ impl<D: Device> Ground<D> {
             metrics: Metrics::default(),
             next_file: AtomicU64::new(next_file),
             memory_bytes: AtomicU64::new(config.memory_bytes),
-            is_short: AtomicBool::new(false),
+            room: RoomWatch::default(),
             config,
         }
     }
@@ -101,10 +103,6 @@ impl<D: Device> Ground<D> {
     /// True while less is free on the device than maintenance may need.
     #[inline]
     pub(crate) fn is_short_of_space(&self) -> bool {
-        self.is_short.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_short_of_space(&self, is_short: bool) {
-        self.is_short.store(is_short, Ordering::Relaxed);
+        self.room.is_short()
     }
 }

@@ -21,6 +21,7 @@ use crate::packed::CHUNK_BYTES;
 use crate::partition::Version;
 use crate::partitions::Partitions;
 use silica_device::Device;
+use silica_parts::free_bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,24 +33,15 @@ const BOOK_BYTES: u64 = 32 << 10;
 const HASH_STORE_CHUNKS: u64 = 4;
 /// While room is short a partition is merged when its young entries are one in this many.
 pub(crate) const SHORT_MERGE_SHARE: u64 = 50;
-/// While room is short a value-log segment is reclaimed at this dead share.
-const SHORT_DEAD_PERCENT: u64 = 25;
-/// After a put was refused it is at this one.
-const WANTED_DEAD_PERCENT: u64 = 1;
-/// The most bytes of a refused put that later work makes room for.
-const WANTED_BYTES_MAX: u64 = 4 << 20;
+
 /// What is known of the room on the device.
 pub(crate) struct Space<D: Device> {
     ground: Arc<Ground<D>>,
     journal: Arc<Journal<D>>,
     partitions: Arc<Partitions<D>>,
-    /// Bytes written since the last look.
-    unseen_bytes: AtomicU64,
     /// Bytes that the conversion and the merge in hand have written already.
     pub(crate) converting_bytes: AtomicU64,
     pub(crate) merging_bytes: AtomicU64,
-    /// Bytes of a put that was refused, until there is room for it or nothing is left to do.
-    wanted_bytes: AtomicU64,
 }
 
 impl<D: Device> Space<D> {
@@ -58,24 +50,16 @@ impl<D: Device> Space<D> {
             ground: Arc::clone(&partitions.ground),
             journal: Arc::clone(&partitions.journal),
             partitions: Arc::clone(partitions),
-            unseen_bytes: AtomicU64::new(0),
             converting_bytes: AtomicU64::new(0),
             merging_bytes: AtomicU64::new(0),
-            wanted_bytes: AtomicU64::new(0),
         }
-    }
-
-    /// A put of so many bytes was refused: work is to make room for it.
-    pub(crate) fn want(&self, bytes: u64) {
-        self.wanted_bytes.fetch_max(bytes.clamp(1, WANTED_BYTES_MAX), Ordering::Relaxed);
-        self.ground.set_short_of_space(true);
     }
 
     /// Counts bytes written, and looks at the free space now and then.
     #[inline]
     pub(crate) fn note_space(&self, bytes: u64) {
-        let unseen = self.unseen_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if unseen >= self.look_every_bytes() {
+        self.ground.room.count(bytes);
+        if self.ground.room.is_look_due() {
             self.look_at_space(0);
         }
     }
@@ -87,18 +71,10 @@ impl<D: Device> Space<D> {
     /// Compares what is free with what maintenance needs beside `more` bytes; true where it is
     /// less. Room is short as long as it would be with the put that was refused.
     pub(crate) fn look_at_space(&self, more: u64) -> bool {
-        self.unseen_bytes.store(0, Ordering::Relaxed);
-        let needed = self.space_needed_bytes();
-        let most = needed + more.max(self.wanted_bytes());
-        let mut free = self.free_bytes();
-        if free < most && self.journal.log.remove_spares() > 0 {
-            free = self.free_bytes();
-        }
-        self.ground.set_short_of_space(free < most);
-        if free >= most {
-            self.wanted_bytes.store(0, Ordering::Relaxed);
-        }
-        free < needed + more
+        let room = &self.ground.room;
+        room.look_after(self.look_every_bytes());
+        let give_back = || self.journal.log.remove_spares();
+        room.look(self.space_needed_bytes(), more, || self.free_bytes(), give_back).0
     }
 
     /// Bytes that are free, or that jobs in hand have written or are to remove.
@@ -106,18 +82,12 @@ impl<D: Device> Space<D> {
         let in_hand = self.converting_bytes.load(Ordering::Relaxed)
             + self.merging_bytes.load(Ordering::Relaxed)
             + self.partitions.discarded_bytes();
-        // A device that does not tell is taken to have room: it will say when it has not.
-        self.ground.device.free_bytes().unwrap_or(u64::MAX / 2).saturating_add(in_hand)
-    }
-
-    /// Bytes of a put that was refused and that work is to make room for; 0 for none.
-    pub(crate) fn wanted_bytes(&self) -> u64 {
-        self.wanted_bytes.load(Ordering::Relaxed)
+        free_bytes(&*self.ground.device).saturating_add(in_hand)
     }
 
     /// Nothing is left to do that would free any: the next refused put asks again.
     pub(crate) fn stop_wanting(&self) {
-        if self.wanted_bytes.swap(0, Ordering::Relaxed) > 0 {
+        if self.ground.room.stop_wanting() {
             self.look_at_space(0);
         }
     }
@@ -149,12 +119,7 @@ impl<D: Device> Space<D> {
 
     /// Dead share at which value-log segments are reclaimed now.
     pub(crate) fn value_log_dead_percent(&self) -> u64 {
-        let usual = self.ground.config.value_log_dead_percent;
-        match self.ground.is_short_of_space() {
-            true if self.wanted_bytes() > 0 => usual.min(WANTED_DEAD_PERCENT),
-            true => usual.min(SHORT_DEAD_PERCENT),
-            false => usual,
-        }
+        self.ground.room.dead_percent(self.ground.config.value_log_dead_percent)
     }
 
     /// The partition whose merge frees space and takes the least of it, while that is short.
@@ -162,7 +127,7 @@ impl<D: Device> Space<D> {
         if !self.ground.is_short_of_space() {
             return None;
         }
-        let (is_wanted, now) = (self.wanted_bytes() > 0, self.ground.clock.unix_ms());
+        let (is_wanted, now) = (self.ground.room.is_wanted(), self.ground.clock.unix_ms());
         let versions = self.partitions.iter().map(|p| p.version()).enumerate();
         let worth = versions.filter(|(_, version)| {
             let (young, old) = (version.hash_store_entries(), version.sorted_store_entries());

@@ -133,7 +133,7 @@ impl<D: Device> Silt<D> {
         }
         let mut idle = 0;
         for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
-            self.space.want(bytes);
+            self.ground.room.want(bytes);
             let worked = self.scheduler.run_jobs(Budget::amid_work(LOOK_EVERY_BYTES), shrinks);
             if !self.space.look_at_space(bytes) || fits() {
                 return Ok(());

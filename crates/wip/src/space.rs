@@ -25,9 +25,10 @@ use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{OpKind, WriteBatch};
 use silica_parts::wal::POSITION_BYTES;
+use silica_parts::{RoomWatch, free_bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of writes between two looks at the free space where there is little, and where there is
 /// so much that a part in [`LOOK_PART`] of it is more.
@@ -60,89 +61,63 @@ const SHRINKING_TRIES_MAX: u64 = 4096;
 /// What a put takes before what it overwrites becomes free: its record in the log, and its entry in
 /// a table.
 const PUT_TIMES: u64 = 3;
-/// The most bytes of a refused put that later work makes room for.
-const WANTED_BYTES_MAX: u64 = 4 << 20;
-/// The share of a segment of the value log, in percent, that is garbage at which it is emptied
-/// while room is short; and after a put was refused.
-const SHORT_DEAD_PERCENT: u64 = 25;
-const WANTED_DEAD_PERCENT: u64 = 1;
 
 /// What is known of the room on the device.
 #[derive(Default)]
 pub(crate) struct Space {
-    /// Less is free than maintenance may need.
-    short: AtomicBool,
-    /// Bytes written since the last look, and at how many the next one is due.
-    unseen_bytes: AtomicU64,
-    look_at_bytes: AtomicU64,
+    room: RoomWatch,
     /// Looks for work that are to pass, unless more is free than this.
     pauses: AtomicU64,
     paused_at_bytes: AtomicU64,
-    /// Bytes of a put that was refused, until there is room for it or nothing is left to do.
-    wanted_bytes: AtomicU64,
 }
 
 impl<D: Device> Wip<D> {
     /// True while less is free than maintenance may need.
     pub(crate) fn is_short_of_space(&self) -> bool {
-        self.space.short.load(Ordering::Relaxed)
+        self.space.room.is_short()
     }
 
     /// Counts bytes written.
     pub(crate) fn count_space(&self, bytes: u64) {
-        self.space.unseen_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.space.room.count(bytes);
     }
 
     /// True where a look at the free space is due.
     pub(crate) fn is_look_due(&self) -> bool {
-        let unseen = self.space.unseen_bytes.load(Ordering::Relaxed);
-        unseen >= self.space.look_at_bytes.load(Ordering::Relaxed)
+        self.space.room.is_look_due()
     }
 
     fn free_bytes(&self) -> u64 {
-        // A device that does not tell is taken to have room: it will say when it has not.
-        self.device.free_bytes().unwrap_or(u64::MAX / 2)
+        free_bytes(&*self.device)
     }
 
     /// Compares what is free with what maintenance needs beside `more` bytes; true where it is
     /// less. Room is short as long as it would be with the put that was refused.
     pub(crate) fn look_at_space(&self, more: u64) -> bool {
-        self.space.unseen_bytes.store(0, Ordering::Relaxed);
-        let (mut free, needed) = (self.free_bytes(), self.space_needed_bytes());
-        let most = needed + more.max(self.wanted_bytes());
-        if free < most && self.log.remove_spares() > 0 {
-            free = self.free_bytes();
-        }
+        let give_back = || self.log.remove_spares();
+        let room = &self.space.room;
+        let needed = self.space_needed_bytes();
+        let (is_too_little, left) = room.look(needed, more, || self.free_bytes(), give_back);
         let least = LOOK_EVERY_BYTES.min(self.log_bytes_max() / 16);
-        let next = (free.saturating_sub(most) / LOOK_PART).clamp(least, LOOK_EVERY_BYTES_MAX);
-        self.space.look_at_bytes.store(next, Ordering::Relaxed);
-        self.space.short.store(free < most, Ordering::Relaxed);
-        if free >= most {
-            self.space.wanted_bytes.store(0, Ordering::Relaxed);
-        }
-        free < needed + more
+        room.look_after((left / LOOK_PART).clamp(least, LOOK_EVERY_BYTES_MAX));
+        is_too_little
     }
 
     /// Bytes of a put that was refused and that work is to make room for; 0 for none.
     fn wanted_bytes(&self) -> u64 {
-        self.space.wanted_bytes.load(Ordering::Relaxed)
+        self.space.room.wanted_bytes()
     }
 
     /// Nothing is left to do that would free any: the next refused put asks again.
     pub(crate) fn stop_wanting(&self) {
-        if self.space.wanted_bytes.swap(0, Ordering::Relaxed) > 0 {
+        if self.space.room.stop_wanting() {
             self.look_at_space(0);
         }
     }
 
     /// The share of a segment of the value log, in percent, that is garbage at which it is emptied.
     pub(crate) fn value_log_dead_percent(&self) -> u64 {
-        let usual = self.config.value_log_dead_percent;
-        match self.is_short_of_space() {
-            true if self.wanted_bytes() > 0 => usual.min(WANTED_DEAD_PERCENT),
-            true => usual.min(SHORT_DEAD_PERCENT),
-            false => usual,
-        }
+        self.space.room.dead_percent(self.config.value_log_dead_percent)
     }
 
     /// Bytes that maintenance takes at the worst before it frees any, and those that deletes take.
@@ -227,7 +202,7 @@ impl<D: Device> Wip<D> {
 
     /// A job did not fit.
     pub(crate) fn note_full(&self) {
-        self.space.short.store(true, Ordering::Relaxed);
+        self.space.room.set_short();
         self.space.paused_at_bytes.store(self.free_bytes(), Ordering::Relaxed);
         self.space.pauses.store(PAUSES, Ordering::Relaxed);
     }
@@ -367,8 +342,7 @@ impl<D: Device> Wip<D> {
         if fits() {
             return Ok(());
         }
-        self.space.wanted_bytes.fetch_max(bytes.clamp(1, WANTED_BYTES_MAX), Ordering::Relaxed);
-        self.space.short.store(true, Ordering::Relaxed);
+        self.space.room.want(bytes);
         for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
             let worked = self.run_jobs(TRY_BYTES, true);
             if !self.look_at_space(bytes) || fits() {
