@@ -2,6 +2,8 @@
 
 use crate::acl::User;
 use crate::budget::{Claim, SMALL_BYTES, resident_bytes};
+use crate::clients::Owner;
+use crate::lane::Lane;
 use crate::memcached::{self, Marks};
 use crate::table::Run;
 use crate::transaction::Transaction;
@@ -341,26 +343,6 @@ pub(crate) struct Acknowledgement {
     pub(crate) end: usize,
     /// The request among those of its input.
     pub(crate) request: usize,
-}
-
-/// Which of the workers' queues a burst waits in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
-    /// Reads only.
-    Read,
-    /// Some writes.
-    Write,
-    /// One request that may take long.
-    Long,
-}
-
-/// Whom a part of a burst belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
-    /// Its place among the loop's connections.
-    pub slot: usize,
-    /// Its number, which is never used twice.
-    pub client: u64,
 }
 
 /// Requests of several connections that run together.

@@ -125,6 +125,15 @@ impl Client {
     }
 }
 
+/// A connection as its event loop finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// Its place among the loop's connections.
+    pub slot: usize,
+    /// Its number, which is never used twice.
+    pub client: u64,
+}
+
 /// The register of connections.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {

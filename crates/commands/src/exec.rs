@@ -9,17 +9,19 @@
 mod alone;
 mod changes;
 mod pieces;
+mod timer;
 
 use self::alone::Collector;
 pub use self::changes::Change;
 use self::changes::{change, change_by_owners};
 use self::pieces::Writer;
+use self::timer::BurstTimer;
 use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
+use crate::engine_calls::error_text;
 use crate::errors;
-use crate::resp::{Keyspace, Values, error_text};
+use crate::resp::{Keyspace, Values};
 use crate::service::Service;
-use crate::slowlog::Watch;
 use crate::table::{Answer, Answering, Run, Terms, Wants, Write, find_called};
 use crate::transaction::Transaction;
 use silica::engine::{Durability, Engine, Limits, Result, WriteBatch};
@@ -105,7 +107,7 @@ impl Executor {
     /// Runs every connection's requests from `next` to `end`, or until its replies are many.
     pub fn run(&mut self, burst: &mut Burst) {
         let service = Arc::clone(&self.service);
-        let watch = Watch::begin(&service, burst);
+        let timer = BurstTimer::start(&service, burst);
         self.now_ms = service.unix_ms();
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
@@ -131,7 +133,7 @@ impl Executor {
         self.forget(outputs);
         let done: usize = outputs.iter().map(|output| output.next).sum();
         service.stats.count_burst(burst.lane, done - done_before);
-        watch.end(&service, burst, done - done_before);
+        timer.stop(&service, burst, done - done_before);
     }
 
     /// Reply bytes of a burst after which it goes on later.

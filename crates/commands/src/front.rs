@@ -1,6 +1,6 @@
 //! What commands ask of the threads that serve connections.
 
-use crate::burst::Owner;
+use crate::clients::Owner;
 use crate::topics::{Delivery, Published};
 use silica_proto::datagram::PASS_BYTES;
 use std::sync::Arc;

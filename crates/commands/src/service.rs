@@ -3,9 +3,10 @@
 use crate::acl::{Acl, Refusal};
 use crate::address::Address;
 use crate::budget::Budget;
-use crate::burst::{Burst, Owner};
+use crate::burst::Burst;
 use crate::calls::Calls;
 use crate::client_state::ClientState;
+use crate::clients::Owner;
 use crate::clients::{Client, Clients};
 use crate::cursors::Cursors;
 use crate::errors::Errors;

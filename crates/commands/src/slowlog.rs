@@ -5,17 +5,10 @@
 //! with it.
 
 use crate::budget::{Budget, Share};
-use crate::burst::{Args, Burst};
-use crate::memcached;
-use crate::service::Service;
-use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Arguments of a request that are kept, and bytes of each.
-const ARGS_MAX: usize = 32;
-const ARG_BYTES_MAX: usize = 128;
 /// Seconds of which LATENCY keeps the peaks.
 const PEAKS_MAX: usize = 160;
 /// Powers of two of microseconds that are told apart; the last is over a day.
@@ -91,13 +84,13 @@ impl SlowLog {
         self.bytes.load(Relaxed)
     }
 
-    fn is_slow(&self, micros: u64) -> bool {
+    pub(crate) fn is_slow(&self, micros: u64) -> bool {
         u64::try_from(self.micros_min.load(Relaxed)).is_ok_and(|min| micros >= min)
     }
 
     /// Adds an entry. Without memory for it, or if all take more than an eighth of the clients'
     /// memory, the oldest go.
-    fn add(&self, mut slow: Slow, budget: &Arc<Budget>) {
+    pub(crate) fn add(&self, mut slow: Slow, budget: &Arc<Budget>) {
         let len_max = self.len_max.load(Relaxed).min(LEN_MAX);
         let mut list = self.list();
         slow.id = self.next_id.fetch_add(1, Relaxed);
@@ -158,7 +151,7 @@ impl Latency {
         !std::mem::take(&mut *self.peaks()).0.is_empty()
     }
 
-    fn count(&self, micros: u64) {
+    pub(crate) fn count(&self, micros: u64) {
         let power = micros.max(1).next_power_of_two().trailing_zeros() as usize;
         self.histogram[power.min(POWERS - 1)].fetch_add(1, Relaxed);
     }
@@ -178,11 +171,11 @@ impl Latency {
         self.histogram.iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.millis_min.load(Relaxed) > 0
     }
 
-    fn note(&self, millis: u64, unix_s: u64) {
+    pub(crate) fn note(&self, millis: u64, unix_s: u64) {
         let min = self.millis_min.load(Relaxed);
         if min == 0 || millis < min {
             return;
@@ -199,104 +192,9 @@ impl Latency {
     }
 }
 
-/// Watches a burst that is about to run.
-pub(crate) struct Watch {
-    began_ns: u64,
-    /// The first request that has not run: its connection among the burst's, and its place there.
-    first: Option<(usize, usize)>,
-    /// Of each connection the first request that has not run, where somebody is told of writes.
-    from: Option<Vec<usize>>,
-}
-
-impl Watch {
-    pub(crate) fn begin(service: &Service, burst: &Burst) -> Self {
-        let next = |index: usize| {
-            let output = &burst.outputs[index];
-            let requests = burst.inputs[index].requests.get(output.next..output.end)?;
-            let place = requests.iter().position(|request| !request.run.is_ready())?;
-            Some((index, output.next + place))
-        };
-        let first = (0..burst.outputs.len()).find_map(next);
-        let all = || burst.outputs.iter().map(|output| output.next).collect();
-        let from = service.tracking.is_active().then(all);
-        Watch { began_ns: service.monotonic_ns(), first, from }
-    }
-
-    /// Notes how long it took, and tells what it wrote; `requests` of the burst have run.
-    pub(crate) fn end(self, service: &Service, burst: &Burst, requests: usize) {
-        if let Some(from) = &self.from {
-            service.tracking.tell(service, burst, from);
-        }
-        let nanos = service.monotonic_ns() - self.began_ns;
-        Stats::add(&service.stats.burst_nanoseconds, nanos);
-        let micros = nanos / 1000;
-        service.latency.count(micros);
-        // Mostly nothing is to be noted, and what the time is need not be asked.
-        let is_slow = service.slowlog.is_slow(micros);
-        let Some((index, place)) = self.first.filter(|_| is_slow || service.latency.is_on()) else {
-            return;
-        };
-        let unix_s = service.unix_ms() / 1000;
-        service.latency.note(micros / 1000, unix_s);
-        if !is_slow {
-            return;
-        }
-        let input = &burst.inputs[index];
-        let client = service.clients.get(burst.owners[index].client);
-        let request = input.args(&input.requests[place]);
-        let slow = Slow {
-            id: 0,
-            unix_s,
-            micros,
-            args: kept(request, requests.saturating_sub(1)),
-            peer: client.as_ref().map(|client| client.peer.to_string()).unwrap_or_default(),
-            name: client.map(|client| client.names().name.clone()).unwrap_or_default(),
-        };
-        service.slowlog.add(slow, &service.budget);
-    }
-}
-
-/// What the log keeps of a request that ran together with `others`.
-fn kept(args: Args<'_>, others: usize) -> Vec<Vec<u8>> {
-    let shorten = |arg: &[u8]| match arg.len() {
-        0..=ARG_BYTES_MAX => arg.to_vec(),
-        len => {
-            let mut start = arg[..ARG_BYTES_MAX].to_vec();
-            start.extend_from_slice(format!("... ({} more bytes)", len - ARG_BYTES_MAX).as_bytes());
-            start
-        }
-    };
-    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
-    let mut list: Vec<Vec<u8>> = args.from(0).take(shown).map(shorten).collect();
-    if let Some(head) = args.memcached() {
-        list[0] = memcached::name(*head).as_bytes().to_vec();
-    }
-    if shown < args.len() {
-        list.push(format!("... ({} more arguments)", args.len() - shown).into_bytes());
-    }
-    if others > 0 {
-        list.push(format!("... ({others} more requests in the burst)").into_bytes());
-    }
-    list
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use silica_proto::Span;
-
-    #[test]
-    fn only_so_much_is_kept_of_a_request() {
-        let bytes = vec![b'x'; 1000];
-        let spans: Vec<Span> =
-            [10, 200].iter().map(|len| Span { start: 0, len: *len }).cycle().take(40).collect();
-        let list = kept(Args::new(&bytes, &spans), 7);
-        assert_eq!(list.len(), 33);
-        assert_eq!(list[0], b"xxxxxxxxxx");
-        assert_eq!(&list[1][120..], b"xxxxxxxx... (72 more bytes)");
-        assert_eq!(list[31], b"... (9 more arguments)");
-        assert_eq!(list[32], b"... (7 more requests in the burst)");
-    }
 
     #[test]
     fn times_are_counted_by_powers_of_two() {

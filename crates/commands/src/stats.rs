@@ -1,6 +1,6 @@
 //! Counters that INFO shows.
 
-use crate::burst::Lane;
+use crate::lane::Lane;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! stats {

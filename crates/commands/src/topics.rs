@@ -5,8 +5,8 @@
 //! replies of its connections, or keeps it until the requests under way are answered.
 
 use crate::budget::{Budget, Claim, Share};
-use crate::burst::Owner;
 use crate::clients::Client;
+use crate::clients::Owner;
 use crate::glob::Pattern;
 use crate::service::Service;
 use silica_proto::{Reply, Version};

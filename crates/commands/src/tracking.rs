@@ -7,8 +7,9 @@
 //! user may do nothing with.
 
 use crate::budget::Share;
-use crate::burst::{Burst, Input, Owner, Request};
+use crate::burst::{Burst, Input, Request};
 use crate::clients::Client;
+use crate::clients::Owner;
 use crate::service::Service;
 use crate::table::{Run, Trait, find};
 use crate::topics::{Delivery, Published, Push};

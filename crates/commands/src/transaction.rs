@@ -11,8 +11,8 @@
 
 use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
+use crate::engine_calls::{atomic, claim_entries, out_of_memory};
 use crate::overlay::Overlay;
-use crate::resp::{atomic, claim_entries, out_of_memory};
 use crate::service::Service;
 use crate::watch::Watches;
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};

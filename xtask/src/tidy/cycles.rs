@@ -13,7 +13,7 @@ const CYCLIC_MAX: &[(&str, usize)] = &[
     ("bench-compare", 6),
     ("cli", 15),
     ("client", 2),
-    ("commands", 23),
+    ("commands", 19),
     ("mica", 10),
     ("proto", 2),
     ("silica", 9),

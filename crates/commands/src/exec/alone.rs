@@ -4,7 +4,8 @@
 use super::{ENTRY_META_BYTES, Executor, Slot, Wave};
 use crate::budget::Claim;
 use crate::burst::Args;
-use crate::resp::{Values, error_text};
+use crate::engine_calls::error_text;
+use crate::resp::Values;
 use crate::table::{Answering, Read, Run, Wants, reply_too_large};
 use silica::engine::{EntryRef, GetSink};
 use silica_proto::Reply;

@@ -3,8 +3,8 @@
 use super::Wave;
 use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
+use crate::engine_calls::{atomic, error_text};
 use crate::owners::Owners;
-use crate::resp::{atomic, error_text};
 use crate::table::{Answer, Modify, Terms};
 use silica::engine::{Durability, Engine, Update};
 

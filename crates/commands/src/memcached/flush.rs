@@ -2,7 +2,9 @@
 
 use super::binary;
 use super::expiry::expires;
-use crate::burst::{Args, Burst, Input, Lane, Output, Owner, Request};
+use crate::burst::{Args, Burst, Input, Output, Request};
+use crate::clients::Owner;
+use crate::lane::Lane;
 use crate::resp::Keyspace;
 use crate::table::Run;
 use silica::engine::{Error, ErrorKind, Result};

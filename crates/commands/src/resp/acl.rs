@@ -3,8 +3,9 @@
 use super::{Cx, NOT_INTEGER, introspect, wrong_number};
 use crate::acl::{DEFAULT, User};
 use crate::budget::Claim;
-use crate::burst::{Args, Owner};
+use crate::burst::Args;
 use crate::clients::Client;
+use crate::clients::Owner;
 use crate::service::Service;
 use crate::table::{CATEGORIES, COMMANDS, find_called};
 use silica_proto::{Reply, parse_i64};

@@ -2,8 +2,9 @@
 
 use super::{Cx, Keyspace, SYNTAX};
 use crate::acl::Acl;
-use crate::burst::{Args, Owner};
+use crate::burst::Args;
 use crate::clients::Client;
+use crate::clients::Owner;
 use silica::engine::Result;
 use silica_proto::{Reply, parse_i64};
 use std::collections::BTreeSet;

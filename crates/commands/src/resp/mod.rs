@@ -27,14 +27,16 @@ pub(crate) mod update;
 pub(crate) mod whole;
 
 use crate::acl::User;
-use crate::budget::{Claim, SMALL_BYTES};
+use crate::budget::Claim;
 use crate::burst::Args;
 use crate::clients::Client;
+use crate::engine_calls;
+pub(crate) use crate::engine_calls::{atomic, error_text, out_of_memory};
 use crate::exec::{ENTRY_META_BYTES, Slot};
 use crate::service::Service;
 use crate::session::Session;
 use crate::table::Run;
-use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, GetSink, Result};
+use silica::engine::{Engine, EntryRef, Result};
 use silica_proto::{Limits, Reply};
 use std::sync::Arc;
 
@@ -43,16 +45,6 @@ pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of rang
 
 /// Bytes that a value may have, whatever the engine takes.
 const VALUE_BYTES_MAX: usize = Limits::OPEN.bulk_bytes_max;
-
-/// The text of an engine's error as a reply.
-pub fn error_text(error: &Error) -> String {
-    let code = match error.kind() {
-        ErrorKind::Full => "OOM",
-        ErrorKind::Poisoned | ErrorKind::Corruption => "MISCONF",
-        _ => "ERR",
-    };
-    format!("{code} {error}")
-}
 
 /// The reply to a request with too few or too many arguments.
 pub(crate) fn wrong_number(name: &str) -> String {
@@ -137,42 +129,6 @@ pub(crate) struct Keyspace<'a> {
     pub(crate) reader: Option<&'a User>,
 }
 
-/// Adds up the bytes of values, without reading those that lie apart.
-struct Sizes<'s>(&'s mut usize);
-
-impl GetSink for Sizes<'_> {
-    fn found(&mut self, _: usize, entry: EntryRef<'_>) {
-        *self.0 += entry.value.len();
-    }
-
-    fn wants(&mut self, _: usize, bytes: usize) -> bool {
-        *self.0 += bytes;
-        false
-    }
-}
-
-/// Claims memory for `copies` copies of the values that `keys` have, which an update of all of
-/// them reads at once; or says why it may not.
-pub(crate) fn claim_entries(
-    engine: &dyn Engine,
-    keys: &[&[u8]],
-    copies: usize,
-    claim: &Claim,
-) -> Result<()> {
-    let mut bytes = 0;
-    engine.get_many(keys, &mut Sizes(&mut bytes))?;
-    if bytes <= SMALL_BYTES {
-        return Ok(());
-    }
-    claim.grow(copies * bytes).map_err(out_of_memory)
-}
-
-/// An error with this text, whose first word is its code as a reply.
-pub(crate) fn out_of_memory(text: String) -> Error {
-    let text = text.strip_prefix("OOM ").map(str::to_string).unwrap_or(text);
-    Error::new(ErrorKind::Full, text)
-}
-
 impl Keyspace<'_> {
     /// True if the client may be told the name of `key`.
     pub(crate) fn may_tell(&self, key: &[u8]) -> bool {
@@ -181,7 +137,7 @@ impl Keyspace<'_> {
 
     /// Claims memory for `copies` copies of the values of `keys`, or says why it may not.
     fn claim_entries(&self, keys: &[&[u8]], copies: usize) -> Result<()> {
-        claim_entries(self.engine, keys, copies, self.claim)
+        engine_calls::claim_entries(self.engine, keys, copies, self.claim)
     }
 
     /// Runs `run` and answers with its error where it has one.
@@ -195,15 +151,6 @@ impl Keyspace<'_> {
             args.refuse(&error_text(&error), reply);
         }
     }
-}
-
-/// The atomic updates of `engine`.
-pub(crate) fn atomic(engine: &dyn Engine) -> Result<&dyn Atomic> {
-    engine.as_atomic().ok_or_else(|| {
-        let name = engine.descriptor().name;
-        let message = format!("engine '{name}' has no atomic updates, which this command needs");
-        Error::new(ErrorKind::Unsupported, message)
-    })
 }
 
 /// What a command works with that a loop runs itself.

@@ -125,7 +125,7 @@ impl Atomic for Watched {
         durability: Durability,
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
     ) -> Result<usize> {
-        let atomic = crate::resp::atomic(&*self.engine)?;
+        let atomic = crate::engine_calls::atomic(&*self.engine)?;
         self.watchers.updates(keys, decide, |decide| atomic.update_many(keys, durability, decide))
     }
 
@@ -135,7 +135,7 @@ impl Atomic for Watched {
         durability: Durability,
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
-        let atomic = crate::resp::atomic(&*self.engine)?;
+        let atomic = crate::engine_calls::atomic(&*self.engine)?;
         self.watchers.write(keys.iter().copied(), |is_active| match is_active {
             false => atomic.update_all(keys, durability, decide),
             true => atomic.update_all(keys, durability, &mut |entries| {

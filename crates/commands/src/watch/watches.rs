@@ -3,7 +3,7 @@
 use super::Watchers;
 use super::writes::Overlap;
 use crate::budget::{Budget, Share};
-use crate::resp::out_of_memory;
+use crate::engine_calls::out_of_memory;
 use silica::engine::{Engine, EntryRef, GetSink, Result};
 use silica_base::{HashSeed, KeyHash};
 use std::collections::BTreeMap;
