@@ -115,7 +115,7 @@ impl Executor {
         while let Some(db) = next_db(inputs, outputs)
             && out_bytes(outputs) < self.out_bytes_max()
         {
-            match service.store.engine(db) {
+            match service.databases.engine(db) {
                 Ok(engine) => {
                     let mut wave = Wave { db, is_transaction: false, engine, inputs, outputs };
                     dirty |= u32::from(self.wave(&mut wave)) << db;
@@ -415,7 +415,7 @@ impl Executor {
             reply_bytes_max: self.reply_bytes_max,
             room: 2 * self.room,
         };
-        let owners = self.service.store.owners.as_deref();
+        let owners = self.service.databases.owners.as_deref();
         let by_owners = owners.and_then(|o| change_by_owners(o, wave, &changes, &terms));
         let (answers, failed) = match by_owners {
             Some(answers) => (answers, None),
@@ -465,7 +465,7 @@ impl Executor {
             claim: &self.claim,
             engine: wave.engine,
             db: wave.db,
-            whole: if wave.is_transaction { None } else { self.service.store.whole(wave.db) },
+            whole: if wave.is_transaction { None } else { self.service.databases.whole(wave.db) },
             reader: None,
         };
         let mut wrote = false;
@@ -554,8 +554,8 @@ impl Executor {
     /// Syncs the databases in `dirty`; where that fails, nothing written is acknowledged.
     fn sync(&self, dirty: u32, inputs: &[Input], outputs: &mut [Output]) {
         let mut failed = None;
-        for db in (0..self.service.store.count()).filter(|db| dirty >> db & 1 == 1) {
-            let engine = self.service.store.engine(db);
+        for db in (0..self.service.databases.count()).filter(|db| dirty >> db & 1 == 1) {
+            let engine = self.service.databases.engine(db);
             if let Err(error) = engine.and_then(|engine| engine.sync()) {
                 log::error!("sync of database {db}: {error}");
                 failed = Some(error_text(&error));

@@ -60,9 +60,9 @@
 //! # };
 //! # let directory = tempfile::tempdir().unwrap();
 //! let databases = Arc::new(silica::open(directory.path())?);
-//! let store = Store::new(databases, 1, None);
+//! let databases = DatabaseSet::new(databases, 1, None);
 //! let (acl, budget) = (Acl::new(None, None)?, Budget::new(1 << 20));
-//! let service = Arc::new(Service::new(options, store, acl, budget, Arc::new(Alone)));
+//! let service = Arc::new(Service::new(options, databases, acl, budget, Arc::new(Alone)));
 //! # let here = || Address::Ip(SocketAddr::from(([127, 0, 0, 1], 0)));
 //! let mut state = service.add_client((0, 0), (here(), here()), None);
 //!
@@ -89,7 +89,8 @@
 //! * `topics`, `tracking`: messages of channels, and which keys were written;
 //! * `budget`: the memory of all clients;
 //! * `calls`, `errors`, `rates`, `slowlog`, `stats`: what INFO and SLOWLOG show;
-//! * `store`, `jobs`, `migrations`, `recordings`: databases, and what is done to them as a whole.
+//! * `database_set`, `jobs`, `migrations`, `recordings`: databases, and what is done to them as a
+//!   whole.
 //!
 //! Invariant: nothing here knows a socket or waits for one. Whatever may wait for a device does so
 //! in [`Executor::run`], on the thread that calls it.
@@ -103,6 +104,7 @@ mod calls;
 mod client_state;
 mod clients;
 mod cursors;
+mod database_set;
 mod databases;
 mod engine_calls;
 mod errors;
@@ -126,7 +128,6 @@ mod service;
 mod session;
 mod slowlog;
 mod stats;
-mod store;
 mod table;
 mod topics;
 mod tracking;
@@ -140,6 +141,7 @@ pub use budget::{Budget, Claim, SMALL_BYTES};
 pub use burst::{Args, Burst, Input, Output, Parcel, Request};
 pub use client_state::ClientState;
 pub use clients::{Client, Owner};
+pub use database_set::DatabaseSet;
 pub use databases::{DATABASES_MAX, Databases, keyspace_name};
 pub use engine_calls::error_text;
 pub use exec::{Change, Executor};
@@ -153,7 +155,6 @@ pub use plan::plan;
 pub use service::{Service, ServiceOptions};
 pub use session::Session;
 pub use stats::Stats;
-pub use store::Store;
 pub use table::{Answer, Modify, Terms, command_names};
 pub use topics::{Delivery, Published};
 pub use watch::Watchers;

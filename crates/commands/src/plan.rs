@@ -145,7 +145,7 @@ fn plan_resp(service: &Service, state: &mut ClientState, input: &mut Input) {
     state.unplanned |= ends && !state.session.quit && base < state.input.len();
     hand_over(state, input, base);
     Stats::add(&service.stats.total_commands_processed, planned);
-    note(state, last, service.unix_ms());
+    record_activity(state, last, service.unix_ms());
 }
 
 impl ClientState {
@@ -270,7 +270,7 @@ pub(crate) fn hand_over(state: &mut ClientState, input: &mut Input, planned: usi
 }
 
 /// Tells the register what this client is doing.
-pub(crate) fn note(state: &ClientState, last: Option<&'static str>, now_ms: u64) {
+pub(crate) fn record_activity(state: &ClientState, last: Option<&'static str>, now_ms: u64) {
     let client = &state.client;
     client.active_ms.store(now_ms, Relaxed);
     client.db.store(state.session.db, Relaxed);

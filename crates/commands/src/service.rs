@@ -9,6 +9,7 @@ use crate::client_state::ClientState;
 use crate::clients::Owner;
 use crate::clients::{Client, Clients};
 use crate::cursors::Cursors;
+use crate::database_set::DatabaseSet;
 use crate::errors::Errors;
 use crate::front::Front;
 use crate::memcached::{self, Flush, Marks};
@@ -17,7 +18,6 @@ use crate::process;
 use crate::rates::Rates;
 use crate::slowlog::{Latency, SlowLog};
 use crate::stats::Stats;
-use crate::store::Store;
 use crate::topics::{Kind, Topics};
 use crate::tracking::Tracking;
 use crate::watch::Watches;
@@ -57,7 +57,7 @@ pub struct Service {
     /// The settings of its start.
     pub options: ServiceOptions,
     /// The databases.
-    pub store: Store,
+    pub databases: DatabaseSet,
     /// The connections.
     pub(crate) clients: Clients,
     /// The users.
@@ -107,11 +107,11 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service that begins now: `front` serves the connections of `acl`'s users to `store`, and
-    /// what they make the server hold is counted by `budget`.
+    /// A service that begins now: `front` serves the connections of `acl`'s users to `databases`,
+    /// and what they make the server hold is counted by `budget`.
     pub fn new(
         options: ServiceOptions,
-        store: Store,
+        databases: DatabaseSet,
         acl: Acl,
         budget: Arc<Budget>,
         front: Arc<dyn Front>,
@@ -120,7 +120,7 @@ impl Service {
         let process = u64::from(std::process::id());
         let mut random = Prng::new(clock.unix_ms() ^ process.rotate_right(32));
         Service {
-            store,
+            databases,
             clients: Clients::default(),
             acl,
             stats: Stats::default(),
@@ -252,7 +252,7 @@ impl Service {
 
     /// What becomes of entries when memory is full, as Redis calls it.
     pub(crate) fn eviction_policy(&self) -> &'static str {
-        let engine = self.store.opened(0);
+        let engine = self.databases.opened(0);
         match engine.is_some_and(|engine| engine.descriptor().capabilities.may_evict) {
             true => "allkeys-lru",
             false => "noeviction",
@@ -273,7 +273,7 @@ impl Service {
     pub(crate) fn watches(&self) -> Watches {
         let mut seed = [0; 16];
         seed.as_chunks_mut::<8>().0.iter_mut().for_each(|half| *half = self.random().to_le_bytes());
-        Watches::new(Arc::clone(&self.store.watchers), HashSeed(seed), &self.budget)
+        Watches::new(Arc::clone(&self.databases.watchers), HashSeed(seed), &self.budget)
     }
 
     /// Ends every pause and stops the front; does nothing if that was asked for before.

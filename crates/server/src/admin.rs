@@ -112,10 +112,10 @@ fn metrics(service: &Service) -> String {
 /// The databases that are open, with what the models say of them.
 fn explained(service: &Service) -> Vec<(usize, &'static str, Result<Why>)> {
     let of = |db| {
-        let engine = service.store.opened(db)?.descriptor().name;
-        Some((db, engine, service.store.why(db)?))
+        let engine = service.databases.opened(db)?.descriptor().name;
+        Some((db, engine, service.databases.why(db)?))
     };
-    (0..service.store.count()).filter_map(of).collect()
+    (0..service.databases.count()).filter_map(of).collect()
 }
 
 /// Prediction beside measurement, for people.
@@ -160,8 +160,8 @@ fn models(service: &Service, out: &mut String) {
 /// The metrics of all engines, each with those of the others of its name.
 fn engines(service: &Service, out: &mut String) {
     let mut values = Values::default();
-    for db in 0..service.store.count() {
-        if let Some(engine) = service.store.opened(db) {
+    for db in 0..service.databases.count() {
+        if let Some(engine) = service.databases.opened(db) {
             values.labels = format!("db=\"{db}\",engine=\"{}\"", engine.descriptor().name);
             engine.metrics(&mut values);
         }

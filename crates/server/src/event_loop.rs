@@ -528,14 +528,14 @@ impl EventLoop {
 
     /// Decides where the next requests of `work` run.
     fn decide(&self, work: &Planned) -> Place {
-        let store = &self.service.store;
+        let databases = &self.service.databases;
         let mut may_wait = false;
         let mut changes = false;
         for (index, request) in work.left().iter().enumerate() {
             if request.is_ready() {
                 continue;
             }
-            let engine = store.opened(usize::from(request.db));
+            let engine = databases.opened(usize::from(request.db));
             let long = request.long || engine.is_none();
             match (long, index) {
                 (true, 0) => return Place::Worker(Lane::Long, work.next + 1),

@@ -15,7 +15,9 @@ use crate::{Config, Mode};
 use mio::{Poll, Waker};
 use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica_base::{Clock, SystemClock};
-use silica_commands::{Acl, Budget, Databases, Front, Owners, Service, ServiceOptions, Store};
+use silica_commands::{
+    Acl, Budget, DatabaseSet, Databases, Front, Owners, Service, ServiceOptions,
+};
 use silica_net::datagrams::join_segments;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Weak};
@@ -159,9 +161,9 @@ impl Server {
         let hub = (config.mode != Mode::Crcw)
             .then(|| Arc::new(Hub::new(config.mode, &wakers, config.databases, &budget)));
         let owners = hub.clone().map(|hub| hub as Arc<dyn Owners>);
-        let store = Store::new(databases, config.databases, owners);
-        refuse_mode(&config, store.engine(0)?)?;
-        store.open_listed();
+        let databases = DatabaseSet::new(databases, config.databases, owners);
+        refuse_mode(&config, databases.engine(0)?)?;
+        databases.open_listed();
         let now_ms = SystemClock::default().unix_ms();
         let tls = config.tls.as_ref().map(|files| Tls::new(files, now_ms)).transpose()?;
         config.warn_of_strangers(acl.lets_in());
@@ -180,7 +182,7 @@ impl Server {
         };
         let loops = Arc::new(Loops::new(wakers, addresses, Passes::new()?));
         let front = Arc::clone(&loops) as Arc<dyn Front>;
-        let service = Service::new(service_options(&config)?, store, acl, budget, front);
+        let service = Service::new(service_options(&config)?, databases, acl, budget, front);
         let pool = Pool::new(config.io_workers);
         let shared = Arc::new(Shared { service: Arc::new(service), loops, pool, tls, config });
         let start_admin = |address| Admin::start(&shared.service, address);

@@ -31,14 +31,14 @@ impl Shared {
 
     /// True if the loops that own partitions serve datagrams themselves.
     pub(crate) fn loops_take_datagrams(&self) -> bool {
-        let engine = self.service.store.opened(0);
+        let engine = self.service.databases.opened(0);
         let waits = engine.is_none_or(|engine| engine.descriptor().capabilities.may_wait);
         self.config.mode != Mode::Crcw && !waits
     }
 
     /// How others find out which loop owns a key of database 0, if one does.
     pub(crate) fn partitions(&self) -> Option<Partitions> {
-        let sharded = self.service.store.opened(0)?.as_sharded()?;
+        let sharded = self.service.databases.opened(0)?.as_sharded()?;
         let count = u16::try_from(sharded.shards()).ok().filter(|_| self.loops_take_datagrams())?;
         // The owner of a partition is its remainder, in the directory as here.
         sharded.seed().map(|seed| Partitions { count, seed })

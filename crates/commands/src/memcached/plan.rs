@@ -4,7 +4,7 @@ use super::{COMPATIBLE_VERSION, binary, flush, meta, refuse, stats, text};
 use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
 use crate::client_state::ClientState;
-use crate::plan::{READY_BYTES_MAX, hand_over, is_heavy, note, requests_max};
+use crate::plan::{READY_BYTES_MAX, hand_over, is_heavy, record_activity, requests_max};
 use crate::service::Service;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -60,7 +60,7 @@ pub(crate) fn plan(service: &Service, state: &mut ClientState, input: &mut Input
     hand_over(state, input, base);
     Stats::add(&service.stats.total_commands_processed, planned);
     Stats::add(&service.stats.memcached_stores, sets);
-    note(state, last, service.unix_ms());
+    record_activity(state, last, service.unix_ms());
 }
 
 /// True for a request for figures, which is planned alone.

@@ -2,9 +2,9 @@
 
 use super::COMPATIBLE_VERSION;
 use crate::burst::Args;
+use crate::database_set::metric_of;
 use crate::process;
 use crate::resp::Keyspace;
-use crate::store::metric_of;
 use silica::engine::{MetricVisitor, Result};
 use silica_proto::Reply;
 use silica_proto::memcached::{Fault, fault};
@@ -105,8 +105,8 @@ fn databases(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
             stat(self.0, &format!("{}:{name}", self.1), value);
         }
     }
-    for db in 0..keys.service.store.count() {
-        let Some(engine) = keys.service.store.opened(db) else { continue };
+    for db in 0..keys.service.databases.count() {
+        let Some(engine) = keys.service.databases.opened(db) else { continue };
         stat(out, &format!("{db}:engine"), engine.descriptor().name);
         if let Some(admin) = engine.as_admin() {
             stat(out, &format!("{db}:curr_items"), admin.estimate()?.estimate);

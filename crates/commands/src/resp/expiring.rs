@@ -1,7 +1,7 @@
 //! How many entries expire, by a sample: nobody counts them.
 
 use super::Keyspace;
-use crate::store::metric_of;
+use crate::database_set::metric_of;
 use silica::engine::{Engine, EntryRef, KeyRange, Near, Ordered, Result};
 use std::sync::Arc;
 

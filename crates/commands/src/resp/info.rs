@@ -137,7 +137,7 @@ fn human(bytes: u64) -> String {
 fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let durable = keys.engine.descriptor().capabilities.durable;
     let service = keys.service;
-    let saved_ms = service.store.jobs.saved_unix_ms().unwrap_or(service.started_ms);
+    let saved_ms = service.databases.jobs.saved_unix_ms().unwrap_or(service.started_ms);
     lines!(out,
         "loading": 0,
         "durable": u8::from(durable),
@@ -151,7 +151,7 @@ fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 
 /// Puts and deletes since the start.
 fn changes(keys: &Keyspace<'_>) -> u64 {
-    ["puts", "deletes"].iter().filter_map(|metric| keys.service.store.total(metric)).sum()
+    ["puts", "deletes"].iter().filter_map(|metric| keys.service.databases.total(metric)).sum()
 }
 
 fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
@@ -165,8 +165,8 @@ fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "instantaneous_ops_per_sec": rate.requests,
         "instantaneous_input_kbps": kib(rate.bytes_received),
         "instantaneous_output_kbps": kib(rate.bytes_sent),
-        "evicted_keys": service.store.total("evictions").unwrap_or(0),
-        "expired_keys": service.store.total("expirations").unwrap_or(0),
+        "evicted_keys": service.databases.total("evictions").unwrap_or(0),
+        "expired_keys": service.databases.total("expirations").unwrap_or(0),
     );
     lines!(out,
         "pubsub_channels": keys.service.topics.channels(),
@@ -202,16 +202,17 @@ fn replication(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
 }
 
 fn keyspace(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    let store = &keys.service.store;
-    for db in 0..store.count() {
-        let Some(engine) = store.opened(db) else { continue };
+    let databases = &keys.service.databases;
+    for db in 0..databases.count() {
+        let Some(engine) = databases.opened(db) else { continue };
         let Some(admin) = engine.as_admin() else { continue };
         let count = size(engine, admin)?;
         if count.high > 0 {
             // Programs that read this know these three fields and no others. The bounds of an
             // estimate are in the last section.
             let keys_of_db = Keyspace { engine, db, ..*keys };
-            let Expiring { share, ttl_ms } = sample(&keys_of_db, store.whole(db), count.estimate)?;
+            let Expiring { share, ttl_ms } =
+                sample(&keys_of_db, databases.whole(db), count.estimate)?;
             let expires = (count.estimate as f64 * share).round();
             line(
                 out,
@@ -234,8 +235,8 @@ impl MetricVisitor for Lines<'_> {
 }
 
 fn silica(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    for db in 0..keys.service.store.count() {
-        if let Some(engine) = keys.service.store.opened(db) {
+    for db in 0..keys.service.databases.count() {
+        if let Some(engine) = keys.service.databases.opened(db) {
             let descriptor = engine.descriptor();
             line(out, format_args!("db{db}_engine:{}", descriptor.name));
             let in_memory = u8::from(!descriptor.capabilities.durable);

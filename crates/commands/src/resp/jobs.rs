@@ -21,7 +21,7 @@ const STEP: usize = 16;
 
 /// `SILICA.JOB BACKUP DIR [FROM DIR | UPDATE]`, `VERIFY`, `COMPACT`; `STATE KIND`, `CANCEL KIND`.
 pub(crate) fn job(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let jobs = &keys.service.store.jobs;
+    let jobs = &keys.service.databases.jobs;
     let kind = || KINDS.into_iter().find(|kind| args.len() == 3 && args.is(2, kind));
     if args.is(1, "state") || args.is(1, "cancel") {
         let Some(kind) = kind() else {
@@ -53,7 +53,7 @@ pub(crate) fn job(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
             return Ok(());
         }
     };
-    keys.service.store.start_job(job)?;
+    keys.service.databases.start_job(job)?;
     reply.ok();
     Ok(())
 }
@@ -66,14 +66,14 @@ impl From<BackupJob> for Job {
 
 /// `SAVE`: returns when everything that is served survives the process.
 pub(crate) fn save(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let store = &keys.service.store;
-    if store.jobs.is_running("save") {
+    let databases = &keys.service.databases;
+    if databases.jobs.is_running("save") {
         reply.error("ERR Background save already in progress");
         return Ok(());
     }
-    let engines = (0..store.count()).filter_map(|db| store.opened(db));
+    let engines = (0..databases.count()).filter_map(|db| databases.opened(db));
     jobs::save(engines, &mut |_| keys.service.refuse_when_stopping())?;
-    store.jobs.note_save(keys.service.unix_ms());
+    databases.jobs.note_save(keys.service.unix_ms());
     reply.ok();
     Ok(())
 }
@@ -84,14 +84,15 @@ pub(crate) fn bgsave(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
         reply.error(SYNTAX);
         return Ok(());
     }
-    let store = &keys.service.store;
-    if store.jobs.is_running("save") {
+    let databases = &keys.service.databases;
+    if databases.jobs.is_running("save") {
         reply.error("ERR Background save already in progress");
         return Ok(());
     }
-    let engines: Vec<_> = (0..store.count()).filter_map(|db| store.whole(db).cloned()).collect();
-    let (saves, clock) = (store.jobs.saves(), silica_base::SystemClock::default());
-    store.jobs.start(&Job::Save, move |tell| {
+    let engines: Vec<_> =
+        (0..databases.count()).filter_map(|db| databases.whole(db).cloned()).collect();
+    let (saves, clock) = (databases.jobs.saves(), silica_base::SystemClock::default());
+    databases.jobs.start(&Job::Save, move |tell| {
         let saved = jobs::save(engines.iter().map(|engine| &**engine), tell)?;
         saves.store(silica_base::Clock::unix_ms(&clock), Relaxed);
         Ok(format!("{} databases saved", saved.kept))
@@ -103,16 +104,16 @@ pub(crate) fn bgsave(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
 /// `LASTSAVE`: the Unix time of the last save, or of the start.
 pub(crate) fn lastsave(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let service = keys.service;
-    let at = service.store.jobs.saved_unix_ms().unwrap_or(service.started_ms);
+    let at = service.databases.jobs.saved_unix_ms().unwrap_or(service.started_ms);
     reply.integer((at / 1000) as i64);
     Ok(())
 }
 
 /// `SILICA.INSPECT`: databases, their engines and structures, for people.
 pub(crate) fn inspect(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let (store, mut text) = (&keys.service.store, String::new());
-    for db in 0..store.count() {
-        let Some(engine) = store.opened(db) else { continue };
+    let (databases, mut text) = (&keys.service.databases, String::new());
+    for db in 0..databases.count() {
+        let Some(engine) = databases.opened(db) else { continue };
         text += &format!("database {db}\n  engine: {}\n", engine.descriptor().name);
         let structure = engine.as_admin().map(|admin| admin.inspect()).transpose()?;
         structure.iter().flat_map(|text| text.lines()).for_each(|line| {

@@ -41,8 +41,8 @@ fn figures(keys: &Keyspace<'_>) -> Result<Vec<(String, u64)>> {
     let clients = service.budget.used() as u64;
     let mut entries = 0;
     let mut budgets = Vec::new();
-    for db in 0..service.store.count() {
-        let Some(engine) = service.store.opened(db) else { continue };
+    for db in 0..service.databases.count() {
+        let Some(engine) = service.databases.opened(db) else { continue };
         if let Some(admin) = engine.as_admin() {
             entries += admin.estimate()?.estimate;
         }

@@ -42,7 +42,8 @@ fn copy_options(keys: &Keyspace<'_>, args: Args<'_>) -> std::result::Result<bool
         } else if args.is(index, "db") && index + 1 < args.len() {
             index += 1;
             let number = parse_i64(args.get(index)).ok_or(NOT_INTEGER)?;
-            let known = usize::try_from(number).ok().filter(|n| *n < keys.service.store.count());
+            let known =
+                usize::try_from(number).ok().filter(|n| *n < keys.service.databases.count());
             db = known.ok_or("ERR DB index is out of range")?;
         } else {
             return Err(SYNTAX);

@@ -9,7 +9,7 @@ use silica_proto::{Reply, parse_i64};
 
 fn database(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Option<u32> {
     let index = parse_i64(args.get(1)).and_then(|index| u32::try_from(index).ok());
-    let index = index.filter(|index| (*index as usize) < keys.service.store.count());
+    let index = index.filter(|index| (*index as usize) < keys.service.databases.count());
     if index.is_none() {
         reply.error("ERR DB index is out of range");
     }
@@ -19,7 +19,7 @@ fn database(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Optio
 /// `SILICA.SKETCH DB`: the workload as text.
 pub(crate) fn sketch(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     if let Some(index) = database(keys, args, reply) {
-        reply.bulk(keys.service.store.workload(index)?.as_bytes());
+        reply.bulk(keys.service.databases.workload(index)?.as_bytes());
     }
     Ok(())
 }
@@ -27,19 +27,19 @@ pub(crate) fn sketch(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
 /// `SILICA.RECORD DB START [REALKEYS] [ONE N] [MAX BYTES]`, `READ` and `STOP`.
 pub(crate) fn record(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let Some(index) = database(keys, args, reply) else { return Ok(()) };
-    let store = &keys.service.store;
+    let databases = &keys.service.databases;
     if args.is(2, "start") {
         match options(args) {
             Ok(options) => {
-                store.record(index, &options)?;
+                databases.record(index, &options)?;
                 reply.ok();
             }
             Err(text) => reply.error(text),
         }
     } else if args.is(2, "read") && args.len() == 3 {
-        reply.bulk(&store.recordings.read(index)?);
+        reply.bulk(&databases.recordings.read(index)?);
     } else if args.is(2, "stop") && args.len() == 3 {
-        reply.bulk(&store.recordings.stop(index)?.0);
+        reply.bulk(&databases.recordings.stop(index)?.0);
     } else {
         reply.error(SYNTAX);
     }

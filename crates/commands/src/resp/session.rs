@@ -71,7 +71,7 @@ pub(crate) fn datagrams(cx: &mut Cx<'_>, _: Args<'_>) {
 pub(crate) fn select(cx: &mut Cx<'_>, args: Args<'_>) {
     match parse_i64(args.get(1)) {
         None => cx.reply.error(NOT_INTEGER),
-        Some(n) if (0..cx.service.store.count() as i64).contains(&n) => {
+        Some(n) if (0..cx.service.databases.count() as i64).contains(&n) => {
             cx.session.db = n as u8;
             cx.reply.ok();
         }

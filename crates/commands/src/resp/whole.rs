@@ -3,9 +3,9 @@
 use super::{Keyspace, NOT_INTEGER, SYNTAX, error_text, info as sections};
 use crate::budget::Claim;
 use crate::burst::Args;
+use crate::database_set::metric_of;
 use crate::glob::Pattern;
 use crate::service::Service;
-use crate::store::metric_of;
 use silica::engine::{
     Admin, Count, Engine, EntryIter, Error, ErrorKind, KeyRange, Near, Ordered, Result, Scan,
     Snapshot,
@@ -393,9 +393,9 @@ pub(crate) fn flushall(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
         reply.error(SYNTAX);
         return Ok(());
     }
-    let store = &keys.service.store;
-    for db in (0..store.count()).filter(|db| store.may_hold(*db)) {
-        Keyspace { engine: store.engine(db)?, db, ..*keys }.admin()?.clear()?;
+    let databases = &keys.service.databases;
+    for db in (0..databases.count()).filter(|db| databases.may_hold(*db)) {
+        Keyspace { engine: databases.engine(db)?, db, ..*keys }.admin()?.clear()?;
     }
     reply.ok();
     Ok(())
@@ -406,14 +406,14 @@ const FORGET_AT_EXIT_WORD: &str = "forget-at-exit";
 
 /// Begins a migration, or says how far one is.
 pub(crate) fn migrate(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let store = &keys.service.store;
+    let databases = &keys.service.databases;
     let index = parse_i64(args.get(1)).and_then(|index| u32::try_from(index).ok());
-    let Some(index) = index.filter(|index| (*index as usize) < store.count()) else {
+    let Some(index) = index.filter(|index| (*index as usize) < databases.count()) else {
         reply.error("ERR DB index is out of range");
         return Ok(());
     };
     if args.len() == 2 {
-        let state = store.migrations.state(index).unwrap_or_else(|| "none".to_string());
+        let state = databases.migrations.state(index).unwrap_or_else(|| "none".to_string());
         reply.bulk(state.as_bytes());
         return Ok(());
     }
@@ -430,7 +430,7 @@ pub(crate) fn migrate(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
         return Ok(());
     }
     let options = options.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-    store.migrate(index, engine.clone(), options)?;
+    databases.migrate(index, engine.clone(), options)?;
     reply.ok();
     Ok(())
 }

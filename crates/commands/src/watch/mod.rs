@@ -19,7 +19,7 @@ mod watches;
 mod writes;
 
 pub(crate) use self::layer::Watched;
-pub(crate) use self::watches::{Marks, Watches};
+pub(crate) use self::watches::{Watches, WriteCounter};
 
 use self::writes::Overlap;
 use silica_base::HashSeed;
@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const PARTS: usize = 64;
 
 /// Those who watch keys, by key.
-type Keys = BTreeMap<Box<[u8]>, Vec<Arc<Marks>>>;
+type Keys = BTreeMap<Box<[u8]>, Vec<Arc<WriteCounter>>>;
 
 /// One part of a table.
 #[derive(Default)]
@@ -75,7 +75,11 @@ impl Watchers {
 
     /// Adds `marks` to those who watch `keys`; the writes that are under way, whose marks may come
     /// too late.
-    fn add<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, marks: &Arc<Marks>) -> Vec<Overlap> {
+    fn add<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        marks: &Arc<WriteCounter>,
+    ) -> Vec<Overlap> {
         for key in keys {
             let part = self.part(key);
             let mut all = part.lock();
@@ -90,7 +94,7 @@ impl Watchers {
         writes::under_way(self.id)
     }
 
-    fn remove(&self, key: &[u8], marks: &Arc<Marks>) {
+    fn remove(&self, key: &[u8], marks: &Arc<WriteCounter>) {
         let part = self.part(key);
         let mut all = part.lock();
         let Some(list) = all.get_mut(key) else { return };
@@ -114,7 +118,7 @@ impl Watchers {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Marks those who watch `key`.
+    /// WriteCounter those who watch `key`.
     fn mark(&self, key: &[u8]) {
         let part = self.part(key);
         if part.len.load(Ordering::Relaxed) > 0

@@ -16,9 +16,9 @@ const KEY_BYTES: usize = 192;
 
 /// How often the keys that a client watches were written.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(AtomicU64);
+pub(crate) struct WriteCounter(AtomicU64);
 
-impl Marks {
+impl WriteCounter {
     pub(super) fn add(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
@@ -56,7 +56,7 @@ impl List {
 pub(crate) struct Watches {
     seed: HashSeed,
     databases: Arc<[Arc<Watchers>]>,
-    marks: Arc<Marks>,
+    marks: Arc<WriteCounter>,
     /// What the keys take of the clients' memory, here and in the tables of the databases.
     kept: Share,
     list: Mutex<List>,
@@ -139,7 +139,7 @@ impl Watches {
         own: u64,
         current: impl Fn(&[u8]) -> Option<EntryRef<'e>>,
     ) -> bool {
-        // Marks last: those of a write that has ended are there.
+        // The counter last: it has counted every write that has ended.
         let is_same =
             |key: &[u8], print: &Print| current(key).map(|entry| self.print(entry)) == *print;
         list.prints.values().flatten().all(|(key, print)| is_same(key, print))

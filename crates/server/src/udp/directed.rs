@@ -218,7 +218,7 @@ impl Replies {
         requests: &[Request<'_>],
         keys: &[&[u8]],
     ) {
-        let Ok(engine) = service.store.engine(0) else { return };
+        let Ok(engine) = service.databases.engine(0) else { return };
         let Replies { late, writes, post } = self;
         writes.clear();
         let limits = engine.descriptor().limits;

@@ -12,7 +12,7 @@ use silica::tune::recommend::Why;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// All databases of a server.
-pub struct Store {
+pub struct DatabaseSet {
     source: Arc<dyn Databases>,
     pub(crate) migrations: Migrations,
     pub(crate) jobs: Jobs,
@@ -26,12 +26,12 @@ pub struct Store {
     opening: Mutex<()>,
 }
 
-impl Store {
+impl DatabaseSet {
     /// The first `count` databases of `source`, whose partitions `owners` own if there are any.
     pub fn new(source: Arc<dyn Databases>, count: u32, owners: Option<Arc<dyn Owners>>) -> Self {
         let slots = (0..count).map(|_| OnceLock::new()).collect();
         let watchers = (0..count).map(|_| Arc::new(Watchers::new())).collect();
-        Store {
+        DatabaseSet {
             source,
             migrations: Migrations::default(),
             jobs: Jobs::default(),
