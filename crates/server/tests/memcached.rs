@@ -167,6 +167,23 @@ fn the_keys_of_a_pipeline_are_one_burst() {
     server.stop();
 }
 
+/// A value that would be taken if the clients had more memory is refused with what to do about it.
+#[test]
+fn a_value_beyond_the_clients_memory_is_refused_with_the_option_that_helps() {
+    let memcached = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    let config = Config { memcached, clients_bytes_max: 1 << 20, ..config() };
+    let (server, _) = start_with(config, Probe::new(false));
+    let mut client = connect(&server);
+    let value = [&vec![b'v'; 600_000][..], b"\r\n"].concat();
+    for command in ["set a 0 0 600000", "add b 0 0 600000", "ms c 600000"] {
+        let request = [command.as_bytes(), b"\r\n", &value].concat();
+        let answer = String::from_utf8(client.until(&request, b"\r\n")).unwrap();
+        assert!(answer.starts_with("SERVER_ERROR out of memory storing object: "), "{answer}");
+        assert!(answer.contains("--client-memory"), "{command}: {answer}");
+    }
+    server.stop();
+}
+
 #[test]
 fn a_set_that_is_too_large_leaves_no_old_value() {
     for server in servers() {

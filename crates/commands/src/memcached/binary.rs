@@ -1,6 +1,7 @@
 //! The binary protocol: what its packets do, and their answers.
 
 use super::expiry::expires;
+use super::names_the_option;
 use super::text::{joined, number_changed, rewritten, touched};
 use super::unique::base_of;
 use super::{COMPATIBLE_VERSION, stats};
@@ -44,11 +45,14 @@ pub(super) fn run(packet: &Packet) -> Option<Run> {
         Command::Delete => Run::Update(&DELETE),
         Command::Flush => Run::Whole(super::flush::flush_all),
         Command::Stat => Run::Whole(stat),
-        Command::Refused(Status::TooLarge) if matches!(packet.opcode, 0x01 | 0x11) => {
-            Run::Write(&TOO_LARGE)
-        }
+        _ if is_set_too_large(packet) => Run::Write(&TOO_LARGE),
         _ => return None,
     })
+}
+
+/// True for a set whose value is too large.
+pub(super) fn is_set_too_large(packet: &Packet) -> bool {
+    packet.command == Command::Refused(Status::TooLarge) && matches!(packet.opcode, 0x01 | 0x11)
 }
 
 /// Answers what the connection alone can answer.
@@ -71,6 +75,10 @@ pub(super) fn status(out: &mut Vec<u8>, packet: &Packet, status: Status) {
 /// Answers with an error of ours.
 pub(super) fn refuse(out: &mut Vec<u8>, packet: &Packet, text: &str) {
     match text.split_once(' ') {
+        Some(("OOM", why)) if names_the_option(why) => {
+            let (status, value) = (Status::OutOfMemory, &format!("Out of memory: {why}"));
+            respond(out, packet, Response { status, value: value.as_bytes(), ..Response::OK });
+        }
         Some(("OOM", _)) => status(out, packet, Status::OutOfMemory),
         _ => {
             let value = text.as_bytes();

@@ -21,12 +21,30 @@ pub use plan::{NoRequest, Parsers, plan_next, stores};
 pub(crate) use plan::{name, plan};
 
 use crate::burst::Args;
-use crate::table::Answer;
+use crate::table::{Answer, Write};
 use silica_proto::Reply;
 use silica_proto::memcached::{Request, end};
 
 /// Version of memcached whose behaviour the commands have; some clients choose features by it.
 pub(crate) const COMPATIBLE_VERSION: &str = "1.6.18";
+
+/// True if an error says that the memory of clients is too small, and which option makes it larger.
+fn names_the_option(text: &str) -> bool {
+    text.contains("--client-memory")
+}
+
+/// The error for a value that the memory of clients has no room for.
+const NO_MEMORY: &str = "OOM the clients' memory has no room for the value; raise --client-memory";
+
+/// A set that there is no memory for: the value it should have replaced must not stay.
+static SET_WITHOUT_MEMORY: Write = Write {
+    refuse: |_| None,
+    value_at: 1,
+    apply: |args, _, batch| {
+        batch.delete(args.get(1));
+    },
+    reply: |args, reply| refuse(&args.head(), NO_MEMORY, reply),
+};
 
 /// Answers with an error of ours, whose first word is a code of RESP.
 pub(crate) fn refuse(head: &Request, text: &str, reply: &mut Reply<'_>) {
@@ -35,6 +53,9 @@ pub(crate) fn refuse(head: &Request, text: &str, reply: &mut Reply<'_>) {
         return binary::refuse(out, packet, text);
     }
     let message = match text.split_once(' ') {
+        Some(("OOM", why)) if names_the_option(why) => {
+            &format!("out of memory storing object: {why}")
+        }
         Some(("OOM", _)) => "out of memory storing object",
         Some((code, message)) if code.bytes().all(|b| b.is_ascii_uppercase()) => message,
         _ => text,
@@ -80,6 +101,9 @@ mod tests {
         };
         assert_eq!(shown("ERR no\r\nway"), "SERVER_ERROR no  way\r\n");
         assert_eq!(shown("OOM it is full"), "SERVER_ERROR out of memory storing object\r\n");
+        let why = "the clients' memory has no room for the value; raise --client-memory";
+        let want = format!("SERVER_ERROR out of memory storing object: {why}\r\n");
+        assert_eq!(shown(NO_MEMORY), want);
         assert_eq!(shown("words alone"), "SERVER_ERROR words alone\r\n");
     }
 }

@@ -1,6 +1,8 @@
 //! Turns the bytes of a connection that speaks memcached into planned requests.
 
-use super::{COMPATIBLE_VERSION, binary, flush, meta, refuse, stats, text};
+use super::{
+    COMPATIBLE_VERSION, NO_MEMORY, SET_WITHOUT_MEMORY, binary, flush, meta, refuse, stats, text,
+};
 use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
 use crate::client_state::ClientState;
@@ -10,8 +12,8 @@ use crate::session::Session;
 use crate::stats::Stats;
 use crate::table::{Run, find};
 use silica_proto::memcached::{
-    BinaryParser, Command, Limits, Mode, Packet, Parser, Protocol, Request as Head, Response,
-    Status, Verb, end, fault, respond,
+    BinaryParser, Command, Fault, Limits, Mode, Packet, Parser, Protocol, Request as Head,
+    Response, Status, Verb, end, fault, respond,
 };
 use silica_proto::{Reply, Span, Version};
 use std::sync::Arc;
@@ -61,6 +63,15 @@ pub(crate) fn plan(service: &Service, state: &mut ClientState, input: &mut Input
     Stats::add(&service.stats.total_commands_processed, planned);
     Stats::add(&service.stats.memcached_stores, sets);
     record_activity(state, last, service.unix_ms());
+}
+
+/// True for a request whose value is too large, and which stores nothing for that.
+fn is_too_large(head: &Head) -> bool {
+    match head {
+        Head::Fault(wrong) => *wrong == Fault::TooLarge,
+        Head::Binary(packet) => packet.command == Command::Refused(Status::TooLarge),
+        _ => false,
+    }
 }
 
 /// True for a request for figures, which is planned alone.
@@ -115,6 +126,7 @@ pub fn plan_next(
     input: &mut Input,
 ) -> Result<Option<(usize, Head)>, NoRequest> {
     let mut limits = if session.let_in { Limits::OPEN } else { Limits::BEFORE_AUTH };
+    let value_bytes_max = limits.value_bytes_max;
     limits.value_bytes_max = limits.value_bytes_max.min(service.budget.value_bytes_max());
     let bytes = &mut bytes[base..];
     let Parsers { is_binary, text, binary } = parsers;
@@ -140,7 +152,8 @@ pub fn plan_next(
         true => (binary.request(), false, binary.spans()),
         false => (text.request(), text.is_quiet(), text.spans()),
     };
-    Planner { service, session, input }.add(head, quiet, spans, bytes, base);
+    let lacks_memory = limits.value_bytes_max < value_bytes_max;
+    Planner { service, session, input, lacks_memory }.add(head, quiet, spans, bytes, base);
     Ok(Some((used, head)))
 }
 
@@ -216,6 +229,8 @@ struct Planner<'a> {
     service: &'a Service,
     session: &'a mut Session,
     input: &'a mut Input,
+    /// What is too large would have been taken if the clients had more memory.
+    lacks_memory: bool,
 }
 
 impl Planner<'_> {
@@ -223,6 +238,18 @@ impl Planner<'_> {
     fn add(&mut self, head: Head, quiet: bool, spans: &[Span], bytes: &[u8], base: usize) {
         let run = match head {
             Head::Nothing => return,
+            Head::TooLarge if self.lacks_memory => Run::Write(&SET_WITHOUT_MEMORY),
+            Head::Binary(packet) if self.lacks_memory && binary::is_set_too_large(&packet) => {
+                Run::Write(&SET_WITHOUT_MEMORY)
+            }
+            _ if self.lacks_memory && is_too_large(&head) => {
+                Stats::add(&self.service.stats.total_error_replies, 1);
+                let dialect = Version::Resp2;
+                let write = |out: &mut Vec<u8>| {
+                    refuse(&head, NO_MEMORY, &mut Reply::new(out, dialect));
+                };
+                return self.ready(quiet, write);
+            }
             Head::Fault(wrong) => {
                 Stats::add(&self.service.stats.total_error_replies, 1);
                 return self.ready(quiet, |out| fault(out, wrong));
