@@ -211,6 +211,7 @@ fn expired_space() {
         keys: test_size(8_000, 16_000, 160_000),
         value_bytes: 108,
         percent: 140,
+        busy_percent: 140,
         slack_bytes: log_bytes + (192 << 10),
         empty_bytes: log_bytes,
     };
@@ -222,7 +223,8 @@ fn expired_space() {
     let clock = harness.clock.clone();
     // Segments of the value log are reclaimed when half of them is dead.
     let apart = ExpiredSpace { keys: test_size(3_000, 8_000, 50_000), value_bytes: 1000, ..within };
-    testkit::expired_space(&mut harness, &clock, ExpiredSpace { percent: 180, ..apart });
+    let apart = ExpiredSpace { percent: 180, busy_percent: 180, ..apart };
+    testkit::expired_space(&mut harness, &clock, apart);
 }
 
 #[test]
