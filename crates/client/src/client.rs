@@ -1,43 +1,16 @@
 //! The client: directory, packing, windows, patience.
 
 use crate::lane::{Lane, PATIENCE_DOUBLINGS};
+use crate::options::Options;
 use silica_base::{Error, ErrorKind, Result};
-use silica_net::datagrams::RECEIVE_BYTES;
 use silica_proto::datagram::{
     DATAGRAM_BYTES_MAX, Directory, HEADER_BYTES, Header, Kind, PASS_BYTES, Reply, Request,
 };
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
 
 /// No pass is asked with.
 const NO_PASS: [u8; PASS_BYTES] = [0; PASS_BYTES];
-
-/// How a client sends and waits.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// How long replies are waited for before what they answer is sent again. It doubles while
-    /// nothing comes, up to eight times.
-    pub patience: Duration,
-    /// Times in a row that nothing comes before it is an error.
-    pub attempts_max: usize,
-    /// Datagrams under way to one port at most. More than the server's socket has room for get
-    /// lost.
-    pub window: usize,
-    /// Requests of a datagram at most.
-    pub requests_max: usize,
-    /// Bytes of replies that a port's socket asks the system to hold. No more is asked for at a
-    /// time than what it has granted holds.
-    pub receive_bytes: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let patience = Duration::from_millis(20);
-        let receive_bytes = RECEIVE_BYTES;
-        Options { patience, attempts_max: 64, window: 64, requests_max: 256, receive_bytes }
-    }
-}
 
 /// A client of one server.
 #[derive(Debug)]

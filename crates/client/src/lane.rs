@@ -1,6 +1,6 @@
 //! One port of the server: what is packed for it, under way, and answered.
 
-use crate::client::Options;
+use crate::options::Options;
 use crate::room::Room;
 use silica_net::datagrams::{
     Incoming, Message, Outgoing, SLOT_BYTES, STRIDE, Trains, join_segments, set_receive_bytes,

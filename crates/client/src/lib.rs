@@ -20,7 +20,9 @@
 mod client;
 mod lane;
 mod login;
+mod options;
 mod room;
 
-pub use client::{Client, Options};
+pub use client::Client;
+pub use options::Options;
 pub use silica_proto::datagram::{Directory, Reply, Request};

@@ -12,7 +12,6 @@ const CYCLIC_MAX: &[(&str, usize)] = &[
     ("bench", 4),
     ("bench-compare", 6),
     ("cli", 15),
-    ("client", 2),
     ("commands", 19),
     ("mica", 10),
     ("proto", 2),
