@@ -1,16 +1,16 @@
 //! Conversion: the oldest frozen log store of a partition becomes its youngest hash store.
 
+use crate::counters::add;
 use crate::files::Table;
 use crate::ground::Ground;
 use crate::hash_store::HashStoreBuilder;
 use crate::journal::Journal;
 use crate::memory::Memory;
-use crate::metrics::add;
 use crate::packed::Layout;
 use crate::partition::{Frozen, Version};
 use crate::partitions::Partitions;
 use crate::position::expand;
-use crate::scheduler::lock_job;
+use crate::slot::lock_job;
 use crate::space::Space;
 use silica_base::{Result, prefetch};
 use silica_device::{Device, LogFile};

@@ -9,7 +9,7 @@
 //! the value log may be much larger than the entries in the log that point at them: where most of
 //! what has expired is in log stores, these are frozen, and so converted and merged.
 
-use crate::partition::Version;
+use crate::partition::{Expired, Version};
 use crate::partitions::Partitions;
 use silica_device::Device;
 
@@ -21,26 +21,6 @@ const FLOOR_BYTES_MAX: u64 = 1 << 20;
 const WORTH_PART: u64 = 16;
 /// What has expired makes writers help, and never wait.
 const PRESSURE_MAX: f64 = 1.5;
-
-/// Bytes that have expired.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Expired {
-    /// Of files: as much of each file as of its entries.
-    pub(crate) file_bytes: u64,
-    /// Of values in the value log.
-    pub(crate) apart_bytes: u64,
-}
-
-impl Expired {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.file_bytes + self.apart_bytes
-    }
-
-    fn add(&mut self, other: Expired) {
-        self.file_bytes += other.file_bytes;
-        self.apart_bytes += other.apart_bytes;
-    }
-}
 
 impl<D: Device> Version<D> {
     /// What has expired by `unix_ms` of hash stores and the sorted store.

@@ -1,8 +1,8 @@
 //! What every part of a store works with: the device, the clock, the hash and the options.
 
 use crate::Hasher;
+use crate::counters::Metrics;
 use crate::files::{Table, table_id, table_name};
-use crate::metrics::Metrics;
 use crate::options::Config;
 use silica_base::{Clock, KeyHash};
 use silica_device::Device;
@@ -21,7 +21,7 @@ pub(crate) struct Ground<D: Device> {
     pub(crate) metrics: Metrics,
     next_file: AtomicU64,
     memory_bytes: AtomicU64,
-    /// What is known of the room on the device; [`crate::space::Space`] looks.
+    /// What is known of the room on the device.
     pub(crate) room: RoomWatch,
 }
 

@@ -4,7 +4,6 @@ use crate::ground::Ground;
 use crate::journal::Journal;
 use crate::partition::{InLog, NewFrame, Stores};
 use crate::partitions::Partitions;
-use crate::scheduler::ASSIST_EVERY_BYTES;
 use crate::state::Edit;
 use silica_base::{KeyHash, Result};
 use silica_device::Device;
@@ -14,6 +13,9 @@ use silica_parts::value_log::Stored;
 use silica_parts::wal::{Appender, RECORD_ROOM_BYTES};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+
+/// Bytes of writes between two looks at the backlog.
+pub(crate) const ASSIST_EVERY_BYTES: u64 = 64 << 10;
 
 /// What the one writer at a time works with.
 pub(crate) struct Writer<L> {

@@ -7,6 +7,7 @@
 mod admin;
 mod atomic;
 mod conversion;
+mod counters;
 mod elias_fano;
 mod expired;
 mod files;
@@ -36,9 +37,11 @@ mod scheduler;
 mod shape;
 mod silt;
 mod sizes;
+mod slot;
 pub mod sorted_store;
 mod space;
 mod state;
+mod store_stream;
 mod verify;
 mod write;
 

@@ -1,63 +1,23 @@
 //! Merge: all hash stores of a partition and its sorted store become one new sorted store.
 
+use crate::counters::add;
 use crate::files::Table;
 use crate::ground::Ground;
-use crate::hash_store::HashStoreStream;
 use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::merge::{EntryStream, MergeStream};
-use crate::metrics::add;
 use crate::packed::Layout;
 use crate::partition::Version;
 use crate::partitions::Partitions;
-use crate::scheduler::{Pressure, lock_job};
-use crate::sorted_store::{IndexKind, SortedStoreBuilder, SortedStoreOptions, SortedStoreStream};
+use crate::slot::lock_job;
+use crate::sorted_store::{IndexKind, SortedStoreBuilder, SortedStoreOptions};
 use crate::space::Space;
+use crate::store_stream::StoreStream;
 use silica_base::{KeyHash, Result};
-use silica_device::{Device, DeviceFile};
+use silica_device::Device;
 use silica_parts::frame::Frame;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-
-/// A stream of either kind of store; an enum, since a merge calls it for every entry.
-pub(crate) enum StoreStream<F> {
-    Hash(HashStoreStream<F>),
-    Sorted(SortedStoreStream<F>),
-}
-
-impl<F: DeviceFile> EntryStream for StoreStream<F> {
-    #[inline]
-    fn advance(&mut self) -> Result<bool> {
-        match self {
-            StoreStream::Hash(stream) => stream.advance(),
-            StoreStream::Sorted(stream) => stream.advance(),
-        }
-    }
-
-    #[inline]
-    fn hash(&self) -> KeyHash {
-        match self {
-            StoreStream::Hash(stream) => stream.hash(),
-            StoreStream::Sorted(stream) => stream.hash(),
-        }
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        match self {
-            StoreStream::Hash(stream) => stream.key(),
-            StoreStream::Sorted(stream) => stream.key(),
-        }
-    }
-
-    #[inline]
-    fn frame_bytes(&self) -> &[u8] {
-        match self {
-            StoreStream::Hash(stream) => stream.frame_bytes(),
-            StoreStream::Sorted(stream) => stream.frame_bytes(),
-        }
-    }
-}
 
 /// A merge under way.
 pub(crate) struct MergeJob<D: Device> {
@@ -106,15 +66,13 @@ impl<D: Device> Merges<D> {
         self.space.merging_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Does a step of the merge in hand, or begins the most pressing one; the bytes written, or
-    /// `None` where none is due.
-    pub(crate) fn step(&self, budget: u64, pressure: &Pressure, wait: bool) -> Result<Option<u64>> {
+    /// Does a step of the merge in hand, or begins that of the partition where one is `due`; the
+    /// bytes written, or `None` if there is none.
+    pub(crate) fn step(&self, budget: u64, due: Option<usize>, wait: bool) -> Result<Option<u64>> {
         let Some(mut slot) = lock_job(&self.slot, wait) else { return Ok(None) };
         if slot.is_none() {
-            if pressure.merge < 1.0 {
-                return Ok(None);
-            }
-            *slot = self.begin(pressure.merge_partition)?;
+            let Some(partition) = due else { return Ok(None) };
+            *slot = self.begin(partition)?;
         }
         let Some(job) = slot.as_mut() else { return Ok(None) };
         let before = job.builder.entry_bytes();

@@ -11,7 +11,7 @@ use crate::partition::{Partition, Version};
 use crate::partitions::Partitions;
 use crate::read::Reads;
 use crate::scheduler::Scheduler;
-use crate::shape::first_table;
+use crate::shape::staggered;
 use crate::silt::{DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::space::Space;
@@ -20,10 +20,15 @@ use silica_base::{HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
 use silica_parts::Room;
+use silica_parts::cuckoo::CuckooTable;
 use silica_parts::manifest::Manifest;
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, Wal};
 use std::sync::Arc;
+
+/// What entries are taken to have before there are any: a table that was too small for them is
+/// followed by a larger one.
+const ENTRY_BYTES_UNSEEN: u64 = 1 << 10;
 
 impl<D: Device> Silt<D> {
     /// Opens the store on `device`, or creates one where the device is empty.
@@ -164,4 +169,29 @@ fn open_partition<D: Device>(
     let is_new = state.log_segments.is_empty();
     let (table, fill_limit) = first_table(config, &version, index, is_new);
     Ok(Partition::new(table, fill_limit, version))
+}
+
+/// Entries of a partition that the log has room for.
+fn entries_in_log(config: &Config, memory_bytes: u64, entry_bytes: u64) -> u64 {
+    (config.log_bytes_max(memory_bytes) / entry_bytes.max(1)) >> config.shape.partition_bits
+}
+
+/// The first table of partition `index` after opening the store, and the entries at which it is
+/// frozen although it is not full.
+fn first_table<D: Device>(
+    config: &Config,
+    version: &Version<D>,
+    index: usize,
+    is_new: bool,
+) -> (CuckooTable, u32) {
+    let hash = version.hash_stores.iter().map(|h| h.footer());
+    let mut footers = hash.chain(version.sorted_store.iter().map(|s| s.footer()));
+    let entry_bytes = footers
+        .next()
+        .map_or(ENTRY_BYTES_UNSEEN, |footer| footer.entry_bytes / footer.entries.max(1));
+    let memory_bytes = config.memory_bytes;
+    let entries = entries_in_log(config, memory_bytes, entry_bytes);
+    let geometry = config.shape.geometry(entries, memory_bytes);
+    let limit = if is_new { staggered(config, geometry.slots(), index) } else { u32::MAX };
+    (CuckooTable::new(geometry, index as u64), limit)
 }

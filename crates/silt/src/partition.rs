@@ -1,6 +1,5 @@
 //! A partition: its active log store and the immutable version of everything older.
 
-use crate::expired::Expired;
 use crate::hash_store::HashStore;
 use crate::packed::PackedReader;
 use crate::position::{expand, shorten};
@@ -12,6 +11,26 @@ use silica_parts::expiry::{ExpiriesBuilder, Expiring, mixed};
 use silica_parts::frame::Frame;
 use silica_parts::wal::Segments;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Bytes that have expired.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Expired {
+    /// Of files: as much of each file as of its entries.
+    pub(crate) file_bytes: u64,
+    /// Of values in the value log.
+    pub(crate) apart_bytes: u64,
+}
+
+impl Expired {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file_bytes + self.apart_bytes
+    }
+
+    pub(crate) fn add(&mut self, other: Expired) {
+        self.file_bytes += other.file_bytes;
+        self.apart_bytes += other.apart_bytes;
+    }
+}
 
 /// Entries by which a log store knows when what it holds expires: there may be thousands of stores.
 const EXPIRING_SAMPLES: usize = 32;

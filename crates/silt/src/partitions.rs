@@ -3,10 +3,10 @@
 use crate::files::number_of_open;
 use crate::ground::Ground;
 use crate::journal::Journal;
-use crate::merge_job::StoreStream;
 use crate::packed::PackedReader;
 use crate::partition::{Partition, Version};
 use crate::state::{Edit, PartitionState};
+use crate::store_stream::StoreStream;
 use silica_base::{KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use silica_parts::cuckoo::Geometry;

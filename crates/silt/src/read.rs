@@ -2,10 +2,10 @@
 //! the hash stores and the sorted store. The keys of a burst go one after the other through a
 //! window of reads in flight: each is searched as its read ends, while the others are under way.
 
+use crate::counters::add;
 use crate::ground::Ground;
 use crate::hash_store::{Candidates, HashStore};
 use crate::journal::Journal;
-use crate::metrics::add;
 use crate::packed::{Extent, Found, PackedReader};
 use crate::partition::Version;
 use crate::partitions::Partitions;

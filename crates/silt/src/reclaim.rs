@@ -5,7 +5,7 @@ use crate::intake::Intake;
 use crate::journal::Journal;
 use crate::partitions::Partitions;
 use crate::read::Reads;
-use crate::scheduler::lock_job;
+use crate::slot::lock_job;
 use crate::space::Space;
 use silica_base::{ErrorKind, Result};
 use silica_device::Device;

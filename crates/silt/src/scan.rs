@@ -1,12 +1,12 @@
 //! Iteration in hash order over log stores, hash stores and the sorted store at once.
 
 use crate::merge::{EntryStream, MergeStream};
-use crate::merge_job::StoreStream;
 use crate::packed::{CHUNK_BYTES, READ_AHEAD_BYTES};
 use crate::partition::{Stores, Version};
 use crate::position::expand;
 use crate::read::Reads;
 use crate::silt::Silt;
+use crate::store_stream::StoreStream;
 use silica_base::{Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, DeviceFile, LogFile};
 use silica_engine::{Count, EntryRef, Scan};

@@ -2,23 +2,21 @@
 //! in bounded steps; writers that outrun it do a share themselves.
 
 use crate::conversion::Conversions;
+use crate::counters::add;
 use crate::ground::Ground;
-use crate::intake::Intake;
+use crate::intake::{ASSIST_EVERY_BYTES, Intake};
 use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::merge_job::Merges;
-use crate::metrics::add;
 use crate::partitions::Partitions;
 use crate::reclaim::Reclaims;
 use crate::space::Space;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{Budget, Progress};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-/// Bytes of writes between two looks at the backlog.
-pub(crate) const ASSIST_EVERY_BYTES: u64 = 64 << 10;
 /// A writer's share of maintenance per byte written, for each unit of pressure above where
 /// slowing begins, and at the most: several times the write amplification, so that a backlog
 /// shrinks, and little enough that no write stands still.
@@ -61,18 +59,6 @@ impl Pressure {
             }
             None => self,
         }
-    }
-}
-
-/// Locks a job's slot; `None` where another thread has it and `wait` is not asked for.
-pub(crate) fn lock_job<T>(slot: &Mutex<T>, wait: bool) -> Option<MutexGuard<'_, T>> {
-    if wait {
-        return Some(slot.lock().expect("no panic while held"));
-    }
-    match slot.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::WouldBlock) => None,
-        Err(TryLockError::Poisoned(_)) => panic!("no panic while held"),
     }
 }
 
@@ -149,13 +135,14 @@ impl<D: Device> Scheduler<D> {
             return Ok(Some(done));
         }
         let merge_first = pressure.merge > pressure.conversion;
-        if merge_first && let Some(done) = self.merges.step(left, pressure, wait)? {
+        let due = (pressure.merge >= 1.0).then_some(pressure.merge_partition);
+        if merge_first && let Some(done) = self.merges.step(left, due, wait)? {
             return Ok(Some(done));
         }
         if let Some(done) = self.conversions.step(left, wait)? {
             return Ok(Some(done));
         }
-        if !merge_first && let Some(done) = self.merges.step(left, pressure, wait)? {
+        if !merge_first && let Some(done) = self.merges.step(left, due, wait)? {
             return Ok(Some(done));
         }
         self.step_upkeep()

@@ -6,11 +6,9 @@
 //! partition may differ in shape; each knows its own.
 
 use crate::options::{Config, OPTIONS};
-use crate::partition::Version;
 use silica_base::Result;
-use silica_device::Device;
 use silica_engine::OptionValues;
-use silica_parts::cuckoo::{BLOCK_BUCKETS_LOG2_DEFAULT, BUCKET_SLOTS, CuckooTable, Geometry};
+use silica_parts::cuckoo::{BLOCK_BUCKETS_LOG2_DEFAULT, BUCKET_SLOTS, Geometry};
 
 /// Blocks of a log store of the largest shape, and about as many as smaller ones have: a merge
 /// holds one block of each of its hash stores in memory.
@@ -23,9 +21,6 @@ const TABLES_SHARE: u64 = 8;
 const SLOT_BYTES: u64 = 6;
 /// How full tables get before an insert finds no place.
 pub(crate) const FILL_PERCENT: u64 = 90;
-/// What entries are taken to have before there are any: a table that was too small for them is
-/// followed by a larger one.
-const ENTRY_BYTES_UNSEEN: u64 = 1 << 10;
 
 /// What the options say of the shape.
 #[derive(Debug, Clone, Copy)]
@@ -83,31 +78,6 @@ impl Shape {
         };
         self.of(blocks, log2).expect("no larger than the largest, which is a shape")
     }
-}
-
-/// Entries of a partition that the log has room for.
-fn entries_in_log(config: &Config, memory_bytes: u64, entry_bytes: u64) -> u64 {
-    (config.log_bytes_max(memory_bytes) / entry_bytes.max(1)) >> config.shape.partition_bits
-}
-
-/// The first table of partition `index` after opening the store, and the entries at which it is
-/// frozen although it is not full.
-pub(crate) fn first_table<D: Device>(
-    config: &Config,
-    version: &Version<D>,
-    index: usize,
-    is_new: bool,
-) -> (CuckooTable, u32) {
-    let hash = version.hash_stores.iter().map(|h| h.footer());
-    let mut footers = hash.chain(version.sorted_store.iter().map(|s| s.footer()));
-    let entry_bytes = footers
-        .next()
-        .map_or(ENTRY_BYTES_UNSEEN, |footer| footer.entry_bytes / footer.entries.max(1));
-    let memory_bytes = config.memory_bytes;
-    let entries = entries_in_log(config, memory_bytes, entry_bytes);
-    let geometry = config.shape.geometry(entries, memory_bytes);
-    let limit = if is_new { staggered(config, geometry.slots(), index) } else { u32::MAX };
-    (CuckooTable::new(geometry, index as u64), limit)
 }
 
 /// The first tables of a new store are frozen at different fill levels, so that partitions are

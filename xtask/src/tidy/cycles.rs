@@ -16,7 +16,7 @@ const CYCLIC_MAX: &[(&str, usize)] = &[
     ("mica", 10),
     ("proto", 2),
     ("silica", 9),
-    ("silt", 18),
+    ("silt", 2),
     ("wip", 22),
 ];
 
