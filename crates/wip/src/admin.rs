@@ -2,8 +2,11 @@
 
 use crate::bucket::{Bucket, Stores, Version};
 use crate::buckets::Buckets;
-use crate::files::table_name;
+use crate::count::{count_entries, estimate_entries};
+use crate::inspect::describe;
 use crate::state::Edit;
+use crate::tables::table_name;
+use crate::values::checkpoint_values;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::{Device, LogFile};
@@ -16,17 +19,17 @@ use std::sync::atomic::Ordering;
 
 impl<D: Device> Admin for Wip<D> {
     fn count(&self, exact: bool) -> Result<Count> {
-        self.count_entries(exact)
+        count_entries(self, exact)
     }
 
     fn estimate(&self) -> Result<Count> {
-        Ok(self.estimate_entries())
+        Ok(estimate_entries(self))
     }
 
     fn clear(&self) -> Result<()> {
         let mut values = self.value_jobs.lock();
         // No table of what was there may come after the edit.
-        let guard = self.jobs.lock_install();
+        let guard = self.lock_install();
         let writer = self.writer.lock().expect("no panic while held");
         self.log.check()?;
         if self.snapshots.newest() > 0 {
@@ -53,7 +56,7 @@ impl<D: Device> Admin for Wip<D> {
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
-        let _keeper = self.keep_files();
+        let _keeper = self.tables.keep_files();
         let (state, segments, lens, values) = {
             let _writer = self.writer.lock().expect("no panic while held");
             // In this order: what the state says needs no segment that is not in the list.
@@ -76,7 +79,7 @@ impl<D: Device> Admin for Wip<D> {
                 segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
             }
         }
-        self.checkpoint_values(&values, &state, target)?;
+        checkpoint_values::<D>(&values, &state, target)?;
         for (name, bytes) in manifest::files(&state.encode()) {
             target.piece(&name, &bytes)?;
         }
@@ -90,6 +93,6 @@ impl<D: Device> Admin for Wip<D> {
     }
 
     fn inspect(&self) -> Result<String> {
-        self.describe()
+        describe(self)
     }
 }

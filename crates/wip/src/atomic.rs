@@ -2,8 +2,6 @@
 //! tells whether the key has changed; elsewhere the ceiling of its bucket does, which moves with
 //! every flush.
 
-use crate::bucket::LogEntries;
-use crate::deleted::deleted_at;
 use crate::wip::Wip;
 use silica_base::{Error, Result};
 use silica_device::Device;
@@ -12,15 +10,7 @@ use silica_engine::{Durability, WriteBatch};
 
 impl<D: Device> Optimistic for Wip<D> {
     fn seen(&self, key: &[u8]) -> Seen {
-        self.with_stores(key, |_, stores| {
-            let segments = self.log.segments();
-            let deleted = deleted_at(&stores.deleted, key, u64::MAX);
-            match stores.find(self.seed.low(key), key, u64::MAX, &LogEntries(&segments)) {
-                Some(found) => Seen::InMemory(found.position.max(deleted)),
-                None if deleted > 0 => Seen::InMemory(deleted),
-                None => Seen::Elsewhere(stores.version.ceiling),
-            }
-        })
+        self.contents().seen(key)
     }
 
     fn write_if(

@@ -2,7 +2,6 @@
 
 use crate::dead::Facts;
 use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
-use crate::memory::TableMemory;
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
 use crate::overlap::Older;
 use crate::policy::{RunShape, Shape};
@@ -11,7 +10,8 @@ use crate::ranges::RangeReads;
 use crate::run::{Part, Run};
 use crate::run_filters::RunFilters;
 use crate::state::BucketState;
-use crate::write::NewEntry;
+use crate::table_memory::TableMemory;
+use crate::writer::NewEntry;
 use silica_base::{HashSeed, prefetch};
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;

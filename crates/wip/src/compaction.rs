@@ -2,7 +2,6 @@
 
 use crate::bucket::{Bucket, Version};
 use crate::deleted::{DeletedRange, DeletedRanges};
-use crate::job::Step;
 use crate::merge::{Fate, Keeper, Merge, buried};
 use crate::metrics::add;
 use crate::overlap::Older;
@@ -10,6 +9,7 @@ use crate::policy::LEVEL_MAX;
 use crate::run::{Part, Run, same};
 use crate::run_cursor::{RunCursor, read_together};
 use crate::state::Edit;
+use crate::step::Step;
 use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
 use silica_base::{Result, shared_len};
@@ -79,7 +79,7 @@ impl<D: Device> Compaction<D> {
     }
 
     fn begin(&mut self, wip: &Wip<D>) -> Result<Stage<D>> {
-        let keeper = wip.keeper(self.older.is_empty());
+        let keeper = wip.snapshots.keeper(self.older.is_empty());
         // A snapshot that does not see a range sees what it hides.
         let oldest = keeper.oldest_snapshot();
         self.ends.retain(|range| range.position < oldest);
@@ -95,7 +95,7 @@ impl<D: Device> Compaction<D> {
         Ok(Stage {
             merge: Merge::new(cursors),
             keeper,
-            writer: wip.begin_table(base, self.older.is_empty())?,
+            writer: wip.tables.begin_table(base, self.older.is_empty(), wip.has_reads())?,
             garbage: Garbage::default(),
             zeroes: Older::zeroes_of(&self.older),
         })
@@ -200,7 +200,7 @@ impl<D: Device> Compaction<D> {
         let number = table.as_ref().map(|table| table.number);
         let run =
             table.map(|table| Run::from_iter([whole(table, level, overlap.dead_bytes(bytes))]));
-        let guard = wip.jobs.lock_install();
+        let guard = wip.lock_install();
         let buckets = wip.buckets();
         let now = self.bucket.read().version.clone();
         let end = now.runs.len().checked_sub(self.older.len());
@@ -208,7 +208,7 @@ impl<D: Device> Compaction<D> {
         let is_there = Arc::ptr_eq(buckets.of(&self.bucket.lower), &self.bucket)
             && start.is_some_and(|start| same(&now.runs[start..], &self.merged, &self.older));
         if !is_there {
-            number.iter().for_each(|number| wip.remove_table(*number));
+            number.iter().for_each(|number| wip.tables.remove_table(*number));
             return Ok(0);
         }
         let (start, end) = (start.expect("it is there"), end.expect("it is there"));
@@ -221,7 +221,7 @@ impl<D: Device> Compaction<D> {
         wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
         self.bucket.write().version = Arc::new(version);
         drop(guard);
-        wip.forget_blocks(&self.merged);
+        wip.tables.forget_blocks(&self.merged, &wip.named_tables());
         wip.note_dropped(bytes / LEFT_PART);
         add(&wip.metrics.compactions, 1);
         add(&wip.metrics.compaction_bytes, bytes);

@@ -1,11 +1,11 @@
 //! How many entries there are: guessed from footers and filters, or counted.
 
-use crate::bucket::{LogEntries, Stores, Version};
+use crate::bucket::{LogEntries, Version};
+use crate::contents::Contents;
 use crate::iterator::Iter;
 use crate::memtable::Entries;
 use crate::run::Part;
 use crate::snapshot::Held;
-use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{Count, EntryIter, KeyRange};
@@ -47,90 +47,66 @@ impl<D: Device> Part<D> {
     }
 }
 
-impl<D: Device> Wip<D> {
-    /// Calls `visit` with each bucket from the first key to the last: its lower key, its upper key
-    /// and its stores, also where buckets are split meanwhile.
-    pub(crate) fn for_each_bucket(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>, &Stores<D>)) {
-        let mut next = Some(Vec::new());
-        while let Some(lower) = next {
-            next = self.with_stores(&lower, |upper, stores| {
-                visit(&lower, upper, stores);
-                upper.map(<[u8]>::to_vec)
-            });
+fn known<D: Device>(contents: &Contents<D>) -> Known {
+    let mut all = Known::default();
+    contents.for_each_bucket(|_, _, stores| {
+        let version = &stores.version;
+        let (shape, parts) = (version.shape(), version.runs.iter().flatten());
+        let versions = parts.map(Part::versions).sum::<u64>();
+        let live = shape.live_bytes() as f64 / shape.bytes().max(1) as f64;
+        all.old += (versions as f64 * live) as u64;
+        all.versions += versions;
+        let frozen = stores.frozen.iter().map(|frozen| &frozen.memtable);
+        for directory in frozen.chain([&stores.active]) {
+            all.young += directory.len() as u64;
+            sample(contents, version, &directory.positions(), &mut all);
         }
-    }
+    });
+    all
+}
 
-    /// Calls `with` with the upper key and the stores of the bucket that has `key`.
-    pub(crate) fn with_stores<T>(
-        &self,
-        key: &[u8],
-        with: impl FnOnce(Option<&[u8]>, &Stores<D>) -> T,
-    ) -> T {
-        loop {
-            let buckets = self.buckets();
-            let stores = buckets.of(key).read();
-            if !stores.is_gone {
-                return with(buckets.upper(buckets.place(key)), &stores);
-            }
-        }
+/// Looks for some entries of a memtable in the tables' filters.
+fn sample<D: Device>(
+    contents: &Contents<D>,
+    version: &Version<D>,
+    positions: &[u64],
+    known: &mut Known,
+) {
+    let segments = contents.log.segments();
+    let entries = LogEntries(&segments);
+    let step = positions.len().div_ceil(SAMPLES_MAX).max(1);
+    for position in positions.iter().step_by(step) {
+        let frame = entries.entry(*position);
+        let hash = contents.seed.low(frame.key);
+        let mut parts = version.runs.iter().flatten().filter(|part| part.has(frame.key));
+        let is_new = !parts.any(|part| part.table.table.may_contain(hash));
+        known.asked += 1;
+        known.new += u64::from(is_new && !frame.is_tombstone());
     }
+}
 
-    fn known(&self) -> Known {
-        let mut all = Known::default();
-        self.for_each_bucket(|_, _, stores| {
-            let version = &stores.version;
-            let (shape, parts) = (version.shape(), version.runs.iter().flatten());
-            let versions = parts.map(Part::versions).sum::<u64>();
-            let live = shape.live_bytes() as f64 / shape.bytes().max(1) as f64;
-            all.old += (versions as f64 * live) as u64;
-            all.versions += versions;
-            let frozen = stores.frozen.iter().map(|frozen| &frozen.memtable);
-            for directory in frozen.chain([&stores.active]) {
-                all.young += directory.len() as u64;
-                self.sample(version, &directory.positions(), &mut all);
-            }
-        });
-        all
+/// The number of entries.
+pub(crate) fn count_entries<D: Device>(contents: &Contents<D>, exact: bool) -> Result<Count> {
+    let known = known(contents);
+    let high = known.versions + known.young;
+    if exact || high < COUNT_ALWAYS_ENTRIES {
+        let n = count_exactly(contents)?;
+        return Ok(Count { low: n, estimate: n, high: n });
     }
+    Ok(known.count())
+}
 
-    /// Looks for some entries of a memtable in the tables' filters.
-    fn sample(&self, version: &Version<D>, positions: &[u64], known: &mut Known) {
-        let segments = self.log.segments();
-        let entries = LogEntries(&segments);
-        let step = positions.len().div_ceil(SAMPLES_MAX).max(1);
-        for position in positions.iter().step_by(step) {
-            let frame = entries.entry(*position);
-            let hash = self.seed.low(frame.key);
-            let mut parts = version.runs.iter().flatten().filter(|part| part.has(frame.key));
-            let is_new = !parts.any(|part| part.table.table.may_contain(hash));
-            known.asked += 1;
-            known.new += u64::from(is_new && !frame.is_tombstone());
-        }
-    }
+/// The number of entries without a walk.
+pub(crate) fn estimate_entries<D: Device>(contents: &Contents<D>) -> Count {
+    known(contents).count()
+}
 
-    /// The number of entries.
-    pub(crate) fn count_entries(&self, exact: bool) -> Result<Count> {
-        let known = self.known();
-        let high = known.versions + known.young;
-        if exact || high < COUNT_ALWAYS_ENTRIES {
-            let n = self.count_exactly()?;
-            return Ok(Count { low: n, estimate: n, high: n });
-        }
-        Ok(known.count())
+pub(crate) fn count_exactly<D: Device>(contents: &Contents<D>) -> Result<u64> {
+    let mut iter = Iter::of_keys(Arc::new(Held::new(contents)), &KeyRange::ALL);
+    let (mut count, mut is_there) = (0, iter.seek_to_first()?);
+    while is_there {
+        count += 1;
+        is_there = iter.next()?;
     }
-
-    /// The number of entries without a walk.
-    pub(crate) fn estimate_entries(&self) -> Count {
-        self.known().count()
-    }
-
-    pub(crate) fn count_exactly(&self) -> Result<u64> {
-        let mut iter = Iter::of_keys(Arc::new(Held::new(self)), &KeyRange::ALL);
-        let (mut count, mut is_there) = (0, iter.seek_to_first()?);
-        while is_there {
-            count += 1;
-            is_there = iter.next()?;
-        }
-        Ok(count)
-    }
+    Ok(count)
 }

@@ -211,7 +211,7 @@ fn entries_that_only_expire_give_their_space_back() {
     tested.check("opened again");
     tested.clock.advance_ns(4_000_000_000);
     tested.check("all expired");
-    assert_eq!(tested.wip.count_exactly().expect("a count"), 0);
+    assert_eq!(crate::count::count_exactly(&tested.wip).expect("a count"), 0);
     tested.reopen();
     tested.check("opened again when all had expired");
 }
@@ -311,7 +311,7 @@ fn searches_of_what_is_gone_soon_have_it_dropped() {
             assert!(searches < 30, "{first} entries, and they stay");
         }
         println!("{first} entries were gone after {searches} searches");
-        assert_eq!(tested.wip.count_exactly().expect("a count"), 100);
+        assert_eq!(crate::count::count_exactly(&tested.wip).expect("a count"), 100);
         tested.wip.verify().expect("every invariant");
     }
 }

@@ -6,12 +6,13 @@
 
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
-use crate::job::Step;
+use crate::contents::Contents;
 use crate::memtable::{by_heads, common_bytes};
 use crate::merge::{Fate, Keeper, Merge, Source, buried};
 use crate::metrics::add;
 use crate::run::{Part, Run};
 use crate::state::Edit;
+use crate::step::Step;
 use crate::table_writer::{TableWriter, whole};
 use crate::wip::Wip;
 use silica_base::{Result, prefetch};
@@ -168,8 +169,8 @@ impl<D: Device> Flush<D> {
             if positions.is_empty() {
                 // The newest positions went first.
                 let merge = Merge::new(std::mem::take(chunks));
-                let keeper = wip.keeper(false);
-                let writer = wip.begin_table(self.least_position, false)?;
+                let keeper = wip.snapshots.keeper(false);
+                let writer = wip.tables.begin_table(self.least_position, false, wip.has_reads())?;
                 let garbage = Garbage::default();
                 self.stage = Stage::Write(Box::new(Write { merge, keeper, writer, garbage }));
             }
@@ -231,12 +232,13 @@ impl<D: Device> Flush<D> {
             written.filter_map(|w| w.map_err(|e| failed = Some(e)).ok()).collect();
         let parts = || written.iter().filter_map(|flushed| flushed.part.as_ref());
         if parts().next().is_some() {
-            let remove = |_: &_| parts().for_each(|part| wip.remove_table(part.table.number));
+            let remove =
+                |_: &_| parts().for_each(|part| wip.tables.remove_table(part.table.number));
             wip.device.sync_dir().inspect_err(remove)?;
         }
         let bytes = written.iter().map(|flushed| flushed.bytes).sum();
         let count = written.len() as u64;
-        let flushed = wip.install_flushes(written)?;
+        let flushed = install_flushes(wip, written)?;
         wip.unflushed_bytes.fetch_sub(flushed, Ordering::Relaxed);
         add(&wip.metrics.flushes, count);
         add(&wip.metrics.flush_bytes, bytes);
@@ -261,9 +263,9 @@ fn begins_with<D: Device>(version: &Version<D>, part: &Part<D>) -> bool {
 
 /// Buckets that share memtables of `flushed` with others, since a split, and have no entry of their
 /// own in its table.
-fn without_entries<D: Device>(wip: &Wip<D>, flushed: &Flushed<D>) -> Vec<Arc<Bucket<D>>> {
+fn without_entries<D: Device>(contents: &Contents<D>, flushed: &Flushed<D>) -> Vec<Arc<Bucket<D>>> {
     let Some(part) = &flushed.part else { return Vec::new() };
-    let buckets = wip.buckets();
+    let buckets = contents.buckets();
     let held: usize = buckets.iter().map(|bucket| holds(bucket, &flushed.frozen)).sum();
     if held <= flushed.frozen.len() {
         return Vec::new();
@@ -271,7 +273,8 @@ fn without_entries<D: Device>(wip: &Wip<D>, flushed: &Flushed<D>) -> Vec<Arc<Buc
     let has_none = |place: &usize| {
         let bucket = buckets.at(*place);
         let own = part.within(&bucket.lower, buckets.upper(*place));
-        holds(bucket, &flushed.frozen) > 0 && own.is_some_and(|part| wip.is_empty_part(&part))
+        holds(bucket, &flushed.frozen) > 0
+            && own.is_some_and(|part| contents.tables.is_empty_part(&part))
     };
     let found = (0..buckets.len()).filter(has_none);
     found.map(|place| Arc::clone(buckets.at(place))).collect()
@@ -319,70 +322,53 @@ fn installs_of<D: Device>(
     installs
 }
 
-impl<D: Device> Wip<D> {
-    /// The oldest frozen memtable of a bucket, which is frozen now where there is none; `None`
-    /// where it has nothing.
-    pub(crate) fn oldest_frozen(&self, bucket: &Bucket<D>) -> Option<Arc<Frozen>> {
-        if let Some(frozen) = bucket.read().frozen.last() {
-            return Some(Arc::clone(frozen));
+/// Gives every bucket that has some memtables of `flushes` its part of their table instead; the
+/// bytes of memtables that are gone for it. No bucket has memtables of two of them.
+fn install_flushes<D: Device>(contents: &Contents<D>, flushes: Vec<Flushed<D>>) -> Result<u64> {
+    // A batch of several buckets is not to survive in the tables of one alone.
+    let frozen = flushes.iter().flat_map(|flushed| &flushed.frozen);
+    contents.sync_log_to(frozen.map(|frozen| frozen.end).max().unwrap_or(0))?;
+    // Before the lock, since it reads.
+    let without = |flushed: Flushed<D>| (without_entries(contents, &flushed), flushed);
+    let flushes: Vec<_> = flushes.into_iter().map(without).collect();
+    let guard = contents.lock_install();
+    let buckets = contents.buckets();
+    let (mut installs, mut garbage, mut bytes) = (Vec::new(), Garbage::default(), 0);
+    for (without, flushed) in flushes {
+        let new = installs_of(&buckets, &flushed, &without);
+        if let Some(part) = &flushed.part
+            && !new.iter().any(|(_, version, _)| begins_with(version, part))
+        {
+            // The buckets that have its entries are gone meanwhile.
+            contents.tables.remove_table(part.table.number);
         }
-        // Nobody writes meanwhile, so the log's end is the memtable's.
-        let writer = self.writer.lock().expect("no panic while held");
+        if new.is_empty() {
+            continue;
+        }
+        installs.extend(new);
+        garbage.add_all(&flushed.garbage);
+        bytes += flushed.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>();
+    }
+    if installs.is_empty() {
+        return Ok(0);
+    }
+    let state = |(bucket, version, _): &Install<D>| (bucket.lower.clone(), Bucket::state(version));
+    let new = installs.iter().map(state).collect();
+    contents.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
+    for (bucket, version, count) in installs {
         let mut stores = bucket.write();
-        if stores.is_written() {
-            stores.freeze(self.log.end() / POSITION_BYTES);
-        }
-        drop(writer);
-        stores.frozen.last().cloned()
+        stores.deleted.retain(|range| range.position >= version.floor);
+        stores.version = Arc::new(version);
+        let left = stores.frozen.len() - count;
+        stores.frozen.truncate(left);
     }
+    drop(guard);
+    Ok(bytes)
+}
 
-    /// Gives every bucket that has some memtables of `flushes` its part of their table instead; the
-    /// bytes of memtables that are gone for it. No bucket has memtables of two of them.
-    fn install_flushes(&self, flushes: Vec<Flushed<D>>) -> Result<u64> {
-        // A batch of several buckets is not to survive in the tables of one alone.
-        let frozen = flushes.iter().flat_map(|flushed| &flushed.frozen);
-        self.sync_log_to(frozen.map(|frozen| frozen.end).max().unwrap_or(0))?;
-        // Before the lock, since it reads.
-        let without = |flushed: Flushed<D>| (without_entries(self, &flushed), flushed);
-        let flushes: Vec<_> = flushes.into_iter().map(without).collect();
-        let guard = self.jobs.lock_install();
-        let buckets = self.buckets();
-        let (mut installs, mut garbage, mut bytes) = (Vec::new(), Garbage::default(), 0);
-        for (without, flushed) in flushes {
-            let new = installs_of(&buckets, &flushed, &without);
-            if let Some(part) = &flushed.part
-                && !new.iter().any(|(_, version, _)| begins_with(version, part))
-            {
-                // The buckets that have its entries are gone meanwhile.
-                self.remove_table(part.table.number);
-            }
-            if new.is_empty() {
-                continue;
-            }
-            installs.extend(new);
-            garbage.add_all(&flushed.garbage);
-            bytes += flushed.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>();
-        }
-        if installs.is_empty() {
-            return Ok(0);
-        }
-        let state =
-            |(bucket, version, _): &Install<D>| (bucket.lower.clone(), Bucket::state(version));
-        let new = installs.iter().map(state).collect();
-        self.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
-        for (bucket, version, count) in installs {
-            let mut stores = bucket.write();
-            stores.deleted.retain(|range| range.position >= version.floor);
-            stores.version = Arc::new(version);
-            let left = stores.frozen.len() - count;
-            stores.frozen.truncate(left);
-        }
-        drop(guard);
-        Ok(bytes)
-    }
-
+#[cfg(test)]
+impl<D: Device> Wip<D> {
     /// Flushes all that a bucket has in its oldest memtable; for tests.
-    #[cfg(test)]
     pub(crate) fn flush(&self, bucket: &Arc<Bucket<D>>) -> Result<u64> {
         let Some(frozen) = self.oldest_frozen(bucket) else { return Ok(0) };
         let mut flush = Flush::new(self, vec![frozen]);

@@ -60,7 +60,7 @@ struct Written<'w, D: Device> {
 
 impl<D: Device> Drop for Written<'_, D> {
     fn drop(&mut self) {
-        self.parts.iter().for_each(|part| self.wip.remove_table(part.table.number));
+        self.parts.iter().for_each(|part| self.wip.tables.remove_table(part.table.number));
     }
 }
 
@@ -266,7 +266,7 @@ impl<D: Device> Wip<D> {
     /// Puts the tables in front of all runs; false, and nothing changes, where something is in no
     /// table.
     fn try_install(&self, written: &mut Written<'_, D>) -> Result<bool> {
-        let guard = self.jobs.lock_install();
+        let guard = self.lock_install();
         let mut writer = self.writer.lock().expect("no panic while held");
         let buckets = self.buckets();
         if buckets.iter().any(|bucket| bucket.read().oldest().is_some()) {
@@ -317,7 +317,7 @@ impl<D: Device> Wip<D> {
             return Ok(());
         }
         if is_known {
-            run.iter().for_each(|part| self.remove_table(part.table.number));
+            run.iter().for_each(|part| self.tables.remove_table(part.table.number));
         }
         Err(error)
     }
@@ -332,7 +332,7 @@ struct Output<D: Device> {
 impl<D: Device> Output<D> {
     fn new(wip: &Wip<D>, buckets: &Buckets<D>, first: &[u8]) -> Result<Self> {
         let is_oldest = buckets.of(first).read().version.runs.is_empty();
-        let writer = wip.begin_table(UNNUMBERED, is_oldest)?;
+        let writer = wip.tables.begin_table(UNNUMBERED, is_oldest, wip.has_reads())?;
         Ok(Output { writer, first: first.to_vec() })
     }
 

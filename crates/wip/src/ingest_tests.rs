@@ -37,7 +37,7 @@ fn after_a_join_no_record_from_before_comes_back_over_what_was_ingested() {
     wip.ingest(&[file], &mut |_, _| {}).expect("an ingest");
     let (one, other) =
         (wip.buckets().of(&one.lower).clone(), wip.buckets().of(&other.lower).clone());
-    wip.join(&one, &other).expect("a join");
+    crate::split::join(&wip, &one, &other).expect("a join");
     assert_eq!(wip.buckets().len(), 1);
     drop(wip);
     assert_eq!(open().get(b"key").expect("a get").as_deref(), Some(&b"new"[..]));

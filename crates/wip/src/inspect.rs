@@ -1,58 +1,56 @@
 //! What there is, in words.
 
 use crate::bucket::Stores;
+use crate::contents::Contents;
 use crate::policy::LEVEL_MAX;
 use crate::run::Part;
-use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::{Device, LogFile};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-impl<D: Device> Wip<D> {
-    /// Lines of `name: value`: the log, the value log, then each bucket and its runs, the newest
-    /// first.
-    pub(crate) fn describe(&self) -> Result<String> {
-        let mut out = String::new();
-        let mut line = |name: &str, value: String| {
-            writeln!(out, "{name}: {value}").expect("writing to a string");
-        };
-        line("buckets", self.buckets().iter().count().to_string());
-        line("log end", self.log.end().to_string());
-        for segment in self.log.segments().iter() {
-            let (len, capacity, start) = (segment.log.len(), segment.capacity, segment.start);
-            let value = format!("{len} of {capacity} bytes from {start}");
-            line(&format!("log segment {}", segment.number), value);
-        }
-        for segment in self.values.segments() {
-            let (bytes, dead) = (segment.record_bytes(), segment.dead_bytes());
-            line(&segment.name(), format!("{bytes} bytes of values, {dead} of them garbage"));
-        }
-        let mut number = 0;
-        self.for_each_bucket(|lower, upper, stores| {
-            let upper = upper.map_or("the end".into(), shown);
-            let value = format!(
-                "from {} to {upper}; memory {} entries, {} frozen; {} runs, {} bytes; floor {}",
-                shown(lower),
-                stores.active.len(),
-                stores.frozen.len(),
-                stores.version.runs.len(),
-                stores.version.bytes(),
-                stores.version.floor
-            );
-            line(&format!("bucket {number}"), value);
-            let reads = self.buckets().of(lower).reads.load(Ordering::Relaxed);
-            for (property, value) in properties(lower, &upper, stores, reads) {
-                line(&format!("bucket {number} {property}"), value);
-            }
-            for (at, run) in stores.version.runs.iter().enumerate() {
-                let parts: Vec<_> = run.iter().map(describe_part).collect();
-                line(&format!("bucket {number} run {at}"), parts.join(", "));
-            }
-            number += 1;
-        });
-        Ok(out)
+/// Lines of `name: value`: the log, the value log, then each bucket and its runs, the newest
+/// first.
+pub(crate) fn describe<D: Device>(contents: &Contents<D>) -> Result<String> {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        writeln!(out, "{name}: {value}").expect("writing to a string");
+    };
+    line("buckets", contents.buckets().iter().count().to_string());
+    line("log end", contents.log.end().to_string());
+    for segment in contents.log.segments().iter() {
+        let (len, capacity, start) = (segment.log.len(), segment.capacity, segment.start);
+        let value = format!("{len} of {capacity} bytes from {start}");
+        line(&format!("log segment {}", segment.number), value);
     }
+    for segment in contents.values.segments() {
+        let (bytes, dead) = (segment.record_bytes(), segment.dead_bytes());
+        line(&segment.name(), format!("{bytes} bytes of values, {dead} of them garbage"));
+    }
+    let mut number = 0;
+    contents.for_each_bucket(|lower, upper, stores| {
+        let upper = upper.map_or("the end".into(), shown);
+        let value = format!(
+            "from {} to {upper}; memory {} entries, {} frozen; {} runs, {} bytes; floor {}",
+            shown(lower),
+            stores.active.len(),
+            stores.frozen.len(),
+            stores.version.runs.len(),
+            stores.version.bytes(),
+            stores.version.floor
+        );
+        line(&format!("bucket {number}"), value);
+        let reads = contents.buckets().of(lower).reads.load(Ordering::Relaxed);
+        for (property, value) in properties(lower, &upper, stores, reads) {
+            line(&format!("bucket {number} {property}"), value);
+        }
+        for (at, run) in stores.version.runs.iter().enumerate() {
+            let parts: Vec<_> = run.iter().map(describe_part).collect();
+            line(&format!("bucket {number} run {at}"), parts.join(", "));
+        }
+        number += 1;
+    });
+    Ok(out)
 }
 
 /// What is known of a bucket without a read of the device: bounds, sizes, and for each level the

@@ -8,6 +8,7 @@
 //!    entry's key, and the entry is a copy.
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
+use crate::contents::Contents;
 use crate::deleted::deleted_at;
 use crate::memtable::is_from;
 use crate::metrics::add;
@@ -15,8 +16,7 @@ use crate::prefix::Prefix;
 use crate::run_cursor::{RunCursor, read_together};
 use crate::snapshot::Held;
 use crate::sorted::{Is, Listed, Positions, Sorted};
-use crate::view::View;
-use crate::wip::Wip;
+use crate::view::{View, view_at};
 use silica_base::{AlignedBuf, Result};
 use silica_device::Device;
 use silica_engine::{EntryIter, EntryRef, KeyRange};
@@ -127,7 +127,7 @@ struct Lead {
 }
 
 /// See the module's documentation.
-pub(crate) struct Iter<D: Device, W: Deref<Target = Wip<D>>> {
+pub(crate) struct Iter<D: Device, W: Deref<Target = Contents<D>>> {
     snapshot: Arc<Held<D, W>>,
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
@@ -177,11 +177,11 @@ impl<D: Device> Entered<D> {
     /// See [`Iter::read_together`].
     fn read_together(
         &mut self,
-        wip: &Wip<D>,
+        contents: &Contents<D>,
         begin: impl Fn(&mut RunCursor<D>) -> Option<(SeekRead, AlignedBuf)>,
     ) -> Result<()> {
         self.lead = None;
-        read_together(&*wip.device, &mut self.sources, Sorted::as_run, begin)
+        read_together(&*contents.device, &mut self.sources, Sorted::as_run, begin)
     }
 
     /// The source with the first version of all, of one key the newest.
@@ -240,7 +240,7 @@ impl<D: Device> Entered<D> {
     }
 }
 
-impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
+impl<D: Device, W: Deref<Target = Contents<D>>> Iter<D, W> {
     pub(crate) fn new(snapshot: Arc<Held<D, W>>, range: &KeyRange) -> Self {
         let (lower, upper) = bounds(range);
         let (copied, target) = (Copied::default(), Vec::new());
@@ -261,7 +261,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         self.apart = None;
         if flags & POINTER != 0 && !self.is_of_keys {
             let version = self.version();
-            let fetched = self.snapshot.wip.value_at(version.key, version.value);
+            let fetched = self.snapshot.contents.value_at(version.key, version.value);
             self.apart = Some(fetched.inspect_err(|_| self.at = At::Nowhere)?);
         }
         Ok(true)
@@ -277,7 +277,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     /// Notes that the version where a source is, which is no entry, was gone through.
     #[cold]
     fn note_skipped(&mut self, source: usize, moment: (u64, u64)) {
-        let oldest = self.skipped.oldest.unwrap_or_else(|| self.snapshot.wip.oldest_moment());
+        let oldest =
+            self.skipped.oldest.unwrap_or_else(|| self.snapshot.contents.snapshots.oldest_moment());
         let sources = self.entered.as_ref().map(|entered| &entered.sources);
         let is_old = sources.is_some_and(|sources| matches!(sources[source], Sorted::Run(_)));
         self.skipped.note(moment, is_old, oldest);
@@ -296,8 +297,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     }
 
     fn enter(&mut self, view: View<D>) -> &mut Entered<D> {
-        let Held { wip, position, .. } = &*self.snapshot;
-        self.entered.insert(Entered::new(view, *position, &wip.cache))
+        let Held { contents, position, .. } = &*self.snapshot;
+        self.entered.insert(Entered::new(view, *position, &contents.tables.cache))
     }
 
     /// To the first entry at or after `target`.
@@ -316,12 +317,12 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         let mut result = Ok(Is::Stale);
         while matches!(result, Ok(Is::Stale)) {
             if self.entered.as_ref().is_none_or(|entered| !entered.view.has(&target)) {
-                let view = self.snapshot.wip.view(Some(&target), false);
+                let view = view_at(&*self.snapshot.contents, Some(&target), false);
                 self.enter(view);
             }
             result = self
                 .read_together(|run| run.begin_seek(&target))
-                .and_then(|()| self.all(|source, wip| source.seek(wip, &target)));
+                .and_then(|()| self.all(|source, contents| source.seek(contents, &target)));
             self.count_search();
         }
         self.target = target;
@@ -335,7 +336,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         let View { bucket, version, list, memtables, .. } = &entered.view;
         let has_memtable = list.is_some() || !memtables.is_empty();
         bucket.count_search(device_reads, version.runs.len(), has_memtable);
-        add(&self.snapshot.wip.requests.all_searches, 1);
+        add(&self.snapshot.contents.metrics.searches, 1);
     }
 
     /// Has the device read together what the runs' searches read first, which `begin` begins.
@@ -344,17 +345,17 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         begin: impl Fn(&mut RunCursor<D>) -> Option<(SeekRead, AlignedBuf)>,
     ) -> Result<()> {
         let entered = self.entered.as_mut().expect("a bucket was entered");
-        let result = entered.read_together(&self.snapshot.wip, begin);
+        let result = entered.read_together(&self.snapshot.contents, begin);
         // Searches that have begun and do not come to their end are not gone on with.
         result.inspect_err(|_| self.entered = None)
     }
 
     /// Moves all sources; where one is stale, the bucket is left.
-    fn all(&mut self, to: impl Fn(&mut Sorted<D>, &Wip<D>) -> Result<Is>) -> Result<Is> {
+    fn all(&mut self, to: impl Fn(&mut Sorted<D>, &Contents<D>) -> Result<Is>) -> Result<Is> {
         let entered = self.entered.as_mut().expect("a bucket was entered");
         entered.lead = None;
         for source in 0..entered.sources.len() {
-            if entered.go(source, |sorted| to(sorted, &self.snapshot.wip))? == Is::Stale {
+            if entered.go(source, |sorted| to(sorted, &self.snapshot.contents))? == Is::Stale {
                 self.entered = None;
                 return Ok(Is::Stale);
             }
@@ -434,13 +435,13 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
         };
         loop {
             if self.entered.as_ref().is_none_or(|entered| !is_there(&entered.view)) {
-                let view = self.snapshot.wip.view(key, true);
+                let view = view_at(&*self.snapshot.contents, key, true);
                 self.enter(view);
             }
             if let Some(key) = key {
                 self.read_together(|run| run.begin_seek_before(key))?;
             }
-            let is = self.all(|source, wip| source.seek_before(wip, key))?;
+            let is = self.all(|source, contents| source.seek_before(contents, key))?;
             self.count_search();
             if is == Is::There {
                 return Ok(());
@@ -515,8 +516,8 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
                     copied.copy(&version);
                     is_found = true;
                 }
-                let wip = &self.snapshot.wip;
-                if entered.go(source, |sorted| sorted.retreat(wip))? == Is::Stale {
+                let contents = &self.snapshot.contents;
+                if entered.go(source, |sorted| sorted.retreat(contents))? == Is::Stale {
                     self.entered = None;
                     return Ok(None);
                 }
@@ -548,7 +549,7 @@ impl<D: Device, W: Deref<Target = Wip<D>>> Iter<D, W> {
     }
 }
 
-impl<D: Device, W: Deref<Target = Wip<D>> + Send + Sync> EntryIter for Iter<D, W> {
+impl<D: Device, W: Deref<Target = Contents<D>> + Send + Sync> EntryIter for Iter<D, W> {
     fn seek_to_first(&mut self) -> Result<bool> {
         self.set_target(b"");
         self.go_forward()

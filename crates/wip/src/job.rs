@@ -3,20 +3,12 @@
 use crate::bucket::{Bucket, Frozen};
 use crate::compaction::Compaction;
 use crate::flush::Flush;
+use crate::split::{join, split};
+use crate::step::Step;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
 use std::sync::Arc;
-
-/// What a step of a job came to.
-pub(crate) enum Step {
-    /// So many bytes were moved, and there is more to do.
-    More(u64),
-    /// The same, and what comes next has to wait for the device.
-    Waits(u64),
-    /// What is left is the end.
-    Ready,
-}
 
 pub(crate) enum Job<D: Device> {
     Flush(Flush<D>),
@@ -92,8 +84,8 @@ impl<D: Device> Job<D> {
         match self {
             Job::Flush(flush) => Flush::finish(vec![flush], wip),
             Job::Compaction(compaction) => compaction.finish(wip),
-            Job::Split(bucket) => wip.split(&bucket).map(|()| 0),
-            Job::Join(one, other) => wip.join(&one, &other).map(|()| 0),
+            Job::Split(bucket) => split(wip, &bucket).map(|()| 0),
+            Job::Join(one, other) => join(wip, &one, &other).map(|()| 0),
         }
     }
 }

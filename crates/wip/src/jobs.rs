@@ -14,18 +14,15 @@ use crate::buckets::Buckets;
 use crate::compaction::Compaction;
 use crate::dead::unneeded_bytes;
 use crate::deleted::DeletedRange;
-use crate::files::table_name;
 use crate::flush::Flush;
-use crate::job::{Claim, Job, Step};
+use crate::job::{Claim, Job};
 use crate::metrics::add;
 use crate::policy::{Demand, RANGES_MAX, READ_WEIGHT_USUAL, SKIPPED_BYTES, View, Work};
-use crate::run::Run;
-use crate::state::Edit;
+use crate::step::Step;
 use crate::wip::Wip;
 use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{Budget, Progress};
-use silica_parts::value_log::Garbage;
 use silica_parts::wal::POSITION_BYTES;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -96,7 +93,6 @@ struct List<D: Device> {
 /// The jobs of a store.
 pub(crate) struct Jobs<D: Device> {
     list: Mutex<List<D>>,
-    install: Mutex<()>,
     /// Signalled when a job ends, or is put back while somebody waits for one.
     ended: Condvar,
     /// Threads that are in `maintain`, and the log's end when one last was.
@@ -139,7 +135,6 @@ impl<D: Device> Jobs<D> {
         let list = List { paused, flushing, busy, compaction: 0.0, answers_left: 0, waiting: 0 };
         Jobs {
             list: Mutex::new(list),
-            install: Mutex::new(()),
             ended: Condvar::new(),
             inside: AtomicU64::new(0),
             attended_at: AtomicU64::new(0),
@@ -147,11 +142,6 @@ impl<D: Device> Jobs<D> {
             stuck: AtomicBool::new(false),
             helped: AtomicBool::new(false),
         }
-    }
-
-    /// Held from reading buckets and their versions to publishing their successors.
-    pub(crate) fn lock_install(&self) -> MutexGuard<'_, ()> {
-        self.install.lock().expect("no panic while held")
     }
 
     /// Bytes of writes after which a writer looks at the backlog.
@@ -584,11 +574,11 @@ impl<D: Device> Wip<D> {
                 (Arc::clone(&stores.version), is_idle)
             })
             .unzip();
-        let over_ms = self.over_ms();
+        let over_ms = self.snapshots.over_ms();
         let shapes: Vec<_> = versions.iter().map(|version| version.shape_at(over_ms)).collect();
         let unneeded = unneeded_bytes(&versions);
         let may_join = versions.len() > self.config.first_buckets;
-        let oldest = self.live_snapshots().first().copied().unwrap_or(u64::MAX);
+        let oldest = self.snapshots.positions().first().copied().unwrap_or(u64::MAX);
         let ranges = |place: usize, version: &Version<D>| {
             let before = version.floor.min(oldest);
             let ends = || version.deleted.iter().filter(|range| range.position < before);
@@ -649,30 +639,6 @@ impl<D: Device> Wip<D> {
             log: log_pressure(window, self.log_bytes_max()),
             compaction,
         }
-    }
-
-    /// Makes an edit of buckets, which leaves `garbage` in the value log, and removes the tables
-    /// that nobody needs any more. The install lock is held.
-    pub(crate) fn edit_buckets(&self, edit: Edit, garbage: &Garbage) -> Result<()> {
-        let tables = || self.book.lock().expect("no panic while held").state().tables();
-        let before = tables();
-        let edits: Vec<Edit> = self.garbage_edit(garbage).into_iter().chain([edit]).collect();
-        self.edit(&edits)?;
-        before.difference(&tables()).for_each(|number| self.remove_table(*number));
-        Ok(())
-    }
-
-    /// Takes the blocks of those tables of `runs` out of the cache that no bucket has any more.
-    pub(crate) fn forget_blocks(&self, runs: &[Run<D>]) {
-        let tables = self.book.lock().expect("no panic while held").state().tables();
-        let gone = runs.iter().flatten().filter(|part| !tables.contains(&part.table.number));
-        for table in gone.map(|part| &part.table.table) {
-            (0..table.blocks()).for_each(|block| self.cache.remove(table.id(block)));
-        }
-    }
-
-    pub(crate) fn remove_table(&self, number: u64) {
-        self.remove_quietly(&table_name(number));
     }
 
     /// Does the job that `make` makes, from its beginning to its end, as soon as no other is at

@@ -17,11 +17,12 @@
 
 use crate::bucket::{Bucket, Version};
 use crate::compaction::READ_AHEAD_PART;
+use crate::options::{BUILT_KEY_BYTES, FILTERS_PART_MAX};
 use crate::run::{Numbered, Part, Run};
+use crate::table_memory::TableMemory;
 use crate::wip::Wip;
-use silica_device::{Device, DeviceFile, return_freed_memory};
+use silica_device::{Device, return_freed_memory};
 use silica_engine::MetricVisitor;
-use silica_parts::FuseFilter;
 use silica_parts::table::Table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,13 +30,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// The part of the memory that is for jobs' buffers at most: reading ahead, writing, filters to be
 /// built.
 const JOBS_PART_MAX: u64 = 5;
-/// What they need in any case, and for each key of the filter that is built, its hash included.
+/// What they need in any case.
 const JOBS_BYTES: u64 = 16 << 20;
-pub(crate) const BUILT_KEY_BYTES: u64 = FuseFilter::BUILT_KEY_BYTES + 8;
 /// The part of the memory, of that for jobs, that buffers take which no job has in use.
 pub(crate) const BUFFERS_PART: u64 = 64;
-/// The part for the filter that is built next. A bucket has no more keys than that has room for.
-pub(crate) const FILTERS_PART_MAX: u64 = 4;
 /// The part that compactions may take at once.
 const COMPACTIONS_PART_MAX: u64 = 4;
 /// The part that the block cache has at least, as long as there are filters that may go.
@@ -68,8 +66,6 @@ pub(crate) struct Requests {
     /// There were gets among them; gets or searches of ranges.
     has_gets: AtomicBool,
     has_reads: AtomicBool,
-    /// Searches of ranges.
-    pub(crate) all_searches: AtomicU64,
     /// Filters are missing, and memory may not have been shared since the last job.
     lacks_filters: AtomicBool,
     /// Bytes of the log's window that others leave.
@@ -88,7 +84,6 @@ impl Default for Requests {
             writes: AtomicU64::new(0),
             has_gets: AtomicBool::new(true),
             has_reads: AtomicBool::new(true),
-            all_searches: AtomicU64::new(0),
             lacks_filters: AtomicBool::new(true),
             log_room_bytes: AtomicU64::new(u64::MAX),
             log_bytes: AtomicU64::new(0),
@@ -103,30 +98,6 @@ struct Placed<F> {
     table: Arc<Table<F>>,
     /// It is a bucket's oldest run.
     is_oldest: bool,
-}
-
-/// What an open table takes. It is asked for after every job, and tables are many and lie apart.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TableMemory {
-    number: u64,
-    /// All of it.
-    bytes: u64,
-    /// Of its filter: in memory, or not there.
-    loaded_bytes: u64,
-    lacking_bytes: u64,
-    versions: u64,
-}
-
-impl TableMemory {
-    pub(crate) fn of<F: DeviceFile>(number: u64, table: &Table<F>) -> Self {
-        TableMemory {
-            number,
-            bytes: table.memory_bytes() as u64,
-            loaded_bytes: table.loaded_filter_bytes() as u64,
-            lacking_bytes: if table.lacks_filter() { table.filter_bytes() as u64 } else { 0 },
-            versions: table.footer().versions,
-        }
-    }
 }
 
 /// What takes memory besides the block cache.
@@ -255,7 +226,7 @@ impl<D: Device> Wip<D> {
     fn look_at_requests(&self) {
         let (m, seen) = (&self.metrics, &self.requests);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let now = [load(&m.gets), load(&seen.all_searches), load(&m.puts) + load(&m.deletes)];
+        let now = [load(&m.gets), load(&m.searches), load(&m.puts) + load(&m.deletes)];
         let before = [&seen.gets, &seen.searches, &seen.writes];
         let [gets, searches, writes] =
             std::array::from_fn(|i| now[i].saturating_sub(load(before[i])));
@@ -323,9 +294,9 @@ impl<D: Device> Wip<D> {
         }
         self.requests.lacks_filters.store(taken.lacking_bytes > 0, Ordering::Relaxed);
         let cached = left.saturating_sub(taken.all()) / 100 * CACHED_PERCENT;
-        let before = self.cache.bytes_max();
+        let before = self.tables.cache.bytes_max();
         if cached < before || cached - before > before / GROWN_PART {
-            self.cache.set_bytes_max(cached);
+            self.tables.cache.set_bytes_max(cached);
         }
     }
 
@@ -427,10 +398,10 @@ impl<D: Device> Wip<D> {
         let tables = taken.table_bytes;
         let lacking = taken.lacking;
         for (name, value) in [
-            ("block_cache_hits", self.cache.hits()),
-            ("block_cache_misses", self.cache.misses()),
-            ("block_cache_bytes", self.cache.bytes()),
-            ("block_cache_bytes_max", self.cache.bytes_max()),
+            ("block_cache_hits", self.tables.cache.hits()),
+            ("block_cache_misses", self.tables.cache.misses()),
+            ("block_cache_bytes", self.tables.cache.bytes()),
+            ("block_cache_bytes_max", self.tables.cache.bytes_max()),
             ("memtable_index_bytes", taken.directories),
             ("table_index_bytes", tables),
             ("index_bytes", taken.directories + tables),

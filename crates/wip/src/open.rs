@@ -2,32 +2,31 @@
 
 use crate::bucket::{Bucket, LogEntries, Stores, Version};
 use crate::buckets::Buckets;
+use crate::contents::Contents;
 use crate::deleted::DeletedRange;
-use crate::files::{table_id, table_name, table_number};
-use crate::jobs::Jobs;
-use crate::memory::{BUFFERS_PART, Requests};
+use crate::memory::BUFFERS_PART;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::run::{Numbered, Part};
-use crate::snapshot::Snapshots;
-use crate::space::Space;
+use crate::snapshot_set::SnapshotSet;
 use crate::state::{BucketState, Edit, PartState, StoreState};
-use crate::values::ValueJobs;
+use crate::tables::{TableSet, table_id, table_name, table_number};
 use crate::wip::Wip;
-use crate::write::{NewEntry, Writer, superseded};
+use crate::write::superseded;
+use crate::writer::{NewEntry, Writer};
 use arc_swap::ArcSwap;
 use silica_base::{Error, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, INGESTED, OptionValues};
+use silica_parts::Room;
 use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::{Book, Manifest};
-use silica_parts::table::{Table, TableBuilder};
+use silica_parts::table::Table;
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
-use silica_parts::{BlockCache, Buffers, Room};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 
 /// Entries of the log that are inserted together, once the memory where they go was asked for.
 const COMING_MAX: usize = 32;
@@ -66,40 +65,28 @@ impl<D: Device> Wip<D> {
         let buckets = open_buckets(&*device, state)?;
         let value_segment_bytes = config.value_log_segment_bytes;
         let values = ValueLog::open(device.clone(), store_id, value_segment_bytes, &state.values)?;
-        let buffer_bytes = TableBuilder::<D::File>::BUFFER_BYTES;
-        let store = Wip {
+        let config = Arc::new(config);
+        let id = (store_id, seed);
+        let buffers_bytes = memory / BUFFERS_PART;
+        let tables = TableSet::new(device.clone(), config.clone(), id, next_file, buffers_bytes);
+        let segment_bytes = config.segment_bytes(memory);
+        let contents = Contents {
             values,
-            log: Wal::new(
-                device.clone(),
-                store_id,
-                config.segment_bytes(memory),
-                segments,
-                log_end,
-            ),
+            log: Wal::new(device.clone(), store_id, segment_bytes, segments, log_end),
             buckets: ArcSwap::from_pointee(buckets),
+            install: Mutex::new(()),
             writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
-            released: Condvar::new(),
-            ingests: Mutex::default(),
             book: Mutex::new(book),
-            next_file: AtomicU64::new(next_file),
-            cache: Arc::new(BlockCache::new(0, config.memory_bytes)),
-            buffers: Arc::new(Buffers::new(buffer_bytes, memory / BUFFERS_PART)),
             unflushed_bytes: AtomicU64::new(0),
-            found_bytes: AtomicU64::new(0),
-            memory_bytes: AtomicU64::new(memory),
-            requests: Requests::default(),
-            removals: Mutex::default(),
-            jobs: Jobs::new(),
-            value_jobs: ValueJobs::new(),
-            snapshots: Snapshots::default(),
-            space: Space::default(),
+            tables,
+            snapshots: SnapshotSet::new(environment.clock.clone()),
             metrics: Metrics::default(),
             clock: environment.clock.clone(),
             seed,
-            store_id,
             config,
             device,
         };
+        let store = Wip::new(contents, memory);
         store.replay()?;
         store.rest_log();
         let tables: u64 = store.buckets().iter().map(|b| b.read().version.bytes()).sum();

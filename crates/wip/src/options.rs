@@ -1,12 +1,11 @@
 //! The engine's options table and the configuration read from it.
 
-use crate::memory::{BUILT_KEY_BYTES, FILTERS_PART_MAX};
 use crate::policy::Policy;
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
 use silica_engine::{OptionKind, OptionSpec, OptionValues, part};
 use silica_parts::table::Compression;
-use silica_parts::{BITS_MAX, Room};
+use silica_parts::{BITS_MAX, FuseFilter, Room};
 
 const MIB: u64 = 1 << 20;
 /// Bits that filters of younger runs have more than those of the oldest ones.
@@ -23,6 +22,11 @@ const LOG_PART: u64 = 32;
 const MEMTABLE_PART: u64 = 32;
 const VALUE_SEGMENT_PART: u64 = 20;
 const INLINE_VALUE_PART: u64 = 128;
+
+/// What jobs need of the memory for each key of the filter that is built, its hash included.
+pub(crate) const BUILT_KEY_BYTES: u64 = FuseFilter::BUILT_KEY_BYTES + 8;
+/// The part for the filter that is built next. A bucket has no more keys than that has room for.
+pub(crate) const FILTERS_PART_MAX: u64 = 4;
 
 /// Larger values never go through log and tables: a record of the log is in memory as a whole.
 const INLINE_VALUE_BYTES_MOST: u64 = 16 * MIB;

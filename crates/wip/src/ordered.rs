@@ -1,8 +1,11 @@
 //! The view in the order of the keys.
 
+use crate::contents::Contents;
 use crate::deleted::deleted_at;
 use crate::iterator::bounds;
-use crate::snapshot::Held;
+use crate::near::near_random;
+use crate::snapshot::{Held, Opened};
+use crate::whole_ranges::size_of;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
@@ -18,7 +21,7 @@ const TRIES_MAX: usize = 8;
 
 impl<D: Device> Ordered for Wip<D> {
     fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>> {
-        Ok(Arc::new(Held::new(self)))
+        Ok(Arc::new(Held::new(Opened(self))))
     }
 
     fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
@@ -35,7 +38,7 @@ impl<D: Device> Ordered for Wip<D> {
     ) -> Result<bool> {
         let Reads { keys, expires_unix_ms } = reads;
         for _ in 0..TRIES_MAX {
-            let Some(unwritten) = self.unwritten_since(snapshot.sequence(), keys)? else {
+            let Some(unwritten) = unwritten_since(self, snapshot.sequence(), keys)? else {
                 return Ok(false);
             };
             let conditions = Conditions { keys: &unwritten, expires_unix_ms };
@@ -51,11 +54,11 @@ impl<D: Device> Ordered for Wip<D> {
     }
 
     fn range_size(&self, range: &KeyRange) -> RangeSize {
-        self.size_of(range)
+        size_of(self, range)
     }
 
     fn near(&self, random: u64) -> Option<Near> {
-        self.near_random(random)
+        near_random(self, random)
     }
 
     fn compact_range(&self, range: &KeyRange) -> Result<()> {
@@ -67,50 +70,52 @@ impl<D: Device> Ordered for Wip<D> {
     }
 }
 
-impl<D: Device> Wip<D> {
-    /// What must still hold of `keys` for none of them to have been written since `position`;
-    /// `None` where one was already.
-    fn unwritten_since<'k>(
-        &self,
-        position: u64,
-        keys: &[&'k [u8]],
-    ) -> Result<Option<Vec<Condition<'k>>>> {
-        let mut conditions = Vec::with_capacity(keys.len());
-        for key in keys {
-            // Taken first: whatever changes the key from here on changes it.
-            let seen = self.seen(key);
-            let is_written = match seen {
-                Seen::InMemory(newest) => newest >= position,
-                // Everything in tables is older.
-                Seen::Elsewhere(ceiling) if ceiling <= position => false,
-                Seen::Elsewhere(_) => self.is_in_tables_since(position, key)?,
-            };
-            if is_written {
-                return Ok(None);
-            }
-            conditions.push(Condition { key, seen });
+/// What must still hold of `keys` for none of them to have been written since `position`;
+/// `None` where one was already.
+fn unwritten_since<'k, D: Device>(
+    contents: &Contents<D>,
+    position: u64,
+    keys: &[&'k [u8]],
+) -> Result<Option<Vec<Condition<'k>>>> {
+    let mut conditions = Vec::with_capacity(keys.len());
+    for key in keys {
+        // Taken first: whatever changes the key from here on changes it.
+        let seen = contents.seen(key);
+        let is_written = match seen {
+            Seen::InMemory(newest) => newest >= position,
+            // Everything in tables is older.
+            Seen::Elsewhere(ceiling) if ceiling <= position => false,
+            Seen::Elsewhere(_) => is_in_tables_since(contents, position, key)?,
+        };
+        if is_written {
+            return Ok(None);
         }
-        Ok(Some(conditions))
+        conditions.push(Condition { key, seen });
     }
+    Ok(Some(conditions))
+}
 
-    /// True where a table has a version of `key` that was written since `position`. The snapshot
-    /// at `position` is held, so that tables tell newer versions from older ones.
-    fn is_in_tables_since(&self, position: u64, key: &[u8]) -> Result<bool> {
-        let version = self.buckets().of(key).read().version.clone();
-        if deleted_at(&version.deleted, key, u64::MAX) >= position {
-            return Ok(true);
-        }
-        let hash = self.seed.low(key);
-        for part in version.parts_with(key, hash) {
-            let table = &part.table.table;
-            if table.footer().sequence_max < position {
-                continue;
-            }
-            let mut cursor = table.cursor_through(&self.cache, 0);
-            if cursor.seek(key, u64::MAX)? && cursor.version().key == key {
-                return Ok(cursor.version().sequence >= position);
-            }
-        }
-        Ok(false)
+/// True where a table has a version of `key` that was written since `position`. The snapshot
+/// at `position` is held, so that tables tell newer versions from older ones.
+fn is_in_tables_since<D: Device>(
+    contents: &Contents<D>,
+    position: u64,
+    key: &[u8],
+) -> Result<bool> {
+    let version = contents.buckets().of(key).read().version.clone();
+    if deleted_at(&version.deleted, key, u64::MAX) >= position {
+        return Ok(true);
     }
+    let hash = contents.seed.low(key);
+    for part in version.parts_with(key, hash) {
+        let table = &part.table.table;
+        if table.footer().sequence_max < position {
+            continue;
+        }
+        let mut cursor = table.cursor_through(&contents.tables.cache, 0);
+        if cursor.seek(key, u64::MAX)? && cursor.version().key == key {
+            return Ok(cursor.version().sequence >= position);
+        }
+    }
+    Ok(false)
 }

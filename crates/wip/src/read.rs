@@ -7,10 +7,9 @@
 
 use crate::bucket::{LogEntries, Version};
 use crate::buckets::Buckets;
+use crate::contents::{Contents, gone};
 use crate::fresh::{BLOCK_BYTES_MAX, Fresh};
 use crate::metrics::add;
-use crate::values::gone;
-use crate::wip::Wip;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::{EntryRef, GetSink};
@@ -135,57 +134,55 @@ enum Said {
     Absent,
 }
 
-impl<D: Device> Wip<D> {
-    /// Reports to `sink` what every key had before the position `before`, and had not expired at
-    /// `at_ms`, or now.
-    pub(crate) fn read_burst(
-        &self,
-        keys: &[&[u8]],
-        (before, at_ms): (u64, Option<u64>),
-        sink: &mut dyn GetSink,
-    ) -> Result<()> {
-        let Spare { buffers, keys: hashes, fresh } = SPARE.take();
-        let fresh = fresh.of(&self.cache);
-        let mut burst = Burst {
-            wip: self,
-            keys,
-            before,
-            at_ms,
-            sink,
-            reads: None,
-            planned: Vec::new(),
-            located: Vec::new(),
-            here: Vec::new(),
-            buffers,
-            fresh,
-            plain: Vec::new(),
-            gone: Vec::new(),
-            hits: 0,
-            cache_hits: 0,
-            device_reads: 0,
-            false_positives: 0,
-        };
-        let result = burst.run(hashes);
-        let m = &self.metrics;
-        for (counter, n) in [
-            (&m.gets, keys.len() as u64),
-            (&m.hits, burst.hits),
-            (&m.get_reads, burst.device_reads),
-            (&m.false_positives, burst.false_positives),
-        ] {
-            add(counter, n);
-        }
-        self.cache.count(burst.cache_hits, burst.device_reads);
-        let Burst { buffers, fresh, .. } = burst;
-        SPARE.set(Spare { buffers, fresh, keys: result? });
-        Ok(())
+/// Reports to `sink` what every key had before the position `before`, and had not expired at
+/// `at_ms`, or now.
+pub(crate) fn read_burst<D: Device>(
+    contents: &Contents<D>,
+    keys: &[&[u8]],
+    (before, at_ms): (u64, Option<u64>),
+    sink: &mut dyn GetSink,
+) -> Result<()> {
+    let Spare { buffers, keys: hashes, fresh } = SPARE.take();
+    let fresh = fresh.of(&contents.tables.cache);
+    let mut burst = Burst {
+        contents,
+        keys,
+        before,
+        at_ms,
+        sink,
+        reads: None,
+        planned: Vec::new(),
+        located: Vec::new(),
+        here: Vec::new(),
+        buffers,
+        fresh,
+        plain: Vec::new(),
+        gone: Vec::new(),
+        hits: 0,
+        cache_hits: 0,
+        device_reads: 0,
+        false_positives: 0,
+    };
+    let result = burst.run(hashes);
+    let m = &contents.metrics;
+    for (counter, n) in [
+        (&m.gets, keys.len() as u64),
+        (&m.hits, burst.hits),
+        (&m.get_reads, burst.device_reads),
+        (&m.false_positives, burst.false_positives),
+    ] {
+        add(counter, n);
     }
+    contents.tables.cache.count(burst.cache_hits, burst.device_reads);
+    let Burst { buffers, fresh, .. } = burst;
+    SPARE.set(Spare { buffers, fresh, keys: result? });
+    Ok(())
 }
 
 /// The keys of a burst that are not decided, and what they share. Where it ends early, the reads
 /// in flight are waited for.
 struct Burst<'b, D: Device> {
-    wip: &'b Wip<D>,
+    contents: &'b Contents<D>,
     keys: &'b [&'b [u8]],
     before: u64,
     /// The time that the burst has, once an entry was found that expires.
@@ -218,7 +215,7 @@ struct Burst<'b, D: Device> {
 impl<D: Device> Burst<'_, D> {
     /// Answers all keys; the memory of `hashes` comes back.
     fn run(&mut self, mut hashes: Vec<u64>) -> Result<Vec<u64>> {
-        let buckets = self.wip.buckets.load();
+        let buckets = self.contents.buckets.load();
         if self.keys.len() == 1 {
             // A read that is alone is waited for in the call that begins it.
             self.keep_fresh();
@@ -226,7 +223,7 @@ impl<D: Device> Burst<'_, D> {
         for start in (0..self.keys.len()).step_by(GROUP) {
             let keys = &self.keys[start..self.keys.len().min(start + GROUP)];
             hashes.clear();
-            hashes.extend(keys.iter().map(|key| self.wip.seed.low(key)));
+            hashes.extend(keys.iter().map(|key| self.contents.seed.low(key)));
             let (mut ahead, is_one) = (0, self.keys.len() == 1);
             for (at, hash) in hashes.iter().enumerate() {
                 // The first reads begin before the memory of other keys is asked for.
@@ -267,13 +264,13 @@ impl<D: Device> Burst<'_, D> {
         let stores = buckets.of(key).read();
         if stores.is_gone {
             drop(stores);
-            return self.begin(&self.wip.buckets(), index, hash);
+            return self.begin(&self.contents.buckets(), index, hash);
         }
         if self.keys.len() == 1 {
             stores.version.filters.prefetch(key, hash);
         }
         // Taken under the bucket's lock: no segment that its memtables point at is missing.
-        let segments = self.wip.log.segments();
+        let segments = self.contents.log.segments();
         let entries = LogEntries(&segments);
         let deleted = stores.deleted_at(key, self.before);
         if let Some(found) = stores.find(hash, key, self.before, &entries) {
@@ -346,7 +343,7 @@ impl<D: Device> Burst<'_, D> {
 
     /// The one time for all keys.
     fn at_ms(&mut self) -> u64 {
-        *self.at_ms.get_or_insert_with(|| self.wip.clock.unix_ms())
+        *self.at_ms.get_or_insert_with(|| self.contents.clock.unix_ms())
     }
 
     /// The same where the value lies apart: it is read with the others of the burst. Where it was
@@ -354,7 +351,7 @@ impl<D: Device> Burst<'_, D> {
     #[cold]
     fn report_apart(&mut self, (index, hash): (usize, u64), entry: EntryRef<'_>) -> Result<()> {
         let (pointer, key) = (Pointer::in_entry(entry.value)?, self.keys[index]);
-        if let Some(record) = self.wip.values.plan_read(&pointer, key)? {
+        if let Some(record) = self.contents.values.plan_read(&pointer, key)? {
             if record.read_bytes() > TOGETHER_BYTES_MAX {
                 if !self.sink.wants(index, record.read_bytes()) {
                     return Ok(());
@@ -373,7 +370,7 @@ impl<D: Device> Burst<'_, D> {
             return Err(gone(&pointer));
         }
         self.gone.push((index, pointer));
-        self.begin(&self.wip.buckets(), index, hash)
+        self.begin(&self.contents.buckets(), index, hash)
     }
 
     /// Looks for a search's key in its part and one run after the other, until it is found, none is
@@ -384,10 +381,10 @@ impl<D: Device> Burst<'_, D> {
             let block = search.locate(key);
             let table = search.table();
             let id = table.id(block);
-            let mut found = self.wip.cache.get(id);
+            let mut found = self.contents.tables.cache.get(id);
             if found.is_none() && self.fresh.has(id) {
                 self.keep_fresh();
-                found = self.wip.cache.get(id);
+                found = self.contents.tables.cache.get(id);
             }
             let Some(bytes) = found else {
                 let table = Arc::clone(table);
@@ -471,8 +468,9 @@ impl<D: Device> Burst<'_, D> {
             }
             let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
             buf.resize(len);
-            let wip = self.wip;
-            let reads = self.reads.get_or_insert_with(|| wip.device.reads(wip.config.read_depth));
+            let contents = self.contents;
+            let reads =
+                self.reads.get_or_insert_with(|| contents.device.reads(contents.config.read_depth));
             let done = if reads.is_full() { reads.pop() } else { None };
             reads.push(Read { of: asked, offset, buf });
             if let Some(done) = done {
@@ -534,7 +532,7 @@ impl<D: Device> Burst<'_, D> {
             }
             self.fresh.add(id, buf, len);
         } else {
-            self.wip.cache.insert(id, bytes);
+            self.contents.tables.cache.insert(id, bytes);
             self.keep(buf);
         }
         self.plain = plain;
@@ -543,7 +541,7 @@ impl<D: Device> Burst<'_, D> {
 
     /// Puts blocks that are not in the cache yet into it.
     fn keep_fresh(&mut self) {
-        self.fresh.keep(&self.wip.cache, |buf| keep(&mut self.buffers, buf));
+        self.fresh.keep(&self.contents.tables.cache, |buf| keep(&mut self.buffers, buf));
     }
 
     /// Keeps a buffer for the next read.

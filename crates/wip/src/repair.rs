@@ -9,14 +9,15 @@
 //!    is newer than an older one. Without a manifest a later file counts as newer.
 
 use crate::bucket::LogEntries;
+use crate::contents::gone;
+use crate::count::count_exactly;
 use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
-use crate::files::{table_id, table_name, table_number};
 use crate::memtable::{Entries, head, sorted};
 use crate::merge::{Merge, Source};
 use crate::options::Config;
 use crate::policy::LEVEL_MAX;
 use crate::state::{BucketState, PartState, StoreState};
-use crate::values::gone;
+use crate::tables::{table_id, table_name, table_number};
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
@@ -41,7 +42,7 @@ pub fn repair<D: Device>(
 ) -> Result<Repaired> {
     let device = Arc::new(device);
     let entries = Wip::open_shared(Arc::clone(&device), options, environment)
-        .and_then(|wip| wip.verify().and_then(|()| wip.count_exactly()));
+        .and_then(|wip| wip.verify().and_then(|()| count_exactly(&wip)));
     let error = match entries {
         Ok(entries) => return Ok(Repaired { entries, ..Repaired::default() }),
         Err(error) => error,

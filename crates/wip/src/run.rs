@@ -1,18 +1,12 @@
 //! Runs: tables, or parts of them, whose ranges of keys do not meet.
 
 use crate::memtable::{head, is_from};
-use crate::run_cursor::RunCursor;
 use crate::state::PartState;
 use silica_base::Result;
 use silica_device::Device;
-use silica_parts::BlockCache;
 use silica_parts::table::Table;
 use std::ops::Deref;
 use std::sync::Arc;
-
-/// Blocks of a part, at its ends, that may have no key of its range: every key of one between them
-/// is in the range.
-const END_BLOCKS: usize = 2;
 
 /// An open table and its number.
 pub(crate) struct Numbered<D: Device> {
@@ -142,16 +136,6 @@ impl<D: Device> Part<D> {
         let (table, blocks) = (&self.table.table, self.blocks());
         let last = table.place(blocks.end - 1);
         last.offset + last.len as u64 - table.place(blocks.start).offset
-    }
-
-    /// True if the table has no entry in the range. Reads at most two blocks, those at the ends of
-    /// the range, and none if there are others between them.
-    pub(crate) fn is_empty(&self, cache: &Arc<BlockCache>) -> Result<bool> {
-        if self.blocks().len() > END_BLOCKS {
-            return Ok(false);
-        }
-        let run = Run::from_iter([self.clone()]);
-        Ok(!RunCursor::new(run, 0).through(cache).seek_to_first()?)
     }
 
     /// Bytes of a version of the table, on average.

@@ -23,7 +23,7 @@ impl<D: Device> Scan for Wip<D> {
         limit: usize,
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>> {
-        let mut iter = Iter::new(Arc::new(Held::new(self)), &KeyRange::ALL);
+        let mut iter = Iter::new(Arc::new(Held::new(self.contents())), &KeyRange::ALL);
         // The shorter keys of those that a cursor stands for come before this one.
         let first = (cursor << 1).to_be_bytes();
         let zeroes = first.iter().rev().take_while(|byte| **byte == 0).count();

@@ -23,19 +23,6 @@ impl<D: Device> Wip<D> {
         self.log.sync_before_end(&|| self.sync_log())
     }
 
-    /// Where the log begins that buckets need, with an end of it from before they were asked.
-    fn needed_from(&self, end: u64) -> u64 {
-        let buckets = self.buckets();
-        let floor = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
-        floor.unwrap_or(end).min(end) * POSITION_BYTES
-    }
-
-    /// Has segments that no bucket needs give their memory back, which opening the store took: they
-    /// may have to stay as files.
-    pub(crate) fn rest_log(&self) {
-        self.log.rest_below(self.needed_from(self.log.end() / POSITION_BYTES));
-    }
-
     /// Lets go of log segments that no bucket needs.
     pub(crate) fn release_log(&self) -> Result<()> {
         // In this order: what is written meanwhile lies behind. With the writer locked, since what
@@ -43,7 +30,7 @@ impl<D: Device> Wip<D> {
         let writer = self.writer.lock().expect("no panic while held");
         let end = self.log.end() / POSITION_BYTES;
         drop(writer);
-        let guard = self.jobs.lock_install();
+        let guard = self.lock_install();
         let gone = self.log.release_below(self.needed_from(end));
         let Some(last) = gone.last() else { return Ok(()) };
         self.edit(&[Edit::ReleaseLog(last.number + 1)])?;

@@ -1,11 +1,11 @@
 //! What a range read goes through: the versions of one memtable or of one run, in order.
 
 use crate::bucket::{Bucket, LogEntries};
+use crate::contents::Contents;
 use crate::memtable::{Memtable, Node, SkipList};
 use crate::run::Run;
 use crate::run_cursor::RunCursor;
 use crate::view::{Slice, View};
-use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::{Device, LogFile};
 use silica_parts::BlockCache;
@@ -68,9 +68,9 @@ impl<D: Device> Sorted<D> {
     }
 
     /// To the first version whose key is at or after `key`.
-    pub(crate) fn seek(&mut self, wip: &Wip<D>, key: &[u8]) -> Result<Is> {
+    pub(crate) fn seek(&mut self, contents: &Contents<D>, key: &[u8]) -> Result<Is> {
         match self {
-            Sorted::List(listed) => return Ok(listed.seek(wip, key)),
+            Sorted::List(listed) => return Ok(listed.seek(contents, key)),
             Sorted::Memtable(positions) => positions.seek(key),
             Sorted::Run(run) => drop(run.seek(key, u64::MAX)?),
         }
@@ -78,9 +78,9 @@ impl<D: Device> Sorted<D> {
     }
 
     /// To the last version whose key is before `key`; `None` stands for the end of all keys.
-    pub(crate) fn seek_before(&mut self, wip: &Wip<D>, key: Option<&[u8]>) -> Result<Is> {
+    pub(crate) fn seek_before(&mut self, contents: &Contents<D>, key: Option<&[u8]>) -> Result<Is> {
         match self {
-            Sorted::List(listed) => return Ok(listed.seek_before(wip, key)),
+            Sorted::List(listed) => return Ok(listed.seek_before(contents, key)),
             Sorted::Memtable(positions) => positions.seek_before(key),
             Sorted::Run(run) => drop(match key {
                 Some(key) => run.seek_before(key, u64::MAX)?,
@@ -100,9 +100,9 @@ impl<D: Device> Sorted<D> {
         Ok(())
     }
 
-    pub(crate) fn retreat(&mut self, wip: &Wip<D>) -> Result<Is> {
+    pub(crate) fn retreat(&mut self, contents: &Contents<D>) -> Result<Is> {
         match self {
-            Sorted::List(listed) => return Ok(listed.retreat(wip)),
+            Sorted::List(listed) => return Ok(listed.retreat(contents)),
             Sorted::Memtable(positions) => positions.retreat(),
             Sorted::Run(run) => drop(run.retreat()?),
         }
@@ -167,7 +167,7 @@ impl<D: Device> Listed<D> {
     /// Calls `search` where the list is still written.
     fn search(
         &mut self,
-        wip: &Wip<D>,
+        contents: &Contents<D>,
         search: impl FnOnce(&SkipList, &LogEntries<'_, D::Log>) -> Option<Node>,
     ) -> Is {
         let stores = self.bucket.read();
@@ -178,7 +178,7 @@ impl<D: Device> Listed<D> {
         if stores.is_gone || !is_written {
             return Is::Stale;
         }
-        self.segments = wip.log.segments();
+        self.segments = contents.log.segments();
         self.node = search(&self.list, &LogEntries(&self.segments));
         Is::There
     }
@@ -194,16 +194,16 @@ impl<D: Device> Listed<D> {
         node
     }
 
-    fn seek(&mut self, wip: &Wip<D>, key: &[u8]) -> Is {
+    fn seek(&mut self, contents: &Contents<D>, key: &[u8]) -> Is {
         let before = self.before;
-        self.search(wip, |list, entries| {
+        self.search(contents, |list, entries| {
             Self::seen(list, list.seek(key, u64::MAX, entries), before)
         })
     }
 
-    fn seek_before(&mut self, wip: &Wip<D>, key: Option<&[u8]>) -> Is {
+    fn seek_before(&mut self, contents: &Contents<D>, key: Option<&[u8]>) -> Is {
         let before = self.before;
-        self.search(wip, |list, entries| {
+        self.search(contents, |list, entries| {
             let last = match key {
                 Some(key) => list.seek_before(key, u64::MAX, entries),
                 None => list.last(),
@@ -233,9 +233,9 @@ impl<D: Device> Listed<D> {
         self.node = Self::seen(&self.list, next, self.before);
     }
 
-    fn retreat(&mut self, wip: &Wip<D>) -> Is {
+    fn retreat(&mut self, contents: &Contents<D>) -> Is {
         let (node, before) = (self.node, self.before);
-        self.search(wip, |list, entries| {
+        self.search(contents, |list, entries| {
             let position = list.position(node?);
             let last = list.seek_before(entries.frame(position).key, position, entries);
             Self::seen_before(list, last, before, entries)

@@ -19,6 +19,7 @@
 
 use crate::bucket::{Bucket, Frozen, Version};
 use crate::dead::unneeded_bytes;
+use crate::values::entry_bytes;
 use crate::wip::Wip;
 use crate::write::user_bytes;
 use silica_base::{Error, ErrorKind, Result};
@@ -256,7 +257,7 @@ impl<D: Device> Wip<D> {
         let all: Vec<_> = buckets.iter().map(|bucket| bucket.read().version.clone()).collect();
         let shared = unneeded_bytes(&all);
         let is_alone = self.snapshots.newest() == 0;
-        let over_ms = self.over_ms();
+        let over_ms = self.snapshots.over_ms();
         let is_wanted = self.wanted_bytes() > 0;
         // What compactions under way will write is not free any more, and one that does not fit
         // may begin only if it is alone.
@@ -298,7 +299,7 @@ impl<D: Device> Wip<D> {
         &self,
         is_free: impl Fn(&Arc<Bucket<D>>) -> bool,
     ) -> Option<(Arc<Bucket<D>>, usize)> {
-        let over_ms = self.over_ms();
+        let over_ms = self.snapshots.over_ms();
         self.buckets().iter().filter(|bucket| is_free(bucket)).find_map(|bucket| {
             let version = bucket.read().version.clone();
             let mut parts = version.runs.iter().flatten().peekable();
@@ -369,7 +370,7 @@ impl<D: Device> Wip<D> {
     /// Bytes of the entries that a batch takes the place of, or deletes.
     fn overwritten_bytes(&self, batch: &WriteBatch<'_>) -> Result<u64> {
         let keys: BTreeSet<&[u8]> = batch.ops().iter().map(|op| op.key).collect();
-        keys.into_iter().map(|key| self.entry_bytes(key)).sum()
+        keys.into_iter().map(|key| entry_bytes(self, key)).sum()
     }
 }
 

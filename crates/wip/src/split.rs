@@ -13,14 +13,14 @@
 
 use crate::bucket::{Bucket, LogEntries, Stores, Version};
 use crate::buckets::Buckets;
+use crate::contents::Contents;
 use crate::deleted;
 use crate::memtable::Entries;
 use crate::metrics::add;
 use crate::policy::LEVEL_MAX;
 use crate::run::{Part, Run};
 use crate::state::Edit;
-use crate::wip::Wip;
-use crate::write::NewEntry;
+use crate::writer::NewEntry;
 use silica_base::Result;
 use silica_device::Device;
 use silica_parts::value_log::Garbage;
@@ -33,169 +33,153 @@ use std::sync::atomic::Ordering;
 /// Separators of a run that are looked at, at most.
 const SAMPLES_MAX: usize = 1000;
 
-impl<D: Device> Wip<D> {
-    /// Splits a bucket, unless it has too few keys for that.
-    pub(crate) fn split(&self, bucket: &Arc<Bucket<D>>) -> Result<()> {
-        let Some(cut) = self.cut(bucket) else { return Ok(()) };
-        // Before the lock, since it reads. Meanwhile only flushes change the runs of this bucket.
-        let empty = self.empty_parts(&bucket.read().version.clone(), &cut);
-        let guard = self.jobs.lock_install();
-        let buckets = self.buckets();
-        let place = buckets.place(&bucket.lower);
-        if !Arc::ptr_eq(buckets.at(place), bucket) {
-            return Ok(());
-        }
+/// Splits a bucket, unless it has too few keys for that.
+pub(crate) fn split<D: Device>(contents: &Contents<D>, bucket: &Arc<Bucket<D>>) -> Result<()> {
+    let Some(cut) = cut_of(contents, bucket) else { return Ok(()) };
+    // Before the lock, since it reads. Meanwhile only flushes change the runs of this bucket.
+    let empty = empty_parts(contents, &bucket.read().version.clone(), &cut);
+    let guard = contents.lock_install();
+    let buckets = contents.buckets();
+    let place = buckets.place(&bucket.lower);
+    if !Arc::ptr_eq(buckets.at(place), bucket) {
+        return Ok(());
+    }
+    let version = bucket.read().version.clone();
+    let child = |(child, (lower, upper))| {
+        Arc::new(within(&version, lower, upper, &|part| {
+            empty.contains(&(part.table.number, child))
+        }))
+    };
+    let versions: Vec<_> = cut.children().enumerate().map(child).collect();
+    let states = cut.lowers.iter().cloned().zip(versions.iter().map(|v| Bucket::state(v)));
+    let edit = Edit::Buckets { gone: vec![bucket.lower.clone()], new: states.collect() };
+    contents.edit_buckets(edit, &Garbage::default())?;
+    let writer = contents.writer.lock().expect("no panic while held");
+    let mut stores = bucket.write();
+    if stores.is_written() {
+        stores.freeze(contents.log.end() / POSITION_BYTES);
+    }
+    let children = cut.children().zip(versions).map(|((lower, upper), version)| {
+        let frozen = stores.frozen.clone();
+        let deleted = deleted::within(&stores.deleted, lower, upper);
+        let stores = Stores { frozen, deleted, ..Stores::new(version) };
+        Arc::new(Bucket::new(lower.to_vec(), stores))
+    });
+    let list = buckets.with(place..place + 1, children.collect());
+    drop(stores);
+    contents.take_over(list, [bucket]);
+    drop((writer, guard));
+    add(&contents.metrics.splits, 1);
+    Ok(())
+}
+
+/// Where to cut a bucket; `None` if it has too few keys for that, or is no more.
+fn cut_of<D: Device>(contents: &Contents<D>, bucket: &Arc<Bucket<D>>) -> Option<Cut> {
+    let buckets = contents.buckets();
+    let place = buckets.place(&bucket.lower);
+    if !Arc::ptr_eq(buckets.at(place), bucket) {
+        return None;
+    }
+    let upper = buckets.upper(place).map(<[u8]>::to_vec);
+    let version = bucket.read().version.clone();
+    let count = contents.config.split_buckets;
+    let mut lowers = splitters(&version, &bucket.lower, upper.as_deref(), count);
+    if lowers.is_empty() {
+        // Not to be tried again soon.
+        bucket.split_from_bytes.store(2 * version.shape().live_bytes(), Ordering::Relaxed);
+        return None;
+    }
+    lowers.insert(0, bucket.lower.clone());
+    Some(Cut { lowers, upper })
+}
+
+/// The tables of a version, by number, and the children of a cut in whose ranges they have no
+/// entry.
+fn empty_parts<D: Device>(
+    contents: &Contents<D>,
+    version: &Version<D>,
+    cut: &Cut,
+) -> BTreeSet<(u64, usize)> {
+    let parts = || version.runs.iter().flatten();
+    let of_child = |(child, (lower, upper))| {
+        let own = parts().filter_map(move |part: &Part<D>| part.within(lower, upper));
+        own.map(move |part| (child, part))
+    };
+    let owned = cut.children().enumerate().flat_map(of_child);
+    let empty = owned.filter(|(_, part)| contents.tables.is_empty_part(part));
+    empty.map(|(child, part)| (part.table.number, child)).collect()
+}
+
+/// Makes one bucket of two neighbours.
+pub(crate) fn join<D: Device>(
+    contents: &Contents<D>,
+    one: &Arc<Bucket<D>>,
+    other: &Arc<Bucket<D>>,
+) -> Result<()> {
+    let guard = contents.lock_install();
+    let buckets = contents.buckets();
+    let place = buckets.place(&one.lower);
+    let are_there = buckets.upper(place).is_some()
+        && Arc::ptr_eq(buckets.at(place), one)
+        && Arc::ptr_eq(buckets.at(place + 1), other);
+    if !are_there {
+        return Ok(());
+    }
+    let clipped = |place: usize| {
+        let bucket = buckets.at(place);
         let version = bucket.read().version.clone();
-        let child = |(child, (lower, upper))| {
-            Arc::new(within(&version, lower, upper, &|part| {
-                empty.contains(&(part.table.number, child))
-            }))
+        within(&version, &bucket.lower, buckets.upper(place), &|_| false)
+    };
+    let version = Arc::new(side_by_side(&clipped(place), &clipped(place + 1)));
+    let new = vec![(one.lower.clone(), Bucket::state(&version))];
+    let edit = Edit::Buckets { gone: vec![other.lower.clone()], new };
+    contents.edit_buckets(edit, &Garbage::default())?;
+    let writer = contents.writer.lock().expect("no panic while held");
+    let stores = gather(contents, &buckets, place..place + 2, Stores::new(version));
+    let joined = vec![Arc::new(Bucket::new(one.lower.clone(), stores))];
+    let list = buckets.with(place..place + 2, joined);
+    contents.take_over(list, [one, other]);
+    drop((writer, guard));
+    add(&contents.metrics.joins, 1);
+    Ok(())
+}
+
+/// Puts what is in no table of the buckets at `places` into one memtable; it is little. The
+/// writer is locked.
+fn gather<D: Device>(
+    contents: &Contents<D>,
+    buckets: &Buckets<D>,
+    places: Range<usize>,
+    mut stores: Stores<D>,
+) -> Stores<D> {
+    let segments = contents.log.segments();
+    let entries = LogEntries(&segments);
+    let mut positions = Vec::new();
+    let mut before = 0;
+    let kept_before = contents.snapshots.newest();
+    for place in places {
+        let (bucket, upper) = (buckets.at(place), buckets.upper(place));
+        let old = bucket.read();
+        let memtables = old.frozen.iter().map(|frozen| &frozen.memtable).chain([&old.active]);
+        // A memtable that a split shared out has keys of others, too, who may have newer
+        // versions in tables.
+        let is_own = |position: &u64| {
+            let key = entries.entry(*position).key;
+            *bucket.lower <= *key && upper.is_none_or(|upper| *key < *upper)
         };
-        let versions: Vec<_> = cut.children().enumerate().map(child).collect();
-        let states = cut.lowers.iter().cloned().zip(versions.iter().map(|v| Bucket::state(v)));
-        let edit = Edit::Buckets { gone: vec![bucket.lower.clone()], new: states.collect() };
-        self.edit_buckets(edit, &Garbage::default())?;
-        let writer = self.writer.lock().expect("no panic while held");
-        let mut stores = bucket.write();
-        if stores.is_written() {
-            stores.freeze(self.log.end() / POSITION_BYTES);
-        }
-        let children = cut.children().zip(versions).map(|((lower, upper), version)| {
-            let frozen = stores.frozen.clone();
-            let deleted = deleted::within(&stores.deleted, lower, upper);
-            let stores = Stores { frozen, deleted, ..Stores::new(version) };
-            Arc::new(Bucket::new(lower.to_vec(), stores))
-        });
-        let list = buckets.with(place..place + 1, children.collect());
-        drop(stores);
-        self.take_over(list, [bucket]);
-        drop((writer, guard));
-        add(&self.metrics.splits, 1);
-        Ok(())
+        positions.extend(memtables.flat_map(|one| one.positions()).filter(is_own));
+        before += old.unflushed_bytes();
+        stores.deleted.extend(old.deleted.iter().cloned());
     }
-
-    /// Where to cut a bucket; `None` if it has too few keys for that, or is no more.
-    fn cut(&self, bucket: &Arc<Bucket<D>>) -> Option<Cut> {
-        let buckets = self.buckets();
-        let place = buckets.place(&bucket.lower);
-        if !Arc::ptr_eq(buckets.at(place), bucket) {
-            return None;
-        }
-        let upper = buckets.upper(place).map(<[u8]>::to_vec);
-        let version = bucket.read().version.clone();
-        let count = self.config.split_buckets;
-        let mut lowers = splitters(&version, &bucket.lower, upper.as_deref(), count);
-        if lowers.is_empty() {
-            // Not to be tried again soon.
-            bucket.split_from_bytes.store(2 * version.shape().live_bytes(), Ordering::Relaxed);
-            return None;
-        }
-        lowers.insert(0, bucket.lower.clone());
-        Some(Cut { lowers, upper })
+    positions.sort_unstable();
+    for position in positions {
+        let new = NewEntry { frame: entries.entry(position), position };
+        let growth = stores.insert(contents.seed, &new, kept_before, &entries);
+        contents.note_replaced(&growth, &entries);
     }
-
-    /// The tables of a version, by number, and the children of a cut in whose ranges they have no
-    /// entry.
-    fn empty_parts(&self, version: &Version<D>, cut: &Cut) -> BTreeSet<(u64, usize)> {
-        let parts = || version.runs.iter().flatten();
-        let of_child = |(child, (lower, upper))| {
-            let own = parts().filter_map(move |part: &Part<D>| part.within(lower, upper));
-            own.map(move |part| (child, part))
-        };
-        let owned = cut.children().enumerate().flat_map(of_child);
-        let empty = owned.filter(|(_, part)| self.is_empty_part(part));
-        empty.map(|(child, part)| (part.table.number, child)).collect()
-    }
-
-    /// True if it is known that a part has no entry. Whoever has such a part has no need of its
-    /// table, and would keep the whole file.
-    pub(crate) fn is_empty_part(&self, part: &Part<D>) -> bool {
-        part.is_empty(&self.cache).unwrap_or_else(|error| {
-            ::log::debug!("looking for entries of a part of a table: {error}");
-            false
-        })
-    }
-
-    /// Lets another list of buckets be the store's, in which those of `gone` are not.
-    pub(crate) fn take_over<'b>(
-        &self,
-        list: Buckets<D>,
-        gone: impl IntoIterator<Item = &'b Arc<Bucket<D>>>,
-    ) where
-        D: 'b,
-    {
-        self.buckets.store(Arc::new(list));
-        // Nothing is taken from the log before, so who got here earlier finds what it needs.
-        gone.into_iter().for_each(|bucket| bucket.write().is_gone = true);
-    }
-
-    /// Makes one bucket of two neighbours.
-    pub(crate) fn join(&self, one: &Arc<Bucket<D>>, other: &Arc<Bucket<D>>) -> Result<()> {
-        let guard = self.jobs.lock_install();
-        let buckets = self.buckets();
-        let place = buckets.place(&one.lower);
-        let are_there = buckets.upper(place).is_some()
-            && Arc::ptr_eq(buckets.at(place), one)
-            && Arc::ptr_eq(buckets.at(place + 1), other);
-        if !are_there {
-            return Ok(());
-        }
-        let clipped = |place: usize| {
-            let bucket = buckets.at(place);
-            let version = bucket.read().version.clone();
-            within(&version, &bucket.lower, buckets.upper(place), &|_| false)
-        };
-        let version = Arc::new(side_by_side(&clipped(place), &clipped(place + 1)));
-        let new = vec![(one.lower.clone(), Bucket::state(&version))];
-        let edit = Edit::Buckets { gone: vec![other.lower.clone()], new };
-        self.edit_buckets(edit, &Garbage::default())?;
-        let writer = self.writer.lock().expect("no panic while held");
-        let stores = self.gather(&buckets, place..place + 2, Stores::new(version));
-        let joined = vec![Arc::new(Bucket::new(one.lower.clone(), stores))];
-        let list = buckets.with(place..place + 2, joined);
-        self.take_over(list, [one, other]);
-        drop((writer, guard));
-        add(&self.metrics.joins, 1);
-        Ok(())
-    }
-
-    /// Puts what is in no table of the buckets at `places` into one memtable; it is little. The
-    /// writer is locked.
-    fn gather(
-        &self,
-        buckets: &Buckets<D>,
-        places: Range<usize>,
-        mut stores: Stores<D>,
-    ) -> Stores<D> {
-        let segments = self.log.segments();
-        let entries = LogEntries(&segments);
-        let mut positions = Vec::new();
-        let mut before = 0;
-        let kept_before = self.snapshots.newest();
-        for place in places {
-            let (bucket, upper) = (buckets.at(place), buckets.upper(place));
-            let old = bucket.read();
-            let memtables = old.frozen.iter().map(|frozen| &frozen.memtable).chain([&old.active]);
-            // A memtable that a split shared out has keys of others, too, who may have newer
-            // versions in tables.
-            let is_own = |position: &u64| {
-                let key = entries.entry(*position).key;
-                *bucket.lower <= *key && upper.is_none_or(|upper| *key < *upper)
-            };
-            positions.extend(memtables.flat_map(|one| one.positions()).filter(is_own));
-            before += old.unflushed_bytes();
-            stores.deleted.extend(old.deleted.iter().cloned());
-        }
-        positions.sort_unstable();
-        for position in positions {
-            let new = NewEntry { frame: entries.entry(position), position };
-            let growth = stores.insert(self.seed, &new, kept_before, &entries);
-            self.note_replaced(&growth, &entries);
-        }
-        let gone = before.saturating_sub(stores.unflushed_bytes());
-        self.unflushed_bytes.fetch_sub(gone, Ordering::Relaxed);
-        stores
-    }
+    let gone = before.saturating_sub(stores.unflushed_bytes());
+    contents.unflushed_bytes.fetch_sub(gone, Ordering::Relaxed);
+    stores
 }
 
 /// The runs of two neighbours, the older ones together as far as their levels are the same.

@@ -1,13 +1,12 @@
 //! A table that is being written, and what is learnt on the way.
 
-use crate::files::{table_id, table_name};
-use crate::job::Step;
 use crate::overlap::{Older, Overlap};
 use crate::run::{Numbered, Part};
-use crate::wip::Wip;
+use crate::step::Step;
+use crate::tables::table_name;
 use silica_base::Result;
 use silica_device::Device;
-use silica_parts::table::{EndingTable, TableBuilder, TableOptions, Version as Row};
+use silica_parts::table::{EndingTable, TableBuilder, Version as Row};
 use std::sync::Arc;
 
 /// Removes its file unless it is finished.
@@ -23,6 +22,17 @@ pub(crate) struct TableWriter<D: Device> {
 }
 
 impl<D: Device> TableWriter<D> {
+    /// Of table `number`, whose filter lets a key pass by mistake so often.
+    pub(crate) fn new(
+        device: Arc<D>,
+        number: u64,
+        builder: TableBuilder<D::File>,
+        mistakes: f64,
+    ) -> Self {
+        let (builder, overlap) = (Some(builder), Overlap::default());
+        TableWriter { device, number, mistakes, builder, ending: None, overlap }
+    }
+
     /// Versions added, before it began to end.
     pub(crate) fn versions(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::versions)
@@ -110,39 +120,6 @@ impl<D: Device> Drop for TableWriter<D> {
         if self.ending.take().is_some() || is_begun {
             remove(&*self.device, self.number);
         }
-    }
-}
-
-impl<D: Device> Wip<D> {
-    /// Begins a table whose sequence numbers but 0 are at least `sequence_base`. It becomes a
-    /// bucket's oldest run or, asked for in vain more often, one before that.
-    pub(crate) fn begin_table(
-        &self,
-        sequence_base: u64,
-        is_oldest: bool,
-    ) -> Result<TableWriter<D>> {
-        let number = self.next_file_number();
-        let options = TableOptions {
-            block_bytes: self.config.block_bytes,
-            sequence_base,
-            filter_bits: self.config.filter_bits(is_oldest),
-            compression: self.config.compression,
-            seed: self.seed,
-        };
-        let id = table_id(self.store_id, number);
-        let name = table_name(number);
-        let builder = TableBuilder::create(&*self.device, &name, id, &options)
-            .inspect_err(|_| self.remove_quietly(&name))?;
-        // Whose blocks nobody reads soon would only be in the way of others.
-        let builder = if self.has_reads() { builder.through(&self.cache) } else { builder };
-        Ok(TableWriter {
-            device: Arc::clone(&self.device),
-            number,
-            mistakes: 0.5f64.powi(self.config.filter_bits(true) as i32),
-            builder: Some(builder.with_buffers(&self.buffers)),
-            ending: None,
-            overlap: Overlap::default(),
-        })
     }
 }
 

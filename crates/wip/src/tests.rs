@@ -4,9 +4,10 @@ mod small;
 use crate::Wip;
 use crate::compaction::Compaction;
 use crate::flush::Flush;
-use crate::job::{Job, Step};
+use crate::job::Job;
 use crate::run::Run;
 use crate::run_cursor::RunCursor;
+use crate::step::Step;
 use silica_base::{HashSeed, ManualClock, Prng, test_size};
 use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
@@ -139,7 +140,7 @@ fn who_has_an_old_list_learns_that_its_bucket_is_gone() {
     let old = wip.buckets();
     wip.as_admin().expect("it has one").clear().expect("it clears");
     assert!(old.iter().all(|bucket| bucket.read().is_gone), "cleared");
-    assert_eq!(wip.count_entries(true).expect("a count").high, 0);
+    assert_eq!(crate::count::count_entries(&wip, true).expect("a count").high, 0);
 }
 
 /// A store of several buckets with the numbers below 2000 in tables, but one, which is in a
@@ -151,14 +152,14 @@ fn split_in_parts(device: &SimDevice) -> Wip<SimDevice> {
     let all = wip.buckets().of(b"").clone();
     while wip.flush(&all).expect("a flush") > 0 {}
     put(1999);
-    wip.split(&all).expect("a split");
+    crate::split::split(&wip, &all).expect("a split");
     assert!(wip.buckets().len() > 2, "there are several buckets");
     wip
 }
 
 fn join_first_two(wip: &Wip<SimDevice>) {
     let buckets = wip.buckets();
-    wip.join(buckets.at(0), buckets.at(1)).expect("a join");
+    crate::split::join(wip, buckets.at(0), buckets.at(1)).expect("a join");
 }
 
 #[test]
@@ -486,12 +487,12 @@ fn what_is_flushed_and_merged_is_in_the_cache_while_there_is_room() {
         assert!(all());
         assert_eq!(reads(), before, "it was flushed");
     }
-    let taken = wip.cache.bytes();
+    let taken = wip.tables.cache.bytes();
     wip.compact_range(&KeyRange::ALL).expect("a compaction");
     let before = reads();
     assert!(all());
     assert_eq!(reads(), before, "it was merged");
-    assert!(wip.cache.bytes() < taken * 2 / 3, "blocks of tables that are gone are there");
+    assert!(wip.tables.cache.bytes() < taken * 2 / 3, "blocks of tables that are gone are there");
 }
 
 #[test]
@@ -538,7 +539,7 @@ fn a_search_of_many_runs_reads_them_together_and_each_once() {
     }
     assert_eq!((runs.len(), reads()), (6, before));
     for is_forward in [true, false] {
-        wip.cache.set_bytes_max(0);
+        wip.tables.cache.set_bytes_max(0);
         let before = reads();
         let mut iter = iterate(&wip);
         let is_there = if is_forward { iter.seek(&key(77)) } else { iter.seek_for_prev(&key(77)) };

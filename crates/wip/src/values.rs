@@ -18,16 +18,17 @@
 //!    brings back, or too small by writes that were under way.
 
 use crate::bucket::{LogEntries, Version};
+use crate::contents::Contents;
 use crate::deleted::deleted_at;
 use crate::metrics::add;
 use crate::state::{Edit, StoreState};
 use crate::wip::Wip;
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Conditions, Optimistic};
 use silica_engine::{Checkpoint, EntryRef, Op, OpKind, WriteBatch};
 use silica_parts::frame::{POINTER, TOMBSTONE};
-use silica_parts::value_log::{self, Garbage, Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
+use silica_parts::value_log::{self, Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
 use silica_parts::wal::POSITION_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,20 +103,6 @@ impl<D: Device> Wip<D> {
         add(&self.metrics.value_log_bytes, stored.bytes);
         self.count_space(stored.bytes);
         Ok(stored)
-    }
-
-    /// The value of `key` that a version which somebody sees points at.
-    pub(crate) fn value_at(&self, key: &[u8], pointer: &[u8]) -> Result<Vec<u8>> {
-        let pointer = Pointer::in_entry(pointer)?;
-        self.values.read(&pointer, key)?.ok_or_else(|| gone(&pointer))
-    }
-
-    /// Edits that say what is garbage now, `more` included, before the edit that makes it so.
-    pub(crate) fn garbage_edit(&self, more: &Garbage) -> Option<Edit> {
-        self.values.note(more);
-        let book = self.book.lock().expect("no panic while held");
-        let news = book.state().values.news_of(self.values.dead());
-        (!news.is_empty()).then_some(Edit::ValueDead(news))
     }
 
     /// Bytes that emptying a segment may take before it frees any: nearly all of one with little
@@ -217,7 +204,7 @@ impl<D: Device> Wip<D> {
 
     /// Removes the segments that nobody can ask for any more; true where there was one.
     fn release_emptied(&self, job: &mut ValueJob<D::File>) -> Result<bool> {
-        let oldest = self.live_snapshots().first().copied().unwrap_or(u64::MAX);
+        let oldest = self.snapshots.positions().first().copied().unwrap_or(u64::MAX);
         let Some(at) = job.emptied.iter().position(|(_, end)| *end <= oldest) else {
             return Ok(false);
         };
@@ -229,7 +216,7 @@ impl<D: Device> Wip<D> {
     fn release_values(&self, number: u32) -> Result<()> {
         self.edit(&[Edit::ReleaseValueSegment(number)])?;
         self.values.release(number);
-        self.remove_quietly(&value_log::name(number));
+        self.tables.remove_file(&value_log::name(number));
         Ok(())
     }
 
@@ -259,7 +246,7 @@ impl<D: Device> Wip<D> {
         loop {
             // Taken before the read: whatever changes the key from here on changes it.
             let expected = self.seen(key);
-            let Some(newest) = self.newest(key)? else { return Ok(false) };
+            let Some(newest) = newest(self, key)? else { return Ok(false) };
             if newest.flags & POINTER == 0 || Pointer::in_entry(&newest.value)? != record.pointer {
                 return Ok(false);
             }
@@ -285,85 +272,77 @@ impl<D: Device> Wip<D> {
             return Ok(true);
         }
     }
-
-    /// The newest version of a key, unless it is deleted.
-    fn newest(&self, key: &[u8]) -> Result<Option<Newest>> {
-        let hash = self.seed.low(key);
-        let (found, version, deleted) = self.with_stores(key, |_, stores| {
-            let segments = self.log.segments();
-            let entries = LogEntries(&segments);
-            let found = stores.find(hash, key, u64::MAX, &entries).map(|found| Newest {
-                flags: found.entry.flags,
-                expires_unix_ms: found.entry.expires_unix_ms,
-                user_bits: found.entry.user_bits,
-                value: found.entry.value.to_vec(),
-                sequence: found.position,
-            });
-            (found, stores.version.clone(), deleted_at(&stores.deleted, key, u64::MAX))
-        });
-        let deleted = deleted.max(deleted_at(&version.deleted, key, u64::MAX));
-        let newest = match found {
-            Some(found) => Some(found),
-            None => self.newest_in_tables(&version, key, hash)?,
-        };
-        Ok(newest.filter(|newest| newest.flags & TOMBSTONE == 0 && newest.sequence >= deleted))
-    }
-
-    /// Bytes of the newest entry of a key, its value where that lies apart included; 0 where there
-    /// is none.
-    pub(crate) fn entry_bytes(&self, key: &[u8]) -> Result<u64> {
-        let Some(newest) = self.newest(key)? else { return Ok(0) };
-        let value = match newest.flags & POINTER != 0 {
-            true => Pointer::in_entry(&newest.value)?.record_bytes(),
-            false => (key.len() + newest.value.len()) as u64,
-        };
-        Ok(value)
-    }
-
-    fn newest_in_tables(
-        &self,
-        version: &Version<D>,
-        key: &[u8],
-        hash: u64,
-    ) -> Result<Option<Newest>> {
-        for part in version.parts_with(key, hash) {
-            let mut cursor = part.table.table.cursor_through(&self.cache, 0);
-            if cursor.seek(key, u64::MAX)? && cursor.version().key == key {
-                let found = cursor.version();
-                return Ok(Some(Newest {
-                    flags: found.flags,
-                    expires_unix_ms: found.expires_unix_ms,
-                    user_bits: found.user_bits,
-                    value: found.value.to_vec(),
-                    sequence: found.sequence,
-                }));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Hands `segments`, all that `state` names, to `target`. No file goes away meanwhile.
-    pub(crate) fn checkpoint_values(
-        &self,
-        segments: &[Arc<SegmentOf<D>>],
-        state: &StoreState,
-        target: &mut dyn Checkpoint,
-    ) -> Result<()> {
-        let is_named = |s: &&Arc<SegmentOf<D>>| state.values.segments.contains(&s.number);
-        for segment in segments.iter().filter(is_named) {
-            if segment.is_settled() {
-                target.immutable(&segment.name())?;
-            } else {
-                segment.copy(&mut |name, bytes| target.piece(name, bytes))?;
-            }
-        }
-        Ok(())
-    }
 }
 
-/// An entry that somebody sees points at what is gone.
-pub(crate) fn gone(pointer: &Pointer) -> Error {
-    let message =
-        format!("an entry points into value-log segment {}, which is gone", pointer.segment);
-    Error::new(ErrorKind::Corruption, message)
+/// The newest version of a key, unless it is deleted.
+fn newest<D: Device>(contents: &Contents<D>, key: &[u8]) -> Result<Option<Newest>> {
+    let hash = contents.seed.low(key);
+    let (found, version, deleted) = contents.with_stores(key, |_, stores| {
+        let segments = contents.log.segments();
+        let entries = LogEntries(&segments);
+        let found = stores.find(hash, key, u64::MAX, &entries).map(|found| Newest {
+            flags: found.entry.flags,
+            expires_unix_ms: found.entry.expires_unix_ms,
+            user_bits: found.entry.user_bits,
+            value: found.entry.value.to_vec(),
+            sequence: found.position,
+        });
+        (found, stores.version.clone(), deleted_at(&stores.deleted, key, u64::MAX))
+    });
+    let deleted = deleted.max(deleted_at(&version.deleted, key, u64::MAX));
+    let newest = match found {
+        Some(found) => Some(found),
+        None => newest_in_tables(contents, &version, key, hash)?,
+    };
+    Ok(newest.filter(|newest| newest.flags & TOMBSTONE == 0 && newest.sequence >= deleted))
+}
+
+/// Bytes of the newest entry of a key, its value where that lies apart included; 0 where there
+/// is none.
+pub(crate) fn entry_bytes<D: Device>(contents: &Contents<D>, key: &[u8]) -> Result<u64> {
+    let Some(newest) = newest(contents, key)? else { return Ok(0) };
+    let value = match newest.flags & POINTER != 0 {
+        true => Pointer::in_entry(&newest.value)?.record_bytes(),
+        false => (key.len() + newest.value.len()) as u64,
+    };
+    Ok(value)
+}
+
+fn newest_in_tables<D: Device>(
+    contents: &Contents<D>,
+    version: &Version<D>,
+    key: &[u8],
+    hash: u64,
+) -> Result<Option<Newest>> {
+    for part in version.parts_with(key, hash) {
+        let mut cursor = part.table.table.cursor_through(&contents.tables.cache, 0);
+        if cursor.seek(key, u64::MAX)? && cursor.version().key == key {
+            let found = cursor.version();
+            return Ok(Some(Newest {
+                flags: found.flags,
+                expires_unix_ms: found.expires_unix_ms,
+                user_bits: found.user_bits,
+                value: found.value.to_vec(),
+                sequence: found.sequence,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Hands `segments`, all that `state` names, to `target`. No file goes away meanwhile.
+pub(crate) fn checkpoint_values<D: Device>(
+    segments: &[Arc<SegmentOf<D>>],
+    state: &StoreState,
+    target: &mut dyn Checkpoint,
+) -> Result<()> {
+    let is_named = |s: &&Arc<SegmentOf<D>>| state.values.segments.contains(&s.number);
+    for segment in segments.iter().filter(is_named) {
+        if segment.is_settled() {
+            target.immutable(&segment.name())?;
+        } else {
+            segment.copy(&mut |name, bytes| target.piece(name, bytes))?;
+        }
+    }
+    Ok(())
 }

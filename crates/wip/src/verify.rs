@@ -1,12 +1,12 @@
 //! Checking every invariant of an open store.
 
 use crate::bucket::LogEntries;
+use crate::contents::Contents;
 use crate::iterator::Iter;
 use crate::memtable::{Entries, sorted};
 use crate::run::{Numbered, Part, Run};
 use crate::snapshot::Held;
-use crate::view::View;
-use crate::wip::Wip;
+use crate::view::{View, view_at};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{EntryIter, KeyRange};
@@ -18,108 +18,106 @@ use std::sync::Arc;
 /// Bytes that a table is read ahead.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-impl<D: Device> Wip<D> {
-    /// Checks that buckets follow one another without a gap; that runs lie in them; that memtables
-    /// hold positions of entries that belong there; that the manifest names files that are there;
-    /// and every block of every table, and every value that lies apart.
-    pub(crate) fn verify_all(&self) -> Result<()> {
-        let _kept = self.keep_files();
-        let mut tables = BTreeMap::new();
-        let mut next = Some(Vec::new());
-        while let Some(lower) = next {
-            let view = self.view(Some(&lower), false);
-            if view.lower != lower || view.upper.as_ref().is_some_and(|upper| *upper <= lower) {
+/// Checks that buckets follow one another without a gap; that runs lie in them; that memtables
+/// hold positions of entries that belong there; that the manifest names files that are there;
+/// and every block of every table, and every value that lies apart.
+pub(crate) fn verify_all<D: Device>(contents: &Contents<D>) -> Result<()> {
+    let _kept = contents.tables.keep_files();
+    let mut tables = BTreeMap::new();
+    let mut next = Some(Vec::new());
+    while let Some(lower) = next {
+        let view = view_at(contents, Some(&lower), false);
+        if view.lower != lower || view.upper.as_ref().is_some_and(|upper| *upper <= lower) {
+            return Err(impossible(format!(
+                "a bucket begins at '{}', after one that ends at '{}'",
+                view.lower.escape_ascii(),
+                lower.escape_ascii()
+            )));
+        }
+        verify_memtables(&view)?;
+        for run in &view.version.runs {
+            verify_run(&view, run)?;
+            tables.extend(run.iter().map(|part| (part.table.number, part.table.clone())));
+        }
+        next = view.upper;
+    }
+    verify_names(contents)?;
+    tables.values().try_for_each(|table| verify_table(contents, table))?;
+    verify_values(contents)
+}
+
+/// Every value that lies apart and that somebody may ask for is there and checks.
+fn verify_values<D: Device>(contents: &Contents<D>) -> Result<()> {
+    if contents.values.segments().is_empty() {
+        return Ok(());
+    }
+    let mut iter = Iter::new(Arc::new(Held::new(contents)), &KeyRange::ALL);
+    let mut is_there = iter.seek_to_first()?;
+    while is_there {
+        is_there = iter.next()?;
+    }
+    Ok(())
+}
+
+fn verify_names<D: Device>(contents: &Contents<D>) -> Result<()> {
+    let (names, state) = {
+        // What is named now is there now, since nothing is removed meanwhile.
+        let book = contents.book.lock().expect("no panic while held");
+        (contents.device.list()?, book.state().clone())
+    };
+    let tables = state.tables().into_iter().map(crate::tables::table_name);
+    let values = state.values.segments.iter().map(|number| value_log::name(*number));
+    match tables.chain(values).find(|name| !names.contains(name)) {
+        Some(name) => Err(Error::corruption(name, 0, "the manifest names it; it is missing")),
+        None => Ok(()),
+    }
+}
+
+fn verify_memtables<D: Device>(view: &View<D>) -> Result<()> {
+    let entries = LogEntries(&view.segments);
+    for slice in &view.memtables {
+        for position in slice.positions() {
+            let key = entries.entry(*position).key;
+            if !view.has(key) {
                 return Err(impossible(format!(
-                    "a bucket begins at '{}', after one that ends at '{}'",
+                    "the memtable from '{}' on has key '{}'",
                     view.lower.escape_ascii(),
-                    lower.escape_ascii()
+                    key.escape_ascii()
                 )));
             }
-            self.verify_memtables(&view)?;
-            for run in &view.version.runs {
-                verify_run(&view, run)?;
-                tables.extend(run.iter().map(|part| (part.table.number, part.table.clone())));
-            }
-            next = view.upper;
         }
-        self.verify_names()?;
-        tables.values().try_for_each(|table| self.verify_table(table))?;
-        self.verify_values()
+        if sorted(slice.positions().to_vec(), &entries) != slice.positions() {
+            return Err(impossible("a memtable is not in the order of its keys".into()));
+        }
     }
+    Ok(())
+}
 
-    /// Every value that lies apart and that somebody may ask for is there and checks.
-    fn verify_values(&self) -> Result<()> {
-        if self.values.segments().is_empty() {
-            return Ok(());
+/// Every version checks and is in order, the filter lets its key pass, and as many are there as
+/// the footer says.
+fn verify_table<D: Device>(contents: &Contents<D>, numbered: &Numbered<D>) -> Result<()> {
+    let table = &numbered.table;
+    let damaged = |detail: &str| Error::corruption(table.name(), 0, detail);
+    let mut cursor = table.cursor(READ_AHEAD_BYTES);
+    let mut more = cursor.seek_to_first()?;
+    let (mut count, mut last) = (0, None);
+    while more {
+        let found = cursor.version();
+        let here = (found.key.to_vec(), Reverse(found.sequence));
+        if last.as_ref().is_some_and(|last| *last >= here) {
+            return Err(damaged("versions are not in order"));
         }
-        let mut iter = Iter::new(Arc::new(Held::new(self)), &KeyRange::ALL);
-        let mut is_there = iter.seek_to_first()?;
-        while is_there {
-            is_there = iter.next()?;
+        if !table.may_contain(contents.seed.low(found.key)) {
+            return Err(damaged("the filter does not know a key of the table"));
         }
-        Ok(())
+        last = Some(here);
+        count += 1;
+        more = cursor.advance()?;
     }
-
-    fn verify_names(&self) -> Result<()> {
-        let (names, state) = {
-            // What is named now is there now, since nothing is removed meanwhile.
-            let book = self.book.lock().expect("no panic while held");
-            (self.device.list()?, book.state().clone())
-        };
-        let tables = state.tables().into_iter().map(crate::files::table_name);
-        let values = state.values.segments.iter().map(|number| value_log::name(*number));
-        match tables.chain(values).find(|name| !names.contains(name)) {
-            Some(name) => Err(Error::corruption(name, 0, "the manifest names it; it is missing")),
-            None => Ok(()),
-        }
+    if count == table.footer().versions {
+        return Ok(());
     }
-
-    fn verify_memtables(&self, view: &View<D>) -> Result<()> {
-        let entries = LogEntries(&view.segments);
-        for slice in &view.memtables {
-            for position in slice.positions() {
-                let key = entries.entry(*position).key;
-                if !view.has(key) {
-                    return Err(impossible(format!(
-                        "the memtable from '{}' on has key '{}'",
-                        view.lower.escape_ascii(),
-                        key.escape_ascii()
-                    )));
-                }
-            }
-            if sorted(slice.positions().to_vec(), &entries) != slice.positions() {
-                return Err(impossible("a memtable is not in the order of its keys".into()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Every version checks and is in order, the filter lets its key pass, and as many are there as
-    /// the footer says.
-    fn verify_table(&self, numbered: &Numbered<D>) -> Result<()> {
-        let table = &numbered.table;
-        let damaged = |detail: &str| Error::corruption(table.name(), 0, detail);
-        let mut cursor = table.cursor(READ_AHEAD_BYTES);
-        let mut more = cursor.seek_to_first()?;
-        let (mut count, mut last) = (0, None);
-        while more {
-            let found = cursor.version();
-            let here = (found.key.to_vec(), Reverse(found.sequence));
-            if last.as_ref().is_some_and(|last| *last >= here) {
-                return Err(damaged("versions are not in order"));
-            }
-            if !table.may_contain(self.seed.low(found.key)) {
-                return Err(damaged("the filter does not know a key of the table"));
-            }
-            last = Some(here);
-            count += 1;
-            more = cursor.advance()?;
-        }
-        if count == table.footer().versions {
-            return Ok(());
-        }
-        Err(damaged("there are not as many versions as the footer says"))
-    }
+    Err(damaged("there are not as many versions as the footer says"))
 }
 
 /// Parts lie in the bucket, and follow one another.

@@ -2,10 +2,10 @@
 
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
+use crate::contents::Contents;
 use crate::deleted::DeletedRanges;
 use crate::memtable::{Entries, Memtable, Ordered, SkipList, is_from, sorted};
 use crate::prefix::Prefix;
-use crate::wip::Wip;
 use silica_base::shared_len;
 use silica_device::Device;
 use silica_parts::wal::Segments;
@@ -99,64 +99,74 @@ enum Active {
     Unsorted(Vec<u64>),
 }
 
-impl<D: Device> Wip<D> {
-    /// The bucket of `key`, or, with `before`, of the keys right before it; `None` stands for the
-    /// end of all keys.
-    pub(crate) fn view(&self, key: Option<&[u8]>, before: bool) -> View<D> {
-        loop {
-            let buckets = self.buckets();
-            if let Some(view) = self.view_in(&buckets, key, before) {
-                return view;
-            }
+/// The bucket of `key`, or, with `before`, of the keys right before it; `None` stands for the
+/// end of all keys.
+pub(crate) fn view_at<D: Device>(
+    contents: &Contents<D>,
+    key: Option<&[u8]>,
+    before: bool,
+) -> View<D> {
+    loop {
+        let buckets = contents.buckets();
+        if let Some(view) = view_in(contents, &buckets, key, before) {
+            return view;
         }
     }
+}
 
-    /// The same in one list; `None` where that has been replaced.
-    fn view_in(&self, buckets: &Buckets<D>, key: Option<&[u8]>, before: bool) -> Option<View<D>> {
-        let place = match key {
-            Some(key) => {
-                let place = buckets.place(key);
-                place - usize::from(before && place > 0 && *buckets.at(place).lower == *key)
-            }
-            None => buckets.len() - 1,
-        };
-        let upper = buckets.upper(place).map(<[u8]>::to_vec);
-        self.view_of(buckets.at(place), upper)
-    }
+/// The same in one list; `None` where that has been replaced.
+fn view_in<D: Device>(
+    contents: &Contents<D>,
+    buckets: &Buckets<D>,
+    key: Option<&[u8]>,
+    before: bool,
+) -> Option<View<D>> {
+    let place = match key {
+        Some(key) => {
+            let place = buckets.place(key);
+            place - usize::from(before && place > 0 && *buckets.at(place).lower == *key)
+        }
+        None => buckets.len() - 1,
+    };
+    let upper = buckets.upper(place).map(<[u8]>::to_vec);
+    view_of(contents, buckets.at(place), upper)
+}
 
-    fn view_of(&self, bucket: &Arc<Bucket<D>>, upper: Option<Vec<u8>>) -> Option<View<D>> {
-        let stores = bucket.read();
-        if stores.is_gone {
-            return None;
-        }
-        // Taken under the bucket's lock: no segment that its memtables point at is missing.
-        let segments = self.log.segments();
-        let (frozen, version, newest) =
-            (stores.frozen.clone(), stores.version.clone(), stores.newest);
-        let deleted = [&version.deleted[..], &stores.deleted].concat();
-        let order = stores.range_reads.begin(newest);
-        let active = match (&stores.active, order) {
-            (Memtable::List(list), _) => Active::List(Arc::clone(list)),
-            (_, Some(order)) => Active::Sorted(order),
-            (Memtable::Hash(directory), None) => Active::Unsorted(directory.positions()),
-        };
-        drop(stores);
-        let entries = LogEntries(&segments);
-        let (mut list, mut memtables) = (None, Vec::with_capacity(1 + frozen.len()));
-        match active {
-            Active::List(active) => list = Some(active),
-            Active::Sorted(order) => memtables.push(Slice::whole(order)),
-            Active::Unsorted(positions) => {
-                let order = Arc::new(Ordered::new(sorted(positions, &entries), &entries));
-                bucket.read().range_reads.sorted(newest, &order);
-                memtables.push(Slice::whole(order));
-            }
-        }
-        let range = (&bucket.lower[..], upper.as_deref());
-        let own = |frozen: &Arc<Frozen>| Slice::within(frozen.order(&entries), range, &entries);
-        memtables.extend(frozen.iter().map(own));
-        memtables.retain(|slice| slice.len() > 0);
-        let (lower, bucket) = (bucket.lower.clone(), Arc::clone(bucket));
-        Some(View { lower, upper, bucket, list, memtables, segments, deleted, version })
+fn view_of<D: Device>(
+    contents: &Contents<D>,
+    bucket: &Arc<Bucket<D>>,
+    upper: Option<Vec<u8>>,
+) -> Option<View<D>> {
+    let stores = bucket.read();
+    if stores.is_gone {
+        return None;
     }
+    // Taken under the bucket's lock: no segment that its memtables point at is missing.
+    let segments = contents.log.segments();
+    let (frozen, version, newest) = (stores.frozen.clone(), stores.version.clone(), stores.newest);
+    let deleted = [&version.deleted[..], &stores.deleted].concat();
+    let order = stores.range_reads.begin(newest);
+    let active = match (&stores.active, order) {
+        (Memtable::List(list), _) => Active::List(Arc::clone(list)),
+        (_, Some(order)) => Active::Sorted(order),
+        (Memtable::Hash(directory), None) => Active::Unsorted(directory.positions()),
+    };
+    drop(stores);
+    let entries = LogEntries(&segments);
+    let (mut list, mut memtables) = (None, Vec::with_capacity(1 + frozen.len()));
+    match active {
+        Active::List(active) => list = Some(active),
+        Active::Sorted(order) => memtables.push(Slice::whole(order)),
+        Active::Unsorted(positions) => {
+            let order = Arc::new(Ordered::new(sorted(positions, &entries), &entries));
+            bucket.read().range_reads.sorted(newest, &order);
+            memtables.push(Slice::whole(order));
+        }
+    }
+    let range = (&bucket.lower[..], upper.as_deref());
+    let own = |frozen: &Arc<Frozen>| Slice::within(frozen.order(&entries), range, &entries);
+    memtables.extend(frozen.iter().map(own));
+    memtables.retain(|slice| slice.len() > 0);
+    let (lower, bucket) = (bucket.lower.clone(), Arc::clone(bucket));
+    Some(View { lower, upper, bucket, list, memtables, segments, deleted, version })
 }

@@ -2,6 +2,7 @@
 
 use crate::bucket::{Bucket, LogEntries, Stores};
 use crate::compaction::Compaction;
+use crate::contents::Contents;
 use crate::flush::Flush;
 use crate::iterator::bounds;
 use crate::job::Job;
@@ -16,70 +17,70 @@ use std::sync::Arc;
 /// Entries of a memtable that are looked at to guess how many are in a range.
 const SAMPLES_MAX: usize = 256;
 
+/// How much is in `range`, by the indexes in memory.
+pub(crate) fn size_of<D: Device>(contents: &Contents<D>, range: &KeyRange) -> RangeSize {
+    let (lower, upper) = bounds(range);
+    let mut size = RangeSize::default();
+    for_each_within(contents, &lower, upper.as_deref(), |lower, upper, bucket| {
+        let stores = bucket.read();
+        for part in stores.version.runs.iter().flatten() {
+            let Some(own) = part.within(lower, upper) else { continue };
+            size.bytes += own.bytes();
+            size.entries += own.versions();
+        }
+        add_memtables(contents, &stores, lower, upper, &mut size);
+    });
+    size
+}
+
+fn add_memtables<D: Device>(
+    contents: &Contents<D>,
+    stores: &Stores<D>,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+    size: &mut RangeSize,
+) {
+    let segments = contents.log.segments();
+    let entries = LogEntries(&segments);
+    let frozen = stores.frozen.iter().map(|frozen| (&frozen.memtable, frozen.bytes));
+    for (memtable, bytes) in frozen.chain([(&stores.active, stores.bytes)]) {
+        let positions = Memtable::positions(memtable);
+        let step = positions.len().div_ceil(SAMPLES_MAX).max(1);
+        let (mut asked, mut inside) = (0u64, 0u64);
+        for position in positions.iter().step_by(step) {
+            let key = entries.entry(*position).key;
+            asked += 1;
+            inside += u64::from(lower <= key && upper.is_none_or(|upper| key < upper));
+        }
+        let share = inside as f64 / asked.max(1) as f64;
+        size.entries += (positions.len() as f64 * share) as u64;
+        size.bytes += (bytes as f64 * share) as u64;
+    }
+}
+
+/// Calls `visit` with every bucket of `lower..upper` and what of that is in it.
+fn for_each_within<D: Device>(
+    contents: &Contents<D>,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+    mut visit: impl FnMut(&[u8], Option<&[u8]>, &Arc<Bucket<D>>),
+) {
+    let buckets = contents.buckets();
+    for place in buckets.place(lower)..buckets.len() {
+        let bucket = buckets.at(place);
+        let from = bucket.lower.as_slice().max(lower);
+        let to = match (buckets.upper(place), upper) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        if to.is_some_and(|to| to <= from) {
+            break;
+        }
+        visit(from, to, bucket);
+    }
+}
+
 impl<D: Device> Wip<D> {
-    /// How much is in `range`, by the indexes in memory.
-    pub(crate) fn size_of(&self, range: &KeyRange) -> RangeSize {
-        let (lower, upper) = bounds(range);
-        let mut size = RangeSize::default();
-        self.for_each_within(&lower, upper.as_deref(), |lower, upper, bucket| {
-            let stores = bucket.read();
-            for part in stores.version.runs.iter().flatten() {
-                let Some(own) = part.within(lower, upper) else { continue };
-                size.bytes += own.bytes();
-                size.entries += own.versions();
-            }
-            self.add_memtables(&stores, lower, upper, &mut size);
-        });
-        size
-    }
-
-    fn add_memtables(
-        &self,
-        stores: &Stores<D>,
-        lower: &[u8],
-        upper: Option<&[u8]>,
-        size: &mut RangeSize,
-    ) {
-        let segments = self.log.segments();
-        let entries = LogEntries(&segments);
-        let frozen = stores.frozen.iter().map(|frozen| (&frozen.memtable, frozen.bytes));
-        for (memtable, bytes) in frozen.chain([(&stores.active, stores.bytes)]) {
-            let positions = Memtable::positions(memtable);
-            let step = positions.len().div_ceil(SAMPLES_MAX).max(1);
-            let (mut asked, mut inside) = (0u64, 0u64);
-            for position in positions.iter().step_by(step) {
-                let key = entries.entry(*position).key;
-                asked += 1;
-                inside += u64::from(lower <= key && upper.is_none_or(|upper| key < upper));
-            }
-            let share = inside as f64 / asked.max(1) as f64;
-            size.entries += (positions.len() as f64 * share) as u64;
-            size.bytes += (bytes as f64 * share) as u64;
-        }
-    }
-
-    /// Calls `visit` with every bucket of `lower..upper` and what of that is in it.
-    fn for_each_within(
-        &self,
-        lower: &[u8],
-        upper: Option<&[u8]>,
-        mut visit: impl FnMut(&[u8], Option<&[u8]>, &Arc<Bucket<D>>),
-    ) {
-        let buckets = self.buckets();
-        for place in buckets.place(lower)..buckets.len() {
-            let bucket = buckets.at(place);
-            let from = bucket.lower.as_slice().max(lower);
-            let to = match (buckets.upper(place), upper) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
-            };
-            if to.is_some_and(|to| to <= from) {
-                break;
-            }
-            visit(from, to, bucket);
-        }
-    }
-
     /// Rewrites the buckets of `range` until each is one run of what is live.
     pub(crate) fn compact(&self, range: &KeyRange) -> Result<()> {
         let (mut lower, upper) = bounds(range);

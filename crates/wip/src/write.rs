@@ -1,52 +1,20 @@
 //! The way of a write: frames → one log record → memtables → (group commit) → a share of the
 //! maintenance that it causes.
 
-use crate::bucket::{Bucket, Growth, LogEntries, Version};
+use crate::bucket::Version;
 use crate::deleted::DeletedRange;
 use crate::metrics::add;
 use crate::state::Edit;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, KEY_BYTES_MAX, Wip};
+use crate::writer::{NewEntry, Writer};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Conditions, Optimistic};
 use silica_engine::{Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::{Frame, POINTER, RANGE};
 use silica_parts::value_log::{POINTER_BYTES, Stored};
-use silica_parts::wal::{Appender, POSITION_BYTES, RECORD_ROOM_BYTES};
+use silica_parts::wal::POSITION_BYTES;
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
-
-/// What the one writer at a time works with.
-pub(crate) struct Writer<L> {
-    pub(crate) appender: Appender<L>,
-    /// The record in hand: room for its header, then its frames.
-    record: Vec<u8>,
-    /// Where in the payload the frame of each operation is.
-    frames: Vec<usize>,
-    /// Bytes of records since the last look at the backlog.
-    debt_bytes: u64,
-    /// Nobody writes for the moment.
-    is_held: bool,
-}
-
-impl<L> Writer<L> {
-    pub(crate) fn new(appender: Appender<L>) -> Self {
-        let (record, frames) = (Vec::new(), Vec::new());
-        Writer { appender, record, frames, debt_bytes: 0, is_held: false }
-    }
-
-    fn fill<'f>(&mut self, frames: impl Iterator<Item = Frame<'f>>) {
-        self.record.clear();
-        self.record.resize(RECORD_ROOM_BYTES, 0);
-        self.frames.clear();
-        for frame in frames {
-            self.record.resize(self.record.len().next_multiple_of(8), 0);
-            let start = self.record.len();
-            frame.encode(&mut self.record);
-            self.frames.push(start - RECORD_ROOM_BYTES);
-        }
-    }
-}
 
 /// The frame of an operation, whose value may lie where `pointer` says.
 fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
@@ -64,13 +32,6 @@ fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
 
 /// Operations of a batch whose places in memtables are asked for before the log has them.
 const PREFETCHED_MAX: usize = 16;
-
-/// A frame that was appended to the log.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NewEntry<'k> {
-    pub(crate) frame: Frame<'k>,
-    pub(crate) position: u64,
-}
 
 impl<D: Device> Wip<D> {
     pub(crate) fn write_batch(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
@@ -267,31 +228,6 @@ impl<D: Device> Wip<D> {
         self.count_space(written);
         add(&self.metrics.log_bytes, written);
         Ok(at)
-    }
-
-    /// Puts an entry of the log into its bucket's memtable. Only for the writer.
-    #[inline]
-    pub(crate) fn insert(&self, bucket: &Bucket<D>, new: &NewEntry<'_>) {
-        let mut stores = bucket.write();
-        let kept_before = self.snapshots.newest();
-        // Who has the list of segments waits for nothing, so it may be asked for with a bucket.
-        let growth = self.log.with_segments(|segments| {
-            let entries = LogEntries(segments);
-            let growth = stores.insert(self.seed, new, kept_before, &entries);
-            self.note_replaced(&growth, &entries);
-            growth.bytes
-        });
-        drop(stores);
-        self.unflushed_bytes.fetch_add(growth, Ordering::Relaxed);
-    }
-
-    /// Counts the value of an entry as garbage whose place another one took.
-    pub(crate) fn note_replaced(&self, growth: &Growth, entries: &LogEntries<'_, D::Log>) {
-        if let Some(old) = growth.replaced.map(|position| entries.frame(position))
-            && old.is_pointer()
-        {
-            self.values.note_dead_at(old.value);
-        }
     }
 }
 

@@ -1,0 +1,244 @@
+//! What a store holds: buckets of key ranges, the tables, logs and manifest that their entries are
+//! in, and the snapshots that see them. It decides nothing: jobs change it, reads look at it.
+
+use crate::bucket::{Bucket, Frozen, Growth, LogEntries, Stores};
+use crate::buckets::Buckets;
+use crate::deleted::deleted_at;
+use crate::metrics::Metrics;
+use crate::options::Config;
+use crate::snapshot_set::SnapshotSet;
+use crate::state::{Edit, StoreState};
+use crate::tables::TableSet;
+use crate::writer::{NewEntry, Writer};
+use arc_swap::ArcSwap;
+use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
+use silica_device::Device;
+use silica_engine::optimistic::Seen;
+use silica_parts::manifest::Book;
+use silica_parts::value_log::{Garbage, Pointer, ValueLog};
+use silica_parts::wal::{POSITION_BYTES, Wal};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// See the module's documentation.
+pub struct Contents<D: Device> {
+    pub(crate) config: Arc<Config>,
+    pub(crate) device: Arc<D>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seed: HashSeed,
+    pub(crate) log: Wal<D>,
+    pub(crate) values: ValueLog<D>,
+    pub(crate) book: Mutex<Book<D, StoreState>>,
+    pub(crate) buckets: ArcSwap<Buckets<D>>,
+    pub(crate) install: Mutex<()>,
+    pub(crate) writer: Mutex<Writer<D::Log>>,
+    /// What entries that are in no table count for.
+    pub(crate) unflushed_bytes: AtomicU64,
+    pub(crate) tables: TableSet<D>,
+    pub(crate) snapshots: SnapshotSet,
+    pub(crate) metrics: Metrics,
+}
+
+impl<D: Device> Contents<D> {
+    /// The buckets as they are now.
+    #[inline]
+    pub(crate) fn buckets(&self) -> Arc<Buckets<D>> {
+        self.buckets.load_full()
+    }
+
+    /// Calls `visit` with each bucket from the first key to the last: its lower key, its upper key
+    /// and its stores, also where buckets are split meanwhile.
+    pub(crate) fn for_each_bucket(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>, &Stores<D>)) {
+        let mut next = Some(Vec::new());
+        while let Some(lower) = next {
+            next = self.with_stores(&lower, |upper, stores| {
+                visit(&lower, upper, stores);
+                upper.map(<[u8]>::to_vec)
+            });
+        }
+    }
+
+    /// Calls `with` with the upper key and the stores of the bucket that has `key`.
+    pub(crate) fn with_stores<T>(
+        &self,
+        key: &[u8],
+        with: impl FnOnce(Option<&[u8]>, &Stores<D>) -> T,
+    ) -> T {
+        loop {
+            let buckets = self.buckets();
+            let stores = buckets.of(key).read();
+            if !stores.is_gone {
+                return with(buckets.upper(buckets.place(key)), &stores);
+            }
+        }
+    }
+
+    /// Held from reading buckets and their versions to publishing their successors.
+    pub(crate) fn lock_install(&self) -> MutexGuard<'_, ()> {
+        self.install.lock().expect("no panic while held")
+    }
+
+    /// Lets another list of buckets be the store's, in which those of `gone` are not.
+    pub(crate) fn take_over<'b>(
+        &self,
+        list: Buckets<D>,
+        gone: impl IntoIterator<Item = &'b Arc<Bucket<D>>>,
+    ) where
+        D: 'b,
+    {
+        self.buckets.store(Arc::new(list));
+        // Nothing is taken from the log before, so who got here earlier finds what it needs.
+        gone.into_iter().for_each(|bucket| bucket.write().is_gone = true);
+    }
+
+    /// Makes `edits` durable in the manifest and applies them to the state.
+    pub(crate) fn edit(&self, edits: &[Edit]) -> Result<()> {
+        let mut book = self.book.lock().expect("no panic while held");
+        let result = book.edit(edits);
+        if book.is_poisoned() {
+            // What the manifest says is not known any more, so nothing may build on it.
+            self.log.poison();
+        }
+        result
+    }
+
+    /// Where a file or directory refuses further syncs, the whole store refuses further writes.
+    pub(crate) fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.poison_with(error))
+    }
+
+    pub(crate) fn poison_with(&self, error: &Error) {
+        if error.kind() == ErrorKind::Poisoned {
+            self.log.poison();
+        }
+    }
+
+    pub(crate) fn sync_log(&self) -> Result<()> {
+        self.log.sync(&|| self.values.sync())
+    }
+
+    /// The same for what is before a position.
+    pub(crate) fn sync_log_to(&self, position: u64) -> Result<()> {
+        self.log.sync_to(position * POSITION_BYTES, &|| self.values.sync())
+    }
+
+    /// Makes an edit of buckets, which leaves `garbage` in the value log, and removes the tables
+    /// that nobody needs any more. The install lock is held.
+    pub(crate) fn edit_buckets(&self, edit: Edit, garbage: &Garbage) -> Result<()> {
+        let before = self.named_tables();
+        let edits: Vec<Edit> = self.garbage_edit(garbage).into_iter().chain([edit]).collect();
+        self.edit(&edits)?;
+        before
+            .difference(&self.named_tables())
+            .for_each(|number| self.tables.remove_table(*number));
+        Ok(())
+    }
+
+    /// Numbers of the tables that the manifest names.
+    pub(crate) fn named_tables(&self) -> BTreeSet<u64> {
+        self.book.lock().expect("no panic while held").state().tables()
+    }
+
+    /// Edits that say what is garbage now, `more` included, before the edit that makes it so.
+    pub(crate) fn garbage_edit(&self, more: &Garbage) -> Option<Edit> {
+        self.values.note(more);
+        let book = self.book.lock().expect("no panic while held");
+        let news = book.state().values.news_of(self.values.dead());
+        (!news.is_empty()).then_some(Edit::ValueDead(news))
+    }
+
+    /// The value of `key` that a version which somebody sees points at.
+    pub(crate) fn value_at(&self, key: &[u8], pointer: &[u8]) -> Result<Vec<u8>> {
+        let pointer = Pointer::in_entry(pointer)?;
+        self.values.read(&pointer, key)?.ok_or_else(|| gone(&pointer))
+    }
+
+    /// The oldest frozen memtable of a bucket, which is frozen now where there is none; `None`
+    /// where it has nothing.
+    pub(crate) fn oldest_frozen(&self, bucket: &Bucket<D>) -> Option<Arc<Frozen>> {
+        if let Some(frozen) = bucket.read().frozen.last() {
+            return Some(Arc::clone(frozen));
+        }
+        // Nobody writes meanwhile, so the log's end is the memtable's.
+        let writer = self.writer.lock().expect("no panic while held");
+        let mut stores = bucket.write();
+        if stores.is_written() {
+            stores.freeze(self.log.end() / POSITION_BYTES);
+        }
+        drop(writer);
+        stores.frozen.last().cloned()
+    }
+
+    /// Puts an entry of the log into its bucket's memtable. Only for the writer.
+    #[inline]
+    pub(crate) fn insert(&self, bucket: &Bucket<D>, new: &NewEntry<'_>) {
+        let mut stores = bucket.write();
+        let kept_before = self.snapshots.newest();
+        // Who has the list of segments waits for nothing, so it may be asked for with a bucket.
+        let growth = self.log.with_segments(|segments| {
+            let entries = LogEntries(segments);
+            let growth = stores.insert(self.seed, new, kept_before, &entries);
+            self.note_replaced(&growth, &entries);
+            growth.bytes
+        });
+        drop(stores);
+        self.unflushed_bytes.fetch_add(growth, Ordering::Relaxed);
+    }
+
+    /// Counts the value of an entry as garbage whose place another one took.
+    pub(crate) fn note_replaced(&self, growth: &Growth, entries: &LogEntries<'_, D::Log>) {
+        if let Some(old) = growth.replaced.map(|position| entries.frame(position))
+            && old.is_pointer()
+        {
+            self.values.note_dead_at(old.value);
+        }
+    }
+
+    /// What tells later whether `key` has changed since.
+    pub(crate) fn seen(&self, key: &[u8]) -> Seen {
+        self.with_stores(key, |_, stores| {
+            let segments = self.log.segments();
+            let deleted = deleted_at(&stores.deleted, key, u64::MAX);
+            match stores.find(self.seed.low(key), key, u64::MAX, &LogEntries(&segments)) {
+                Some(found) => Seen::InMemory(found.position.max(deleted)),
+                None if deleted > 0 => Seen::InMemory(deleted),
+                None => Seen::Elsewhere(stores.version.ceiling),
+            }
+        })
+    }
+
+    /// Where the log begins that buckets need, with an end of it from before they were asked.
+    pub(crate) fn needed_from(&self, end: u64) -> u64 {
+        let buckets = self.buckets();
+        let floor = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
+        floor.unwrap_or(end).min(end) * POSITION_BYTES
+    }
+
+    /// Has segments that no bucket needs give their memory back, which opening the store took: they
+    /// may have to stay as files.
+    pub(crate) fn rest_log(&self) {
+        self.log.rest_below(self.needed_from(self.log.end() / POSITION_BYTES));
+    }
+
+    /// Makes everything durable, and the manifest say so.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.log.check()?;
+        self.sync_log()?;
+        let end = self.log.end_of_records();
+        let garbage = self.garbage_edit(&Garbage::default());
+        let mut book = self.book.lock().expect("no panic while held");
+        if book.state().durable_end < end {
+            book.edit(&[Edit::DurableEnd(end)])?;
+        }
+        garbage.map_or(Ok(()), |edit| book.edit(&[edit]))?;
+        book.close()
+    }
+}
+
+/// An entry that somebody sees points at what is gone.
+pub(crate) fn gone(pointer: &Pointer) -> Error {
+    let message =
+        format!("an entry points into value-log segment {}, which is gone", pointer.segment);
+    Error::new(ErrorKind::Corruption, message)
+}
