@@ -4,8 +4,8 @@ use crate::bucket::{Bucket, Stores, Version};
 use crate::buckets::Buckets;
 use crate::count::{count_entries, estimate_entries};
 use crate::inspect::describe;
+use crate::names::table_name;
 use crate::state::Edit;
-use crate::tables::table_name;
 use crate::values::checkpoint_values;
 use crate::wip::Wip;
 use silica_base::Result;
@@ -87,7 +87,7 @@ impl<D: Device> Admin for Wip<D> {
     }
 
     fn set_memory_bytes(&self, bytes: u64) {
-        self.memory_bytes.store(bytes, Ordering::Relaxed);
+        self.memory.set_bytes(bytes);
         self.log.set_segment_bytes(self.config.segment_bytes(bytes));
         self.share_memory(true);
     }

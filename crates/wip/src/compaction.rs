@@ -2,8 +2,10 @@
 
 use crate::bucket::{Bucket, Version};
 use crate::deleted::{DeletedRange, DeletedRanges};
+use crate::job_context::JobContext;
 use crate::merge::{Fate, Keeper, Merge, buried};
 use crate::metrics::add;
+use crate::options::READ_AHEAD_PART;
 use crate::overlap::Older;
 use crate::policy::LEVEL_MAX;
 use crate::run::{Part, Run, same};
@@ -11,20 +13,16 @@ use crate::run_cursor::{RunCursor, read_together};
 use crate::state::Edit;
 use crate::step::Step;
 use crate::table_writer::{TableWriter, whole};
-use crate::wip::Wip;
 use silica_base::{Result, shared_len};
 use silica_device::Device;
 use silica_parts::frame::POINTER;
 use silica_parts::value_log::Garbage;
 use std::mem::take;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Bytes of each run that are read at once, at most and at least; as many are on their way.
 const READ_AHEAD_BYTES_MAX: u64 = 512 << 10;
 const READ_AHEAD_BYTES_MIN: u64 = 32 << 10;
-/// The part of the memory that the runs of a compaction share for reading ahead.
-pub(crate) const READ_AHEAD_PART: u64 = 16;
 /// The part of what it writes that a compaction leaves with the allocator, about.
 const LEFT_PART: u64 = 24;
 /// What a version counts for besides its bytes.
@@ -78,24 +76,28 @@ impl<D: Device> Compaction<D> {
         self.deleted.iter().filter(is_over).cloned().collect()
     }
 
-    fn begin(&mut self, wip: &Wip<D>) -> Result<Stage<D>> {
-        let keeper = wip.snapshots.keeper(self.older.is_empty());
+    fn begin(&mut self, context: &JobContext<'_, D>) -> Result<Stage<D>> {
+        let keeper = context.contents.snapshots.keeper(self.older.is_empty());
         // A snapshot that does not see a range sees what it hides.
         let oldest = keeper.oldest_snapshot();
         self.ends.retain(|range| range.position < oldest);
         let stays = |range: &&Arc<DeletedRange>| !self.ends.contains(range);
         let stay = self.deleted.iter().filter(stays).cloned().collect();
         let keeper = keeper.with_deleted(self.deleted.clone(), stay);
-        let read_ahead = wip.memory_bytes.load(Ordering::Relaxed) / READ_AHEAD_PART;
+        let read_ahead = context.memory.bytes() / READ_AHEAD_PART;
         let over = self.runs_over(keeper.over_ms());
         let read = &self.merged[..self.merged.len() - over];
-        let cursors = Self::cursors(read, &wip.device, read_ahead)?;
+        let cursors = Self::cursors(read, &context.contents.device, read_ahead)?;
         let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());
         let base = tables.map(|footer| footer.sequence_base).min().unwrap_or(1);
         Ok(Stage {
             merge: Merge::new(cursors),
             keeper,
-            writer: wip.tables.begin_table(base, self.older.is_empty(), wip.has_reads())?,
+            writer: context.contents.tables.begin_table(
+                base,
+                self.older.is_empty(),
+                context.has_reads(),
+            )?,
             garbage: Garbage::default(),
             zeroes: Older::zeroes_of(&self.older),
         })
@@ -157,9 +159,14 @@ impl<D: Device> Compaction<D> {
     }
 
     /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
-    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
+    pub(crate) fn step(
+        &mut self,
+        context: &JobContext<'_, D>,
+        budget: u64,
+        may_wait: bool,
+    ) -> Result<Step> {
         if self.stage.is_none() {
-            self.stage = Some(self.begin(wip)?);
+            self.stage = Some(self.begin(context)?);
         }
         let stage = self.stage.as_mut().expect("it has begun");
         let older = Older::new(&self.older, stage.zeroes);
@@ -186,29 +193,29 @@ impl<D: Device> Compaction<D> {
                 return Ok(Step::More(done));
             }
         }
-        stage.writer.end_where(may_wait && wip.is_attended(), done)
+        stage.writer.end_where(may_wait && context.is_attended, done)
     }
 
     /// Makes the table durable, and lets it take the merged runs' place; the bytes of the file.
-    pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
+    pub(crate) fn finish(self, context: &JobContext<'_, D>) -> Result<u64> {
         let Stage { mut writer, garbage, .. } = self.stage.expect("it is ready");
         let overlap = take(&mut writer.overlap);
-        let table = writer.finish()?.map(|table| wip.as_it_stays(table));
+        let table = writer.finish()?.map(|table| context.as_it_stays(table));
         let level = self.merged.iter().flatten().map(|part| part.level).max().unwrap_or(0);
         let level = (level + 1).min(LEVEL_MAX);
         let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
         let number = table.as_ref().map(|table| table.number);
         let run =
             table.map(|table| Run::from_iter([whole(table, level, overlap.dead_bytes(bytes))]));
-        let guard = wip.lock_install();
-        let buckets = wip.buckets();
+        let guard = context.contents.lock_install();
+        let buckets = context.contents.buckets();
         let now = self.bucket.read().version.clone();
         let end = now.runs.len().checked_sub(self.older.len());
         let start = end.and_then(|end| end.checked_sub(self.merged.len()));
         let is_there = Arc::ptr_eq(buckets.of(&self.bucket.lower), &self.bucket)
             && start.is_some_and(|start| same(&now.runs[start..], &self.merged, &self.older));
         if !is_there {
-            number.iter().for_each(|number| wip.tables.remove_table(*number));
+            number.iter().for_each(|number| context.contents.tables.remove_table(*number));
             return Ok(0);
         }
         let (start, end) = (start.expect("it is there"), end.expect("it is there"));
@@ -218,13 +225,13 @@ impl<D: Device> Compaction<D> {
         let deleted = now.deleted.iter().filter(is_left).cloned().collect();
         let version = Version::new(runs, now.floor, deleted).after(&now);
         let new = vec![(self.bucket.lower.clone(), Bucket::state(&version))];
-        wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
+        context.contents.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
         self.bucket.write().version = Arc::new(version);
         drop(guard);
-        wip.tables.forget_blocks(&self.merged, &wip.named_tables());
-        wip.note_dropped(bytes / LEFT_PART);
-        add(&wip.metrics.compactions, 1);
-        add(&wip.metrics.compaction_bytes, bytes);
+        context.contents.tables.forget_blocks(&self.merged, &context.contents.named_tables());
+        context.memory.note_dropped(bytes / LEFT_PART);
+        add(&context.contents.metrics.compactions, 1);
+        add(&context.contents.metrics.compaction_bytes, bytes);
         Ok(bytes)
     }
 }

@@ -7,6 +7,7 @@
 use crate::bucket::{Bucket, Frozen, LogEntries, Version};
 use crate::buckets::Buckets;
 use crate::contents::Contents;
+use crate::job_context::JobContext;
 use crate::memtable::{by_heads, common_bytes};
 use crate::merge::{Fate, Keeper, Merge, Source, buried};
 use crate::metrics::add;
@@ -14,7 +15,6 @@ use crate::run::{Part, Run};
 use crate::state::Edit;
 use crate::step::Step;
 use crate::table_writer::{TableWriter, whole};
-use crate::wip::Wip;
 use silica_base::{Result, prefetch};
 use silica_device::{Device, LogFile};
 use silica_parts::frame::{POINTER, TOMBSTONE};
@@ -117,12 +117,12 @@ pub(crate) struct Flush<D: Device> {
 
 impl<D: Device> Flush<D> {
     /// Of memtables each of which is the oldest of its buckets.
-    pub(crate) fn new(wip: &Wip<D>, frozen: Vec<Arc<Frozen>>) -> Self {
+    pub(crate) fn new(contents: &Contents<D>, frozen: Vec<Arc<Frozen>>) -> Self {
         Flush {
             frozen,
-            segments: wip.log.segments(),
+            segments: contents.log.segments(),
             version: None,
-            buckets: wip.buckets(),
+            buckets: contents.buckets(),
             least_position: 1,
             stage: Stage::Begin,
         }
@@ -152,7 +152,12 @@ impl<D: Device> Flush<D> {
     }
 
     /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
-    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
+    pub(crate) fn step(
+        &mut self,
+        context: &JobContext<'_, D>,
+        budget: u64,
+        may_wait: bool,
+    ) -> Result<Step> {
         let mut done = 0;
         if let Stage::Begin = self.stage {
             self.begin();
@@ -169,8 +174,12 @@ impl<D: Device> Flush<D> {
             if positions.is_empty() {
                 // The newest positions went first.
                 let merge = Merge::new(std::mem::take(chunks));
-                let keeper = wip.snapshots.keeper(false);
-                let writer = wip.tables.begin_table(self.least_position, false, wip.has_reads())?;
+                let keeper = context.contents.snapshots.keeper(false);
+                let writer = context.contents.tables.begin_table(
+                    self.least_position,
+                    false,
+                    context.has_reads(),
+                )?;
                 let garbage = Garbage::default();
                 self.stage = Stage::Write(Box::new(Write { merge, keeper, writer, garbage }));
             }
@@ -204,7 +213,7 @@ impl<D: Device> Flush<D> {
             }
         }
         let written = done + writer.bytes().saturating_sub(before);
-        writer.end_where(may_wait && wip.is_attended(), written)
+        writer.end_where(may_wait && context.is_attended, written)
     }
 
     /// Bytes of its memtables.
@@ -213,35 +222,37 @@ impl<D: Device> Flush<D> {
     }
 
     /// Makes the table durable, its name apart.
-    fn write_out(self, wip: &Wip<D>) -> Result<Flushed<D>> {
+    fn write_out(self, context: &JobContext<'_, D>) -> Result<Flushed<D>> {
         let Stage::Write(write) = self.stage else { unreachable!("it is ready") };
         let Write { mut writer, garbage, .. } = *write;
         let overlap = take(&mut writer.overlap);
         let table = writer.finish_unnamed()?;
         let bytes = table.as_ref().map_or(0, |table| table.table.file_bytes());
-        let part = table.map(|table| whole(wip.as_it_stays(table), 0, overlap.dead_bytes(bytes)));
+        let part =
+            table.map(|table| whole(context.as_it_stays(table), 0, overlap.dead_bytes(bytes)));
         Ok(Flushed { frozen: self.frozen, part, bytes, garbage })
     }
 
     /// Makes the tables of `flushes` durable, and lets them take the memtables' place; the bytes
     /// of the files. An error of one does not concern the others.
-    pub(crate) fn finish(flushes: Vec<Flush<D>>, wip: &Wip<D>) -> Result<u64> {
+    pub(crate) fn finish(flushes: Vec<Flush<D>>, context: &JobContext<'_, D>) -> Result<u64> {
         let mut failed = None;
-        let written = flushes.into_iter().map(|flush| flush.write_out(wip));
+        let written = flushes.into_iter().map(|flush| flush.write_out(context));
         let written: Vec<_> =
             written.filter_map(|w| w.map_err(|e| failed = Some(e)).ok()).collect();
         let parts = || written.iter().filter_map(|flushed| flushed.part.as_ref());
         if parts().next().is_some() {
-            let remove =
-                |_: &_| parts().for_each(|part| wip.tables.remove_table(part.table.number));
-            wip.device.sync_dir().inspect_err(remove)?;
+            let remove = |_: &_| {
+                parts().for_each(|part| context.contents.tables.remove_table(part.table.number))
+            };
+            context.contents.device.sync_dir().inspect_err(remove)?;
         }
         let bytes = written.iter().map(|flushed| flushed.bytes).sum();
         let count = written.len() as u64;
-        let flushed = install_flushes(wip, written)?;
-        wip.unflushed_bytes.fetch_sub(flushed, Ordering::Relaxed);
-        add(&wip.metrics.flushes, count);
-        add(&wip.metrics.flush_bytes, bytes);
+        let flushed = install_flushes(context.contents, written)?;
+        context.contents.unflushed_bytes.fetch_sub(flushed, Ordering::Relaxed);
+        add(&context.contents.metrics.flushes, count);
+        add(&context.contents.metrics.flush_bytes, bytes);
         failed.map_or(Ok(bytes), Err)
     }
 }
@@ -364,15 +375,4 @@ fn install_flushes<D: Device>(contents: &Contents<D>, flushes: Vec<Flushed<D>>) 
     }
     drop(guard);
     Ok(bytes)
-}
-
-#[cfg(test)]
-impl<D: Device> Wip<D> {
-    /// Flushes all that a bucket has in its oldest memtable; for tests.
-    pub(crate) fn flush(&self, bucket: &Arc<Bucket<D>>) -> Result<u64> {
-        let Some(frozen) = self.oldest_frozen(bucket) else { return Ok(0) };
-        let mut flush = Flush::new(self, vec![frozen]);
-        while !matches!(flush.step(self, u64::MAX, true)?, Step::Ready) {}
-        Flush::finish(vec![flush], self)
-    }
 }

@@ -171,7 +171,7 @@ impl<D: Device> Wip<D> {
         written: &mut Written<'_, D>,
         progress: &mut dyn FnMut(f64),
     ) -> Result<()> {
-        let part = self.memory_bytes.load(Ordering::Relaxed) / TABLE_PART;
+        let part = self.memory.bytes() / TABLE_PART;
         let damaged = |detail: &str| Error::corruption(source.table.name(), 0, detail);
         let versions = source.table.footer().versions;
         let mut cursor = source.table.cursor(READ_AHEAD_BYTES);
@@ -332,7 +332,8 @@ struct Output<D: Device> {
 impl<D: Device> Output<D> {
     fn new(wip: &Wip<D>, buckets: &Buckets<D>, first: &[u8]) -> Result<Self> {
         let is_oldest = buckets.of(first).read().version.runs.is_empty();
-        let writer = wip.tables.begin_table(UNNUMBERED, is_oldest, wip.has_reads())?;
+        let writer =
+            wip.tables.begin_table(UNNUMBERED, is_oldest, wip.memory.has_reads(&wip.metrics))?;
         Ok(Output { writer, first: first.to_vec() })
     }
 

@@ -3,9 +3,9 @@
 use crate::bucket::{Bucket, Frozen};
 use crate::compaction::Compaction;
 use crate::flush::Flush;
+use crate::job_context::JobContext;
 use crate::split::{join, split};
 use crate::step::Step;
-use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
 use std::sync::Arc;
@@ -72,20 +72,25 @@ impl<D: Device> Job<D> {
     }
 
     /// Goes on for about `budget` bytes; past where it waits for the device only if it `may_wait`.
-    pub(crate) fn step(&mut self, wip: &Wip<D>, budget: u64, may_wait: bool) -> Result<Step> {
+    pub(crate) fn step(
+        &mut self,
+        context: &JobContext<'_, D>,
+        budget: u64,
+        may_wait: bool,
+    ) -> Result<Step> {
         match self {
-            Job::Flush(flush) => flush.step(wip, budget, may_wait),
-            Job::Compaction(compaction) => compaction.step(wip, budget, may_wait),
+            Job::Flush(flush) => flush.step(context, budget, may_wait),
+            Job::Compaction(compaction) => compaction.step(context, budget, may_wait),
             Job::Split(_) | Job::Join(..) => Ok(Step::Ready),
         }
     }
 
-    pub(crate) fn finish(self, wip: &Wip<D>) -> Result<u64> {
+    pub(crate) fn finish(self, context: &JobContext<'_, D>) -> Result<u64> {
         match self {
-            Job::Flush(flush) => Flush::finish(vec![flush], wip),
-            Job::Compaction(compaction) => compaction.finish(wip),
-            Job::Split(bucket) => split(wip, &bucket).map(|()| 0),
-            Job::Join(one, other) => join(wip, &one, &other).map(|()| 0),
+            Job::Flush(flush) => Flush::finish(vec![flush], context),
+            Job::Compaction(compaction) => compaction.finish(context),
+            Job::Split(bucket) => split(context.contents, &bucket).map(|()| 0),
+            Job::Join(one, other) => join(context.contents, &one, &other).map(|()| 0),
         }
     }
 }

@@ -210,7 +210,7 @@ impl<D: Device> Wip<D> {
         if let Ok(progress) = &mut result
             && !progress.more
         {
-            self.recall_filters();
+            self.memory.recall_filters(self);
             progress.more = self.jobs.wait_for_others();
             if !progress.more {
                 self.stop_wanting();
@@ -245,7 +245,7 @@ impl<D: Device> Wip<D> {
             if may_end && self.jobs.lock().paused.iter().any(Job::ends_next) {
                 bytes = bytes.min(STEP_BYTES_MAX);
             }
-            let step = job.step(self, bytes, may_end);
+            let step = job.step(&self.job_context(), bytes, may_end);
             let ended = match step {
                 Ok(Step::More(bytes)) => {
                     done += bytes.max(1);
@@ -291,7 +291,7 @@ impl<D: Device> Wip<D> {
     /// Ends a job; with a flush, all that are durable: they share the syncs of the log, of the
     /// directory and of the manifest. Their claims come to its own.
     fn end(&self, job: Job<D>, claim: &mut Claim<D>) -> Result<u64> {
-        let Job::Flush(flush) = job else { return job.finish(self) };
+        let Job::Flush(flush) = job else { return job.finish(&self.job_context()) };
         let mut flushes = vec![flush];
         let mut list = self.jobs.lock();
         let is_durable = |job: &Job<D>| job.is_ready_flush() && !job.would_wait_to_end();
@@ -301,7 +301,7 @@ impl<D: Device> Wip<D> {
             flushes.extend(job.into_flush());
         }
         drop(list);
-        Flush::finish(flushes, self)
+        Flush::finish(flushes, &self.job_context())
     }
 
     /// A paused job, or a new one; `None` where there is nothing to do. Ends of
@@ -507,7 +507,7 @@ impl<D: Device> Wip<D> {
     /// What the policy is to know.
     fn demand(&self) -> Demand {
         let is_attended = self.is_attended();
-        let only_writes = is_attended && !self.has_reads();
+        let only_writes = is_attended && !self.memory.has_reads(&self.metrics);
         let (value_log_bytes, _) = self.values.bytes();
         let is_over_ceiling = self.is_over_ceiling();
         Demand { is_over_ceiling, is_attended, only_writes, value_log_bytes }
@@ -541,7 +541,7 @@ impl<D: Device> Wip<D> {
     ) -> Option<Job<D>> {
         let bucket = |place: usize| Arc::clone(buckets.at(place));
         if let Work::Compact { place, .. } = work
-            && !self.has_memory_for(buckets.at(place), &list.busy)
+            && !self.memory.has_memory_for(buckets.at(place), &list.busy)
         {
             return None;
         }
@@ -662,9 +662,9 @@ impl<D: Device> Wip<D> {
             }
         };
         let ended = loop {
-            match job.step(self, u64::MAX, true) {
+            match job.step(&self.job_context(), u64::MAX, true) {
                 Ok(Step::More(_) | Step::Waits(_)) => {}
-                Ok(Step::Ready) => break job.finish(self),
+                Ok(Step::Ready) => break job.finish(&self.job_context()),
                 Err(error) => break Err(error),
             }
         };

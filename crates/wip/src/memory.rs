@@ -16,11 +16,11 @@
 //! Filters and blocks are not to come and go with that, so it counts as long as it was lately.
 
 use crate::bucket::{Bucket, Version};
-use crate::compaction::READ_AHEAD_PART;
-use crate::options::{BUILT_KEY_BYTES, FILTERS_PART_MAX};
+use crate::contents::Contents;
+use crate::metrics::Metrics;
+use crate::options::{BUILT_KEY_BYTES, Config, FILTERS_PART_MAX, READ_AHEAD_PART};
 use crate::run::{Numbered, Part, Run};
 use crate::table_memory::TableMemory;
-use crate::wip::Wip;
 use silica_device::{Device, return_freed_memory};
 use silica_engine::MetricVisitor;
 use silica_parts::table::Table;
@@ -57,8 +57,11 @@ const TRIMMED_PART: u64 = 16;
 /// more, and blocks lie in memory of a few sizes.
 const CACHED_PERCENT: u64 = 80;
 
-/// What was asked of the store lately.
-pub(crate) struct Requests {
+/// The memory of a store: how much there is, and what was asked of the store lately, which decides
+/// who gets it.
+pub(crate) struct MemoryBudget {
+    /// The memory number as it is now.
+    bytes: AtomicU64,
     /// All requests when somebody last looked.
     gets: AtomicU64,
     searches: AtomicU64,
@@ -74,22 +77,6 @@ pub(crate) struct Requests {
     log_bytes: AtomicU64,
     /// Bytes of filters and of jobs' buffers that went since the allocator last gave memory back.
     dropped_bytes: AtomicU64,
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        Requests {
-            gets: AtomicU64::new(0),
-            searches: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
-            has_gets: AtomicBool::new(true),
-            has_reads: AtomicBool::new(true),
-            lacks_filters: AtomicBool::new(true),
-            log_room_bytes: AtomicU64::new(u64::MAX),
-            log_bytes: AtomicU64::new(0),
-            dropped_bytes: AtomicU64::new(0),
-        }
-    }
 }
 
 /// An open table, and where it is.
@@ -138,11 +125,50 @@ impl Taken {
     }
 }
 
-impl<D: Device> Wip<D> {
+impl MemoryBudget {
+    pub(crate) fn new(bytes: u64) -> Self {
+        MemoryBudget {
+            bytes: AtomicU64::new(bytes),
+            gets: AtomicU64::new(0),
+            searches: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            has_gets: AtomicBool::new(true),
+            has_reads: AtomicBool::new(true),
+            lacks_filters: AtomicBool::new(true),
+            log_room_bytes: AtomicU64::new(u64::MAX),
+            log_bytes: AtomicU64::new(0),
+            dropped_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The memory number.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the memory number; what follows from it comes with the next time that it is shared.
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of entries that are in no table yet at which a flush is due.
+    pub(crate) fn memtable_bytes_max(&self, config: &Config) -> u64 {
+        config.memtable_bytes_max(self.bytes())
+    }
+
+    /// Bytes of a segment of the log.
+    pub(crate) fn log_segment_bytes(&self, config: &Config) -> u64 {
+        config.segment_bytes(self.bytes())
+    }
+
     /// True where a compaction of `bucket` has memory beside those of `busy` buckets; one always
     /// has.
-    pub(crate) fn has_memory_for(&self, bucket: &Bucket<D>, busy: &[Arc<Bucket<D>>]) -> bool {
-        let memory = self.memory_bytes.load(Ordering::Relaxed);
+    pub(crate) fn has_memory_for<D: Device>(
+        &self,
+        bucket: &Bucket<D>,
+        busy: &[Arc<Bucket<D>>],
+    ) -> bool {
+        let memory = self.bytes();
         let needs = |bucket: &Bucket<D>| {
             let version = bucket.read().version.clone();
             let read_ahead = version.bytes().min(memory / READ_AHEAD_PART);
@@ -152,9 +178,9 @@ impl<D: Device> Wip<D> {
         others == 0 || others + needs(bucket) <= memory / COMPACTIONS_PART_MAX
     }
 
-    fn taken(&self) -> Taken {
+    fn taken<D: Device>(contents: &Contents<D>) -> Taken {
         let (mut directories, mut tables) = (0, Vec::new());
-        for bucket in self.buckets().iter() {
+        for bucket in contents.buckets().iter() {
             let stores = bucket.read();
             directories += stores.directory_bytes();
             tables.extend_from_slice(stores.version.tables());
@@ -163,7 +189,7 @@ impl<D: Device> Wip<D> {
         tables.dedup_by_key(|table| table.number);
         let sum = |of: fn(&TableMemory) -> u64| tables.iter().map(of).sum();
         Taken {
-            log: self.log.mapped_bytes(),
+            log: contents.log.mapped_bytes(),
             directories,
             table_bytes: sum(|table| table.bytes),
             loaded_bytes: sum(|table| table.loaded_bytes),
@@ -174,9 +200,9 @@ impl<D: Device> Wip<D> {
     }
 
     /// All tables, each once.
-    fn placed(&self) -> Vec<Placed<D::File>> {
+    fn placed<D: Device>(contents: &Contents<D>) -> Vec<Placed<D::File>> {
         let mut tables = Vec::new();
-        for bucket in self.buckets().iter() {
+        for bucket in contents.buckets().iter() {
             let version = bucket.read().version.clone();
             let runs = version.runs.iter().enumerate();
             for (at, part) in runs.flat_map(|(at, run)| run.iter().map(move |part| (at, part))) {
@@ -192,39 +218,39 @@ impl<D: Device> Wip<D> {
 
     /// The log's length as it counts, when it is `now`: the most that it was lately.
     fn log_lately(&self, now: u64) -> u64 {
-        let before = self.requests.log_bytes.load(Ordering::Relaxed);
+        let before = self.log_bytes.load(Ordering::Relaxed);
         let lately = now.max(before - before / LATELY_PART);
-        self.requests.log_bytes.store(lately, Ordering::Relaxed);
+        self.log_bytes.store(lately, Ordering::Relaxed);
         lately
     }
 
     /// Bytes of the log at which the buckets at its tail are flushed.
-    pub(crate) fn log_bytes_max(&self) -> u64 {
-        let most = self.config.log_bytes_max(self.memory_bytes.load(Ordering::Relaxed));
-        if self.config.gives_log_bytes() {
+    pub(crate) fn log_bytes_max(&self, config: &Config) -> u64 {
+        let most = config.log_bytes_max(self.bytes());
+        if config.gives_log_bytes() {
             return most;
         }
-        most.min(self.requests.log_room_bytes.load(Ordering::Relaxed))
+        most.min(self.log_room_bytes.load(Ordering::Relaxed))
     }
 
     /// Lets the log's window have what the others leave of the memory `without_jobs`: where there
     /// are gets, beside all filters and the least cache, else beside none.
-    fn size_log(&self, taken: &Taken, without_jobs: u64, has_gets: bool) {
-        let memory = self.memory_bytes.load(Ordering::Relaxed);
+    fn size_log(&self, config: &Config, taken: &Taken, without_jobs: u64, has_gets: bool) {
+        let memory = self.bytes();
         let others = taken.directories + taken.table_bytes;
         let others = match has_gets {
             true => others + taken.lacking_bytes + memory / CACHE_PART_MIN,
             false => others - taken.loaded_bytes,
         };
         // The first and the last segment may be nearly empty; filters leave some when they come.
-        let unused = 2 * self.config.segment_bytes(memory) + memory / SPARED_PART;
+        let unused = 2 * config.segment_bytes(memory) + memory / SPARED_PART;
         let left = without_jobs.saturating_sub(others + unused).max(memory / LOG_PART_MIN);
-        self.requests.log_room_bytes.store(left, Ordering::Relaxed);
+        self.log_room_bytes.store(left, Ordering::Relaxed);
     }
 
     /// Looks at what was asked since the last time, where that is enough to tell.
-    fn look_at_requests(&self) {
-        let (m, seen) = (&self.metrics, &self.requests);
+    fn look_at_requests(&self, metrics: &Metrics) {
+        let (m, seen) = (metrics, self);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let now = [load(&m.gets), load(&m.searches), load(&m.puts) + load(&m.deletes)];
         let before = [&seen.gets, &seen.searches, &seen.writes];
@@ -238,35 +264,36 @@ impl<D: Device> Wip<D> {
     }
 
     /// True where there were gets lately, which filters spare reads.
-    fn has_gets(&self) -> bool {
-        self.look_at_requests();
-        self.requests.has_gets.load(Ordering::Relaxed)
+    fn has_gets(&self, metrics: &Metrics) -> bool {
+        self.look_at_requests(metrics);
+        self.has_gets.load(Ordering::Relaxed)
     }
 
     /// True where there were reads lately, which may find blocks in the cache.
-    pub(crate) fn has_reads(&self) -> bool {
-        self.look_at_requests();
-        self.requests.has_reads.load(Ordering::Relaxed)
+    pub(crate) fn has_reads(&self, metrics: &Metrics) -> bool {
+        self.look_at_requests(metrics);
+        self.has_reads.load(Ordering::Relaxed)
     }
 
     /// Where there is nothing to do: has filters come back that there is room for, once after each
     /// job and then whenever there were many gets.
-    pub(crate) fn recall_filters(&self) {
-        let seen = &self.requests;
-        let gets = self.metrics.gets.load(Ordering::Relaxed);
+    pub(crate) fn recall_filters<D: Device>(&self, contents: &Contents<D>) {
+        let seen = self;
+        let gets = contents.metrics.gets.load(Ordering::Relaxed);
         let is_due = gets.saturating_sub(seen.gets.load(Ordering::Relaxed)) >= REQUESTS_MIN;
         // While there are only writes, the next one would take their memory again.
-        let is_new = self.has_gets() && seen.lacks_filters.swap(false, Ordering::Relaxed);
-        if is_new || is_due && self.lacks_filters() {
+        let is_new =
+            self.has_gets(&contents.metrics) && seen.lacks_filters.swap(false, Ordering::Relaxed);
+        if is_new || is_due && Self::lacks_filters(contents) {
             // The log neither grows nor gets shorter.
             seen.log_bytes.store(0, Ordering::Relaxed);
-            self.share_memory_and(true);
+            self.share_and(contents, true);
             seen.lacks_filters.store(false, Ordering::Relaxed);
         }
     }
 
-    fn lacks_filters(&self) -> bool {
-        let buckets = self.buckets();
+    fn lacks_filters<D: Device>(contents: &Contents<D>) -> bool {
+        let buckets = contents.buckets();
         let mut versions = buckets.iter().map(|bucket| bucket.read().version.clone());
         versions.any(|version| {
             version.runs.iter().flatten().any(|part| part.table.table.lacks_filter())
@@ -276,49 +303,67 @@ impl<D: Device> Wip<D> {
     /// Gives the block cache what the others leave, and has filters go or, if it may read them and
     /// somebody asks them, come back. Where nobody attends to the store, nobody would see to it
     /// later, when they are asked.
-    pub(crate) fn share_memory(&self, may_load: bool) {
-        let loads = may_load && (self.has_gets() || !self.is_attended());
-        self.share_memory_and(loads);
+    pub(crate) fn share<D: Device>(
+        &self,
+        contents: &Contents<D>,
+        may_load: bool,
+        is_attended: bool,
+    ) {
+        let loads = may_load && (self.has_gets(&contents.metrics) || !is_attended);
+        self.share_and(contents, loads);
     }
 
-    fn share_memory_and(&self, loads: bool) {
-        let memory = self.memory_bytes.load(Ordering::Relaxed);
-        let mut taken = self.taken();
+    fn share_and<D: Device>(&self, contents: &Contents<D>, loads: bool) {
+        let memory = self.bytes();
+        let mut taken = Self::taken(contents);
         let left = taken.without_jobs(memory);
         let room = left - memory / CACHE_PART_MIN;
-        self.size_log(&taken, left, self.has_gets());
+        self.size_log(&contents.config, &taken, left, self.has_gets(&contents.metrics));
         taken.log = self.log_lately(taken.log);
         let (has_to_go, may_come) = (taken.loaded_bytes > 0, loads && taken.lacking_bytes > 0);
         if taken.all() > room && has_to_go || may_come {
-            self.change_filters(&mut taken, room, loads);
+            self.change_filters(contents, &mut taken, room, loads);
         }
-        self.requests.lacks_filters.store(taken.lacking_bytes > 0, Ordering::Relaxed);
+        self.lacks_filters.store(taken.lacking_bytes > 0, Ordering::Relaxed);
         let cached = left.saturating_sub(taken.all()) / 100 * CACHED_PERCENT;
-        let before = self.tables.cache.bytes_max();
+        let before = contents.tables.cache.bytes_max();
         if cached < before || cached - before > before / GROWN_PART {
-            self.tables.cache.set_bytes_max(cached);
+            contents.tables.cache.set_bytes_max(cached);
         }
     }
 
     /// Has filters go while more than `room` is taken, and, if it `loads`, come back.
-    fn change_filters(&self, taken: &mut Taken, room: u64, loads: bool) {
-        let (mut tables, before) = (self.placed(), taken.table_bytes);
-        while taken.all() > room && self.change_filter(&mut tables, taken, false, u64::MAX) {}
+    fn change_filters<D: Device>(
+        &self,
+        contents: &Contents<D>,
+        taken: &mut Taken,
+        room: u64,
+        loads: bool,
+    ) {
+        let (mut tables, before) = (Self::placed(contents), taken.table_bytes);
+        while taken.all() > room
+            && Self::change_filter(contents, &mut tables, taken, false, u64::MAX)
+        {}
         self.note_dropped(before.saturating_sub(taken.table_bytes));
         if loads {
             let room = room - room / SPARED_PART;
             let free = |taken: &Taken| room.saturating_sub(taken.all());
             let mut left = free(taken);
-            while self.change_filter(&mut tables, taken, true, left) {
+            while Self::change_filter(contents, &mut tables, taken, true, left) {
                 left = free(taken);
             }
         }
     }
 
     /// A table that was just written, without its filter where the filter would go at once.
-    pub(crate) fn as_it_stays(&self, table: Numbered<D>) -> Numbered<D> {
-        let goes = self.requests.lacks_filters.load(Ordering::Relaxed) && !self.has_gets();
-        if !goes || !self.is_attended() {
+    pub(crate) fn as_it_stays<D: Device>(
+        &self,
+        metrics: &Metrics,
+        table: Numbered<D>,
+        is_attended: bool,
+    ) -> Numbered<D> {
+        let goes = self.lacks_filters.load(Ordering::Relaxed) && !self.has_gets(metrics);
+        if !goes || !is_attended {
             return table;
         }
         // Nothing is read for it, so it does not fail.
@@ -330,17 +375,17 @@ impl<D: Device> Wip<D> {
     /// Has the allocator give back what it has, where so many `bytes` more came to much: what was
     /// freed in small pieces stays resident otherwise.
     pub(crate) fn note_dropped(&self, bytes: u64) {
-        let seen = &self.requests.dropped_bytes;
+        let seen = &self.dropped_bytes;
         let dropped = seen.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if dropped >= self.memory_bytes.load(Ordering::Relaxed) / TRIMMED_PART {
+        if dropped >= self.bytes() / TRIMMED_PART {
             seen.store(0, Ordering::Relaxed);
             return_freed_memory();
         }
     }
 
     /// Drops a filter, or loads one that takes at most `room`; false where there is none.
-    fn change_filter(
-        &self,
+    fn change_filter<D: Device>(
+        contents: &Contents<D>,
         tables: &mut [Placed<D::File>],
         taken: &mut Taken,
         loads: bool,
@@ -361,7 +406,7 @@ impl<D: Device> Wip<D> {
         match placed.table.filtered(loads) {
             Ok(table) => {
                 let table = Arc::new(table);
-                self.put_table(placed.number, &table);
+                Self::put_table(contents, placed.number, &table);
                 let memory = |table: &Table<_>| TableMemory::of(placed.number, table);
                 taken.replace(&memory(&placed.table), &memory(&table));
                 placed.table = table;
@@ -375,9 +420,9 @@ impl<D: Device> Wip<D> {
     }
 
     /// Puts a table in the place of the one with the same number, which has the same entries.
-    fn put_table(&self, number: u64, table: &Arc<Table<D::File>>) {
+    fn put_table<D: Device>(contents: &Contents<D>, number: u64, table: &Arc<Table<D::File>>) {
         let is_it = |part: &Part<D>| part.table.number == number;
-        for bucket in self.buckets().iter() {
+        for bucket in contents.buckets().iter() {
             let mut stores = bucket.write();
             let mut runs = stores.version.runs.clone();
             let mut with_it = runs.iter_mut().filter(|run| run.iter().any(is_it)).peekable();
@@ -393,21 +438,25 @@ impl<D: Device> Wip<D> {
         }
     }
 
-    pub(crate) fn report_memory(&self, visitor: &mut dyn MetricVisitor) {
-        let taken = self.taken();
+    pub(crate) fn report<D: Device>(
+        &self,
+        contents: &Contents<D>,
+        visitor: &mut dyn MetricVisitor,
+    ) {
+        let taken = Self::taken(contents);
         let tables = taken.table_bytes;
         let lacking = taken.lacking;
         for (name, value) in [
-            ("block_cache_hits", self.tables.cache.hits()),
-            ("block_cache_misses", self.tables.cache.misses()),
-            ("block_cache_bytes", self.tables.cache.bytes()),
-            ("block_cache_bytes_max", self.tables.cache.bytes_max()),
+            ("block_cache_hits", contents.tables.cache.hits()),
+            ("block_cache_misses", contents.tables.cache.misses()),
+            ("block_cache_bytes", contents.tables.cache.bytes()),
+            ("block_cache_bytes_max", contents.tables.cache.bytes_max()),
             ("memtable_index_bytes", taken.directories),
             ("table_index_bytes", tables),
             ("index_bytes", taken.directories + tables),
             ("indexes_dropped", lacking as u64),
-            ("log_bytes", self.log.file_bytes()),
-            ("memory_budget_bytes", self.memory_bytes.load(Ordering::Relaxed)),
+            ("log_bytes", contents.log.file_bytes()),
+            ("memory_budget_bytes", self.bytes()),
         ] {
             visitor.metric(name, value as f64);
         }

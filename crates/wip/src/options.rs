@@ -28,6 +28,9 @@ pub(crate) const BUILT_KEY_BYTES: u64 = FuseFilter::BUILT_KEY_BYTES + 8;
 /// The part for the filter that is built next. A bucket has no more keys than that has room for.
 pub(crate) const FILTERS_PART_MAX: u64 = 4;
 
+/// The part of the memory that the runs of a compaction share for reading ahead.
+pub(crate) const READ_AHEAD_PART: u64 = 16;
+
 /// Larger values never go through log and tables: a record of the log is in memory as a whole.
 const INLINE_VALUE_BYTES_MOST: u64 = 16 * MIB;
 

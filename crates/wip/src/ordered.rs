@@ -2,18 +2,20 @@
 
 use crate::contents::Contents;
 use crate::deleted::deleted_at;
-use crate::iterator::bounds;
+use crate::iterator::{Iter, bounds};
 use crate::near::near_random;
-use crate::snapshot::{Held, Opened};
+use crate::read::read_burst;
+use crate::snapshot::Held;
 use crate::whole_ranges::size_of;
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Conditions, Optimistic, Seen};
 use silica_engine::{
-    Durability, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
-    WriteBatch,
+    Durability, EntryIter, GetSink, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot,
+    SortedFile, WriteBatch,
 };
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Times that a commit looks again where a flush came between.
@@ -67,6 +69,40 @@ impl<D: Device> Ordered for Wip<D> {
 
     fn ingest(&self, files: &[SortedFile], progress: &mut dyn FnMut(u64, u64)) -> Result<Ingested> {
         self.spread_poison(self.ingest_files(files, progress))
+    }
+}
+
+/// The contents of a store that stays open for whoever has this.
+pub(crate) struct Opened<D: Device>(pub(crate) Arc<Wip<D>>);
+
+impl<D: Device> Deref for Opened<D> {
+    type Target = Contents<D>;
+
+    #[inline]
+    fn deref(&self) -> &Contents<D> {
+        self.0.contents()
+    }
+}
+
+impl<D: Device> Snapshot for Held<D, Opened<D>> {
+    fn sequence(&self) -> u64 {
+        self.position
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.unix_ms
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        if self.position == 0 {
+            // Nothing was ever written before.
+            return Ok(());
+        }
+        read_burst(&self.contents, keys, (self.position, Some(self.unix_ms)), sink)
+    }
+
+    fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
+        Ok(Box::new(Iter::new(self, range)))
     }
 }
 

@@ -1,27 +1,9 @@
-//! A snapshot that is held, and what is read of it.
+//! A snapshot that is held.
 
 use crate::contents::Contents;
-use crate::iterator::Iter;
-use crate::read::read_burst;
-use crate::wip::Wip;
-use silica_base::Result;
 use silica_device::Device;
-use silica_engine::{EntryIter, GetSink, KeyRange, Snapshot};
 use silica_parts::wal::POSITION_BYTES;
 use std::ops::Deref;
-use std::sync::Arc;
-
-/// The contents of a store that stays open for whoever has this.
-pub(crate) struct Opened<D: Device>(pub(crate) Arc<Wip<D>>);
-
-impl<D: Device> Deref for Opened<D> {
-    type Target = Contents<D>;
-
-    #[inline]
-    fn deref(&self) -> &Contents<D> {
-        self.0.contents()
-    }
-}
 
 /// A snapshot that somebody holds.
 pub(crate) struct Held<D: Device, W: Deref<Target = Contents<D>>> {
@@ -45,27 +27,5 @@ impl<D: Device, W: Deref<Target = Contents<D>>> Held<D, W> {
 impl<D: Device, W: Deref<Target = Contents<D>>> Drop for Held<D, W> {
     fn drop(&mut self) {
         self.contents.snapshots.release(self.position, self.unix_ms);
-    }
-}
-
-impl<D: Device> Snapshot for Held<D, Opened<D>> {
-    fn sequence(&self) -> u64 {
-        self.position
-    }
-
-    fn unix_ms(&self) -> u64 {
-        self.unix_ms
-    }
-
-    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        if self.position == 0 {
-            // Nothing was ever written before.
-            return Ok(());
-        }
-        read_burst(&self.contents, keys, (self.position, Some(self.unix_ms)), sink)
-    }
-
-    fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
-        Ok(Box::new(Iter::new(self, range)))
     }
 }

@@ -153,7 +153,7 @@ impl<D: Device> Wip<D> {
     }
 
     fn log_segment_bytes(&self) -> u64 {
-        self.config.segment_bytes(self.memory_bytes.load(Ordering::Relaxed))
+        self.memory.log_segment_bytes(&self.config)
     }
 
     /// Bytes of the log at which all is flushed while room is short.

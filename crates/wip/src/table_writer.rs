@@ -1,9 +1,9 @@
 //! A table that is being written, and what is learnt on the way.
 
+use crate::names::table_name;
 use crate::overlap::{Older, Overlap};
 use crate::run::{Numbered, Part};
 use crate::step::Step;
-use crate::tables::table_name;
 use silica_base::Result;
 use silica_device::Device;
 use silica_parts::table::{EndingTable, TableBuilder, Version as Row};

@@ -1,6 +1,7 @@
 //! The files of a store's tables: their names and ids, the cache of their blocks, how a new one is
 //! begun, and when files are removed.
 
+use crate::names::{table_id, table_name};
 use crate::options::Config;
 use crate::run::{Part, Run};
 use crate::run_cursor::RunCursor;
@@ -17,21 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Blocks of a part, at its ends, that may have no key of its range: every key of one between them
 /// is in the range.
 const END_BLOCKS: usize = 2;
-
-/// Name of table `number`.
-pub(crate) fn table_name(number: u64) -> String {
-    format!("TABLE-{number:08}")
-}
-
-/// The number in a table's name.
-pub(crate) fn table_number(name: &str) -> Option<u64> {
-    name.strip_prefix("TABLE-")?.parse().ok()
-}
-
-/// The id that the checksums of table `number` are bound to.
-pub(crate) fn table_id(store_id: u64, number: u64) -> u64 {
-    store_id.rotate_left(23) ^ number
-}
 
 /// Files that go when nobody keeps them any more.
 #[derive(Debug, Default)]

@@ -592,18 +592,18 @@ fn who_may_not_wait_leaves_a_job_where_it_would() {
             let frozen = wip.oldest_frozen(wip.buckets().at(0)).expect("it was written");
             let mut flush = Flush::new(&wip, vec![frozen]);
             // Some of its first buffers wait for those before.
-            let step = flush.step(&wip, u64::MAX, false).expect("a step");
+            let step = flush.step(&wip.job_context(), u64::MAX, false).expect("a step");
             flushes_left += u32::from(matches!(step, Step::Waits(_)));
             drop(flush);
             wip.flush(wip.buckets().at(0)).expect("a flush");
         }
         let bucket = wip.buckets().at(0).clone();
         let mut compaction = Compaction::new(bucket, 2, 0);
-        let step = compaction.step(&wip, u64::MAX, false).expect("a step");
+        let step = compaction.step(&wip.job_context(), u64::MAX, false).expect("a step");
         compactions_left += u32::from(matches!(step, Step::Waits(_)));
         // It goes on from there.
-        while !matches!(compaction.step(&wip, u64::MAX, true), Ok(Step::Ready)) {}
-        compaction.finish(&wip).expect("a compaction");
+        while !matches!(compaction.step(&wip.job_context(), u64::MAX, true), Ok(Step::Ready)) {}
+        compaction.finish(&wip.job_context()).expect("a compaction");
         wip.verify().expect("every invariant");
         let count = wip.as_admin().expect("it has one").count(true).expect("a count");
         assert_eq!((count.low, count.high), (24_000, 24_000));
@@ -625,7 +625,10 @@ fn flushes_of_several_buckets_end_together_or_one_by_one() {
         let ready = |bucket: &Arc<_>| {
             let frozen = wip.oldest_frozen(bucket).expect("it was written");
             let mut flush = Flush::new(&wip, vec![frozen]);
-            while !matches!(flush.step(&wip, u64::MAX, true).expect("a step"), Step::Ready) {}
+            while !matches!(
+                flush.step(&wip.job_context(), u64::MAX, true).expect("a step"),
+                Step::Ready
+            ) {}
             flush
         };
         let mut flushes: Vec<_> = buckets.iter().map(ready).collect();
@@ -633,7 +636,7 @@ fn flushes_of_several_buckets_end_together_or_one_by_one() {
         let before = device.op_count();
         while !flushes.is_empty() {
             let count = if together { flushes.len() } else { 1 };
-            Flush::finish(flushes.drain(..count).collect(), &wip).expect("a flush");
+            Flush::finish(flushes.drain(..count).collect(), &wip.job_context()).expect("a flush");
         }
         let operations = device.op_count() - before;
         assert!(buckets.iter().all(|bucket| bucket.read().version.runs.len() == 1));

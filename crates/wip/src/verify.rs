@@ -65,7 +65,7 @@ fn verify_names<D: Device>(contents: &Contents<D>) -> Result<()> {
         let book = contents.book.lock().expect("no panic while held");
         (contents.device.list()?, book.state().clone())
     };
-    let tables = state.tables().into_iter().map(crate::tables::table_name);
+    let tables = state.tables().into_iter().map(crate::names::table_name);
     let values = state.values.segments.iter().map(|number| value_log::name(*number));
     match tables.chain(values).find(|name| !names.contains(name)) {
         Some(name) => Err(Error::corruption(name, 0, "the manifest names it; it is missing")),

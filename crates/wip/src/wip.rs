@@ -1,8 +1,9 @@
 //! The engine: one log, buckets of key ranges, and the boundary.
 
 use crate::contents::Contents;
+use crate::job_context::JobContext;
 use crate::jobs::Jobs;
-use crate::memory::Requests;
+use crate::memory::MemoryBudget;
 use crate::read::read_burst;
 use crate::report::report_buckets;
 use crate::space::Space;
@@ -15,7 +16,7 @@ use silica_engine::{
     MetricVisitor, Ordered, Progress, Scan, WriteBatch,
 };
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 
 /// Longest key.
@@ -34,9 +35,7 @@ pub struct Wip<D: Device> {
     pub(crate) ingests: Mutex<()>,
     /// Bytes that the store had when it was opened.
     pub(crate) found_bytes: AtomicU64,
-    /// The memory number as it is now.
-    pub(crate) memory_bytes: AtomicU64,
-    pub(crate) requests: Requests,
+    pub(crate) memory: MemoryBudget,
     pub(crate) jobs: Jobs<D>,
     pub(crate) value_jobs: ValueJobs<D::File>,
     pub(crate) space: Space,
@@ -78,8 +77,7 @@ impl<D: Device> Wip<D> {
             released: Condvar::new(),
             ingests: Mutex::default(),
             found_bytes: AtomicU64::new(0),
-            memory_bytes: AtomicU64::new(memory_bytes),
-            requests: Requests::default(),
+            memory: MemoryBudget::new(memory_bytes),
             jobs: Jobs::new(),
             value_jobs: ValueJobs::new(),
             space: Space::default(),
@@ -90,6 +88,22 @@ impl<D: Device> Wip<D> {
     #[inline]
     pub(crate) fn contents(&self) -> &Contents<D> {
         &self.contents
+    }
+
+    /// What jobs work with.
+    pub(crate) fn job_context(&self) -> JobContext<'_, D> {
+        let (contents, memory) = (&self.contents, &self.memory);
+        JobContext { contents, memory, is_attended: self.is_attended() }
+    }
+
+    /// Bytes of the log at which the buckets at its tail are flushed.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        self.memory.log_bytes_max(&self.config)
+    }
+
+    /// Shares the memory anew; see [`MemoryBudget::share`].
+    pub(crate) fn share_memory(&self, may_load: bool) {
+        self.memory.share(&self.contents, may_load, self.is_attended());
     }
 
     /// The device.
@@ -109,7 +123,20 @@ impl<D: Device> Wip<D> {
 
     /// Bytes of entries that are in no table yet at which a flush is due.
     pub(crate) fn memtable_bytes_max(&self) -> u64 {
-        self.config.memtable_bytes_max(self.memory_bytes.load(Ordering::Relaxed))
+        self.memory.memtable_bytes_max(&self.config)
+    }
+}
+
+#[cfg(test)]
+impl<D: Device> Wip<D> {
+    /// Flushes all that a bucket has in its oldest memtable; for tests.
+    pub(crate) fn flush(&self, bucket: &Arc<crate::bucket::Bucket<D>>) -> Result<u64> {
+        let Some(frozen) = self.oldest_frozen(bucket) else { return Ok(0) };
+        let mut flush = crate::flush::Flush::new(self, vec![frozen]);
+        while !matches!(flush.step(&self.job_context(), u64::MAX, true)?, crate::step::Step::Ready)
+        {
+        }
+        crate::flush::Flush::finish(vec![flush], &self.job_context())
     }
 }
 
@@ -150,7 +177,7 @@ impl<D: Device> Engine for Wip<D> {
 
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
         self.metrics.report(visitor);
-        self.report_memory(visitor);
+        self.memory.report(self, visitor);
         report_buckets(self, visitor);
     }
 
