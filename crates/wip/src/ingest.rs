@@ -80,247 +80,245 @@ impl<D: Device> Drop for WritesHeld<'_, D> {
     }
 }
 
-impl<D: Device> Wip<D> {
-    pub(crate) fn ingest_files(
-        &self,
-        files: &[SortedFile],
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Ingested> {
-        let _one = self.ingests.lock().expect("no panic while held");
-        self.log.check()?;
-        let mut sources = files
-            .iter()
-            .map(|file| self.open_source(file).map_err(|error| of_file(&file.shown, error)))
-            .collect::<Result<Vec<Source<D>>>>()?;
-        sources.sort_by(|a, b| a.first.cmp(&b.first));
-        if let Some(pair) = sources.windows(2).find(|pair| pair[0].last >= pair[1].first) {
-            return Err(overlap(&pair[0], &pair[1]));
-        }
-        let all: u64 = sources.iter().map(|source| source.table.file_bytes()).sum();
-        self.refuse_if_short(all, None)?;
-        let mut written = Written { wip: self, parts: Vec::new() };
-        let mut before = 0;
-        for source in &sources {
-            let bytes = source.table.file_bytes();
-            let copied = self.copy(source, &mut written, &mut |share| {
-                progress(before + (bytes as f64 * share) as u64, all);
-            });
-            copied.map_err(|error| of_file(&source.shown, error))?;
-            before += bytes;
-        }
-        let footers = || sources.iter().map(|source| source.table.footer());
-        let ingested = Ingested {
-            files: files.len() as u64,
-            entries: footers().map(|footer| footer.versions).sum(),
-            bytes: footers().map(|footer| footer.key_bytes + footer.value_bytes).sum(),
-        };
-        let deletes = footers().map(|footer| footer.tombstones).sum();
-        let table_bytes = written.parts.iter().map(|part| part.table.table.file_bytes()).sum();
-        self.install(written)?;
-        progress(all, all);
-        self.metrics.count_write(ingested.entries - deletes, deletes, ingested.bytes);
-        add(&self.metrics.flush_bytes, table_bytes);
-        // It is done, and what follows is found again by the jobs.
-        let followed = self.split_large().and_then(|()| self.release_log());
-        if let Err(error) = followed {
-            ::log::warn!("after an ingest: {error}");
-        }
-        self.share_memory(true);
-        self.look_at_space(0);
-        Ok(ingested)
+pub(crate) fn ingest_files<D: Device>(
+    wip: &Wip<D>,
+    files: &[SortedFile],
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Ingested> {
+    let _one = wip.ingests.lock().expect("no panic while held");
+    wip.log.check()?;
+    let mut sources = files
+        .iter()
+        .map(|file| open_source(wip, file).map_err(|error| of_file(&file.shown, error)))
+        .collect::<Result<Vec<Source<D>>>>()?;
+    sources.sort_by(|a, b| a.first.cmp(&b.first));
+    if let Some(pair) = sources.windows(2).find(|pair| pair[0].last >= pair[1].first) {
+        return Err(overlap(&pair[0], &pair[1]));
     }
-
-    /// Splits buckets until none is too large: room on the device is kept for the largest of them.
-    fn split_large(&self) -> Result<()> {
-        let is_large = |bucket: &&Arc<Bucket<D>>| {
-            let from = bucket.split_from_bytes.load(Ordering::Relaxed);
-            let live = bucket.read().version.shape().live_bytes();
-            live > self.config.policy.bucket_bytes_max.max(from)
-        };
-        while let Some(bucket) = self.buckets().iter().find(is_large).cloned() {
-            self.do_now(&|| Some(Job::Split(Arc::clone(&bucket))))?;
-        }
-        Ok(())
+    let all: u64 = sources.iter().map(|source| source.table.file_bytes()).sum();
+    wip.refuse_if_short(all, None)?;
+    let mut written = Written { wip, parts: Vec::new() };
+    let mut before = 0;
+    for source in &sources {
+        let bytes = source.table.file_bytes();
+        let copied = copy(wip, source, &mut written, &mut |share| {
+            progress(before + (bytes as f64 * share) as u64, all);
+        });
+        copied.map_err(|error| of_file(&source.shown, error))?;
+        before += bytes;
     }
-
-    /// Opens a file, and refuses what is no table of entries that were never written.
-    fn open_source(&self, file: &SortedFile) -> Result<Source<D>> {
-        let table = Arc::new(Table::open_foreign(&*self.device, &file.name)?);
-        let footer = table.footer();
-        // Files that are made to be ingested have no sequence numbers, and no least one.
-        let is_foreign = footer.sequence_max > 0 || footer.sequence_base > 0 || footer.pointers > 0;
-        if is_foreign {
-            let message = "it is a file of a store, which cannot be understood without the others";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        let mut cursor = table.cursor(0);
-        let mut end = |to: fn(&mut Cursor<D::File>) -> Result<bool>| -> Result<Vec<u8>> {
-            match to(&mut cursor)? {
-                true => Ok(cursor.version().key.to_vec()),
-                false => Err(Error::corruption(&file.name, 0, "a table without entries")),
-            }
-        };
-        let (first, last) = (end(Cursor::seek_to_first)?, end(Cursor::seek_to_last)?);
-        Ok(Source { shown: file.shown.clone(), table, first, last })
+    let footers = || sources.iter().map(|source| source.table.footer());
+    let ingested = Ingested {
+        files: files.len() as u64,
+        entries: footers().map(|footer| footer.versions).sum(),
+        bytes: footers().map(|footer| footer.key_bytes + footer.value_bytes).sum(),
+    };
+    let deletes = footers().map(|footer| footer.tombstones).sum();
+    let table_bytes = written.parts.iter().map(|part| part.table.table.file_bytes()).sum();
+    install(wip, written)?;
+    progress(all, all);
+    wip.metrics.count_write(ingested.entries - deletes, deletes, ingested.bytes);
+    add(&wip.metrics.flush_bytes, table_bytes);
+    // It is done, and what follows is found again by the jobs.
+    let followed = split_large(wip).and_then(|()| wip.release_log());
+    if let Err(error) = followed {
+        ::log::warn!("after an ingest: {error}");
     }
+    wip.share_memory(true);
+    wip.space_context().look(0);
+    Ok(ingested)
+}
 
-    /// Copies a file into tables of this store, checking all of it.
-    fn copy(
-        &self,
-        source: &Source<D>,
-        written: &mut Written<'_, D>,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<()> {
-        let part = self.memory.bytes() / TABLE_PART;
-        let damaged = |detail: &str| Error::corruption(source.table.name(), 0, detail);
-        let versions = source.table.footer().versions;
-        let mut cursor = source.table.cursor(READ_AHEAD_BYTES);
-        let mut more = cursor.seek_to_first()?;
-        let (mut count, mut last) = (0u64, None::<Vec<u8>>);
-        let mut output: Option<Output<D>> = None;
-        while more {
-            let row = cursor.version();
-            if last.as_deref().is_some_and(|last| row.key <= last) {
-                return Err(damaged("keys are not in order"));
-            }
-            check_row(&row)?;
-            if output.as_ref().is_some_and(|output| output.is_full(part)) {
-                written
-                    .parts
-                    .extend(output.take().expect("there is one").finish(self, last.as_deref())?);
-                progress(count as f64 / versions.max(1) as f64);
-            }
-            let buckets = self.buckets();
-            if output.is_none() {
-                output = Some(Output::new(self, &buckets, row.key)?);
-            }
-            let older = buckets.of(row.key).read().version.clone();
-            let row = Row { sequence: UNNUMBERED, ..row };
-            output.as_mut().expect("just made").writer.add(&row, older.older())?;
-            last.get_or_insert_default().clear();
-            last.as_mut().expect("just made").extend_from_slice(row.key);
-            count += 1;
-            more = cursor.advance()?;
-        }
-        if count != versions {
-            return Err(damaged("there are not as many entries as the footer says"));
-        }
-        if let Some(output) = output {
-            written.parts.extend(output.finish(self, last.as_deref())?);
-        }
-        Ok(())
+/// Splits buckets until none is too large: room on the device is kept for the largest of them.
+fn split_large<D: Device>(wip: &Wip<D>) -> Result<()> {
+    let is_large = |bucket: &&Arc<Bucket<D>>| {
+        let from = bucket.split_from_bytes.load(Ordering::Relaxed);
+        let live = bucket.read().version.shape().live_bytes();
+        live > wip.config.policy.bucket_bytes_max.max(from)
+    };
+    while let Some(bucket) = wip.buckets().iter().find(is_large).cloned() {
+        wip.do_now(&|| Some(Job::Split(Arc::clone(&bucket))))?;
     }
+    Ok(())
+}
 
-    /// Flushes all memtables and lets the tables take their place in the buckets, which works where
-    /// nobody writes in between: so in the end writes wait.
-    fn install(&self, mut written: Written<'_, D>) -> Result<()> {
-        for _ in 0..ROUNDS {
-            self.flush_all()?;
-            if self.try_install(&mut written)? {
-                return Ok(());
-            }
-        }
-        let _held = WritesHeld::new(self);
-        loop {
-            self.flush_all()?;
-            if self.try_install(&mut written)? {
-                return Ok(());
-            }
-        }
+/// Opens a file, and refuses what is no table of entries that were never written.
+fn open_source<D: Device>(wip: &Wip<D>, file: &SortedFile) -> Result<Source<D>> {
+    let table = Arc::new(Table::open_foreign(&*wip.device, &file.name)?);
+    let footer = table.footer();
+    // Files that are made to be ingested have no sequence numbers, and no least one.
+    let is_foreign = footer.sequence_max > 0 || footer.sequence_base > 0 || footer.pointers > 0;
+    if is_foreign {
+        let message = "it is a file of a store, which cannot be understood without the others";
+        return Err(Error::new(ErrorKind::Unsupported, message));
     }
-
-    /// Flushes everything that was written before the call.
-    fn flush_all(&self) -> Result<()> {
-        let end = self.log.end() / POSITION_BYTES;
-        let is_old = |bucket: &Bucket<D>| {
-            let stores = bucket.read();
-            let is_old = stores.oldest().is_some_and(|oldest| oldest < end);
-            (is_old && !stores.is_gone).then(|| stores.unflushed_bytes())
-        };
-        loop {
-            let buckets = self.buckets();
-            let mut old: Vec<(&Arc<Bucket<D>>, u64)> = Vec::new();
-            for bucket in buckets.iter() {
-                old.extend(is_old(bucket).map(|bytes| (bucket, bytes)));
-            }
-            let Some((first, bytes)) = old.first().copied() else { return Ok(()) };
-            let small = old.iter().filter(|(_, bytes)| *bytes < SMALL_BYTES);
-            let chosen: Vec<_> = match bytes < SMALL_BYTES {
-                true => small.map(|(bucket, _)| *bucket).collect(),
-                false => vec![first],
-            };
-            self.do_now(&|| {
-                let mut frozen: Vec<Arc<Frozen>> = Vec::new();
-                for bucket in &chosen {
-                    let one = self.oldest_frozen(bucket);
-                    let Some(one) = one.filter(|_| !bucket.read().is_gone) else { continue };
-                    if !frozen.iter().any(|other| Arc::ptr_eq(other, &one)) {
-                        frozen.push(one);
-                    }
-                }
-                (!frozen.is_empty()).then(|| Job::Flush(Flush::new(self, frozen)))
-            })?;
+    let mut cursor = table.cursor(0);
+    let mut end = |to: fn(&mut Cursor<D::File>) -> Result<bool>| -> Result<Vec<u8>> {
+        match to(&mut cursor)? {
+            true => Ok(cursor.version().key.to_vec()),
+            false => Err(Error::corruption(&file.name, 0, "a table without entries")),
         }
+    };
+    let (first, last) = (end(Cursor::seek_to_first)?, end(Cursor::seek_to_last)?);
+    Ok(Source { shown: file.shown.clone(), table, first, last })
+}
+
+/// Copies a file into tables of this store, checking all of it.
+fn copy<D: Device>(
+    wip: &Wip<D>,
+    source: &Source<D>,
+    written: &mut Written<'_, D>,
+    progress: &mut dyn FnMut(f64),
+) -> Result<()> {
+    let part = wip.memory.bytes() / TABLE_PART;
+    let damaged = |detail: &str| Error::corruption(source.table.name(), 0, detail);
+    let versions = source.table.footer().versions;
+    let mut cursor = source.table.cursor(READ_AHEAD_BYTES);
+    let mut more = cursor.seek_to_first()?;
+    let (mut count, mut last) = (0u64, None::<Vec<u8>>);
+    let mut output: Option<Output<D>> = None;
+    while more {
+        let row = cursor.version();
+        if last.as_deref().is_some_and(|last| row.key <= last) {
+            return Err(damaged("keys are not in order"));
+        }
+        check_row(&row)?;
+        if output.as_ref().is_some_and(|output| output.is_full(part)) {
+            written
+                .parts
+                .extend(output.take().expect("there is one").finish(wip, last.as_deref())?);
+            progress(count as f64 / versions.max(1) as f64);
+        }
+        let buckets = wip.buckets();
+        if output.is_none() {
+            output = Some(Output::new(wip, &buckets, row.key)?);
+        }
+        let older = buckets.of(row.key).read().version.clone();
+        let row = Row { sequence: UNNUMBERED, ..row };
+        output.as_mut().expect("just made").writer.add(&row, older.older())?;
+        last.get_or_insert_default().clear();
+        last.as_mut().expect("just made").extend_from_slice(row.key);
+        count += 1;
+        more = cursor.advance()?;
     }
-
-    /// Puts the tables in front of all runs; false, and nothing changes, where something is in no
-    /// table.
-    fn try_install(&self, written: &mut Written<'_, D>) -> Result<bool> {
-        let guard = self.lock_install();
-        let mut writer = self.writer.lock().expect("no panic while held");
-        let buckets = self.buckets();
-        if buckets.iter().any(|bucket| bucket.read().oldest().is_some()) {
-            return Ok(false);
-        }
-        let position = self.mark(&mut writer)?;
-        self.sync_log()?;
-        let end = self.log.end() / POSITION_BYTES;
-        let mut run: Vec<Part<D>> = Vec::new();
-        // From here on the manifest may name them.
-        for mut part in written.parts.drain(..) {
-            part.table = part.table.ingested(position)?;
-            run.push(part);
-        }
-        let versions: Vec<Version<D>> = (0..buckets.len())
-            .map(|place| {
-                let bucket = buckets.at(place);
-                let before = bucket.read().version.clone();
-                let own = |part: &Part<D>| part.within(&bucket.lower, buckets.upper(place));
-                let own: Run<D> = run.iter().filter_map(own).collect();
-                let mut runs = before.runs.clone();
-                runs.splice(0..0, (!own.is_empty()).then_some(own));
-                Version::new(runs, end, before.deleted.clone()).after(&before)
-            })
-            .collect();
-        let states = buckets.iter().zip(&versions);
-        let new = states.map(|(b, version)| (b.lower.clone(), Bucket::state(version))).collect();
-        if let Err(error) =
-            self.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &Garbage::default())
-        {
-            self.after_failed_edit(&run, error)?;
-        }
-        for (bucket, version) in buckets.iter().zip(versions) {
-            bucket.write().version = Arc::new(version);
-        }
-        drop((writer, guard));
-        Ok(true)
+    if count != versions {
+        return Err(damaged("there are not as many entries as the footer says"));
     }
+    if let Some(output) = output {
+        written.parts.extend(output.finish(wip, last.as_deref())?);
+    }
+    Ok(())
+}
 
-    /// Passes the error of an edit on that would have named the tables of `run`, unless the edit is
-    /// there: then writing the manifest anew failed.
-    fn after_failed_edit(&self, run: &[Part<D>], error: Error) -> Result<()> {
-        let book = self.book.lock().expect("no panic while held");
-        let (named, is_known) = (book.state().tables(), !book.is_poisoned());
-        drop(book);
-        if is_known && run.iter().all(|part| named.contains(&part.table.number)) {
-            ::log::warn!("an ingest: {error}");
+/// Flushes all memtables and lets the tables take their place in the buckets, which works where
+/// nobody writes in between: so in the end writes wait.
+fn install<D: Device>(wip: &Wip<D>, mut written: Written<'_, D>) -> Result<()> {
+    for _ in 0..ROUNDS {
+        flush_all(wip)?;
+        if try_install(wip, &mut written)? {
             return Ok(());
         }
-        if is_known {
-            run.iter().for_each(|part| self.tables.remove_table(part.table.number));
-        }
-        Err(error)
     }
+    let _held = WritesHeld::new(wip);
+    loop {
+        flush_all(wip)?;
+        if try_install(wip, &mut written)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Flushes everything that was written before the call.
+fn flush_all<D: Device>(wip: &Wip<D>) -> Result<()> {
+    let end = wip.log.end() / POSITION_BYTES;
+    let is_old = |bucket: &Bucket<D>| {
+        let stores = bucket.read();
+        let is_old = stores.oldest().is_some_and(|oldest| oldest < end);
+        (is_old && !stores.is_gone).then(|| stores.unflushed_bytes())
+    };
+    loop {
+        let buckets = wip.buckets();
+        let mut old: Vec<(&Arc<Bucket<D>>, u64)> = Vec::new();
+        for bucket in buckets.iter() {
+            old.extend(is_old(bucket).map(|bytes| (bucket, bytes)));
+        }
+        let Some((first, bytes)) = old.first().copied() else { return Ok(()) };
+        let small = old.iter().filter(|(_, bytes)| *bytes < SMALL_BYTES);
+        let chosen: Vec<_> = match bytes < SMALL_BYTES {
+            true => small.map(|(bucket, _)| *bucket).collect(),
+            false => vec![first],
+        };
+        wip.do_now(&|| {
+            let mut frozen: Vec<Arc<Frozen>> = Vec::new();
+            for bucket in &chosen {
+                let one = wip.oldest_frozen(bucket);
+                let Some(one) = one.filter(|_| !bucket.read().is_gone) else { continue };
+                if !frozen.iter().any(|other| Arc::ptr_eq(other, &one)) {
+                    frozen.push(one);
+                }
+            }
+            (!frozen.is_empty()).then(|| Job::Flush(Flush::new(wip, frozen)))
+        })?;
+    }
+}
+
+/// Puts the tables in front of all runs; false, and nothing changes, where something is in no
+/// table.
+fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<bool> {
+    let guard = wip.lock_install();
+    let mut writer = wip.writer.lock().expect("no panic while held");
+    let buckets = wip.buckets();
+    if buckets.iter().any(|bucket| bucket.read().oldest().is_some()) {
+        return Ok(false);
+    }
+    let position = wip.mark(&mut writer)?;
+    wip.sync_log()?;
+    let end = wip.log.end() / POSITION_BYTES;
+    let mut run: Vec<Part<D>> = Vec::new();
+    // From here on the manifest may name them.
+    for mut part in written.parts.drain(..) {
+        part.table = part.table.ingested(position)?;
+        run.push(part);
+    }
+    let versions: Vec<Version<D>> = (0..buckets.len())
+        .map(|place| {
+            let bucket = buckets.at(place);
+            let before = bucket.read().version.clone();
+            let own = |part: &Part<D>| part.within(&bucket.lower, buckets.upper(place));
+            let own: Run<D> = run.iter().filter_map(own).collect();
+            let mut runs = before.runs.clone();
+            runs.splice(0..0, (!own.is_empty()).then_some(own));
+            Version::new(runs, end, before.deleted.clone()).after(&before)
+        })
+        .collect();
+    let states = buckets.iter().zip(&versions);
+    let new = states.map(|(b, version)| (b.lower.clone(), Bucket::state(version))).collect();
+    if let Err(error) =
+        wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &Garbage::default())
+    {
+        after_failed_edit(wip, &run, error)?;
+    }
+    for (bucket, version) in buckets.iter().zip(versions) {
+        bucket.write().version = Arc::new(version);
+    }
+    drop((writer, guard));
+    Ok(true)
+}
+
+/// Passes the error of an edit on that would have named the tables of `run`, unless the edit is
+/// there: then writing the manifest anew failed.
+fn after_failed_edit<D: Device>(wip: &Wip<D>, run: &[Part<D>], error: Error) -> Result<()> {
+    let book = wip.book.lock().expect("no panic while held");
+    let (named, is_known) = (book.state().tables(), !book.is_poisoned());
+    drop(book);
+    if is_known && run.iter().all(|part| named.contains(&part.table.number)) {
+        ::log::warn!("an ingest: {error}");
+        return Ok(());
+    }
+    if is_known {
+        run.iter().for_each(|part| wip.tables.remove_table(part.table.number));
+    }
+    Err(error)
 }
 
 /// A table that is being written.
@@ -346,7 +344,7 @@ impl<D: Device> Output<D> {
         let overlap = take(&mut self.writer.overlap);
         let Some(table) = self.writer.finish()? else { return Ok(None) };
         let bytes = table.table.file_bytes();
-        wip.count_space(bytes);
+        wip.space.count(bytes);
         let dead_bytes = overlap.dead_bytes(bytes);
         // The first key after it.
         let upper = last.map(|last| [last, &[0]].concat());

@@ -202,8 +202,8 @@ impl<D: Device> Wip<D> {
         if budget.is_idle {
             self.jobs.quiet_at.store(self.log.end(), Ordering::Relaxed);
         }
-        if self.is_short_of_space() {
-            self.look_at_space(0);
+        if self.space.is_short() {
+            self.space_context().look(0);
         }
         let result = self.attend_log().and_then(|()| self.run_jobs(budget.bytes, true));
         let mut result = result.and_then(|progress| self.attend_values(progress));
@@ -213,7 +213,7 @@ impl<D: Device> Wip<D> {
             self.memory.recall_filters(self);
             progress.more = self.jobs.wait_for_others();
             if !progress.more {
-                self.stop_wanting();
+                self.space_context().stop_wanting();
             }
         }
         self.jobs.attended_at.store(self.log.end(), Ordering::Relaxed);
@@ -249,12 +249,12 @@ impl<D: Device> Wip<D> {
             let ended = match step {
                 Ok(Step::More(bytes)) => {
                     done += bytes.max(1);
-                    self.count_space(bytes);
+                    self.space.count(bytes);
                     self.jobs.put_back(job);
                     None
                 }
                 Ok(Step::Waits(bytes)) => {
-                    self.count_space(bytes);
+                    self.space.count(bytes);
                     self.jobs.put_back(job);
                     return Ok(Progress { bytes: done + bytes, more: true });
                 }
@@ -273,13 +273,13 @@ impl<D: Device> Wip<D> {
                 self.jobs.ended.notify_all();
                 self.jobs.stuck.store(ended.is_err(), Ordering::Relaxed);
                 if ended.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full) {
-                    self.note_full();
+                    self.space_context().note_full();
                 }
                 done += ended?;
                 self.release_log()?;
                 self.share_memory(true);
-                if self.is_short_of_space() || self.is_look_due() {
-                    self.look_at_space(0);
+                if self.space.is_short() || self.space.is_look_due() {
+                    self.space_context().look(0);
                 }
             }
             if done >= budget {
@@ -309,7 +309,7 @@ impl<D: Device> Wip<D> {
     /// smaller for them. Only flushes wait for a few others, to end together.
     fn take_job(&self, may_end: bool) -> Option<Job<D>> {
         let mut list = self.jobs.lock();
-        if self.is_short_of_space() {
+        if self.space.is_short() {
             return self.take_job_for_space(&mut list, may_end);
         }
         if may_end {
@@ -391,21 +391,23 @@ impl<D: Device> Wip<D> {
         if let Some(at) = list.paused.iter().position(fits) {
             return Some(list.paused.swap_remove(at));
         }
-        if let Some((bucket, count)) = self.expired_for_space(|bucket| !list.is_busy(bucket)) {
+        if let Some((bucket, count)) =
+            self.space_context().expired_bucket(|bucket| !list.is_busy(bucket))
+        {
             list.busy.push(Arc::clone(&bucket));
             return Some(Job::Compaction(Box::new(Compaction::new(bucket, count, 0))));
         }
-        if self.pauses_for_space() {
+        if self.space_context().pauses() {
             return None;
         }
-        if self.flush_is_due_for_space() {
+        if self.space_context().is_flush_due() {
             // All together: each table takes much more than a few entries.
-            let all = self.flush_for_space(|frozen| !list.is_flushing(frozen), true);
+            let all = self.space_context().flush(|frozen| !list.is_flushing(frozen), true);
             return self.begin_flush(list, all);
         }
-        let found = self.compaction_for_space(|bucket| !list.is_busy(bucket));
+        let found = self.space_context().compaction(|bucket| !list.is_busy(bucket));
         let Some((bucket, count)) = found else {
-            let worth = self.flush_for_space(|frozen| !list.is_flushing(frozen), false);
+            let worth = self.space_context().flush(|frozen| !list.is_flushing(frozen), false);
             return self.begin_flush(list, worth);
         };
         list.busy.push(Arc::clone(&bucket));

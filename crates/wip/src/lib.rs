@@ -44,7 +44,6 @@ mod run;
 mod run_cursor;
 mod run_filters;
 mod scan;
-mod segments;
 mod snapshot;
 mod snapshot_set;
 mod sorted;

@@ -94,7 +94,7 @@ impl<D: Device> Wip<D> {
         let found = tables + store.unflushed_bytes.load(Ordering::Relaxed);
         store.found_bytes.store(found, Ordering::Relaxed);
         store.share_memory(true);
-        store.look_at_space(0);
+        store.space_context().look(0);
         Ok(store)
     }
 

@@ -2,11 +2,12 @@
 
 use crate::contents::Contents;
 use crate::deleted::deleted_at;
+use crate::ingest::ingest_files;
 use crate::iterator::{Iter, bounds};
 use crate::near::near_random;
 use crate::read::read_burst;
 use crate::snapshot::Held;
-use crate::whole_ranges::size_of;
+use crate::whole_ranges::{compact, size_of};
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
@@ -64,11 +65,11 @@ impl<D: Device> Ordered for Wip<D> {
     }
 
     fn compact_range(&self, range: &KeyRange) -> Result<()> {
-        self.spread_poison(self.compact(range))
+        self.spread_poison(compact(self, range))
     }
 
     fn ingest(&self, files: &[SortedFile], progress: &mut dyn FnMut(u64, u64)) -> Result<Ingested> {
-        self.spread_poison(self.ingest_files(files, progress))
+        self.spread_poison(ingest_files(self, files, progress))
     }
 }
 

@@ -18,27 +18,21 @@
 //! maintenance: their writer waits for it while the log is longer than what is reserved for them.
 
 use crate::bucket::{Bucket, Frozen, Version};
+use crate::contents::Contents;
 use crate::dead::unneeded_bytes;
-use crate::values::entry_bytes;
-use crate::wip::Wip;
-use crate::write::user_bytes;
-use silica_base::{Error, ErrorKind, Result};
+use crate::memory::MemoryBudget;
 use silica_device::Device;
-use silica_engine::{OpKind, WriteBatch};
 use silica_parts::wal::POSITION_BYTES;
 use silica_parts::{RoomWatch, free_bytes};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of writes between two looks at the free space where there is little, and where there is
 /// so much that a part in [`LOOK_PART`] of it is more.
-const LOOK_EVERY_BYTES: u64 = 64 << 10;
+pub(crate) const LOOK_EVERY_BYTES: u64 = 64 << 10;
 const LOOK_EVERY_BYTES_MAX: u64 = 16 << 20;
 const LOOK_PART: u64 = 16;
-/// Bytes of work that a put tries before it is refused, and how often at most.
-const TRY_BYTES: u64 = 64 << 10;
-const TRIES_MAX: u64 = 32;
 /// For the edits of the manifest, their snapshot, and file headers.
 const BOOK_BYTES: u64 = 32 << 10;
 /// Blocks that a bucket's table may be longer by when a few of its entries were deleted.
@@ -56,176 +50,168 @@ const LOG_SEGMENTS: u64 = 3;
 const UNFLUSHED_TIMES: u64 = 2;
 /// So many looks for work pass after a job did not fit, unless more becomes free.
 const PAUSES: u64 = 16;
-/// Pieces of work that a put tries which takes no more than what it overwrites, and that a writer
-/// waits for whose log is too long.
-const SHRINKING_TRIES_MAX: u64 = 4096;
-/// What a put takes before what it overwrites becomes free: its record in the log, and its entry in
-/// a table.
-const PUT_TIMES: u64 = 3;
 
 /// What is known of the room on the device.
 #[derive(Default)]
-pub(crate) struct Space {
+pub(crate) struct SpaceAccount {
     room: RoomWatch,
     /// Looks for work that are to pass, unless more is free than this.
     pauses: AtomicU64,
     paused_at_bytes: AtomicU64,
 }
 
-impl<D: Device> Wip<D> {
+impl SpaceAccount {
     /// True while less is free than maintenance may need.
-    pub(crate) fn is_short_of_space(&self) -> bool {
-        self.space.room.is_short()
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.room.is_short()
     }
 
     /// Counts bytes written.
-    pub(crate) fn count_space(&self, bytes: u64) {
-        self.space.room.count(bytes);
+    #[inline]
+    pub(crate) fn count(&self, bytes: u64) {
+        self.room.count(bytes);
     }
 
     /// True where a look at the free space is due.
+    #[inline]
     pub(crate) fn is_look_due(&self) -> bool {
-        self.space.room.is_look_due()
+        self.room.is_look_due()
     }
 
-    fn free_bytes(&self) -> u64 {
-        free_bytes(&*self.device)
+    /// Has later work make room for a put of so many bytes, which is refused.
+    pub(crate) fn want(&self, bytes: u64) {
+        self.room.want(bytes);
+    }
+}
+
+/// What decides about space: the account, and what it is compared with. It runs no jobs.
+pub(crate) struct SpaceContext<'w, D: Device> {
+    pub(crate) contents: &'w Contents<D>,
+    pub(crate) memory: &'w MemoryBudget,
+    pub(crate) account: &'w SpaceAccount,
+}
+
+impl<D: Device> SpaceContext<'_, D> {
+    pub(crate) fn free_bytes(&self) -> u64 {
+        free_bytes(&*self.contents.device)
     }
 
     /// Compares what is free with what maintenance needs beside `more` bytes; true where it is
     /// less. Room is short as long as it would be with the put that was refused.
-    pub(crate) fn look_at_space(&self, more: u64) -> bool {
-        let give_back = || self.log.remove_spares();
-        let room = &self.space.room;
-        let needed = self.space_needed_bytes();
+    pub(crate) fn look(&self, more: u64) -> bool {
+        let give_back = || self.contents.log.remove_spares();
+        let room = &self.account.room;
+        let needed = self.needed_bytes();
         let (is_too_little, left) = room.look(needed, more, || self.free_bytes(), give_back);
-        let least = LOOK_EVERY_BYTES.min(self.log_bytes_max() / 16);
+        let least = LOOK_EVERY_BYTES.min(self.memory.log_bytes_max(&self.contents.config) / 16);
         room.look_after((left / LOOK_PART).clamp(least, LOOK_EVERY_BYTES_MAX));
         is_too_little
     }
 
     /// Bytes of a put that was refused and that work is to make room for; 0 for none.
     fn wanted_bytes(&self) -> u64 {
-        self.space.room.wanted_bytes()
+        self.account.room.wanted_bytes()
     }
 
     /// Nothing is left to do that would free any: the next refused put asks again.
     pub(crate) fn stop_wanting(&self) {
-        if self.space.room.stop_wanting() {
-            self.look_at_space(0);
+        if self.account.room.stop_wanting() {
+            self.look(0);
         }
     }
 
     /// The share of a segment of the value log, in percent, that is garbage at which it is emptied.
     pub(crate) fn value_log_dead_percent(&self) -> u64 {
-        self.space.room.dead_percent(self.config.value_log_dead_percent)
+        self.account.room.dead_percent(self.contents.config.value_log_dead_percent)
     }
 
     /// Bytes that maintenance takes at the worst before it frees any, and those that deletes take.
-    fn space_needed_bytes(&self) -> u64 {
+    pub(crate) fn needed_bytes(&self) -> u64 {
         self.compaction_needed_bytes() + self.deletes_needed_bytes()
     }
 
     /// What deletes write while maintenance is at work, in the log and in a table: not more than
     /// what is there.
     fn deletes_needed_bytes(&self) -> u64 {
-        let buckets = self.buckets();
+        let buckets = self.contents.buckets();
         let all: u64 = buckets.iter().map(|bucket| bucket.read().version.bytes()).sum();
-        let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
+        let unflushed = self.contents.unflushed_bytes.load(Ordering::Relaxed);
         let segments = self.log_for_space_bytes() + 2 * self.log_segment_bytes();
         2 * segments.min(all.max(LOOK_EVERY_BYTES) + unflushed)
     }
 
     /// Bytes that maintenance takes at the worst before it frees any.
-    fn compaction_needed_bytes(&self) -> u64 {
-        let buckets = self.buckets();
+    pub(crate) fn compaction_needed_bytes(&self) -> u64 {
+        let buckets = self.contents.buckets();
         let files = |bucket: &Arc<Bucket<D>>| file_bytes(&bucket.read().version);
         let compaction = buckets.iter().map(files).max().unwrap_or(0);
-        let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
-        let (rounding, values) = (self.rounding_bytes(), self.reclaim_bytes());
+        let unflushed = self.contents.unflushed_bytes.load(Ordering::Relaxed);
+        let (rounding, values) =
+            (self.rounding_bytes(), self.contents.values.largest_segment_bytes());
         compaction + compaction / 8 + unflushed + unflushed / 4 + rounding + values + BOOK_BYTES
     }
 
     /// Bytes by which all tables together may get longer although their entries get fewer and
     /// shorter.
-    fn rounding_bytes(&self) -> u64 {
-        self.buckets().len() as u64 * ROUNDING_BLOCKS * self.config.block_bytes as u64
+    pub(crate) fn rounding_bytes(&self) -> u64 {
+        self.contents.buckets().len() as u64
+            * ROUNDING_BLOCKS
+            * self.contents.config.block_bytes as u64
     }
 
-    fn log_segment_bytes(&self) -> u64 {
-        self.memory.log_segment_bytes(&self.config)
+    pub(crate) fn log_segment_bytes(&self) -> u64 {
+        self.memory.log_segment_bytes(&self.contents.config)
     }
 
     /// Bytes of the log at which all is flushed while room is short.
-    fn log_for_space_bytes(&self) -> u64 {
-        self.log_bytes_max().min(LOG_SEGMENTS * self.log_segment_bytes())
+    pub(crate) fn log_for_space_bytes(&self) -> u64 {
+        self.memory
+            .log_bytes_max(&self.contents.config)
+            .min(LOG_SEGMENTS * self.log_segment_bytes())
     }
 
     /// Bytes of the log from its oldest entry on that is in no table.
-    fn unflushed_log_bytes(&self) -> u64 {
-        let buckets = self.buckets();
+    pub(crate) fn unflushed_log_bytes(&self) -> u64 {
+        let buckets = self.contents.buckets();
         let oldest = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
         let oldest = oldest.map_or(u64::MAX, |oldest| oldest * POSITION_BYTES);
-        self.log.end().saturating_sub(oldest)
+        self.contents.log.end().saturating_sub(oldest)
     }
 
     /// While room is short: true where what is in no table takes too much of the log or of the
     /// memory.
-    pub(crate) fn flush_is_due_for_space(&self) -> bool {
-        let unflushed = self.unflushed_bytes.load(Ordering::Relaxed);
+    pub(crate) fn is_flush_due(&self) -> bool {
+        let unflushed = self.contents.unflushed_bytes.load(Ordering::Relaxed);
         self.unflushed_log_bytes() > self.log_for_space_bytes()
-            || unflushed > UNFLUSHED_TIMES * self.memtable_bytes_max()
-    }
-
-    /// After a write while room is short: waits for maintenance as long as the log is longer than
-    /// what is reserved for deletes, and the jobs go on. Else deletes would take the room that the
-    /// jobs need which make some.
-    pub(crate) fn wait_for_space(&self) {
-        let is_long = || {
-            let reserved = self.log_for_space_bytes() + self.log_segment_bytes();
-            self.is_short_of_space() && self.unflushed_log_bytes() > reserved
-        };
-        let mut tries = SHRINKING_TRIES_MAX;
-        while tries > 0 && is_long() {
-            tries -= 1;
-            let goes_on = match self.run_jobs(TRY_BYTES, true) {
-                Ok(progress) => progress.bytes > 0 || self.jobs.wait_for_others(),
-                Err(error) => {
-                    ::log::debug!("background work on a full disk: {error}");
-                    self.jobs.wait_for_others()
-                }
-            };
-            if !goes_on {
-                return;
-            }
-        }
+            || unflushed > UNFLUSHED_TIMES * self.memory.memtable_bytes_max(&self.contents.config)
     }
 
     /// A job did not fit.
     pub(crate) fn note_full(&self) {
-        self.space.room.set_short();
-        self.space.paused_at_bytes.store(self.free_bytes(), Ordering::Relaxed);
-        self.space.pauses.store(PAUSES, Ordering::Relaxed);
+        self.account.room.set_short();
+        self.account.paused_at_bytes.store(self.free_bytes(), Ordering::Relaxed);
+        self.account.pauses.store(PAUSES, Ordering::Relaxed);
     }
 
     /// True where a job did not fit a short while ago and nothing became free.
-    pub(crate) fn pauses_for_space(&self) -> bool {
-        let pauses = self.space.pauses.load(Ordering::Relaxed);
-        if pauses == 0 || self.free_bytes() > self.space.paused_at_bytes.load(Ordering::Relaxed) {
+    pub(crate) fn pauses(&self) -> bool {
+        let pauses = self.account.pauses.load(Ordering::Relaxed);
+        if pauses == 0 || self.free_bytes() > self.account.paused_at_bytes.load(Ordering::Relaxed) {
             return false;
         }
-        self.space.pauses.store(pauses - 1, Ordering::Relaxed);
+        self.account.pauses.store(pauses - 1, Ordering::Relaxed);
         true
     }
 
     /// While room is short: the memtables whose entries make a compaction worth its while. They go
     /// together: a small table takes much more than its entries.
-    pub(crate) fn flush_for_space(
+    pub(crate) fn flush(
         &self,
         is_free: impl Fn(&Arc<Frozen>) -> bool,
         is_due: bool,
     ) -> Vec<Arc<Frozen>> {
-        let buckets = self.buckets();
+        let buckets = self.contents.buckets();
         let takes_all = is_due || self.wanted_bytes() > 0;
         let worth = buckets.iter().filter(|bucket| {
             let stores = bucket.read();
@@ -238,7 +224,9 @@ impl<D: Device> Wip<D> {
             is_idle && (takes_all || is_large || hides_many || !stores.deleted.is_empty())
         });
         let mut chosen: Vec<Arc<Frozen>> = Vec::new();
-        for frozen in worth.filter_map(|bucket| self.oldest_frozen(bucket)).filter(&is_free) {
+        for frozen in
+            worth.filter_map(|bucket| self.contents.oldest_frozen(bucket)).filter(&is_free)
+        {
             // Buckets that a split made share theirs.
             if !chosen.iter().any(|other| Arc::ptr_eq(other, &frozen)) {
                 chosen.push(frozen);
@@ -249,15 +237,15 @@ impl<D: Device> Wip<D> {
 
     /// While room is short: the bucket whose compaction frees most of those that fit, or that takes
     /// the least where none does; and the number of its runs.
-    pub(crate) fn compaction_for_space(
+    pub(crate) fn compaction(
         &self,
         is_free: impl Fn(&Arc<Bucket<D>>) -> bool,
     ) -> Option<(Arc<Bucket<D>>, usize)> {
-        let buckets = self.buckets();
+        let buckets = self.contents.buckets();
         let all: Vec<_> = buckets.iter().map(|bucket| bucket.read().version.clone()).collect();
         let shared = unneeded_bytes(&all);
-        let is_alone = self.snapshots.newest() == 0;
-        let over_ms = self.snapshots.over_ms();
+        let is_alone = self.contents.snapshots.newest() == 0;
+        let over_ms = self.contents.snapshots.over_ms();
         let is_wanted = self.wanted_bytes() > 0;
         // What compactions under way will write is not free any more, and one that does not fit
         // may begin only if it is alone.
@@ -295,82 +283,18 @@ impl<D: Device> Wip<D> {
 
     /// While room is short: a bucket whose tables have expired to the last entry, and the number of
     /// its runs. Its compaction writes nothing, so it fits however little is free.
-    pub(crate) fn expired_for_space(
+    pub(crate) fn expired_bucket(
         &self,
         is_free: impl Fn(&Arc<Bucket<D>>) -> bool,
     ) -> Option<(Arc<Bucket<D>>, usize)> {
-        let over_ms = self.snapshots.over_ms();
-        self.buckets().iter().filter(|bucket| is_free(bucket)).find_map(|bucket| {
+        let over_ms = self.contents.snapshots.over_ms();
+        self.contents.buckets().iter().filter(|bucket| is_free(bucket)).find_map(|bucket| {
             let version = bucket.read().version.clone();
             let mut parts = version.runs.iter().flatten().peekable();
             let is_expired =
                 parts.peek().is_some() && parts.all(|part| part.table.table.is_over(over_ms));
             is_expired.then(|| (Arc::clone(bucket), version.runs.len()))
         })
-    }
-
-    /// Before the puts of a batch: where room is short, tries to make some, and refuses them where
-    /// that does not help. Deletes are let through, and what takes no more than it overwrites: they
-    /// make space.
-    pub(crate) fn refuse_puts_if_short(&self, batch: &WriteBatch<'_>) -> Result<()> {
-        let puts = batch.ops().iter().filter(|op| op.kind != OpKind::Delete);
-        let bytes = puts.map(user_bytes).sum();
-        self.refuse_if_short(bytes, Some(batch))
-    }
-
-    /// The same for `bytes` that are to be written, those of a batch or others.
-    pub(crate) fn refuse_if_short(&self, bytes: u64, batch: Option<&WriteBatch<'_>>) -> Result<()> {
-        let is_large = bytes >= LOOK_EVERY_BYTES && self.look_at_space(bytes);
-        if !is_large && !self.is_short_of_space() {
-            return Ok(());
-        }
-        self.make_room_for(batch, bytes)
-    }
-
-    #[cold]
-    fn make_room_for(&self, batch: Option<&WriteBatch<'_>>, bytes: u64) -> Result<()> {
-        if !self.look_at_space(bytes) {
-            return Ok(());
-        }
-        let overwritten = batch.map_or(Ok(0), |batch| self.overwritten_bytes(batch))?;
-        let shrinks = bytes <= overwritten;
-        let fits = || {
-            // What shrinks may use what is reserved for rounding: that is for just this.
-            let compaction = self.compaction_needed_bytes() - self.rounding_bytes();
-            let needed = compaction + self.log_segment_bytes();
-            shrinks && self.free_bytes() >= needed + PUT_TIMES * bytes
-        };
-        if fits() {
-            return Ok(());
-        }
-        self.space.room.want(bytes);
-        for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
-            let worked = self.run_jobs(TRY_BYTES, true);
-            if !self.look_at_space(bytes) || fits() {
-                return Ok(());
-            }
-            match worked {
-                Ok(progress) if progress.bytes > 0 => {}
-                Err(error) if error.kind() != ErrorKind::Full => return Err(error),
-                // What others have in hand, or what only the value log can give back.
-                _ if shrinks && self.jobs.wait_for_others() => {}
-                _ if self.step_values()?.is_some() => {}
-                _ => break,
-            }
-        }
-        let message = format!(
-            "the disk has {} bytes left, and the store keeps {} of them to compact and to delete; \
-             delete entries, which frees their space after a while, or make room on the disk",
-            self.free_bytes(),
-            self.space_needed_bytes()
-        );
-        Err(Error::new(ErrorKind::Full, message))
-    }
-
-    /// Bytes of the entries that a batch takes the place of, or deletes.
-    fn overwritten_bytes(&self, batch: &WriteBatch<'_>) -> Result<u64> {
-        let keys: BTreeSet<&[u8]> = batch.ops().iter().map(|op| op.key).collect();
-        keys.into_iter().map(|key| entry_bytes(self, key)).sum()
     }
 }
 

@@ -101,14 +101,8 @@ impl<D: Device> Wip<D> {
         }
         let stored = stored?;
         add(&self.metrics.value_log_bytes, stored.bytes);
-        self.count_space(stored.bytes);
+        self.space.count(stored.bytes);
         Ok(stored)
-    }
-
-    /// Bytes that emptying a segment may take before it frees any: nearly all of one with little
-    /// garbage.
-    pub(crate) fn reclaim_bytes(&self) -> u64 {
-        self.values.largest_segment_bytes()
     }
 
     /// True where a full segment waits for its sync, or there is so much garbage that writers are
@@ -167,8 +161,8 @@ impl<D: Device> Wip<D> {
                     return Ok(Some(Reclaim::<D::File>::STEP_BYTES));
                 }
             }
-            let percent = self.value_log_dead_percent();
-            if self.is_short_of_space() && self.values.seal_garbage(percent) {
+            let percent = self.space_context().value_log_dead_percent();
+            if self.space.is_short() && self.values.seal_garbage(percent) {
                 return Ok(Some(Reclaim::<D::File>::STEP_BYTES));
             }
             let victim = self.values.pick_victim(percent);

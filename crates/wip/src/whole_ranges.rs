@@ -80,48 +80,46 @@ fn for_each_within<D: Device>(
     }
 }
 
-impl<D: Device> Wip<D> {
-    /// Rewrites the buckets of `range` until each is one run of what is live.
-    pub(crate) fn compact(&self, range: &KeyRange) -> Result<()> {
-        let (mut lower, upper) = bounds(range);
-        let end = self.log.end() / POSITION_BYTES;
-        loop {
-            let buckets = self.buckets();
-            let place = buckets.place(&lower);
-            let bucket = Arc::clone(buckets.at(place));
-            let next = buckets.upper(place).map(<[u8]>::to_vec);
-            if upper.as_ref().is_some_and(|upper| *upper <= lower) {
-                return Ok(());
-            }
-            drop(buckets);
-            self.compact_bucket(&bucket, end)?;
-            if bucket.read().is_gone {
-                // Others took over.
-                continue;
-            }
-            let Some(next) = next else { return Ok(()) };
-            lower = next;
+/// Rewrites the buckets of `range` until each is one run of what is live.
+pub(crate) fn compact<D: Device>(wip: &Wip<D>, range: &KeyRange) -> Result<()> {
+    let (mut lower, upper) = bounds(range);
+    let end = wip.log.end() / POSITION_BYTES;
+    loop {
+        let buckets = wip.buckets();
+        let place = buckets.place(&lower);
+        let bucket = Arc::clone(buckets.at(place));
+        let next = buckets.upper(place).map(<[u8]>::to_vec);
+        if upper.as_ref().is_some_and(|upper| *upper <= lower) {
+            return Ok(());
         }
+        drop(buckets);
+        compact_bucket(wip, &bucket, end)?;
+        if bucket.read().is_gone {
+            // Others took over.
+            continue;
+        }
+        let Some(next) = next else { return Ok(()) };
+        lower = next;
     }
+}
 
-    /// Flushes what a bucket has below position `end`, and merges all of its runs.
-    fn compact_bucket(&self, bucket: &Arc<Bucket<D>>, end: u64) -> Result<()> {
-        let is_unflushed = || {
-            let stores = bucket.read();
-            !stores.is_gone && stores.oldest().is_some_and(|oldest| oldest < end)
-        };
-        while is_unflushed() {
-            self.do_now(&|| {
-                let frozen = self.oldest_frozen(bucket)?;
-                Some(Job::Flush(Flush::new(self, vec![frozen])))
-            })?;
-        }
-        self.do_now(&|| {
-            let stores = bucket.read();
-            let count = if stores.is_gone { 0 } else { stores.version.runs.len() };
-            drop(stores);
-            let compaction = || Box::new(Compaction::new(Arc::clone(bucket), count, 0));
-            (count > 0).then(|| Job::Compaction(compaction()))
-        })
+/// Flushes what a bucket has below position `end`, and merges all of its runs.
+fn compact_bucket<D: Device>(wip: &Wip<D>, bucket: &Arc<Bucket<D>>, end: u64) -> Result<()> {
+    let is_unflushed = || {
+        let stores = bucket.read();
+        !stores.is_gone && stores.oldest().is_some_and(|oldest| oldest < end)
+    };
+    while is_unflushed() {
+        wip.do_now(&|| {
+            let frozen = wip.oldest_frozen(bucket)?;
+            Some(Job::Flush(Flush::new(wip, vec![frozen])))
+        })?;
     }
+    wip.do_now(&|| {
+        let stores = bucket.read();
+        let count = if stores.is_gone { 0 } else { stores.version.runs.len() };
+        drop(stores);
+        let compaction = || Box::new(Compaction::new(Arc::clone(bucket), count, 0));
+        (count > 0).then(|| Job::Compaction(compaction()))
+    })
 }

@@ -6,7 +6,8 @@ use crate::jobs::Jobs;
 use crate::memory::MemoryBudget;
 use crate::read::read_burst;
 use crate::report::report_buckets;
-use crate::space::Space;
+use crate::space::{SpaceAccount, SpaceContext};
+use crate::state::Edit;
 use crate::values::ValueJobs;
 use crate::verify::verify_all;
 use silica_base::{ErrorKind, Result};
@@ -15,6 +16,7 @@ use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
     MetricVisitor, Ordered, Progress, Scan, WriteBatch,
 };
+use silica_parts::wal::POSITION_BYTES;
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
@@ -38,7 +40,7 @@ pub struct Wip<D: Device> {
     pub(crate) memory: MemoryBudget,
     pub(crate) jobs: Jobs<D>,
     pub(crate) value_jobs: ValueJobs<D::File>,
-    pub(crate) space: Space,
+    pub(crate) space: SpaceAccount,
 }
 
 /// What decides reads its contents all the time.
@@ -80,7 +82,7 @@ impl<D: Device> Wip<D> {
             memory: MemoryBudget::new(memory_bytes),
             jobs: Jobs::new(),
             value_jobs: ValueJobs::new(),
-            space: Space::default(),
+            space: SpaceAccount::default(),
         }
     }
 
@@ -104,6 +106,45 @@ impl<D: Device> Wip<D> {
     /// Shares the memory anew; see [`MemoryBudget::share`].
     pub(crate) fn share_memory(&self, may_load: bool) {
         self.memory.share(&self.contents, may_load, self.is_attended());
+    }
+
+    /// What decides about space.
+    pub(crate) fn space_context(&self) -> SpaceContext<'_, D> {
+        let (contents, memory) = (&self.contents, &self.memory);
+        SpaceContext { contents, memory, account: &self.space }
+    }
+
+    /// Has the log's next segment made before a writer needs it, and little left to sync then.
+    pub(crate) fn attend_log(&self) -> Result<()> {
+        let register = |number| self.edit(&[Edit::LogSegment(number)]);
+        // While room is short it is left to what frees some, and to the writer who needs a segment.
+        if self.log.attend(!self.space.is_short(), &|| self.sync_log(), &register)? {
+            // The log takes a segment more.
+            self.share_memory(false);
+        }
+        Ok(())
+    }
+
+    /// The same by a writer, with the writer not locked, where it cannot wait.
+    pub(crate) fn sync_before_end(&self) -> Result<()> {
+        self.log.sync_before_end(&|| self.sync_log())
+    }
+
+    /// Lets go of log segments that no bucket needs.
+    pub(crate) fn release_log(&self) -> Result<()> {
+        // In this order: what is written meanwhile lies behind. With the writer locked, since what
+        // is in the log and in no memtable yet counts as unflushed, too.
+        let writer = self.writer.lock().expect("no panic while held");
+        let end = self.log.end() / POSITION_BYTES;
+        drop(writer);
+        let guard = self.lock_install();
+        let gone = self.log.release_below(self.needed_from(end));
+        let Some(last) = gone.last() else { return Ok(()) };
+        self.edit(&[Edit::ReleaseLog(last.number + 1)])?;
+        drop(guard);
+        // Who keeps files, for a checkpoint, has the segments and asks for none by its name.
+        self.log.retire(gone, !self.space.is_short());
+        Ok(())
     }
 
     /// The device.

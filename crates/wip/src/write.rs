@@ -4,7 +4,9 @@
 use crate::bucket::Version;
 use crate::deleted::DeletedRange;
 use crate::metrics::add;
+use crate::space::LOOK_EVERY_BYTES;
 use crate::state::Edit;
+use crate::values::entry_bytes;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, KEY_BYTES_MAX, Wip};
 use crate::writer::{NewEntry, Writer};
 use silica_base::{Error, ErrorKind, Result};
@@ -14,6 +16,7 @@ use silica_engine::{Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::{Frame, POINTER, RANGE};
 use silica_parts::value_log::{POINTER_BYTES, Stored};
 use silica_parts::wal::POSITION_BYTES;
+use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
 /// The frame of an operation, whose value may lie where `pointer` says.
@@ -29,6 +32,16 @@ fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
         },
     }
 }
+
+/// Bytes of work that a put tries before it is refused, and how often at most.
+const TRY_BYTES: u64 = 64 << 10;
+const TRIES_MAX: u64 = 32;
+/// Pieces of work that a put tries which takes no more than what it overwrites, and that a writer
+/// waits for whose log is too long.
+const SHRINKING_TRIES_MAX: u64 = 4096;
+/// What a put takes before what it overwrites becomes free: its record in the log, and its entry in
+/// a table.
+const PUT_TIMES: u64 = 3;
 
 /// Operations of a batch whose places in memtables are asked for before the log has them.
 const PREFETCHED_MAX: usize = 16;
@@ -65,6 +78,97 @@ impl<D: Device> Wip<D> {
         drop(stored);
         self.end_write(writer, durability)?;
         Ok(true)
+    }
+
+    /// Before the puts of a batch: where room is short, tries to make some, and refuses them where
+    /// that does not help. Deletes are let through, and what takes no more than it overwrites: they
+    /// make space.
+    pub(crate) fn refuse_puts_if_short(&self, batch: &WriteBatch<'_>) -> Result<()> {
+        let puts = batch.ops().iter().filter(|op| op.kind != OpKind::Delete);
+        let bytes = puts.map(user_bytes).sum();
+        self.refuse_if_short(bytes, Some(batch))
+    }
+
+    /// The same for `bytes` that are to be written, those of a batch or others.
+    pub(crate) fn refuse_if_short(&self, bytes: u64, batch: Option<&WriteBatch<'_>>) -> Result<()> {
+        let is_large = bytes >= LOOK_EVERY_BYTES && self.space_context().look(bytes);
+        if !is_large && !self.space.is_short() {
+            return Ok(());
+        }
+        self.make_room_for(batch, bytes)
+    }
+
+    #[cold]
+    fn make_room_for(&self, batch: Option<&WriteBatch<'_>>, bytes: u64) -> Result<()> {
+        let space = self.space_context();
+        if !space.look(bytes) {
+            return Ok(());
+        }
+        let overwritten = batch.map_or(Ok(0), |batch| self.overwritten_bytes(batch))?;
+        let shrinks = bytes <= overwritten;
+        let fits = || {
+            // What shrinks may use what is reserved for rounding: that is for just this.
+            let compaction = space.compaction_needed_bytes();
+            let compaction = compaction.saturating_sub(space.rounding_bytes());
+            let needed = compaction + space.log_segment_bytes();
+            shrinks && space.free_bytes() >= needed + PUT_TIMES * bytes
+        };
+        if fits() {
+            return Ok(());
+        }
+        self.space.want(bytes);
+        for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
+            let worked = self.run_jobs(TRY_BYTES, true);
+            if !self.space_context().look(bytes) || fits() {
+                return Ok(());
+            }
+            match worked {
+                Ok(progress) if progress.bytes > 0 => {}
+                Err(error) if error.kind() != ErrorKind::Full => return Err(error),
+                // What others have in hand, or what only the value log can give back.
+                _ if shrinks && self.jobs.wait_for_others() => {}
+                _ if self.step_values()?.is_some() => {}
+                _ => break,
+            }
+        }
+        let message = format!(
+            "the disk has {} bytes left, and the store keeps {} of them to compact and to delete; \
+             delete entries, which frees their space after a while, or make room on the disk",
+            space.free_bytes(),
+            space.needed_bytes()
+        );
+        Err(Error::new(ErrorKind::Full, message))
+    }
+
+    /// Bytes of the entries that a batch takes the place of, or deletes.
+    fn overwritten_bytes(&self, batch: &WriteBatch<'_>) -> Result<u64> {
+        let keys: BTreeSet<&[u8]> = batch.ops().iter().map(|op| op.key).collect();
+        keys.into_iter().map(|key| entry_bytes(self, key)).sum()
+    }
+
+    /// After a write while room is short: waits for maintenance as long as the log is longer than
+    /// what is reserved for deletes, and the jobs go on. Else deletes would take the room that the
+    /// jobs need which make some.
+    pub(crate) fn wait_for_space(&self) {
+        let space = self.space_context();
+        let is_long = || {
+            let reserved = space.log_for_space_bytes() + space.log_segment_bytes();
+            self.space.is_short() && space.unflushed_log_bytes() > reserved
+        };
+        let mut tries = SHRINKING_TRIES_MAX;
+        while tries > 0 && is_long() {
+            tries -= 1;
+            let goes_on = match self.run_jobs(TRY_BYTES, true) {
+                Ok(progress) => progress.bytes > 0 || self.jobs.wait_for_others(),
+                Err(error) => {
+                    ::log::debug!("background work on a full disk: {error}");
+                    self.jobs.wait_for_others()
+                }
+            };
+            if !goes_on {
+                return;
+            }
+        }
     }
 
     fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
@@ -116,8 +220,8 @@ impl<D: Device> Wip<D> {
         if durability == Durability::Synced {
             self.sync_log()?;
         }
-        if self.is_look_due() {
-            self.look_at_space(0);
+        if self.space.is_look_due() {
+            self.space_context().look(0);
             self.wait_for_space();
         }
         if debt > 0 {
@@ -225,7 +329,7 @@ impl<D: Device> Wip<D> {
         let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
         let written = writer.record.len() as u64;
         writer.debt_bytes += written;
-        self.count_space(written);
+        self.space.count(written);
         add(&self.metrics.log_bytes, written);
         Ok(at)
     }

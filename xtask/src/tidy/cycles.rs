@@ -17,7 +17,7 @@ const CYCLIC_MAX: &[(&str, usize)] = &[
     ("proto", 2),
     ("silica", 9),
     ("silt", 2),
-    ("wip", 7),
+    ("wip", 5),
 ];
 
 /// By module, those that it knows.
