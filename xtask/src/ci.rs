@@ -1,7 +1,7 @@
 //! Every check that main must pass.
 
 use crate::step::{Steps, cargo};
-use crate::{bench, compare, docs, serving, setup, tidy};
+use crate::{bench, binaries, compare, docs, serving, setup, tidy};
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,29 +43,34 @@ fn lints(steps: &mut Steps) {
     }
 }
 
+/// Modules of the server's tests that run on every event loop and in every mode of ownership.
+const OF_LOOPS: [&str; 7] =
+    ["bursts::", "commands::", "connections::", "hostile::", "memcached::", "topics::", "unix::"];
+/// Modules that run in every mode besides.
+const OF_MODES: [&str; 3] = ["udp::", "datagrams::", "differential::"];
+
 /// All tests, sized by the environment variable `SILICA_TESTS`.
 pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
-    let build = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
-    steps.command("build", &mut cargo(&build), 25 * MINUTE);
-    let run = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
-    steps.tests("tests", cargo(&run).env("SILICA_TESTS", size), limit);
+    let mut binaries = Vec::new();
+    let log = steps.target().join("xtask").join("build.log");
+    let root = steps.root().to_path_buf();
+    steps.inside("build", || {
+        binaries = binaries::built(&root, &log, 25 * MINUTE)?;
+        Ok(())
+    });
     // By default event loops use io_uring where the kernel has it, so the others have their turn.
-    let of_loops = ["bursts", "commands", "connections", "hostile", "memcached", "topics", "unix"];
-    let of_loops = |variable, value| {
-        let mut run = cargo(&["test", "--workspace", "--no-fail-fast"]);
-        for test in of_loops {
-            run.args(["--test", test]);
-        }
-        run.env("SILICA_TESTS", size).env(variable, value);
-        run
-    };
-    let mut epoll = of_loops("SILICA_TEST_EVENT_LOOP", "epoll");
-    steps.tests("tests of event loops over epoll", &mut epoll, limit);
-    for mode in ["erew", "crew"] {
-        let mut owned = of_loops("SILICA_TEST_MODE", mode);
-        owned.args(["--test", "udp", "--test", "datagrams", "--test", "differential"]);
-        steps.tests(&format!("tests of event loops in mode {mode}"), &mut owned, limit);
-    }
+    let of_loops = binaries.iter().find(|binary| binary.name == "silica-server all").cloned();
+    let others = of_loops.into_iter().flat_map(|server| {
+        let of_loops = server.with_arguments(&OF_LOOPS);
+        let of_modes = of_loops.clone().with_arguments(&OF_MODES);
+        [
+            of_loops.with_variable("SILICA_TEST_EVENT_LOOP", "epoll"),
+            of_modes.clone().with_variable("SILICA_TEST_MODE", "erew"),
+            of_modes.with_variable("SILICA_TEST_MODE", "crew"),
+        ]
+    });
+    binaries.extend(others);
+    steps.binaries("tests", binaries, size, limit);
     let doc = ["test", "--workspace", "--doc", "--no-fail-fast"];
     steps.tests("doc tests", &mut cargo(&doc), 10 * MINUTE);
 }

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub)] // Nothing outside a binary reaches in.
 
 mod bench;
+mod binaries;
 mod calls;
 mod ci;
 mod compare;
@@ -15,11 +16,14 @@ mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 const USAGE: &str = "\
 cargo xtask TASK
 
   ci            every check that main must pass; ends with `N passed, N failed`
+  test [quick|ci|soak]
+                all tests at one size, their binaries side by side
   tidy          the rules of this repository that no other tool checks
   docs          writes docs/config.md and docs/metrics.md from the code
   docs --check  fails where they are not current
@@ -37,6 +41,8 @@ fn main() -> ExitCode {
     let root = root();
     let good = match args[..] {
         ["ci"] => ci::run(&root),
+        ["test"] => tests(&root, "quick"),
+        ["test", size @ ("quick" | "ci" | "soak")] => tests(&root, size),
         ["tidy"] => report(tidy::run(&root)),
         ["docs"] => report(docs::run(&root, false)),
         ["docs", "--check"] => report(docs::run(&root, true)),
@@ -56,6 +62,12 @@ fn main() -> ExitCode {
         }
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn tests(root: &Path, size: &str) -> bool {
+    let mut steps = step::Steps::new(root);
+    ci::tests(&mut steps, size, Duration::from_secs(3600 * if size == "soak" { 48 } else { 1 }));
+    steps.close()
 }
 
 /// The workspace's root directory.

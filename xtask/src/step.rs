@@ -1,5 +1,6 @@
 //! Steps: run, timed, counted; a failed one does not stop the next.
 
+use crate::binaries::{self, Binary};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,6 +34,11 @@ impl Steps {
         let target = target(root);
         fs::create_dir_all(target.join("xtask")).expect("the target directory can be written");
         Steps { root: root.to_path_buf(), target, passed: 0, failed: 0, times: Vec::new() }
+    }
+
+    /// The workspace.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Where cargo builds; logs of steps lie below it.
@@ -78,10 +84,23 @@ impl Steps {
     pub fn tests(&mut self, name: &str, command: &mut Command, limit: Duration) -> bool {
         let start = Instant::now();
         let outcome = self.finish(name, command, limit);
+        self.tests_done(name, start, &outcome)
+    }
+
+    /// Test binaries side by side; counts as `tests` does.
+    pub fn binaries(&mut self, name: &str, all: Vec<Binary>, size: &str, limit: Duration) -> bool {
+        let start = Instant::now();
+        let logs = self.target.join("xtask");
+        let outcome = binaries::run(all, &logs, size, limit);
+        let _ = fs::write(self.log_path(name), &outcome.output);
+        self.tests_done(name, start, &outcome)
+    }
+
+    fn tests_done(&mut self, name: &str, start: Instant, outcome: &Outcome) -> bool {
         let (passed, failed) = count_tests(&outcome.output);
         let failed = if outcome.good { failed } else { failed.max(1) };
         self.account(name, start, passed, failed);
-        self.explain(name, &outcome);
+        self.explain(name, outcome);
         for (seconds, test) in slow_tests(&outcome.output) {
             println!("      {seconds:7.1} s  {test}");
         }

@@ -44,6 +44,6 @@ pub use prng::Prng;
 pub use ring::{RingReceiver, RingSender, ring};
 pub use shared::shared_len;
 pub use tags::{TAG_GROUP, match_tags};
-pub use testing::test_size;
+pub use testing::{in_own_process, test_size};
 pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};
 pub use zipf::Zipf;

@@ -31,6 +31,28 @@ fn choose(tests: Option<&str>, runs: Option<&str>, [quick, ci, soak]: [u64; 3]) 
     }
 }
 
+/// Runs `test` in a process of its own, for tests that look at the whole process: this test binary
+/// once more, for the one test `name` (with its module: `resident::of_small_entries`).
+///
+/// # Panics
+///
+/// If the test fails there, or if no test has this name.
+#[allow(clippy::disallowed_methods)] // Only tests call it.
+pub fn in_own_process(name: &str, test: impl FnOnce()) {
+    const ALONE: &str = "SILICA_TEST_ALONE";
+    if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
+        return test();
+    }
+    let program = std::env::current_exe().expect("a test knows its binary");
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", name, "--nocapture"]).env(ALONE, name);
+    let output = command.output().expect("a binary that runs starts again");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    print!("{said}");
+    assert!(output.status.success() && said.contains("1 passed"), "{name} fails in its process");
+}
+
 #[cfg(test)]
 mod tests {
     use super::choose;
@@ -48,5 +70,15 @@ mod tests {
     #[should_panic(expected = "use quick, ci or soak")]
     fn a_typing_error_is_told() {
         choose(Some("soka"), None, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_test_runs_in_a_process_of_its_own() {
+        let name = "testing::tests::a_test_runs_in_a_process_of_its_own";
+        let ran_here = std::cell::Cell::new(false);
+        super::in_own_process(name, || ran_here.set(true));
+        assert_eq!(ran_here.get(), std::env::var_os("SILICA_TEST_ALONE").is_some());
+        let none = std::panic::catch_unwind(|| super::in_own_process("no::such_test", || ()));
+        assert!(none.is_err(), "no test has this name");
     }
 }

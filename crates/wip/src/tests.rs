@@ -1,4 +1,4 @@
-#[path = "../tests/small/mod.rs"]
+#[path = "../tests/all/small/mod.rs"]
 mod small;
 
 use crate::Wip;

@@ -280,6 +280,12 @@ fn grid() -> Vec<String> {
     all.into_iter().step_by(step).collect()
 }
 
+/// What a row of `why` shows, as it shows it.
+fn figures_of(p: &Prediction) -> String {
+    let space = p.cost.space_amplification;
+    format!("{:.0} {:.2} {:.2} {space:.2}", p.throughput, p.written(), p.reads_per_get)
+}
+
 fn assert_no_twin<T: PartialEq + std::fmt::Debug>(rows: &[T], words: &str) {
     for (at, row) in rows.iter().enumerate() {
         assert!(!rows[..at].contains(row), "{words}: {row:?} is there twice");
@@ -354,6 +360,16 @@ fn verdicts_have_no_row_twice_no_hair_for_a_reason_and_name_what_is_lost() {
             let figures: Vec<_> = told.figures.iter().map(|figure| &figure.name).collect();
             assert_no_twin(&figures, words);
             let text = told.to_string();
+            // A row says something: neither what is, nor what a row of the same option said.
+            let (now, said) = (figures_of(&told.prediction), told.changes_worth_a_row());
+            for (at, row) in said.iter().enumerate() {
+                let figures = figures_of(&row.prediction);
+                assert_ne!(figures, now, "{words} {engine}: {row:?}");
+                let same =
+                    |r: &&&WhatIf| r.option == row.option && figures_of(&r.prediction) == figures;
+                assert_eq!(said[..at].iter().find(same), None, "{words} {engine}");
+                assert!(text.contains(&format!("{}={}", row.option, row.shown)), "{text}");
+            }
             let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
             assert_no_twin(&lines, words);
         }

@@ -98,6 +98,21 @@ pub const WHY_METRICS: [(&str, bool, &str); 8] = [
 ];
 
 impl Why {
+    /// The changes that are worth a row: each alters a figure by a percent, and says something else
+    /// than the rows of the same option before it.
+    pub(super) fn changes_worth_a_row(&self) -> Vec<&WhatIf> {
+        let mut rows: Vec<&WhatIf> = Vec::new();
+        for row in &self.what_if {
+            let is_said = |other: &&WhatIf| {
+                other.option == row.option && is_alike(&other.prediction, &row.prediction)
+            };
+            if !is_alike(&self.prediction, &row.prediction) && !rows.iter().any(is_said) {
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
     /// The samples of the metric `name` of [`WHY_METRICS`]: further labels, and the value.
     pub fn samples(&self, name: &str) -> Vec<(Vec<(&'static str, String)>, f64)> {
         let figures = |of: fn(&Figure) -> Option<f64>| {
@@ -135,6 +150,21 @@ impl Why {
     }
 }
 
+/// Figures that differ by less, and less than they are shown with, are alike.
+const ALIKE_PART: f64 = 0.01;
+const ALIKE: f64 = 0.01;
+
+/// True where no figure that is shown of `b` is another than that of `a`.
+fn is_alike(a: &Prediction, b: &Prediction) -> bool {
+    let near = |a: f64, b: f64, least: f64| {
+        (a - b).abs() <= (ALIKE_PART * a.abs().max(b.abs())).max(least)
+    };
+    near(a.throughput, b.throughput, 0.0)
+        && near(a.written(), b.written(), ALIKE)
+        && near(a.reads_per_get, b.reads_per_get, ALIKE)
+        && near(a.cost.space_amplification, b.cost.space_amplification, ALIKE)
+}
+
 /// The table, for people.
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,7 +185,11 @@ impl fmt::Display for Why {
         let (now, limit) = (self.prediction.throughput, self.prediction.bottleneck().name());
         writeln!(f, "predicted {now:.0} operations a second, limited by {limit}")?;
         writeln!(f, "one option changed:")?;
-        for WhatIf { option, shown, prediction: p, .. } in &self.what_if {
+        let rows = self.changes_worth_a_row();
+        if rows.is_empty() {
+            writeln!(f, "  no other value of any changes a figure by a percent")?;
+        }
+        for WhatIf { option, shown, prediction: p, .. } in rows {
             writeln!(
                 f,
                 "  {:<40} {:>9.0}/s  written {:.2}  reads {:.2}  space {:.2}",

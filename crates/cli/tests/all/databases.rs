@@ -1,0 +1,152 @@
+//! Databases with engines of their own, as a user sets them up with the real binary.
+
+use crate::support::{Client, Reply, arg, said, scratch, silica, silica_ok};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// A server whose first line was read; killed when dropped.
+struct Served(Child, String);
+
+impl Served {
+    fn start(args: &[&str]) -> Served {
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        let mut command = silica(&args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        Served(child, line)
+    }
+
+    fn client(&self) -> Client {
+        let address = self.1.split(" on ").last().expect("an address");
+        let port = address.split(' ').next().unwrap().rsplit(':').next().unwrap();
+        Client::connect(port.parse().expect("a port")).unwrap()
+    }
+
+    fn stop(mut self) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Both fail only where the process is gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Each line a request and its reply.
+fn script(client: &mut Client, lines: &str) {
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (ask, want) = line.split_once(" -> ").expect("request -> reply");
+        let words: Vec<&[u8]> = ask.split(' ').map(str::as_bytes).collect();
+        let shown = match client.ask(&words).unwrap() {
+            Reply::Status(text) => text,
+            Reply::Error(text) => format!("-{text}"),
+            Reply::Number(n) => n.to_string(),
+            Reply::Bytes(None) => "nil".into(),
+            Reply::Bytes(Some(bytes)) => String::from_utf8(bytes).unwrap(),
+            Reply::Many(all) => format!("{} of them", all.len()),
+        };
+        assert_eq!(shown, want, "{ask}");
+    }
+}
+
+fn info(client: &mut Client) -> String {
+    match client.ask(&[b"INFO", b"everything"]).unwrap() {
+        Reply::Bytes(Some(bytes)) => String::from_utf8(bytes).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_cache_beside_a_durable_database_is_asked_for_once() {
+    let store = scratch("databases-once").join("store");
+    let at = arg(&store).to_string();
+    let cache = "1=mica,memory_bytes=8MiB,eviction=lru";
+    let served = Served::start(&[&at, "--memory", "64MiB", "--database", cache]);
+    let words = "(engine wip, synced writes; database 1: engine mica, in memory, 0 entries)";
+    assert!(served.1.contains(words), "{}", served.1);
+    script(&mut served.client(), "SET a 1 -> OK\nSELECT 1 -> OK\nGET a -> nil\nSET a 2 -> OK");
+    served.stop();
+
+    let served = Served::start(&[&at, "--memory", "64MiB"]);
+    assert!(served.1.contains(words), "it needs no option again: {}", served.1);
+    let mut client = served.client();
+    script(&mut client, "GET a -> 1\nSELECT 1 -> OK\nGET a -> nil");
+    let info = info(&mut client);
+    assert!(info.contains("\r\ndb1_engine:mica\r\n"), "{info}");
+    let line = info.lines().find_map(|line| line.strip_prefix("db1_memory_bytes:"));
+    assert!(line.is_none_or(|bytes| bytes == (8 << 20).to_string()), "{line:?}");
+    served.stop();
+
+    let listed = silica_ok(&["keyspace", "list", "--path", &at]);
+    assert!(listed.contains("db1\tmica\tmemory_bytes="), "{listed}");
+    let other = silica(&["serve", &at, "--database", "1=silt"]).output().unwrap();
+    assert!(said(&other).contains("keyspace 'db1' has engine mica, not silt"), "{}", said(&other));
+    let small = silica(&["serve", &at, "--memory", "8MiB"]).output().unwrap();
+    assert!(said(&small).contains("give more --memory"), "{}", said(&small));
+}
+
+#[test]
+fn keyspaces_are_created_and_dropped_by_hand() {
+    let store = scratch("databases-hand").join("store");
+    let at = arg(&store).to_string();
+    let create = ["keyspace", "create", "db1", "--engine", "mica", "--path", &at];
+    let kept = ["--set", "memory_bytes=8MiB", "--set", "warm_restart=on"];
+    silica_ok(&[&create[..], &kept].concat());
+    let again = silica(&create).output().unwrap();
+    assert!(said(&again).contains("keyspace 'db1' exists already"), "{}", said(&again));
+    let served = Served::start(&[&at]);
+    script(&mut served.client(), "SELECT 1 -> OK\nMSET a 1 b 2 -> OK");
+    served.stop();
+    let served = Served::start(&[&at]);
+    assert!(served.1.contains("database 1: engine mica, in memory, 2 entries"), "{}", served.1);
+    script(&mut served.client(), "SELECT 1 -> OK\nGET a -> 1");
+    served.stop();
+    silica_ok(&["keyspace", "drop", "db1", "--path", &at]);
+    let listed = silica_ok(&["keyspace", "list", "--path", &at, "--json"]);
+    assert!(listed.contains("\"default\"") && !listed.contains("db1"), "{listed}");
+}
+
+#[test]
+fn a_server_without_a_directory_has_databases_too() {
+    let images = scratch("databases-images");
+    let args = ["--cache", "64MiB", "--database", "1=mica,eviction=none,memory_bytes=4MiB"];
+    let args = [&args[..], &["--image", arg(&images)]].concat();
+    let served = Served::start(&args);
+    assert!(served.1.contains("serving a cache of 64 MiB on "), "{}", served.1);
+    assert!(served.1.contains("database 1: engine mica, in memory, 0 entries"), "{}", served.1);
+    let lines = "SET a 1 -> OK
+        SELECT 1 -> OK
+        SET a 2 -> OK
+        SELECT 2 -> -ERR DB index is out of range";
+    script(&mut served.client(), lines);
+    served.stop();
+    let served = Served::start(&args);
+    script(&mut served.client(), "GET a -> 1\nSELECT 1 -> OK\nGET a -> 2");
+    served.stop();
+    for (database, why) in [
+        ("1=silt", "needs a directory"),
+        ("2=mica", "there is no database 1"),
+        ("1=mica,memory_bytes=64MiB", "give a larger --cache"),
+        ("16=mica", "databases are 0 to 15"),
+        ("1", "use N=ENGINE"),
+        ("1=mica,nothing=1", "nothing"),
+    ] {
+        let refused = silica(&["serve", "--cache", "64MiB", "--database", database]).output();
+        let refused = said(&refused.unwrap());
+        assert!(refused.contains(why), "{database}: {refused}");
+    }
+}
+
+#[test]
+fn a_store_in_memory_is_called_one() {
+    let served = Served::start(&["--cache", "64MiB", "--set", "eviction=none"]);
+    assert!(served.1.contains("serving a store in memory of 64 MiB on "), "{}", served.1);
+    assert!(info(&mut served.client()).contains("\r\nmaxmemory_policy:noeviction\r\n"));
+    served.stop();
+}

@@ -1,0 +1,115 @@
+//! Promise 7: a server under load stays within the memory number that it was given, plus 10 %.
+
+use crate::support::{Client, Reply, Server, encode, scratch};
+use silica_base::{Prng, test_size};
+
+const MEMORY_MIB: u64 = 96;
+const VALUE_BYTES: usize = 1000;
+const BURST: u64 = 256;
+
+/// A number of the process's status file, in KiB.
+fn status_kib(pid: u32, field: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux has it");
+    let line = text.lines().find(|line| line.starts_with(field)).expect("a field of the file");
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of KiB")
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key:{:016x}", Prng::new(n).next_u64()).into_bytes()
+}
+
+fn value(n: u64) -> Vec<u8> {
+    let mut value = vec![0; VALUE_BYTES];
+    Prng::new(!n).fill(&mut value);
+    value
+}
+
+fn put_burst(client: &mut Client, first: u64) {
+    let mut commands = Vec::new();
+    for n in first..first + BURST {
+        encode(&mut commands, &[b"SET", &key(n), &value(n)]);
+    }
+    client.send(&commands).expect("the server reads");
+    for _ in 0..BURST {
+        assert_eq!(client.reply().expect("a reply"), Reply::Status("OK".into()));
+    }
+}
+
+fn get_burst(client: &mut Client, prng: &mut Prng, below: u64) {
+    let numbers: Vec<u64> = (0..BURST).map(|_| prng.below(below)).collect();
+    let mut commands = Vec::new();
+    numbers.iter().for_each(|n| encode(&mut commands, &[b"GET", &key(*n)]));
+    client.send(&commands).expect("the server reads");
+    for n in numbers {
+        let right = client.reply().expect("a reply") == Reply::Bytes(Some(value(n)));
+        assert!(right, "entry {n} is not what was written");
+    }
+}
+
+#[test]
+fn resident_memory_stays_within_the_number_set() {
+    let path = scratch("memory").join("data");
+    let memory = format!("{MEMORY_MIB}MiB");
+    let server = Server::start(&path, &["--memory", &memory]);
+    let mut client = server.client();
+    let mut prng = Prng::new(7);
+    // Some times the memory number, so that conversions and merges run beside the load.
+    let entries = test_size(60_000, 400_000, 20_000_000);
+    for first in (0..entries).step_by(BURST as usize) {
+        put_burst(&mut client, first);
+        if prng.one_in(4) {
+            get_burst(&mut client, &mut prng, first + BURST);
+        }
+    }
+    let highest = status_kib(server.pid(), "VmHWM:");
+    let limit = MEMORY_MIB * 1024 * 11 / 10;
+    println!("{entries} entries of {VALUE_BYTES} bytes: at most {highest} KiB of {limit} KiB");
+    assert!(highest <= limit, "{highest} KiB resident; {limit} KiB are promised");
+    drop(client);
+    server.stop();
+    let _ = std::fs::remove_dir_all(path.parent().expect("a scratch directory"));
+}
+
+/// Replies that nobody reads are a part of the number, too.
+#[test]
+fn clients_that_do_not_read_stay_within_the_number_set() {
+    const CLIENTS: usize = 40;
+    const REPLIES: usize = 16;
+    let path = scratch("memory-clients").join("data");
+    let memory = format!("{MEMORY_MIB}MiB");
+    let server = Server::start(&path, &["--memory", &memory]);
+    let mut client = server.client();
+    let large = vec![b'x'; 1 << 20];
+    assert_eq!(client.ask(&[b"SET", b"large", &large]).unwrap(), Reply::Status("OK".into()));
+    let mut commands = Vec::new();
+    (0..REPLIES).for_each(|_| encode(&mut commands, &[b"GET", b"large"]));
+    // All replies together are several times the number.
+    let mut idle: Vec<Client> = (0..CLIENTS).map(|_| server.client()).collect();
+    for other in &mut idle {
+        // A client that was dropped meanwhile may see it here.
+        let _ = other.send(&commands);
+    }
+    for _ in 0..20 {
+        assert_eq!(client.ask(&[b"PING"]).unwrap(), Reply::Status("PONG".into()));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let info = match client.ask(&[b"INFO", b"memory"]).unwrap() {
+        Reply::Bytes(Some(text)) => String::from_utf8(text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let number = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("a line of INFO");
+        line.strip_prefix(':').unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(number("maxmemory"), MEMORY_MIB << 20);
+    let parts = number("clients_bytes_max") + number("stores_bytes_max");
+    assert_eq!(parts, MEMORY_MIB << 20);
+    assert!(number("clients_bytes") <= number("clients_bytes_max"), "{info}");
+    let highest = status_kib(server.pid(), "VmHWM:");
+    let limit = MEMORY_MIB * 1024 * 11 / 10;
+    println!("{CLIENTS} clients that do not read: at most {highest} KiB of {limit} KiB");
+    assert!(highest <= limit, "{highest} KiB resident; {limit} KiB are promised");
+    drop((client, idle));
+    server.stop();
+    let _ = std::fs::remove_dir_all(path.parent().expect("a scratch directory"));
+}

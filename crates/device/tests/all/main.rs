@@ -1,0 +1,5 @@
+//! Tests that need no process of their own: one binary, and a module for each.
+
+mod conformance;
+mod file;
+mod sim;

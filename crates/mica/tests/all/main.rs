@@ -1,0 +1,11 @@
+//! Tests that need no process of their own: one binary, and a module for each.
+
+mod conformance;
+mod expiry;
+mod histories;
+mod image;
+mod memory;
+mod panics;
+mod shards;
+mod store;
+mod support;

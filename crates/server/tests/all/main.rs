@@ -1,0 +1,33 @@
+//! Tests that need no process of their own: one binary, and a module for each.
+
+mod admin;
+mod bursts;
+mod clients;
+mod commands;
+mod connections;
+mod databases;
+mod datagrams;
+mod differential;
+mod figures;
+mod histories;
+mod hostile;
+mod memcached;
+mod memcached_binary;
+mod memcached_clients;
+mod memcached_meta;
+mod observe;
+mod order;
+mod ordered;
+mod pages;
+mod pieces;
+mod redis;
+#[path = "support/scripts.rs"]
+mod scripts;
+#[path = "support/stories.rs"]
+mod stories;
+mod support;
+mod tls;
+mod topics;
+mod udp;
+mod unix;
+mod watch;

@@ -1,0 +1,23 @@
+//! Tests that need no process of their own: one binary, and a module for each.
+
+mod auto;
+mod drop_keyspace;
+mod engines;
+mod expiry;
+mod full_disk;
+mod golden;
+mod kept;
+mod limits;
+mod memory;
+mod migrate;
+mod migrate_refused;
+mod migrate_resumed;
+mod open_files;
+mod quiet;
+mod read_only;
+mod silt;
+mod sketch;
+mod small_disk;
+mod store;
+mod upkeep;
+mod wip;
