@@ -55,7 +55,7 @@ pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
     let log = steps.target().join("xtask").join("build.log");
     let root = steps.root().to_path_buf();
     steps.inside("build", || {
-        binaries = binaries::built(&root, &log, 25 * MINUTE)?;
+        binaries = binaries::built(&root, &log, 40 * MINUTE)?;
         Ok(())
     });
     // By default event loops use io_uring where the kernel has it, so the others have their turn.
