@@ -352,9 +352,9 @@ impl Way {
     ) -> Result<Self> {
         let mut open = OpenOptions::new().engine(engine).memory_bytes(case.memory_mib << 20);
         let registry = Registry::builtin();
-        let registration = registry.find(engine)?;
+        let spec = registry.find(engine)?;
         for (name, value) in options.iter() {
-            let spec = registration.options.iter().find(|spec| spec.name == name);
+            let spec = spec.options.iter().find(|spec| spec.name == name);
             open = open.set(name, spec.expect("it is in the table").show(value));
         }
         let store = open.seed([7; 16]).open(place)?;

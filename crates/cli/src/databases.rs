@@ -1,7 +1,7 @@
 //! Which engine the numbered databases of a server have.
 
 use crate::args::{DatabaseArg, Global, ServeArgs};
-use silica::{Engine, Error, ErrorKind, Result, Silica};
+use silica::{CACHE_ENGINE, Engine, Error, ErrorKind, Result, Silica};
 use silica_server::{Config, Databases, Mode, keyspace_name};
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl InMemory {
     ) -> Result<Self> {
         let wanted = &args.database;
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if let Some(other) = wanted.iter().find(|database| database.engine != "mica") {
+        if let Some(other) = wanted.iter().find(|database| database.engine != CACHE_ENGINE) {
             return refuse(format!(
                 "database {} would have engine {}, which needs a directory: serve one, or leave \
                  the database out",

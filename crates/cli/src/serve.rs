@@ -6,7 +6,9 @@ use crate::signals::{self, Wish, Wishes};
 use log::{info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use silica::{DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Engine, Error, ErrorKind, Result};
+use silica::{
+    CACHE_ENGINE, DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Engine, Error, ErrorKind, Result,
+};
 use silica_server::{Config, Databases, Server, StopHandle, TlsFiles};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -73,7 +75,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
 
 /// Serves a cache, or a store, in memory until SIGINT or SIGTERM.
 fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
-    if let Some(engine) = global.engine.as_ref().filter(|engine| *engine != "mica") {
+    if let Some(engine) = global.engine.as_ref().filter(|engine| *engine != CACHE_ENGINE) {
         let message = format!(
             "a cache in memory has the engine mica, not {engine}; leave --engine out, or serve a \
              directory"

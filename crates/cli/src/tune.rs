@@ -199,8 +199,8 @@ fn bounds(pairs: &[(String, String)]) -> Result<Bounds> {
 /// An option's value as `--set` takes it.
 fn option_text(engine: &str, name: &str, value: u64) -> String {
     let registry = Registry::builtin();
-    let registration = registry.iter().find(|registration| registration.name == engine);
-    let spec = registration.and_then(|r| r.options.iter().find(|spec| spec.name == name));
+    let engine = registry.iter().find(|spec| spec.name == engine);
+    let spec = engine.and_then(|engine| engine.options.iter().find(|spec| spec.name == name));
     spec.map_or_else(|| value.to_string(), |spec| spec.show(value))
 }
 

@@ -77,9 +77,9 @@ fn of_store(global: &Global, path: &Path, name: &str, asked: &mut Asked) -> Resu
 
 fn parse(engine: &str, pairs: &[(String, String)]) -> Result<OptionValues> {
     let registry = Registry::builtin();
-    let registration = registry.find(engine)?;
+    let spec = registry.find(engine)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    OptionValues::parse(registration.options, pairs)
+    OptionValues::parse(spec.options, pairs)
 }
 
 /// Asks a server's admin page.

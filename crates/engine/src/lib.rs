@@ -17,6 +17,7 @@ pub mod optimistic;
 mod options;
 mod ordered;
 pub mod part;
+mod spec;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 mod views;
@@ -31,4 +32,5 @@ pub use ordered::{
     EntryIter, INGESTED, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
 };
 pub use silica_base::{Error, ErrorKind, Result};
+pub use spec::{EngineSpec, Medium, Open, Repair};
 pub use views::{Admin, Atomic, Checkpoint, Count, Loss, Repaired, Scan, Shard, Sharded, Update};

@@ -34,6 +34,7 @@ mod protocol;
 mod read;
 mod scan;
 mod shard;
+mod spec;
 mod store;
 mod sync;
 mod undo;
@@ -45,3 +46,4 @@ mod tests;
 
 pub use mica::{KEY_BYTES_MAX, Mica, VALUE_BYTES_MAX};
 pub use options::OPTIONS;
+pub use spec::ENGINE;

@@ -82,7 +82,7 @@ pub(crate) fn take_notes(catalog: &mut Catalog, all: bool) -> BTreeMap<String, N
 impl Registry {
     /// The engines that the models know, for [`recommend`].
     pub fn candidates(&self) -> Vec<Candidate> {
-        let known = self.iter().filter(|registration| model_of(registration.name).is_some());
+        let known = self.iter().filter(|spec| model_of(spec.name).is_some());
         known.map(|r| Candidate { engine: r.name, options: r.options }).collect()
     }
 }
@@ -133,10 +133,10 @@ impl Silica {
     /// when a keyspace is created, or out of range.
     pub fn set_options(&self, name: &str, options: &[(&str, &str)]) -> Result<()> {
         let record = self.record(name)?;
-        let registration = self.registration(&record.engine)?;
-        let values = OptionValues::parse(registration.options, options.iter().copied())?;
+        let engine = self.spec(&record.engine)?;
+        let values = OptionValues::parse(engine.options, options.iter().copied())?;
         for (option, value) in values.iter() {
-            let spec = registration.options.iter().find(|spec| spec.name == option);
+            let spec = engine.options.iter().find(|spec| spec.name == option);
             let kept = record.options.iter().find(|(other, _)| other == option);
             let spec = spec.expect("parsed options are in their table");
             let is_new = kept.is_none_or(|(_, text)| *text != spec.show(value));
@@ -150,7 +150,7 @@ impl Silica {
         }
         self.edit_catalog(|catalog| {
             for (option, value) in values.iter() {
-                let spec = registration.options.iter().find(|spec| spec.name == option);
+                let spec = engine.options.iter().find(|spec| spec.name == option);
                 let spec = spec.expect("parsed options are in their table");
                 catalog.set_option(name, option, spec.show(value));
             }

@@ -2,10 +2,10 @@
 
 use crate::catalog::{self, Catalog, Record};
 use crate::migrate::{journal, noted_target_of, target_of};
-use crate::{Registration, Silica, sketch};
+use crate::{EngineSpec, Silica, sketch};
 use log::{info, warn};
 use silica_device::{Device, FileDevice};
-use silica_engine::{Error, ErrorKind, Result};
+use silica_engine::{Error, ErrorKind, Medium, Result};
 use std::path::Path;
 
 /// How often a directory is removed, in which background work that is at its end may make files.
@@ -77,10 +77,10 @@ impl Silica {
 
 /// Refuses a listed keyspace of an engine that keeps files whose files are not there: an engine
 /// would make a new store, and everybody would take it for an empty one.
-pub(crate) fn refuse_missing(path: &Path, registration: &Registration, of: &Record) -> Result<()> {
+pub(crate) fn refuse_missing(path: &Path, spec: &EngineSpec, of: &Record) -> Result<()> {
     let directory = path.join(of.directory());
     let current = directory.join(silica_parts::manifest::CURRENT);
-    if !registration.keeps_files() || current.exists() {
+    if spec.medium == Medium::Memory || current.exists() {
         return Ok(());
     }
     let what = if directory.is_dir() { &current } else { &directory };

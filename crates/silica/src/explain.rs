@@ -20,8 +20,8 @@ impl Silica {
     pub fn why(&self, name: &str) -> Result<Why> {
         let record = self.record(name)?;
         let keyspace = self.keyspace(name)?;
-        let registration = self.registration(&record.engine)?;
-        let options = self.options_of_existing(registration, &record)?;
+        let spec = self.spec(&record.engine)?;
+        let options = self.options_of_existing(spec, &record)?;
         let machine = crate::kept_probe(self.path())?.unwrap_or_default();
         let (base, _) = describe("")?;
         let measured = measured_of(&keyspace);

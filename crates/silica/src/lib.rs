@@ -67,13 +67,13 @@ pub use ingest::TableFiles;
 pub use keyspace::{Iter, Keyspace};
 pub use migrate::{FORGET_AT_EXIT, MigrateProgress, MigrateReport};
 pub use options::{
-    DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, OpenOptions,
-    check_memory_bytes,
+    CACHE_ENGINE, DEFAULT_ENGINE, DEFAULT_MEMORY_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
+    OpenOptions, check_memory_bytes,
 };
 pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use probe::{Names, ProbeOptions, SCRATCH_BLOCK_BYTES, Scratch, keep_probe, kept_probe, probe};
 pub use record::{RecordBuffer, RecordOptions, RecordReport, Recording};
-pub use registry::{Build, Registration, Registry};
+pub use registry::{EngineSpec, Registry};
 pub use repair::{KeyspaceRepair, StoreRepair, repair};
 pub use silica_device::is_writable_directory as is_writable;
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};

@@ -204,8 +204,8 @@ impl Silica {
 
     /// True where a new keyspace of `engine` would forget its entries when the process ends.
     fn would_forget(&self, engine: &str, options: &[(&str, &str)]) -> Result<bool> {
-        let registration = self.registration(engine)?;
-        self.options().registry.forgets(engine, self.new_options(registration, options))
+        let spec = self.spec(engine)?;
+        self.options().registry.forgets(engine, self.new_options(spec, options))
     }
 
     /// Where it is noted what is written to a keyspace whose migration was interrupted.
@@ -277,7 +277,7 @@ impl Silica {
         if has == engine {
             return refuse(format!("keyspace '{}' has engine {engine} already", keyspace.name()));
         }
-        self.registration(engine)?;
+        self.spec(engine)?;
         if switch.has_owners() {
             return refuse(format!(
                 "partitions of keyspace '{}' belong to threads (--mode erew or crew); migrate it \

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// The engine of keyspaces that are created without naming one.
 pub const DEFAULT_ENGINE: &str = "wip";
+/// The engine of caches, which keeps its entries in memory.
+pub const CACHE_ENGINE: &str = "mica";
 
 /// Memory of a store where no number is given.
 pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
@@ -406,7 +408,7 @@ impl OpenOptions {
         if values.given("memory_bytes").is_none() {
             values.set("memory_bytes", self.memory_bytes);
         }
-        check_fits("mica", &values)?;
+        check_fits(CACHE_ENGINE, &values)?;
         let environment = Environment::new(HashSeed(self.new_seed()?));
         let mica = match &self.image {
             Some(directory) => {

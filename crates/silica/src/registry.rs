@@ -1,61 +1,11 @@
 //! Engine names and how to build them: the one place that knows which engines exist.
 
 use silica_device::FileDevice;
-use silica_engine::{Engine, Environment, OptionSpec, OptionValues, Repaired, Result, unknown};
+use silica_engine::{OptionValues, Result, unknown};
 use std::sync::Arc;
 
-/// Opens (creating it where the directory is empty) an engine in a directory of its own.
-pub type Build = fn(FileDevice, &OptionValues, &Environment) -> Result<Arc<dyn Engine>>;
-
-/// One engine that keyspaces can be created with.
-#[derive(Clone, Copy)]
-pub struct Registration {
-    /// The name that users write.
-    pub name: &'static str,
-    /// What the engine is for, in one line.
-    pub doc: &'static str,
-    /// Its options.
-    pub options: &'static [OptionSpec],
-    /// Opens it.
-    pub build: Build,
-}
-
-/// Makes a store that is intact of a damaged one, in a directory of its own.
-pub(crate) type Repair = fn(FileDevice, &OptionValues, &Environment) -> Result<Repaired>;
-
-impl Registration {
-    /// True where a clean close of an engine with these options leaves nothing for its next
-    /// opening.
-    fn forgets(&self, values: &OptionValues) -> bool {
-        self.name == "mica" && values.value(self.options, "warm_restart") == 0
-    }
-
-    /// Repairs it, where the engine can.
-    pub(crate) fn repair(&self) -> Option<Repair> {
-        match self.name {
-            "wip" => Some(silica_wip::repair::<FileDevice>),
-            "silt" => Some(silica_silt::repair::<FileDevice>),
-            _ => None,
-        }
-    }
-
-    /// True where its entries are in files from its creation on.
-    pub(crate) fn keeps_files(&self) -> bool {
-        self.repair().is_some()
-    }
-}
-
-/// The engine that made the files of a directory, as far as they tell.
-pub(crate) fn maker_of(directory: &FileDevice) -> Result<Option<&'static str>> {
-    type Made = fn(&FileDevice) -> Result<bool>;
-    let makers: [(&str, Made); 2] = [("wip", silica_wip::made), ("silt", silica_silt::made)];
-    for (name, made) in makers {
-        if made(directory)? {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
-}
+/// An engine that keyspaces can be created with.
+pub type EngineSpec = silica_engine::EngineSpec<FileDevice>;
 
 /// Makes sorted files of entries in any order.
 pub(crate) type SortedFiles = silica_wip::TableFiles<FileDevice>;
@@ -79,7 +29,7 @@ pub(crate) fn sorted_files(
 
 /// The engines that a store can use.
 #[derive(Clone)]
-pub struct Registry(Vec<Registration>);
+pub struct Registry(Vec<EngineSpec>);
 
 impl Default for Registry {
     fn default() -> Self {
@@ -90,31 +40,7 @@ impl Default for Registry {
 impl Registry {
     /// The engines that come with Silica.
     pub fn builtin() -> Self {
-        Registry::empty()
-            .with(Registration {
-                name: "silt",
-                doc: "Very many small entries on flash: half a byte of memory each at 100 million",
-                options: silica_silt::OPTIONS,
-                build: |device, options, environment| {
-                    Ok(Arc::new(silica_silt::Silt::open(device, options, environment)?))
-                },
-            })
-            .with(Registration {
-                name: "wip",
-                doc: "Entries in the order of their keys, at a write amplification near 4",
-                options: silica_wip::OPTIONS,
-                build: |device, options, environment| {
-                    Ok(Arc::new(silica_wip::Wip::open(device, options, environment)?))
-                },
-            })
-            .with(Registration {
-                name: "mica",
-                doc: "A cache in memory, at two cache lines a get; empty after a crash",
-                options: silica_mica::OPTIONS,
-                build: |device, options, environment| {
-                    Ok(Arc::new(silica_mica::Mica::open_on(device, options, environment)?))
-                },
-            })
+        Registry(vec![silica_silt::ENGINE, silica_wip::ENGINE, silica_mica::ENGINE])
     }
 
     /// No engines; for stores that bring their own.
@@ -124,14 +50,14 @@ impl Registry {
 
     /// Adds an engine; one of the same name is replaced.
     #[must_use]
-    pub fn with(mut self, registration: Registration) -> Self {
-        self.0.retain(|r| r.name != registration.name);
-        self.0.push(registration);
+    pub fn with(mut self, engine: EngineSpec) -> Self {
+        self.0.retain(|other| other.name != engine.name);
+        self.0.push(engine);
         self
     }
 
     /// The engine `name`; the error lists those there are.
-    pub fn find(&self, name: &str) -> Result<&Registration> {
+    pub fn find(&self, name: &str) -> Result<&EngineSpec> {
         let found = self.0.iter().find(|r| r.name == name);
         found.ok_or_else(|| unknown("engine", name, self.0.iter().map(|r| r.name)))
     }
@@ -146,13 +72,25 @@ impl Registry {
         engine: &str,
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<bool> {
-        let registration = self.find(engine)?;
-        let values = OptionValues::parse(registration.options, options)?;
-        Ok(registration.forgets(&values))
+        let spec = self.find(engine)?;
+        let values = OptionValues::parse(spec.options, options)?;
+        Ok((spec.forgets)(&values))
+    }
+
+    /// The engine that made the files of a directory, as far as they tell.
+    pub(crate) fn maker_of(&self, directory: &FileDevice) -> Result<Option<&'static str>> {
+        for engine in &self.0 {
+            if let Some(made) = engine.made
+                && made(directory)?
+            {
+                return Ok(Some(engine.name));
+            }
+        }
+        Ok(None)
     }
 
     /// All engines.
-    pub fn iter(&self) -> impl Iterator<Item = &Registration> {
+    pub fn iter(&self) -> impl Iterator<Item = &EngineSpec> {
         self.0.iter()
     }
 }

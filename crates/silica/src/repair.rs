@@ -3,9 +3,8 @@
 use crate::catalog::{self, Catalog, Record};
 use crate::directories::refuse_missing;
 use crate::opening::open_damaged_device;
-use crate::registry::maker_of;
 use crate::store::DEFAULT_KEYSPACE;
-use crate::{OpenOptions, Registration};
+use crate::{EngineSpec, OpenOptions, Registry};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
 use silica_engine::{Environment, Error, ErrorKind, Loss, OptionValues, Repaired, Result};
@@ -54,22 +53,22 @@ pub fn repair(path: impl AsRef<Path>, options: OpenOptions) -> Result<StoreRepai
     let options = options.create(false);
     let device = open_damaged_device(path, &options)?;
     let mut findings = Vec::new();
-    let catalog = catalog_of(path, &device, &mut findings)?;
+    let catalog = catalog_of(path, &device, &options.registry, &mut findings)?;
     let mut keyspaces = Vec::new();
     for record in &catalog.keyspaces {
-        let registration = options.registry.find(&record.engine)?;
+        let spec = options.registry.find(&record.engine)?;
         let kept = record.engine_options().map(|(name, value)| (name.as_str(), value.as_str()));
-        let values = OptionValues::parse(registration.options, kept)?;
+        let values = OptionValues::parse(spec.options, kept)?;
         let environment = Environment::new(HashSeed(options.new_seed()?));
-        let missing = refuse_missing(path, registration, record).err();
+        let missing = refuse_missing(path, spec, record).err();
         let directory = device.subdirectory(&record.directory())?;
         let outcome = match missing {
             Some(error)
                 if directory.list()?.is_empty() && directory.subdirectories()?.is_empty() =>
             {
-                begin_anew(registration, directory, &values, &environment, &error)
+                begin_anew(spec, directory, &values, &environment, &error)
             }
-            _ => repair_keyspace(registration, directory, &values, &environment),
+            _ => repair_keyspace(spec, directory, &values, &environment),
         };
         sweep(&path.join(record.directory()));
         keyspaces.push(KeyspaceRepair {
@@ -82,7 +81,12 @@ pub fn repair(path: impl AsRef<Path>, options: OpenOptions) -> Result<StoreRepai
 }
 
 /// The list of keyspaces, or what can be found out of it.
-fn catalog_of(path: &Path, device: &FileDevice, findings: &mut Vec<String>) -> Result<Catalog> {
+fn catalog_of(
+    path: &Path,
+    device: &FileDevice,
+    registry: &Registry,
+    findings: &mut Vec<String>,
+) -> Result<Catalog> {
     let file = |name| path.join(name).display().to_string();
     let there_is_none = || {
         let message = format!("there is no store at {}; check the path", path.display());
@@ -110,7 +114,7 @@ fn catalog_of(path: &Path, device: &FileDevice, findings: &mut Vec<String>) -> R
         }
         Err(error) => return Err(error),
     };
-    adopt(path, device, &mut catalog, findings)?;
+    adopt(path, device, registry, &mut catalog, findings)?;
     if catalog.keyspaces.is_empty() {
         return Err(there_is_none());
     }
@@ -128,6 +132,7 @@ fn catalog_of(path: &Path, device: &FileDevice, findings: &mut Vec<String>) -> R
 fn adopt(
     path: &Path,
     device: &FileDevice,
+    registry: &Registry,
     catalog: &mut Catalog,
     findings: &mut Vec<String>,
 ) -> Result<()> {
@@ -138,7 +143,7 @@ fn adopt(
         if catalog.keyspaces.iter().any(|record| record.id == id) || directory.list()?.is_empty() {
             continue;
         }
-        let Some(engine) = maker_of(&directory)? else {
+        let Some(engine) = registry.maker_of(&directory)? else {
             // An opening would remove it.
             let aside = format!("{name}{UNKNOWN}");
             std::fs::rename(path.join(&name), path.join(&aside))
@@ -159,13 +164,13 @@ fn adopt(
 
 /// Makes an empty store where nothing is left of one.
 fn begin_anew(
-    registration: &Registration,
+    spec: &EngineSpec,
     directory: FileDevice,
     values: &OptionValues,
     environment: &Environment,
     missing: &Error,
 ) -> Result<Repaired> {
-    (registration.build)(directory, values, environment)?.sync()?;
+    (spec.open)(directory, values, environment)?.sync()?;
     let findings = vec![
         missing.to_string(),
         "everything that was in the keyspace is lost; it is empty now".to_string(),
@@ -183,15 +188,15 @@ fn sweep(directory: &Path) {
 }
 
 fn repair_keyspace(
-    registration: &Registration,
+    spec: &EngineSpec,
     directory: FileDevice,
     values: &OptionValues,
     environment: &Environment,
 ) -> Result<Repaired> {
-    if let Some(repair) = registration.repair() {
+    if let Some(repair) = spec.repair {
         return repair(directory, values, environment);
     }
-    let engine = (registration.build)(directory, values, environment);
+    let engine = (spec.open)(directory, values, environment);
     let checked = engine.and_then(|engine| {
         engine.verify()?;
         let count = engine.as_admin().map_or(Ok(0), |admin| Ok(admin.count(false)?.estimate))?;

@@ -16,7 +16,7 @@ use crate::opening::{create, open_device};
 use crate::options::check_fits;
 use crate::scheduler::{PAUSE_MAX, Scheduler};
 use crate::sketch;
-use crate::{OpenOptions, Registration};
+use crate::{EngineSpec, OpenOptions};
 use log::{info, warn};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
@@ -80,8 +80,8 @@ impl Silica {
         check_set(&options)?;
         for declared in &options.declared {
             check_name(&declared.name)?;
-            let registration = options.registry.find(&declared.engine)?;
-            OptionValues::parse(registration.options, declared.pairs())
+            let spec = options.registry.find(&declared.engine)?;
+            OptionValues::parse(spec.options, declared.pairs())
                 .map_err(|e| e.within(format_args!("keyspace '{}'", declared.name)))?;
         }
         options.check_memory()?;
@@ -380,15 +380,15 @@ impl Silica {
         if engine == AUTO {
             return self.create_chosen(state, name, options);
         }
-        let registration = self.options.registry.find(engine)?;
-        let given = self.new_options(registration, options);
-        let values = OptionValues::parse(registration.options, given)?;
+        let spec = self.options.registry.find(engine)?;
+        let given = self.new_options(spec, options);
+        let values = OptionValues::parse(spec.options, given)?;
         let id = state.catalog.next_id;
         let record = Record {
             id,
             name: name.to_string(),
             engine: engine.to_string(),
-            options: options_to_keep(registration, &values),
+            options: options_to_keep(spec, &values),
         };
         let mut catalog = state.catalog.clone();
         catalog.add(record.clone());
@@ -400,12 +400,12 @@ impl Silica {
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let keyspace = self.build(registration, &record, values, share)?;
+        let keyspace = self.build(spec, &record, values, share)?;
         keyspace.engine().sync()?;
         let is_special = engine != self.options.engine && self.own_memory(&record).is_none();
         if is_special && is_in_memory(&keyspace) {
             // What it takes it keeps, so the others must know.
-            let bytes = clamp_memory(registration, share).unwrap_or(share);
+            let bytes = clamp_memory(spec, share).unwrap_or(share);
             catalog.set_option(name, MEMORY_OPTION, bytes.to_string());
         }
         self.device.sync_dir()?;
@@ -425,14 +425,14 @@ impl Silica {
         let memory = self.options.memory_of(name).unwrap_or(self.options.memory_bytes);
         let choice = self.asked(memory)?.choose(self.options.workload.is_some())?.choice;
         let chosen = choice.options.iter().filter(|(option, _)| *option != MEMORY_OPTION);
-        let registration = self.options.registry.find(choice.engine)?;
+        let spec = self.options.registry.find(choice.engine)?;
         let texts: Vec<(&str, String)> = chosen
             .filter_map(|(option, value)| {
-                let spec = registration.options.iter().find(|spec| spec.name == *option)?;
+                let spec = spec.options.iter().find(|spec| spec.name == *option)?;
                 Some((*option, spec.show(*value)))
             })
             .collect();
-        let given = set_pairs(&self.options, registration).chain(options.iter().copied());
+        let given = set_pairs(&self.options, spec).chain(options.iter().copied());
         let chosen = texts.iter().map(|(option, text)| (*option, text.as_str()));
         let all: Vec<(&str, &str)> = chosen.chain(given).collect();
         let without = auto::without(&choice.lacks);
@@ -447,19 +447,19 @@ impl Silica {
     /// Options of a new keyspace: those of the store, then those given for it.
     pub(crate) fn new_options<'a>(
         &'a self,
-        registration: &'a Registration,
+        spec: &'a EngineSpec,
         options: &'a [(&'a str, &'a str)],
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        set_pairs(&self.options, registration).chain(options.iter().copied())
+        set_pairs(&self.options, spec).chain(options.iter().copied())
     }
 
     fn open_listed(&self, state: &mut State, name: &str) -> Result<Keyspace> {
         let record = state.catalog.find(name).expect("the caller found it").clone();
-        let registration = self.options.registry.find(&record.engine)?;
-        let values = self.options_of_existing(registration, &record)?;
+        let spec = self.options.registry.find(&record.engine)?;
+        let values = self.options_of_existing(spec, &record)?;
         let share = self.memory_share(&state.catalog);
-        let keyspace = refuse_missing(&self.path, registration, &record)
-            .and_then(|()| self.build(registration, &record, values, share))
+        let keyspace = refuse_missing(&self.path, spec, &record)
+            .and_then(|()| self.build(spec, &record, values, share))
             .map_err(|e| e.within(format_args!("opening keyspace '{name}'")))?;
         Ok(self.enter(state, keyspace))
     }
@@ -467,11 +467,11 @@ impl Silica {
     /// What the keyspace was created with, overlaid by the options given for this opening.
     pub(crate) fn options_of_existing(
         &self,
-        registration: &Registration,
+        spec: &EngineSpec,
         record: &Record,
     ) -> Result<OptionValues> {
         let kept = record.engine_options().map(|(n, v)| (n.as_str(), v.as_str()));
-        let mut values = OptionValues::parse(registration.options, kept)?;
+        let mut values = OptionValues::parse(spec.options, kept)?;
         let declared = self.options.declared(&record.name);
         if let Some(other) = declared.filter(|declared| declared.engine != record.engine) {
             let message = format!(
@@ -480,18 +480,18 @@ impl Silica {
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let given = set_pairs(&self.options, registration);
+        let given = set_pairs(&self.options, spec);
         let given = given.chain(declared.into_iter().flat_map(|declared| declared.pairs()));
-        let given = OptionValues::parse(registration.options, given)?;
+        let given = OptionValues::parse(spec.options, given)?;
         for (name, value) in given.iter() {
-            let spec = registration.options.iter().find(|s| s.name == name);
-            let spec = spec.expect("parsed options are in their table");
-            if spec.fixed && values.value(registration.options, name) != value {
+            let option = spec.options.iter().find(|option| option.name == name);
+            let option = option.expect("parsed options are in their table");
+            if option.fixed && values.value(spec.options, name) != value {
                 let message = format!(
                     "option {name} of keyspace '{}' was fixed to {} when it was created; leave it \
                      out, or create another keyspace",
                     record.name,
-                    spec.show(values.value(registration.options, name)),
+                    option.show(values.value(spec.options, name)),
                 );
                 return Err(Error::new(ErrorKind::Config, message));
             }
@@ -502,7 +502,7 @@ impl Silica {
 
     fn build(
         &self,
-        registration: &Registration,
+        spec: &EngineSpec,
         record: &Record,
         mut values: OptionValues,
         share: u64,
@@ -510,13 +510,13 @@ impl Silica {
         let own_memory = self.own_memory(record).is_some() || values.given(MEMORY_OPTION).is_some();
         let part = self.options.keyspace_memory.iter().find(|(name, _)| *name == record.name);
         let bytes = part.map(|(_, bytes)| *bytes).or((!own_memory).then_some(share));
-        if let Some(bytes) = bytes.and_then(|bytes| clamp_memory(registration, bytes)) {
+        if let Some(bytes) = bytes.and_then(|bytes| clamp_memory(spec, bytes)) {
             values.set(MEMORY_OPTION, bytes);
         }
-        check_fits(registration.name, &values)?;
+        check_fits(spec.name, &values)?;
         let directory = self.directory_of(&record.directory())?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
-        let engine = (registration.build)(directory, &values, &environment)?;
+        let engine = (spec.open)(directory, &values, &environment)?;
         let is_read_only = self.options.is_read_only();
         let journal = if is_read_only { None } else { self.journal_of(record)? };
         let switch = Arc::new(Switch::new(Arc::clone(&engine)).read_only(is_read_only));
@@ -588,9 +588,9 @@ impl Silica {
         let share = self.memory_share(&state.catalog);
         for keyspace in state.open.iter().filter(|k| !k.own_memory()) {
             let name = keyspace.engine().descriptor().name;
-            if let (Ok(registration), Some(admin)) =
+            if let (Ok(spec), Some(admin)) =
                 (self.options.registry.find(name), keyspace.engine().as_admin())
-                && let Some(bytes) = clamp_memory(registration, share)
+                && let Some(bytes) = clamp_memory(spec, share)
             {
                 admin.set_memory_bytes(bytes);
             }
@@ -604,7 +604,7 @@ impl Silica {
         self.backups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn registration(&self, engine: &str) -> Result<&Registration> {
+    pub(crate) fn spec(&self, engine: &str) -> Result<&EngineSpec> {
         self.options.registry.find(engine)
     }
 
@@ -642,24 +642,24 @@ impl Silica {
     ) -> Result<(Record, Arc<dyn Engine>)> {
         self.refuse_if_read_only()?;
         let state = self.lock()?;
-        let registration = self.options.registry.find(engine)?;
+        let spec = self.options.registry.find(engine)?;
         let old = state.catalog.find(name).ok_or_else(|| no_keyspace(name, &state.catalog))?;
-        let given = self.new_options(registration, options);
-        let mut values = OptionValues::parse(registration.options, given)?;
-        let eviction = registration.options.iter().any(|spec| spec.name == EVICTION_OPTION);
+        let given = self.new_options(spec, options);
+        let mut values = OptionValues::parse(spec.options, given)?;
+        let eviction = spec.options.iter().any(|spec| spec.name == EVICTION_OPTION);
         if eviction && values.given(EVICTION_OPTION).is_none() {
             // A migration forgets nothing.
             let none = [(EVICTION_OPTION, "none")];
-            let given = self.new_options(registration, options).chain(none);
-            values = OptionValues::parse(registration.options, given)?;
+            let given = self.new_options(spec, options).chain(none);
+            values = OptionValues::parse(spec.options, given)?;
         }
         let whole = self.own_memory(old).unwrap_or_else(|| self.memory_share(&state.catalog));
-        let half = clamp_memory(registration, whole / 2);
+        let half = clamp_memory(spec, whole / 2);
         let mut record = Record {
             id: id.unwrap_or(state.catalog.next_id),
             name: name.to_string(),
             engine: engine.to_string(),
-            options: options_to_keep(registration, &values),
+            options: options_to_keep(spec, &values),
         };
         let is_given = values.given(MEMORY_OPTION).is_some();
         if let Some(bytes) = half.filter(|_| !is_given) {
@@ -668,7 +668,7 @@ impl Silica {
         check_fits(engine, &values)?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let directory = self.directory_of(&record.directory());
-        let built = directory.and_then(|made| (registration.build)(made, &values, &environment));
+        let built = directory.and_then(|made| (spec.open)(made, &values, &environment));
         let opened = built.and_then(|engine| engine.sync().map(|()| engine));
         let opened = opened.inspect_err(|_| {
             if id.is_none() {
@@ -703,11 +703,11 @@ impl Drop for Silica {
 /// What was set for all keyspaces of an engine: where it is chosen, what it knows of that.
 fn set_pairs<'a>(
     options: &'a OpenOptions,
-    registration: &'a Registration,
+    spec: &'a EngineSpec,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
     let is_theirs = move |name: &str| match options.engine.as_str() {
-        AUTO => registration.options.iter().any(|spec| spec.name == name),
-        engine => engine == registration.name,
+        AUTO => spec.options.iter().any(|spec| spec.name == name),
+        engine => engine == spec.name,
     };
     let these = options.set.iter().filter(move |(name, _)| is_theirs(name));
     these.map(|(n, v)| (n.as_str(), v.as_str()))
@@ -717,12 +717,12 @@ fn set_pairs<'a>(
 fn check_set(options: &OpenOptions) -> Result<()> {
     silica_tune::recommend::describe(options.workload.as_deref().unwrap_or_default())?;
     if options.engine != AUTO {
-        let registration = options.registry.find(&options.engine)?;
-        OptionValues::parse(registration.options, set_pairs(options, registration))?;
+        let spec = options.registry.find(&options.engine)?;
+        OptionValues::parse(spec.options, set_pairs(options, spec))?;
         return Ok(());
     }
-    for registration in options.registry.iter() {
-        OptionValues::parse(registration.options, set_pairs(options, registration))?;
+    for spec in options.registry.iter() {
+        OptionValues::parse(spec.options, set_pairs(options, spec))?;
     }
     let known = |name: &str| {
         options.registry.iter().any(|r| r.options.iter().any(|spec| spec.name == name))
@@ -738,20 +738,20 @@ fn is_in_memory(keyspace: &Keyspace) -> bool {
 }
 
 /// `share` within the range of the engine's memory option, where it has one.
-fn clamp_memory(registration: &Registration, share: u64) -> Option<u64> {
-    let spec = registration.options.iter().find(|s| s.name == MEMORY_OPTION)?;
+fn clamp_memory(spec: &EngineSpec, share: u64) -> Option<u64> {
+    let spec = spec.options.iter().find(|s| s.name == MEMORY_OPTION)?;
     match spec.kind {
         silica_engine::OptionKind::Size(low, high) => Some(share.clamp(low, high)),
         _ => None,
     }
 }
 
-fn options_to_keep(registration: &Registration, values: &OptionValues) -> Vec<(String, String)> {
+fn options_to_keep(spec: &EngineSpec, values: &OptionValues) -> Vec<(String, String)> {
     let keep = |s: &&silica_engine::OptionSpec| s.fixed || values.given(s.name).is_some();
     let text = |s: &silica_engine::OptionSpec| {
-        (s.name.to_string(), s.show(values.value(registration.options, s.name)))
+        (s.name.to_string(), s.show(values.value(spec.options, s.name)))
     };
-    registration.options.iter().filter(keep).map(text).collect()
+    spec.options.iter().filter(keep).map(text).collect()
 }
 
 fn check_name(name: &str) -> Result<()> {

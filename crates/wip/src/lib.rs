@@ -48,6 +48,7 @@ mod snapshot;
 mod snapshot_set;
 mod sorted;
 mod space;
+mod spec;
 mod split;
 mod state;
 mod step;
@@ -68,5 +69,6 @@ mod tests;
 
 pub use options::OPTIONS;
 pub use repair::{made, repair};
+pub use spec::ENGINE;
 pub use table_files::{TableFileOptions, TableFiles, TableFilesMade};
 pub use wip::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, Wip};

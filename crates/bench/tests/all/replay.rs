@@ -1,7 +1,7 @@
 //! Traces on stores: answers, order, times, errors.
 
 use silica::{
-    Engine, Environment, FileDevice, OpenOptions, OptionValues, Registration, Registry, Result,
+    Engine, EngineSpec, Environment, FileDevice, OpenOptions, OptionValues, Registry, Result,
 };
 use silica_bench::{Config, Event, Plan, Report, TraceKind, TraceWriter, run_trace};
 use silica_engine::testkit::Reference;
@@ -31,7 +31,7 @@ impl Scratch {
     }
 
     fn config(&self, threads: usize, batch: usize) -> Config {
-        let reference = Registration { name: "reference", doc: "", options: &[], build };
+        let reference = EngineSpec::new("reference", "", &[], build);
         Config {
             plan: Plan { threads, batch, ..Plan::of_trace(0) },
             path: Some(self.0.join(format!("store-{threads}-{batch}"))),

@@ -1,7 +1,7 @@
 //! Every workload at toy size, twice: the second run asks and answers the same.
 
 use silica::{
-    Engine, Environment, FileDevice, OpenOptions, OptionValues, Registration, Registry, Result,
+    Engine, EngineSpec, Environment, FileDevice, OpenOptions, OptionValues, Registry, Result,
 };
 use silica_bench::{Config, Distribution, Plan, Shape, WORKLOADS, run};
 use silica_engine::testkit::Reference;
@@ -13,7 +13,7 @@ fn build(_: FileDevice, _: &OptionValues, _: &Environment) -> Result<Arc<dyn Eng
 }
 
 fn config(name: &str, threads: usize) -> Config {
-    let reference = Registration { name: "reference", doc: "", options: &[], build };
+    let reference = EngineSpec::new("reference", "", &[], build);
     let registry = Registry::empty().with(reference);
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -111,14 +111,14 @@ impl Proposals {
             Some("keyspace") => self.keyspaces(),
             Some("engine" | "to") => {
                 let registry = Registry::builtin();
-                let names = registry.iter().map(|registration| registration.name.to_string());
+                let names = registry.iter().map(|spec| spec.name.to_string());
                 names.chain([silica::AUTO.to_string()]).collect()
             }
             Some("set") => {
                 let registry = Registry::builtin();
                 let mut names: Vec<String> = registry
                     .iter()
-                    .flat_map(|registration| registration.options)
+                    .flat_map(|spec| spec.options)
                     .map(|option| format!("{}=", option.name))
                     .collect();
                 names.sort();

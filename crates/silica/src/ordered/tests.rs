@@ -2,8 +2,8 @@
 
 use crate::ordered::Merged;
 use crate::{
-    Bounds, EngineExt, EntryRef, Environment, ErrorKind, FileDevice, KeyRange, Keyspace,
-    OpenOptions, OptionValues, Registration, Registry, Result, Silica, Transaction,
+    Bounds, EngineExt, EngineSpec, EntryRef, Environment, ErrorKind, FileDevice, KeyRange,
+    Keyspace, OpenOptions, OptionValues, Registry, Result, Silica, Transaction,
 };
 use silica_base::{Clock, ManualClock, Prng};
 use silica_engine::testkit::Reference;
@@ -25,10 +25,10 @@ fn build_by_clock(_: FileDevice, _: &OptionValues, _: &Environment) -> Result<Ar
 }
 
 fn store() -> (tempfile::TempDir, Silica) {
-    store_of(Registration { name: "reference", doc: "", options: &[], build })
+    store_of(EngineSpec::new("reference", "", &[], build))
 }
 
-fn store_of(reference: Registration) -> (tempfile::TempDir, Silica) {
+fn store_of(reference: EngineSpec) -> (tempfile::TempDir, Silica) {
     let directory = tempfile::tempdir().unwrap();
     let registry = Registry::builtin().with(reference);
     let store = OpenOptions::new().engine("reference").registry(registry);
@@ -123,8 +123,7 @@ fn both_ends(transaction: &Transaction, range: &KeyRange, model: &Model, prng: &
 #[test]
 fn snapshots_and_transactions_have_the_time_of_their_moment() {
     let build = build_by_clock;
-    let (_directory, store) =
-        store_of(Registration { name: "reference", doc: "", options: &[], build });
+    let (_directory, store) = store_of(EngineSpec::new("reference", "", &[], build));
     let keyspace = store.keyspace("k").unwrap();
     let expires_unix_ms = CLOCK.unix_ms() + 300;
     let mortal = |value| EntryRef { value, expires_unix_ms, user_bits: 0 };

@@ -3,7 +3,7 @@
 //! a machine that is busy with other work measures nearly the same.
 
 use crate::store::MEMORY_OPTION;
-use crate::{Registration, Registry};
+use crate::{EngineSpec, Registry};
 use silica_base::{HashSeed, Prng};
 use silica_device::{DeviceOptions, FileDevice};
 use silica_engine::{
@@ -157,21 +157,21 @@ pub(super) fn measure(
     let mut all = Calibration::default();
     let directory = Directory::new(path);
     let keys = (seconds * KEYS_A_SECOND).clamp(KEYS_MIN, KEYS_MAX) as u64;
-    for registration in registry.iter() {
-        let name = registration.name;
+    for spec in registry.iter() {
+        let name = spec.name;
         let Some(times) = all.of_mut(name) else { continue };
         next(format!("operations of engine {name}"));
         let within = |e: Error| e.within(format_args!("measuring engine {name}"));
-        let mut lab = Lab::open(&directory.0, registration, keys, Course::Moves).map_err(within)?;
+        let mut lab = Lab::open(&directory.0, spec, keys, Course::Moves).map_err(within)?;
         (times.read, times.read_in_burst) = before.read;
         lab.all(times, before.byte_moved).map_err(within)?;
         let runs = lab.runs();
         drop(lab);
-        let mut lab = Lab::open(&directory.0, registration, keys, Course::Still).map_err(within)?;
+        let mut lab = Lab::open(&directory.0, spec, keys, Course::Still).map_err(within)?;
         lab.puts_among_many(times).map_err(within)?;
         drop(lab);
         if let Some(runs) = runs {
-            let open = |runs| Lab::open(&directory.0, registration, keys, Course::Runs(runs));
+            let open = |runs| Lab::open(&directory.0, spec, keys, Course::Runs(runs));
             times.run = run_ns(open).map_err(within)?;
             times.of_one_run(runs);
         }
@@ -197,7 +197,7 @@ fn run_ns(open: impl Fn(u64) -> Result<Lab>) -> Result<f64> {
 /// Engines that [`measure`] measures.
 pub(super) fn count(registry: &Registry) -> usize {
     let mut all = Calibration::default();
-    registry.iter().filter(|registration| all.of_mut(registration.name).is_some()).count()
+    registry.iter().filter(|spec| all.of_mut(spec.name).is_some()).count()
 }
 
 /// An engine, and what is asked of it.
@@ -252,9 +252,9 @@ impl GetSink for Ignore {
 
 impl Lab {
     /// A new store, which takes `course`.
-    fn open(root: &Path, registration: &Registration, keys: u64, course: Course) -> Result<Lab> {
+    fn open(root: &Path, spec: &EngineSpec, keys: u64, course: Course) -> Result<Lab> {
         let entries = keys as f64 * ENTRY_BYTES;
-        let has = |name: &str| registration.options.iter().any(|spec| spec.name == name);
+        let has = |name: &str| spec.options.iter().any(|spec| spec.name == name);
         // Little memory, by an option where there is one, else of all.
         let waits_in_memtable = has("memtable_bytes_max");
         let memory = match course {
@@ -277,11 +277,11 @@ impl Lab {
         }
         let pairs = texts.iter().map(|(name, text)| (*name, text.as_str()));
         let pairs = pairs.filter(|(name, _)| has(name));
-        let values = OptionValues::parse(registration.options, pairs)?;
-        let directory = root.join(format!("{}{}", registration.name, course.name()));
+        let values = OptionValues::parse(spec.options, pairs)?;
+        let directory = root.join(format!("{}{}", spec.name, course.name()));
         let device = FileDevice::open(&directory, DeviceOptions::default())?;
         let environment = Environment::new(HashSeed(*b"a probe's engine"));
-        let engine = (registration.build)(device, &values, &environment)?;
+        let engine = (spec.open)(device, &values, &environment)?;
         Ok(Lab { engine, keys, prng: Prng::new(7), processor: Processor::start() })
     }
 

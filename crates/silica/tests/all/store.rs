@@ -1,8 +1,8 @@
 //! The life of a store, with the reference engine (in memory, so nothing is read back here).
 
 use silica::{
-    Durability, Engine, Environment, ErrorKind, FileDevice, OpenOptions, OptionSpec, OptionValues,
-    Registration, Registry, Result, Silica, Update, WriteBatch,
+    Durability, Engine, EngineSpec, Environment, ErrorKind, FileDevice, OpenOptions, OptionSpec,
+    OptionValues, Registry, Result, Silica, Update, WriteBatch,
 };
 use silica_engine::OptionKind;
 use silica_engine::testkit::Reference;
@@ -34,7 +34,7 @@ fn build(_: FileDevice, _: &OptionValues, _: &Environment) -> Result<Arc<dyn Eng
 }
 
 fn options() -> OpenOptions {
-    let reference = Registration { name: "reference", doc: "", options: OPTIONS, build };
+    let reference = EngineSpec::new("reference", "", OPTIONS, build);
     OpenOptions::new().engine("reference").registry(Registry::empty().with(reference))
 }
 

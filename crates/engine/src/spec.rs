@@ -1,0 +1,78 @@
+//! What others need to know of an engine, as data: the one thing that a new engine hands to the
+//! facade.
+
+use crate::{Engine, Environment, OptionSpec, OptionValues, Repaired};
+use silica_base::Result;
+use std::sync::Arc;
+
+/// Opens an engine on a medium of its own; creates the store if the medium is empty.
+pub type Open<D> = fn(D, &OptionValues, &Environment) -> Result<Arc<dyn Engine>>;
+
+/// Makes a store of what is intact of a damaged one, on its medium.
+pub type Repair<D> = fn(D, &OptionValues, &Environment) -> Result<Repaired>;
+
+/// Where an engine keeps its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// Files, from its creation on.
+    Files,
+    /// Memory; files only if its options ask for an image at a clean close.
+    Memory,
+}
+
+/// An engine: its name, its options, and how it is opened and repaired on a medium `D`.
+pub struct EngineSpec<D: 'static> {
+    /// The name that users write.
+    pub name: &'static str,
+    /// What the engine is for, in one line.
+    pub doc: &'static str,
+    /// Its options.
+    pub options: &'static [OptionSpec],
+    /// Where its entries are.
+    pub medium: Medium,
+    /// True if a clean close of an engine with these options leaves nothing for its next opening.
+    pub forgets: fn(&OptionValues) -> bool,
+    /// Opens it.
+    pub open: Open<D>,
+    /// Repairs it, if the engine can.
+    pub repair: Option<Repair<D>>,
+    /// True if the files on a medium are this engine's; `None` if it cannot tell.
+    pub made: Option<fn(&D) -> Result<bool>>,
+}
+
+impl<D> Clone for EngineSpec<D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for EngineSpec<D> {}
+
+impl<D> EngineSpec<D> {
+    /// An engine of files that forgets nothing and cannot be repaired.
+    pub const fn new(
+        name: &'static str,
+        doc: &'static str,
+        options: &'static [OptionSpec],
+        open: Open<D>,
+    ) -> Self {
+        let (medium, forgets) = (Medium::Files, never as fn(&OptionValues) -> bool);
+        EngineSpec { name, doc, options, medium, forgets, open, repair: None, made: None }
+    }
+
+    /// The engine with a repair, which knows its own files.
+    #[must_use]
+    pub const fn with_repair(self, repair: Repair<D>, made: fn(&D) -> Result<bool>) -> Self {
+        EngineSpec { repair: Some(repair), made: Some(made), ..self }
+    }
+
+    /// The engine in memory; `forgets` says whether these options leave no image at a clean close.
+    #[must_use]
+    pub const fn in_memory(self, forgets: fn(&OptionValues) -> bool) -> Self {
+        EngineSpec { medium: Medium::Memory, forgets, ..self }
+    }
+}
+
+fn never(_: &OptionValues) -> bool {
+    false
+}
