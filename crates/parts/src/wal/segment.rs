@@ -261,6 +261,7 @@ impl<L: LogFile> Segment<L> {
 
     /// Appends a record, [`RECORD_ROOM_BYTES`] of room and its payload; the logical position of
     /// the payload.
+    #[inline]
     pub fn append(&self, sequence: u64, synced_through: u64, record: &mut Vec<u8>) -> Result<u64> {
         let offset = self.log.len();
         let header = RecordHeader { kind: BATCH, sequence, synced_through };
