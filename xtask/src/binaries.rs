@@ -141,11 +141,15 @@ mod tests {
     #[test]
     fn binaries_are_named_by_package_and_test() {
         let message = |id: &str, kind: &str, test: bool| {
-            format!(
-                r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/a/crates/b/Cargo.toml",
-                "target":{{"kind":["{kind}"],"name":"all"}},"profile":{{"test":{test}}},"executable":"/t/all-1"}}"#
-            )
-            .replace('\n', "")
+            serde_json::json!({
+                "reason": "compiler-artifact",
+                "package_id": id,
+                "manifest_path": "/a/crates/b/Cargo.toml",
+                "target": { "kind": [kind], "name": "all" },
+                "profile": { "test": test },
+                "executable": "/t/all-1",
+            })
+            .to_string()
         };
         let name = |id: &str, kind: &str| binary_of(&message(id, kind, true)).unwrap().name;
         assert_eq!(name("path+file:///a/crates/b#silica-b@0.1.0", "test"), "silica-b all");

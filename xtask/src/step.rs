@@ -180,6 +180,10 @@ pub fn target(root: &Path) -> PathBuf {
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "10", "cargo"]).args(args).env("CARGO_TERM_COLOR", "never");
+    // What a later build could reuse costs time and gigabytes where there is none.
+    if std::env::var_os("CI").is_some() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command
 }
 

@@ -5,7 +5,7 @@ use crate::migrate::{journal, noted_target_of, target_of};
 use crate::{EngineSpec, Silica, sketch};
 use log::{info, warn};
 use silica_device::{Device, FileDevice};
-use silica_engine::{Error, ErrorKind, Medium, Result};
+use silica_engine::{Error, ErrorKind, Result};
 use std::path::Path;
 
 /// How often a directory is removed, in which background work that is at its end may make files.
@@ -80,7 +80,7 @@ impl Silica {
 pub(crate) fn refuse_missing(path: &Path, spec: &EngineSpec, of: &Record) -> Result<()> {
     let directory = path.join(of.directory());
     let current = directory.join(silica_parts::manifest::CURRENT);
-    if spec.medium == Medium::Memory || current.exists() {
+    if spec.made.is_none() || current.exists() {
         return Ok(());
     }
     let what = if directory.is_dir() { &current } else { &directory };

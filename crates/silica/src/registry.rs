@@ -40,7 +40,9 @@ impl Default for Registry {
 impl Registry {
     /// The engines that come with Silica.
     pub fn builtin() -> Self {
-        Registry(vec![silica_silt::ENGINE, silica_wip::ENGINE, silica_mica::ENGINE])
+        // The default comes first. A store of `wip` that has no table yet could pass for one of
+        // `silt`, so `wip` is asked first whose the files of a directory are.
+        Registry(vec![silica_wip::ENGINE, silica_silt::ENGINE, silica_mica::ENGINE])
     }
 
     /// No engines; for stores that bring their own.

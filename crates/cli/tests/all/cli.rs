@@ -167,7 +167,7 @@ fn errors_name_the_fix_and_are_one_object_with_json() {
     assert_eq!(one_object(&json)["kind"], "NotFound");
     refused(&temp.run(&["put", "k"]), 2, &["VALUE", "Usage"]);
     refused(&temp.run(&["put", "k\\q", "v"]), 2, &["backslash"]);
-    refused(&temp.run(&["put", "k", "v", "--engine", "rocks"]), 2, &["known are silt"]);
+    refused(&temp.run(&["put", "k", "v", "--engine", "rocks"]), 2, &["known are wip"]);
     refused(&temp.run(&["put", "k", "v", "--set", "speed=9"]), 2, &["no option 'speed'"]);
     assert!(temp.run(&["put", "k", "v"]).status.success());
     let keyspace = temp.run(&["get", "k", "--keyspace", "other"]);

@@ -83,7 +83,7 @@ fn why_is_on_the_page_and_among_the_metrics() {
 
     let (status, page) = http(&server, "GET /why");
     assert_eq!(status, "HTTP/1.1 200 OK");
-    for part in ["database 0, engine wip", "predicted", "written: log", "filter_bits=12"] {
+    for part in ["database 0, engine wip", "predicted", "written: log", "one option changed:"] {
         assert!(page.contains(part), "{part}: {page}");
     }
     let body = http(&server, "GET /metrics").1;

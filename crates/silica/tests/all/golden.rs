@@ -278,7 +278,8 @@ fn raise(name: &str, bytes: &mut [u8], store_id: u64) {
             let footer = &mut bytes[at..];
             let sum = placed(id, chunk as u64, &footer[..CHUNK - 4]);
             assert_eq!(footer[CHUNK - 4..], sum.to_le_bytes());
-            put_u32(footer, 8, 2);
+            // Packed files are at version 2.
+            put_u32(footer, 8, 3);
             let sum = placed(id, chunk as u64, &footer[..CHUNK - 4]);
             put_u32(footer, CHUNK - 4, sum);
         }

