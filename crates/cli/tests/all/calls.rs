@@ -2,13 +2,13 @@
 
 #[allow(dead_code)] // Its `main` is the example's.
 #[path = "../../examples/calls.rs"]
-mod calls;
+mod counted;
 
 #[test]
 fn every_counted_call_can_be_made() {
-    let names = calls::names();
+    let names = counted::names();
     assert!(names.len() > 30, "{names:?}");
     for name in names {
-        calls::call(&name, 3).unwrap_or_else(|e| panic!("{name}: {e}"));
+        counted::call(&name, 3).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
 }
