@@ -118,7 +118,7 @@ impl<D: Device> Contents<D> {
         self.log.sync(&|| self.values.sync())
     }
 
-    /// The same for what is before a position.
+    /// Syncs the log up to a position, and the values that it points at.
     pub(crate) fn sync_log_to(&self, position: u64) -> Result<()> {
         self.log.sync_to(position * POSITION_BYTES, &|| self.values.sync())
     }

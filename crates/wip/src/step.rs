@@ -4,7 +4,7 @@
 pub(crate) enum Step {
     /// So many bytes were moved, and there is more to do.
     More(u64),
-    /// The same, and what comes next has to wait for the device.
+    /// So many bytes were moved, and what comes next has to wait for the device.
     Waits(u64),
     /// What is left is the end.
     Ready,

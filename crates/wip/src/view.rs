@@ -114,7 +114,7 @@ pub(crate) fn view_at<D: Device>(
     }
 }
 
-/// The same in one list; `None` where that has been replaced.
+/// A view in one list of buckets; `None` if the list has been replaced meanwhile.
 fn view_in<D: Device>(
     contents: &Contents<D>,
     buckets: &Buckets<D>,

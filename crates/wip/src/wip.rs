@@ -125,7 +125,7 @@ impl<D: Device> Wip<D> {
         Ok(())
     }
 
-    /// The same by a writer, with the writer not locked, where it cannot wait.
+    /// Syncs the log by a writer that holds no lock, if a segment is about to end.
     pub(crate) fn sync_before_end(&self) -> Result<()> {
         self.log.sync_before_end(&|| self.sync_log())
     }

@@ -89,7 +89,7 @@ impl<D: Device> Wip<D> {
         self.refuse_if_short(bytes, Some(batch))
     }
 
-    /// The same for `bytes` that are to be written, those of a batch or others.
+    /// Refuses `bytes` that are to be written, those of a batch or others, if room is short.
     pub(crate) fn refuse_if_short(&self, bytes: u64, batch: Option<&WriteBatch<'_>>) -> Result<()> {
         let is_large = bytes >= LOOK_EVERY_BYTES && self.space_context().look(bytes);
         if !is_large && !self.space.is_short() {

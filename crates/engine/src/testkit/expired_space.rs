@@ -23,7 +23,8 @@ pub struct ExpiredSpace {
     pub value_bytes: usize,
     /// Bytes of files for each byte of keys and values that has not expired, in percent, at rest.
     pub percent: u64,
-    /// The same while writes go on: what maintenance has in hand comes to it.
+    /// Bytes of files for each byte that has not expired, in percent, while writes go on: what
+    /// maintenance has in hand comes to what stays at rest.
     pub busy_percent: u64,
     /// What files may take besides: the log, above all.
     pub slack_bytes: u64,
