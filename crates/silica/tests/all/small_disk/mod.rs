@@ -7,15 +7,13 @@ use std::process::Command;
 const SMALL_DISK: &str = "SILICA_TEST_SMALL_DISK";
 
 /// Runs `what` with the directory of a disk of 256 MiB, in another process of the test `name`,
-/// where this system lets one be mounted.
-#[allow(dead_code, reason = "every test that uses this module is a program of its own")]
+/// if this system lets one be mounted.
 pub(crate) fn on_a_small_disk(name: &str, what: impl FnOnce(&Path)) {
     on_a_disk(name, "mount -t tmpfs -o size=256m none \"$1\"", what);
 }
 
-/// The same on a disk of 64 MiB: ext4 where that may be mounted, which takes a part of it for
-/// itself, else a disk in memory.
-#[allow(dead_code, reason = "every test that uses this module is a program of its own")]
+/// Runs `what` with the directory of a disk of 64 MiB, in another process of the test `name`: ext4
+/// if that may be mounted, which takes a part of it for itself, else a disk in memory.
 pub(crate) fn on_a_disk_of_64_mib(name: &str, what: impl FnOnce(&Path)) {
     let script = "(truncate -s 64M \"$1.image\" && mkfs.ext4 -q \"$1.image\" && \
                   mount -o loop \"$1.image\" \"$1\" && rm \"$1.image\") 2>/dev/null || \
