@@ -5,7 +5,7 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 }
 
-#[path = "../src/publish.rs"]
+#[path = "../src/files/publish.rs"]
 mod publish;
 
 use loom::cell::UnsafeCell;

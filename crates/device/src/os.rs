@@ -1,72 +1,26 @@
-//! A directory of a real file system.
+//! What every medium asks of the operating system: whole reads and writes, space, syncs of
+//! directories, and errors that say what to do.
 //!
-//! Invariants:
-//!
-//! 1. One process at a time: the `LOCK` file of the root directory is locked (`flock`) for as
-//!    long as any device, file or log of it lives.
-//! 2. A sync that failed is final: the inode is remembered as poisoned, and no handle of this
-//!    process, not even one opened later, reports a successful sync for it.
-//! 3. A log that is being appended to is never mapped a second time in this process.
-//! 4. Logs may lie in another directory; they are names of the device like all others, and a sync
-//!    of the directory is one of both.
-//! 5. Everything the kernel may do in part (short reads and writes, interrupted calls) is
-//!    completed here or reported as an error.
+//! Invariant: everything that the kernel may do in part (short reads and writes, interrupted calls)
+//! is completed here or reported as an error.
 
-mod directory;
-mod limits;
-mod log;
-mod logs;
-mod plain;
-mod pool;
-mod reads;
-mod transfer;
-mod unwritten;
-mod uring;
-
-pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes, is_writable_directory};
-pub use limits::{address_space_left, allow_many_descriptors, descriptors_left};
-pub use log::MappedLog;
-pub use logs::{empty_directory, remove_directory};
-pub use plain::PlainFile;
-pub use reads::FileReads;
-pub use transfer::FileTransfer;
-
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use silica_base::{Error, Result};
-use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::Mutex;
 
 /// What tells two inodes apart.
-type InodeId = (u64, u64);
+pub(crate) type InodeId = (u64, u64);
 
-fn inode_id(metadata: &Metadata) -> InodeId {
+pub(crate) fn inode_id(metadata: &Metadata) -> InodeId {
     (metadata.dev(), metadata.ino())
 }
 
-/// A set of inodes.
-#[derive(Default)]
-struct Inodes(Mutex<BTreeSet<InodeId>>);
-
-impl Inodes {
-    fn insert(&self, id: InodeId) {
-        self.0.lock().expect("no panic while locked").insert(id);
-    }
-
-    fn remove(&self, id: InodeId) {
-        self.0.lock().expect("no panic while locked").remove(&id);
-    }
-
-    fn contains(&self, id: InodeId) -> bool {
-        self.0.lock().expect("no panic while locked").contains(&id)
-    }
-}
-
 /// An error about `path`, with the fix where there is one.
-fn failed(what: &str, path: &Path, source: io::Error) -> Error {
+pub(crate) fn failed(what: &str, path: &Path, source: io::Error) -> Error {
     let has_too_many = source.raw_os_error() == Some(Errno::MFILE.raw_os_error());
     let fix = match source.kind() {
         _ if has_too_many => " (let this process have more files open: raise `ulimit -n`)",
@@ -81,7 +35,7 @@ fn failed(what: &str, path: &Path, source: io::Error) -> Error {
 }
 
 /// Repeats `call` for as long as a signal interrupts it.
-fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -90,18 +44,8 @@ fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Asks for direct I/O on an open file; false where the file system refuses it.
-fn make_direct(file: &File) -> io::Result<bool> {
-    let flags = rustix::fs::fcntl_getfl(file)?;
-    match rustix::fs::fcntl_setfl(file, flags | rustix::fs::OFlags::DIRECT) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(false),
-        Err(e) => Err(e.into()),
-    }
-}
-
 /// Writes all of `bytes` at `offset`.
-fn write_all(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_all(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     write_all_by(|bytes, offset| file.write_at(bytes, offset), offset, bytes)
 }
 
@@ -124,7 +68,12 @@ fn write_all_by(
 
 /// Reads until `buf` is full or the file ends. `granule` is what the kernel counts a direct read
 /// in: a count that is no multiple of it means the end of the file (1 for buffered reads).
-fn read_full(file: &File, offset: u64, buf: &mut [u8], granule: usize) -> io::Result<usize> {
+pub(crate) fn read_full(
+    file: &File,
+    offset: u64,
+    buf: &mut [u8],
+    granule: usize,
+) -> io::Result<usize> {
     read_full_by(|buf, offset| file.read_at(buf, offset), offset, buf, granule)
 }
 
@@ -148,7 +97,7 @@ fn read_full_by(
 
 /// Fails with `StorageFull` where the file system has no room for `more` bytes. Asking first
 /// keeps a hopeless reservation from filling the disk on its way to failing.
-fn check_room(file: &File, more: u64) -> io::Result<()> {
+pub(crate) fn check_room(file: &File, more: u64) -> io::Result<()> {
     let space = rustix::fs::fstatvfs(file)?;
     // Files in memory have no file system of a size.
     if space.f_blocks > 0 && more > space.f_bavail.saturating_mul(space.f_frsize) {
@@ -158,27 +107,49 @@ fn check_room(file: &File, more: u64) -> io::Result<()> {
 }
 
 /// A directory that is to be synced.
-struct OpenDirectory {
+pub(crate) struct OpenDirectory {
     file: File,
-    inode: InodeId,
+    pub(crate) inode: InodeId,
 }
 
 impl OpenDirectory {
-    fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = opened.map_err(|e| failed("open the directory", path, e))?;
         Ok(OpenDirectory { file, inode: inode_id(&metadata) })
     }
 
     /// Makes its names durable. For messages: it is at `path`.
-    fn sync(&self, path: &Path) -> Result<()> {
+    pub(crate) fn sync(&self, path: &Path) -> Result<()> {
         self.file.sync_all().map_err(|e| failed("sync the directory", path, e))
     }
 }
 
 /// Syncs a directory.
-fn sync_directory(path: &Path) -> Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     OpenDirectory::open(path)?.sync(path)
+}
+
+/// Gives the file its length and its space.
+pub(crate) fn reserve(file: &File, capacity: u64) -> io::Result<()> {
+    if capacity == 0 {
+        return Ok(());
+    }
+    check_room(file, capacity)?;
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, capacity) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let zeroes = vec![0; capacity.min(1 << 20) as usize];
+            let mut at = 0;
+            while at < capacity {
+                let len = (capacity - at).min(zeroes.len() as u64);
+                write_all(file, at, &zeroes[..len as usize])?;
+                at += len;
+            }
+            Ok(())
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 #[cfg(test)]

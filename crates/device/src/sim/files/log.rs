@@ -3,7 +3,7 @@
 use super::node::{Content, Node};
 use super::world::{Call, Handle};
 use crate::LogFile;
-use crate::publish::Gate;
+use crate::files::Gate;
 use silica_base::{Error, ErrorKind, Result};
 use std::cell::UnsafeCell;
 use std::sync::Arc;

@@ -9,9 +9,9 @@
 //! 2. A read has one entry at a time, and a queue at most [`READS_MAX`] reads: neither ring of
 //!    entries can overflow.
 
+use super::READS_MAX;
 use super::plain::PlainFile;
 use super::reads::{Flight, Flights};
-use crate::READS_MAX;
 use io_uring::{IoUring, Probe, opcode, types};
 use std::cell::Cell;
 use std::io;

@@ -2,12 +2,14 @@
 
 use super::log::MappedLog;
 use super::logs::Logs;
+use super::names;
 use super::plain::{PlainFile, poisoned};
 use super::pool::{Pool, TRANSFER_THREADS};
 use super::reads::{FileReads, Together};
 use super::unwritten::{Named, Unwritten};
+use super::{Device, Mode};
 use super::{InodeId, Inodes, OpenDirectory, failed, inode_id, make_direct, sync_directory};
-use crate::{Counters, Device, Mode, names};
+use crate::Counters;
 use rustix::fs::FlockOperation;
 use silica_base::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
@@ -120,7 +122,7 @@ impl FileDevice {
         if options.create && !options.read_only {
             create_directories(path)?;
         }
-        super::limits::allow_many_descriptors();
+        crate::limits::allow_many_descriptors();
         let (lock, directory_lock) = if options.read_only {
             share_locks(path)?
         } else {

@@ -24,13 +24,12 @@
 //! processor forget each page by itself, which took an eighth of all time of a store that is
 //! filled. Who reads a page finds it in the page cache.
 
+use super::LogFile;
 use super::directory::Shared;
 use super::plain::poisoned;
-use super::{InodeId, check_room, failed, write_all};
-use crate::LogFile;
-use crate::publish::Gate;
+use super::publish::Gate;
+use super::{InodeId, failed, reserve, write_all};
 use memmap2::MmapRaw;
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mm::Advice;
 use silica_base::{BLOCK_BYTES, Error, ErrorKind, Result};
@@ -282,28 +281,6 @@ fn start_writing(file: &File, offset: u64, len: u64) -> io::Result<()> {
         libc::sync_file_range(file.as_raw_fd(), offset as libc::off64_t, len as i64, flags)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Gives the file its length and its space.
-fn reserve(file: &File, capacity: u64) -> io::Result<()> {
-    if capacity == 0 {
-        return Ok(());
-    }
-    check_room(file, capacity)?;
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, capacity) {
-        Ok(()) => Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-            let zeroes = vec![0; capacity.min(1 << 20) as usize];
-            let mut at = 0;
-            while at < capacity {
-                let len = (capacity - at).min(zeroes.len() as u64);
-                write_all(file, at, &zeroes[..len as usize])?;
-                at += len;
-            }
-            Ok(())
-        }
-        Err(e) => Err(e.into()),
-    }
 }
 
 /// Maps the first `capacity` bytes of `file`, which may have been opened to be read only where that

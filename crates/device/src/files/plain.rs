@@ -1,10 +1,10 @@
 //! Positional files of a real file system.
 
+use super::DeviceFile;
 use super::directory::Shared;
 use super::pool::Kind;
 use super::transfer::FileTransfer;
 use super::{InodeId, check_room, failed, read_full, write_all};
-use crate::DeviceFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use silica_base::{AlignedBuf, BLOCK_BYTES, Error, ErrorKind, Result};

@@ -4,8 +4,8 @@
 //! without being told; and that place has a file `OWNER` with the path of the directory, so that a
 //! copy of the directory, which has the link as well, does not write into the logs of the first.
 
+use super::names::LOG_PREFIX;
 use super::{OpenDirectory, failed, sync_directory};
-use crate::names::LOG_PREFIX;
 use silica_base::{Error, ErrorKind, Result};
 use std::fs;
 use std::io;

@@ -1,11 +1,11 @@
 //! Reads and writes that go on by themselves: a few threads perform them.
 
+use super::Transfer;
 use super::directory::Shared;
 use super::failed;
 use super::plain::PlainFile;
 use super::pool::{Kind, Single};
 use super::{InodeId, plain::poisoned};
-use crate::Transfer;
 use silica_base::{AlignedBuf, Result};
 use std::io;
 use std::path::PathBuf;
