@@ -2,9 +2,10 @@
 //!
 //! One module for each medium, and in [`sim`] a twin of each that loses power on demand:
 //!
-//! | medium | module | interface | on this machine | twin |
-//! |---|---|---|---|---|
-//! | files in a directory | [`files`] | [`Device`] | [`FileDevice`] | [`sim::SimDevice`] |
+//! | medium, module | interface | on this machine | twin |
+//! |---|---|---|---|
+//! | [`files`] in a directory | [`Device`] | [`FileDevice`] | [`sim::SimDevice`] |
+//! | [`blocks`] of flash | [`blocks::FlashDevice`] | [`blocks::FlashImage`] | [`sim::SimFlash`] |
 //!
 //! Engines are generic over their medium and cannot tell the real one from its twin. What a
 //! medium promises stands as numbered obligations at the top of its module; one suite checks them
@@ -23,9 +24,10 @@
 //! # Ok::<(), silica_base::Error>(())
 //! ```
 //!
-//! Invariant: this crate knows no engine, no format and no key.
+//! Invariant: this crate knows no engine and no key, and no format but that of its flash image.
 
 mod allocator;
+pub mod blocks;
 mod counters;
 pub mod files;
 mod limits;

@@ -1,5 +1,6 @@
 //! Tests that need no process of their own: one binary, and a module for each.
 
+mod blocks;
 mod conformance;
 mod file;
 mod sim;

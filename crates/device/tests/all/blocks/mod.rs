@@ -1,0 +1,145 @@
+//! Flash and zones: one suite for the image and its twin, crashes against a model, hostile images.
+
+mod conformance;
+mod crash;
+mod hostile;
+mod twin;
+
+use silica_device::blocks::{
+    Append, BlockAddress, FlashDevice, FlashFault, FlashImage, FlashImageOptions, FlashResult,
+    Geometry, PageAddress,
+};
+use silica_device::sim::{SimFlash, SimFlashOptions};
+use std::path::PathBuf;
+
+/// Bytes of a page and of its spare bytes.
+const PAGE: usize = 512;
+const SPARE: usize = 16;
+
+fn small() -> Geometry {
+    SimFlashOptions::small().geometry
+}
+
+/// A device that can be closed and opened again.
+trait Medium {
+    type Flash: FlashDevice;
+    fn with_endurance(endurance: Option<u32>) -> Self;
+    fn flash(&self) -> &Self::Flash;
+    fn reopened(self) -> Self;
+}
+
+struct ImageMedium {
+    /// Dropped before the directory that it lies in.
+    flash: FlashImage,
+    path: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Medium for ImageMedium {
+    type Flash = FlashImage;
+
+    fn with_endurance(endurance: Option<u32>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flash");
+        let options = FlashImageOptions { id: 77, endurance };
+        let flash = FlashImage::create(&path, small(), options).unwrap();
+        ImageMedium { flash, path, dir }
+    }
+
+    fn flash(&self) -> &FlashImage {
+        &self.flash
+    }
+
+    fn reopened(self) -> Self {
+        let ImageMedium { flash, path, dir } = self;
+        drop(flash);
+        let flash = FlashImage::open(&path, Some(&small())).unwrap();
+        ImageMedium { flash, path, dir }
+    }
+}
+
+struct FlashMedium(SimFlash);
+
+impl Medium for FlashMedium {
+    type Flash = SimFlash;
+
+    fn with_endurance(endurance: Option<u32>) -> Self {
+        FlashMedium(SimFlash::new(5, SimFlashOptions { endurance, ..SimFlashOptions::small() }))
+    }
+
+    fn flash(&self) -> &SimFlash {
+        &self.0
+    }
+
+    fn reopened(self) -> Self {
+        FlashMedium(self.0.reopen())
+    }
+}
+
+struct ZoneMedium(SimFlash);
+
+impl Medium for ZoneMedium {
+    type Flash = SimFlash;
+
+    fn with_endurance(endurance: Option<u32>) -> Self {
+        // The suite has more blocks open than drives allow.
+        let open_blocks_max = None;
+        let zones = SimFlashOptions::zones(small());
+        let options = SimFlashOptions { endurance, open_blocks_max, ..zones };
+        ZoneMedium(SimFlash::new(6, options))
+    }
+
+    fn flash(&self) -> &SimFlash {
+        &self.0
+    }
+
+    fn reopened(self) -> Self {
+        ZoneMedium(self.0.reopen())
+    }
+}
+
+fn address(channel: u16, lun: u16, block: u32) -> BlockAddress {
+    BlockAddress { channel, lun, block }
+}
+
+fn fault<T>(result: FlashResult<T>) -> FlashFault {
+    result.map(|_| ()).unwrap_err().fault()
+}
+
+/// The bytes of the page `id`, which no other page has.
+fn page_of(id: u64) -> Vec<u8> {
+    bytes_of(id, PAGE)
+}
+
+fn spare_of(id: u64) -> Vec<u8> {
+    bytes_of(!id, SPARE)
+}
+
+fn bytes_of(id: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    silica_base::Prng::new(id).fill(&mut bytes);
+    bytes
+}
+
+/// Appends the pages `ids`.
+fn append(flash: &impl FlashDevice, block: BlockAddress, ids: &[u64]) -> FlashResult<u32> {
+    append_at(flash, block, None, ids)
+}
+
+fn append_at(
+    flash: &impl FlashDevice,
+    block: BlockAddress,
+    expected: Option<u32>,
+    ids: &[u64],
+) -> FlashResult<u32> {
+    let pages = ids.iter().flat_map(|id| page_of(*id)).collect::<Vec<_>>();
+    let spare = ids.iter().flat_map(|id| spare_of(*id)).collect::<Vec<_>>();
+    flash.append(&Append { block, expected, stream: 3, pages: &pages, spare: &spare })
+}
+
+/// Reads a page; true if it is the page `id`.
+fn is_page(flash: &impl FlashDevice, page: PageAddress, id: u64) -> FlashResult<bool> {
+    let (mut bytes, mut spare) = ([0; PAGE], [0; SPARE]);
+    flash.read(page, &mut bytes, &mut spare)?;
+    Ok(bytes[..] == page_of(id) && spare[..] == spare_of(id))
+}
