@@ -426,8 +426,8 @@ impl From<DurabilityArg> for Durability {
 pub(crate) struct ServeArgs {
     /// Directory of the store; it is created where it is missing.
     pub(crate) directory: Option<PathBuf>,
-    /// Serve a cache in memory instead of a store: memory in all. The oldest entries give way, and
-    /// nothing outlives the process but what --image keeps.
+    /// Serve a cache in memory instead of a store: memory in all. When it is full, entries that
+    /// nobody reads give way, and nothing outlives the process but what --image keeps.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     #[arg(conflicts_with_all = ["directory", "path", "memory", "keyspace_memory"])]
     pub(crate) cache: Option<u64>,

@@ -134,7 +134,8 @@ pub(crate) fn run(global: &Global, args: &TuneArgs, output: &mut Output) -> Resu
     }
     show(&found, &asked, output)?;
     if args.apply {
-        apply(&found.choice, store.as_deref(), keyspace.as_ref(), output)?;
+        let forget = global.forget_at_exit;
+        apply(&found.choice, forget, store.as_deref(), keyspace.as_ref(), output)?;
     }
     drop(keyspace);
     store.map_or(Ok(()), Opened::close)
@@ -344,9 +345,11 @@ fn lines(p: &Prediction) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Moves the keyspace to the engine, or keeps the options.
+/// Moves the keyspace to the engine, or keeps the options. An engine that forgets at exit is only
+/// moved to with `forget`.
 fn apply(
     choice: &Choice,
+    forget: bool,
     store: Option<&Silica>,
     keyspace: Option<&Keyspace>,
     output: &mut Output,
@@ -372,5 +375,7 @@ fn apply(
             false => format!("keyspace '{name}' has these options from its next opening on"),
         });
     }
+    let forget = forget.then_some((silica::FORGET_AT_EXIT, "on"));
+    let options: Vec<(&str, &str)> = options.into_iter().chain(forget).collect();
     crate::migrate::migrate(store, name, choice.engine, &options, output)
 }

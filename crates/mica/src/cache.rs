@@ -1,5 +1,5 @@
-//! Writes in cache mode: what is appended makes the oldest entries give way, as far as the policy
-//! does not keep them.
+//! Writes in cache mode: what is appended takes the place of the entries that were written first,
+//! but for those that the policy copies to the front because they are read.
 
 use crate::again::{Again, Spared};
 use crate::index::{Place, offset_of, slot};
