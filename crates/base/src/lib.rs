@@ -1,6 +1,6 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
 //! randomness, ranks by Zipf's law, clocks, histograms, aligned buffers, memory in huge pages, tag
-//! groups, rings between threads and the shared error type.
+//! groups, rings between threads, how formats begin and are upgraded, and the shared error type.
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
@@ -16,6 +16,7 @@ mod bits;
 mod checksum;
 mod clock;
 mod error;
+mod format;
 mod hash;
 mod histogram;
 mod hostile;
@@ -35,6 +36,7 @@ pub use bits::{BitReader, BitWriter};
 pub use checksum::{Checksum, checksum};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
+pub use format::{Format, Step};
 pub use hash::{HashSeed, KeyHash};
 pub use histogram::Histogram;
 pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};

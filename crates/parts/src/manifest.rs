@@ -16,7 +16,7 @@
 //! 7. A manifest file that `CURRENT` does not name is garbage and removed at open.
 
 use crate::framing::{self, End, RecordHeader, RecordReader};
-use silica_base::{Checksum, Error, ErrorKind, Result};
+use silica_base::{Checksum, Error, ErrorKind, Format, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use std::sync::Arc;
 
@@ -24,10 +24,17 @@ use std::sync::Arc;
 pub const CURRENT: &str = "CURRENT";
 const CURRENT_NEW: &str = "CURRENT.new";
 const PREFIX: &str = "MANIFEST-";
-const CURRENT_MAGIC: [u8; 8] = *b"SILICACU";
+const CURRENT_FORMAT: Format = Format {
+    name: "file that names the manifest",
+    magic: b"SILICACU",
+    version_bytes: 4,
+    version: 1,
+    steps: &[],
+};
 const MAGIC: [u8; 8] = *b"SILICAMF";
-/// Version of both formats.
-pub const VERSION: u32 = 1;
+/// How a manifest begins; its payloads, which are an engine's, have versions of their own.
+const FORMAT: Format =
+    Format { name: "manifest", magic: &MAGIC, version_bytes: 4, version: 1, steps: &[] };
 /// Bytes of `CURRENT`.
 pub const CURRENT_BYTES: usize = 40;
 /// Bytes of a manifest's header.
@@ -71,29 +78,20 @@ fn seal(bytes: &mut [u8], id: u64, at: usize) {
     bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-fn check(bytes: &[u8], id: u64, at: usize, magic: [u8; 8], name: &str) -> Result<()> {
-    if bytes.len() < at + 4 || bytes[..8] != magic {
+fn check(bytes: &[u8], id: u64, at: usize, format: Format, name: &str) -> Result<()> {
+    if bytes.len() < at + 4 || !format.begins(bytes) {
         return Err(Error::corruption(name, 0, "this is not what its name says"));
     }
     let sum = Checksum::at(id, 0).update(&bytes[..at]).finish();
     if bytes[at..at + 4] != sum.to_le_bytes() || bytes[at + 4..].iter().any(|b| *b != 0) {
         return Err(Error::corruption(name, at as u64, "the checksum does not match"));
     }
-    let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
-    if version != VERSION {
-        let message = format!(
-            "{name} has manifest format {version}, this version reads {VERSION}; use a newer \
-             release"
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
-    Ok(())
+    format.version_of(name, 0, bytes).map(drop)
 }
 
 fn encode_current(number: u64, len: u64) -> [u8; CURRENT_BYTES] {
     let mut bytes = [0; CURRENT_BYTES];
-    bytes[..8].copy_from_slice(&CURRENT_MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    CURRENT_FORMAT.begin_in(&mut bytes);
     bytes[16..24].copy_from_slice(&number.to_le_bytes());
     bytes[24..32].copy_from_slice(&len.to_le_bytes());
     seal(&mut bytes, 0, 32);
@@ -109,14 +107,13 @@ fn decode_current(bytes: &[u8]) -> Result<(u64, u64)> {
         let detail = format!("it has {} bytes, not {CURRENT_BYTES}", bytes.len());
         return Err(Error::corruption(CURRENT, bytes.len() as u64, detail));
     }
-    check(bytes, 0, 32, CURRENT_MAGIC, CURRENT)?;
+    check(bytes, 0, 32, CURRENT_FORMAT, CURRENT)?;
     Ok((u64_at(bytes, 16), u64_at(bytes, 24)))
 }
 
 fn encode_header(number: u64) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    FORMAT.begin_in(&mut bytes);
     bytes[16..24].copy_from_slice(&number.to_le_bytes());
     seal(&mut bytes, file_id(number), 24);
     bytes
@@ -175,7 +172,7 @@ impl<D: Device> Manifest<D> {
         let file = device.open(&name, Mode::Buffered).map_err(|e| e.within("CURRENT names it"))?;
         let bytes = read_all(&file)?;
         let header = bytes.get(..HEADER_BYTES).unwrap_or(&bytes);
-        check(header, file_id(number), 24, MAGIC, &name)?;
+        check(header, file_id(number), 24, FORMAT, &name)?;
         let mut reader = RecordReader::new(file_id(number), &bytes, HEADER_BYTES, 1);
         let mut payloads = Vec::new();
         while let Some(record) = reader.next_record() {
@@ -385,7 +382,7 @@ pub fn salvage<D: Device>(device: &D) -> Result<Salvaged> {
     let number = name.strip_prefix(PREFIX).and_then(|n| n.parse().ok()).unwrap_or(0);
     let id = file_id(number);
     let header = bytes.get(..HEADER_BYTES).unwrap_or(&bytes);
-    if let Err(error) = check(header, id, 24, MAGIC, &name) {
+    if let Err(error) = check(header, id, 24, FORMAT, &name) {
         found.damage.push(error.to_string());
     }
     let mut reader = RecordReader::new(id, &bytes, HEADER_BYTES, 1);

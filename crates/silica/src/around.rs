@@ -1,7 +1,7 @@
 //! What must not lie inside a store: a store removes what it does not know, and is copied and
 //! removed as a whole.
 
-use crate::catalog::{FILE, MAGIC};
+use crate::catalog::{FILE, FORMAT};
 use silica_engine::{Error, ErrorKind, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub(crate) fn resolve(path: &Path) -> PathBuf {
 
 /// True where `directory` has a catalog.
 fn is_store(directory: &Path) -> bool {
-    let mut magic = [0; MAGIC.len()];
+    let mut begin = [0; FORMAT.prefix_bytes()];
     let file = std::fs::File::open(directory.join(FILE));
-    file.is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == MAGIC
+    file.is_ok_and(|mut file| file.read_exact(&mut begin).is_ok()) && FORMAT.begins(&begin)
 }

@@ -12,7 +12,7 @@
 //! The bytes are described in `docs/formats/store.md`.
 
 use log::warn;
-use silica_base::{VARINT_BYTES_MAX, checksum, read_varint, write_varint};
+use silica_base::{Format, VARINT_BYTES_MAX, checksum, read_varint, write_varint};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{Error, ErrorKind, Result};
 
@@ -24,10 +24,9 @@ pub(crate) const FILE_NEW: &str = "silica.new";
 pub(crate) const COPY: &str = "silica.copy";
 pub(crate) const COPY_NEW: &str = "silica.copy.new";
 
-/// First bytes of the catalog.
-pub(crate) const MAGIC: [u8; 8] = *b"SILICA\r\n";
-/// The format version that this code writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 1;
+/// How the catalog begins.
+pub(crate) const FORMAT: Format =
+    Format { name: "store", magic: b"SILICA\r\n", version_bytes: 4, version: 1, steps: &[] };
 const HEADER_BYTES: usize = 16;
 const CHECKSUM_BYTES: usize = 4;
 /// More than any catalog needs; a longer file is no catalog.
@@ -128,8 +127,7 @@ impl Catalog {
             }
         }
         let mut out = Vec::with_capacity(HEADER_BYTES + body.len() + CHECKSUM_BYTES);
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        FORMAT.begin(&mut out);
         out.extend_from_slice(&(body.len() as u32).to_le_bytes());
         out.extend_from_slice(&body);
         let sum = checksum(&out);
@@ -143,18 +141,8 @@ impl Catalog {
         if bytes.len() < HEADER_BYTES + CHECKSUM_BYTES {
             return Err(damaged(bytes.len(), "it is too short"));
         }
-        if bytes[..8] != MAGIC {
-            return Err(damaged(0, "it does not begin like a Silica store"));
-        }
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-        let version = word(8);
-        if version == 0 || version > VERSION {
-            let message = format!(
-                "{file} has format version {version}, this program reads up to {VERSION}; \
-                 open the store with the newer silica that wrote it"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        FORMAT.version_of(file, 0, bytes)?;
         let end = HEADER_BYTES + word(12) as usize;
         if bytes.len() != end + CHECKSUM_BYTES {
             return Err(damaged(12, "its length is not the one it states"));

@@ -3,8 +3,8 @@
 //! The frame is that of the catalog (docs/formats/store.md). What is in them is a help, never data
 //! of a user's, so they are not part of a backup.
 
-use silica_base::checksum;
-use silica_engine::{Error, ErrorKind, Result};
+use silica_base::{Format, checksum};
+use silica_engine::{Error, Result};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,18 +14,14 @@ const CHECKSUM_BYTES: usize = 4;
 /// Nothing that is kept so is larger.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// A kind of file.
-pub(crate) struct Kind {
-    pub(crate) magic: [u8; 8],
-    pub(crate) version: u32,
-}
+/// A kind of file, whose magic has 8 bytes and whose version 4.
+pub(crate) struct Kind(pub(crate) Format);
 
 impl Kind {
     /// The bytes of a file with this body.
     pub(crate) fn seal(&self, body: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + body.len() + CHECKSUM_BYTES);
-        out.extend_from_slice(&self.magic);
-        out.extend_from_slice(&self.version.to_le_bytes());
+        self.0.begin(&mut out);
         out.extend_from_slice(&(body.len() as u32).to_le_bytes());
         out.extend_from_slice(body);
         let sum = checksum(&out);
@@ -39,14 +35,8 @@ impl Kind {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(damaged(bytes.len(), "it ends inside its header"));
         };
-        if header[..8] != self.magic {
-            return Err(damaged(0, "it begins with something else"));
-        }
+        self.0.version_of(name, 0, header)?;
         let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
-        if word(8) > self.version {
-            let message = format!("{name} has version {}, made by a newer program", word(8));
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         let Some((body, sum)) = rest.split_last_chunk::<CHECKSUM_BYTES>() else {
             return Err(damaged(bytes.len(), "it ends before its checksum"));
         };
@@ -103,8 +93,16 @@ pub(crate) fn new_name(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use silica_engine::ErrorKind;
 
-    const KIND: Kind = Kind { magic: *b"SILTEST\n", version: 2 };
+    const FORMAT: Format = Format {
+        name: "test",
+        magic: b"SILTEST\n",
+        version_bytes: 4,
+        version: 2,
+        steps: &[|_| ()],
+    };
+    const KIND: Kind = Kind(FORMAT);
 
     #[test]
     fn any_damaged_byte_is_found() {
@@ -116,9 +114,9 @@ mod tests {
             assert!(KIND.open(&other, "f").is_err(), "byte {at}");
             assert!(KIND.open(&sealed[..at], "f").is_err(), "cut at {at}");
         }
-        let newer = Kind { version: 3, ..KIND }.seal(b"");
-        assert_eq!(KIND.open(&newer, "f").unwrap_err().kind(), ErrorKind::Unsupported);
-        assert!(Kind { version: 3, ..KIND }.open(&sealed, "f").is_ok());
+        let next = Kind(Format { version: 3, ..FORMAT });
+        assert_eq!(KIND.open(&next.seal(b""), "f").unwrap_err().kind(), ErrorKind::Unsupported);
+        assert!(next.open(&sealed, "f").is_ok());
     }
 
     #[test]

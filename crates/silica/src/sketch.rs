@@ -12,7 +12,7 @@ use crate::record::Recorder;
 use crate::sealed::Kind;
 use arc_swap::ArcSwapOption;
 use log::{info, warn};
-use silica_base::HashSeed;
+use silica_base::{Format, HashSeed};
 use silica_engine::{Durability, EntryRef, GetSink, OpKind, Result, Update, WriteBatch};
 use silica_tune::Workload;
 use silica_tune::sketch::{Call, Sketch, Totals, Touch};
@@ -42,7 +42,8 @@ const FEW: usize = 32;
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Of the sample's keys. The same for ever, so that a sketch goes on after a restart.
 const SEED: HashSeed = HashSeed(*b"silica sketch v1");
-const KIND: Kind = Kind { magic: *b"SILSKTCH", version: 1 };
+const KIND: Kind =
+    Kind(Format { name: "sketch", magic: b"SILSKTCH", version_bytes: 4, version: 1, steps: &[] });
 const PREFIX: &str = "sketch-";
 /// Of the directories of keyspaces.
 const DIRECTORY_PREFIX: &str = "keyspace-";

@@ -2,11 +2,12 @@
 //!
 //! `docs/formats/silt-manifest.md` has the bytes of snapshots and edits.
 
-use silica_base::{Error, ErrorKind, HashSeed, Result, read_varint, write_varint};
+use silica_base::{Error, ErrorKind, Format, HashSeed, Result, read_varint, write_varint};
 use silica_parts::value_log;
 
-/// Version of the snapshot and edit payloads.
-pub(crate) const VERSION: u64 = 1;
+/// How the payload of a snapshot begins; edits are of the same version.
+pub(crate) const FORMAT: Format =
+    Format { name: "SILT manifest", magic: b"", version_bytes: 1, version: 1, steps: &[] };
 
 /// The stores of one partition. Files are numbers; younger stores come first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,7 +98,7 @@ impl StoreState {
     /// The snapshot payload.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        write_varint(&mut out, VERSION);
+        FORMAT.begin(&mut out);
         out.extend_from_slice(&self.store_id.to_le_bytes());
         out.extend_from_slice(&self.seed.0);
         write_varint(&mut out, u64::from(self.partition_bits));
@@ -113,15 +114,8 @@ impl StoreState {
 
     /// Reads a snapshot payload.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader(bytes);
-        let version = reader.varint()?;
-        if version != VERSION {
-            let message = format!(
-                "the store has SILT format {version}, this version reads {VERSION}; use a newer \
-                 release"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        let bytes = FORMAT.upgraded("the store", 0, bytes)?;
+        let mut reader = Reader(&bytes[FORMAT.prefix_bytes()..]);
         let store_id = u64::from_le_bytes(reader.bytes()?);
         let seed = HashSeed(reader.bytes()?);
         let partition_bits = reader.narrow()?;

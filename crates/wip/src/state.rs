@@ -4,14 +4,15 @@
 
 use crate::deleted::DeletedRange;
 use crate::policy::LEVEL_MAX;
-use silica_base::{Error, ErrorKind, HashSeed, Result, write_varint};
+use silica_base::{Error, ErrorKind, Format, HashSeed, Result, write_varint};
 use silica_parts::Fields;
 use silica_parts::manifest::Ledger;
 use silica_parts::value_log;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Version of the snapshot and edit payloads.
-const VERSION: u64 = 1;
+/// How the payload of a snapshot begins; edits are of the same version.
+const FORMAT: Format =
+    Format { name: "WipDB manifest", magic: b"", version_bytes: 1, version: 1, steps: &[] };
 
 /// A table, or the part of it with keys from `lower` on and before `upper`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,15 +118,8 @@ impl StoreState {
 
     /// Reads a snapshot payload.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut fields = Fields(bytes);
-        let version = fields.varint().ok_or_else(damaged)?;
-        if version != VERSION {
-            let message = format!(
-                "the store has WipDB format {version}, this version reads {VERSION}; use a newer \
-                 release"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        let bytes = FORMAT.upgraded("the store", 0, bytes)?;
+        let mut fields = Fields(&bytes[FORMAT.prefix_bytes()..]);
         decode_state(&mut fields).filter(|_| fields.0.is_empty()).ok_or_else(damaged)
     }
 }
@@ -158,7 +152,7 @@ impl Ledger for StoreState {
 
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        write_varint(&mut out, VERSION);
+        FORMAT.begin(&mut out);
         out.extend_from_slice(&self.store_id.to_le_bytes());
         out.extend_from_slice(&self.seed.0);
         write_varint(&mut out, self.durable_end);

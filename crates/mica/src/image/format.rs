@@ -3,13 +3,13 @@
 use crate::index::OFFSET_BITS;
 use crate::layout::Layout;
 use crate::log::Log;
-use silica_base::{AlignedBuf, Checksum, Error, ErrorKind, HashSeed, Result};
+use silica_base::{AlignedBuf, Checksum, Error, Format, HashSeed, Result};
 use silica_device::DeviceFile;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-const MAGIC: [u8; 4] = *b"SiMI";
-const VERSION: u32 = 1;
+const FORMAT: Format =
+    Format { name: "memory image", magic: b"SiMI", version_bytes: 4, version: 1, steps: &[] };
 /// Bytes that everything in the file is a multiple of.
 pub(super) const CHUNK_BYTES: usize = 4096;
 /// Bytes of the header.
@@ -67,8 +67,7 @@ impl Header {
         let Layout { partitions, main_buckets, spare_buckets, log_words, small_words, is_store } =
             self.layout;
         chunk.fill(0);
-        chunk[..4].copy_from_slice(&MAGIC);
-        chunk[4..8].copy_from_slice(&VERSION.to_le_bytes());
+        FORMAT.begin_in(chunk);
         chunk[8..16].copy_from_slice(&self.file.to_le_bytes());
         chunk[16..32].copy_from_slice(&self.seed.0);
         let numbers = [
@@ -88,16 +87,11 @@ impl Header {
     }
 
     fn decode(chunk: &[u8]) -> Result<Self> {
-        if chunk.len() < HEADER_BYTES || chunk[..4] != MAGIC {
-            return Err(damaged(0, "it does not begin as one"));
+        if chunk.len() < HEADER_BYTES {
+            return Err(damaged(0, "its header is cut short"));
         }
-        let (version, file) = (half_at(chunk, 4), word_at(chunk, 8));
-        if version != VERSION {
-            let message = format!(
-                "the memory image has version {version}, this program knows version {VERSION}"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        FORMAT.version_of("the memory image", 0, chunk)?;
+        let file = word_at(chunk, 8);
         let crc = Checksum::at(file, 0).update(&chunk[..HEADER_BYTES - 4]).finish();
         if crc != half_at(chunk, HEADER_BYTES - 4) {
             return Err(damaged(0, "the header's checksum does not hold"));

@@ -5,7 +5,7 @@
 //! single bucket can be matched from one group without loading the rest.
 
 use super::geometry::{BUCKET_SLOTS, Geometry};
-use silica_base::{Checksum, Error, KeyHash, Result, prefetch};
+use silica_base::{Checksum, Error, Format, KeyHash, Result, prefetch};
 use std::ops::Range;
 
 /// Buckets of a group.
@@ -16,8 +16,8 @@ const RANK_BYTES: usize = 4;
 pub const FILTER_HEADER_BYTES: usize = 32;
 /// Zeroes after the last group, so that every bucket can be read as eight bytes.
 const PAD_BYTES: usize = 8;
-const MAGIC: [u8; 4] = *b"SiCF";
-const VERSION: u16 = 1;
+const FORMAT: Format =
+    Format { name: "filter", magic: b"SiCF", version_bytes: 2, version: 1, steps: &[] };
 
 /// Sizes and masks that follow from the tag bits.
 #[derive(Clone, Copy)]
@@ -242,8 +242,7 @@ impl TagFilter {
     /// Appends the encoded filter to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        FORMAT.begin(out);
         out.push(self.geometry.tag_bits as u8);
         out.push(self.geometry.block_buckets_log2 as u8);
         out.extend_from_slice(&self.geometry.skip_bits.to_le_bytes());
@@ -267,20 +266,8 @@ impl TagFilter {
         let Some((header, groups)) = bytes.split_at_checked(FILTER_HEADER_BYTES) else {
             return Err(damaged(bytes.len() as u64, "the header is cut short"));
         };
-        if header[..4] != MAGIC {
-            return Err(damaged(0, "not a filter"));
-        }
-        let version = u16::from_le_bytes([header[4], header[5]]);
+        FORMAT.version_of("filter", 0, header)?;
         let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
-        if version != VERSION {
-            return Err(Error::new(
-                silica_base::ErrorKind::Unsupported,
-                format!(
-                    "a filter has format {version}, this version reads {VERSION}; use a newer \
-                     release"
-                ),
-            ));
-        }
         let sum = Checksum::at(0, 0).update(&header[..28]).update(groups).finish();
         if sum != word(28) {
             return Err(damaged(28, "the checksum does not match"));

@@ -3,10 +3,10 @@
 
 use super::bits::PAD_BYTES;
 use super::directory::{Directory, Shape};
-use silica_base::{Error, ErrorKind, Result, checksum};
+use silica_base::{Error, Format, Result, checksum};
 
-const MAGIC: [u8; 4] = *b"SECT";
-const VERSION: u8 = 1;
+const FORMAT: Format =
+    Format { name: "trie index", magic: b"SECT", version_bytes: 1, version: 1, steps: &[] };
 const HEADER_BYTES: usize = 40;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -34,8 +34,8 @@ pub(super) fn encode(out: &mut Vec<u8>, header: &Header, directory: &Directory, 
     let from = out.len();
     let shape = directory.shape();
     let codes = &codes[..codes.len() - PAD_BYTES];
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&[VERSION, header.kind as u8]);
+    FORMAT.begin(out);
+    out.push(header.kind as u8);
     out.extend_from_slice(&[shape.anchor_width, shape.deviation_width]);
     out.extend_from_slice(&header.code);
     out.extend_from_slice(&[0; 4]);
@@ -56,16 +56,7 @@ pub(super) fn decode(bytes: &[u8], kind: Kind) -> Result<(Header, Directory, Vec
         .split_last_chunk::<CHECKSUM_BYTES>()
         .filter(|(body, _)| body.len() >= HEADER_BYTES)
         .ok_or_else(|| damaged(bytes.len(), "too short"))?;
-    if body[..4] != MAGIC {
-        return Err(damaged(0, "not a trie index"));
-    }
-    if body[4] != VERSION {
-        let detail = format!(
-            "a trie index has format {}, this version reads {VERSION}; use a newer release",
-            body[4]
-        );
-        return Err(Error::new(ErrorKind::Unsupported, detail));
-    }
+    FORMAT.version_of("trie index", 0, body)?;
     if checksum(body) != u32::from_le_bytes(*sum) {
         return Err(damaged(body.len(), "wrong checksum"));
     }

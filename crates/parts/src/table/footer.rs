@@ -3,14 +3,17 @@
 use super::extent::{self, Form, UNIT_BYTES};
 use crate::expiry::Expiries;
 use crate::fields::Fields;
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{Error, Format, Result};
 
-/// First bytes of every footer.
-pub(super) const MAGIC: [u8; 8] = *b"SILICATB";
-/// Version of the format; 1 is read, too.
-pub(super) const VERSION: u32 = 2;
-/// The version that does not say when versions expire.
-const VERSION_WITHOUT_EXPIRIES: u32 = 1;
+/// How every footer begins.
+pub(super) const FORMAT: Format = Format {
+    name: "table",
+    magic: b"SILICATB",
+    version_bytes: 4,
+    version: 2,
+    // Version 1 does not say when versions expire.
+    steps: &[|footer| Expiries::default().encode(footer)],
+};
 /// Bytes of a footer before it says when versions expire.
 pub(super) const FOOTER_BYTES: usize = 112;
 /// Zeroes at their end.
@@ -55,8 +58,7 @@ impl Footer {
 
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        FORMAT.begin(&mut out);
         out.extend_from_slice(&0u32.to_le_bytes());
         for field in [
             self.file_id,
@@ -122,11 +124,8 @@ impl Footer {
 
     /// The file id in a unit that begins as a footer does; nothing is checked.
     pub(super) fn claimed_id(unit: &[u8]) -> Option<u64> {
-        let mut fields = Fields(unit);
-        if fields.take(MAGIC.len()) != Some(&MAGIC) {
-            return None;
-        }
-        fields.u64()?;
+        // The prefix and a reserved word.
+        let mut fields = Fields(unit.get(16..).filter(|_| FORMAT.begins(unit))?);
         fields.u64()
     }
 
@@ -138,27 +137,13 @@ impl Footer {
         number: u64,
     ) -> Result<(Footer, Expiries)> {
         let at = number * UNIT_BYTES as u64;
-        let mut fields = Fields(extent::check(unit, name, file_id, at)?);
-        if fields.take(MAGIC.len()) != Some(&MAGIC) {
-            return Err(Error::corruption(name, at, "the last block is not a table's footer"));
-        }
-        let version = fields.u32().unwrap_or(0);
-        if version != VERSION && version != VERSION_WITHOUT_EXPIRIES {
-            let context = format!(
-                "{name} has table format {version}, this version reads {VERSION}; use a newer \
-                 release"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, context));
-        }
+        let bytes = FORMAT.upgraded(name, at, extent::check(unit, name, file_id, at)?)?;
+        let mut fields = Fields(&bytes[FORMAT.prefix_bytes()..]);
         let footer = Self::decode(&mut fields);
         fields.take(FOOTER_END_BYTES);
-        let expiries = match version {
-            VERSION => Expiries::decode(&mut fields),
-            _ => Some(Expiries::default()),
-        };
         footer
             .filter(|footer| footer.is_consistent(file_id, number))
-            .zip(expiries)
+            .zip(Expiries::decode(&mut fields))
             .ok_or_else(|| Error::corruption(name, at, "impossible footer"))
     }
 }

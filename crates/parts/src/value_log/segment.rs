@@ -3,7 +3,7 @@
 //! `docs/formats/value-log.md` has the bytes.
 
 use crate::frame::Frame;
-use silica_base::{AlignedBuf, BLOCK_BYTES, Checksum, Error, ErrorKind, Result};
+use silica_base::{AlignedBuf, BLOCK_BYTES, Checksum, Error, ErrorKind, Format, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -11,7 +11,9 @@ use std::sync::{Arc, RwLock};
 /// First bytes of every segment.
 pub const MAGIC: [u8; 8] = *b"SILICAVL";
 /// Version of the format.
-pub(super) const VERSION: u32 = 1;
+/// How every segment begins.
+const FORMAT: Format =
+    Format { name: "value log", magic: &MAGIC, version_bytes: 4, version: 1, steps: &[] };
 /// Bytes of the segment header; the first record starts here.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes in front of a record's key.
@@ -141,8 +143,7 @@ fn header_checksum(file_id: u64, offset: u64, header: &[u8]) -> u32 {
 impl Header {
     fn encode(&self, file_id: u64) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        FORMAT.begin_in(&mut bytes);
         bytes[16..20].copy_from_slice(&self.number.to_le_bytes());
         let sum = Checksum::at(file_id, 0).update(&bytes[..56]).finish();
         bytes[56..60].copy_from_slice(&sum.to_le_bytes());
@@ -152,20 +153,14 @@ impl Header {
     fn decode(bytes: &[u8], name: &str, file_id: u64) -> Result<Header> {
         let damaged = |detail| Error::corruption(name, 0, detail);
         let bytes = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged("the header is cut short"))?;
-        if bytes[..8] != MAGIC {
+        if !FORMAT.begins(bytes) {
             return Err(damaged("this is not a value-log segment"));
         }
         let sum = Checksum::at(file_id, 0).update(&bytes[..56]).finish();
         if u32_at(bytes, 56) != sum || bytes[60..] != [0; 4] {
             return Err(damaged("the header's checksum does not match"));
         }
-        if u32_at(bytes, 8) != VERSION {
-            let message = format!(
-                "{name} has value-log format {}, this version reads {VERSION}; use a newer release",
-                u32_at(bytes, 8)
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        FORMAT.version_of(name, 0, bytes)?;
         Ok(Header { number: u32_at(bytes, 16) })
     }
 }

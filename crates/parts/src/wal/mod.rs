@@ -31,8 +31,8 @@ pub use log::{Appender, POSITION_BYTES, Segments, Wal};
 pub use recovery::{Recovered, cut_of, for_each_record, open_segments, replay};
 pub use salvage::{Salvaged, salvage};
 pub use segment::{
-    HEADER_BYTES, MAGIC, RECORD_ROOM_BYTES, Segment, SegmentList, VERSION, bytes_needed, frames,
-    name, number_of,
+    HEADER_BYTES, MAGIC, RECORD_ROOM_BYTES, Segment, SegmentList, bytes_needed, frames, name,
+    number_of,
 };
 pub use spares::{SPARES_MAX, is_spare, spare_name};
 pub use upkeep::Waits;

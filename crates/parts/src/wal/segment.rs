@@ -6,7 +6,7 @@
 use super::Recovered;
 use crate::frame::Frame;
 use crate::framing::{self, End, RecordHeader, RecordReader};
-use silica_base::{Checksum, Error, ErrorKind, Result};
+use silica_base::{Checksum, Error, Format, Result};
 use silica_device::{Device, DeviceFile, LOG_PREFIX, LogFile, Mode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +16,11 @@ const BATCH: u8 = 1;
 
 /// First bytes of every segment.
 pub const MAGIC: [u8; 8] = *b"SILICALG";
-/// Version of the format.
-pub const VERSION: u32 = 2;
-/// Version of segments that say what their first sequence number is.
+/// How every segment begins. What it says has the same place in both versions.
+const FORMAT: Format =
+    Format { name: "log", magic: &MAGIC, version_bytes: 4, version: 2, steps: &[|_| ()] };
+/// The version of segments that say what their first sequence number is, also of those written
+/// today: a release that knows no other reads them.
 const VERSION_THAT_SAYS: u32 = 1;
 /// Stands for the first sequence number in the header of a segment that goes on where the one
 /// before it ends, wherever that may be.
@@ -87,10 +89,10 @@ pub(super) fn file_id(store_id: u64, number: u64) -> u64 {
 impl Header {
     fn encode(&self, file_id: u64) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        let continues = self.first_sequence == CONTINUES;
-        let version = if continues { VERSION } else { VERSION_THAT_SAYS };
-        bytes[8..12].copy_from_slice(&version.to_le_bytes());
+        FORMAT.begin_in(&mut bytes);
+        if self.first_sequence != CONTINUES {
+            bytes[8..12].copy_from_slice(&VERSION_THAT_SAYS.to_le_bytes());
+        }
         for (i, field) in
             [self.number, self.start, self.capacity, self.first_sequence].iter().enumerate()
         {
@@ -106,22 +108,15 @@ impl Header {
         let bytes = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged("the header is cut short"))?;
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-        if bytes[..8] != MAGIC {
+        if !FORMAT.begins(bytes) {
             return Err(damaged("this is not a log segment"));
         }
         let sum = Checksum::at(file_id, 0).update(&bytes[..56]).finish();
         if u32_at(56) != sum || bytes[60..] != [0; 4] {
             return Err(damaged("the header's checksum does not match"));
         }
-        let version = u32_at(8);
-        if version != VERSION && version != VERSION_THAT_SAYS {
-            let message = format!(
-                "{name} has log format {version}, this version reads {VERSION}; use a newer \
-                 release"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        if (version == VERSION) != (u64_at(40) == CONTINUES) {
+        let version = FORMAT.version_of(name, 0, bytes)?;
+        if (version == FORMAT.version) != (u64_at(40) == CONTINUES) {
             return Err(damaged("its version and its first sequence number do not go together"));
         }
         Ok(Header {

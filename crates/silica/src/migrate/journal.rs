@@ -19,7 +19,7 @@
 use super::copy::{Place, Step, Sum};
 use crate::sealed::Kind;
 use log::{info, warn};
-use silica_base::{checksum, read_varint, write_varint};
+use silica_base::{Format, checksum, read_varint, write_varint};
 use silica_device::{Device, DeviceFile, FileDevice, LogFile, Mode};
 use silica_engine::{Result, WriteBatch};
 use std::collections::BTreeSet;
@@ -29,7 +29,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const PREFIX: &str = "migration-";
 const NOTE: &str = "note";
 const KEYS_PREFIX: &str = "keys-";
-const KIND: Kind = Kind { magic: *b"SILICAMG", version: 1 };
+const KIND: Kind = Kind(Format {
+    name: "migration's note",
+    magic: b"SILICAMG",
+    version_bytes: 4,
+    version: 1,
+    steps: &[],
+});
 
 /// Bytes of a file of keys. Who writes more between two notes has everything compared again.
 const KEYS_BYTES: u64 = 4 << 20;

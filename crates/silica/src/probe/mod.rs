@@ -9,6 +9,7 @@ pub use scratch::{Names, SCRATCH_BLOCK_BYTES, Scratch};
 
 use crate::Registry;
 use crate::sealed::Kind;
+use silica_base::Format;
 use silica_engine::{Error, ErrorKind, Result};
 use silica_tune::recommend::BURST;
 use silica_tune::{Device as DeviceFigures, Machine, Memory};
@@ -17,7 +18,15 @@ use std::time::{Duration, Instant};
 
 /// The file, in the store's directory.
 pub(crate) const FILE: &str = "PROBE";
-const KIND: Kind = Kind { magic: *b"SILPROBE", version: 3 };
+const KIND: Kind = Kind(FORMAT);
+/// A text, whose lines that an older version lacks have their defaults.
+const FORMAT: Format = Format {
+    name: "probe",
+    magic: b"SILPROBE",
+    version_bytes: 4,
+    version: 3,
+    steps: &[|_| (), |_| ()],
+};
 
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const BLOCKS: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 1 << 20];
@@ -240,7 +249,7 @@ mod tests {
     fn a_file_of_version_1_has_the_reference_machines_times() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
-        let old = Kind { magic: KIND.magic, version: 1 };
+        let old = Kind(Format { version: 1, steps: &[], ..FORMAT });
         old.write(&path, b"silica machine 1\ncores = 3\n").unwrap();
         let machine = kept_probe(directory.path()).unwrap().unwrap();
         assert_eq!(machine, Machine { cores: 3, ..Machine::default() });

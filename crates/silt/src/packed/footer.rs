@@ -2,15 +2,19 @@
 
 use super::chunk::{self, CHUNK_BYTES, PAYLOAD_BYTES, Trailer};
 use super::layout::Layout;
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{Error, ErrorKind, Format, Result};
 use silica_parts::Fields;
 use silica_parts::expiry::Expiries;
 
-const MAGIC: [u8; 8] = *b"SILTPACK";
-/// Version of the format; 1 is read, too.
-const VERSION: u32 = 2;
-/// The version that does not say when entries expire.
-const VERSION_WITHOUT_EXPIRIES: u32 = 1;
+/// How every footer begins.
+const FORMAT: Format = Format {
+    name: "packed file",
+    magic: b"SILTPACK",
+    version_bytes: 4,
+    version: 2,
+    // Version 1 does not say when entries expire.
+    steps: &[|footer| Expiries::default().encode(footer)],
+};
 /// Bytes of the fixed fields, before the section table.
 const FIXED_BYTES: usize = 88;
 /// Bytes of one section in the table.
@@ -108,7 +112,7 @@ pub struct Footer {
     pub sections: Vec<Section>,
     /// The store's own metadata.
     pub meta: Vec<u8>,
-    /// When entries expire; of none that do where the file is of a version that does not say.
+    /// When entries expire; a file of version 1 does not say, and counts as if none did.
     pub expiries: Expiries,
 }
 
@@ -120,8 +124,7 @@ impl Footer {
 
     fn payload(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(PAYLOAD_BYTES);
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        FORMAT.begin(&mut out);
         out.push(if self.kind == FileKind::HashStore { 1 } else { 2 });
         out.push(if self.layout == Layout::Aligned { 1 } else { 2 });
         out.extend_from_slice(&(self.sections.len() as u16).to_le_bytes());
@@ -167,19 +170,8 @@ impl Footer {
     pub(super) fn open(chunk: &[u8], name: &str, file_id: u64, number: u64) -> Result<Footer> {
         let at = number * CHUNK_BYTES as u64;
         let used = chunk::check(chunk, name, file_id, number)?.used;
-        let mut fields = Fields(&chunk[..used]);
-        if fields.take(MAGIC.len()) != Some(&MAGIC) {
-            return Err(Error::corruption(name, at, "the last chunk is not a footer"));
-        }
-        let version = fields.u32().unwrap_or(0);
-        if version != VERSION && version != VERSION_WITHOUT_EXPIRIES {
-            let context = format!(
-                "{name} has packed format {version}, this version reads {VERSION}; use a newer \
-                 release"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, context));
-        }
-        Self::fields(fields, version)
+        let bytes = FORMAT.upgraded(name, at, &chunk[..used])?;
+        Self::fields(Fields(&bytes[FORMAT.prefix_bytes()..]))
             .filter(|footer| footer.is_consistent(file_id, number))
             .ok_or_else(|| Error::corruption(name, at, "impossible footer"))
     }
@@ -187,16 +179,12 @@ impl Footer {
     /// The file id that the last chunk of a file claims, if it looks like a footer. Nobody vouches
     /// for it.
     pub(crate) fn claimed_id(chunk: &[u8]) -> Option<u64> {
-        let mut fields = Fields(chunk);
-        if fields.take(MAGIC.len()) != Some(&MAGIC) {
-            return None;
-        }
-        // The version, kind, layout and number of sections.
-        fields.u64()?;
+        // The prefix, and kind, layout and number of sections.
+        let mut fields = Fields(chunk.get(16..).filter(|_| FORMAT.begins(chunk))?);
         fields.u64()
     }
 
-    fn fields(mut fields: Fields<'_>, version: u32) -> Option<Footer> {
+    fn fields(mut fields: Fields<'_>) -> Option<Footer> {
         let &[kind, layout, sections_low, sections_high] = fields.take(4)? else { return None };
         let mut footer = Footer {
             kind: match kind {
@@ -229,9 +217,7 @@ impl Footer {
             footer.sections.push(Section { kind, chunk: fields.u64()?, bytes: fields.u64()? });
         }
         footer.meta = fields.take(meta_bytes as usize)?.to_vec();
-        if version != VERSION_WITHOUT_EXPIRIES {
-            footer.expiries = Expiries::decode(&mut fields)?;
-        }
+        footer.expiries = Expiries::decode(&mut fields)?;
         fields.0.is_empty().then_some(footer)
     }
 
