@@ -12,6 +12,7 @@ mod batch;
 mod engine;
 mod environment;
 mod ext;
+mod layer;
 mod metric;
 pub mod optimistic;
 mod options;
@@ -26,6 +27,7 @@ pub use batch::{EntryRef, Op, OpKind, WriteBatch};
 pub use engine::{Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, Progress};
 pub use environment::Environment;
 pub use ext::EngineExt;
+pub use layer::Layer;
 pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{OptionKind, OptionSpec, OptionValues, parse_size, similar, unknown};
 pub use ordered::{

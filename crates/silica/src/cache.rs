@@ -1,10 +1,7 @@
 //! A cache without a directory, and the thread that looks after it.
 
 use crate::scheduler::{PAUSE_MAX_OF_CACHES, Scheduler};
-use silica_engine::{
-    Admin, Atomic, Budget, Descriptor, Durability, Engine, GetSink, MetricVisitor, Progress,
-    Result, Scan, Sharded, WriteBatch,
-};
+use silica_engine::{Engine, Layer};
 use std::sync::Arc;
 
 /// An engine that is maintained for as long as this lives.
@@ -29,56 +26,10 @@ impl<E> Drop for Kept<E> {
     }
 }
 
-impl<E: Engine> Engine for Kept<E> {
-    fn descriptor(&self) -> &Descriptor {
-        self.engine.descriptor()
-    }
+impl<E: Engine> Layer for Kept<E> {
+    type Inner = E;
 
-    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.engine.get_many(keys, sink)
-    }
-
-    fn reports_in_order(&self) -> bool {
-        self.engine.reports_in_order()
-    }
-
-    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
-        self.engine.write(batch, durability)
-    }
-
-    fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
-        self.engine.write_each(batch, durability)
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.engine.sync()
-    }
-
-    fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.engine.maintain(budget)
-    }
-
-    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
-        self.engine.metrics(visitor);
-    }
-
-    fn verify(&self) -> Result<()> {
-        self.engine.verify()
-    }
-
-    fn as_scan(&self) -> Option<&dyn Scan> {
-        self.engine.as_scan()
-    }
-
-    fn as_atomic(&self) -> Option<&dyn Atomic> {
-        self.engine.as_atomic()
-    }
-
-    fn as_sharded(&self) -> Option<&dyn Sharded> {
-        self.engine.as_sharded()
-    }
-
-    fn as_admin(&self) -> Option<&dyn Admin> {
-        self.engine.as_admin()
+    fn inner(&self) -> &Arc<E> {
+        &self.engine
     }
 }

@@ -14,7 +14,7 @@
 use log::warn;
 use silica_base::{Format, VARINT_BYTES_MAX, checksum, read_varint, write_varint};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::{Error, ErrorKind, Result};
+use silica_engine::{Error, Result};
 
 /// Name of the catalog in a store's directory; its presence makes a directory a store.
 pub(crate) const FILE: &str = "silica";
@@ -267,6 +267,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use silica_engine::ErrorKind;
 
     fn sample() -> Catalog {
         let mut catalog = Catalog::default();
@@ -313,7 +314,7 @@ mod tests {
 
     #[test]
     fn the_field_table_adds_up() {
-        assert_eq!(HEADER_BYTES, MAGIC.len() + 4 + 4);
+        assert_eq!(HEADER_BYTES, FORMAT.prefix_bytes() + 4);
         let empty = Catalog::default().encode();
         assert_eq!(empty.len(), HEADER_BYTES + 2 + CHECKSUM_BYTES);
     }

@@ -2,12 +2,12 @@
 
 use super::Watchers;
 use silica::engine::{
-    Admin, Atomic, Budget, Descriptor, Durability, Engine, EntryRef, GetSink, MetricVisitor,
-    Ordered, Progress, Result, Scan, Shard, Sharded, Update, WriteBatch,
+    Atomic, Durability, Engine, EntryRef, GetSink, Layer, Result, Shard, Update, WriteBatch,
 };
 use std::sync::Arc;
 
-/// An engine whose writes are told to those who watch its keys.
+/// An engine whose writes are told to those who watch its keys. Clearing marks nobody: who watches
+/// a key that was there no longer finds it. Who takes a shard of it makes that a [`WatchedShard`].
 pub(crate) struct Watched {
     watchers: Arc<Watchers>,
     engine: Arc<dyn Engine>,
@@ -49,17 +49,11 @@ impl Watchers {
     }
 }
 
-impl Engine for Watched {
-    fn descriptor(&self) -> &Descriptor {
-        self.engine.descriptor()
-    }
+impl Layer for Watched {
+    type Inner = dyn Engine;
 
-    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.engine.get_many(keys, sink)
-    }
-
-    fn reports_in_order(&self) -> bool {
-        self.engine.reports_in_order()
+    fn inner(&self) -> &Arc<dyn Engine> {
+        &self.engine
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
@@ -70,42 +64,8 @@ impl Engine for Watched {
         self.watchers.batch(batch, || self.engine.write_each(batch, durability))
     }
 
-    fn sync(&self) -> Result<()> {
-        self.engine.sync()
-    }
-
-    fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.engine.maintain(budget)
-    }
-
-    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
-        self.engine.metrics(visitor);
-    }
-
-    fn verify(&self) -> Result<()> {
-        self.engine.verify()
-    }
-
-    fn as_scan(&self) -> Option<&dyn Scan> {
-        self.engine.as_scan()
-    }
-
-    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
-        Arc::clone(&self.engine).as_ordered()
-    }
-
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         self.engine.as_atomic().map(|_| self as &dyn Atomic)
-    }
-
-    /// The engine's own: who takes a shard makes it a [`WatchedShard`].
-    fn as_sharded(&self) -> Option<&dyn Sharded> {
-        self.engine.as_sharded()
-    }
-
-    /// Clearing marks nobody: who watches a key that was there no longer finds it.
-    fn as_admin(&self) -> Option<&dyn Admin> {
-        self.engine.as_admin()
     }
 }
 

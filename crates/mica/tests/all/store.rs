@@ -5,8 +5,8 @@ use crate::support::{MIB, MicaHarness, NOW, advance_ms, maintain, metric, put_un
 use silica_base::{Error, ErrorKind, HashSeed, ManualClock, Prng, Result, test_size};
 use silica_engine::testkit::{self, Harness};
 use silica_engine::{
-    Admin, Atomic, Budget, Descriptor, Durability, Engine, EngineExt, EntryRef, Environment,
-    GetSink, MetricVisitor, OptionValues, Progress, Scan, Sharded, Update, WriteBatch,
+    Admin, Atomic, Engine, EngineExt, EntryRef, Environment, GetSink, Layer, OptionValues, Scan,
+    Sharded, Update, WriteBatch,
 };
 use silica_mica::{Mica, OPTIONS};
 use std::collections::BTreeMap;
@@ -81,45 +81,11 @@ impl Harness for Kept {
 
 struct Opened(Arc<Mica>);
 
-impl Engine for Opened {
-    fn descriptor(&self) -> &Descriptor {
-        self.0.descriptor()
-    }
+impl Layer for Opened {
+    type Inner = Mica;
 
-    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.0.get_many(keys, sink)
-    }
-
-    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
-        self.0.write(batch, durability)
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.0.sync()
-    }
-
-    fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.0.maintain(budget)
-    }
-
-    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
-        self.0.metrics(visitor);
-    }
-
-    fn verify(&self) -> Result<()> {
-        self.0.verify()
-    }
-
-    fn as_scan(&self) -> Option<&dyn Scan> {
-        self.0.as_scan()
-    }
-
-    fn as_atomic(&self) -> Option<&dyn Atomic> {
-        self.0.as_atomic()
-    }
-
-    fn as_admin(&self) -> Option<&dyn Admin> {
-        self.0.as_admin()
+    fn inner(&self) -> &Arc<Mica> {
+        &self.0
     }
 }
 

@@ -176,7 +176,7 @@ mod tests {
         unit[8] = 3;
         extent::seal(&mut unit, 7, 7 * UNIT_BYTES as u64, FOOTER_BYTES, Form::default());
         let newer = Footer::open(&unit, "t", 7, 7).expect_err("a newer version");
-        assert_eq!(newer.kind(), ErrorKind::Unsupported);
+        assert_eq!(newer.kind(), silica_base::ErrorKind::Unsupported);
         Footer { block_units: 3, ..footer }.seal_into(&none, &mut unit, 7);
         assert!(Footer::open(&unit, "t", 7, 7).is_err(), "units that do not add up");
     }

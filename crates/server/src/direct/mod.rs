@@ -32,8 +32,8 @@ pub(crate) use hub::Hub;
 pub(crate) use loop_shard::{LoopShard, loop_shards};
 
 use silica::engine::{
-    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
-    ErrorKind, GetSink, MetricVisitor, Progress, Result, Scan, Sharded, Update, WriteBatch,
+    Admin, Atomic, Checkpoint, Count, Durability, Engine, EntryRef, Error, ErrorKind, GetSink,
+    Layer, Result, Sharded, Update, WriteBatch,
 };
 use silica_commands::{Answer, Change, Owners, Terms, Watchers};
 use std::cell::RefCell;
@@ -161,9 +161,11 @@ fn atomic(engine: &dyn Engine) -> Result<&dyn Atomic> {
     engine.as_atomic().ok_or_else(none)
 }
 
-impl Engine for Direct {
-    fn descriptor(&self) -> &Descriptor {
-        self.engine.descriptor()
+impl Layer for Direct {
+    type Inner = dyn Engine;
+
+    fn inner(&self) -> &Arc<dyn Engine> {
+        &self.engine
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
@@ -171,10 +173,6 @@ impl Engine for Direct {
             Some(loop_shard) => loop_shard.get_many(self.db, &*self.engine, keys, sink),
             None => self.engine.get_many(keys, sink),
         })
-    }
-
-    fn reports_in_order(&self) -> bool {
-        self.engine.reports_in_order()
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
@@ -198,32 +196,12 @@ impl Engine for Direct {
         })
     }
 
-    fn sync(&self) -> Result<()> {
-        self.engine.sync()
-    }
-
-    fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.engine.maintain(budget)
-    }
-
-    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
-        self.engine.metrics(visitor);
-    }
-
     fn verify(&self) -> Result<()> {
         self.all_alone(|engine| engine.verify())
     }
 
-    fn as_scan(&self) -> Option<&dyn Scan> {
-        self.engine.as_scan()
-    }
-
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         self.engine.as_atomic().map(|_| self as &dyn Atomic)
-    }
-
-    fn as_sharded(&self) -> Option<&dyn Sharded> {
-        self.engine.as_sharded()
     }
 
     fn as_admin(&self) -> Option<&dyn Admin> {

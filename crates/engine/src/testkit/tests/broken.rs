@@ -2,8 +2,8 @@
 
 use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceHarness, Workload};
 use crate::{
-    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryIter,
-    EntryRef, Error, ErrorKind, GetSink, KeyRange, MetricVisitor, Op, OpKind, Ordered, Progress,
+    Admin, Atomic, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryIter,
+    EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op, OpKind, Ordered,
     RangeSize, Reads, Result, Scan, Snapshot, Update, WriteBatch,
 };
 use std::collections::BTreeMap;
@@ -298,7 +298,13 @@ impl GetSink for TornSink<'_> {
     }
 }
 
-impl Engine for Broken {
+impl Layer for Broken {
+    type Inner = Reference;
+
+    fn inner(&self) -> &Arc<Reference> {
+        &self.inner
+    }
+
     fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
@@ -334,7 +340,7 @@ impl Engine for Broken {
             Bug::AcknowledgesEarly => self.inner.write(batch, Durability::Buffered),
             Bug::HidesFailedSyncs if durability == Durability::Synced => {
                 self.inner.write(batch, Durability::Buffered)?;
-                self.sync()
+                Layer::sync(self)
             }
             Bug::IgnoresPoison => hide(self.inner.write(batch, durability), ErrorKind::Poisoned),
             Bug::HidesFull => hide(self.inner.write(batch, durability), ErrorKind::Full),
@@ -349,6 +355,10 @@ impl Engine for Broken {
         }
     }
 
+    fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        Layer::write(self, batch, durability)
+    }
+
     fn sync(&self) -> Result<()> {
         match self.bug {
             Bug::SkipsSyncs => Ok(()),
@@ -357,17 +367,9 @@ impl Engine for Broken {
         }
     }
 
-    fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.inner.maintain(budget)
-    }
-
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
         self.inner.metrics(visitor);
         visitor.metric("evictions", self.evictions.load(Ordering::Relaxed) as f64);
-    }
-
-    fn verify(&self) -> Result<()> {
-        self.inner.verify()
     }
 
     fn as_scan(&self) -> Option<&dyn Scan> {

@@ -8,9 +8,8 @@ pub(crate) mod tls;
 
 use silica_engine::testkit::Reference;
 use silica_engine::{
-    Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
-    EntryRef, Error, ErrorKind, GetSink, MetricVisitor, Ordered, Progress, Result, Scan, Sharded,
-    Update, WriteBatch,
+    Admin, Atomic, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef,
+    Error, ErrorKind, GetSink, Layer, Ordered, Result, Scan, Sharded, Update, WriteBatch,
 };
 use silica_proto::{Value, decode};
 use silica_server::{Config, Databases, EventLoopKind, Mode, Server};
@@ -76,7 +75,13 @@ impl Probe {
     }
 }
 
-impl Engine for Probe {
+impl Layer for Probe {
+    type Inner = Reference;
+
+    fn inner(&self) -> &Arc<Reference> {
+        &self.inner
+    }
+
     fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
@@ -105,6 +110,10 @@ impl Engine for Probe {
         self.inner.write(batch, durability)
     }
 
+    fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        Layer::write(self, batch, durability)
+    }
+
     fn sync(&self) -> Result<()> {
         self.sync_calls.fetch_add(1, Ordering::Relaxed);
         self.wait();
@@ -112,14 +121,6 @@ impl Engine for Probe {
             return Err(Error::new(ErrorKind::Poisoned, "the sync failed"));
         }
         self.inner.sync()
-    }
-
-    fn maintain(&self, budget: Budget) -> Result<Progress> {
-        self.inner.maintain(budget)
-    }
-
-    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
-        self.inner.metrics(visitor);
     }
 
     fn verify(&self) -> Result<()> {
