@@ -234,5 +234,5 @@ fn a_newer_version_is_refused() {
     device.poke(&name, 0, &header);
     let error = try_open(&device, 1, &made).err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("format 2"), "{error}");
+    assert!(error.to_string().contains("version 2"), "{error}");
 }
