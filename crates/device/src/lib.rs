@@ -6,6 +6,7 @@
 //! |---|---|---|---|
 //! | [`files`] in a directory | [`Device`] | [`FileDevice`] | [`sim::SimDevice`] |
 //! | [`blocks`] of flash | [`blocks::FlashDevice`] | [`blocks::FlashImage`] | [`sim::SimFlash`] |
+//! | [`region`]: mapped bytes | [`region::Region`] | [`region::FileRegion`] | [`sim::SimRegion`] |
 //!
 //! Engines are generic over their medium and cannot tell the real one from its twin. What a
 //! medium promises stands as numbered obligations at the top of its module; one suite checks them
@@ -33,6 +34,7 @@ pub mod files;
 mod limits;
 pub mod numa;
 mod os;
+pub mod region;
 pub mod sim;
 
 pub use allocator::{return_freed_memory, return_large_buffers};

@@ -2,11 +2,14 @@
 //!
 //! - [`SimDevice`]: a directory of files, the twin of [`crate::FileDevice`].
 //! - [`SimFlash`]: flash or a drive with zones, the twin of [`crate::blocks::FlashImage`].
+//! - [`SimRegion`]: mapped bytes, the twin of [`crate::region::FileRegion`].
 
 mod blocks;
 mod files;
+mod region;
 
 pub use blocks::{
     FlashFaultKind, FlashRates, FlashTiming, SimFlash, SimFlashOptions, SimFlashQueue,
 };
 pub use files::{FaultKind, SimDevice, SimFile, SimLog, SimOptions, SimReads, SimTransfer};
+pub use region::{RegionCounts, SimRegion};

@@ -3,4 +3,5 @@
 mod blocks;
 mod conformance;
 mod file;
+mod region;
 mod sim;

@@ -1,0 +1,130 @@
+//! Regions: mapped bytes that outlive their process, and on some machines a power cut. Not frozen:
+//! the interface may change until engines for persistent memory use it.
+//!
+//! A [`Region`] is read and written by the processor's own loads and stores. Lines of
+//! [`LINE_BYTES`] become durable by [`Region::flush`] and [`Region::fence`]; what that is worth on
+//! the medium at hand is the region's [`RegionClass`], which is found out when it is opened.
+//!
+//! - [`FileRegion`]: a mapped file, on persistent memory, in memory (tmpfs, hugetlbfs) or on a
+//!   disk.
+//! - [`crate::sim::SimRegion`]: its simulated twin, which decides line by line what a power cut
+//!   leaves.
+//!
+//! Obligations of every region, which one suite and the crash tests check:
+//!
+//! 1. A word of 8 bytes at a multiple of 8 is never torn: neither for another thread nor by a
+//!    power cut. Nothing larger is whole by itself.
+//! 2. Bytes that were stored, and then flushed and fenced by one thread, survive what the class
+//!    says: the process for all classes, a power cut for [`RegionClass::Lines`] and
+//!    [`RegionClass::Pages`].
+//! 3. Bytes that were stored and not flushed and fenced may or may not survive a power cut, each
+//!    word by itself, in any order, and in any of the values that it had since its last fence.
+//! 4. Everything that was stored survives the death of the process.
+//! 5. Once a fence failed, it fails with `Poisoned` until the region is opened again.
+//!
+//! Threads read while others write: [`Region::load`] acquires what the [`Region::store`] that it
+//! reads has released. [`Region::read`] and [`Region::write`] move words without an order among
+//! themselves; a reader that may meet a writer checks a sequence number around its read, as a
+//! sequence lock does. Two threads that write bytes of one word MUST be kept apart by the caller.
+//!
+//! ```no_run
+//! use silica_device::region::{FileRegion, Region};
+//!
+//! let region = FileRegion::create("counter.region".as_ref(), 1 << 20)?;
+//! region.write(64, b"what the commit word is about");
+//! region.flush(64, 29);
+//! region.fence()?; // the bytes come before the commit word
+//! region.store(0, 1);
+//! region.flush(0, 8);
+//! region.fence()?;
+//! println!("this survives: {}", region.class());
+//! # Ok::<(), silica_base::Error>(())
+//! ```
+
+mod file;
+mod lines;
+mod words;
+
+pub use file::FileRegion;
+
+use silica_base::Result;
+use std::fmt;
+
+/// Bytes of a line, the unit in which processors write memory back.
+pub const LINE_BYTES: u64 = 64;
+/// Bytes of an XPLine, the unit in which persistent memory is written inside.
+pub const XPLINE_BYTES: u64 = 256;
+
+/// What survives after a fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RegionClass {
+    /// Persistent memory, mapped so that lines go to it directly: what was fenced survives a
+    /// power cut. A fence costs the write-back of the lines.
+    Lines,
+    /// A file on a disk: what was fenced survives a power cut. A fence is a sync, and the kernel
+    /// may write what was not fenced whenever it likes.
+    Pages,
+    /// A file in memory: everything survives the process, nothing a power cut. A fence only
+    /// orders.
+    Process,
+}
+
+impl RegionClass {
+    /// True if what was flushed and fenced survives a power cut.
+    pub fn survives_power_cut(self) -> bool {
+        !matches!(self, RegionClass::Process)
+    }
+}
+
+impl fmt::Display for RegionClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RegionClass::Lines => "a power cut, by lines of persistent memory",
+            RegionClass::Pages => "a power cut, by syncs of a file",
+            RegionClass::Process => "the process, and no power cut",
+        })
+    }
+}
+
+/// Mapped bytes. The obligations of a region stand at the top of the module.
+///
+/// All calls panic if they reach beyond the region, as those of a slice do: offsets from a medium
+/// are checked by whoever reads them there.
+pub trait Region: Send + Sync + 'static {
+    /// Bytes of the region, a multiple of [`XPLINE_BYTES`].
+    fn len(&self) -> u64;
+    /// True if the region has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// What survives after a fence.
+    fn class(&self) -> RegionClass;
+    /// The word at `offset`, and everything that its writer did before it stored it.
+    ///
+    /// # Panics
+    /// If `offset` is no multiple of 8.
+    fn load(&self, offset: u64) -> u64;
+    /// Stores the word at `offset`, whole and after everything that this thread did before.
+    ///
+    /// # Panics
+    /// If `offset` is no multiple of 8.
+    fn store(&self, offset: u64, value: u64);
+    /// Reads bytes from `offset` on.
+    fn read(&self, offset: u64, bytes: &mut [u8]);
+    /// Stores bytes from `offset` on. Bytes beside them in their first and last word are stored
+    /// again as they are.
+    fn write(&self, offset: u64, bytes: &[u8]);
+    /// Begins to make the lines of `len` bytes from `offset` on durable; the next fence of this
+    /// thread waits for them. Costs about as much as a store for each line in
+    /// [`RegionClass::Lines`].
+    fn flush(&self, offset: u64, len: u64);
+    /// Waits until everything that this thread flushed is durable, as far as the class goes.
+    /// Stores after it do not become durable before.
+    ///
+    /// # Errors
+    /// `Io` if the system cannot write, from there on `Poisoned`; `Closed` after a simulated power
+    /// cut.
+    fn fence(&self) -> Result<()>;
+}
+
+pub(crate) use words::{lines_of, read_words, word_index, write_words};

@@ -1,0 +1,261 @@
+//! Power cuts of the twin: every word holds a value that it may hold, and protocols that fence
+//! rightly lose nothing. Those that do not are found out.
+
+use super::*;
+use silica_base::{ErrorKind, Prng, test_size};
+use std::collections::{BTreeMap, BTreeSet};
+
+const BYTES: u64 = 1024;
+
+/// Values that each word may have after a power cut: the last fenced one, and all since.
+struct Model {
+    allowed: BTreeMap<u64, Vec<u64>>,
+    /// For each word, how many of its allowed values the last flush of its line covers.
+    flushed: BTreeMap<u64, usize>,
+}
+
+impl Model {
+    fn new() -> Model {
+        let allowed = (0..BYTES / 8).map(|word| (word, vec![0])).collect();
+        Model { allowed, flushed: BTreeMap::new() }
+    }
+
+    fn store(&mut self, word: u64, value: u64) {
+        self.allowed.get_mut(&word).unwrap().push(value);
+    }
+
+    fn flush(&mut self, offset: u64, len: u64) {
+        for word in offset / 64 * 8..(offset + len).div_ceil(64) * 8 {
+            self.flushed.insert(word, self.allowed[&word].len());
+        }
+    }
+
+    fn fence(&mut self) {
+        for (word, count) in std::mem::take(&mut self.flushed) {
+            self.allowed.get_mut(&word).unwrap().drain(..count - 1);
+        }
+    }
+
+    fn check(&self, region: &SimRegion) {
+        for (word, values) in &self.allowed {
+            let found = region.load(8 * word);
+            assert!(values.contains(&found), "word {word} is {found}, allowed {values:?}");
+        }
+    }
+}
+
+/// Runs random operations until the power is cut, at operation `cut`.
+fn run(seed: u64, cut: u64) -> (SimRegion, Model) {
+    let region = SimRegion::new(seed ^ cut, BYTES, RegionClass::Lines);
+    let mut prng = Prng::new(seed);
+    let mut model = Model::new();
+    region.cut_at_op(cut);
+    let mut next = 1;
+    while !region.is_cut() {
+        let word = prng.below(BYTES / 8);
+        match prng.below(6) {
+            0 | 1 => {
+                model.store(word, next);
+                region.store(8 * word, next);
+                next += 1;
+            }
+            2 => {
+                let len = prng.below(4).min(BYTES / 8 - word);
+                let values: Vec<u64> = (next..next + len).collect();
+                (word..).zip(&values).for_each(|(word, value)| model.store(word, *value));
+                let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                region.write(8 * word, &bytes);
+                next += len;
+            }
+            3 | 4 => {
+                let len = prng.below(200).min(BYTES - 8 * word);
+                region.flush(8 * word, len);
+                if len > 0 && !region.is_cut() {
+                    model.flush(8 * word, len);
+                }
+            }
+            _ => match region.fence() {
+                Ok(()) => model.fence(),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::Closed),
+            },
+        }
+    }
+    (region, model)
+}
+
+#[test]
+fn every_word_is_one_of_its_values() {
+    for seed in 0..test_size(20, 100, 10_000) {
+        for cut in 1..80 {
+            let (region, model) = run(seed, cut);
+            assert_eq!(region.fence().unwrap_err().kind(), ErrorKind::Closed);
+            let after = region.reopen();
+            model.check(&after);
+            // What was found is durable: a second cut changes nothing.
+            let found: Vec<u64> = (0..BYTES / 8).map(|word| after.load(8 * word)).collect();
+            after.power_cut();
+            let again = after.reopen();
+            assert!((0..).zip(&found).all(|(word, value)| again.load(8 * word) == *value));
+        }
+    }
+}
+
+#[test]
+fn all_outcomes_of_a_line_occur() {
+    let region = SimRegion::new(1, BYTES, RegionClass::Lines);
+    region.store(0, 1);
+    region.store(8, 2);
+    region.store(0, 3);
+    let mut seen = BTreeSet::new();
+    for seed in 0..300 {
+        let fork = region.fork(seed);
+        fork.power_cut();
+        let after = fork.reopen();
+        seen.insert((after.load(0), after.load(8)));
+    }
+    let all = [(0, 0), (0, 2), (1, 0), (1, 2), (3, 0), (3, 2)];
+    assert_eq!(seen, BTreeSet::from(all));
+    assert_eq!(region.load(0), 3, "forks go their own way");
+}
+
+/// Writes a record of two lines and then a commit word, with or without what makes it safe.
+fn commit(region: &SimRegion, version: u64, flushes_record: bool, fences_record: bool) {
+    let record = 256 + 128 * (version % 2);
+    region.write(record, &[version as u8; 128]);
+    if flushes_record {
+        region.flush(record, 128);
+    }
+    if fences_record && region.fence().is_err() {
+        return;
+    }
+    region.store(0, version);
+    region.flush(0, 8);
+    // A cut is noticed by whoever runs this.
+    let _ = region.fence();
+}
+
+/// Cuts of a run of commits after which the commit word's record is not whole.
+fn broken(flushes_record: bool, fences_record: bool) -> u64 {
+    let mut broken = 0;
+    for cut in 1..80 {
+        for seed in 0..20 {
+            let region = SimRegion::new(1000 * cut + seed, BYTES, RegionClass::Lines);
+            region.cut_at_op(cut);
+            let mut version = 0;
+            while !region.is_cut() {
+                version += 1;
+                commit(&region, version, flushes_record, fences_record);
+            }
+            let after = region.reopen();
+            let found = after.load(0);
+            assert!(found == version || found + 1 == version, "acknowledged commits survive");
+            let mut bytes = [0; 128];
+            after.read(256 + 128 * (found % 2), &mut bytes);
+            broken += u64::from(found > 0 && bytes != [found as u8; 128]);
+        }
+    }
+    broken
+}
+
+#[test]
+fn a_missing_flush_and_a_missing_fence_are_found() {
+    assert_eq!(broken(true, true), 0);
+    assert!(broken(false, true) > 0, "the record is not flushed");
+    assert!(broken(true, false) > 0, "the record is not fenced before the commit word");
+    let region = SimRegion::new(1, BYTES, RegionClass::Lines);
+    commit(&region, 1, true, true);
+    assert_eq!(region.unfenced_lines(), []);
+    commit(&region, 2, false, true);
+    assert_eq!(region.unfenced_lines(), [256, 320]);
+}
+
+#[test]
+fn needless_flushes_and_media_writes_are_counted() {
+    let region = SimRegion::new(1, 64 << 10, RegionClass::Lines);
+    commit(&region, 1, true, true);
+    let counts = region.counts();
+    assert_eq!((counts.words_stored, counts.lines_flushed, counts.fences), (17, 3, 2));
+    assert_eq!((counts.xplines_written, counts.flushes_needless), (2, 0));
+    region.flush(256 + 128, 128);
+    region.fence().unwrap();
+    assert_eq!(region.counts().flushes_needless, 2);
+    // A second flush before the fence is needless, too, unless something was stored between.
+    region.store(0, 5);
+    region.flush(0, 8);
+    region.flush(0, 8);
+    assert_eq!(region.counts().flushes_needless, 3);
+    region.store(8, 5);
+    region.flush(0, 8);
+    assert_eq!(region.counts().flushes_needless, 3);
+    // Lines of an XPLine that is in the buffer are combined.
+    region.store(512, 1);
+    region.flush(512, 8);
+    region.store(576, 1);
+    region.flush(576, 8);
+    assert_eq!(region.counts().xplines_written, 3);
+    // 64 others push it out.
+    for xpline in 10..74 {
+        region.store(256 * xpline, 1);
+        region.flush(256 * xpline, 8);
+    }
+    assert_eq!(region.counts().xplines_written, 67);
+    region.store(512, 2);
+    region.flush(512, 8);
+    assert_eq!(region.counts().xplines_written, 68);
+}
+
+#[test]
+fn a_fence_is_for_the_flushes_of_its_thread() {
+    let lost = (0..50).any(|seed| {
+        let region = SimRegion::new(seed, BYTES, RegionClass::Lines);
+        region.store(0, 1);
+        region.flush(0, 8);
+        std::thread::scope(|scope| {
+            scope.spawn(|| region.fence().unwrap());
+        });
+        region.power_cut();
+        region.reopen().load(0) == 0
+    });
+    assert!(lost, "another thread's fence waits for nothing");
+    // Stores behind the flush are not covered by it.
+    let values: BTreeSet<u64> = (0..50)
+        .map(|seed| {
+            let region = SimRegion::new(seed, BYTES, RegionClass::Lines);
+            region.store(0, 1);
+            region.flush(0, 8);
+            region.store(0, 2);
+            region.fence().unwrap();
+            region.power_cut();
+            region.reopen().load(0)
+        })
+        .collect();
+    assert_eq!(values, BTreeSet::from([1, 2]));
+}
+
+#[test]
+fn memory_that_is_not_persistent_is_empty_after_a_cut() {
+    let region = SimRegion::new(1, BYTES, RegionClass::Process);
+    region.store(0, 1);
+    region.flush(0, 8);
+    region.fence().unwrap();
+    let region = region.reopen();
+    assert_eq!(region.load(0), 1, "a process may die");
+    region.power_cut();
+    region.store(0, 9);
+    assert_eq!(region.reopen().load(0), 0, "and old handles reach nothing");
+}
+
+#[test]
+fn a_failed_fence_is_final() {
+    let region = SimRegion::new(1, BYTES, RegionClass::Pages);
+    region.fail_fence(2);
+    region.fence().unwrap();
+    assert_eq!(region.fence().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(region.fence().unwrap_err().kind(), ErrorKind::Poisoned);
+    region.poke(3, b"damage");
+    let region = region.reopen();
+    region.fence().unwrap();
+    let mut bytes = [0; 8];
+    region.read(2, &mut bytes);
+    assert_eq!(&bytes, b"\0damage\0");
+}

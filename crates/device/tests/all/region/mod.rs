@@ -1,0 +1,8 @@
+//! Mapped bytes: one suite for files and their twin, power cuts against a model, hostile files.
+
+mod conformance;
+mod crash;
+mod hostile;
+
+use silica_device::region::{FileRegion, Region, RegionClass};
+use silica_device::sim::SimRegion;
