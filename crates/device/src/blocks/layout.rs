@@ -1,13 +1,12 @@
 //! Bytes of a flash image, as docs/formats/flash-image.md has them.
 
 use super::Geometry;
-use silica_base::{Checksum, Error, ErrorKind, Result};
+use silica_base::{Checksum, Error, ErrorKind, Format, Result};
 use std::fmt::Display;
 
-/// What an image begins with.
-const MAGIC: &[u8; 4] = b"SiFl";
-/// The version that is read and written.
-const VERSION: u32 = 1;
+/// How an image begins.
+const FORMAT: Format =
+    Format { name: "flash image", magic: b"SiFl", version_bytes: 4, version: 1, steps: &[] };
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 4096;
 /// Bytes of a block's record.
@@ -43,8 +42,7 @@ impl Header {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let Geometry { channels, luns, blocks, pages, page_bytes, spare_bytes } = self.geometry;
-        bytes[..4].copy_from_slice(MAGIC);
-        bytes[4..8].copy_from_slice(&VERSION.to_le_bytes());
+        FORMAT.begin_in(&mut bytes);
         bytes[8..16].copy_from_slice(&self.image.to_le_bytes());
         let numbers = [channels, luns, blocks, pages, page_bytes, spare_bytes, self.endurance];
         for (i, number) in numbers.iter().enumerate() {
@@ -57,21 +55,14 @@ impl Header {
 
     /// Reads the header of the image `name`.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES], name: &dyn Display) -> Result<Header> {
-        if &bytes[..4] != MAGIC {
+        if !FORMAT.begins(bytes) {
             let message = format!("{name} is no flash image; create one at another path");
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let version = u32_at(bytes, 4);
+        FORMAT.version_of(name, 0, bytes)?;
         let image = u64_at(bytes, 8);
         let sum = Checksum::at(image, 0).update(&bytes[..HEADER_BYTES - 4]).finish();
         let is_whole = sum == u32_at(bytes, HEADER_BYTES - 4);
-        if version != VERSION {
-            let message = format!(
-                "{name} is a flash image of version {version}; this program reads version \
-                 {VERSION}: use the program that wrote it"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         if !is_whole {
             return Err(Error::corruption(name, 0, "the checksum of the header does not match"));
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use silica_base::{Error, ErrorKind, Prng, mutated, test_size};
+use silica_device::blocks::BlockState;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -43,6 +44,31 @@ fn nothing_is_wrong(flash: &FlashImage, damage: &str) {
             }
         }
     }
+}
+
+/// The image of format version 1 is `image` as the first release wrote it. It is never written
+/// again: a version that cannot read it has no place here.
+#[test]
+fn the_golden_of_version_1_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flash");
+    fs::write(&path, include_bytes!("../../golden/flash-image-1")).unwrap();
+    let flash = FlashImage::open(&path, Some(&TINY)).unwrap();
+    nothing_is_wrong(&flash, "none");
+    let status = |block| {
+        let status = flash.block(address(0, 0, block)).unwrap();
+        (status.state, status.written, status.erases)
+    };
+    assert_eq!(status(0), (BlockState::Full, 4, 0));
+    assert_eq!(status(1), (BlockState::Open, 2, 0));
+    assert_eq!(status(2), (BlockState::Free, 0, 1));
+    assert_eq!(status(3), (BlockState::Bad, 1, 0));
+    assert!(is_page(&flash, address(0, 0, 1).page(1), 15).unwrap());
+    drop(flash);
+    // What is written today is the same bytes.
+    let today = dir.path().join("today");
+    image(&today);
+    assert_eq!(fs::read(&today).unwrap(), include_bytes!("../../golden/flash-image-1"));
 }
 
 #[test]
