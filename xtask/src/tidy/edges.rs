@@ -88,6 +88,7 @@ const HOUSE: &[Place] = &[
         wraps: true,
     },
     passive("silica-parts", "crates/parts", GROUND),
+    passive("silica-flash", "crates/flash", GROUND),
     passive("silica-engine", "crates/engine", &["silica-base"]),
     passive("silica-tune", "crates/tune", &["silica-base", "silica-engine"]),
     passive("silica-silt", "crates/silt", ENGINE),

@@ -1,0 +1,203 @@
+//! The raw level: an application's own device.
+
+mod queue;
+
+pub use queue::ApplicationQueue;
+
+use crate::shared::Shared;
+use crate::table::Holding;
+use silica_device::blocks::{
+    Abilities, Append, BlockAddress, BlockStatus, FlashCounters, FlashCounts, FlashDevice,
+    FlashError, FlashFault, FlashResult, Geometry, PageAddress, Place,
+};
+use std::sync::Arc;
+
+/// The flash of one application: geometry, page read, page program and block erase, under
+/// addresses of its own (003…, 3.4.2).
+///
+/// Channels that have none of its LUNs are not there, so the channels that it sees are numbered
+/// from 0. If they do not all have equally many LUNs, the geometry has the most of any, and
+/// addresses of LUNs that are missing are refused as `OutOfRange`; [`Application::blocks`] has
+/// those that are there. A block that turned bad can be read until it is reset; then a spare one
+/// stands in for it, whose erase count is its own.
+pub struct Application<D: FlashDevice> {
+    shared: Arc<Shared<D>>,
+    holding: Holding,
+    geometry: Geometry,
+    counters: FlashCounters,
+}
+
+impl<D: FlashDevice> Application<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>, holding: Holding) -> Self {
+        let geometry = Geometry {
+            channels: holding.channels.len() as u32,
+            luns: holding.channels.iter().map(Vec::len).max().unwrap_or(0) as u32,
+            blocks: shared.visible,
+            ..*shared.device.geometry()
+        };
+        Application { counters: FlashCounters::new(&geometry), shared, holding, geometry }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.holding.name
+    }
+
+    /// LUNs that it has in a channel; 0 for channels that it does not have.
+    pub fn lun_count(&self, channel: u16) -> u32 {
+        self.holding.channels.get(usize::from(channel)).map_or(0, |luns| luns.len() as u32)
+    }
+
+    /// LUNs that are over-provisioning, of all that it has.
+    pub fn over_provisioned_luns(&self) -> u32 {
+        self.holding.over_provisioned
+    }
+
+    /// Bytes of its blocks, over-provisioning included.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.holding.luns().count() as u64
+            * u64::from(self.geometry.blocks)
+            * self.geometry.block_bytes()
+    }
+
+    /// Addresses of all its blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockAddress> {
+        let is_there = |block: &BlockAddress| u32::from(block.lun) < self.lun_count(block.channel);
+        self.geometry.all_blocks().filter(is_there)
+    }
+
+    /// Number of the LUN on the device that has `block`.
+    #[inline]
+    pub(crate) fn lun_of(&self, block: BlockAddress) -> FlashResult<u32> {
+        let luns = self.holding.channels.get(usize::from(block.channel));
+        let lun = luns.and_then(|luns| luns.get(usize::from(block.lun)));
+        match lun.filter(|_| block.block < self.geometry.blocks) {
+            Some(lun) => Ok(*lun),
+            None => Err(FlashError::new(FlashFault::OutOfRange, block)),
+        }
+    }
+
+    /// Where `block` lies on the device.
+    #[inline]
+    pub(crate) fn place(&self, block: BlockAddress) -> FlashResult<BlockAddress> {
+        Ok(self.shared.place(self.lun_of(block)?, block.block))
+    }
+
+    pub(crate) fn device(&self) -> &D {
+        &self.shared.device
+    }
+
+    /// A reset of `block` found it bad.
+    pub(crate) fn replace(&self, block: BlockAddress, cause: FlashError) -> FlashResult<()> {
+        self.shared.replace(self.lun_of(block)?, block.block, cause)
+    }
+
+    /// Counts what the operation on `block` did, and puts the application's address in its error.
+    #[inline]
+    pub(crate) fn ended<T>(
+        &self,
+        block: BlockAddress,
+        counts: FlashCounts,
+        result: FlashResult<T>,
+    ) -> FlashResult<T> {
+        let counts = match &result {
+            Ok(_) => counts,
+            Err(error) => match error.fault() {
+                FlashFault::ProgramFailed
+                | FlashFault::EraseFailed
+                | FlashFault::WornOut
+                | FlashFault::Uncorrectable => {
+                    FlashCounts { failures: 1, ..FlashCounts::default() }
+                }
+                _ => return result.map_err(|error| own_place(error, block)),
+            },
+        };
+        self.counters.add(block, counts);
+        result.map_err(|error| own_place(error, block))
+    }
+
+    /// Counts for `bytes` of pages, as reads or programs.
+    pub(crate) fn page_count(&self, bytes: usize) -> u64 {
+        (bytes / self.geometry.page_bytes as usize) as u64
+    }
+}
+
+/// The error with the address `block` instead of the one on the device.
+fn own_place(error: FlashError, block: BlockAddress) -> FlashError {
+    match error.place() {
+        Place::Page(page) => error.moved_to(block.page(page.page)),
+        Place::Block(_) => error.moved_to(block),
+        Place::Device => error,
+    }
+}
+
+impl<D: FlashDevice> FlashDevice for Application<D> {
+    type Queue<'d, T> = ApplicationQueue<'d, D, T>;
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn abilities(&self) -> &Abilities {
+        self.shared.device.abilities()
+    }
+
+    fn block(&self, block: BlockAddress) -> FlashResult<BlockStatus> {
+        let result = self.shared.device.block(self.place(block)?);
+        self.ended(block, FlashCounts::default(), result)
+    }
+
+    fn read(&self, first: PageAddress, pages: &mut [u8], spare: &mut [u8]) -> FlashResult<()> {
+        let place = self.place(first.block)?.page(first.page);
+        let reads = self.page_count(pages.len());
+        let result = self.shared.device.read(place, pages, spare);
+        self.ended(first.block, FlashCounts { reads, ..FlashCounts::default() }, result)
+    }
+
+    fn append(&self, append: &Append<'_>) -> FlashResult<u32> {
+        let place = self.place(append.block)?;
+        let result = self.shared.device.append(&Append { block: place, ..*append });
+        let programs = self.page_count(append.pages.len());
+        self.ended(append.block, FlashCounts { programs, ..FlashCounts::default() }, result)
+    }
+
+    fn finish(&self, block: BlockAddress) -> FlashResult<()> {
+        let result = self.shared.device.finish(self.place(block)?);
+        self.ended(block, FlashCounts::default(), result)
+    }
+
+    /// As [`FlashDevice::reset`]. If the block is bad, a spare one stands in for it. In a queue,
+    /// appends that were pushed before such a reset was popped still meet the bad block.
+    ///
+    /// # Errors
+    /// `BadBlock`, `EraseFailed` and `WornOut` if the LUN has no spare block left.
+    fn reset(&self, block: BlockAddress) -> FlashResult<()> {
+        let result = self.shared.reset(self.lun_of(block)?, block.block);
+        self.ended(block, FlashCounts { erases: 1, ..FlashCounts::default() }, result)
+    }
+
+    fn retire(&self, block: BlockAddress) -> FlashResult<()> {
+        let result = self.shared.device.retire(self.place(block)?);
+        self.ended(block, FlashCounts::default(), result)
+    }
+
+    fn sync(&self) -> FlashResult<()> {
+        self.shared.device.sync()?;
+        self.counters.add_sync();
+        Ok(())
+    }
+
+    fn queue<T>(&self, depth: usize) -> ApplicationQueue<'_, D, T> {
+        ApplicationQueue::new(self, depth)
+    }
+
+    fn counters(&self) -> &FlashCounters {
+        &self.counters
+    }
+}
+
+impl<D: FlashDevice> Drop for Application<D> {
+    fn drop(&mut self) {
+        self.shared.close(&self.holding.name);
+    }
+}

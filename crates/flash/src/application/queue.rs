@@ -1,0 +1,82 @@
+//! Queues of operations on an application's flash.
+
+use super::Application;
+use silica_device::blocks::{
+    FlashCounts, FlashDevice, FlashError, FlashFault, FlashQueue, FlashResult, Operation, Request,
+};
+use std::collections::VecDeque;
+
+/// A queue of an [`Application`]: the device's, with the application's addresses.
+pub struct ApplicationQueue<'d, D: FlashDevice + 'd, T> {
+    application: &'d Application<D>,
+    /// Each operation knows its request as the application made it.
+    below: D::Queue<'d, (T, Request)>,
+    /// Operations on addresses that the application does not have.
+    refused: VecDeque<(Operation<T>, FlashError)>,
+}
+
+impl<'d, D: FlashDevice, T> ApplicationQueue<'d, D, T> {
+    pub(crate) fn new(application: &'d Application<D>, depth: usize) -> Self {
+        let below = application.device().queue(depth);
+        ApplicationQueue { application, below, refused: VecDeque::new() }
+    }
+
+    /// The request with the device's addresses.
+    fn below(&self, request: Request) -> FlashResult<Request> {
+        let block = self.application.place(request.block())?;
+        Ok(match request {
+            Request::Read { first } => Request::Read { first: block.page(first.page) },
+            Request::Append { expected, stream, .. } => Request::Append { block, expected, stream },
+            Request::Finish { .. } => Request::Finish { block },
+            Request::Reset { .. } => Request::Reset { block },
+        })
+    }
+}
+
+impl<D: FlashDevice, T> FlashQueue<T> for ApplicationQueue<'_, D, T> {
+    fn push(&mut self, operation: Operation<T>) {
+        assert!(!self.is_full(), "the queue is full; pop an operation first");
+        match self.below(operation.request) {
+            Ok(request) => {
+                let Operation { of, request: own, pages, spare } = operation;
+                self.below.push(Operation { of: (of, own), request, pages, spare });
+            }
+            Err(error) => self.refused.push_back((operation, error)),
+        }
+    }
+
+    fn pop(&mut self) -> Option<(Operation<T>, FlashResult<u32>)> {
+        if let Some((operation, error)) = self.refused.pop_front() {
+            return Some((operation, Err(error)));
+        }
+        let (operation, mut result) = self.below.pop()?;
+        let Operation { of: (of, request), pages, spare, .. } = operation;
+        let block = request.block();
+        let count = self.application.page_count(pages.len());
+        let counts = match request {
+            Request::Read { .. } => FlashCounts { reads: count, ..FlashCounts::default() },
+            Request::Append { .. } => FlashCounts { programs: count, ..FlashCounts::default() },
+            Request::Finish { .. } => FlashCounts::default(),
+            Request::Reset { .. } => FlashCounts { erases: 1, ..FlashCounts::default() },
+        };
+        if let (Request::Reset { .. }, Err(error)) = (request, &result)
+            && matches!(
+                error.fault(),
+                FlashFault::BadBlock | FlashFault::EraseFailed | FlashFault::WornOut
+            )
+        {
+            let cause = result.expect_err("it is one");
+            result = self.application.replace(block, cause).map(|()| 0);
+        }
+        let result = self.application.ended(block, counts, result);
+        Some((Operation { of, request, pages, spare }, result))
+    }
+
+    fn len(&self) -> usize {
+        self.below.len() + self.refused.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.below.is_full() || self.len() >= silica_device::blocks::OPERATIONS_MAX
+    }
+}
