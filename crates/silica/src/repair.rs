@@ -199,7 +199,8 @@ fn repair_keyspace(
     let engine = (spec.open)(directory, values, environment);
     let checked = engine.and_then(|engine| {
         engine.verify()?;
-        let count = engine.as_admin().map_or(Ok(0), |admin| Ok(admin.count(false)?.estimate))?;
+        let count = engine.as_admin().map(|admin| admin.count(false)).transpose()?;
+        let count = count.map_or(0, |count| count.estimate);
         Ok(Repaired { entries: count, ..Repaired::default() })
     });
     checked.map_err(|error| {

@@ -64,7 +64,7 @@ impl Moving {
         if mix.inserts <= 0.0 {
             return Ok(None);
         }
-        let of = |requests: f64| {
+        let of = |requests: f64| -> Result<Recency> {
             let latest = Latest::new(workload.keys, skew, (mix.inserts / requests).min(1.0))?;
             Ok(Recency { distinct: Writes::latest(latest.clone()), latest })
         };
