@@ -4,7 +4,8 @@
 //! A [`Monitor`] owns a [`silica_device::blocks::FlashDevice`]. Applications get capacity and
 //! over-provisioning in LUNs, dealt to the channels in turn. Each sees a device of its own
 //! ([`Application`]), whose addresses reach nothing else. Bad blocks are hidden: a block that
-//! fails is replaced by a spare one of its LUN when it is reset.
+//! fails is replaced by a spare one of its LUN when it is reset. LUNs that wear faster than others
+//! trade places with them while applications use them.
 //!
 //! ```
 //! use silica_device::blocks::{Append, FlashDevice};
@@ -34,6 +35,8 @@ mod monitor;
 mod shared;
 mod table;
 mod table_log;
+mod wear;
 
 pub use application::{Application, ApplicationQueue};
 pub use monitor::{ApplicationReport, Monitor, MonitorOptions, Space};
+pub use wear::WearLevelling;

@@ -9,15 +9,19 @@
 //! 3. A LUN that is given away was erased before, so nobody reads what another application left.
 //! 4. No two blocks of a LUN lie in one physical block. A block is moved to a spare one only if
 //!    its physical block is bad, and only when it is reset: until then its pages stay readable.
-//! 5. An application is open once at a time. Its LUNs do not change while it is.
+//! 5. An application is open once at a time. Its addresses do not change while it is: a LUN is
+//!    moved only while no operation on it is under way, and grows and shrinks only while closed.
+//! 6. A LUN that is moved is copied and synced before the table says so; until then its pages lie
+//!    where they were.
 
 use crate::application::Application;
 use crate::deal::deal;
-use crate::shared::{Shared, State, write};
+use crate::shared::{Shared, State, slots, write};
 use crate::table::{Holding, NAME_BYTES_MAX, Table};
 use crate::table_log::TableLog;
+use crate::wear::{self, WearLevelling};
 use silica_base::{Error, ErrorKind, Result};
-use silica_device::blocks::{BlockState, FlashDevice, FlashResult};
+use silica_device::blocks::{BlockAddress, FlashDevice, FlashResult};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -139,29 +143,39 @@ impl<D: FlashDevice> Monitor<D> {
             return refuse(ErrorKind::Config, message);
         }
         let mut table = state.table.clone();
-        let mut erases = self.free_luns(&table)?;
-        let channels = loop {
-            let free = erases.iter().flatten().count();
-            let Some(channels) = deal(self.shared.device.geometry(), &erases, wanted) else {
-                let message = format!(
-                    "the flash application '{name}' asks for {wanted} LUNs, and {free} are free"
-                );
-                return refuse(ErrorKind::Full, message);
-            };
-            // A LUN that lacks spare blocks is passed over.
-            match self.prepare(&mut table, channels.iter().flatten().copied())? {
-                None => break channels,
-                Some(lacking) => erases[lacking as usize] = None,
-            }
-        };
+        let channels = self.deal(&mut table, name, wanted)?;
         let channels = channels.into_iter().filter(|luns| !luns.is_empty()).collect();
         let (name, over_provisioned) = (name.to_string(), space.over_provisioned_luns);
         let holding = Holding { name, over_provisioned, channels };
         table.holdings.push(holding.clone());
         self.shared.device.sync()?;
         self.shared.keep(&mut state, table)?;
-        state.open.insert(holding.name.clone());
-        Ok(Application::new(self.shared.clone(), holding))
+        Ok(self.opened(&mut state, &holding))
+    }
+
+    /// Finds `wanted` free LUNs and erases them. What stands in for bad blocks goes into `table`.
+    fn deal(&self, table: &mut Table, name: &str, wanted: u32) -> Result<Vec<Vec<u32>>> {
+        let mut erases = self.free_luns(table)?;
+        loop {
+            let free = erases.iter().flatten().count();
+            let Some(channels) = deal(self.shared.device.geometry(), &erases, wanted) else {
+                let message = format!(
+                    "the flash application '{name}' asks for {wanted} LUNs, and {free} are free"
+                );
+                return Err(Error::new(ErrorKind::Full, message));
+            };
+            // A LUN that lacks spare blocks is passed over.
+            match self.shared.prepare(table, channels.iter().flatten().copied())? {
+                None => return Ok(channels),
+                Some(lacking) => erases[lacking as usize] = None,
+            }
+        }
+    }
+
+    fn opened(&self, state: &mut State, holding: &Holding) -> Application<D> {
+        let slots = slots(holding);
+        state.open.insert(holding.name.clone(), slots.clone());
+        Application::new(self.shared.clone(), holding, slots)
     }
 
     /// Opens an application.
@@ -170,11 +184,8 @@ impl<D: FlashDevice> Monitor<D> {
     /// `NotFound`; `Locked` if it is open.
     pub fn application(&self, name: &str) -> Result<Application<D>> {
         let mut state = self.shared.state();
-        let holding = state.holding(name)?.clone();
-        if !state.open.insert(name.to_string()) {
-            return Err(is_open(name));
-        }
-        Ok(Application::new(self.shared.clone(), holding))
+        let holding = state.closed_holding(name)?.clone();
+        Ok(self.opened(&mut state, &holding))
     }
 
     /// Ends an application: its LUNs are free, and what it wrote is out of reach.
@@ -183,13 +194,96 @@ impl<D: FlashDevice> Monitor<D> {
     /// `NotFound`; `Locked` if it is open; `Io`.
     pub fn remove(&self, name: &str) -> Result<()> {
         let mut state = self.shared.state();
-        state.holding(name)?;
-        if state.open.contains(name) {
-            return Err(is_open(name));
-        }
+        state.closed_holding(name)?;
         let mut table = state.table.clone();
         table.holdings.retain(|holding| holding.name != name);
         self.shared.keep(&mut state, table)
+    }
+
+    /// Gives more LUNs to an application. Its addresses stay; new LUNs are the last of their
+    /// channels, and new channels are the last ones.
+    ///
+    /// # Errors
+    /// `NotFound`; `Locked` if it is open; `Full`, with the number that is free; `Io`.
+    pub fn grow(&self, name: &str, more: Space) -> Result<()> {
+        let mut state = self.shared.state();
+        state.closed_holding(name)?;
+        let mut table = state.table.clone();
+        let wanted = more.luns.saturating_add(more.over_provisioned_luns);
+        let dealt = self.deal(&mut table, name, wanted)?;
+        let luns = self.shared.device.geometry().luns;
+        let number = state.number_of(name)?;
+        let holding = &mut table.holdings[number];
+        for (channel, more) in (0..).zip(dealt).filter(|(_, more)| !more.is_empty()) {
+            match holding.channels.iter_mut().find(|own| own[0] / luns == channel) {
+                Some(own) => own.extend(more),
+                None => holding.channels.push(more),
+            }
+        }
+        holding.over_provisioned += more.over_provisioned_luns;
+        self.shared.device.sync()?;
+        self.shared.keep(&mut state, table)
+    }
+
+    /// Takes LUNs from an application: each time the last one of the channel that has most of
+    /// them, of several the last channel. The application has reset all their blocks before, so
+    /// that nothing is lost.
+    ///
+    /// # Errors
+    /// `NotFound`; `Locked` if it is open; `Config` if it has not that many, or if a block of
+    /// theirs has pages, which the message names; `Io`.
+    pub fn shrink(&self, name: &str, less: Space) -> Result<()> {
+        let mut state = self.shared.state();
+        state.closed_holding(name)?;
+        let mut table = state.table.clone();
+        let number = state.number_of(name)?;
+        let holding = &mut table.holdings[number];
+        let count = less.luns.saturating_add(less.over_provisioned_luns);
+        let has = holding.luns().count() as u32;
+        if count >= has || less.over_provisioned_luns > holding.over_provisioned {
+            let message = format!(
+                "the flash application '{name}' has {has} LUNs, {} of them over-provisioning; it \
+                 keeps one at least",
+                holding.over_provisioned
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        for _ in 0..count {
+            let most = (0..holding.channels.len()).max_by_key(|c| holding.channels[*c].len());
+            let channel = most.expect("it has LUNs");
+            let lun = holding.channels[channel].pop().expect("the channel has most LUNs");
+            for block in 0..self.shared.visible {
+                if self.shared.device.block(self.shared.place(lun, block))?.written > 0 {
+                    let own = BlockAddress {
+                        channel: channel as u16,
+                        lun: holding.channels[channel].len() as u16,
+                        block,
+                    };
+                    let message = format!(
+                        "{own} of the flash application '{name}' has pages; reset all blocks of \
+                         its LUN before that is taken away"
+                    );
+                    return Err(Error::new(ErrorKind::Config, message));
+                }
+            }
+            if holding.channels[channel].is_empty() {
+                holding.channels.remove(channel);
+            }
+        }
+        holding.over_provisioned -= less.over_provisioned_luns;
+        self.shared.keep(&mut state, table)
+    }
+
+    /// Levels the wear of the device: if the hottest LUN that an application has and the coldest
+    /// of all LUNs are at least `threshold` mean erases of a block apart, they trade places.
+    /// Applications may be open; their addresses stay. Operations on a LUN wait while it is
+    /// copied, and it is not moved while some are under way. Erase counts of its blocks are those
+    /// of its new place.
+    ///
+    /// # Errors
+    /// `Io`, `Closed`: the LUN lies where it was.
+    pub fn level_wear(&self, threshold: u64) -> Result<WearLevelling> {
+        wear::level(&self.shared, &mut self.shared.state(), threshold)
     }
 
     /// What each application has.
@@ -202,7 +296,7 @@ impl<D: FlashDevice> Monitor<D> {
             let luns: BTreeSet<u32> = holding.luns().collect();
             let mut erases = 0;
             for lun in &luns {
-                erases += self.lun_erases(*lun)?;
+                erases += self.shared.lun_erases(*lun)?;
             }
             let replaced = table.replaced.keys().filter(|(lun, _)| luns.contains(lun)).count();
             Ok(ApplicationReport {
@@ -228,53 +322,16 @@ impl<D: FlashDevice> Monitor<D> {
         &self.shared.device
     }
 
-    /// Resets of all blocks of a LUN that applications may have.
-    fn lun_erases(&self, lun: u32) -> FlashResult<u64> {
-        let usable = Table::usable_blocks(self.shared.device.geometry(), lun);
-        let status = |block| self.shared.device.block(self.shared.physical_block(lun, block));
-        (0..usable).map(|block| Ok(status(block)?.erases)).sum()
-    }
-
     /// By LUN how often its blocks were reset, if it is free.
     fn free_luns(&self, table: &Table) -> FlashResult<Vec<Option<u64>>> {
-        let given: BTreeSet<u32> = table.holdings.iter().flat_map(Holding::luns).collect();
+        let given = table.given();
         (0..self.shared.device.geometry().lun_count())
             .map(|lun| match given.contains(&lun) {
                 true => Ok(None),
-                false => self.lun_erases(lun).map(Some),
+                false => self.shared.lun_erases(lun).map(Some),
             })
             .collect()
     }
-
-    /// Erases the blocks of `luns` that are not free, and lets good blocks stand in for bad ones.
-    /// A LUN that has too few good blocks, if there is one.
-    fn prepare(
-        &self,
-        table: &mut Table,
-        luns: impl Iterator<Item = u32>,
-    ) -> FlashResult<Option<u32>> {
-        let blocks = luns.flat_map(|lun| (0..self.shared.visible).map(move |block| (lun, block)));
-        let places = |table: &Table, (lun, block): (u32, u32)| {
-            let physical = table.replaced.get(&(lun, block)).copied().unwrap_or(block);
-            self.shared.physical_block(lun, physical)
-        };
-        let blocks: Vec<(u32, u32)> = blocks.collect();
-        self.shared.erase(blocks.iter().map(|block| places(table, *block)))?;
-        for (lun, block) in blocks {
-            if self.shared.device.block(places(table, (lun, block)))?.state == BlockState::Bad {
-                match self.shared.erased_spare(table, lun)? {
-                    Some(spare) => table.replaced.insert((lun, block), spare),
-                    None => return Ok(Some(lun)),
-                };
-            }
-        }
-        Ok(None)
-    }
-}
-
-fn is_open(name: &str) -> Error {
-    let message = format!("the flash application '{name}' is open; close it first");
-    Error::new(ErrorKind::Locked, message)
 }
 
 /// Finds the newest record of each table area.

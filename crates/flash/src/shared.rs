@@ -7,12 +7,24 @@ use silica_device::blocks::{
     BlockAddress, BlockState, FlashDevice, FlashError, FlashFault, FlashQueue, FlashResult,
     Operation, Request,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 /// Erases in flight while LUNs are made ready: a few for each channel of a large drive.
 const ERASES_AT_ONCE: usize = 64;
+
+/// By an application's channels, the LUNs of the device that its LUNs are. An operation holds
+/// the lock of its LUN for reading. A LUN is moved under the lock for writing, which is only
+/// tried and never waited for: nobody waits behind a writer, so a queue that holds locks can take
+/// more of them.
+pub(crate) type Slots = Vec<Vec<RwLock<u32>>>;
+
+/// The slots of an application that is opened.
+pub(crate) fn slots(holding: &Holding) -> Arc<Slots> {
+    let channel = |luns: &Vec<u32>| luns.iter().copied().map(RwLock::new).collect();
+    Arc::new(holding.channels.iter().map(channel).collect())
+}
 
 /// What the monitor and its applications share.
 pub(crate) struct Shared<D> {
@@ -30,8 +42,8 @@ pub(crate) struct State {
     pub(crate) table: Table,
     sequence: u64,
     logs: Vec<TableLog>,
-    /// Names of the applications that are open.
-    pub(crate) open: BTreeSet<String>,
+    /// The applications that are open, by name.
+    pub(crate) open: BTreeMap<String, Arc<Slots>>,
 }
 
 /// True if the block, and not the device, refused.
@@ -65,15 +77,35 @@ pub(crate) fn write<D: FlashDevice>(
 
 impl State {
     pub(crate) fn new(table: Table, sequence: u64, logs: Vec<TableLog>) -> Self {
-        State { table, sequence, logs, open: BTreeSet::new() }
+        State { table, sequence, logs, open: BTreeMap::new() }
     }
 
-    pub(crate) fn holding(&self, name: &str) -> Result<&Holding> {
+    fn holding(&self, name: &str) -> Result<&Holding> {
         let found = self.table.holdings.iter().find(|holding| holding.name == name);
         found.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("there is no flash application '{name}'"))
         })
     }
+
+    /// Number of an application among the holdings.
+    pub(crate) fn number_of(&self, name: &str) -> Result<usize> {
+        let holding = self.holding(name)?;
+        let same = |other: &Holding| std::ptr::eq(other, holding);
+        Ok(self.table.holdings.iter().position(same).expect("it is one of them"))
+    }
+
+    /// What an application has that is not open.
+    pub(crate) fn closed_holding(&self, name: &str) -> Result<&Holding> {
+        match self.holding(name)? {
+            _ if self.open.contains_key(name) => Err(is_open(name)),
+            holding => Ok(holding),
+        }
+    }
+}
+
+fn is_open(name: &str) -> Error {
+    let message = format!("the flash application '{name}' is open; close it first");
+    Error::new(ErrorKind::Locked, message)
 }
 
 impl<D: FlashDevice> Shared<D> {
@@ -122,6 +154,37 @@ impl<D: FlashDevice> Shared<D> {
         Ok(())
     }
 
+    /// Resets of all blocks of a LUN that applications may have.
+    pub(crate) fn lun_erases(&self, lun: u32) -> FlashResult<u64> {
+        let usable = Table::usable_blocks(self.device.geometry(), lun);
+        let status = |block| self.device.block(self.physical_block(lun, block));
+        (0..usable).map(|block| Ok(status(block)?.erases)).sum()
+    }
+
+    /// Erases the blocks of `luns` that are not free, and lets good blocks stand in for bad ones.
+    /// A LUN that has too few good blocks, if there is one.
+    pub(crate) fn prepare(
+        &self,
+        table: &mut Table,
+        luns: impl Iterator<Item = u32>,
+    ) -> FlashResult<Option<u32>> {
+        let blocks = luns.flat_map(|lun| (0..self.visible).map(move |block| (lun, block)));
+        let places = |table: &Table, (lun, block): (u32, u32)| {
+            self.physical_block(lun, table.physical(lun, block))
+        };
+        let blocks: Vec<(u32, u32)> = blocks.collect();
+        self.erase(blocks.iter().map(|block| places(table, *block)))?;
+        for (lun, block) in blocks {
+            if self.device.block(places(table, (lun, block)))?.state == BlockState::Bad {
+                match self.erased_spare(table, lun)? {
+                    Some(spare) => table.replaced.insert((lun, block), spare),
+                    None => return Ok(Some(lun)),
+                };
+            }
+        }
+        Ok(None)
+    }
+
     /// Erases those of `blocks` that are not free, as many at the same time as the device can.
     /// Those that are bad, or turn bad, are passed over.
     pub(crate) fn erase(&self, blocks: impl Iterator<Item = BlockAddress>) -> FlashResult<()> {
@@ -150,7 +213,7 @@ impl<D: FlashDevice> Shared<D> {
     /// Erases a good block of `lun` that nothing lies in, the one with the fewest erases first.
     pub(crate) fn erased_spare(&self, table: &Table, lun: u32) -> FlashResult<Option<u32>> {
         let lies_in = |physical: u32| {
-            let own = table.replaced.get(&(lun, physical)).copied().unwrap_or(physical);
+            let own = table.physical(lun, physical);
             physical < self.visible && own == physical
                 || table.replaced.iter().any(|((l, _), p)| *l == lun && *p == physical)
         };

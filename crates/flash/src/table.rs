@@ -48,6 +48,25 @@ impl Table {
         geometry.blocks.checked_sub(reserve).filter(|visible| *visible > 0)
     }
 
+    /// The physical block of `lun` that block `block`, as applications see it, lies in.
+    pub(crate) fn physical(&self, lun: u32, block: u32) -> u32 {
+        self.replaced.get(&(lun, block)).copied().unwrap_or(block)
+    }
+
+    /// LUNs that applications have.
+    pub(crate) fn given(&self) -> BTreeSet<u32> {
+        self.holdings.iter().flat_map(Holding::luns).collect()
+    }
+
+    /// The place of `lun` among the holdings: holding, channel, and LUN of the channel.
+    pub(crate) fn holder(&self, lun: u32) -> Option<(usize, usize, usize)> {
+        self.holdings.iter().enumerate().find_map(|(number, holding)| {
+            holding.channels.iter().enumerate().find_map(|(channel, luns)| {
+                luns.iter().position(|own| *own == lun).map(|at| (number, channel, at))
+            })
+        })
+    }
+
     /// Numbers of the LUNs that have a table area.
     pub(crate) fn area_luns(geometry: &Geometry) -> Vec<u32> {
         match (geometry.channels, geometry.luns) {

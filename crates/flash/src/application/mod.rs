@@ -4,13 +4,13 @@ mod queue;
 
 pub use queue::ApplicationQueue;
 
-use crate::shared::Shared;
+use crate::shared::{Shared, Slots};
 use crate::table::Holding;
 use silica_device::blocks::{
     Abilities, Append, BlockAddress, BlockStatus, FlashCounters, FlashCounts, FlashDevice,
     FlashError, FlashFault, FlashResult, Geometry, PageAddress, Place,
 };
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 /// The flash of one application: geometry, page read, page program and block erase, under
 /// addresses of its own (003…, 3.4.2).
@@ -22,40 +22,45 @@ use std::sync::Arc;
 /// stands in for it, whose erase count is its own.
 pub struct Application<D: FlashDevice> {
     shared: Arc<Shared<D>>,
-    holding: Holding,
+    name: String,
+    over_provisioned: u32,
+    slots: Arc<Slots>,
     geometry: Geometry,
     counters: FlashCounters,
 }
 
 impl<D: FlashDevice> Application<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>, holding: Holding) -> Self {
+    /// Opens what `holding` says; `slots` are of its LUNs.
+    pub(crate) fn new(shared: Arc<Shared<D>>, holding: &Holding, slots: Arc<Slots>) -> Self {
         let geometry = Geometry {
-            channels: holding.channels.len() as u32,
-            luns: holding.channels.iter().map(Vec::len).max().unwrap_or(0) as u32,
+            channels: slots.len() as u32,
+            luns: slots.iter().map(Vec::len).max().unwrap_or(0) as u32,
             blocks: shared.visible,
             ..*shared.device.geometry()
         };
-        Application { counters: FlashCounters::new(&geometry), shared, holding, geometry }
+        let (name, over_provisioned) = (holding.name.clone(), holding.over_provisioned);
+        let counters = FlashCounters::new(&geometry);
+        Application { shared, name, over_provisioned, slots, geometry, counters }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.holding.name
+        &self.name
     }
 
     /// LUNs that it has in a channel; 0 for channels that it does not have.
     pub fn lun_count(&self, channel: u16) -> u32 {
-        self.holding.channels.get(usize::from(channel)).map_or(0, |luns| luns.len() as u32)
+        self.slots.get(usize::from(channel)).map_or(0, |luns| luns.len() as u32)
     }
 
     /// LUNs that are over-provisioning, of all that it has.
     pub fn over_provisioned_luns(&self) -> u32 {
-        self.holding.over_provisioned
+        self.over_provisioned
     }
 
     /// Bytes of its blocks, over-provisioning included.
     pub fn capacity_bytes(&self) -> u64 {
-        self.holding.luns().count() as u64
+        self.slots.iter().flatten().count() as u64
             * u64::from(self.geometry.blocks)
             * self.geometry.block_bytes()
     }
@@ -66,35 +71,27 @@ impl<D: FlashDevice> Application<D> {
         self.geometry.all_blocks().filter(is_there)
     }
 
-    /// Number of the LUN on the device that has `block`.
+    /// Number of the LUN on the device that has `block`. It stays the same while the guard lives.
     #[inline]
-    pub(crate) fn lun_of(&self, block: BlockAddress) -> FlashResult<u32> {
-        let luns = self.holding.channels.get(usize::from(block.channel));
+    fn lun_of(&self, block: BlockAddress) -> FlashResult<RwLockReadGuard<'_, u32>> {
+        let luns = self.slots.get(usize::from(block.channel));
         let lun = luns.and_then(|luns| luns.get(usize::from(block.lun)));
         match lun.filter(|_| block.block < self.geometry.blocks) {
-            Some(lun) => Ok(*lun),
+            Some(lun) => Ok(lun.read().expect("nobody panics while a LUN is moved")),
             None => Err(FlashError::new(FlashFault::OutOfRange, block)),
         }
     }
 
-    /// Where `block` lies on the device.
+    /// Where `block` lies on the device, while the guard lives.
     #[inline]
-    pub(crate) fn place(&self, block: BlockAddress) -> FlashResult<BlockAddress> {
-        Ok(self.shared.place(self.lun_of(block)?, block.block))
-    }
-
-    pub(crate) fn device(&self) -> &D {
-        &self.shared.device
-    }
-
-    /// A reset of `block` found it bad.
-    pub(crate) fn replace(&self, block: BlockAddress, cause: FlashError) -> FlashResult<()> {
-        self.shared.replace(self.lun_of(block)?, block.block, cause)
+    fn place(&self, block: BlockAddress) -> FlashResult<(BlockAddress, RwLockReadGuard<'_, u32>)> {
+        let lun = self.lun_of(block)?;
+        Ok((self.shared.place(*lun, block.block), lun))
     }
 
     /// Counts what the operation on `block` did, and puts the application's address in its error.
     #[inline]
-    pub(crate) fn ended<T>(
+    fn ended<T>(
         &self,
         block: BlockAddress,
         counts: FlashCounts,
@@ -117,7 +114,7 @@ impl<D: FlashDevice> Application<D> {
     }
 
     /// Counts for `bytes` of pages, as reads or programs.
-    pub(crate) fn page_count(&self, bytes: usize) -> u64 {
+    fn page_count(&self, bytes: usize) -> u64 {
         (bytes / self.geometry.page_bytes as usize) as u64
     }
 }
@@ -143,26 +140,28 @@ impl<D: FlashDevice> FlashDevice for Application<D> {
     }
 
     fn block(&self, block: BlockAddress) -> FlashResult<BlockStatus> {
-        let result = self.shared.device.block(self.place(block)?);
+        let (place, _lun) = self.place(block)?;
+        let result = self.shared.device.block(place);
         self.ended(block, FlashCounts::default(), result)
     }
 
     fn read(&self, first: PageAddress, pages: &mut [u8], spare: &mut [u8]) -> FlashResult<()> {
-        let place = self.place(first.block)?.page(first.page);
+        let (place, _lun) = self.place(first.block)?;
         let reads = self.page_count(pages.len());
-        let result = self.shared.device.read(place, pages, spare);
+        let result = self.shared.device.read(place.page(first.page), pages, spare);
         self.ended(first.block, FlashCounts { reads, ..FlashCounts::default() }, result)
     }
 
     fn append(&self, append: &Append<'_>) -> FlashResult<u32> {
-        let place = self.place(append.block)?;
+        let (place, _lun) = self.place(append.block)?;
         let result = self.shared.device.append(&Append { block: place, ..*append });
         let programs = self.page_count(append.pages.len());
         self.ended(append.block, FlashCounts { programs, ..FlashCounts::default() }, result)
     }
 
     fn finish(&self, block: BlockAddress) -> FlashResult<()> {
-        let result = self.shared.device.finish(self.place(block)?);
+        let (place, _lun) = self.place(block)?;
+        let result = self.shared.device.finish(place);
         self.ended(block, FlashCounts::default(), result)
     }
 
@@ -172,12 +171,14 @@ impl<D: FlashDevice> FlashDevice for Application<D> {
     /// # Errors
     /// `BadBlock`, `EraseFailed` and `WornOut` if the LUN has no spare block left.
     fn reset(&self, block: BlockAddress) -> FlashResult<()> {
-        let result = self.shared.reset(self.lun_of(block)?, block.block);
+        let lun = self.lun_of(block)?;
+        let result = self.shared.reset(*lun, block.block);
         self.ended(block, FlashCounts { erases: 1, ..FlashCounts::default() }, result)
     }
 
     fn retire(&self, block: BlockAddress) -> FlashResult<()> {
-        let result = self.shared.device.retire(self.place(block)?);
+        let (place, _lun) = self.place(block)?;
+        let result = self.shared.device.retire(place);
         self.ended(block, FlashCounts::default(), result)
     }
 
@@ -198,6 +199,6 @@ impl<D: FlashDevice> FlashDevice for Application<D> {
 
 impl<D: FlashDevice> Drop for Application<D> {
     fn drop(&mut self) {
-        self.shared.close(&self.holding.name);
+        self.shared.close(&self.name);
     }
 }

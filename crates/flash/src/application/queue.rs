@@ -5,31 +5,33 @@ use silica_device::blocks::{
     FlashCounts, FlashDevice, FlashError, FlashFault, FlashQueue, FlashResult, Operation, Request,
 };
 use std::collections::VecDeque;
+use std::sync::RwLockReadGuard;
 
 /// A queue of an [`Application`]: the device's, with the application's addresses.
 pub struct ApplicationQueue<'d, D: FlashDevice + 'd, T> {
     application: &'d Application<D>,
-    /// Each operation knows its request as the application made it.
-    below: D::Queue<'d, (T, Request)>,
+    /// Each operation knows its request as the application made it, and keeps its LUN in place.
+    below: D::Queue<'d, (T, Request, RwLockReadGuard<'d, u32>)>,
     /// Operations on addresses that the application does not have.
     refused: VecDeque<(Operation<T>, FlashError)>,
 }
 
 impl<'d, D: FlashDevice, T> ApplicationQueue<'d, D, T> {
     pub(crate) fn new(application: &'d Application<D>, depth: usize) -> Self {
-        let below = application.device().queue(depth);
+        let below = application.shared.device.queue(depth);
         ApplicationQueue { application, below, refused: VecDeque::new() }
     }
 
     /// The request with the device's addresses.
-    fn below(&self, request: Request) -> FlashResult<Request> {
-        let block = self.application.place(request.block())?;
-        Ok(match request {
+    fn below(&self, request: Request) -> FlashResult<(Request, RwLockReadGuard<'d, u32>)> {
+        let (block, lun) = self.application.place(request.block())?;
+        let request = match request {
             Request::Read { first } => Request::Read { first: block.page(first.page) },
             Request::Append { expected, stream, .. } => Request::Append { block, expected, stream },
             Request::Finish { .. } => Request::Finish { block },
             Request::Reset { .. } => Request::Reset { block },
-        })
+        };
+        Ok((request, lun))
     }
 }
 
@@ -37,9 +39,9 @@ impl<D: FlashDevice, T> FlashQueue<T> for ApplicationQueue<'_, D, T> {
     fn push(&mut self, operation: Operation<T>) {
         assert!(!self.is_full(), "the queue is full; pop an operation first");
         match self.below(operation.request) {
-            Ok(request) => {
+            Ok((request, lun)) => {
                 let Operation { of, request: own, pages, spare } = operation;
-                self.below.push(Operation { of: (of, own), request, pages, spare });
+                self.below.push(Operation { of: (of, own, lun), request, pages, spare });
             }
             Err(error) => self.refused.push_back((operation, error)),
         }
@@ -50,7 +52,7 @@ impl<D: FlashDevice, T> FlashQueue<T> for ApplicationQueue<'_, D, T> {
             return Some((operation, Err(error)));
         }
         let (operation, mut result) = self.below.pop()?;
-        let Operation { of: (of, request), pages, spare, .. } = operation;
+        let Operation { of: (of, request, lun), pages, spare, .. } = operation;
         let block = request.block();
         let count = self.application.page_count(pages.len());
         let counts = match request {
@@ -66,7 +68,8 @@ impl<D: FlashDevice, T> FlashQueue<T> for ApplicationQueue<'_, D, T> {
             )
         {
             let cause = result.expect_err("it is one");
-            result = self.application.replace(block, cause).map(|()| 0);
+            let replaced = self.application.shared.replace(*lun, block.block, cause);
+            result = replaced.map(|()| 0);
         }
         let result = self.application.ended(block, counts, result);
         Some((Operation { of, request, pages, spare }, result))

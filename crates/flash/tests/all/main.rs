@@ -3,6 +3,7 @@
 mod bad_blocks;
 mod crash;
 mod monitor;
+mod wear;
 
 use silica_device::blocks::{Append, BlockAddress, FlashDevice, FlashFault, FlashResult, Geometry};
 use silica_device::sim::{SimFlash, SimFlashOptions};
