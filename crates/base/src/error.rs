@@ -35,6 +35,10 @@ pub enum ErrorKind {
     Conflict,
     /// The store was opened to be read only.
     ReadOnly,
+    /// Somebody else has the turn, an exclusive transaction say; the same call may work later.
+    Busy,
+    /// What a reader of changes has not read yet is not kept any more; begin with a snapshot.
+    TooLate,
 }
 
 /// An error: its kind, what was being done, and what caused it.

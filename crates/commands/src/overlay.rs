@@ -113,10 +113,12 @@ impl Engine for Overlay<'_> {
     }
 
     fn write(&self, batch: &WriteBatch<'_>, _: Durability) -> Result<()> {
+        batch.refuse_ranges("overlay")?;
         let mut slots = self.slots();
         for Op { key, kind } in batch.ops() {
             let update = match kind {
                 OpKind::Delete => Update::Delete,
+                OpKind::DeleteRange(_) => unreachable!("batches with ranges are refused"),
                 OpKind::Put(entry) => Update::Put {
                     value: entry.value.to_vec(),
                     expires_unix_ms: entry.expires_unix_ms,

@@ -1,5 +1,7 @@
 //! Entries and batches of writes.
 
+use silica_base::{Error, ErrorKind, Result};
+
 /// An entry's value and meta, borrowed for the duration of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EntryRef<'a> {
@@ -25,6 +27,19 @@ pub enum OpKind<'a> {
     Put(EntryRef<'a>),
     /// Removes the key; removing a missing key is not an error.
     Delete,
+    /// Removes all keys from the operation's key on and before this one, or to the end of all
+    /// keys: those that are there when the batch happens, and those that earlier operations of it
+    /// put. Engines that keep no order refuse the batch with [`silica_base::ErrorKind`]
+    /// `Unsupported`.
+    DeleteRange(Option<&'a [u8]>),
+}
+
+impl OpKind<'_> {
+    /// True if it puts nothing: so it may be let through where there is no room for more.
+    #[inline]
+    pub fn is_delete(&self) -> bool {
+        !matches!(self, OpKind::Put(_))
+    }
 }
 
 /// One operation of a batch.
@@ -37,12 +52,27 @@ pub struct Op<'a> {
 }
 
 impl<'a> Op<'a> {
+    /// Refuses deletes of ranges among `ops`, for an engine that keeps no order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if there is one.
+    pub fn refuse_ranges(ops: &[Op<'_>], engine: &str) -> Result<()> {
+        if !ops.iter().any(|op| matches!(op.kind, OpKind::DeleteRange(_))) {
+            return Ok(());
+        }
+        let message = format!(
+            "engine '{engine}' keeps no order and cannot delete a range of keys; delete them one \
+             by one, or use engine 'wip'"
+        );
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
     /// The value, if it has more than `bytes` bytes.
     #[inline]
     pub fn value_over(&self, bytes: usize) -> Option<&'a [u8]> {
         match self.kind {
             OpKind::Put(entry) => Some(entry.value).filter(|value| value.len() > bytes),
-            OpKind::Delete => None,
+            OpKind::Delete | OpKind::DeleteRange(_) => None,
         }
     }
 }
@@ -76,6 +106,38 @@ impl<'a> WriteBatch<'a> {
     /// Adds a delete.
     pub fn delete(&mut self, key: &'a [u8]) -> &mut Self {
         self.push(Op { key, kind: OpKind::Delete })
+    }
+
+    /// Adds a delete of all keys from `lower` on and before `upper`.
+    pub fn delete_range(&mut self, lower: &'a [u8], upper: Option<&'a [u8]>) -> &mut Self {
+        self.push(Op { key: lower, kind: OpKind::DeleteRange(upper) })
+    }
+
+    /// The operations with each delete of a range as deletes of keys: those of `doomed`, one list
+    /// for each such operation. For what cannot delete ranges.
+    #[must_use]
+    pub fn without_ranges(&self, doomed: &'a [Vec<Vec<u8>>]) -> WriteBatch<'a> {
+        let (mut plain, mut doomed) = (WriteBatch::new(), doomed.iter());
+        for op in self.ops() {
+            if let OpKind::DeleteRange(_) = op.kind {
+                for key in doomed.next().expect("as many as ranges") {
+                    plain.delete(key);
+                }
+            } else {
+                plain.push(*op);
+            }
+        }
+        plain
+    }
+
+    /// As [`Op::refuse_ranges`].
+    pub fn refuse_ranges(&self, engine: &str) -> Result<()> {
+        Op::refuse_ranges(self.ops(), engine)
+    }
+
+    /// True if some operation deletes a range.
+    pub fn has_ranges(&self) -> bool {
+        self.ops().iter().any(|op| matches!(op.kind, OpKind::DeleteRange(_)))
     }
 
     /// Adds an operation.

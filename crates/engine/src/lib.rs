@@ -21,6 +21,7 @@ pub mod part;
 mod spec;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+pub mod transaction;
 mod views;
 
 pub use batch::{EntryRef, Op, OpKind, WriteBatch};
@@ -32,6 +33,7 @@ pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{OptionKind, OptionSpec, OptionValues, parse_size, similar, unknown};
 pub use ordered::{
     EntryIter, INGESTED, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
+    keys_of_ranges,
 };
 pub use silica_base::{Error, ErrorKind, Result};
 pub use spec::{EngineSpec, Medium, Open, Repair};

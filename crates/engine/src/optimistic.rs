@@ -344,7 +344,7 @@ fn count_superseded<E: Optimistic>(engine: &E, decisions: &Decisions, batch: &Wr
     }
     let is = |update: &&Update, delete| (**update == Update::Delete) == delete;
     let changes = || decisions.updates.iter().filter(|update| **update != Update::Keep);
-    let deletes_written = batch.ops().iter().filter(|op| op.kind == OpKind::Delete).count();
+    let deletes_written = batch.ops().iter().filter(|op| op.kind.is_delete()).count();
     let puts_written = batch.len() - deletes_written;
     let puts = changes().filter(|update| is(update, false)).count() - puts_written;
     let deletes = changes().filter(|update| is(update, true)).count() - deletes_written;

@@ -1,6 +1,7 @@
 //! The view of stores whose keys are in order: snapshots, ranges, transactions.
 
-use crate::{Durability, EntryRef, GetSink, WriteBatch};
+use crate::transaction::CommitTurns;
+use crate::{Durability, EntryRef, GetSink, OpKind, WriteBatch};
 use silica_base::{Error, ErrorKind, Result};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -32,6 +33,23 @@ impl KeyRange {
     pub fn prefix(prefix: &[u8]) -> Self {
         let upper = after_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         KeyRange { lower: Bound::Included(prefix.to_vec()), upper }
+    }
+
+    /// The range as "from this key on" and "before this key"; `None` stands for the end of all
+    /// keys.
+    pub fn half_open(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+        let after = |key: &Vec<u8>| [key, &[0][..]].concat();
+        let lower = match &self.lower {
+            Bound::Included(key) => key.clone(),
+            Bound::Excluded(key) => after(key),
+            Bound::Unbounded => Vec::new(),
+        };
+        let upper = match &self.upper {
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        (lower, upper)
     }
 
     /// True where `key` is in it.
@@ -113,6 +131,9 @@ pub struct Ingested {
 pub struct Reads<'r> {
     /// Nobody wrote these keys.
     pub keys: &'r [&'r [u8]],
+    /// Nobody wrote, deleted or added a key in these ranges. An entry that expired in one is no
+    /// write.
+    pub ranges: &'r [KeyRange],
     /// When the first of their entries that were read expires, in milliseconds since the Unix
     /// epoch; 0 if none does.
     pub expires_unix_ms: u64,
@@ -121,7 +142,7 @@ pub struct Reads<'r> {
 impl<'r> Reads<'r> {
     /// Keys whose entries do not expire, or were not read.
     pub fn of(keys: &'r [&'r [u8]]) -> Self {
-        Reads { keys, expires_unix_ms: 0 }
+        Reads { keys, ranges: &[], expires_unix_ms: 0 }
     }
 }
 
@@ -134,9 +155,13 @@ pub trait Ordered: Send + Sync {
     /// Removes all keys of `range` in one step.
     fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()>;
 
-    /// Applies `batch` where none of the keys `reads` was written since `snapshot`, a snapshot of
-    /// this engine, was taken, and none of them has expired; false, and nothing happens, where one
-    /// was or has. Both are one step. May also say false where it is not known.
+    /// Applies `batch` if nothing of `reads` was written since `snapshot`, a snapshot of this
+    /// engine, was taken, and nothing of it has expired; false, and nothing happens, if something
+    /// was or has. Both are one step. May also say false if it is not known. After an error, too,
+    /// nothing has happened, as after one of [`crate::Engine::write`].
+    ///
+    /// [`crate::transaction::Transaction`] stands on it, and asks [`Ordered::commit_turns`] first:
+    /// this call by itself waits for no exclusive transaction.
     fn commit(
         &self,
         snapshot: &dyn Snapshot,
@@ -144,6 +169,13 @@ pub trait Ordered: Send + Sync {
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Result<bool>;
+
+    /// Whose turn it is to commit: one for the store, so that an exclusive transaction keeps all
+    /// others from committing.
+    fn commit_turns(&self) -> &Arc<CommitTurns>;
+
+    /// As [`crate::Engine::sync`], for commits that returned before the call.
+    fn sync_commits(&self) -> Result<()>;
 
     /// How much is in `range`.
     fn range_size(&self, range: &KeyRange) -> RangeSize;
@@ -172,6 +204,32 @@ pub trait Ordered: Send + Sync {
             "the engine takes no sorted files; use `silica load`",
         ))
     }
+}
+
+/// For each delete of a range in `batch`, the keys that it removes of `snapshot` and of the
+/// operations before it: what [`WriteBatch::without_ranges`] takes. Costs a walk through the
+/// ranges, and the memory of their keys.
+pub fn keys_of_ranges(
+    snapshot: &Arc<dyn Snapshot>,
+    batch: &WriteBatch<'_>,
+) -> Result<Vec<Vec<Vec<u8>>>> {
+    let mut doomed = Vec::new();
+    for (at, op) in batch.ops().iter().enumerate() {
+        let OpKind::DeleteRange(upper) = op.kind else { continue };
+        let upper = upper.map_or(Bound::Unbounded, |upper| Bound::Excluded(upper.to_vec()));
+        let range = KeyRange { lower: Bound::Included(op.key.to_vec()), upper };
+        let earlier = batch.ops()[..at].iter().filter(|op| matches!(op.kind, OpKind::Put(_)));
+        let earlier = earlier.map(|op| op.key).filter(|key| range.contains(key));
+        let mut keys: Vec<Vec<u8>> = earlier.map(<[u8]>::to_vec).collect();
+        let mut iter = Arc::clone(snapshot).iterate(&range)?;
+        let mut is_there = iter.seek_to_first()?;
+        while is_there {
+            keys.push(iter.key().to_vec());
+            is_there = iter.next()?;
+        }
+        doomed.push(keys);
+    }
+    Ok(doomed)
 }
 
 /// A store as it was at one moment.

@@ -123,6 +123,7 @@ impl Shard for MicaShard {
     fn write(&mut self, batch: &WriteBatch<'_>, _durability: Durability) -> Result<()> {
         self.check()?;
         let mut bytes = 0;
+        batch.refuse_ranges("mica")?;
         for op in batch.ops() {
             self.mica.check(op.key.len(), value_bytes(op))?;
             bytes += op.key.len() + value_bytes(op);

@@ -26,6 +26,7 @@ impl Mica {
     /// Applies `ops`, which have `bytes_max` bytes at most.
     pub(crate) fn apply(&self, ops: &[Op<'_>], bytes_max: usize) -> Result<()> {
         let mut bytes = 0;
+        Op::refuse_ranges(ops, "mica")?;
         for op in ops {
             let value = value_bytes(op);
             self.check(op.key.len(), value)?;
@@ -86,6 +87,7 @@ impl Mica {
             match &op.kind {
                 OpKind::Put(entry) => partition.put(probe, op.key, entry, &rules),
                 OpKind::Delete => partition.delete(probe, op.key),
+                OpKind::DeleteRange(_) => unreachable!("batches with ranges are refused"),
             }
             Ok::<(), Infallible>(())
         };
@@ -192,7 +194,7 @@ impl Mica {
             OpKind::Put(entry) => {
                 words_needed(op.key, entry).max(BLOCK_WORDS_MIN) + BLOCK_WORDS_MIN
             }
-            OpKind::Delete => 0,
+            OpKind::Delete | OpKind::DeleteRange(_) => 0,
         });
         let words = words.sum();
         let has_room = bits(mask).all(|n| self.partitions[n].has_room(ops.len(), words));
@@ -203,6 +205,7 @@ impl Mica {
                 partition.delete_stored(probe, op.key, &mut undo);
                 Ok(())
             }
+            OpKind::DeleteRange(_) => unreachable!("batches with ranges are refused"),
         });
         if result.is_err() {
             debug_assert!(!has_room, "what has room fits");
@@ -245,6 +248,6 @@ impl Drop for Guard<'_> {
 pub(crate) fn value_bytes(op: &Op<'_>) -> usize {
     match op.kind {
         OpKind::Put(entry) => entry.value.len(),
-        OpKind::Delete => 0,
+        OpKind::Delete | OpKind::DeleteRange(_) => 0,
     }
 }

@@ -90,6 +90,14 @@ fn fields(header: &RecordHeader, payload_len: usize) -> [u8; HEADER_BYTES] {
     bytes
 }
 
+/// The payload of the record at `at` of `bytes`, which is known to be sound: its checksum is not
+/// looked at. `None` if no record begins there.
+pub fn payload_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let header = bytes.get(at..at + HEADER_BYTES)?;
+    let start = at + HEADER_BYTES;
+    bytes.get(start..start + u32_at(header, 4) as usize)
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }

@@ -5,13 +5,11 @@
 
 mod bounds;
 mod iterator;
-mod merged;
 #[cfg(test)]
 mod tests;
 
 pub use bounds::Bounds;
 pub use iterator::{Range, RangeIterator};
-pub(crate) use merged::{Merged, Put, Write};
 
 use crate::Keyspace;
 use silica_engine::{
@@ -173,22 +171,9 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The engine's snapshot.
-    pub(crate) fn inner(&self) -> &dyn EngineSnapshot {
-        &*self.inner
-    }
-
     /// A number that grows from snapshot to snapshot, where something was written between.
     pub fn sequence(&self) -> u64 {
         self.inner.sequence()
-    }
-
-    /// What was there of `key`, with its meta.
-    pub(crate) fn entry(&self, key: &[u8]) -> Result<Option<Put>> {
-        self.keyspace.check_open()?;
-        let mut entries = Entries(vec![None]);
-        self.read(&[key], &mut entries)?;
-        Ok(entries.0.pop().flatten())
     }
 
     /// The value that `key` had.
@@ -206,10 +191,7 @@ impl Snapshot {
     }
 
     fn read(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        let live = self.keyspace.switch().live();
-        let look = live.look();
-        let get = |sink: &mut dyn GetSink| self.inner.get_many(keys, sink);
-        if look.any() { live.gets(look, keys, sink, get) } else { get(sink) }
+        self.inner.get_many(keys, sink)
     }
 
     /// As [`Keyspace::range`].
@@ -245,13 +227,5 @@ struct Values(Vec<Option<Vec<u8>>>);
 impl GetSink for Values {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
         self.0[index] = Some(entry.value.to_vec());
-    }
-}
-
-struct Entries(Vec<Option<Put>>);
-
-impl GetSink for Entries {
-    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
-        self.0[index] = Some(Put::new(entry));
     }
 }

@@ -422,11 +422,17 @@ impl Live {
     /// A batch that was written.
     pub(crate) fn wrote(&self, look: Look, batch: &WriteBatch<'_>, durability: Durability) {
         if look.recording() {
-            let all = batch.ops().iter().map(|op| match op.kind {
-                OpKind::Put(entry) => (TraceKind::Put { value_bytes: entry.value.len() }, op.key),
-                OpKind::Delete => (TraceKind::Delete, op.key),
+            let all = batch.ops().iter().filter_map(|op| match op.kind {
+                OpKind::Put(entry) => {
+                    Some((TraceKind::Put { value_bytes: entry.value.len() }, op.key))
+                }
+                OpKind::Delete => Some((TraceKind::Delete, op.key)),
+                OpKind::DeleteRange(_) => None,
             });
             self.record(|recorder| recorder.record(all));
+            if batch.has_ranges() {
+                self.record(Recorder::cannot_record);
+            }
         }
         if look.watching() {
             self.follow(batch.ops().iter().map(|op| op.key), Touch::Write);
@@ -444,7 +450,7 @@ impl Live {
                         call.puts += 1;
                         sketch.put_bytes.add(entry.value.len() as u64, look.weight);
                     }
-                    OpKind::Delete => call.deletes += 1,
+                    OpKind::Delete | OpKind::DeleteRange(_) => call.deletes += 1,
                 }
             }
             sketch.call(&call, look.weight);

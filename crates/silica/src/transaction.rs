@@ -2,12 +2,9 @@
 //! else was faster.
 
 use crate::Keyspace;
-use crate::ordered::{Bounds, Merged, Put, Range, RangeIterator, Snapshot, Write};
-use silica_engine::{
-    EntryRef, Error, ErrorKind, KeyRange, Op, OpKind, Ordered, Reads, Result, WriteBatch,
-};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use crate::ordered::{Bounds, Range, RangeIterator};
+use silica_engine::transaction::{Savepoint, TransactionOptions};
+use silica_engine::{Durability, EntryRef, Error, ErrorKind, Result, transaction};
 
 impl Keyspace {
     /// Begins a transaction on an engine that keeps an order. It takes no locks: of two that touch
@@ -37,62 +34,71 @@ impl Keyspace {
     /// # Ok::<(), silica::Error>(())
     /// ```
     pub fn transaction(&self) -> Result<Transaction> {
-        let ordered = self.ordered()?;
-        Ok(Transaction {
-            snapshot: self.snapshot()?,
-            ordered,
-            keyspace: self.clone(),
-            writes: BTreeMap::new(),
-            reads: BTreeSet::new(),
-            expires_unix_ms: 0,
-        })
+        self.transaction_with(TransactionOptions::default())
+    }
+
+    /// Begins a transaction that may be exclusive: no other one of the keyspace commits while it
+    /// is open.
+    ///
+    /// ```
+    /// # let name = format!("silica-doc-exclusive-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
+    /// use silica::engine::transaction::{TransactionOptions, Wait};
+    /// use silica::ErrorKind;
+    ///
+    /// let keyspace = store.keyspace("k")?;
+    /// let alone = TransactionOptions { is_exclusive: true, wait: Wait::No };
+    /// let mut first = keyspace.transaction_with(alone)?;
+    /// first.put("key", "1");
+    /// let second = keyspace.transaction_with(alone);
+    /// assert_eq!(second.err().map(|error| error.kind()), Some(ErrorKind::Busy));
+    /// first.commit()?;
+    /// # drop((keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if another exclusive one is open for longer than `options.wait` says.
+    pub fn transaction_with(&self, options: TransactionOptions) -> Result<Transaction> {
+        let inner = transaction::Transaction::begin(self.ordered()?, options)?;
+        Ok(Transaction { keyspace: self.clone(), inner })
     }
 }
 
 /// Reads of the moment when it began, and writes that nobody else sees before they are committed.
 /// Dropped without a commit, it has done nothing.
+///
+/// [`silica_engine::transaction`] has what is visible when.
 pub struct Transaction {
     keyspace: Keyspace,
-    ordered: Arc<dyn Ordered>,
-    snapshot: Snapshot,
-    writes: BTreeMap<Vec<u8>, Write>,
-    /// Keys that must be at the commit what they were.
-    reads: BTreeSet<Vec<u8>>,
-    /// When the first of their entries expires; 0 if none does.
-    expires_unix_ms: u64,
+    inner: transaction::Transaction,
 }
 
 impl Transaction {
     /// The value of `key`: what was written here, or else what there was at the beginning. Others
     /// may change it before the commit.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        match self.writes.get(key.as_ref()) {
-            Some(write) => Ok(self.live(write).map(|put| put.value.clone())),
-            None => self.snapshot.get(key),
-        }
+        self.get_with(key, |entry| entry.map(|entry| entry.value.to_vec()))
+    }
+
+    /// Calls `read` with the entry that [`Transaction::get`] finds, borrowed.
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(Option<EntryRef<'_>>) -> T,
+    ) -> Result<T> {
+        self.keyspace.check_open()?;
+        self.inner.get(key.as_ref(), read)
     }
 
     /// The value of `key`, as [`Transaction::get`] returns it. The commit fails if somebody else
     /// writes `key` before it, or if its entry expires.
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let key = key.as_ref();
-        self.reads.insert(key.to_vec());
-        if let Some(write) = self.writes.get(key) {
-            return Ok(self.live(write).map(|put| put.value.clone()));
-        }
-        let found = self.snapshot.entry(key)?;
-        if let Some(expires) = found.as_ref().map(|put| put.expires_unix_ms).filter(|at| *at > 0) {
-            let first = if self.expires_unix_ms == 0 { u64::MAX } else { self.expires_unix_ms };
-            self.expires_unix_ms = first.min(expires);
-        }
-        Ok(found.map(|put| put.value))
-    }
-
-    /// What a write leaves at the moment that the transaction sees.
-    fn live<'w>(&self, write: &'w Write) -> Option<&'w Put> {
-        let now_ms = self.snapshot.inner().unix_ms();
-        let lives = |put: &&Put| put.expires_unix_ms == 0 || put.expires_unix_ms > now_ms;
-        write.as_ref().filter(lives)
+        self.keyspace.check_open()?;
+        let value = |entry: Option<EntryRef<'_>>| entry.map(|entry| entry.value.to_vec());
+        self.inner.get_for_update(key.as_ref(), value)
     }
 
     /// Maps `key` to `value`; the commit fails where somebody else writes `key` before it.
@@ -102,58 +108,87 @@ impl Transaction {
 
     /// The same with meta.
     pub fn put_entry(&mut self, key: impl AsRef<[u8]>, entry: EntryRef<'_>) {
-        self.writes.insert(key.as_ref().to_vec(), Some(Put::new(entry)));
+        self.inner.put(key.as_ref(), entry);
     }
 
     /// Removes `key`; the commit fails where somebody else writes `key` before it.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
-        self.writes.insert(key.as_ref().to_vec(), None);
+        self.inner.delete(key.as_ref());
     }
 
-    /// Keys and values of a range, those written here among them.
+    /// Removes all keys of a range; the commit fails if somebody else writes or adds one of them
+    /// before it.
+    pub fn delete_range(&mut self, range: impl Bounds) {
+        self.inner.delete_range(&range.key_range());
+    }
+
+    /// Keys and values of a range, those written here among them, also those that are written
+    /// while it is gone through.
     pub fn range(&self, range: impl Bounds) -> Result<Range> {
         let range = range.key_range();
-        Ok(Range::new(self.at(&range)?, self.at(&range)?))
+        Ok(Range::new(self.iterator(&range)?, self.iterator(&range)?))
     }
 
-    /// As [`Keyspace::iterator`], with the entries written here so far.
+    /// As [`Transaction::range`]. The commit fails if somebody else writes, deletes or adds a key
+    /// in the range before it.
+    pub fn range_for_update(&mut self, range: impl Bounds) -> Result<Range> {
+        let range = range.key_range();
+        self.inner.watch_range(range.clone());
+        self.range(&range)
+    }
+
+    /// As [`Keyspace::iterator`], with the entries written here. Each move sees them as they are
+    /// then, in both directions.
     pub fn iterator(&self, range: impl Bounds) -> Result<RangeIterator> {
-        self.at(&range.key_range())
+        self.keyspace.check_open()?;
+        let cursor = self.inner.cursor(&range.key_range())?;
+        Ok(RangeIterator::new(Box::new(cursor), self.keyspace.clone()))
     }
 
-    fn at(&self, range: &KeyRange) -> Result<RangeIterator> {
-        let within = self.writes.iter().filter(|(key, _)| range.contains(key));
-        let writes = within.map(|(key, write)| (key.clone(), self.live(write).cloned())).collect();
-        let below = self.snapshot.entries(range)?;
-        Ok(RangeIterator::new(Box::new(Merged::new(below, writes)), self.keyspace.clone()))
+    /// Marks the state of the writes, to return to it. Savepoints nest.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.inner.savepoint()
+    }
+
+    /// Takes back the writes since `savepoint`, which stays; later savepoints go.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the savepoint is gone.
+    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.inner.roll_back_to(savepoint)
+    }
+
+    /// Forgets `savepoint` and later ones, and keeps the writes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the savepoint is gone.
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.inner.release(savepoint)
     }
 
     /// Writes everything in one step, as durable as the store was opened for.
     ///
     /// # Errors
     /// `Conflict`, and nothing has happened, if a key written here or read with
-    /// [`Transaction::get_for_update`] was written by somebody else since the transaction began, or
-    /// an entry read so has expired: begin it anew.
+    /// [`Transaction::get_for_update`], or anything in a range deleted here or read with
+    /// [`Transaction::range_for_update`], was written by somebody else since the transaction began,
+    /// or an entry read so has expired: begin it anew. `Busy` if an exclusive transaction is open
+    /// for longer than it may wait. `TooLarge` if the writes do not fit into one batch.
     pub fn commit(self) -> Result<()> {
+        let durability = self.keyspace.durability();
+        self.commit_with(durability)
+    }
+
+    /// As [`Transaction::commit`], as durable as asked.
+    pub fn commit_with(mut self, durability: Durability) -> Result<()> {
         self.keyspace.check_open()?;
-        let mut batch = WriteBatch::new();
-        for (key, write) in &self.writes {
-            let put = write.as_ref().map(Put::entry);
-            batch.push(Op { key, kind: put.map_or(OpKind::Delete, OpKind::Put) });
-        }
-        let conditions: BTreeSet<&[u8]> =
-            self.reads.iter().chain(self.writes.keys()).map(Vec::as_slice).collect();
-        let conditions: Vec<&[u8]> = conditions.into_iter().collect();
-        let (snapshot, durability) = (self.snapshot.inner(), self.keyspace.durability());
-        let reads = Reads { keys: &conditions, expires_unix_ms: self.expires_unix_ms };
-        if !self.ordered.commit(snapshot, reads, &batch, durability)? {
-            let message = format!(
-                "a key of this transaction on keyspace '{}' was written by somebody else since it \
-                 began, or has expired; begin it anew",
-                self.keyspace.name()
-            );
-            return Err(Error::new(ErrorKind::Conflict, message));
-        }
+        self.inner.commit(durability).map_err(|error| match error.kind() {
+            ErrorKind::Conflict => {
+                let message = format!("keyspace '{}': {error}", self.keyspace.name());
+                Error::new(ErrorKind::Conflict, message)
+            }
+            _ => error,
+        })?;
         self.keyspace.wake();
         Ok(())
     }

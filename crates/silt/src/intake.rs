@@ -107,7 +107,7 @@ impl<D: Device> Intake<D> {
         stored: &Stored<D::File>,
     ) -> Result<Written> {
         let bytes = self.append_uncounted(writer, ops, stored)?;
-        let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
+        let deletes = ops.iter().filter(|op| op.kind.is_delete()).count() as u64;
         self.ground.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
         Ok(writer.written(bytes))
     }
@@ -216,6 +216,7 @@ fn superseded(frames: &[Placed], ops: &[Op<'_>]) -> Vec<usize> {
 fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
     match (op.kind, pointer) {
         (OpKind::Delete, _) => Frame::tombstone(op.key),
+        (OpKind::DeleteRange(_), _) => unreachable!("batches with ranges are refused"),
         (OpKind::Put(entry), pointer) => Frame {
             flags: if pointer.is_some() { POINTER } else { 0 },
             expires_unix_ms: entry.expires_unix_ms,

@@ -27,7 +27,7 @@ impl<D: Device> Silt<D> {
             return self.journal.log.check();
         }
         self.check_limits(batch)?;
-        if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
+        if batch.ops().iter().any(|op| !op.kind.is_delete()) {
             self.scheduler.refuse_if_stuck()?;
             self.refuse_if_short(batch)?;
         }
@@ -48,7 +48,7 @@ impl<D: Device> Silt<D> {
         durability: Durability,
     ) -> Result<bool> {
         self.check_limits(batch)?;
-        if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
+        if batch.ops().iter().any(|op| !op.kind.is_delete()) {
             self.scheduler.refuse_if_stuck()?;
             self.refuse_if_short(batch)?;
         }
@@ -74,6 +74,7 @@ impl<D: Device> Silt<D> {
             Err(Error::new(ErrorKind::TooLarge, message))
         };
         let mut total = 0usize;
+        batch.refuse_ranges(self.descriptor.name)?;
         for op in batch.ops() {
             if op.key.len() > limits.key_bytes_max {
                 return too_large("key", op.key.len(), limits.key_bytes_max);
@@ -190,6 +191,6 @@ impl<D: Device> Silt<D> {
 fn put_bytes(op: &Op<'_>) -> u64 {
     match op.kind {
         OpKind::Put(entry) => (op.key.len() + entry.value.len()) as u64,
-        OpKind::Delete => 0,
+        OpKind::Delete | OpKind::DeleteRange(_) => 0,
     }
 }

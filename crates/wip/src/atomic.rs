@@ -2,6 +2,7 @@
 //! tells whether the key has changed; elsewhere the ceiling of its bucket does, which moves with
 //! every flush.
 
+use crate::unwritten::Quiet;
 use crate::wip::Wip;
 use silica_base::{Error, Result};
 use silica_device::Device;
@@ -19,7 +20,7 @@ impl<D: Device> Optimistic for Wip<D> {
         conditions: Conditions<'_>,
         durability: Durability,
     ) -> Result<bool> {
-        self.write_batch_if(batch, conditions, durability)
+        self.write_batch_if(batch, conditions, &mut Quiet::default(), durability)
     }
 
     fn unix_ms(&self) -> u64 {

@@ -23,28 +23,13 @@ use silica_engine::{EntryIter, EntryRef, KeyRange};
 use silica_parts::BlockCache;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{SeekRead, Version as Row};
-use std::ops::{Bound, Deref};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The first key after `key`.
 fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
-}
-
-/// A range as "from this key on" and "before this key".
-pub(crate) fn bounds(range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
-    let lower = match &range.lower {
-        Bound::Included(key) => key.clone(),
-        Bound::Excluded(key) => after(key),
-        Bound::Unbounded => Vec::new(),
-    };
-    let upper = match &range.upper {
-        Bound::Included(key) => Some(after(key)),
-        Bound::Excluded(key) => Some(key.clone()),
-        Bound::Unbounded => None,
-    };
-    (lower, upper)
 }
 
 /// Where an iterator is.
@@ -242,7 +227,7 @@ impl<D: Device> Entered<D> {
 
 impl<D: Device, W: Deref<Target = Contents<D>>> Iter<D, W> {
     pub(crate) fn new(snapshot: Arc<Held<D, W>>, range: &KeyRange) -> Self {
-        let (lower, upper) = bounds(range);
+        let (lower, upper) = range.half_open();
         let (copied, target) = (Copied::default(), Vec::new());
         let (entered, apart) = (None, None);
         let (at, is_of_keys, skipped) = (At::Nowhere, false, Skipped::default());

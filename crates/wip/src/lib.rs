@@ -9,6 +9,7 @@
 
 mod admin;
 mod atomic;
+mod batch_ranges;
 mod bucket;
 mod buckets;
 mod compaction;
@@ -56,6 +57,7 @@ mod table_files;
 mod table_memory;
 mod table_writer;
 mod tables;
+mod unwritten;
 mod values;
 mod verify;
 mod view;

@@ -1,17 +1,18 @@
 //! The view in the order of the keys.
 
 use crate::contents::Contents;
-use crate::deleted::deleted_at;
 use crate::ingest::ingest_files;
-use crate::iterator::{Iter, bounds};
+use crate::iterator::Iter;
 use crate::near::near_random;
 use crate::read::read_burst;
 use crate::snapshot::Held;
+use crate::unwritten::{Quiet, unwritten_since};
 use crate::whole_ranges::{compact, size_of};
 use crate::wip::Wip;
 use silica_base::Result;
 use silica_device::Device;
-use silica_engine::optimistic::{Condition, Conditions, Optimistic, Seen};
+use silica_engine::optimistic::{Conditions, Optimistic};
+use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Durability, EntryIter, GetSink, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot,
     SortedFile, WriteBatch,
@@ -28,7 +29,7 @@ impl<D: Device> Ordered for Wip<D> {
     }
 
     fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
-        let (lower, upper) = bounds(range);
+        let (lower, upper) = range.half_open();
         self.spread_poison(self.delete_keys(lower, upper, durability))
     }
 
@@ -39,21 +40,35 @@ impl<D: Device> Ordered for Wip<D> {
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Result<bool> {
-        let Reads { keys, expires_unix_ms } = reads;
+        let Reads { keys, ranges, expires_unix_ms } = reads;
         for _ in 0..TRIES_MAX {
+            let Some(mut quiet) = Quiet::since(self, snapshot.sequence(), ranges)? else {
+                return Ok(false);
+            };
             let Some(unwritten) = unwritten_since(self, snapshot.sequence(), keys)? else {
                 return Ok(false);
             };
             let conditions = Conditions { keys: &unwritten, expires_unix_ms };
             let is_done = match batch.is_empty() {
-                true => self.all_hold(conditions),
-                false => self.spread_poison(self.write_batch_if(batch, conditions, durability))?,
+                true => self.all_hold(conditions) && quiet.holds(self),
+                false => {
+                    let written = self.write_batch_if(batch, conditions, &mut quiet, durability);
+                    self.spread_poison(written)?
+                }
             };
             if is_done {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    fn commit_turns(&self) -> &Arc<CommitTurns> {
+        &self.commit_turns
+    }
+
+    fn sync_commits(&self) -> Result<()> {
+        self.sync_log()
     }
 
     fn range_size(&self, range: &KeyRange) -> RangeSize {
@@ -105,54 +120,4 @@ impl<D: Device> Snapshot for Held<D, Opened<D>> {
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
         Ok(Box::new(Iter::new(self, range)))
     }
-}
-
-/// What must still hold of `keys` for none of them to have been written since `position`;
-/// `None` where one was already.
-fn unwritten_since<'k, D: Device>(
-    contents: &Contents<D>,
-    position: u64,
-    keys: &[&'k [u8]],
-) -> Result<Option<Vec<Condition<'k>>>> {
-    let mut conditions = Vec::with_capacity(keys.len());
-    for key in keys {
-        // Taken first: whatever changes the key from here on changes it.
-        let seen = contents.seen(key);
-        let is_written = match seen {
-            Seen::InMemory(newest) => newest >= position,
-            // Everything in tables is older.
-            Seen::Elsewhere(ceiling) if ceiling <= position => false,
-            Seen::Elsewhere(_) => is_in_tables_since(contents, position, key)?,
-        };
-        if is_written {
-            return Ok(None);
-        }
-        conditions.push(Condition { key, seen });
-    }
-    Ok(Some(conditions))
-}
-
-/// True where a table has a version of `key` that was written since `position`. The snapshot
-/// at `position` is held, so that tables tell newer versions from older ones.
-fn is_in_tables_since<D: Device>(
-    contents: &Contents<D>,
-    position: u64,
-    key: &[u8],
-) -> Result<bool> {
-    let version = contents.buckets().of(key).read().version.clone();
-    if deleted_at(&version.deleted, key, u64::MAX) >= position {
-        return Ok(true);
-    }
-    let hash = contents.seed.low(key);
-    for part in version.parts_with(key, hash) {
-        let table = &part.table.table;
-        if table.footer().sequence_max < position {
-            continue;
-        }
-        let mut cursor = table.cursor_through(&contents.tables.cache, 0);
-        if cursor.seek(key, u64::MAX)? && cursor.version().key == key {
-            return Ok(cursor.version().sequence >= position);
-        }
-    }
-    Ok(false)
 }

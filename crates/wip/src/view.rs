@@ -7,7 +7,7 @@ use crate::deleted::DeletedRanges;
 use crate::memtable::{Entries, Memtable, Ordered, SkipList, is_from, sorted};
 use crate::prefix::Prefix;
 use silica_base::shared_len;
-use silica_device::Device;
+use silica_device::{Device, LogFile};
 use silica_parts::wal::Segments;
 use std::ops::Range;
 use std::sync::Arc;
@@ -83,6 +83,20 @@ impl Slice {
     #[inline]
     pub(crate) fn positions(&self) -> &[u64] {
         &self.order.positions()[self.range.clone()]
+    }
+
+    /// True if an entry at `position` or behind it has a key from `lower` on and before `upper`.
+    pub(crate) fn has_since<L: LogFile>(
+        &self,
+        position: u64,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        segments: &Segments<L>,
+    ) -> bool {
+        let entries = LogEntries(segments);
+        let end = upper.map_or(self.len(), |upper| self.before(upper, &entries));
+        let start = self.before(lower, &entries).min(end);
+        self.positions()[start..end].iter().any(|at| *at >= position)
     }
 
     /// How many entries have a key before `key`.

@@ -4,7 +4,6 @@ use crate::bucket::{Bucket, LogEntries, Stores};
 use crate::compaction::Compaction;
 use crate::contents::Contents;
 use crate::flush::Flush;
-use crate::iterator::bounds;
 use crate::job::Job;
 use crate::memtable::{Entries, Memtable};
 use crate::wip::Wip;
@@ -19,7 +18,7 @@ const SAMPLES_MAX: usize = 256;
 
 /// How much is in `range`, by the indexes in memory.
 pub(crate) fn size_of<D: Device>(contents: &Contents<D>, range: &KeyRange) -> RangeSize {
-    let (lower, upper) = bounds(range);
+    let (lower, upper) = range.half_open();
     let mut size = RangeSize::default();
     for_each_within(contents, &lower, upper.as_deref(), |lower, upper, bucket| {
         let stores = bucket.read();
@@ -82,7 +81,7 @@ fn for_each_within<D: Device>(
 
 /// Rewrites the buckets of `range` until each is one run of what is live.
 pub(crate) fn compact<D: Device>(wip: &Wip<D>, range: &KeyRange) -> Result<()> {
-    let (mut lower, upper) = bounds(range);
+    let (mut lower, upper) = range.half_open();
     let end = wip.log.end() / POSITION_BYTES;
     loop {
         let buckets = wip.buckets();

@@ -12,6 +12,7 @@ use crate::values::ValueJobs;
 use crate::verify::verify_all;
 use silica_base::{ErrorKind, Result};
 use silica_device::Device;
+use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
     MetricVisitor, Ordered, Progress, Scan, WriteBatch,
@@ -41,6 +42,7 @@ pub struct Wip<D: Device> {
     pub(crate) jobs: Jobs<D>,
     pub(crate) value_jobs: ValueJobs<D::File>,
     pub(crate) space: SpaceAccount,
+    pub(crate) commit_turns: Arc<CommitTurns>,
 }
 
 /// What decides reads its contents all the time.
@@ -83,6 +85,7 @@ impl<D: Device> Wip<D> {
             jobs: Jobs::new(),
             value_jobs: ValueJobs::new(),
             space: SpaceAccount::default(),
+            commit_turns: Arc::default(),
         }
     }
 

@@ -1,11 +1,13 @@
 //! The way of a write: frames → one log record → memtables → (group commit) → a share of the
 //! maintenance that it causes.
 
+use crate::batch_ranges::{covers, moved_lowers, with_lowers};
 use crate::bucket::Version;
 use crate::deleted::DeletedRange;
 use crate::metrics::add;
 use crate::space::LOOK_EVERY_BYTES;
 use crate::state::Edit;
+use crate::unwritten::Quiet;
 use crate::values::entry_bytes;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, KEY_BYTES_MAX, Wip};
 use crate::writer::{NewEntry, Writer};
@@ -17,12 +19,16 @@ use silica_parts::frame::{Frame, POINTER, RANGE};
 use silica_parts::value_log::{POINTER_BYTES, Stored};
 use silica_parts::wal::POSITION_BYTES;
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
+use std::sync::{MutexGuard, TryLockError};
 
 /// The frame of an operation, whose value may lie where `pointer` says.
 fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
     match op.kind {
         OpKind::Delete => Frame::tombstone(op.key),
+        // A range before the empty key is none, and was left out.
+        OpKind::DeleteRange(upper) => {
+            Frame { flags: RANGE, ..Frame::put(op.key, upper.unwrap_or_default()) }
+        }
         OpKind::Put(entry) => Frame {
             flags: if pointer.is_some() { POINTER } else { 0 },
             expires_unix_ms: entry.expires_unix_ms,
@@ -51,31 +57,55 @@ impl<D: Device> Wip<D> {
         if batch.is_empty() {
             return self.log.check();
         }
-        self.write_batch_if(batch, Conditions::NONE, durability).map(|_| ())
+        self.write_batch_if(batch, Conditions::NONE, &mut Quiet::default(), durability).map(|_| ())
     }
 
-    /// Writes `batch` where all `conditions` still hold; false where one does not.
+    /// Writes `batch` if all `conditions` still hold and nobody has written the `quiet` ranges;
+    /// false if not.
     pub(crate) fn write_batch_if(
         &self,
         batch: &WriteBatch<'_>,
         conditions: Conditions<'_>,
+        quiet: &mut Quiet,
         durability: Durability,
     ) -> Result<bool> {
-        self.check_limits(batch)?;
-        if batch.ops().iter().any(|op| op.kind != OpKind::Delete) {
+        if self.check_limits(batch)? {
+            let lowers = moved_lowers(batch);
+            let batch = with_lowers(batch, &lowers);
+            if batch.is_empty() {
+                self.log.check()?;
+                return Ok(self.all_hold(conditions) && quiet.holds(self));
+            }
+            return self.write_checked_if(&batch, conditions, (quiet, true), durability);
+        }
+        self.write_checked_if(batch, conditions, (quiet, false), durability)
+    }
+
+    fn write_checked_if(
+        &self,
+        batch: &WriteBatch<'_>,
+        conditions: Conditions<'_>,
+        (quiet, has_ranges): (&mut Quiet, bool),
+        durability: Durability,
+    ) -> Result<bool> {
+        if batch.ops().iter().any(|op| !op.kind.is_delete()) {
             self.refuse_puts_if_short(batch)?;
             self.refuse_if_stuck()?;
         }
         let stored = self.store_large_values(batch)?;
-        let mut writer = self.lock_to_write();
-        if !self.all_hold(conditions) {
+        let is_known = quiet.catch_up(self);
+        let (mut writer, installs) = match has_ranges {
+            true => self.lock_to_write_ranges(),
+            false => (self.lock_to_write(), None),
+        };
+        if !is_known || !self.all_hold(conditions) || !quiet.holds(self) {
             drop(writer);
             self.values.forget(&stored);
             return Ok(false);
         }
         let appended = self.append_ops(&mut writer, batch.ops(), &stored);
         appended.inspect_err(|_| self.values.forget(&stored))?;
-        drop(stored);
+        drop((stored, installs));
         self.end_write(writer, durability)?;
         Ok(true)
     }
@@ -84,7 +114,7 @@ impl<D: Device> Wip<D> {
     /// that does not help. Deletes are let through, and what takes no more than it overwrites: they
     /// make space.
     pub(crate) fn refuse_puts_if_short(&self, batch: &WriteBatch<'_>) -> Result<()> {
-        let puts = batch.ops().iter().filter(|op| op.kind != OpKind::Delete);
+        let puts = batch.ops().iter().filter(|op| !op.kind.is_delete());
         let bytes = puts.map(user_bytes).sum();
         self.refuse_if_short(bytes, Some(batch))
     }
@@ -171,28 +201,51 @@ impl<D: Device> Wip<D> {
         }
     }
 
-    fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
+    /// Refuses what is over a limit; true if the batch deletes ranges.
+    fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<bool> {
         let limits = &DESCRIPTOR.limits;
-        let mut total = 0;
+        let (mut total, mut has_ranges) = (0, false);
         for op in batch.ops() {
-            at_most("key", op.key.len(), limits.key_bytes_max)?;
+            let is_bound = matches!(op.kind, OpKind::DeleteRange(_));
+            at_most("key", op.key.len(), limits.key_bytes_max + usize::from(is_bound))?;
             total += op.key.len() + 64;
             if let OpKind::Put(entry) = op.kind {
                 at_most("value", entry.value.len(), limits.value_bytes_max)?;
                 let is_apart = entry.value.len() > self.config.inline_value_bytes_max;
                 total += if is_apart { POINTER_BYTES } else { entry.value.len() };
+            } else if let OpKind::DeleteRange(upper) = op.kind {
+                let upper_bytes = upper.map_or(0, <[u8]>::len);
+                // A bound may be right behind the longest key.
+                at_most("key", upper_bytes, limits.key_bytes_max + 1)?;
+                total += upper_bytes;
+                has_ranges = true;
             }
         }
-        at_most("batch", total, BATCH_BYTES_MAX)
+        at_most("batch", total, BATCH_BYTES_MAX).map(|()| has_ranges)
     }
 
     /// The writer, once writes are not held.
-    fn lock_to_write(&self) -> MutexGuard<'_, Writer<D::Log>> {
+    pub(crate) fn lock_to_write(&self) -> MutexGuard<'_, Writer<D::Log>> {
         let mut writer = self.writer.lock().expect("no panic while held");
         while writer.is_held {
             writer = self.released.wait(writer).expect("no panic while held");
         }
         writer
+    }
+
+    /// The writer, and the lock of those who install what jobs made; see `batch_ranges.rs`. Whoever
+    /// installs may wait for the writer, so it is waited for without.
+    fn lock_to_write_ranges(&self) -> (MutexGuard<'_, Writer<D::Log>>, Option<MutexGuard<'_, ()>>) {
+        loop {
+            let writer = self.lock_to_write();
+            match self.install.try_lock() {
+                Ok(installs) => return (writer, Some(installs)),
+                Err(TryLockError::Poisoned(_)) => panic!("no panic while held"),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            drop(writer);
+            drop(self.lock_install());
+        }
     }
 
     /// Lets writes wait, or go on.
@@ -279,7 +332,7 @@ impl<D: Device> Wip<D> {
         stored: &Stored<D::File>,
     ) -> Result<()> {
         self.append_uncounted(writer, ops, stored)?;
-        let deletes = ops.iter().filter(|op| op.kind == OpKind::Delete).count() as u64;
+        let deletes = ops.iter().filter(|op| op.kind.is_delete()).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
         Ok(())
@@ -302,8 +355,11 @@ impl<D: Device> Wip<D> {
         }
         writer.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
         let at = self.append(writer)?;
-        let superseded = superseded(ops.len(), |i| ops[i].key);
+        let superseded = superseded_ops(ops);
         for (i, (offset, op)) in writer.frames.iter().zip(ops).enumerate() {
+            if matches!(op.kind, OpKind::DeleteRange(_)) {
+                continue;
+            }
             if superseded.binary_search(&i).is_err() {
                 let position = (at + *offset as u64) / POSITION_BYTES;
                 let frame = frame_of(op, stored.pointer(i));
@@ -311,6 +367,14 @@ impl<D: Device> Wip<D> {
                 self.insert(buckets.at(place), &NewEntry { frame, position });
             } else if let Some(pointer) = stored.pointer(i) {
                 self.values.note_dead_at(pointer);
+            }
+        }
+        // After the keys that are put into them: so no reader misses one meanwhile.
+        for (offset, op) in writer.frames.iter().zip(ops) {
+            if let OpKind::DeleteRange(upper) = op.kind {
+                let position = (at + *offset as u64) / POSITION_BYTES;
+                let (lower, upper) = (op.key.to_vec(), upper.map(<[u8]>::to_vec));
+                self.insert_range(&DeletedRange { lower, upper, position }, |_| true);
             }
         }
         Ok(())
@@ -346,6 +410,18 @@ pub(crate) fn superseded<'k>(count: usize, key: impl Fn(usize) -> &'k [u8]) -> V
     let same = |pair: &&[usize]| key(pair[0]) == key(pair[1]);
     let mut found: Vec<usize> = order.windows(2).filter(same).map(|pair| pair[0]).collect();
     found.sort_unstable();
+    found
+}
+
+/// The same of a batch, some of whose keys a later range may delete.
+fn superseded_ops(ops: &[Op<'_>]) -> Vec<usize> {
+    let mut found = superseded(ops.len(), |i| ops[i].key);
+    let ranges = ops.iter().enumerate().filter(|(_, op)| matches!(op.kind, OpKind::DeleteRange(_)));
+    for (at, range) in ranges {
+        found.extend((0..at).filter(|i| covers(range, ops[*i].key)));
+        found.sort_unstable();
+        found.dedup();
+    }
     found
 }
 

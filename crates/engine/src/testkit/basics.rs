@@ -20,11 +20,12 @@ const OVERSIZED_BYTES_MAX: usize = 1 << 32;
 pub fn basics<H: Harness>(harness: &mut H) {
     type Test<E> = (&'static str, fn(&E));
     let tried_bytes_max = harness.workload().tried_bytes_max;
-    let tests: [Test<H::Engine>; 10] = [
+    let tests: [Test<H::Engine>; 11] = [
         ("put, get, overwrite, delete", put_get_delete),
         ("empty keys and values", empty_keys_and_values),
         ("limits", limits),
         ("batches", batches),
+        ("deletes of ranges", deletes_of_ranges),
         ("bursts", bursts),
         ("meta", meta),
         ("views", views),
@@ -42,6 +43,34 @@ pub fn basics<H: Harness>(harness: &mut H) {
     let engine = harness.open().expect("an empty store opens");
     sizes(&engine, tried_bytes_max);
     engine.verify().expect("verification of entries of all sizes");
+}
+
+/// Of batches; an engine without order refuses the whole batch.
+fn deletes_of_ranges(engine: &impl Engine) {
+    let all = |keys: &[&[u8]]| engine.get_all(keys).unwrap().iter().all(Option::is_some);
+    for key in [b"a", b"b", b"c", b"d"] {
+        engine.put(key, key, NOW).unwrap();
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(b"b2", b"gone").put(b"e", b"new").delete_range(b"b", Some(b"d")).put(b"c", b"new");
+    batch.delete_range(b"d", Some(b"a")).delete_range(b"", Some(b""));
+    let written = engine.write(&batch, NOW);
+    if !engine.descriptor().capabilities.ordered {
+        let error = written.expect_err("an engine without order deletes a range");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(all(&[b"a", b"b", b"c", b"d"]), "a refused batch changes nothing");
+        assert_eq!(engine.get(b"e").unwrap(), None, "a refused batch changes nothing");
+        return;
+    }
+    written.expect("an engine with order deletes ranges");
+    assert!(all(&[b"a", b"d", b"e"]), "keys beside a deleted range");
+    assert_eq!(engine.get(b"c").unwrap().as_deref(), Some(&b"new"[..]), "put after the range");
+    assert_eq!(engine.get_all(&[b"b", b"b2"]).unwrap(), [None, None], "keys of a deleted range");
+    let mut batch = WriteBatch::new();
+    batch.delete_range(b"c", None);
+    engine.write(&batch, NOW).unwrap();
+    assert_eq!(engine.get_all(&[b"c", b"d", b"e"]).unwrap(), [None, None, None], "without end");
+    assert!(all(&[b"a"]), "a key before a deleted range");
 }
 
 fn put_get_delete(engine: &impl Engine) {

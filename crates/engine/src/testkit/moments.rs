@@ -117,7 +117,7 @@ fn commits<E: Engine>(engine: &Arc<E>, ordered: &Arc<dyn Ordered>, clock: &Manua
     let mut batch = WriteBatch::new();
     batch.put(b"written", b"by it");
     let commit = |batch: &WriteBatch<'_>| {
-        let reads = Reads { keys: &[b"read"], expires_unix_ms };
+        let reads = Reads { expires_unix_ms, ..Reads::of(&[b"read"]) };
         ordered.commit(&*snapshot, reads, batch, NOW).expect("an answer")
     };
     advance(clock, LIFE_MS - 1);

@@ -175,16 +175,22 @@ where
         self.changed.insert(key.to_vec(), self.operations);
     }
 
-    /// A batch; some of its keys come twice.
-    fn batch(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    /// A batch; some of its keys come twice, and some batches delete ranges between.
+    fn batch(&mut self) -> Vec<Change> {
         let count = if self.prng.one_in(2) { 1 } else { 1 + self.prng.below(8) };
         let mut batch = Vec::new();
         for n in 0..count {
+            if count > 1 && self.prng.one_in(16) {
+                let lower = self.key();
+                let upper = [&lower[..], &self.key()].concat();
+                batch.push(Change::DeleteRange(lower, (!self.prng.one_in(64)).then_some(upper)));
+                continue;
+            }
             let len = self.prng.below(40) as usize;
             let mut value = format!("{} {n} ", self.operations).into_bytes();
             value.resize(value.len() + len, b'.');
             let value = (!self.prng.one_in(4)).then_some(value);
-            batch.push((self.key(), value));
+            batch.push(Change::Set(self.key(), value));
         }
         batch
     }
@@ -192,8 +198,24 @@ where
     fn write(&mut self) -> Outcome {
         let batch = self.batch();
         self.engine().write(&as_batch(&batch), Durability::Buffered)?;
-        batch.into_iter().for_each(|(key, value)| self.change(&key, value));
+        batch.into_iter().for_each(|change| self.apply(change));
         Ok(())
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Set(key, value) => self.change(&key, value),
+            Change::DeleteRange(lower, upper) => {
+                let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
+                self.change_range(&KeyRange { lower: Bound::Included(lower), upper });
+            }
+        }
+    }
+
+    fn change_range(&mut self, range: &KeyRange) {
+        let keys: Vec<Vec<u8>> =
+            self.map.keys().filter(|key| range.contains(key)).cloned().collect();
+        keys.iter().for_each(|key| self.change(key, None));
     }
 
     fn delete_range(&mut self) -> Outcome {
@@ -208,9 +230,7 @@ where
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
             result => result?,
         }
-        let keys: Vec<Vec<u8>> =
-            self.map.keys().filter(|key| range.contains(key)).cloned().collect();
-        keys.iter().for_each(|key| self.change(key, None));
+        self.change_range(&range);
         Ok(())
     }
 
@@ -238,7 +258,7 @@ where
         ensure(!(is_done && is_changed), || format!("a key of {reads:?} was written before"))?;
         if is_done {
             self.commits += 1;
-            batch.into_iter().for_each(|(key, value)| self.change(&key, value));
+            batch.into_iter().for_each(|change| self.apply(change));
         } else {
             self.refused += u64::from(!is_changed);
         }
@@ -333,12 +353,19 @@ where
     }
 }
 
-fn as_batch(ops: &[(Vec<u8>, Option<Vec<u8>>)]) -> WriteBatch<'_> {
+/// An operation of a batch.
+enum Change {
+    Set(Vec<u8>, Option<Vec<u8>>),
+    DeleteRange(Vec<u8>, Option<Vec<u8>>),
+}
+
+fn as_batch(changes: &[Change]) -> WriteBatch<'_> {
     let mut batch = WriteBatch::new();
-    for (key, value) in ops {
-        match value {
-            Some(value) => batch.put(key, value),
-            None => batch.delete(key),
+    for change in changes {
+        match change {
+            Change::Set(key, Some(value)) => batch.put(key, value),
+            Change::Set(key, None) => batch.delete(key),
+            Change::DeleteRange(lower, upper) => batch.delete_range(lower, upper.as_deref()),
         };
     }
     batch

@@ -31,6 +31,7 @@ pub(super) fn encode(batch: &WriteBatch<'_>, out: &mut Vec<u8>) {
                 out.push(DELETE);
                 put_bytes(op.key, out);
             }
+            OpKind::DeleteRange(_) => unreachable!("the engine has made deletes of its keys"),
         }
     }
     finish(start, out);

@@ -4,6 +4,7 @@ mod ordered;
 
 use super::record::{self, Replay};
 use super::reference_disk::{Journal, ReferenceDisk};
+use crate::transaction::CommitTurns;
 use crate::{
     Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
     EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Ordered, Progress, Scan, Update,
@@ -31,6 +32,7 @@ pub struct Reference {
     clock: Arc<dyn Clock>,
     inner: RwLock<Inner>,
     counters: Counters,
+    turns: Arc<CommitTurns>,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +116,7 @@ impl Reference {
             clock: Arc::new(SystemClock::default()),
             inner: RwLock::default(),
             counters: Counters::default(),
+            turns: Arc::default(),
         }
     }
 
@@ -154,7 +157,7 @@ impl Reference {
         for op in batch.ops() {
             let value_bytes = match op.kind {
                 OpKind::Put(entry) => entry.value.len(),
-                OpKind::Delete => 0,
+                OpKind::Delete | OpKind::DeleteRange(_) => 0,
             };
             at_most(op.key.len(), limits.key_bytes_max, "key")?;
             at_most(value_bytes, limits.value_bytes_max, "value")?;
@@ -170,6 +173,11 @@ impl Reference {
         durability: Durability,
     ) -> Result<()> {
         self.check_limits(batch)?;
+        if batch.has_ranges() {
+            let doomed = inner.state.doomed(batch);
+            let batch = batch.without_ranges(&doomed);
+            return self.commit(inner, &batch, durability);
+        }
         if let (Some(journal), false) = (&mut inner.journal, batch.is_empty()) {
             journal.append(batch)?;
         }
@@ -287,7 +295,7 @@ impl Counters {
                 add(&self.puts, 1);
                 add(&self.user_bytes_written, (op.key.len() + entry.value.len()) as u64);
             }
-            OpKind::Delete => add(&self.deletes, 1),
+            OpKind::Delete | OpKind::DeleteRange(_) => add(&self.deletes, 1),
         }
     }
 }

@@ -45,6 +45,32 @@ fn reference_transactions() {
 }
 
 #[test]
+fn reference_live_transactions() {
+    for seed in 0..3 {
+        let operations = silica_base::test_size(20_000, 100_000, 5_000_000);
+        live_transactions(&mut harness(), seed, operations);
+    }
+    bookings(&mut harness(), 1, 3, silica_base::test_size(1_000, 2_000, 200_000));
+}
+
+#[test]
+fn reference_crash_ranges() {
+    assert!(crash_ranges(&mut harness(), 1, 60, 1) > 50);
+}
+
+#[test]
+fn live_transactions_catches() {
+    must_catch(Bug::SplitsBatches, "crash_ranges", |h| {
+        crash_ranges(h, 1, 60, 1);
+    });
+    must_catch(Bug::IgnoresRanges, "has changed before the commit", |h| {
+        live_transactions(h, 1, 20_000);
+    });
+    must_catch(Bug::IgnoresRanges, "missed one another", |h| bookings(h, 1, 3, 2_000));
+    must_catch(Bug::SparesBatches, "and not", |h| ordered(h, 1, 20_000));
+}
+
+#[test]
 fn reference_crash_random() {
     let report = crash_random(&mut harness(), 1, 5_000);
     assert!(report.cuts_in_recovery > 0 && report.cuts_with_loss > 0, "{report:?}");

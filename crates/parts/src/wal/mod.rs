@@ -18,6 +18,7 @@
 //! 8. The change to a segment that was made ahead waits for nothing. The records before it need not
 //!    be durable, so what follows a lost tail there is not replayed: the sequence has a gap.
 
+mod between;
 mod group;
 mod log;
 mod recovery;

@@ -133,6 +133,8 @@ impl Job {
 
     /// Adds an operation. Those of one partition follow one another.
     pub(super) fn add_op(&mut self, place: u32, partition: usize, op: &Op<'_>) {
+        let is_range = matches!(op.kind, OpKind::DeleteRange(_));
+        assert!(!is_range, "no command deletes a range of an engine with partitions");
         self.add_key(place, partition, op.key);
         if let OpKind::Put(entry) = &op.kind {
             let value = self.copy(entry.value);

@@ -13,6 +13,7 @@ use super::journal::{Journal, Touch};
 use super::switch::{admin, atomic, ordered};
 use silica_engine::{
     Durability, Engine, EntryRef, Error, KeyRange, Op, Reads, Result, Snapshot, Update, WriteBatch,
+    keys_of_ranges,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,8 +49,12 @@ pub(crate) enum Write<T> {
 impl<T> Write<T> {
     /// The same without what it returned.
     pub(crate) fn done(self) -> Write<()> {
+        self.map(drop)
+    }
+
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Write<U> {
         match self {
-            Write::Done(outcome) => Write::Done(outcome.map(drop)),
+            Write::Done(outcome) => Write::Done(outcome.map(map)),
             Write::Elsewhere => Write::Elsewhere,
         }
     }
@@ -126,8 +131,16 @@ impl Dual {
     }
 
     pub(crate) fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Write<()> {
-        let write = |engine: &Arc<dyn Engine>| engine.write(batch, Durability::Buffered);
-        self.both(Touch::Batch(batch), durability, write, |target, ()| write(target))
+        self.both(
+            Touch::Batch(batch),
+            durability,
+            |source| {
+                let doomed = self.doomed(batch)?;
+                source.write(batch, Durability::Buffered).map(|()| doomed)
+            },
+            |target, doomed| write_to_target(target, batch, doomed.as_deref()),
+        )
+        .done()
     }
 
     pub(crate) fn update_many(
@@ -204,12 +217,40 @@ impl Dual {
         self.both(
             Touch::Batch(batch),
             durability,
-            |source| ordered(source)?.commit(snapshot, reads, batch, Durability::Buffered),
-            |target, done| match done {
-                true => target.write(batch, Durability::Buffered),
+            |source| {
+                let doomed = self.doomed(batch)?;
+                let source = ordered(source)?;
+                let done = source.commit(snapshot, reads, batch, Durability::Buffered)?;
+                Ok((done, doomed))
+            },
+            |target, (done, doomed)| match done {
+                true => write_to_target(target, batch, doomed.as_deref()),
                 false => Ok(()),
             },
         )
+        .map(|(done, _)| done)
+    }
+
+    /// The keys that `batch` removes with ranges of keys, if the target has to be told of each.
+    fn doomed(&self, batch: &WriteBatch<'_>) -> Result<Option<Doomed>> {
+        if !batch.has_ranges() || self.target.descriptor().capabilities.ordered {
+            return Ok(None);
+        }
+        keys_of_ranges(&ordered(&self.source)?.snapshot()?, batch).map(Some)
+    }
+}
+
+/// For each range that a batch deletes, its keys.
+type Doomed = Vec<Vec<Vec<u8>>>;
+
+fn write_to_target(
+    target: &Arc<dyn Engine>,
+    batch: &WriteBatch<'_>,
+    doomed: Option<&[Vec<Vec<u8>>]>,
+) -> Result<()> {
+    match doomed {
+        Some(doomed) => target.write(&batch.without_ranges(doomed), Durability::Buffered),
+        None => target.write(batch, Durability::Buffered),
     }
 }
 

@@ -250,6 +250,7 @@ impl Journal {
         let mut bytes = Vec::new();
         match touch {
             Touch::Keys(keys) => keys.iter().for_each(|key| add_key(&mut bytes, key)),
+            Touch::Batch(batch) if batch.has_ranges() => return self.distrust(&mut state),
             Touch::Batch(batch) => batch.ops().iter().for_each(|op| add_key(&mut bytes, op.key)),
             Touch::Anything => return self.distrust(&mut state),
         }

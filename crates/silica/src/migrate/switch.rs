@@ -6,10 +6,11 @@ use super::journal::{Journal, Touch};
 use crate::sketch::{Change, Live};
 use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
+use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Error,
-    ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Near, Ordered, Progress, RangeSize,
-    Reads, Result, Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
+    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryIter, EntryRef,
+    Error, ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Near, Ordered, Progress,
+    RangeSize, Reads, Result, Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,6 +68,8 @@ pub(crate) struct Switch {
     uses_order: AtomicBool,
     /// Nothing is written.
     is_read_only: bool,
+    /// Of whatever engine has the entries.
+    commit_turns: Arc<CommitTurns>,
 }
 
 impl Switch {
@@ -79,6 +82,7 @@ impl Switch {
             live: Arc::new(Live::new(Sketch::default())),
             uses_order: AtomicBool::new(false),
             is_read_only: false,
+            commit_turns: Arc::default(),
         }
     }
 
@@ -536,10 +540,47 @@ pub(super) fn ordered(engine: &Arc<dyn Engine>) -> Result<Arc<dyn Ordered>> {
     Arc::clone(engine).as_ordered().ok_or_else(|| lacks(engine, "keep an order"))
 }
 
+/// A snapshot whose gets are sketched and recorded as those of the keyspace.
+struct Seen {
+    inner: Arc<dyn Snapshot>,
+    live: Arc<Live>,
+}
+
+impl Snapshot for Seen {
+    fn sequence(&self) -> u64 {
+        self.inner.sequence()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.inner.unix_ms()
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        let look = self.live.look();
+        if look.any() {
+            return self.live.gets(look, keys, sink, |sink| self.inner.get_many(keys, sink));
+        }
+        self.inner.get_many(keys, sink)
+    }
+
+    fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
+        Arc::clone(&self.inner).iterate(range)
+    }
+}
+
 impl Ordered for InOrder {
     fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>> {
         self.switch.uses_order.store(true, Ordering::Relaxed);
-        ordered(&self.switch.whole())?.snapshot()
+        let inner = ordered(&self.switch.whole())?.snapshot()?;
+        Ok(Arc::new(Seen { inner, live: Arc::clone(&self.switch.live) }))
+    }
+
+    fn commit_turns(&self) -> &Arc<CommitTurns> {
+        &self.switch.commit_turns
+    }
+
+    fn sync_commits(&self) -> Result<()> {
+        self.switch.sync()
     }
 
     fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {

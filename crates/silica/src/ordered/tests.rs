@@ -1,13 +1,12 @@
 //! Ranges, snapshots and transactions on the reference engine, against a map.
 
-use crate::ordered::Merged;
 use crate::{
-    Bounds, EngineExt, EngineSpec, EntryRef, Environment, ErrorKind, FileDevice, KeyRange,
-    Keyspace, OpenOptions, OptionValues, Registry, Result, Silica, Transaction,
+    Bounds, EngineSpec, EntryRef, Environment, ErrorKind, FileDevice, KeyRange, Keyspace,
+    OpenOptions, OptionValues, Registry, Result, Silica, Transaction,
 };
 use silica_base::{Clock, ManualClock, Prng};
+use silica_engine::Engine;
 use silica_engine::testkit::Reference;
-use silica_engine::{Durability, Engine, EntryIter};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -234,13 +233,14 @@ fn rusts_ranges_are_ranges_of_keys() {
 
 #[test]
 fn meta_of_both_sides_is_reported() {
-    let engine = Arc::new(Reference::new());
-    engine.put(b"a", b"1", Durability::Buffered).unwrap();
-    let below = Arc::clone(&engine).as_ordered().unwrap().snapshot().unwrap();
+    let (_directory, store) = store();
+    let keyspace = store.keyspace("k").unwrap();
+    keyspace.put("a", "1").unwrap();
     let entry = EntryRef { value: b"2", expires_unix_ms: 0, user_bits: 7 };
-    let put = Some(crate::ordered::Put::new(entry));
-    let below = below.iterate(&KeyRange::ALL).unwrap();
-    let mut merged = Merged::new(below, [(b"b".to_vec(), put)].into());
-    assert!(merged.seek_to_first().unwrap() && merged.entry() == EntryRef::new(b"1"));
-    assert!(merged.next().unwrap() && merged.entry() == entry);
+    let mut transaction = keyspace.transaction().unwrap();
+    transaction.put_entry("b", entry);
+    let mut iterator = transaction.iterator(..).unwrap();
+    assert!(iterator.seek_to_first().unwrap());
+    assert_eq!(iterator.entry(), Some(EntryRef::new(b"1")));
+    assert!(iterator.next().unwrap() && iterator.entry() == Some(entry));
 }

@@ -290,6 +290,21 @@ fn transactions() {
 }
 
 #[test]
+fn crash_ranges() {
+    let stride = test_size(3, 1, 1) as usize;
+    assert!(testkit::crash_ranges(&mut tiny(), 1, 100, stride) > 50);
+}
+
+#[test]
+fn live_transactions() {
+    for seed in 0..3 {
+        let operations = test_size(20_000, 100_000, 50_000_000);
+        testkit::live_transactions(&mut tiny(), seed, operations);
+        testkit::bookings(&mut tiny(), seed, 3, test_size(1_000, 10_000, 1_000_000));
+    }
+}
+
+#[test]
 fn crash_random() {
     let cuts = test_size(300, 10_000, 500_000);
     testkit::crash_random(&mut tiny(), 1, cuts);

@@ -1,9 +1,10 @@
 //! The reference engine in the order of its keys: a snapshot is a copy of everything.
 
 use super::{Reference, State, Stored};
+use crate::transaction::CommitTurns;
 use crate::{
-    Durability, EntryIter, EntryRef, GetSink, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot,
-    WriteBatch,
+    Durability, EntryIter, EntryRef, GetSink, KeyRange, Near, Op, OpKind, Ordered, RangeSize,
+    Reads, Snapshot, WriteBatch,
 };
 use silica_base::Result;
 use std::collections::BTreeMap;
@@ -35,6 +36,21 @@ impl State {
         keys
     }
 
+    /// For each delete of a range in `batch`, the keys that it removes.
+    pub(super) fn doomed(&self, batch: &WriteBatch<'_>) -> Vec<Vec<Vec<u8>>> {
+        let mut doomed = Vec::new();
+        for (at, op) in batch.ops().iter().enumerate() {
+            let OpKind::DeleteRange(upper) = op.kind else { continue };
+            let upper = upper.map_or(Bound::Unbounded, |upper| Bound::Excluded(upper.to_vec()));
+            let range = KeyRange { lower: Bound::Included(op.key.to_vec()), upper };
+            let mut keys = self.keys_in(&range);
+            let earlier = batch.ops()[..at].iter().filter(|op| !is_range(op));
+            keys.extend(earlier.map(|op| op.key.to_vec()).filter(|key| range.contains(key)));
+            doomed.push(keys);
+        }
+        doomed
+    }
+
     /// A copy of everything; the one made last where nothing has changed since.
     fn image(&mut self) -> Arc<Copied> {
         let all = self.positions.values().flatten();
@@ -42,10 +58,20 @@ impl State {
         Arc::clone(self.copied.get_or_insert_with(copy))
     }
 
+    /// True if anything in `range` was written after `sequence`.
+    fn is_range_written_since(&self, range: &KeyRange, sequence: u64) -> bool {
+        let mut written = self.written.iter().filter(|(key, _)| range.contains(key));
+        self.cleared > sequence || written.any(|(_, at)| *at > sequence)
+    }
+
     /// True where `key` was written after `sequence`.
     fn is_written_since(&self, key: &[u8], sequence: u64) -> bool {
         self.written.get(key).copied().unwrap_or(0).max(self.cleared) > sequence
     }
+}
+
+fn is_range(op: &Op<'_>) -> bool {
+    matches!(op.kind, OpKind::DeleteRange(_))
 }
 
 impl Ordered for Reference {
@@ -74,14 +100,25 @@ impl Ordered for Reference {
     ) -> Result<bool> {
         let mut inner = self.write_lock();
         let since = snapshot.sequence();
-        let Reads { keys, expires_unix_ms } = reads;
+        let Reads { keys, ranges, expires_unix_ms } = reads;
         if expires_unix_ms != 0 && expires_unix_ms <= self.clock.unix_ms() {
             return Ok(false);
         }
         if keys.iter().any(|key| inner.state.is_written_since(key, since)) {
             return Ok(false);
         }
+        if ranges.iter().any(|range| inner.state.is_range_written_since(range, since)) {
+            return Ok(false);
+        }
         Reference::commit(self, &mut inner, batch, durability).map(|()| true)
+    }
+
+    fn commit_turns(&self) -> &Arc<CommitTurns> {
+        &self.turns
+    }
+
+    fn sync_commits(&self) -> Result<()> {
+        self.sync_inner(&mut self.write_lock())
     }
 
     fn range_size(&self, range: &KeyRange) -> RangeSize {

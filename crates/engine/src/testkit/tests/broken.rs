@@ -1,6 +1,7 @@
 //! Engines that are broken on purpose, one bug each: what the suite must catch.
 
 use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceHarness, Workload};
+use crate::transaction::CommitTurns;
 use crate::{
     Admin, Atomic, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryIter,
     EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op, OpKind, Ordered,
@@ -72,6 +73,10 @@ pub(super) enum Bug {
     AgesSnapshots,
     /// Commits what was decided by entries that have expired.
     CommitsExpired,
+    /// Commits although a range that was read has changed.
+    IgnoresRanges,
+    /// Does not delete what a batch put before it deletes a range.
+    SparesBatches,
 }
 
 pub(super) struct BrokenHarness {
@@ -94,6 +99,7 @@ pub(super) struct Broken {
     late: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     descriptor: Descriptor,
     evictions: AtomicU64,
+    turns: Arc<CommitTurns>,
 }
 
 impl Harness for BrokenHarness {
@@ -120,7 +126,17 @@ impl Harness for BrokenHarness {
             descriptor.capabilities.may_evict = true;
         }
         let evictions = AtomicU64::new(0);
-        Ok(Broken { inner, bug, calls, former, last, late, descriptor, evictions })
+        Ok(Broken {
+            inner,
+            bug,
+            calls,
+            former,
+            last,
+            late,
+            descriptor,
+            evictions,
+            turns: Arc::default(),
+        })
     }
 
     fn wipe(&mut self) {
@@ -225,7 +241,7 @@ impl Broken {
                     let Some(value) = former.get(op.key) else { continue };
                     self.inner.put(op.key, value, durability)?;
                 }
-                OpKind::Delete => {}
+                OpKind::Delete | OpKind::DeleteRange(_) => {}
             }
         }
         Ok(())
@@ -239,6 +255,7 @@ impl Broken {
             let piece = &mut pieces[usize::from(self.bug != Bug::LosesMeta && index >= half)];
             match op.kind {
                 OpKind::Delete => piece.delete(op.key),
+                OpKind::DeleteRange(upper) => piece.delete_range(op.key, upper),
                 OpKind::Put(entry) if self.bug == Bug::LosesMeta && !without_meta(entry) => {
                     piece.put(op.key, entry.value)
                 }
@@ -252,6 +269,19 @@ impl Broken {
         }
         Ok(())
     }
+}
+
+/// The batch with its deletes of ranges before all that it puts.
+fn ranges_first<'a>(batch: &WriteBatch<'a>) -> WriteBatch<'a> {
+    let mut first = WriteBatch::new();
+    for is_range in [true, false] {
+        for op in batch.ops() {
+            if matches!(op.kind, OpKind::DeleteRange(_)) == is_range {
+                first.push(*op);
+            }
+        }
+    }
+    first
 }
 
 fn hide(result: Result<()>, kind: ErrorKind) -> Result<()> {
@@ -350,6 +380,7 @@ impl Layer for Broken {
                 self.inner.write(batch, durability)
             }
             Bug::AnswersEarly => self.write_late(batch, durability),
+            Bug::SparesBatches => self.inner.write(&ranges_first(batch), durability),
             Bug::RepeatsPuts => self.write_again(batch, durability),
             _ => self.inner.write(batch, durability),
         }
@@ -543,10 +574,24 @@ impl Ordered for Broken {
         durability: Durability,
     ) -> Result<bool> {
         let reads = match self.bug {
-            Bug::CommitsExpired => Reads::of(reads.keys),
+            Bug::CommitsExpired => Reads { expires_unix_ms: 0, ..reads },
+            Bug::IgnoresRanges => Reads { ranges: &[], ..reads },
             _ => reads,
         };
-        self.ordered().commit(snapshot, reads, batch, durability)
+        match self.bug {
+            Bug::SparesBatches => {
+                self.ordered().commit(snapshot, reads, &ranges_first(batch), durability)
+            }
+            _ => self.ordered().commit(snapshot, reads, batch, durability),
+        }
+    }
+
+    fn commit_turns(&self) -> &Arc<CommitTurns> {
+        &self.turns
+    }
+
+    fn sync_commits(&self) -> Result<()> {
+        self.ordered().sync_commits()
     }
 
     fn range_size(&self, range: &KeyRange) -> RangeSize {

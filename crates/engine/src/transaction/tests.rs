@@ -1,0 +1,128 @@
+use super::*;
+use crate::testkit::Reference;
+use crate::{Engine, EngineExt, EntryIter};
+use std::time::Duration;
+
+const NOW: Durability = Durability::Buffered;
+
+fn engine() -> (Arc<Reference>, Arc<dyn Ordered>) {
+    let engine = Arc::new(Reference::new());
+    for key in [b"b", b"d", b"f"] {
+        engine.put(key, key, NOW).unwrap();
+    }
+    let ordered = Arc::clone(&engine).as_ordered().expect("it keeps an order");
+    (engine, ordered)
+}
+
+fn begin(ordered: &Arc<dyn Ordered>, is_exclusive: bool, wait: Wait) -> Result<Transaction> {
+    Transaction::begin(Arc::clone(ordered), TransactionOptions { is_exclusive, wait })
+}
+
+fn keys(transaction: &Transaction) -> Vec<u8> {
+    let mut cursor = transaction.cursor(&KeyRange::ALL).unwrap();
+    let (mut keys, mut is_there) = (Vec::new(), cursor.seek_to_first().unwrap());
+    while is_there {
+        keys.push(cursor.key()[0]);
+        is_there = cursor.next().unwrap();
+    }
+    keys
+}
+
+#[test]
+fn savepoints_nest_and_count_what_they_keep() {
+    let (_engine, ordered) = engine();
+    let mut transaction = begin(&ordered, false, Wait::No).unwrap();
+    let empty = transaction.savepoint();
+    transaction.put(b"a", EntryRef::new(b"1234"));
+    let outer = transaction.savepoint();
+    transaction.put(b"a", EntryRef::new(b"12345678"));
+    transaction.delete(b"f");
+    let inner = transaction.savepoint();
+    transaction.delete_range(&KeyRange::ALL);
+    assert_eq!(keys(&transaction), b"");
+    transaction.roll_back_to(inner).unwrap();
+    assert_eq!(keys(&transaction), b"abd");
+    transaction.roll_back_to(outer).unwrap();
+    assert_eq!(keys(&transaction), b"abdf");
+    assert_eq!(transaction.roll_back_to(inner).unwrap_err().kind(), ErrorKind::NotFound);
+    transaction.put(b"c", EntryRef::new(b""));
+    transaction.release(outer).unwrap();
+    assert_eq!(keys(&transaction), b"abcdf", "a released savepoint keeps the writes");
+    transaction.roll_back_to(empty).unwrap();
+    assert_eq!((keys(&transaction), transaction.bytes()), (b"bdf".to_vec(), 0));
+    transaction.put(b"a", EntryRef::new(b"1234"));
+    transaction.release(empty).unwrap();
+    assert_eq!(transaction.bytes(), 5, "of what is kept for no savepoint");
+}
+
+#[test]
+fn ranges_that_touch_become_one() {
+    let mut writes = Writes::default();
+    let mut delete = |lower: &[u8], upper: Option<&[u8]>| {
+        writes.delete_range(lower.to_vec(), upper.map(<[u8]>::to_vec));
+        let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
+        let all = writes.deleted().iter();
+        let all = all.map(|(l, u)| format!("{}-{}", text(l), u.as_deref().map_or("".into(), text)));
+        all.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(delete(b"d", Some(b"f")), "d-f");
+    assert_eq!(delete(b"f", Some(b"f")), "d-f");
+    assert_eq!(delete(b"h", Some(b"k")), "d-f h-k");
+    assert_eq!(delete(b"a", Some(b"b")), "a-b d-f h-k");
+    assert_eq!(delete(b"f", Some(b"h")), "a-b d-k");
+    assert_eq!(delete(b"e", Some(b"g")), "a-b d-k");
+    assert_eq!(delete(b"x", None), "a-b d-k x-");
+    assert_eq!(delete(b"b", None), "a-");
+}
+
+#[test]
+fn exclusive_transactions_take_turns() {
+    let (engine, ordered) = engine();
+    let mut early = begin(&ordered, false, Wait::No).unwrap();
+    early.put(b"a", EntryRef::new(b"early"));
+    let mut alone = begin(&ordered, true, Wait::No).unwrap();
+    let busy = |begun: Result<Transaction>| begun.err().map(|error| error.kind());
+    let soon = Wait::AtMost(Duration::from_millis(1));
+    assert_eq!(busy(begin(&ordered, true, Wait::No)), Some(ErrorKind::Busy));
+    assert_eq!(busy(begin(&ordered, true, soon)), Some(ErrorKind::Busy));
+    assert_eq!(early.commit(NOW).unwrap_err().kind(), ErrorKind::Busy);
+    alone.put(b"a", EntryRef::new(b"alone"));
+    alone.commit(Durability::Synced).unwrap();
+    assert_eq!(engine.get(b"a").unwrap().as_deref(), Some(&b"alone"[..]));
+    assert_eq!(early.commit(NOW).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(early.commit(NOW).unwrap_err().kind(), ErrorKind::Closed);
+    // One that is dropped has had its turn, too.
+    drop(begin(&ordered, true, Wait::No).unwrap());
+    assert!(begin(&ordered, true, Wait::Forever).is_ok());
+}
+
+#[test]
+fn a_commit_waits_for_an_exclusive_transaction() {
+    let (_engine, ordered) = engine();
+    let alone = begin(&ordered, true, Wait::No).unwrap();
+    let mut other = begin(&ordered, false, Wait::Forever).unwrap();
+    other.put(b"z", EntryRef::new(b"z"));
+    let waiting = std::thread::spawn(move || other.commit(NOW));
+    assert!(!waiting.is_finished());
+    drop(alone);
+    waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_commit_that_is_too_large_names_the_limit_and_leaves_all_as_it_was() {
+    let limits = crate::Limits { key_bytes_max: 9, value_bytes_max: 99, batch_bytes_max: 100 };
+    let engine = Arc::new(Reference::with_limits(limits));
+    let ordered = Arc::clone(&engine).as_ordered().expect("it keeps an order");
+    let mut transaction = begin(&ordered, false, Wait::No).unwrap();
+    let start = transaction.savepoint();
+    transaction.put(b"a", EntryRef::new(&[0; 60]));
+    transaction.put(b"b", EntryRef::new(&[0; 60]));
+    let error = transaction.commit(NOW).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(error.to_string().contains("limit of 100"), "{error}");
+    assert_eq!((engine.get(b"a").unwrap(), keys(&transaction)), (None, b"ab".to_vec()));
+    transaction.roll_back_to(start).unwrap();
+    transaction.put(b"a", EntryRef::new(b"less"));
+    transaction.commit(NOW).unwrap();
+    assert!(engine.get(b"a").unwrap().is_some());
+}
