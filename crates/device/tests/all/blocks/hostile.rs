@@ -46,6 +46,11 @@ fn nothing_is_wrong(flash: &FlashImage, damage: &str) {
     }
 }
 
+/// The distance of `count` places in `len` bytes, or of all of them.
+fn step(len: usize, count: u64) -> usize {
+    len.div_ceil(usize::try_from(count).unwrap_or(usize::MAX).max(1))
+}
+
 /// The image of format version 1 is `image` as the first release wrote it. It is never written
 /// again: a version that cannot read it has no place here.
 #[test]
@@ -78,7 +83,7 @@ fn every_flipped_byte_is_found_or_harmless() {
     image(&path);
     let bytes = fs::read(&path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let step = test_size(5, 3, 1) as usize;
+    let step = step(bytes.len(), test_size(14_000, 23_000, u64::MAX));
     let mut lost = 0;
     for at in (0..bytes.len()).step_by(step) {
         let flip = 1 << (at % 8);
@@ -96,7 +101,7 @@ fn every_flipped_byte_is_found_or_harmless() {
         }
         file.write_all_at(&bytes[at..at + 1], at as u64).unwrap();
     }
-    assert!(lost > 2048 / step, "damaged pages are found: {lost}");
+    assert!(lost >= 2048 / step, "damaged pages are found: {lost}");
 }
 
 #[test]
@@ -108,7 +113,7 @@ fn images_cut_at_any_length_are_refused() {
     let whole = file.metadata().unwrap().len();
     file.set_len(whole + 1).unwrap();
     assert!(refused(&path, None).to_string().contains("extended"));
-    for len in (0..whole).rev().step_by(test_size(97, 13, 1) as usize) {
+    for len in (0..whole).rev().step_by(step(whole as usize, test_size(700, 5_000, u64::MAX))) {
         file.set_len(len).unwrap();
         let error = refused(&path, None);
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
