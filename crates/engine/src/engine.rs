@@ -1,6 +1,6 @@
 //! The engine trait.
 
-use crate::{Admin, Atomic, EntryRef, MetricVisitor, Ordered, Scan, Sharded, WriteBatch};
+use crate::{Admin, Atomic, EntryRef, Intent, MetricVisitor, Ordered, Scan, Sharded, WriteBatch};
 use silica_base::Result;
 use std::sync::Arc;
 
@@ -111,6 +111,11 @@ pub trait Engine: Send + Sync {
 
     /// Looks up all `keys` as one burst and reports those found.
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()>;
+
+    /// As [`Engine::get_many`], for what is read not by a user who waits.
+    fn get_many_with(&self, keys: &[&[u8]], _intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        self.get_many(keys, sink)
+    }
 
     /// True where [`Engine::get_many`] always reports in the order of the keys: a key that comes
     /// before one that is reported, and was not reported itself, is not in the store.

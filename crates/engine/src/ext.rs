@@ -1,6 +1,6 @@
 //! Single-key conveniences over the burst calls.
 
-use crate::{Durability, Engine, EntryRef, GetSink, WriteBatch};
+use crate::{Durability, Engine, EntryRef, GetSink, Snapshot, WriteBatch};
 use silica_base::Result;
 
 struct One(Option<Vec<u8>>);
@@ -10,6 +10,44 @@ impl GetSink for One {
         self.0 = Some(entry.value.to_vec());
     }
 }
+
+/// Passes the one entry on that is found.
+pub(crate) struct With<F>(Option<F>);
+
+impl<F: FnOnce(EntryRef<'_>)> With<F> {
+    pub(crate) fn new(found: F) -> Self {
+        With(Some(found))
+    }
+}
+
+impl<F: FnOnce(EntryRef<'_>)> GetSink for With<F> {
+    fn found(&mut self, _index: usize, entry: EntryRef<'_>) {
+        if let Some(found) = self.0.take() {
+            found(entry);
+        }
+    }
+}
+
+/// Calls `read` with what `get` reports to its sink, or with `None`.
+fn read_one<T>(
+    read: impl FnOnce(Option<EntryRef<'_>>) -> T,
+    get: impl FnOnce(&mut dyn GetSink) -> Result<()>,
+) -> Result<T> {
+    let (mut read, mut answer) = (Some(read), None);
+    let found = |entry: EntryRef<'_>| answer = read.take().map(|read| read(Some(entry)));
+    get(&mut With::new(found))?;
+    Ok(answer.unwrap_or_else(|| read.expect("nothing was found")(None)))
+}
+
+/// A get of one key for every snapshot.
+pub trait SnapshotExt: Snapshot {
+    /// Calls `read` with the entry of `key` at that moment, borrowed: nothing is copied.
+    fn get_with<T>(&self, key: &[u8], read: impl FnOnce(Option<EntryRef<'_>>) -> T) -> Result<T> {
+        read_one(read, |sink| self.get_many(&[key], sink))
+    }
+}
+
+impl<S: Snapshot + ?Sized> SnapshotExt for S {}
 
 struct Many(Vec<Option<Vec<u8>>>);
 
@@ -26,6 +64,12 @@ pub trait EngineExt: Engine {
         let mut one = One(None);
         self.get_many(&[key], &mut one)?;
         Ok(one.0)
+    }
+
+    /// Calls `read` with the entry of `key`, borrowed: nothing is copied. The engine may hold a
+    /// lock of the key's part meanwhile, so `read` is to be short and to call no engine.
+    fn get_with<T>(&self, key: &[u8], read: impl FnOnce(Option<EntryRef<'_>>) -> T) -> Result<T> {
+        read_one(read, |sink| self.get_many(&[key], sink))
     }
 
     /// The values of all `keys`, in their order.

@@ -1,7 +1,7 @@
 //! Decorators: what stands before an engine and is about one thing.
 
 use crate::{
-    Admin, Atomic, Budget, Descriptor, Durability, Engine, GetSink, MetricVisitor, Ordered,
+    Admin, Atomic, Budget, Descriptor, Durability, Engine, GetSink, Intent, MetricVisitor, Ordered,
     Progress, Result, Scan, Sharded, WriteBatch,
 };
 use std::sync::Arc;
@@ -26,6 +26,11 @@ pub trait Layer: Send + Sync {
     /// [`Engine::get_many`].
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         self.inner().get_many(keys, sink)
+    }
+
+    /// [`Engine::get_many_with`].
+    fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        self.inner().get_many_with(keys, intent, sink)
     }
 
     /// [`Engine::reports_in_order`].
@@ -96,6 +101,10 @@ impl<L: Layer> Engine for L {
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         Layer::get_many(self, keys, sink)
+    }
+
+    fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        Layer::get_many_with(self, keys, intent, sink)
     }
 
     fn reports_in_order(&self) -> bool {

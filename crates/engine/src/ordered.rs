@@ -1,7 +1,7 @@
 //! The view of stores whose keys are in order: snapshots, ranges, transactions.
 
 use crate::transaction::CommitTurns;
-use crate::{Durability, EntryRef, GetSink, OpKind, WriteBatch};
+use crate::{Durability, EntryRef, GetSink, Intent, IterateOptions, OpKind, WriteBatch};
 use silica_base::{Error, ErrorKind, Result};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -244,13 +244,43 @@ pub trait Snapshot: Send + Sync {
     /// As [`crate::Engine::get_many`], at that moment.
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()>;
 
+    /// As [`crate::Engine::get_many_with`], at that moment.
+    fn get_many_with(&self, keys: &[&[u8]], _intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        self.get_many(keys, sink)
+    }
+
     /// Goes through the entries in `range`. Starts unpositioned.
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>>;
+
+    /// As [`Snapshot::iterate`], as the options say.
+    fn iterate_with(
+        self: Arc<Self>,
+        range: &KeyRange,
+        _options: IterateOptions,
+    ) -> Result<Box<dyn EntryIter>> {
+        self.iterate(range)
+    }
+
+    /// The number of entries in `range`, exactly. Unless an engine knows better, it walks through
+    /// their keys, as a [`Intent::Scan`].
+    fn count(self: Arc<Self>, range: &KeyRange) -> Result<u64> {
+        let options = IterateOptions { is_of_keys: true, intent: Intent::Scan };
+        let mut iter = self.iterate_with(range, options)?;
+        let (mut count, mut is_there) = (0, iter.seek_to_first()?);
+        while is_there {
+            count += 1;
+            is_there = iter.next()?;
+        }
+        Ok(count)
+    }
 }
 
 /// A place among the entries of a snapshot's range, in the order of their keys. After a call that
 /// returned true it is at an entry; after one that returned false or failed it is nowhere, and only
 /// a seek brings it back.
+///
+/// It may be aimed again as often as one likes, in any order of seeks and steps and in both
+/// directions: that costs what the search costs, not what making an iterator costs.
 pub trait EntryIter: Send {
     /// To the first entry.
     fn seek_to_first(&mut self) -> Result<bool>;

@@ -171,6 +171,28 @@ impl Keyspace {
         self.live()?.get(key.as_ref())
     }
 
+    /// Calls `read` with the entry of `key`, borrowed: nothing is copied. `read` is to be short,
+    /// and to call no keyspace.
+    ///
+    /// ```
+    /// # let path = std::env::temp_dir().join(format!("silica-doc-with-{}", std::process::id()));
+    /// # let store = silica::open(&path)?;
+    /// let keyspace = store.keyspace("k")?;
+    /// keyspace.put("key", "value")?;
+    /// let bytes = keyspace.get_with("key", |entry| entry.map_or(0, |entry| entry.value.len()))?;
+    /// assert_eq!(bytes, 5);
+    /// # drop((keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(Option<EntryRef<'_>>) -> T,
+    ) -> Result<T> {
+        self.live()?.get_with(key.as_ref(), read)
+    }
+
     /// The values of all `keys`, in their order, looked up as one burst.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();

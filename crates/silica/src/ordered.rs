@@ -13,8 +13,8 @@ pub use iterator::{Range, RangeIterator};
 
 use crate::Keyspace;
 use silica_engine::{
-    EntryIter, EntryRef, Error, ErrorKind, GetSink, KeyRange, Ordered, RangeSize, Result,
-    Snapshot as EngineSnapshot,
+    EntryIter, EntryRef, Error, ErrorKind, GetSink, IterateOptions, KeyRange, Ordered, RangeSize,
+    Result, Snapshot as EngineSnapshot, SnapshotExt,
 };
 use std::sync::Arc;
 
@@ -203,6 +203,51 @@ impl Snapshot {
     /// As [`Keyspace::iterator`].
     pub fn iterator(&self, range: impl Bounds) -> Result<RangeIterator> {
         self.at(&range.key_range())
+    }
+
+    /// As [`Snapshot::iterator`], for keys only or for reads that nobody waits for.
+    ///
+    /// ```
+    /// # let name = format!("silica-doc-keys-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::OpenOptions::new().engine("wip").open(&path)?;
+    /// # let keyspace = store.keyspace("k")?;
+    /// # ["ant", "bee", "cat"].iter().try_for_each(|key| keyspace.put(key, "v"))?;
+    /// use silica::engine::{Intent, IterateOptions};
+    ///
+    /// let snapshot = keyspace.snapshot()?;
+    /// let keys = IterateOptions { is_of_keys: true, intent: Intent::Scan };
+    /// let mut iterator = snapshot.iterator_with("b".., keys)?;
+    /// assert!(iterator.seek_to_first()? && iterator.key() == Some(&b"bee"[..]));
+    /// assert_eq!(snapshot.count("b"..)?, 2);
+    /// # drop((iterator, snapshot, keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    pub fn iterator_with(
+        &self,
+        range: impl Bounds,
+        options: IterateOptions,
+    ) -> Result<RangeIterator> {
+        self.keyspace.check_open()?;
+        let inner = Arc::clone(&self.inner).iterate_with(&range.key_range(), options)?;
+        Ok(RangeIterator::new(inner, self.keyspace.clone()))
+    }
+
+    /// The number of entries in a range, exactly: a walk through their keys.
+    pub fn count(&self, range: impl Bounds) -> Result<u64> {
+        self.keyspace.check_open()?;
+        Arc::clone(&self.inner).count(&range.key_range())
+    }
+
+    /// Calls `read` with the entry that `key` had, borrowed: nothing is copied.
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(Option<EntryRef<'_>>) -> T,
+    ) -> Result<T> {
+        self.keyspace.check_open()?;
+        self.inner.get_with(key.as_ref(), read)
     }
 
     fn at(&self, range: &KeyRange) -> Result<RangeIterator> {

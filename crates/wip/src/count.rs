@@ -8,7 +8,7 @@ use crate::run::Part;
 use crate::snapshot::Held;
 use silica_base::Result;
 use silica_device::Device;
-use silica_engine::{Count, EntryIter, KeyRange};
+use silica_engine::{Count, EntryIter, Intent, IterateOptions, KeyRange};
 use std::sync::Arc;
 
 /// Entries of memtables that are looked for in the tables below, at most of each bucket.
@@ -102,7 +102,8 @@ pub(crate) fn estimate_entries<D: Device>(contents: &Contents<D>) -> Count {
 }
 
 pub(crate) fn count_exactly<D: Device>(contents: &Contents<D>) -> Result<u64> {
-    let mut iter = Iter::of_keys(Arc::new(Held::new(contents)), &KeyRange::ALL);
+    let options = IterateOptions { is_of_keys: true, intent: Intent::Scan };
+    let mut iter = Iter::with(Arc::new(Held::new(contents)), &KeyRange::ALL, options);
     let (mut count, mut is_there) = (0, iter.seek_to_first()?);
     while is_there {
         count += 1;

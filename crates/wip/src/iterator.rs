@@ -19,7 +19,7 @@ use crate::sorted::{Is, Listed, Positions, Sorted};
 use crate::view::{View, view_at};
 use silica_base::{AlignedBuf, Result};
 use silica_device::Device;
-use silica_engine::{EntryIter, EntryRef, KeyRange};
+use silica_engine::{EntryIter, EntryRef, Intent, IterateOptions, KeyRange};
 use silica_parts::BlockCache;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{SeekRead, Version as Row};
@@ -126,17 +126,18 @@ pub(crate) struct Iter<D: Device, W: Deref<Target = Contents<D>>> {
     apart: Option<Vec<u8>>,
     /// Nobody asks for values.
     is_of_keys: bool,
+    intent: Intent,
     skipped: Skipped,
 }
 
 impl<D: Device> Entered<D> {
-    fn new(view: View<D>, before: u64, cache: &Arc<BlockCache>) -> Self {
+    fn new(view: View<D>, before: u64, cache: &Arc<BlockCache>, keeps: bool) -> Self {
         let list = view.list.iter().map(|list| Sorted::List(Listed::new(list, &view, before)));
         let memtables = view.memtables.iter().map(|slice| {
             Sorted::Memtable(Positions::new(slice.clone(), Arc::clone(&view.segments)))
         });
         let count = view.version.runs.len();
-        let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run, count));
+        let runs = view.version.runs.iter().map(|run| Sorted::run(cache, run, count, keeps));
         let sources: Vec<_> = list.chain(memtables).chain(runs).collect();
         let heads = vec![None; sources.len()];
         let prefix = view.prefix();
@@ -227,16 +228,32 @@ impl<D: Device> Entered<D> {
 
 impl<D: Device, W: Deref<Target = Contents<D>>> Iter<D, W> {
     pub(crate) fn new(snapshot: Arc<Held<D, W>>, range: &KeyRange) -> Self {
+        Iter::with(snapshot, range, IterateOptions::default())
+    }
+
+    pub(crate) fn with(
+        snapshot: Arc<Held<D, W>>,
+        range: &KeyRange,
+        options: IterateOptions,
+    ) -> Self {
+        let IterateOptions { is_of_keys, intent } = options;
         let (lower, upper) = range.half_open();
         let (copied, target) = (Copied::default(), Vec::new());
         let (entered, apart) = (None, None);
-        let (at, is_of_keys, skipped) = (At::Nowhere, false, Skipped::default());
-        Iter { snapshot, lower, upper, entered, at, copied, target, apart, is_of_keys, skipped }
-    }
-
-    /// The same for who asks for keys only: values that lie apart are left there.
-    pub(crate) fn of_keys(snapshot: Arc<Held<D, W>>, range: &KeyRange) -> Self {
-        Iter { is_of_keys: true, ..Iter::new(snapshot, range) }
+        let (at, skipped) = (At::Nowhere, Skipped::default());
+        Iter {
+            snapshot,
+            lower,
+            upper,
+            entered,
+            at,
+            copied,
+            target,
+            apart,
+            is_of_keys,
+            intent,
+            skipped,
+        }
     }
 
     /// The iterator is at an entry with `flags`: fetches its value, where that lies apart.
@@ -283,7 +300,8 @@ impl<D: Device, W: Deref<Target = Contents<D>>> Iter<D, W> {
 
     fn enter(&mut self, view: View<D>) -> &mut Entered<D> {
         let Held { contents, position, .. } = &*self.snapshot;
-        self.entered.insert(Entered::new(view, *position, &contents.tables.cache))
+        let keeps = self.intent.keeps();
+        self.entered.insert(Entered::new(view, *position, &contents.tables.cache, keeps))
     }
 
     /// To the first entry at or after `target`.

@@ -14,8 +14,8 @@ use silica_device::Device;
 use silica_engine::optimistic::{Conditions, Optimistic};
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Durability, EntryIter, GetSink, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot,
-    SortedFile, WriteBatch,
+    Durability, EntryIter, GetSink, Ingested, Intent, IterateOptions, KeyRange, Near, Ordered,
+    RangeSize, Reads, Snapshot, SortedFile, WriteBatch,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -110,14 +110,26 @@ impl<D: Device> Snapshot for Held<D, Opened<D>> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.get_many_with(keys, Intent::Foreground, sink)
+    }
+
+    fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
         if self.position == 0 {
             // Nothing was ever written before.
             return Ok(());
         }
-        read_burst(&self.contents, keys, (self.position, Some(self.unix_ms)), sink)
+        read_burst(&self.contents, keys, (self.position, Some(self.unix_ms)), intent, sink)
     }
 
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
         Ok(Box::new(Iter::new(self, range)))
+    }
+
+    fn iterate_with(
+        self: Arc<Self>,
+        range: &KeyRange,
+        options: IterateOptions,
+    ) -> Result<Box<dyn EntryIter>> {
+        Ok(Box::new(Iter::with(self, range, options)))
     }
 }

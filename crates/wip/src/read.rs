@@ -12,7 +12,7 @@ use crate::fresh::{BLOCK_BYTES_MAX, Fresh};
 use crate::metrics::add;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read, ReadQueue};
-use silica_engine::{EntryRef, GetSink};
+use silica_engine::{EntryRef, GetSink, Intent};
 use silica_parts::CachedBlock;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{self, Lookup, Table};
@@ -140,6 +140,7 @@ pub(crate) fn read_burst<D: Device>(
     contents: &Contents<D>,
     keys: &[&[u8]],
     (before, at_ms): (u64, Option<u64>),
+    intent: Intent,
     sink: &mut dyn GetSink,
 ) -> Result<()> {
     let Spare { buffers, keys: hashes, fresh } = SPARE.take();
@@ -149,6 +150,7 @@ pub(crate) fn read_burst<D: Device>(
         keys,
         before,
         at_ms,
+        keeps: intent.keeps(),
         sink,
         reads: None,
         planned: Vec::new(),
@@ -187,6 +189,8 @@ struct Burst<'b, D: Device> {
     before: u64,
     /// The time that the burst has, once an entry was found that expires.
     at_ms: Option<u64>,
+    /// What is read goes into the cache.
+    keeps: bool,
     sink: &'b mut dyn GetSink,
     /// Begun with the first read.
     reads: Option<D::Reads<'b, Asked<D>>>,
@@ -526,7 +530,9 @@ impl<D: Device> Burst<'_, D> {
         let (id, len) = (table.id(block), bytes.len());
         // What was decompressed is somewhere else.
         let is_buf = std::ptr::eq(bytes.as_ptr(), buf.as_ptr());
-        if self.keys.len() > 1 && is_buf && buf.capacity() <= BLOCK_BYTES_MAX {
+        if !self.keeps {
+            self.keep(buf);
+        } else if self.keys.len() > 1 && is_buf && buf.capacity() <= BLOCK_BYTES_MAX {
             if self.fresh.is_full() {
                 self.keep_fresh();
             }

@@ -18,6 +18,8 @@ pub(crate) struct RunCursor<D: Device> {
     /// Bytes that all keys begin with, as somebody found.
     pub(crate) common: usize,
     cache: Option<Arc<BlockCache>>,
+    /// What is read goes into the cache.
+    keeps: bool,
     /// The part that was entered last, and a place in its table.
     part: usize,
     cursor: Option<Cursor<D::File>>,
@@ -33,6 +35,7 @@ impl<D: Device> RunCursor<D> {
             first_read_bytes: 0,
             common: 0,
             cache: None,
+            keeps: true,
             part: 0,
             cursor: None,
             is_at_one: false,
@@ -47,6 +50,11 @@ impl<D: Device> RunCursor<D> {
     /// The same, which finds blocks in a cache, too.
     pub(crate) fn through(self, cache: &Arc<BlockCache>) -> Self {
         RunCursor { cache: Some(Arc::clone(cache)), ..self }
+    }
+
+    /// The cursor puts what it reads into its cache only if it `keeps`.
+    pub(crate) fn keeping(self, keeps: bool) -> Self {
+        RunCursor { keeps, ..self }
     }
 
     /// True where it is at a version.
@@ -86,7 +94,8 @@ impl<D: Device> RunCursor<D> {
                 Some(cache) => table.cursor_through(cache, self.read_ahead_bytes),
                 None => table.cursor(self.read_ahead_bytes),
             };
-            self.cursor = Some(cursor.with_first_read(self.first_read_bytes));
+            let cursor = cursor.with_first_read(self.first_read_bytes);
+            self.cursor = Some(if self.keeps { cursor } else { cursor.without_keeping() });
             self.part = part;
         }
         self.cursor.as_mut().expect("just made")

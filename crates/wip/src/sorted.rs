@@ -44,11 +44,11 @@ pub(crate) enum Is {
 }
 
 impl<D: Device> Sorted<D> {
-    /// One of so many runs.
-    pub(crate) fn run(cache: &Arc<BlockCache>, run: &Run<D>, runs: usize) -> Self {
+    /// One of so many runs; what is read of it stays in the cache if it `keeps`.
+    pub(crate) fn run(cache: &Arc<BlockCache>, run: &Run<D>, runs: usize, keeps: bool) -> Self {
         let (run, first) = (run.clone(), (FIRST_READ_BYTES / runs).max(FIRST_READ_BYTES_MIN));
         let cursor = RunCursor::new(run, READ_AHEAD_BYTES).with_first_read(first);
-        Sorted::Run(Box::new(cursor.through(cache)))
+        Sorted::Run(Box::new(cursor.through(cache).keeping(keeps)))
     }
 
     /// Reads of the device since this was last asked.

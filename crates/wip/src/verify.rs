@@ -9,7 +9,7 @@ use crate::snapshot::Held;
 use crate::view::{View, view_at};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
-use silica_engine::{EntryIter, KeyRange};
+use silica_engine::{EntryIter, Intent, IterateOptions, KeyRange};
 use silica_parts::value_log;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -51,7 +51,8 @@ fn verify_values<D: Device>(contents: &Contents<D>) -> Result<()> {
     if contents.values.segments().is_empty() {
         return Ok(());
     }
-    let mut iter = Iter::new(Arc::new(Held::new(contents)), &KeyRange::ALL);
+    let options = IterateOptions { intent: Intent::Background, ..IterateOptions::default() };
+    let mut iter = Iter::with(Arc::new(Held::new(contents)), &KeyRange::ALL, options);
     let mut is_there = iter.seek_to_first()?;
     while is_there {
         is_there = iter.next()?;

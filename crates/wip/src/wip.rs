@@ -14,7 +14,7 @@ use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
+    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Intent, Limits,
     MetricVisitor, Ordered, Progress, Scan, WriteBatch,
 };
 use silica_parts::wal::POSITION_BYTES;
@@ -204,7 +204,11 @@ impl<D: Device> Engine for Wip<D> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        read_burst(self, keys, (u64::MAX, None), sink)
+        read_burst(self, keys, (u64::MAX, None), Intent::Foreground, sink)
+    }
+
+    fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        read_burst(self, keys, (u64::MAX, None), intent, sink)
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {

@@ -5,8 +5,8 @@ use super::differential::caught;
 use super::harness::Harness;
 use super::session::{Outcome, Stop, ensure};
 use crate::{
-    Budget, Durability, Engine, EntryIter, EntryRef, ErrorKind, GetSink, KeyRange, Ordered, Reads,
-    Snapshot, WriteBatch,
+    Budget, Durability, Engine, EntryIter, EntryRef, ErrorKind, GetSink, Intent, IterateOptions,
+    KeyRange, Ordered, Reads, Snapshot, WriteBatch,
 };
 use silica_base::Prng;
 use std::collections::BTreeMap;
@@ -33,6 +33,8 @@ struct Walk {
     iter: Box<dyn EntryIter>,
     map: Arc<Map>,
     range: KeyRange,
+    /// Nobody asks for its values.
+    is_of_keys: bool,
     at: Option<Vec<u8>>,
 }
 
@@ -286,8 +288,18 @@ where
 
     fn get_at_snapshot(&mut self) -> Outcome {
         let Some(held) = self.any_held() else { return Ok(()) };
+        if self.prng.one_in(4) {
+            let range = self.range();
+            let count = Arc::clone(&held.snapshot).count(&range)?;
+            let want = held.map.keys().filter(|key| range.contains(key)).count() as u64;
+            return ensure(count == want, || format!("{range:?} counts {count}, not {want}"));
+        }
         let keys: Vec<Vec<u8>> = (0..1 + self.prng.below(4)).map(|_| self.key()).collect();
-        compare_gets(&held, &keys)
+        compare_gets(&held, &keys, self.intent())
+    }
+
+    fn intent(&mut self) -> Intent {
+        [Intent::Foreground, Intent::Scan, Intent::Background][self.prng.below(3) as usize]
     }
 
     fn begin_walk(&mut self) -> Outcome {
@@ -297,8 +309,10 @@ where
             self.walks.swap_remove(at);
         }
         let range = self.range();
-        let iter = Arc::clone(&held.snapshot).iterate(&range)?;
-        self.walks.push(Walk { iter, map: held.map, range, at: None });
+        let options = IterateOptions { is_of_keys: self.prng.one_in(4), intent: self.intent() };
+        let iter = Arc::clone(&held.snapshot).iterate_with(&range, options)?;
+        let is_of_keys = options.is_of_keys;
+        self.walks.push(Walk { iter, map: held.map, range, is_of_keys, at: None });
         Ok(())
     }
 
@@ -338,10 +352,10 @@ where
         let now = Held { snapshot, map, operations: self.operations };
         let keys: Vec<Vec<u8>> = self.changed.keys().cloned().collect();
         for held in self.held.iter().chain([&now]) {
-            compare_gets(held, &keys)?;
+            compare_gets(held, &keys, Intent::Foreground)?;
             let iter = Arc::clone(&held.snapshot).iterate(&KeyRange::ALL)?;
             let map = Arc::clone(&held.map);
-            let mut walk = Walk { iter, map, range: KeyRange::ALL, at: None };
+            let mut walk = Walk { iter, map, range: KeyRange::ALL, is_of_keys: false, at: None };
             for (first, next) in [(FIRST, NEXT), (LAST, PREV)] {
                 walk.step(first, b"")?;
                 while walk.at.is_some() {
@@ -381,10 +395,10 @@ impl GetSink for Found {
     }
 }
 
-fn compare_gets(held: &Held, keys: &[Vec<u8>]) -> Outcome {
+fn compare_gets(held: &Held, keys: &[Vec<u8>], intent: Intent) -> Outcome {
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut found = Found::default();
-    held.snapshot.get_many(&refs, &mut found)?;
+    held.snapshot.get_many_with(&refs, intent, &mut found)?;
     for (index, key) in keys.iter().enumerate() {
         let (got, want) = (found.0.get(&index), held.map.get(key));
         ensure(got == want, || format!("a get of {key:?} gave {got:?}, not {want:?}"))?;
@@ -430,6 +444,9 @@ impl Walk {
         ensure(self.iter.key() == at, || {
             format!("{}: at {:?} and not {at:?}", how(), self.iter.key())
         })?;
+        if self.is_of_keys {
+            return Ok(());
+        }
         let (got, want) = (self.iter.entry().value, &self.map[at]);
         ensure(got == want, || format!("{}: {at:?} has {got:?} and not {want:?}", how()))
     }

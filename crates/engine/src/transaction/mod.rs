@@ -38,7 +38,7 @@ pub use cursor::Cursor;
 pub use turns::{CommitTurn, CommitTurns, ExclusiveTurn, Wait};
 
 use crate::WriteBatch;
-use crate::{Durability, EntryRef, GetSink, KeyRange, Op, OpKind, Ordered, Reads, Snapshot};
+use crate::{Durability, EntryRef, KeyRange, Op, OpKind, Ordered, Reads, Snapshot, SnapshotExt};
 use silica_base::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -85,16 +85,6 @@ fn change(writes: &RwLock<Writes>) -> RwLockWriteGuard<'_, Writes> {
     writes.write().expect("no panic while held")
 }
 
-struct One<F>(Option<F>);
-
-impl<F: FnOnce(EntryRef<'_>)> GetSink for One<F> {
-    fn found(&mut self, _index: usize, entry: EntryRef<'_>) {
-        if let Some(found) = self.0.take() {
-            found(entry);
-        }
-    }
-}
-
 impl Transaction {
     /// Begins a transaction, which sees the store as it is now.
     ///
@@ -134,12 +124,7 @@ impl Transaction {
         if let Some(write) = own {
             return Ok(read(write.as_deref().map(Put::entry)));
         }
-        let (mut read, mut answer) = (Some(read), None);
-        let found = |entry: EntryRef<'_>| {
-            answer = read.take().map(|read| read(Some(entry)));
-        };
-        self.snapshot.get_many(&[key], &mut One(Some(found)))?;
-        Ok(answer.unwrap_or_else(|| read.expect("nothing was found")(None)))
+        self.snapshot.get_with(key, read)
     }
 
     /// As [`Transaction::get`]. The commit fails if somebody else writes `key` before it, or if

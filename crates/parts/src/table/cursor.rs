@@ -34,6 +34,8 @@ enum Entered {
 pub struct Cursor<F: DeviceFile> {
     table: Arc<Table<F>>,
     cache: Option<Arc<BlockCache>>,
+    /// Blocks in a row that go into the cache.
+    kept_in_a_row_max: usize,
     buf: AlignedBuf,
     /// Where blocks are decompressed to.
     plain: Vec<u8>,
@@ -102,6 +104,7 @@ impl<F: DeviceFile> Cursor<F> {
         Cursor {
             table,
             cache,
+            kept_in_a_row_max: CACHED_BLOCKS_MAX,
             buf: AlignedBuf::zeroed(0),
             plain: Vec::new(),
             held: 0..0,
@@ -125,6 +128,11 @@ impl<F: DeviceFile> Cursor<F> {
         self.first_read_bytes = bytes.min(self.read_ahead_bytes);
         self.next_read_bytes = self.first_read_bytes;
         self
+    }
+
+    /// The cursor finds blocks in its cache, and puts none there.
+    pub fn without_keeping(self) -> Self {
+        Cursor { kept_in_a_row_max: 0, ..self }
     }
 
     /// The table.
@@ -194,7 +202,8 @@ impl<F: DeviceFile> Cursor<F> {
         let start = (place.offset - self.held_from) as usize;
         let extent = &self.buf[start..start + place.len];
         let bytes = self.table.check(block, extent, &mut self.plain)?;
-        if let Some(cache) = self.cache.as_ref().filter(|_| self.in_a_row < CACHED_BLOCKS_MAX) {
+        if let Some(cache) = self.cache.as_ref().filter(|_| self.in_a_row < self.kept_in_a_row_max)
+        {
             cache.insert(self.table.id(block), bytes);
         }
         let is_here = extent.as_ptr_range().contains(&bytes.as_ptr());

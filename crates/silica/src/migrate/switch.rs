@@ -9,8 +9,9 @@ use silica_base::HashSeed;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryIter, EntryRef,
-    Error, ErrorKind, GetSink, Ingested, KeyRange, MetricVisitor, Near, Ordered, Progress,
-    RangeSize, Reads, Result, Scan, Shard, Sharded, Snapshot, SortedFile, Update, WriteBatch,
+    Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange, MetricVisitor, Near,
+    Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded, Snapshot, SortedFile,
+    Update, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -217,6 +218,16 @@ impl Engine for Switch {
             return self.live.gets(look, keys, sink, |sink| self.get(keys, sink));
         }
         self.get(keys, sink)
+    }
+
+    /// Not sketched: no user asks.
+    fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        match intent {
+            Intent::Foreground => self.get_many(keys, sink),
+            // In the order of the keys if callers were told so once and for all.
+            _ if self.in_order => self.get(keys, sink),
+            _ => self.whole().get_many_with(keys, intent, sink),
+        }
     }
 
     fn reports_in_order(&self) -> bool {
@@ -563,8 +574,24 @@ impl Snapshot for Seen {
         self.inner.get_many(keys, sink)
     }
 
+    fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        self.inner.get_many_with(keys, intent, sink)
+    }
+
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
         Arc::clone(&self.inner).iterate(range)
+    }
+
+    fn iterate_with(
+        self: Arc<Self>,
+        range: &KeyRange,
+        options: IterateOptions,
+    ) -> Result<Box<dyn EntryIter>> {
+        Arc::clone(&self.inner).iterate_with(range, options)
+    }
+
+    fn count(self: Arc<Self>, range: &KeyRange) -> Result<u64> {
+        Arc::clone(&self.inner).count(range)
     }
 }
 

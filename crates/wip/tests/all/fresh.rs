@@ -4,7 +4,8 @@ use silica_base::HashSeed;
 use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_engine::{
-    Durability, Engine, EngineExt, EntryRef, Environment, GetSink, KeyRange, OptionValues, Ordered,
+    Durability, Engine, EngineExt, EntryRef, Environment, GetSink, Intent, IterateOptions,
+    KeyRange, OptionValues, Ordered,
 };
 use silica_wip::Wip;
 use std::sync::Arc;
@@ -77,6 +78,40 @@ fn a_thread_reads_no_block_twice() {
             let other = scope.spawn(|| gets(&store, 7, &all, 32));
             assert_eq!(other.join().expect("no panic"), 0);
         });
+    }
+}
+
+/// The reads of the device that gets of `keys`, one by one, take.
+fn reads_of(of: &(SimDevice, Arc<Wip<SimDevice>>), keys: &[u64], intent: Intent) -> u64 {
+    let reads = || of.0.counters().snapshot().reads;
+    let before = reads();
+    let mut same = Same { value: 7, found: 0 };
+    for n in keys {
+        of.1.get_many_with(&[&key(*n)], intent, &mut same).expect("a get");
+    }
+    assert_eq!(same.found as usize, keys.len());
+    reads() - before
+}
+
+#[test]
+fn scans_and_background_reads_keep_nothing() {
+    let some: Vec<u64> = (0..20).collect();
+    for intent in [Intent::Scan, Intent::Background] {
+        let store = store(7);
+        for _ in 0..2 {
+            assert!(reads_of(&store, &some, intent) >= 15, "{intent:?} finds what it has read");
+            let options = IterateOptions { intent, ..IterateOptions::default() };
+            let snapshot = Arc::clone(&store.1).snapshot().expect("a snapshot");
+            let mut iter = snapshot.iterate_with(&KeyRange::ALL, options).expect("an iterator");
+            let (mut walked, mut is_there) = (0, iter.seek_to_first().expect("a seek"));
+            while is_there {
+                walked += 1;
+                is_there = iter.next().expect("a step");
+            }
+            assert_eq!(walked, KEYS);
+        }
+        assert!(reads_of(&store, &some, Intent::Foreground) >= 10, "a walk was kept");
+        assert_eq!(reads_of(&store, &some, intent), 0, "what others keep is found");
     }
 }
 
