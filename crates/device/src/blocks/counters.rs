@@ -66,21 +66,34 @@ impl FlashCounters {
         }
     }
 
-    /// Counts `counts` for the LUN of `block`.
+    /// Counts pages read from the LUN of `block`.
     #[inline]
-    pub fn add(&self, block: BlockAddress, counts: FlashCounts) {
-        let lun = &self.luns[self.lun_of(block)];
-        for (counter, more) in [
-            (&lun.reads, counts.reads),
-            (&lun.programs, counts.programs),
-            (&lun.erases, counts.erases),
-            (&lun.failures, counts.failures),
-            (&lun.busy_ns, counts.busy_ns),
-        ] {
-            if more > 0 {
-                counter.fetch_add(more, Ordering::Relaxed);
-            }
-        }
+    pub fn add_reads(&self, block: BlockAddress, count: u64) {
+        self.luns[self.lun_of(block)].reads.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts pages programmed in the LUN of `block`.
+    #[inline]
+    pub fn add_programs(&self, block: BlockAddress, count: u64) {
+        self.luns[self.lun_of(block)].programs.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts erases of blocks of the LUN of `block`.
+    #[inline]
+    pub fn add_erases(&self, block: BlockAddress, count: u64) {
+        self.luns[self.lun_of(block)].erases.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts programs, erases and reads of the LUN of `block` that failed.
+    #[inline]
+    pub fn add_failures(&self, block: BlockAddress, count: u64) {
+        self.luns[self.lun_of(block)].failures.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts nanoseconds that the LUN of `block` was busy.
+    #[inline]
+    pub fn add_busy_ns(&self, block: BlockAddress, count: u64) {
+        self.luns[self.lun_of(block)].busy_ns.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Counts a sync.
@@ -109,6 +122,7 @@ impl FlashCounters {
         sum(&self.luns)
     }
 
+    #[inline]
     fn lun_of(&self, block: BlockAddress) -> usize {
         usize::from(block.channel) * self.luns_per_channel + usize::from(block.lun)
     }

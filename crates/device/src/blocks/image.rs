@@ -20,8 +20,8 @@ use super::layout::Recorded;
 use super::layout::{self, HEADER_BYTES, Header, Layout, MARK_BYTES, Mark, RECORD_BYTES, Record};
 use super::workers::{ImageQueue, Workers};
 use super::{
-    Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashCounts,
-    FlashDevice, FlashError, FlashFault, FlashResult, Geometry, PageAddress, Place,
+    Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashDevice,
+    FlashError, FlashFault, FlashResult, Geometry, PageAddress, Place,
 };
 use crate::os::{failed, read_full, sync_directory, write_all};
 use rustix::fs::FlockOperation;
@@ -307,12 +307,10 @@ impl Image {
             if self.lock_block(first.block)?.1.erases != erases {
                 return Err(FlashError::new(FlashFault::Unwritten, first));
             }
-            let failures = 1;
-            self.counters.add(first.block, FlashCounts { failures, ..FlashCounts::default() });
+            self.counters.add_failures(first.block, 1);
         }
         found?;
-        let reads = u64::from(count);
-        self.counters.add(first.block, FlashCounts { reads, ..FlashCounts::default() });
+        self.counters.add_reads(first.block, u64::from(count));
         Ok(())
     }
 
@@ -373,8 +371,7 @@ impl Image {
         self.write_pages(index, first, block.erases, append, count)
             .map_err(|e| FlashError::io(append.block.page(first), e))?;
         block.written += count;
-        let programs = u64::from(count);
-        self.counters.add(append.block, FlashCounts { programs, ..FlashCounts::default() });
+        self.counters.add_programs(append.block, u64::from(count));
         if block.written == self.geometry().pages {
             self.record(append.block, index, &mut block, Recorded::Closed)?;
         }
@@ -458,8 +455,7 @@ impl Image {
         }
         if self.header.endurance > 0 && block.erases >= u64::from(self.header.endurance) {
             self.record(address, index, &mut block, Recorded::Bad)?;
-            let failures = 1;
-            self.counters.add(address, FlashCounts { failures, ..FlashCounts::default() });
+            self.counters.add_failures(address, 1);
             return Err(FlashError::new(FlashFault::WornOut, address));
         }
         let (sequence, erases) = (block.sequence + 1, block.erases + 1);
@@ -476,7 +472,7 @@ impl Image {
             erases,
             written: 0,
         };
-        self.counters.add(address, FlashCounts { erases: 1, ..FlashCounts::default() });
+        self.counters.add_erases(address, 1);
         Ok(())
     }
 

@@ -7,8 +7,8 @@ pub use queue::ApplicationQueue;
 use crate::shared::{Shared, Slots};
 use crate::table::Holding;
 use silica_device::blocks::{
-    Abilities, Append, BlockAddress, BlockStatus, FlashCounters, FlashCounts, FlashDevice,
-    FlashError, FlashFault, FlashResult, Geometry, PageAddress, Place,
+    Abilities, Append, BlockAddress, BlockStatus, FlashCounters, FlashDevice, FlashError,
+    FlashFault, FlashResult, Geometry, PageAddress, Place,
 };
 use std::sync::{Arc, RwLockReadGuard};
 
@@ -89,42 +89,32 @@ impl<D: FlashDevice> Application<D> {
         Ok((self.shared.place(*lun, block.block), lun))
     }
 
-    /// Counts what the operation on `block` did, and puts the application's address in its error.
-    #[inline]
-    fn ended<T>(
-        &self,
-        block: BlockAddress,
-        counts: FlashCounts,
-        result: FlashResult<T>,
-    ) -> FlashResult<T> {
-        let counts = match &result {
-            Ok(_) => counts,
-            Err(error) => match error.fault() {
-                FlashFault::ProgramFailed
+    /// The error of an operation on `block`, with the application's address.
+    #[cold]
+    fn failed(&self, block: BlockAddress, error: FlashError) -> FlashError {
+        if matches!(
+            error.fault(),
+            FlashFault::ProgramFailed
                 | FlashFault::EraseFailed
                 | FlashFault::WornOut
-                | FlashFault::Uncorrectable => {
-                    FlashCounts { failures: 1, ..FlashCounts::default() }
-                }
-                _ => return result.map_err(|error| own_place(error, block)),
-            },
-        };
-        self.counters.add(block, counts);
-        result.map_err(|error| own_place(error, block))
+                | FlashFault::Uncorrectable
+        ) {
+            self.counters.add_failures(block, 1);
+        }
+        match error.place() {
+            Place::Page(page) => error.moved_to(block.page(page.page)),
+            Place::Block(_) => error.moved_to(block),
+            Place::Device => error,
+        }
     }
 
-    /// Counts for `bytes` of pages, as reads or programs.
+    /// Pages in `bytes`.
     fn page_count(&self, bytes: usize) -> u64 {
-        (bytes / self.geometry.page_bytes as usize) as u64
-    }
-}
-
-/// The error with the address `block` instead of the one on the device.
-fn own_place(error: FlashError, block: BlockAddress) -> FlashError {
-    match error.place() {
-        Place::Page(page) => error.moved_to(block.page(page.page)),
-        Place::Block(_) => error.moved_to(block),
-        Place::Device => error,
+        // A division of 32 bits is several times as fast; buffers are no longer than a block.
+        match u32::try_from(bytes) {
+            Ok(bytes) => u64::from(bytes / self.geometry.page_bytes),
+            Err(_) => bytes as u64 / u64::from(self.geometry.page_bytes),
+        }
     }
 }
 
@@ -141,28 +131,30 @@ impl<D: FlashDevice> FlashDevice for Application<D> {
 
     fn block(&self, block: BlockAddress) -> FlashResult<BlockStatus> {
         let (place, _lun) = self.place(block)?;
-        let result = self.shared.device.block(place);
-        self.ended(block, FlashCounts::default(), result)
+        self.shared.device.block(place).map_err(|error| self.failed(block, error))
     }
 
+    #[inline]
     fn read(&self, first: PageAddress, pages: &mut [u8], spare: &mut [u8]) -> FlashResult<()> {
         let (place, _lun) = self.place(first.block)?;
-        let reads = self.page_count(pages.len());
         let result = self.shared.device.read(place.page(first.page), pages, spare);
-        self.ended(first.block, FlashCounts { reads, ..FlashCounts::default() }, result)
+        result.map_err(|error| self.failed(first.block, error))?;
+        self.counters.add_reads(first.block, self.page_count(pages.len()));
+        Ok(())
     }
 
+    #[inline]
     fn append(&self, append: &Append<'_>) -> FlashResult<u32> {
         let (place, _lun) = self.place(append.block)?;
         let result = self.shared.device.append(&Append { block: place, ..*append });
-        let programs = self.page_count(append.pages.len());
-        self.ended(append.block, FlashCounts { programs, ..FlashCounts::default() }, result)
+        let first = result.map_err(|error| self.failed(append.block, error))?;
+        self.counters.add_programs(append.block, self.page_count(append.pages.len()));
+        Ok(first)
     }
 
     fn finish(&self, block: BlockAddress) -> FlashResult<()> {
         let (place, _lun) = self.place(block)?;
-        let result = self.shared.device.finish(place);
-        self.ended(block, FlashCounts::default(), result)
+        self.shared.device.finish(place).map_err(|error| self.failed(block, error))
     }
 
     /// As [`FlashDevice::reset`]. If the block is bad, a spare one stands in for it. In a queue,
@@ -173,13 +165,14 @@ impl<D: FlashDevice> FlashDevice for Application<D> {
     fn reset(&self, block: BlockAddress) -> FlashResult<()> {
         let lun = self.lun_of(block)?;
         let result = self.shared.reset(*lun, block.block);
-        self.ended(block, FlashCounts { erases: 1, ..FlashCounts::default() }, result)
+        result.map_err(|error| self.failed(block, error))?;
+        self.counters.add_erases(block, 1);
+        Ok(())
     }
 
     fn retire(&self, block: BlockAddress) -> FlashResult<()> {
         let (place, _lun) = self.place(block)?;
-        let result = self.shared.device.retire(place);
-        self.ended(block, FlashCounts::default(), result)
+        self.shared.device.retire(place).map_err(|error| self.failed(block, error))
     }
 
     fn sync(&self) -> FlashResult<()> {

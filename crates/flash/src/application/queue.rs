@@ -2,7 +2,7 @@
 
 use super::Application;
 use silica_device::blocks::{
-    FlashCounts, FlashDevice, FlashError, FlashFault, FlashQueue, FlashResult, Operation, Request,
+    FlashDevice, FlashError, FlashFault, FlashQueue, FlashResult, Operation, Request,
 };
 use std::collections::VecDeque;
 use std::sync::RwLockReadGuard;
@@ -54,13 +54,6 @@ impl<D: FlashDevice, T> FlashQueue<T> for ApplicationQueue<'_, D, T> {
         let (operation, mut result) = self.below.pop()?;
         let Operation { of: (of, request, lun), pages, spare, .. } = operation;
         let block = request.block();
-        let count = self.application.page_count(pages.len());
-        let counts = match request {
-            Request::Read { .. } => FlashCounts { reads: count, ..FlashCounts::default() },
-            Request::Append { .. } => FlashCounts { programs: count, ..FlashCounts::default() },
-            Request::Finish { .. } => FlashCounts::default(),
-            Request::Reset { .. } => FlashCounts { erases: 1, ..FlashCounts::default() },
-        };
         if let (Request::Reset { .. }, Err(error)) = (request, &result)
             && matches!(
                 error.fault(),
@@ -71,7 +64,16 @@ impl<D: FlashDevice, T> FlashQueue<T> for ApplicationQueue<'_, D, T> {
             let replaced = self.application.shared.replace(*lun, block.block, cause);
             result = replaced.map(|()| 0);
         }
-        let result = self.application.ended(block, counts, result);
+        let (application, count) = (self.application, self.application.page_count(pages.len()));
+        match &result {
+            Ok(_) => match request {
+                Request::Read { .. } => application.counters.add_reads(block, count),
+                Request::Append { .. } => application.counters.add_programs(block, count),
+                Request::Finish { .. } => {}
+                Request::Reset { .. } => application.counters.add_erases(block, 1),
+            },
+            Err(_) => result = result.map_err(|error| application.failed(block, error)),
+        }
         Some((Operation { of, request, pages, spare }, result))
     }
 

@@ -2,8 +2,8 @@
 
 use super::{FlashFaultKind, SimFlashOptions};
 use crate::blocks::{
-    Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashCounts, FlashError,
-    FlashFault, FlashResult, PageAddress, Place, takes_pages,
+    Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashError, FlashFault,
+    FlashResult, PageAddress, Place, takes_pages,
 };
 use silica_base::Prng;
 use std::collections::VecDeque;
@@ -208,7 +208,7 @@ impl State {
             let found = &mut self.blocks[index].contents.pages[page as usize];
             found.is_readable &= !spoils;
             if !found.is_readable {
-                self.count(first.block, FlashCounts { failures: 1, ..FlashCounts::default() });
+                self.counters.add_failures(first.block, 1);
                 return failed(FlashFault::Uncorrectable, address);
             }
             pages[i * page_bytes..][..page_bytes].copy_from_slice(&found.bytes);
@@ -216,7 +216,7 @@ impl State {
                 spare[i * spare_bytes..][..spare_bytes].copy_from_slice(&found.spare);
             }
         }
-        self.count(first.block, FlashCounts { reads: count as u64, ..FlashCounts::default() });
+        self.counters.add_reads(first.block, count as u64);
         let timing = self.options.timing;
         let mut end_ns = 0;
         for _ in 0..count {
@@ -247,7 +247,7 @@ impl State {
             }
             if self.strikes(FlashFaultKind::ProgramFailed) {
                 self.blocks[index].is_bad = true;
-                self.count(append.block, FlashCounts { failures: 1, ..FlashCounts::default() });
+                self.counters.add_failures(append.block, 1);
                 return failed(FlashFault::ProgramFailed, address);
             }
             let spare = match append.spare {
@@ -262,7 +262,7 @@ impl State {
                 self.cut();
                 return failed(FlashFault::PowerLost, address);
             }
-            self.count(append.block, FlashCounts { programs: 1, ..FlashCounts::default() });
+            self.counters.add_programs(append.block, 1);
             let timing = self.options.timing;
             end_ns = self.occupy(append.block, 0, timing.transfer_ns, timing.program_ns);
         }
@@ -327,14 +327,14 @@ impl State {
                 block.contents.pages.clear();
                 block.uncertain.clear();
             }
-            self.count(address, FlashCounts { failures: 1, ..FlashCounts::default() });
+            self.counters.add_failures(address, 1);
             let fault = if is_worn { FlashFault::WornOut } else { FlashFault::EraseFailed };
             return failed(fault, address);
         }
         let fresh = Contents { erases: erases + 1, ..Contents::default() };
         let old = std::mem::replace(&mut block.contents, fresh);
         block.uncertain.push_back(Step { op: self.ops, undo: Undo::Reset(old) });
-        self.count(address, FlashCounts { erases: 1, ..FlashCounts::default() });
+        self.counters.add_erases(address, 1);
         Ok(self.occupy(address, self.options.timing.erase_ns, 0, 0))
     }
 
@@ -420,12 +420,8 @@ impl State {
         let end_ns = moved_ns + after_ns;
         self.lun_free_ns[lun] = end_ns;
         let busy_ns = end_ns - start_ns;
-        self.count(block, FlashCounts { busy_ns, ..FlashCounts::default() });
+        self.counters.add_busy_ns(block, busy_ns);
         end_ns
-    }
-
-    fn count(&self, block: BlockAddress, counts: FlashCounts) {
-        self.counters.add(block, counts);
     }
 }
 
