@@ -251,6 +251,17 @@ impl Region for FileRegion {
         write_words(offset, bytes, load, store);
     }
 
+    fn stream(&self, offset: u64, bytes: &[u8]) {
+        if self.class != RegionClass::Lines || !WriteBack::STREAMS {
+            self.write(offset, bytes);
+            return self.flush(offset, bytes.len() as u64);
+        }
+        let words = self.words();
+        let load = |word: usize| u64::from_le(words[word].load(Ordering::Relaxed));
+        let stream = |word: usize, value: u64| WriteBack::stream(&words[word], value.to_le());
+        write_words(offset, bytes, load, stream);
+    }
+
     #[inline]
     fn flush(&self, offset: u64, len: u64) {
         let lines = lines_of(offset, len, self.bytes);
@@ -326,6 +337,17 @@ mod tests {
             let mut bytes = [0; 300];
             region.read(100, &mut bytes);
             assert_eq!(bytes, [7; 300]);
+            for (offset, len) in [(64, 256), (61, 70), (8, 3), (4, 8), (0, 0)] {
+                let new: Vec<u8> = (0..len).map(|i| (i + offset) as u8).collect();
+                region.stream(offset, &new);
+                region.fence().unwrap();
+                let mut bytes = vec![0; len as usize];
+                region.read(offset, &mut bytes);
+                assert_eq!(bytes, new, "{len} bytes at {offset}");
+            }
+            let mut beside = [0; 2];
+            region.read(320, &mut beside);
+            assert_eq!(beside, [7; 2], "bytes beside stay");
         }
     }
 

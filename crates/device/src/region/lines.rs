@@ -95,6 +95,29 @@ impl WriteBack {
         }
     }
 
+    /// True if this machine has stores past the cache.
+    pub(super) const STREAMS: bool = cfg!(target_arch = "x86_64");
+
+    /// Stores a word past the cache, in the machine's byte order. A fence waits for it. Where
+    /// [`WriteBack::STREAMS`] is false this is a store.
+    #[inline]
+    pub(super) fn stream(word: &AtomicU64, value: u64) {
+        #[cfg(not(target_arch = "x86_64"))]
+        word.store(value, Ordering::Relaxed);
+        // SAFETY: `movnti` stores one aligned word whole, as an atomic store does, into memory
+        // that the reference proves may be stored to: it is an atomic, shared or not. Every
+        // processor of the architecture has it.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!(
+                "movnti [{}], {}",
+                in(reg) word.as_ptr(),
+                in(reg) value,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+
     /// Waits until lines that were begun before are written back.
     #[inline]
     pub(super) fn fence(self) {
@@ -115,6 +138,14 @@ impl WriteBack {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_that_are_streamed_are_stored_whole() {
+        let word = AtomicU64::new(1);
+        WriteBack::stream(&word, 0x0123_4567_89AB_CDEF);
+        WriteBack::Nothing.fence();
+        assert_eq!(word.load(Ordering::Relaxed), 0x0123_4567_89AB_CDEF);
+    }
 
     #[test]
     fn every_instruction_leaves_the_bytes_as_they_are() {

@@ -114,6 +114,13 @@ pub trait Region: Send + Sync + 'static {
     /// Stores bytes from `offset` on. Bytes beside them in their first and last word are stored
     /// again as they are.
     fn write(&self, offset: u64, bytes: &[u8]);
+    /// Stores bytes from `offset` on and begins to make them durable, as [`Region::write`] and
+    /// [`Region::flush`] do. For bytes that are not read soon: where the class is
+    /// [`RegionClass::Lines`], they go past the cache (non-temporal stores) if the machine can.
+    fn stream(&self, offset: u64, bytes: &[u8]) {
+        self.write(offset, bytes);
+        self.flush(offset, bytes.len() as u64);
+    }
     /// Begins to make the lines of `len` bytes from `offset` on durable; the next fence of this
     /// thread waits for them. Costs about as much as a store for each line in
     /// [`RegionClass::Lines`].

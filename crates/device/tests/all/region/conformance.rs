@@ -120,6 +120,10 @@ fn bytes_and_words_are_the_same_memory<M: Medium>() {
     region.flush(13, 16);
     region.fence().unwrap();
     region.fence().unwrap();
+    region.stream(1021, b"streamed");
+    region.fence().unwrap();
+    region.read(1020, &mut bytes[..10]);
+    assert_eq!(&bytes[..10], b"\0streamed\0");
 }
 
 fn everything_stored_survives_the_process<M: Medium>() {

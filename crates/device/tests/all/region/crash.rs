@@ -187,6 +187,13 @@ fn needless_flushes_and_media_writes_are_counted() {
     region.store(8, 5);
     region.flush(0, 8);
     assert_eq!(region.counts().flushes_needless, 3);
+    // What is streamed is flushed.
+    let before = region.counts();
+    region.stream(300, &[1; 100]);
+    region.fence().unwrap();
+    let counts = region.counts();
+    assert_eq!(counts.lines_flushed - before.lines_flushed, 3);
+    assert_eq!((counts.xplines_written, region.unfenced_lines()), (2, Vec::new()));
     // Lines of an XPLine that is in the buffer are combined.
     region.store(512, 1);
     region.flush(512, 8);
