@@ -135,8 +135,10 @@ impl FlashError {
 
     /// An error of the operating system at `place`; a full disk is [`FlashFault::NoSpace`].
     pub fn io(place: impl Into<Place>, source: io::Error) -> Self {
-        let is_full =
-            matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let is_full = matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        );
         let fault = if is_full { FlashFault::NoSpace } else { FlashFault::Io };
         FlashError { fault, place: place.into(), source: Some(source) }
     }

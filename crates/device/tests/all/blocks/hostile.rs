@@ -183,6 +183,49 @@ fn what_is_refused_is_refused_in_words() {
     assert!(foreign.to_string().contains("is no flash image"), "{foreign}");
 }
 
+/// Lets files of this process be `bytes` long at most.
+fn limit_files(bytes: Option<u64>) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
+}
+
+#[test]
+fn what_the_system_refuses_can_be_tried_again() {
+    silica_base::in_own_process(
+        "blocks::hostile::what_the_system_refuses_can_be_tried_again",
+        || {
+            // SAFETY: ignoring a signal installs no handler, so nothing runs at a bad moment.
+            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("flash");
+            let flash = FlashImage::create(&path, TINY, OPTIONS).unwrap();
+            let (low, high) = (address(0, 0, 0), address(0, 0, 3));
+            append(&flash, high, &[1]).unwrap();
+            // The last block lies behind the limit.
+            limit_files(Some(40_000));
+            append(&flash, low, &[2]).unwrap();
+            let before = flash.block(high).unwrap();
+            assert_eq!(fault(append(&flash, high, &[3])), FlashFault::NoSpace);
+            assert_eq!(fault(flash.finish(high)), FlashFault::NoSpace);
+            assert_eq!(flash.block(high).unwrap(), before);
+            assert!(is_page(&flash, high.page(0), 1).unwrap());
+            // A reset that may have been written in part has to be done again.
+            assert_eq!(fault(flash.reset(high)), FlashFault::NoSpace);
+            assert_eq!(fault(append(&flash, high, &[3])), FlashFault::NeedsReset);
+            limit_files(None);
+            assert_eq!(fault(is_page(&flash, high.page(0), 1)), FlashFault::NeedsReset);
+            flash.reset(high).unwrap();
+            append(&flash, high, &[4]).unwrap();
+            flash.sync().unwrap();
+            drop(flash);
+            let flash = FlashImage::open(&path, None).unwrap();
+            assert!(is_page(&flash, high.page(0), 4).unwrap());
+            assert!(is_page(&flash, low.page(0), 2).unwrap());
+        },
+    );
+}
+
 #[test]
 fn a_page_from_another_block_or_time_does_not_pass() {
     let dir = tempfile::tempdir().unwrap();
