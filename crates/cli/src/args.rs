@@ -6,14 +6,14 @@ use crate::records::FileFormat;
 use crate::remote::RemoteArgs;
 use crate::transfer::{ExportArgs, ImportArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use silica::Durability;
+use silica_console::values::{memory, pair, size};
+use silica_console::{DurabilityArg, Global, RunArgs};
 use silica_server::{EventLoopKind, Mode};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
-pub(crate) use values::{DatabaseArg, size};
-use values::{database, distribution, memory, memory_part, pair, threads, time};
+pub(crate) use values::DatabaseArg;
+use values::{database, time};
 
 /// Silica: a key-value store in a directory.
 ///
@@ -25,57 +25,9 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-}
-
-/// Accepted by every command.
-#[derive(Args, Clone)]
-#[command(next_help_heading = "Options of every command")]
-pub(crate) struct Global {
-    /// Directory of the store.
-    #[arg(long, global = true, value_name = "DIR")]
-    pub(crate) path: Option<PathBuf>,
-    /// Print exactly one JSON object on standard output.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Only read the store, and write nothing to its directory; several processes may at a time.
-    #[arg(long, global = true)]
-    pub(crate) read_only: bool,
-    /// Keyspace to work on.
-    #[arg(long, global = true, value_name = "NAME", default_value = silica::DEFAULT_KEYSPACE)]
-    pub(crate) keyspace: String,
-    /// Memory in all, such as 64MiB or 2G; of a server with its clients'.
-    #[arg(long, global = true, value_name = "SIZE", value_parser = memory)]
-    pub(crate) memory: Option<u64>,
-    /// Part of the memory for one keyspace; the others share the rest equally (may be repeated).
-    #[arg(long, global = true, value_name = "NAME=SIZE", value_parser = memory_part)]
-    pub(crate) keyspace_memory: Vec<(String, u64)>,
-    /// Engine of keyspaces that are created; auto for what is predicted to be best.
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) engine: Option<String>,
-    /// What is asked of the store, for tune, why and --engine auto, such as "keys=100M value=100
-    /// gets=90 puts=10 zipf=0.99 memory=1GiB".
-    #[arg(long, global = true, value_name = "WORDS")]
-    pub(crate) describe: Option<String>,
-    /// Set an engine option (may be repeated).
-    #[arg(long = "set", global = true, value_name = "OPTION=VALUE", value_parser = pair)]
-    pub(crate) set: Vec<(String, String)>,
-    /// Directory, on another device, for the write-ahead logs of keyspaces that are created.
-    #[arg(long, global = true, value_name = "DIR")]
-    pub(crate) log_path: Option<PathBuf>,
-    /// Write to a keyspace in memory that keeps no image, or move one there: it is forgotten when
-    /// the process ends.
-    #[arg(long, global = true)]
-    pub(crate) forget_at_exit: bool,
-    /// Threads for background work.
-    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = threads)]
-    pub(crate) background_threads: usize,
-    /// Bytes that background work may move a second, such as 50MiB; no limit where none is given.
-    #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
-    pub(crate) background_rate: Option<u64>,
-    /// The store that a prompt has open, for its lines.
+    /// The words that say this.
     #[arg(skip)]
-    pub(crate) at_hand: Option<Arc<silica::Silica>>,
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Subcommand)]
@@ -127,12 +79,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Measure what this machine can do (device, memory, cores), and keep it beside the data.
     Probe(ProbeArgs),
-    /// What a design would cost: primitives and models of write amplification, sizes in items.
-    #[command(subcommand)]
-    Model(crate::model::ModelCommand),
-    /// What a design writes, counted in memory: the judge of the models.
-    #[command(subcommand)]
-    Simulate(crate::simulate::SimulateCommand),
+    #[command(flatten)]
+    Lab(LabVerb),
     /// Say which engine and options fit a workload best on this machine, and why; --apply moves.
     Tune(Box<TuneArgs>),
     /// Show prediction beside measurement of a keyspace, and what a change would do.
@@ -405,23 +353,6 @@ pub(crate) struct Form {
     pub(crate) hex: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum DurabilityArg {
-    /// Survives the death of the process, not a power cut.
-    Buffered,
-    /// Survives a power cut.
-    Synced,
-}
-
-impl From<DurabilityArg> for Durability {
-    fn from(arg: DurabilityArg) -> Self {
-        match arg {
-            DurabilityArg::Buffered => Durability::Buffered,
-            DurabilityArg::Synced => Durability::Synced,
-        }
-    }
-}
-
 #[derive(Args)]
 pub(crate) struct ServeArgs {
     /// Directory of the store; it is created where it is missing.
@@ -617,50 +548,6 @@ pub(crate) struct BenchArgs {
     pub(crate) run: RunArgs,
 }
 
-#[derive(Args)]
-pub(crate) struct RunArgs {
-    /// Keys in the store before the measured part.
-    #[arg(long, default_value_t = 1_000_000)]
-    pub(crate) keys: u64,
-    /// Bytes of a key; every workload has its own default.
-    #[arg(long, value_name = "B")]
-    pub(crate) key_size: Option<usize>,
-    /// Bytes of a value, or of the largest one; every workload has its own default.
-    #[arg(long, value_name = "B")]
-    pub(crate) value_size: Option<usize>,
-    /// Threads that issue operations.
-    #[arg(long, value_name = "T", default_value_t = 1)]
-    pub(crate) threads: usize,
-    /// What writes must survive.
-    #[arg(long, default_value = "buffered")]
-    pub(crate) durability: DurabilityArg,
-    /// uniform, zipfian, latest, exponential or moving-normal; every workload has its own default.
-    #[arg(long, value_parser = distribution)]
-    pub(crate) distribution: Option<silica_bench::Distribution>,
-    /// Operations of the measured part; as many as keys where it is not given.
-    #[arg(long, value_name = "N")]
-    pub(crate) operations: Option<u64>,
-    /// Keys in one burst of gets or one batch of puts.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) batch: usize,
-    /// Reopen the store and empty the page cache before the measured part. Reads of tables
-    /// bypass the page cache in any case.
-    #[arg(long)]
-    pub(crate) cold: bool,
-    /// Do not wait for background work between filling and measuring.
-    #[arg(long)]
-    pub(crate) no_settle: bool,
-    /// Operations a second; 0 means as many as possible, the default of nearly every workload.
-    #[arg(long, value_name = "N")]
-    pub(crate) rate: Option<u64>,
-    /// Where random choices come from.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Write charts of the run into this directory.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) charts: Option<PathBuf>,
-}
-
 #[derive(Subcommand)]
 pub(crate) enum BenchSpecial {
     /// The entropy-coded trie: bits per key, lookup, construction.
@@ -725,69 +612,37 @@ pub(crate) enum BenchSpecial {
     },
     /// Every workload: what it does, its sizes, and what it reproduces.
     List,
-    /// Compare stores of ours, of other people and the limits of the machine on the same work.
-    #[cfg(feature = "compare")]
-    Compare(CompareArgs),
-    /// Performs one measurement of a comparison: a cell on standard input, its outcome on standard
-    /// output.
-    #[cfg(feature = "compare")]
-    #[command(hide = true)]
-    CompareCell,
-    /// Our datagram protocol at rising rates and with unlike keys: loss, latency, bursts.
-    #[cfg(feature = "compare")]
-    Datagrams {
-        /// Directory for the SVG files.
-        #[arg(long, value_name = "DIR")]
-        out: PathBuf,
-        /// Keys of each server.
-        #[arg(long, value_name = "N", default_value_t = 100_000)]
-        keys: u64,
-        /// Seconds of each of the 20 figures.
-        #[arg(long, value_name = "S", default_value_t = 1.0)]
-        seconds: f64,
-    },
-    /// What stores write for each byte put, beside what their models predict.
-    #[cfg(feature = "compare")]
-    Models(crate::measured::MeasuredArgs),
-    /// Draw the charts of SILT's paper from runs on this machine.
-    Figures {
-        /// Directory for the SVG files.
-        #[arg(long, value_name = "DIR")]
-        out: PathBuf,
-        #[command(flatten)]
-        run: RunArgs,
-    },
+    #[command(flatten)]
+    Lab(BenchLab),
 }
 
-#[cfg(feature = "compare")]
+/// Benchmarks that `silica-lab` does.
+#[derive(Subcommand)]
+pub(crate) enum BenchLab {
+    /// Compare stores of ours, of other people and the limits of the machine on the same work.
+    Compare(LabArgs),
+    /// Our datagram protocol at rising rates and with unlike keys: loss, latency, bursts.
+    Datagrams(LabArgs),
+    /// What stores write for each byte put, beside what their models predict.
+    Models(LabArgs),
+    /// Draw the charts of SILT's paper from runs on this machine.
+    Figures(LabArgs),
+}
+
+/// Verbs that `silica-lab` does.
+#[derive(Subcommand)]
+pub(crate) enum LabVerb {
+    /// What a design would cost: primitives and models of write amplification, sizes in items.
+    Model(LabArgs),
+    /// What a design writes, counted in memory: the judge of the models.
+    Simulate(LabArgs),
+}
+
+/// Arguments that `silica-lab` reads, its --help among them.
 #[derive(Args)]
-pub(crate) struct CompareArgs {
-    /// limits, flash, ordered, memory, server or all. Stores lie below --path, on the device to
-    /// be measured, or below --out.
-    pub(crate) suite: String,
-    /// Fewer workloads and keys: less than three minutes.
-    #[arg(long, conflicts_with = "toy")]
-    pub(crate) quick: bool,
-    /// Everything with a few keys: shows that it runs, measures nothing.
-    #[arg(long)]
-    pub(crate) toy: bool,
-    /// Only these stores.
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    pub(crate) peers: Vec<String>,
-    /// Only these workloads.
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    pub(crate) workloads: Vec<String>,
-    /// Times that everything is measured, all rounds with fresh processes [default: 2; 1 with
-    /// --quick or --toy].
-    #[arg(long, value_name = "N")]
-    pub(crate) repetitions: Option<usize>,
-    /// Keys in each store.
-    #[arg(long, value_name = "N")]
-    pub(crate) keys: Option<u64>,
-    /// Factor of the keys that each store has by default.
-    #[arg(long, value_name = "F", default_value_t = 1.0)]
-    pub(crate) scale: f64,
-    /// Directory for the results.
-    #[arg(long, value_name = "DIR", default_value = "silica-compare")]
-    pub(crate) out: PathBuf,
+#[command(disable_help_flag = true)]
+pub(crate) struct LabArgs {
+    /// What silica-lab, the program beside this one, takes: --help shows it.
+    #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
+    _all: Vec<OsString>,
 }

@@ -1,16 +1,13 @@
 //! `silica bench`.
 
-use crate::args::{BenchArgs, BenchSpecial, Global, RunArgs};
-use crate::output::{Output, has_terminal};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
+use crate::args::{BenchArgs, BenchSpecial};
+use serde_json::json;
 use silica::Result;
-use silica_bench::{Config, Distribution, EctConfig, Plan, Shape, WORKLOADS};
+use silica_bench::{Config, Distribution, EctConfig, Plan, WORKLOADS};
+use silica_console::{Global, Output, RunArgs, config, observer};
+use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-
-/// Steps of a progress bar.
-const STEPS: u64 = 1000;
 
 /// Says so where the last line of a trace has no line feed.
 fn tell_if_cut(trace: &Path) {
@@ -28,7 +25,12 @@ fn tell_if_cut(trace: &Path) {
 }
 
 /// Runs what is asked for.
-pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Result<()> {
+pub(crate) fn run(
+    global: &Global,
+    args: BenchArgs,
+    words: &[OsString],
+    output: &mut Output,
+) -> Result<()> {
     match args.special {
         Some(BenchSpecial::Ect { keys, group, hmax, per_chunk }) => {
             let report = silica_bench::ect(EctConfig { keys, group, hmax, per_chunk })?;
@@ -79,49 +81,9 @@ pub(crate) fn run(global: &Global, args: BenchArgs, output: &mut Output) -> Resu
             Ok(())
         }
         Some(BenchSpecial::List) => list(output),
-        #[cfg(feature = "compare")]
-        Some(BenchSpecial::Compare(args)) => crate::compare::run(global, &args, output),
-        #[cfg(feature = "compare")]
-        Some(BenchSpecial::CompareCell) => silica_bench_compare::serve_cell(),
-        #[cfg(feature = "compare")]
-        Some(BenchSpecial::Datagrams { out, keys, seconds }) => {
-            let size = silica_bench_compare::DatagramsSize { keys, seconds };
-            let report = silica_bench_compare::datagrams(&size, &out)?;
-            output.raw(report.text().as_bytes())?;
-            *output.object() = silica_bench::json_object(&report)?;
-            Ok(())
-        }
-        #[cfg(feature = "compare")]
-        Some(BenchSpecial::Models(args)) => crate::measured::run(global, &args, output),
-        Some(BenchSpecial::Figures { out, run }) => figures(global, &out, &run, output),
+        Some(BenchSpecial::Lab(_)) => crate::door::enter(global, words),
         None => workload(global, &args.workload.expect("clap asks for it"), &args.run, output),
     }
-}
-
-fn config(global: &Global, name: &str, args: &RunArgs) -> Result<Config> {
-    let default = Config::new(name)?;
-    let plan = Plan {
-        keys: args.keys,
-        shape: Shape {
-            key_bytes: args.key_size.unwrap_or(default.plan.shape.key_bytes),
-            value_bytes: args.value_size.unwrap_or(default.plan.shape.value_bytes),
-        },
-        threads: args.threads,
-        durability: args.durability.into(),
-        distribution: args.distribution.unwrap_or(default.plan.distribution),
-        operations: args.operations.unwrap_or(args.keys),
-        batch: args.batch,
-        rate: args.rate.unwrap_or(default.plan.rate),
-        seed: args.seed,
-        ..default.plan
-    };
-    Ok(Config {
-        plan,
-        path: global.path.clone(),
-        cold: args.cold,
-        settle: !args.no_settle,
-        open: global.open_options(),
-    })
 }
 
 fn workload(global: &Global, name: &str, args: &RunArgs, output: &mut Output) -> Result<()> {
@@ -165,33 +127,4 @@ fn list(output: &mut Output) -> Result<()> {
     }
     output.object().insert("distributions".into(), objects.into());
     Ok(())
-}
-
-fn figures(global: &Global, out: &Path, args: &RunArgs, output: &mut Output) -> Result<()> {
-    let config = config(global, "timeline", args)?;
-    let files = silica_bench::figures::draw(&config, out, &mut observer(output))?;
-    let names: Vec<Value> = files.iter().map(|f| f.display().to_string().into()).collect();
-    for file in &files {
-        output.line(format!("wrote {}", file.display()))?;
-    }
-    output.object().insert("files".into(), names.into());
-    Ok(())
-}
-
-/// A bar per phase on a terminal, nothing elsewhere.
-fn observer(output: &Output) -> impl FnMut(&str, f64) + use<> {
-    let bar = (has_terminal() && !output.is_json()).then(|| {
-        let style = ProgressStyle::with_template("{msg:>12} {bar:40} {percent} %, {eta} left");
-        ProgressBar::new(STEPS).with_style(style.expect("the template is well formed"))
-    });
-    let mut phase_before = String::new();
-    move |phase, share| {
-        let Some(bar) = &bar else { return };
-        if phase != phase_before {
-            phase_before = phase.to_string();
-            bar.reset();
-            bar.set_message(phase_before.clone());
-        }
-        bar.set_position((share.clamp(0.0, 1.0) * STEPS as f64) as u64);
-    }
 }

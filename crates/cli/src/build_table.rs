@@ -1,13 +1,13 @@
 //! `silica build-table`: table files of any number of records, or an index over any number of keys,
 //! by external sort in bounded memory.
 
-use crate::args::{BuildTableArgs, Global, KeyFormat};
+use crate::args::{BuildTableArgs, KeyFormat};
 use crate::load::each_entry;
-use crate::output::{Output, has_terminal};
 use crate::records::FileFormat;
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{DeviceOptions, Error, ErrorKind, FileDevice, Result, TableFiles};
 use silica_base::HashSeed;
+use silica_console::{Global, Output, has_terminal};
 use silica_parts::ect::bulk::{Jobs, Options, Phase, Progress, Sorted, Sorter};
 use silica_parts::ect::{DenseBuilder, EctParams, SparseBuilder};
 use std::fs::File;

@@ -1,7 +1,8 @@
 //! Which engine the numbered databases of a server have.
 
-use crate::args::{DatabaseArg, Global, ServeArgs};
+use crate::args::{DatabaseArg, ServeArgs};
 use silica::{CACHE_ENGINE, Engine, Error, ErrorKind, Result, Silica};
+use silica_console::Global;
 use silica_server::{Config, Databases, Mode, keyspace_name};
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! `ttl`, `expire`, `persist`, and the writes that tell what they did.
 
-use crate::output::Output;
 use crate::text;
 use serde_json::{Map, Value};
 use silica::{
     Durability, EntryRef, Error, ErrorKind, Keyspace, Result, TimeToLive, Update, WriteBatch,
     expires_after,
 };
+use silica_console::Output;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Keyspaces in memory that keep no image: what a command writes to one goes when it ends.
 
-use crate::args::Global;
 use silica::{Error, ErrorKind, Keyspace, Registry, Result};
+use silica_console::Global;
 
 /// Refuses to create such a keyspace for a command that writes, before anything is created.
 pub(crate) fn check_new(global: &Global) -> Result<()> {

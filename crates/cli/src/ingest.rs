@@ -1,10 +1,9 @@
 //! `silica ingest`: table files into a keyspace, in one step.
 
-use crate::args::Global;
 use crate::build_table::Bar;
-use crate::output::Output;
 use crate::session::Session;
 use silica::Result;
+use silica_console::{Global, Output};
 use std::path::PathBuf;
 use std::time::Instant;
 

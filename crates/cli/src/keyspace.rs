@@ -1,9 +1,9 @@
 //! `silica keyspace`.
 
-use crate::args::{Global, KeyspaceCommand};
-use crate::output::Output;
+use crate::args::KeyspaceCommand;
 use serde_json::json;
 use silica::{DEFAULT_ENGINE, Result};
+use silica_console::{Global, Output};
 use std::collections::BTreeMap;
 
 /// Creates, drops or lists keyspaces.

@@ -5,8 +5,7 @@
 //! behind it are put a second time, with the same values. Some keys are remembered too: where most
 //! of them are gone, the keyspace was cleared, and the load begins at the start.
 
-use crate::args::{Global, LoadArgs};
-use crate::output::{Output, has_terminal};
+use crate::args::LoadArgs;
 use crate::records::{Decoder, Entry, FileFormat, Parsed, RECORD_BYTES_MAX};
 use crate::session::Session;
 use crate::targets::Targets;
@@ -14,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use silica::{Durability, EntryRef, Error, ErrorKind, Keyspace, Result, WriteBatch};
 use silica_base::HashSeed;
+use silica_console::{Global, Output, has_terminal};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};

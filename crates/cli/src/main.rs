@@ -1,46 +1,20 @@
 //! The `silica` binary.
 #![forbid(unsafe_code)]
 
-/// As the standard library's, but what nobody reads is no reason to panic.
-macro_rules! println {
-    ($($text:tt)*) => {
-        drop(std::io::Write::write_fmt(
-            &mut std::io::stdout(),
-            format_args!("{}\n", format_args!($($text)*)),
-        ))
-    };
-}
-
-/// As the standard library's, but what nobody reads is no reason to panic.
-macro_rules! eprintln {
-    ($($text:tt)*) => {
-        drop(std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("{}\n", format_args!($($text)*)),
-        ))
-    };
-}
+#[macro_use]
+extern crate silica_console;
 
 mod args;
 mod bench;
 mod build_table;
-#[cfg(feature = "compare")]
-mod compare;
 mod databases;
+mod door;
 mod expiry;
 mod forgetful;
-mod fresh;
 mod ingest;
 mod keyspace;
 mod load;
-#[cfg(feature = "compare")]
-mod measured;
 mod migrate;
-mod model;
-mod model_designs;
-mod model_moving;
-mod model_plot;
-mod output;
 mod picture;
 mod probe;
 mod prompt;
@@ -52,8 +26,6 @@ mod resp;
 mod scan;
 mod serve;
 mod session;
-mod signals;
-mod simulate;
 mod targets;
 mod text;
 mod transfer;
@@ -63,44 +35,29 @@ mod why;
 
 use args::{Cli, Command, Verb};
 use clap::Parser;
-use fresh::Fresh;
-use output::Output;
 use session::Session;
-use signal_hook::consts::SIGXFSZ;
-use silica::{Error, ErrorKind, Result};
+use silica::{ErrorKind, Result};
+use silica_console::{Fresh, Output, end, start};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if door::explains(&words) {
+        // Without a laboratory there is only the line that --help has.
+        let _ = door::become_lab(&words);
+    }
+    let cli = Cli { words, ..Cli::parse() };
     let level = if matches!(cli.command, Some(Command::Serve(_))) { "info" } else { "warn" };
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).init();
     let mut output = Output::new(cli.global.json);
     let (is_prompt, fresh) = (cli.command.is_none(), Fresh::at(&cli.directory()));
-    let outcome = survive_file_limits().and_then(|()| run(cli, &mut output));
-    let outcome = outcome.map_err(remote::hint).and_then(|()| output.finish());
-    let outcome = outcome.or_else(|e| if output::is_unread(&e) { Ok(()) } else { Err(e) });
-    if outcome.is_err() || is_prompt {
+    let outcome = start(level).and_then(|()| run(cli, &mut output));
+    let code = end(outcome, &mut output, fresh.as_ref());
+    if is_prompt {
         fresh.iter().for_each(Fresh::remove_if_empty);
     }
-    match outcome {
-        Ok(()) => output.exit_code(),
-        Err(e) => {
-            output.error(&e);
-            exit_code_of(e.kind())
-        }
-    }
-}
-
-/// Has writes beyond the limit of a file's size (`ulimit -f`) fail with an error that is told; by
-/// default the process would die of a signal.
-fn survive_file_limits() -> Result<()> {
-    let seen = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGXFSZ, seen)
-        .map(drop)
-        .map_err(|e| Error::io("installing a signal handler", e))
+    code
 }
 
 impl Cli {
@@ -127,7 +84,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Export(args)) => transfer::export(global, &args, output),
         Some(Command::Import(args)) => transfer::import(global, &args, output),
         Some(Command::Load(args)) => load::run(global, &args, output),
-        Some(Command::Bench(args)) => bench::run(global, *args, output),
+        Some(Command::Bench(args)) => bench::run(global, *args, &cli.words, output),
         Some(Command::BuildTable(args)) => build_table::run(global, &args, output),
         Some(Command::Ingest { files }) => ingest::run(global, &files, output),
         Some(Command::Keyspace(command)) => keyspace::run(global, &command, output),
@@ -141,8 +98,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Why { target }) => why::run(global, target.as_deref(), output),
         Some(Command::Record(args)) => record::run(global, &args, output),
         Some(Command::Probe(args)) => probe::run(global, &args, output),
-        Some(Command::Model(command)) => model::run(&command, output),
-        Some(Command::Simulate(command)) => simulate::run(&command, output),
+        Some(Command::Lab(_)) => door::enter(global, &cli.words),
         Some(Command::Verb(Verb::Sketch { addr: Some(addr), password_file })) => {
             verbs::sketch_of_server(global, &addr, password_file.as_deref(), output)
         }
@@ -156,15 +112,4 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             session.close()
         }
     }
-}
-
-/// What scripts can tell apart; docs/cli.md has the table.
-fn exit_code_of(kind: ErrorKind) -> ExitCode {
-    ExitCode::from(match kind {
-        ErrorKind::NotFound => 1,
-        ErrorKind::Config | ErrorKind::TooLarge | ErrorKind::Unsupported | ErrorKind::ReadOnly => 2,
-        ErrorKind::Corruption => 3,
-        ErrorKind::Locked => 4,
-        _ => 5,
-    })
 }

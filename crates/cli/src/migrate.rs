@@ -1,9 +1,8 @@
 //! `silica migrate`.
 
-use crate::args::Global;
-use crate::output::{Output, has_terminal};
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{MigrateProgress, Result, Silica};
+use silica_console::{Global, Output, has_terminal};
 
 /// Moves the keyspace `name` to the engine `to`.
 pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) -> Result<()> {

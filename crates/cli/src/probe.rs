@@ -1,11 +1,11 @@
 //! `silica probe`: what this machine can do.
 
-use crate::args::{Global, ProbeArgs};
-use crate::output::{Output, has_terminal};
+use crate::args::ProbeArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 use silica::tune::Machine;
 use silica::{Error, ErrorKind, ProbeOptions, Result};
+use silica_console::{Global, Output, has_terminal};
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;

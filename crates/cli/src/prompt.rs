@@ -5,10 +5,9 @@ mod complete;
 mod redis;
 mod words;
 
-use crate::args::{Cli, Command, Global};
-use crate::forgetful;
-use crate::output::Output;
+use crate::args::{Cli, Command};
 use crate::session::Session;
+use crate::{door, forgetful};
 use clap::{CommandFactory, Parser, Subcommand};
 use complete::{Proposals, Turned};
 use redis::Redis;
@@ -17,7 +16,9 @@ use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 use silica::engine::similar;
 use silica::{Error, ErrorKind, Result, Silica};
+use silica_console::{Global, Output};
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -156,8 +157,10 @@ impl Prompt {
             }
         };
         *output = Output::of_prompt(is_json);
+        let told: Vec<OsString> = words.iter().map(OsString::from).collect();
         match parsed.command {
             LineCommand::Quit => return Ok(false),
+            LineCommand::Help { .. } if door::explains(&told) => door::enter(&self.global, &told)?,
             LineCommand::Help { verb } => help(&verb),
             LineCommand::Use { keyspace } => self.turn_to(&keyspace)?,
             LineCommand::Keyspaces => {
@@ -167,7 +170,7 @@ impl Prompt {
             }
             LineCommand::Command(command) => {
                 let global = self.global_of(parsed.global, &words);
-                crate::run(Cli { global, command: Some(command) }, output)?;
+                crate::run(Cli { global, command: Some(command), words: told }, output)?;
             }
         }
         output.finish()?;

@@ -1,10 +1,10 @@
 //! `silica record`.
 
-use crate::args::{Global, RecordArgs};
-use crate::output::Output;
+use crate::args::RecordArgs;
 use crate::resp::{Resp, database_of, password};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use silica::{Error, ErrorKind, Result};
+use silica_console::{Global, Output};
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;

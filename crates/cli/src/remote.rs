@@ -1,11 +1,11 @@
 //! Administering a store through the server that serves it: `--addr`.
 
-use crate::args::{Global, Verb};
-use crate::output::{Output, has_terminal};
+use crate::args::Verb;
 use crate::resp::{Reply, Resp, database_of, password};
 use clap::Args;
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, METRICS, Result};
+use silica_console::{Global, Output, has_terminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -136,19 +136,6 @@ pub(crate) fn run(global: &Global, verb: &Verb, output: &mut Output) -> Result<b
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// Says of a store that another process has open how to work on it all the same.
-pub(crate) fn hint(error: Error) -> Error {
-    let is_in_use = error.kind() == ErrorKind::Locked && error.to_string().contains(" in use by ");
-    if !is_in_use {
-        return error;
-    }
-    let message = format!(
-        "{error}; if that is a server, ask it: backup, verify, inspect, stats, count, compact and \
-         export take --addr HOST:PORT"
-    );
-    Error::new(ErrorKind::Locked, message)
 }
 
 /// The server's working directory may be another one.

@@ -1,9 +1,8 @@
 //! `silica repair`: salvages what is intact of a damaged store.
 
-use crate::args::Global;
-use crate::output::Output;
 use serde_json::{Value, json};
 use silica::{KeyspaceRepair, Loss, Repaired, Result};
+use silica_console::{Global, Output};
 use std::path::PathBuf;
 
 /// Exit status where the store is whole again, and something is lost or older than it was.

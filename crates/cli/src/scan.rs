@@ -1,10 +1,10 @@
 //! `silica scan`: pages in the engine's own order by cursor, or a range where keys are in order.
 
 use crate::args::ScanArgs;
-use crate::output::Output;
 use crate::text;
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, KeyRange, Keyspace, Result};
+use silica_console::Output;
 use std::ops::Bound;
 
 /// Entries that are fetched, and lines that are printed, at a time.

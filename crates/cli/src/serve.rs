@@ -1,14 +1,15 @@
 //! `silica serve`.
 
-use crate::args::{Global, ServeArgs};
+use crate::args::ServeArgs;
 use crate::databases::{self, InMemory};
-use crate::signals::{self, Wish, Wishes};
 use log::{info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use silica::{
     CACHE_ENGINE, DEFAULT_KEYSPACE, DEFAULT_MEMORY_BYTES, Engine, Error, ErrorKind, Result,
 };
+use silica_console::Global;
+use silica_console::signals::{self, Wish, Wishes};
 use silica_server::{Config, Databases, Server, StopHandle, TlsFiles};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;

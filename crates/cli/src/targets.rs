@@ -1,9 +1,9 @@
 //! The keyspaces that the entries of a file go to.
 
-use crate::args::Global;
 use crate::forgetful;
 use crate::session::Session;
 use silica::{DEFAULT_KEYSPACE, Error, ErrorKind, Keyspace, Result};
+use silica_console::Global;
 use std::collections::BTreeMap;
 
 /// Where entries of numbered databases go: those of database N to the keyspace that a server has

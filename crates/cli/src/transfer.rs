@@ -1,9 +1,7 @@
 //! `silica export` and `silica import`: the entries of a keyspace, with their expiry and user bits,
 //! as a file, and back.
 
-use crate::args::Global;
 use crate::load::{Plan, run_plan};
-use crate::output::{Output, has_terminal};
 use crate::records::{Encoder, Entry, FileFormat};
 use crate::remote::{Remote, RemoteArgs};
 use crate::resp::database_of;
@@ -11,6 +9,7 @@ use crate::session::Session;
 use clap::Args;
 use indicatif::ProgressBar;
 use silica::{EntryRef, Error, ErrorKind, KeyRange, Keyspace, Result};
+use silica_console::{Global, Output, has_terminal};
 use silica_proto::rdb::{Event, FileReader};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
@@ -56,7 +55,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "N")]
     pub(crate) database: Option<u64>,
     /// Make what is imported durable, and remember the position, every so many bytes.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size, default_value = "32MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = silica_console::values::size, default_value = "32MiB")]
     pub(crate) sync_every: u64,
 }
 
@@ -264,7 +263,7 @@ impl<'a> Export<'a> {
         let written = self.out.write_all(&self.buffer).and_then(|()| self.out.flush());
         self.buffer.clear();
         written.map_err(|e| match (&self.names, e.kind()) {
-            (None, std::io::ErrorKind::BrokenPipe) => crate::output::pipe_closed(),
+            (None, std::io::ErrorKind::BrokenPipe) => silica_console::pipe_closed(),
             (None, _) => Error::io("writing to standard output", e),
             (Some((_, file)), _) => failed(file, e),
         })

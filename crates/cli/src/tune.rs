@@ -2,9 +2,7 @@
 
 mod trace;
 
-use crate::args::{Global, TuneArgs};
-use crate::output::Output;
-use crate::session::Opened;
+use crate::args::TuneArgs;
 use serde_json::{Map, Value, json};
 use silica::tune::recommend::{
     Bounds, Candidate, Choice, Needs, Prediction, Prices, Question, Recommendation, describe,
@@ -12,6 +10,7 @@ use silica::tune::recommend::{
 };
 use silica::tune::{Machine, Workload};
 use silica::{Error, ErrorKind, Keyspace, Registry, Result, Silica};
+use silica_console::{Global, Opened, Output};
 use std::path::Path;
 
 /// What the models are asked with, and what of it is only assumed.

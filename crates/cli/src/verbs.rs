@@ -1,7 +1,6 @@
 //! What both the command line and the prompt can do.
 
-use crate::args::{Global, Verb};
-use crate::output::Output;
+use crate::args::Verb;
 use crate::picture::Picture;
 use crate::resp::{Resp, database_of, password};
 use crate::session::Session;
@@ -9,6 +8,7 @@ use crate::{expiry, scan, text};
 use serde_json::{Map, Value, json};
 use silica::tune::Workload;
 use silica::{BackupReport, Count, Error, ErrorKind, METRICS, Result, expires_after};
+use silica_console::{Global, Output};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;

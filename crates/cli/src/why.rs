@@ -1,11 +1,10 @@
 //! `silica why`: prediction beside measurement.
 
-use crate::args::Global;
-use crate::output::Output;
 use crate::tune::{Asked, prediction_json};
 use serde_json::{Value, json};
 use silica::tune::recommend::{Figure, Measured, Why, why, workload_of};
 use silica::{DEFAULT_KEYSPACE, Error, ErrorKind, OptionValues, Registry, Result};
+use silica_console::{Global, Output};
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};

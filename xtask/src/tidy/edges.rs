@@ -49,6 +49,8 @@ const BENCH: &[&str] = &[
     "silica-tune",
     "silica",
 ];
+/// What the command lines share.
+const CONSOLE: &[&str] = &["silica", "silica-bench"];
 const CLIENT: &[&str] = &["silica-base", "silica-net", "silica-proto"];
 /// Its clients of datagrams send and receive as the server does.
 const COMPARE: &[&str] = &[
@@ -59,6 +61,16 @@ const COMPARE: &[&str] = &[
     "silica-proto",
     "silica-bench",
     "silica-client",
+];
+/// The product's command line. What compares, models and simulates is `silica-lab`'s.
+const CLI: &[&str] = &[
+    "silica-base",
+    "silica-parts",
+    "silica",
+    "silica-proto",
+    "silica-server",
+    "silica-bench",
+    "silica-console",
 ];
 const ANY: &[&str] = &["*"];
 
@@ -108,7 +120,9 @@ const HOUSE: &[Place] = &[
         passive: false,
         wraps: true,
     },
-    active("silica-cli", "crates/cli", ANY),
+    active("silica-console", "crates/console", CONSOLE),
+    active("silica-cli", "crates/cli", CLI),
+    active("silica-lab", "crates/lab", ANY),
     active("xtask", "xtask", ANY),
 ];
 

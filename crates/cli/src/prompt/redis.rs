@@ -3,8 +3,8 @@
 //! A server of the prompt's own performs them: so they are what they are for clients. It listens on
 //! a socket in a directory that only this user may enter, and starts with the first command.
 
-use crate::output::Output;
 use silica::{Engine, Error, ErrorKind, Keyspace, Result};
+use silica_console::Output;
 use silica_server::{Config, Databases, Server, command_names};
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::fs::DirBuilderExt;

@@ -166,7 +166,6 @@ fn a_reader_that_leaves_ends_a_command_quietly() {
         &["tune"],
         &["tune", "--describe", "keys=1k"],
         &["bench", "list"],
-        &["model", "unique", "--keys", "1000", "--zipf", "0.99", "--requests", "10"],
         &["help"],
         &["help", "put"],
         &["--version"],

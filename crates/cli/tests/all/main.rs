@@ -3,8 +3,8 @@
 mod calls;
 mod cli;
 mod clients;
-mod compare;
 mod databases;
+mod door;
 mod expiry;
 mod first_contact;
 mod forgetful;
@@ -17,7 +17,6 @@ mod main_job;
 mod memory;
 mod memory_growth;
 mod migrate;
-mod model;
 mod prompt;
 mod readme;
 mod record;

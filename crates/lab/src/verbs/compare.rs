@@ -1,12 +1,46 @@
 //! `silica bench compare`.
 
-use crate::args::{CompareArgs, Global};
-use crate::output::{Output, has_terminal};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, Result};
 use silica_bench_compare::{Request, Run, Size, compare, table};
+use silica_console::{Global, Output, has_terminal};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+
+/// Arguments of a comparison.
+#[derive(Args)]
+pub(crate) struct CompareArgs {
+    /// limits, flash, ordered, memory, server or all. Stores lie below --path, on the device to
+    /// be measured, or below --out.
+    pub(crate) suite: String,
+    /// Fewer workloads and keys: less than three minutes.
+    #[arg(long, conflicts_with = "toy")]
+    pub(crate) quick: bool,
+    /// Everything with a few keys: shows that it runs, measures nothing.
+    #[arg(long)]
+    pub(crate) toy: bool,
+    /// Only these stores.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(crate) peers: Vec<String>,
+    /// Only these workloads.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(crate) workloads: Vec<String>,
+    /// Times that everything is measured, all rounds with fresh processes [default: 2; 1 with
+    /// --quick or --toy].
+    #[arg(long, value_name = "N")]
+    pub(crate) repetitions: Option<usize>,
+    /// Keys in each store.
+    #[arg(long, value_name = "N")]
+    pub(crate) keys: Option<u64>,
+    /// Factor of the keys that each store has by default.
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// Directory for the results.
+    #[arg(long, value_name = "DIR", default_value = "silica-compare")]
+    pub(crate) out: PathBuf,
+}
 
 /// Runs a suite and shows what it found.
 pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
@@ -17,7 +51,7 @@ pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> R
         child: child()?,
         command: command(),
     };
-    let interrupted = crate::signals::interruption()?;
+    let interrupted = silica_console::signals::interruption()?;
     let results = compare(&run, &interrupted, &mut progress(output))?;
     output.raw(table(&results).as_bytes())?;
     output.line(format!("wrote {}", args.out.display()))?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// Where results go.
 #[derive(Default)]
-pub(crate) struct Output {
+pub struct Output {
     json: bool,
     /// Writes answer, as a prompt's do.
     answers: bool,
@@ -19,27 +19,28 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(json: bool) -> Self {
+    /// Standard output of a command.
+    pub fn new(json: bool) -> Self {
         Output { json, ..Output::default() }
     }
 
     /// That of a line of the prompt.
-    pub(crate) fn of_prompt(json: bool) -> Self {
+    pub fn of_prompt(json: bool) -> Self {
         Output { json, answers: true, ..Output::default() }
     }
 
     /// True where what is written next does not begin a line.
-    pub(crate) fn is_within_line(&self) -> bool {
+    pub fn is_within_line(&self) -> bool {
         self.is_within_line
     }
 
     /// What a write says that went well: at the prompt only, as a command's exit code tells it.
-    pub(crate) fn answer(&mut self, text: impl AsRef<str>) -> Result<()> {
+    pub fn answer(&mut self, text: impl AsRef<str>) -> Result<()> {
         if self.answers { self.line(text) } else { Ok(()) }
     }
 
     /// What was found for each of several keys; of one key it is the whole object.
-    pub(crate) fn entries(&mut self, entries: Vec<Value>) {
+    pub fn entries(&mut self, entries: Vec<Value>) {
         match entries.as_slice() {
             [Value::Object(only)] => self.object = only.clone(),
             _ => drop(self.object.insert("entries".into(), entries.into())),
@@ -47,22 +48,22 @@ impl Output {
     }
 
     /// True where a JSON object is wanted.
-    pub(crate) fn is_json(&self) -> bool {
+    pub fn is_json(&self) -> bool {
         self.json
     }
 
     /// The object that `--json` prints in the end.
-    pub(crate) fn object(&mut self) -> &mut Map<String, Value> {
+    pub fn object(&mut self) -> &mut Map<String, Value> {
         &mut self.object
     }
 
     /// A line for people; nothing with `--json`.
-    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
+    pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         if self.json { Ok(()) } else { self.raw(&[text.as_ref().as_bytes(), b"\n"].concat()) }
     }
 
     /// Bytes as they are; nothing with `--json`.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<()> {
+    pub fn raw(&mut self, bytes: &[u8]) -> Result<()> {
         if self.json {
             return Ok(());
         }
@@ -71,22 +72,22 @@ impl Output {
     }
 
     /// True if something asked for was not there.
-    pub(crate) fn is_missing(&self) -> bool {
+    pub fn is_missing(&self) -> bool {
         self.missing
     }
 
     /// Remembers that something asked for was not there: exit code 1, but no error.
-    pub(crate) fn missing(&mut self) {
+    pub fn missing(&mut self) {
         self.missing = true;
     }
 
-    /// The exit code of a command that did what it could.
-    pub(crate) fn set_exit_code(&mut self, code: u8) {
+    /// Sets the exit code of a command that did what it could.
+    pub fn set_exit_code(&mut self, code: u8) {
         self.exit_code = code;
     }
 
     /// Prints the object, where one is wanted.
-    pub(crate) fn finish(&mut self) -> Result<()> {
+    pub fn finish(&mut self) -> Result<()> {
         if self.json {
             let text = Value::Object(std::mem::take(&mut self.object)).to_string();
             write_out(format!("{text}\n").as_bytes())?;
@@ -95,7 +96,7 @@ impl Output {
     }
 
     /// Reports a failure; with `--json` it is the one object.
-    pub(crate) fn error(&mut self, error: &Error) {
+    pub fn error(&mut self, error: &Error) {
         eprintln!("silica: {error}");
         if self.json {
             self.object.clear();
@@ -105,20 +106,21 @@ impl Output {
         }
     }
 
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    /// Exit code of a command that did what it could.
+    pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.exit_code.max(u8::from(self.missing)))
     }
 }
 
 /// The reader of standard output is gone, which is no failure of ours.
-pub(crate) fn pipe_closed() -> Error {
+pub fn pipe_closed() -> Error {
     Error::new(ErrorKind::Closed, PIPE)
 }
 
 const PIPE: &str = "standard output is closed";
 
 /// True where nobody reads the output any more, as behind `| head`: that is no failure.
-pub(crate) fn is_unread(error: &Error) -> bool {
+pub fn is_unread(error: &Error) -> bool {
     error.kind() == ErrorKind::Closed && error.to_string().contains(PIPE)
 }
 
@@ -131,6 +133,6 @@ fn write_out(bytes: &[u8]) -> Result<()> {
 }
 
 /// True where progress can be drawn over itself.
-pub(crate) fn has_terminal() -> bool {
+pub fn has_terminal() -> bool {
     std::io::stderr().is_terminal()
 }

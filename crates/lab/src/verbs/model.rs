@@ -1,11 +1,11 @@
 //! `silica model`: what the models say, without a store.
 
-use crate::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
-use crate::model_moving::MovingArgs;
-use crate::output::Output;
+use crate::verbs::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::verbs::model_moving::MovingArgs;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
+use silica_console::Output;
 use silica_tune::model::{
     Cola, Latest, LevelDb, Popularity, Primitives, RefinedLevelDb, Samt, Silt, WriteAmplification,
     Writes,
@@ -268,7 +268,7 @@ impl SiltArgs {
 pub(crate) fn run(command: &ModelCommand, output: &mut Output) -> Result<()> {
     match command {
         ModelCommand::Plot { out, simulate, measured } => {
-            crate::model_plot::run(out, *simulate, measured, output)
+            crate::verbs::model_plot::run(out, *simulate, measured, output)
         }
         ModelCommand::Unique { keys, requests } => unique(keys, *requests, output),
         ModelCommand::UniqueInverse { keys, unique } => unique_inverse(keys, *unique, output),

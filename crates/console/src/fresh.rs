@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A place where there was no store when the command began.
 #[derive(Clone)]
-pub(crate) struct Fresh {
+pub struct Fresh {
     path: PathBuf,
     /// Directories that were not there, the innermost first.
     missing: Vec<PathBuf>,
@@ -13,7 +13,7 @@ pub(crate) struct Fresh {
 
 impl Fresh {
     /// The place `path`; `None` where there is anything already.
-    pub(crate) fn at(path: &Path) -> Option<Self> {
+    pub fn at(path: &Path) -> Option<Self> {
         if std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
             return None;
         }
@@ -24,7 +24,7 @@ impl Fresh {
 
     /// Removes the store that is there now, unless it holds an entry, another process has it, or
     /// there is something in its directory that no store makes.
-    pub(crate) fn remove_if_empty(&self) {
+    pub fn remove_if_empty(&self) {
         // What cannot be removed does no harm; the error that matters is the command's.
         if self.path.is_dir() {
             let _ = self.remove_store();

@@ -1,12 +1,12 @@
 //! `silica simulate`: designs of stores run in memory, to count what they write.
 
-use crate::model::{KeysArgs, LeveldbArgs, SiltArgs, StagesArgs, show, show_cost};
-use crate::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
-use crate::model_moving::MovingArgs;
-use crate::output::{Output, has_terminal};
+use crate::verbs::model::{KeysArgs, LeveldbArgs, SiltArgs, StagesArgs, show, show_cost};
+use crate::verbs::model_designs::{DidaArgs, LazyArgs, RocksdbArgs, UniversalArgs, WipdbArgs};
+use crate::verbs::model_moving::MovingArgs;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, ErrorKind, Result};
+use silica_console::{Output, has_terminal};
 use silica_tune::simulate::{
     ColaSimulator, DidaSimulator, ItemUnits, LazySimulator, LevelDbSimulator, Requests,
     RocksDbSimulator, SamtSimulator, SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator,

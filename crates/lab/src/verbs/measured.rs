@@ -4,8 +4,6 @@ mod design;
 mod levels;
 mod sweep;
 
-use crate::args::Global;
-use crate::output::{Output, has_terminal};
 use clap::Args;
 use design::{Formats, Parameter, Terms, Writer};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -15,6 +13,7 @@ use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::charts::{self, Panel, Series};
 use silica_bench::{Abilities, Distribution, Plan, Session, Shape, Sink, Target, drive, fill};
 use silica_bench_compare::Setup;
+use silica_console::{Global, Output, has_terminal};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -183,7 +182,7 @@ impl Row {
 /// Measures every setting, shows the table and draws the figure.
 pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> Result<()> {
     let settings = settings(args)?;
-    let interrupted = crate::signals::interruption()?;
+    let interrupted = silica_console::signals::interruption()?;
     let base = global.path.clone().unwrap_or_else(|| args.out.clone());
     let store = base.join(format!("models-{}", std::process::id()));
     let mut show = progress(output, settings.len());

@@ -1,6 +1,6 @@
 //! What is written beside plain items: deletes, items of different size, popularity that moves.
 
-use crate::model::{KeysArgs, wrong};
+use crate::verbs::model::{KeysArgs, wrong};
 use clap::Args;
 use silica::Result;
 use silica_tune::model::{Deletes, Items, Writes};

@@ -1,5 +1,4 @@
 //! `silica bench compare` as scripts use it.
-#![cfg(feature = "compare")]
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
 fn compare(out: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_silica"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_silica-lab"));
     command.args(["bench", "compare"]).args(arguments).arg("--out").arg(out);
     command
 }

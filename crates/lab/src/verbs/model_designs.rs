@@ -1,7 +1,7 @@
 //! Parameters of the designs beyond the paper's, for `silica model` and `silica simulate`.
 
-use crate::model::KeysArgs;
-use crate::model_moving::MovingArgs;
+use crate::verbs::model::KeysArgs;
+use crate::verbs::model_moving::MovingArgs;
 use clap::Args;
 use silica::Result;
 use silica_tune::model::{DidaCache, LazyLevelled, LevelledTables, Rules, Universal, WipDb};

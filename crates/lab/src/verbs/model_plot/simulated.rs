@@ -4,10 +4,10 @@
 //! model is asked with the scaled sizes too: under skew fewer keys are another popularity, so dots
 //! of a small store do not belong on the line of a large one.
 
-use crate::output::Output;
-use crate::simulate::progress;
+use crate::verbs::simulate::progress;
 use silica::{Error, ErrorKind, Result};
 use silica_bench::charts::{Panel, Series};
+use silica_console::Output;
 use silica_tune::model::{LevelDb, Primitives, Silt};
 use silica_tune::simulate::{LevelDbSimulator, Requests, SiltSimulator, run_settled};
 

@@ -9,7 +9,7 @@ const ECHO: Duration = Duration::from_secs(1);
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub enum Wish {
     /// To end what is under way, and leave.
     Stop,
     /// Nothing: it repeats what was asked for just now.
@@ -20,13 +20,13 @@ pub(crate) enum Wish {
 
 /// Tells a second wish from the echo of the first.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub struct Wishes {
     first: Option<Instant>,
 }
 
 impl Wishes {
     /// What a signal at `now` asks for.
-    pub(crate) fn hear(&mut self, now: Instant) -> Wish {
+    pub fn hear(&mut self, now: Instant) -> Wish {
         match self.first {
             None => {
                 self.first = Some(now);
@@ -39,8 +39,7 @@ impl Wishes {
 }
 
 /// A flag that the first SIGINT sets; a second one, later, ends the program at once.
-#[cfg(feature = "compare")]
-pub(crate) fn interruption() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
+pub fn interruption() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
     use signal_hook::{consts::SIGINT, iterator::Signals};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +62,7 @@ pub(crate) fn interruption() -> Result<std::sync::Arc<std::sync::atomic::AtomicB
 }
 
 /// Starts the thread that waits for signals.
-pub(crate) fn spawn(listen: impl FnOnce() + Send + 'static) -> Result<()> {
+pub fn spawn(listen: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name("silica-signals".to_string()).spawn(listen);
     let what = "starting the thread that waits for signals (raise the limits of processes, \
                 ulimit -u, and of memory, ulimit -v)";

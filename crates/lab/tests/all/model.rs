@@ -8,7 +8,7 @@ fn model(line: &str) -> Output {
 }
 
 fn silica(line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_silica"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_silica-lab"));
     command.args(line.split_whitespace()).env_remove("RUST_LOG");
     command.output().unwrap()
 }

@@ -4,11 +4,11 @@
 mod measured;
 mod simulated;
 
-use crate::output::Output;
 use measured::Measured;
 use serde_json::{Map, Value, json};
 use silica::Result;
 use silica_bench::charts::{Axes, Panel, Series, draw};
+use silica_console::Output;
 use silica_tune::model::{LevelDb, Popularity, Primitives, Silt, SiltDesign};
 use silica_tune::optimise::level_sizes;
 use simulated::{Dots, Pair, Simulated, laid_over, name_of, scaled};

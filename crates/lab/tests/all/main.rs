@@ -1,0 +1,5 @@
+//! Tests that see the laboratory from outside: one binary, and a module for each subject.
+
+mod compare;
+mod console;
+mod model;
