@@ -1,13 +1,9 @@
-//! What a store will cost before it is built: models, their judges, and choices made from them.
+//! What a store will cost before it is built: models, and choices made from them.
 //!
-//! [`model`] predicts write, read, memory and space cost from a key popularity and an engine's
-//! parameters, in microseconds.
+//! [`model`] says how many distinct keys requests name, by the popularity of keys.
 //!
-//! [`recommend`] chooses engine and options by what the models predict.
-//!
-//! [`optimise`] finds the parameters of the lowest cost.
-//!
-//! [`simulate`] runs designs in memory and counts what they write: the judge of the models.
+//! [`recommend`] predicts write, read, memory and space cost of each engine from that, in
+//! microseconds, and chooses engine and options by it.
 //!
 //! A [`Workload`] is what is asked of a store, a [`Machine`] what it runs on; a [`sketch`] makes
 //! the first of what is seen of a running store, [`Workload::from_trace`] of a [`trace`].
@@ -20,9 +16,7 @@
 mod lines;
 mod machine;
 pub mod model;
-pub mod optimise;
 pub mod recommend;
-pub mod simulate;
 pub mod sketch;
 pub mod trace;
 mod workload;

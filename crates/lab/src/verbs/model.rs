@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
 use silica_console::Output;
-use silica_tune::model::{
+use silica_lab::model::{
     Cola, Latest, LevelDb, Popularity, Primitives, RefinedLevelDb, Samt, Silt, WriteAmplification,
     Writes,
 };
-use silica_tune::optimise::{level_sizes, level_sizes_refined};
+use silica_lab::optimise::{level_sizes, level_sizes_refined};
 use std::path::PathBuf;
 
 #[derive(Subcommand)]

@@ -4,7 +4,7 @@ use crate::verbs::model::KeysArgs;
 use crate::verbs::model_moving::MovingArgs;
 use clap::Args;
 use silica::Result;
-use silica_tune::model::{DidaCache, LazyLevelled, LevelledTables, Rules, Universal, WipDb};
+use silica_lab::model::{DidaCache, LazyLevelled, LevelledTables, Rules, Universal, WipDb};
 
 /// Parameters of RocksDB's levelled compaction.
 #[derive(Args)]

@@ -3,8 +3,8 @@
 use crate::verbs::model::{KeysArgs, wrong};
 use clap::Args;
 use silica::Result;
-use silica_tune::model::{Deletes, Items, Writes};
-use silica_tune::simulate::Requests;
+use silica_lab::model::{Deletes, Items, Writes};
+use silica_lab::simulate::Requests;
 
 /// How writes differ from plain ones.
 #[derive(Args)]

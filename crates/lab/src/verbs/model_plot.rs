@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use silica::Result;
 use silica_bench::charts::{Axes, Panel, Series, draw};
 use silica_console::Output;
-use silica_tune::model::{LevelDb, Popularity, Primitives, Silt, SiltDesign};
-use silica_tune::optimise::level_sizes;
+use silica_lab::model::{LevelDb, Popularity, Primitives, Silt, SiltDesign};
+use silica_lab::optimise::level_sizes;
 use simulated::{Dots, Pair, Simulated, laid_over, name_of, scaled};
 use std::path::{Path, PathBuf};
 

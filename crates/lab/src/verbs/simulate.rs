@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, ErrorKind, Result};
 use silica_console::{Output, has_terminal};
-use silica_tune::simulate::{
+use silica_lab::simulate::{
     ColaSimulator, DidaSimulator, ItemUnits, LazySimulator, LevelDbSimulator, Requests,
     RocksDbSimulator, SamtSimulator, SiltSimulator, Simulator, UniversalSimulator, WipDbSimulator,
     run_counted,

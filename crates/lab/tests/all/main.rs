@@ -2,4 +2,10 @@
 
 mod compare;
 mod console;
+mod dida;
+mod golden;
 mod model;
+mod moving;
+mod optimiser;
+mod paper;
+mod simulators;

@@ -2,7 +2,7 @@
 
 use silica_base::{Error, ErrorKind, Result};
 
-use super::leveldb::positive;
+use super::range::positive;
 use super::{Popularity, Primitives};
 
 /// A popularity whose ranks are dealt anew to the keys every so many requests.

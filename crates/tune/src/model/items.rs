@@ -3,13 +3,13 @@
 use silica_base::{Error, ErrorKind, Result};
 
 use super::Deletes;
-use super::leveldb::positive;
 use super::popularity::ranks;
+use super::range::positive;
 
 /// What writes write: a share of them deletes, and items have a size that depends on how popular
 /// their key is.
 ///
-/// Sizes are in items of the mean size of all keys' items, so only the ratio of the two matters.
+/// ItemSizes are in items of the mean size of all keys' items, so only the ratio of the two matters.
 /// Between the most and the least popular key an item's size is a power of the key's rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Items {
@@ -70,26 +70,26 @@ impl Items {
     }
 
     /// The sizes of `keys` keys.
-    pub(crate) fn of(&self, keys: f64) -> Sizes {
+    pub fn of(&self, keys: f64) -> ItemSizes {
         if keys <= 1.0 || !self.are_ranked() {
-            return Sizes { power: 0.0, mean: 1.0 };
+            return ItemSizes { power: 0.0, mean: 1.0 };
         }
         let power = (self.cold / self.hot).ln() / keys.ln();
         let sum: f64 = ranks(keys).iter().map(|(rank, count)| rank.powf(power) * count).sum();
-        Sizes { power, mean: sum / keys }
+        ItemSizes { power, mean: sum / keys }
     }
 }
 
 /// The sizes of the items of all keys, by rank.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub struct ItemSizes {
     power: f64,
     mean: f64,
 }
 
-impl Sizes {
+impl ItemSizes {
     /// Of the key of a rank, from 1.
-    pub(crate) fn at(&self, rank: f64) -> f64 {
+    pub fn at(&self, rank: f64) -> f64 {
         rank.powf(self.power) / self.mean
     }
 }

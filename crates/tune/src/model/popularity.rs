@@ -12,7 +12,7 @@ pub struct Group {
     /// How many keys these are; not always whole.
     pub keys: f64,
     /// Rate at which a key of the group stays unseen: `-ln(1 - probability)`.
-    pub(super) rate: f64,
+    pub rate: f64,
 }
 
 /// The probability of every key, as groups of keys.
@@ -167,7 +167,7 @@ impl Popularity {
     }
 
     /// Sum of `f` over the keys.
-    pub(super) fn sum(&self, f: impl Fn(&Group) -> f64) -> f64 {
+    pub fn sum(&self, f: impl Fn(&Group) -> f64) -> f64 {
         self.groups.iter().map(|group| group.keys * f(group)).sum()
     }
 }

@@ -3,14 +3,14 @@
 use silica_base::{Error, ErrorKind, Result};
 
 use super::curve::Curve;
-use super::leveldb::positive;
 use super::quadrature::{self, Point};
+use super::range::positive;
 use super::{Drifting, Items, Latest, Popularity, Primitives};
 
 /// Writes of keys by their popularity, with all that changes what is left of them: deletes, items
 /// of different size, ranks that are dealt anew, or keys of which the latest are the popular ones.
 ///
-/// Sizes are in items of the mean size of all keys' items; a tombstone counts with its own size.
+/// ItemSizes are in items of the mean size of all keys' items; a tombstone counts with its own size.
 /// Designs that take these say so; all take [`Primitives`].
 #[derive(Debug)]
 pub struct Writes {
@@ -117,13 +117,19 @@ impl Writes {
     }
 }
 
-/// What models of designs ask of writes.
-pub(super) trait Distinct {
+/// What models of designs ask of writes, which may be plain ([`Primitives`]) or not ([`Writes`]).
+pub trait Distinct {
+    /// Size of a write on average, in items of mean size.
     fn put(&self) -> f64;
+    /// What the last stage has.
     fn live(&self) -> f64;
+    /// Expected size of a table of `requests` writes.
     fn unique(&self, requests: f64) -> f64;
+    /// Writes after which a table is expected to be so large; infinite for more than there is.
     fn unique_inverse(&self, size: f64) -> f64;
+    /// Writes between two compactions of a key in a level of this size (section 4.3.3).
     fn d_interval(&self, size: f64) -> f64;
+    /// Writes after which so many distinct keys are expected, whatever their size.
     fn keys_inverse(&self, keys: f64) -> f64;
 }
 

@@ -9,10 +9,10 @@ use silica::{
 };
 use silica_bench::{Abilities, Distribution, Plan, Session, Target};
 use silica_bench_compare::{Setup, find};
-use silica_tune::model::{
+use silica_lab::model::{
     LevelDb, LevelledTables, Popularity, Primitives, Rules, Silt, Stage, WipDb,
 };
-use silica_tune::optimise::level_sizes_refined;
+use silica_lab::optimise::level_sizes_refined;
 use std::path::Path;
 
 /// A store that there is a model of.

@@ -8,8 +8,8 @@ use crate::verbs::simulate::progress;
 use silica::{Error, ErrorKind, Result};
 use silica_bench::charts::{Panel, Series};
 use silica_console::Output;
-use silica_tune::model::{LevelDb, Primitives, Silt};
-use silica_tune::simulate::{LevelDbSimulator, Requests, SiltSimulator, run_settled};
+use silica_lab::model::{LevelDb, Primitives, Silt};
+use silica_lab::simulate::{LevelDbSimulator, Requests, SiltSimulator, run_settled};
 
 /// Entries of a table of LevelDB: 2 MiB of 1 kB each.
 const TABLE: f64 = 2097.152;
