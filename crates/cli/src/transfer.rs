@@ -9,6 +9,7 @@ use crate::session::Session;
 use clap::Args;
 use indicatif::ProgressBar;
 use silica::{EntryRef, Error, ErrorKind, KeyRange, Keyspace, Result};
+use silica_console::values::size;
 use silica_console::{Global, Output, has_terminal};
 use silica_proto::rdb::{Event, FileReader};
 use std::fs::File;
@@ -55,7 +56,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "N")]
     pub(crate) database: Option<u64>,
     /// Make what is imported durable, and remember the position, every so many bytes.
-    #[arg(long, value_name = "SIZE", value_parser = silica_console::values::size, default_value = "32MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "32MiB")]
     pub(crate) sync_every: u64,
 }
 

@@ -8,27 +8,8 @@
 //! Invariant: this crate has no verbs.
 #![forbid(unsafe_code)]
 
-/// As the standard library's, but what nobody reads is no reason to panic.
-#[macro_export]
-macro_rules! println {
-    ($($text:tt)*) => {
-        drop(std::io::Write::write_fmt(
-            &mut std::io::stdout(),
-            format_args!("{}\n", format_args!($($text)*)),
-        ))
-    };
-}
-
-/// As the standard library's, but what nobody reads is no reason to panic.
-#[macro_export]
-macro_rules! eprintln {
-    ($($text:tt)*) => {
-        drop(std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("{}\n", format_args!($($text)*)),
-        ))
-    };
-}
+#[macro_use]
+mod quiet;
 
 mod ending;
 mod fresh;

@@ -9,7 +9,7 @@ use super::range::positive;
 /// What writes write: a share of them deletes, and items have a size that depends on how popular
 /// their key is.
 ///
-/// ItemSizes are in items of the mean size of all keys' items, so only the ratio of the two matters.
+/// Sizes are in items of the mean size of all keys' items, so only the ratio of the two matters.
 /// Between the most and the least popular key an item's size is a power of the key's rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Items {

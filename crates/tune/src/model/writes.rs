@@ -10,7 +10,7 @@ use super::{Drifting, Items, Latest, Popularity, Primitives};
 /// Writes of keys by their popularity, with all that changes what is left of them: deletes, items
 /// of different size, ranks that are dealt anew, or keys of which the latest are the popular ones.
 ///
-/// ItemSizes are in items of the mean size of all keys' items; a tombstone counts with its own size.
+/// Sizes are in items of the mean size of all keys' items; a tombstone counts with its own size.
 /// Designs that take these say so; all take [`Primitives`].
 #[derive(Debug)]
 pub struct Writes {
