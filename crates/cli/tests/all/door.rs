@@ -15,11 +15,12 @@ echo "a warning" >&2
 exit 7
 "#;
 
-/// Waits for a signal.
+/// Waits for a signal, for 20 s.
 const WAITING: &str = r#"#!/bin/sh
 trap 'echo interrupted; exit 9' INT
 echo "process $$"
-for i in $(seq 400); do sleep 0.05; done
+n=0
+while [ $n -lt 400 ]; do sleep 0.05; n=$((n + 1)); done
 "#;
 
 /// A directory with this program, and `script` as the laboratory beside it.

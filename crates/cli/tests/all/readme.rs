@@ -93,3 +93,13 @@ fn the_blocks_work_by_copy_and_paste() {
         }
     }
 }
+
+/// The workspace has two programs; `cargo run` is to be this one, and `cargo build` to make both.
+#[test]
+fn cargo_run_is_silica_and_cargo_build_makes_the_laboratory_too() {
+    let read = |file: &str| std::fs::read_to_string(repository().join(file)).expect("a manifest");
+    let has = |file: &str, line: &str| read(file).lines().any(|other| other == line);
+    assert!(has("crates/cli/Cargo.toml", "default-run = \"silica\""));
+    assert!(!read("crates/lab/Cargo.toml").contains("default-run"));
+    assert!(has("Cargo.toml", "default-members = [\"crates/*\"]"));
+}
