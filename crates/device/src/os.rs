@@ -4,11 +4,12 @@
 //! Invariant: everything that the kernel may do in part (short reads and writes, interrupted calls)
 //! is completed here or reported as an error.
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
-use silica_base::{Error, Result};
+use silica_base::{Error, ErrorKind, Result};
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
@@ -106,6 +107,46 @@ pub(crate) fn check_room(file: &File, more: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Unlocks a file (`flock`) that is about to be closed. Closing is not enough: a process that
+/// somebody starts meanwhile has a copy of the descriptor until it runs its own program, and would
+/// keep the lock so long.
+pub(crate) fn unlock(file: &File) {
+    if let Err(e) = rustix::fs::flock(file, FlockOperation::Unlock) {
+        log::warn!("a file stays locked until it is closed: {e}");
+    }
+}
+
+/// A file that is locked for as long as this lives.
+pub(crate) struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks a file against all others.
+    pub(crate) fn lock(file: File, path: &Path) -> Result<Self> {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(LockedFile(file)),
+            Err(Errno::WOULDBLOCK) => {
+                let message =
+                    format!("{} is open elsewhere; stop that process first", path.display());
+                Err(Error::new(ErrorKind::Locked, message))
+            }
+            Err(e) => Err(failed("lock", path, e.into())),
+        }
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        unlock(&self.0);
+    }
+}
+
 /// A directory that is to be synced.
 pub(crate) struct OpenDirectory {
     file: File,
@@ -163,6 +204,19 @@ mod tests {
         assert!(said(Errno::MFILE).contains("ulimit -n"));
         assert!(said(Errno::ACCESS).contains("read and write access"));
         assert!(said(Errno::NOSPC).contains("free some space"));
+    }
+
+    #[test]
+    fn a_lock_ends_with_its_owner_not_with_copies_of_the_descriptor() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let lock = || LockedFile::lock(file.reopen().unwrap(), file.path());
+        let locked = lock().unwrap();
+        // As a process has it that is being started.
+        let copy = locked.try_clone().unwrap();
+        assert_eq!(lock().map(|_| ()).unwrap_err().kind(), ErrorKind::Locked);
+        drop(locked);
+        drop(lock().unwrap());
+        drop(copy);
     }
 
     #[test]

@@ -23,8 +23,7 @@ use super::{
     Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashDevice,
     FlashError, FlashFault, FlashResult, Geometry, PageAddress, Place,
 };
-use crate::os::{failed, read_full, sync_directory, write_all};
-use rustix::fs::FlockOperation;
+use crate::os::{LockedFile, failed, read_full, sync_directory, write_all};
 use silica_base::{Error, ErrorKind, Result};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -52,7 +51,7 @@ pub struct FlashImage {
 
 /// What the threads of a queue share with the image.
 pub(super) struct Image {
-    file: File,
+    file: LockedFile,
     path: PathBuf,
     header: Header,
     layout: Layout,
@@ -90,7 +89,7 @@ impl FlashImage {
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&new);
         let file = opened.map_err(|e| failed("create", &new, e))?;
         // From here on nobody else makes an image of this name.
-        lock(&file, &new)?;
+        let file = LockedFile::lock(file, &new)?;
         let written = write_new(&file, &header).and_then(|()| {
             if path.exists() {
                 return Err(std::io::ErrorKind::AlreadyExists.into());
@@ -116,7 +115,7 @@ impl FlashImage {
     pub fn open(path: &Path, expected: Option<&Geometry>) -> Result<Self> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(|e| failed("open", path, e))?;
-        lock(&file, path)?;
+        let file = LockedFile::lock(file, path)?;
         let name = path.display();
         let length = file.metadata().map_err(|e| failed("look at", path, e))?.len();
         let mut bytes = [0; HEADER_BYTES];
@@ -145,7 +144,7 @@ impl FlashImage {
         Self::with(file, path, header)
     }
 
-    fn with(file: File, path: &Path, header: Header) -> Result<Self> {
+    fn with(file: LockedFile, path: &Path, header: Header) -> Result<Self> {
         let layout = Layout::new(&header.geometry);
         let mut marks = vec![0; header.geometry.pages as usize * MARK_BYTES];
         let blocks: Result<Box<[_]>> = (0..header.geometry.block_count())
@@ -188,17 +187,6 @@ fn write_new(file: &File, header: &Header) -> std::io::Result<()> {
     file.set_len(Layout::new(&header.geometry).image_bytes())?;
     write_all(file, 0, &header.encode())?;
     file.sync_all()
-}
-
-fn lock(file: &File, path: &Path) -> Result<()> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let message = format!("{} is open elsewhere; stop that process first", path.display());
-            Err(Error::new(ErrorKind::Locked, message))
-        }
-        Err(e) => Err(failed("lock", path, e.into())),
-    }
 }
 
 /// Finds out what block `block` holds. `marks` is room for its marks.

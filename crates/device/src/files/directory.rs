@@ -10,6 +10,7 @@ use super::unwritten::{Named, Unwritten};
 use super::{Device, Mode};
 use super::{InodeId, Inodes, OpenDirectory, failed, inode_id, make_direct, sync_directory};
 use crate::Counters;
+use crate::os::unlock;
 use rustix::fs::FlockOperation;
 use silica_base::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
@@ -55,7 +56,7 @@ pub(super) struct Shared {
     /// Locked for as long as this is there.
     pub(super) lock: Arc<File>,
     /// Locked, too, where the file system can: somebody may remove or replace the file of the lock.
-    _directory_lock: Option<File>,
+    directory_lock: Option<File>,
     pub(super) counters: Counters,
     /// How reads come to be in flight together.
     pub(super) together: Together,
@@ -70,6 +71,12 @@ pub(super) struct Shared {
     pub(super) appending: Inodes,
     /// Of a device that is only read: what it does not write.
     pub(super) unwritten: Option<Unwritten>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        [Some(&*self.lock), self.directory_lock.as_ref()].into_iter().flatten().for_each(unlock);
+    }
 }
 
 impl Shared {
@@ -134,7 +141,7 @@ impl FileDevice {
         };
         let shared = Shared {
             lock: Arc::new(lock),
-            _directory_lock: directory_lock,
+            directory_lock,
             counters: Counters::default(),
             together: Together::choose(options.io, path)?,
             transfers: Pool::new(TRANSFER_THREADS),
@@ -514,4 +521,24 @@ pub fn capacity_bytes(path: &Path) -> Result<u64> {
 fn copy(mut from: &File, mut to: &File, path: &Path) -> Result<()> {
     io::copy(&mut from, &mut to).map_err(|e| failed("copy to", path, e))?;
     to.sync_all().map_err(|e| failed("sync", path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_being_started_keeps_no_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || FileDevice::open(dir.path(), DeviceOptions::default());
+        let device = open().unwrap();
+        let copies = (
+            device.shared.lock.try_clone().unwrap(),
+            device.shared.directory_lock.as_ref().map(|lock| lock.try_clone().unwrap()),
+        );
+        assert_eq!(open().map(|_| ()).unwrap_err().kind(), ErrorKind::Locked);
+        drop(device);
+        drop(open().unwrap());
+        drop(copies);
+    }
 }

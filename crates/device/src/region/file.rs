@@ -15,9 +15,8 @@ use super::lines::WriteBack;
 use super::{
     LINE_BYTES, Region, RegionClass, XPLINE_BYTES, lines_of, read_words, word_index, write_words,
 };
-use crate::os::{failed, reserve, sync_directory};
+use crate::os::{LockedFile, failed, reserve, sync_directory};
 use memmap2::MmapRaw;
-use rustix::fs::FlockOperation;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use silica_base::{Error, ErrorKind, Result};
 use std::ffi::c_void;
@@ -47,7 +46,7 @@ pub struct FileRegion {
     /// Unmaps when it is dropped, if it was not mapped with MAP_SYNC.
     _mapping: Option<MmapRaw>,
     /// Locked for as long as this is there.
-    _file: File,
+    _file: LockedFile,
 }
 
 // SAFETY: the mapping is owned, and its bytes are touched as `AtomicU64` only, which is `Send`.
@@ -69,7 +68,7 @@ impl FileRegion {
         }
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = opened.map_err(|e| failed("create", path, e))?;
-        let made = lock(&file, path).and_then(|()| {
+        let made = LockedFile::lock(file, path).and_then(|file| {
             reserve(&file, bytes)
                 .and_then(|()| file.sync_all())
                 .map_err(|e| failed("reserve space for", path, e))?;
@@ -91,7 +90,7 @@ impl FileRegion {
     pub fn open(path: &Path, expected: Option<u64>) -> Result<Self> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(|e| failed("open", path, e))?;
-        lock(&file, path)?;
+        let file = LockedFile::lock(file, path)?;
         let bytes = file.metadata().map_err(|e| failed("look at", path, e))?.len();
         if let Some(expected) = expected.filter(|expected| *expected != bytes) {
             let detail = format!("it has {bytes} bytes, not {expected}: it was cut or extended");
@@ -105,7 +104,7 @@ impl FileRegion {
         Self::map(file, path, bytes)
     }
 
-    fn map(file: File, path: &Path, bytes: u64) -> Result<Self> {
+    fn map(file: LockedFile, path: &Path, bytes: u64) -> Result<Self> {
         let region = |start, class, write_back, mapping, file| FileRegion {
             start,
             bytes,
@@ -123,9 +122,9 @@ impl FileRegion {
             return Ok(region(start, RegionClass::Lines, *write_back, None, file));
         }
         let options = memmap2::MmapOptions::new().len(bytes as usize).clone();
-        let mapping = options.map_raw(&file).map_err(|e| failed("map", path, e))?;
+        let mapping = options.map_raw(&*file).map_err(|e| failed("map", path, e))?;
         let start = NonNull::new(mapping.as_mut_ptr().cast()).expect("a mapping is not at 0");
-        let class = match rustix::fs::fstatfs(&file) {
+        let class = match rustix::fs::fstatfs(&*file) {
             Ok(found) if [TMPFS, HUGETLBFS].contains(&(found.f_type as u64)) => {
                 RegionClass::Process
             }
@@ -190,17 +189,6 @@ fn map_sync(file: &File, bytes: u64) -> Option<NonNull<AtomicU64>> {
         )
     };
     NonNull::new(mapped.ok()?.cast())
-}
-
-fn lock(file: &File, path: &Path) -> Result<()> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let message = format!("{} is open elsewhere; stop that process first", path.display());
-            Err(Error::new(ErrorKind::Locked, message))
-        }
-        Err(e) => Err(failed("lock", path, e.into())),
-    }
 }
 
 /// Ranges as whole pages, in order, those that touch as one.
