@@ -1,6 +1,8 @@
 //! The engine trait.
 
-use crate::{Admin, Atomic, EntryRef, Intent, MetricVisitor, Ordered, Scan, Sharded, WriteBatch};
+use crate::{
+    Admin, Atomic, Changes, EntryRef, Intent, MetricVisitor, Ordered, Scan, Sharded, WriteBatch,
+};
 use silica_base::Result;
 use std::sync::Arc;
 
@@ -155,6 +157,11 @@ pub trait Engine: Send + Sync {
     /// Snapshots, ranges and transactions. What they hand out keeps the engine alive, so this view
     /// is a shared one.
     fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
+        None
+    }
+
+    /// Committed batches since a point, if the engine keeps them.
+    fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
         None
     }
 

@@ -1,8 +1,8 @@
 //! Decorators: what stands before an engine and is about one thing.
 
 use crate::{
-    Admin, Atomic, Budget, Descriptor, Durability, Engine, GetSink, Intent, MetricVisitor, Ordered,
-    Progress, Result, Scan, Sharded, WriteBatch,
+    Admin, Atomic, Budget, Changes, Descriptor, Durability, Engine, GetSink, Intent, MetricVisitor,
+    Ordered, Progress, Result, Scan, Sharded, WriteBatch,
 };
 use std::sync::Arc;
 
@@ -78,6 +78,11 @@ pub trait Layer: Send + Sync {
         Arc::clone(self.inner()).as_ordered()
     }
 
+    /// [`Engine::as_changes`].
+    fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
+        Arc::clone(self.inner()).as_changes()
+    }
+
     /// [`Engine::as_atomic`].
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         self.inner().as_atomic()
@@ -141,6 +146,10 @@ impl<L: Layer> Engine for L {
 
     fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
         Layer::as_ordered(self)
+    }
+
+    fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
+        Layer::as_changes(self)
     }
 
     fn as_atomic(&self) -> Option<&dyn Atomic> {

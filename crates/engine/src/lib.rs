@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod batch;
+mod changes;
 mod engine;
 mod environment;
 mod ext;
@@ -26,6 +27,7 @@ pub mod transaction;
 mod views;
 
 pub use batch::{EntryRef, Op, OpKind, WriteBatch};
+pub use changes::{ChangePoint, ChangeRing, Changes};
 pub use engine::{Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, Progress};
 pub use environment::Environment;
 pub use ext::{EngineExt, SnapshotExt};

@@ -13,8 +13,8 @@ pub use iterator::{Range, RangeIterator};
 
 use crate::Keyspace;
 use silica_engine::{
-    EntryIter, EntryRef, Error, ErrorKind, GetSink, IterateOptions, KeyRange, Ordered, RangeSize,
-    Result, Snapshot as EngineSnapshot, SnapshotExt,
+    Changes, EntryIter, EntryRef, Error, ErrorKind, GetSink, IterateOptions, KeyRange, Ordered,
+    RangeSize, Result, Snapshot as EngineSnapshot, SnapshotExt,
 };
 use std::sync::Arc;
 
@@ -106,6 +106,42 @@ impl Keyspace {
     /// ```
     pub fn iterator(&self, range: impl Bounds) -> Result<RangeIterator> {
         self.snapshot()?.iterator(range)
+    }
+
+    /// The stream of committed batches, for replicas and subscribers.
+    ///
+    /// ```
+    /// # let name = format!("silica-doc-changes-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::OpenOptions::new().engine("wip");
+    /// let store = store.set("changes_bytes_max", "1MiB").open(&path)?;
+    /// let keyspace = store.keyspace("k")?;
+    /// keyspace.put("before", "1")?;
+    /// let changes = keyspace.changes()?;
+    /// let (snapshot, point) = std::sync::Arc::clone(&changes).begin()?;
+    /// keyspace.put("after", "2")?;
+    /// let mut keys = Vec::new();
+    /// changes.read(point, 1 << 20, &mut |_, batch| {
+    ///     keys.extend(batch.ops().iter().map(|op| op.key.to_vec()));
+    /// })?;
+    /// assert_eq!(keys, [b"after"]);
+    /// # drop((snapshot, changes, keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Unsupported` if the engine keeps no changes; `wip` does with `changes_bytes_max`.
+    pub fn changes(&self) -> Result<Arc<dyn Changes>> {
+        self.check_open()?;
+        Arc::clone(self.engine()).as_changes().ok_or_else(|| {
+            let message = format!(
+                "keyspace '{}' keeps no changes; open it with engine 'wip' and the option \
+                 changes_bytes_max",
+                self.name()
+            );
+            Error::new(ErrorKind::Unsupported, message)
+        })
     }
 
     /// Removes all keys of a range in one step, at the cost of one write.

@@ -48,6 +48,7 @@ impl<D: Device> Admin for Wip<D> {
         let first = Arc::new(Bucket::new(Vec::new(), Stores::new(Arc::new(version))));
         self.take_over(Buckets::new(vec![first]), before.iter());
         self.unflushed_bytes.store(0, Ordering::Relaxed);
+        self.begin_history();
         let garbage = self.values.seal();
         drop((writer, guard));
         self.clear_values(&mut values, &garbage, floor)?;

@@ -13,6 +13,7 @@ use crate::writer::{NewEntry, Writer};
 use arc_swap::ArcSwap;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
+use silica_engine::ChangeRing;
 use silica_engine::optimistic::Seen;
 use silica_parts::manifest::Book;
 use silica_parts::value_log::{Garbage, Pointer, ValueLog};
@@ -38,6 +39,8 @@ pub struct Contents<D: Device> {
     pub(crate) tables: TableSet<D>,
     pub(crate) snapshots: SnapshotSet,
     pub(crate) metrics: Metrics,
+    /// The last batches, if somebody may read them.
+    pub(crate) changes: Option<ChangeRing>,
 }
 
 impl<D: Device> Contents<D> {

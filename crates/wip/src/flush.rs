@@ -117,15 +117,23 @@ pub(crate) struct Flush<D: Device> {
 
 impl<D: Device> Flush<D> {
     /// Of memtables each of which is the oldest of its buckets.
-    pub(crate) fn new(contents: &Contents<D>, frozen: Vec<Arc<Frozen>>) -> Self {
-        Flush {
+    /// `None` if the log does not have their entries any more: the store was cleared since they
+    /// were looked for.
+    pub(crate) fn new(contents: &Contents<D>, frozen: Vec<Arc<Frozen>>) -> Option<Self> {
+        let segments = contents.log.segments();
+        // Segments go from the oldest on: who has the first entry has all.
+        let has = |one: &Arc<Frozen>| segments.bytes_from(one.start * POSITION_BYTES).is_some();
+        if !frozen.iter().all(|one| one.memtable.is_empty() || has(one)) {
+            return None;
+        }
+        Some(Flush {
             frozen,
-            segments: contents.log.segments(),
+            segments,
             version: None,
             buckets: contents.buckets(),
             least_position: 1,
             stage: Stage::Begin,
-        }
+        })
     }
 
     fn begin(&mut self) {

@@ -257,7 +257,7 @@ fn flush_all<D: Device>(wip: &Wip<D>) -> Result<()> {
                     frozen.push(one);
                 }
             }
-            (!frozen.is_empty()).then(|| Job::Flush(Flush::new(wip, frozen)))
+            if frozen.is_empty() { None } else { Flush::new(wip, frozen).map(Job::Flush) }
         })?;
     }
 }
@@ -298,6 +298,7 @@ fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<
     {
         after_failed_edit(wip, &run, error)?;
     }
+    wip.begin_history();
     for (bucket, version) in buckets.iter().zip(versions) {
         bucket.write().version = Arc::new(version);
     }

@@ -418,8 +418,9 @@ impl<D: Device> Wip<D> {
         if frozen.is_empty() {
             return None;
         }
-        list.flushing.extend(frozen.iter().cloned());
-        Some(Job::Flush(Flush::new(self, frozen)))
+        let flush = Flush::new(self, frozen.clone())?;
+        list.flushing.extend(frozen);
+        Some(Job::Flush(flush))
     }
 
     /// What to flush: memtables that are frozen; or those at the tail of a log that is too long,

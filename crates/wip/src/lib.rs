@@ -12,6 +12,7 @@ mod atomic;
 mod batch_ranges;
 mod bucket;
 mod buckets;
+mod changes;
 mod compaction;
 mod contents;
 mod count;

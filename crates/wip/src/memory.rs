@@ -22,7 +22,7 @@ use crate::options::{BUILT_KEY_BYTES, Config, FILTERS_PART_MAX, READ_AHEAD_PART}
 use crate::run::{Numbered, Part, Run};
 use crate::table_memory::TableMemory;
 use silica_device::{Device, return_freed_memory};
-use silica_engine::MetricVisitor;
+use silica_engine::{ChangeRing, MetricVisitor};
 use silica_parts::table::Table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -90,6 +90,7 @@ struct Placed<F> {
 /// What takes memory besides the block cache.
 struct Taken {
     log: u64,
+    /// Of memtables; and the changes that are kept.
     directories: u64,
     /// Of all tables.
     table_bytes: u64,
@@ -179,7 +180,8 @@ impl MemoryBudget {
     }
 
     fn taken<D: Device>(contents: &Contents<D>) -> Taken {
-        let (mut directories, mut tables) = (0, Vec::new());
+        let changes = contents.changes.as_ref().map_or(0, ChangeRing::bytes);
+        let (mut directories, mut tables) = (changes, Vec::new());
         for bucket in contents.buckets().iter() {
             let stores = bucket.read();
             directories += stores.directory_bytes();

@@ -2,6 +2,7 @@
 
 use crate::bucket::{Bucket, LogEntries, Stores, Version};
 use crate::buckets::Buckets;
+use crate::changes;
 use crate::contents::Contents;
 use crate::deleted::DeletedRange;
 use crate::memory::BUFFERS_PART;
@@ -66,6 +67,9 @@ impl<D: Device> Wip<D> {
         let buckets = open_buckets(&*device, state)?;
         let value_segment_bytes = config.value_log_segment_bytes;
         let values = ValueLog::open(device.clone(), store_id, value_segment_bytes, &state.values)?;
+        let unix_ms = environment.clock.unix_ms();
+        let end = (log_end / POSITION_BYTES).max(1);
+        let changes = changes::ring(config.changes_bytes_max, seed, (end, next_segment, unix_ms));
         let config = Arc::new(config);
         let id = (store_id, seed);
         let buffers_bytes = memory / BUFFERS_PART;
@@ -82,6 +86,7 @@ impl<D: Device> Wip<D> {
             tables,
             snapshots: SnapshotSet::new(environment.clock.clone()),
             metrics: Metrics::default(),
+            changes,
             clock: environment.clock.clone(),
             seed,
             config,

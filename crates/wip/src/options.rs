@@ -142,6 +142,16 @@ pub const OPTIONS: &[OptionSpec] = &[
         READS_MAX as u64,
         "device reads of one burst of gets in flight at a time",
     ),
+    OptionSpec {
+        tunable: false,
+        ..spec(
+            "changes_bytes_max",
+            Size(0, 1 << 36),
+            0,
+            "bytes of the memory in which the last committed batches are kept for readers of \
+             changes; 0 keeps none",
+        )
+    },
 ];
 
 /// What the options say.
@@ -164,6 +174,7 @@ pub(crate) struct Config {
     pub(crate) value_log_dead_percent: u64,
     pub(crate) block_bytes: usize,
     pub(crate) read_depth: usize,
+    pub(crate) changes_bytes_max: usize,
 }
 
 impl Config {
@@ -197,6 +208,7 @@ impl Config {
             value_log_dead_percent: value("value_log_dead_percent"),
             block_bytes: value("block_bytes") as usize,
             read_depth: value("read_depth") as usize,
+            changes_bytes_max: value("changes_bytes_max") as usize,
         }
     }
 

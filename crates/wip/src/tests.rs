@@ -590,7 +590,7 @@ fn who_may_not_wait_leaves_a_job_where_it_would() {
                 wip.put(&key, &[7; 100], Durability::Buffered).expect("a put");
             }
             let frozen = wip.oldest_frozen(wip.buckets().at(0)).expect("it was written");
-            let mut flush = Flush::new(&wip, vec![frozen]);
+            let mut flush = Flush::new(&wip, vec![frozen]).expect("the log has its entries");
             // Some of its first buffers wait for those before.
             let step = flush.step(&wip.job_context(), u64::MAX, false).expect("a step");
             flushes_left += u32::from(matches!(step, Step::Waits(_)));
@@ -624,7 +624,7 @@ fn flushes_of_several_buckets_end_together_or_one_by_one() {
         let buckets = wip.buckets();
         let ready = |bucket: &Arc<_>| {
             let frozen = wip.oldest_frozen(bucket).expect("it was written");
-            let mut flush = Flush::new(&wip, vec![frozen]);
+            let mut flush = Flush::new(&wip, vec![frozen]).expect("the log has its entries");
             while !matches!(
                 flush.step(&wip.job_context(), u64::MAX, true).expect("a step"),
                 Step::Ready

@@ -111,7 +111,7 @@ fn compact_bucket<D: Device>(wip: &Wip<D>, bucket: &Arc<Bucket<D>>, end: u64) ->
     while is_unflushed() {
         wip.do_now(&|| {
             let frozen = wip.oldest_frozen(bucket)?;
-            Some(Job::Flush(Flush::new(wip, vec![frozen])))
+            Flush::new(wip, vec![frozen]).map(Job::Flush)
         })?;
     }
     wip.do_now(&|| {

@@ -14,8 +14,8 @@ use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Intent, Limits,
-    MetricVisitor, Ordered, Progress, Scan, WriteBatch,
+    Admin, Atomic, Budget, Capabilities, Changes, Descriptor, Durability, Engine, GetSink, Intent,
+    Limits, MetricVisitor, Ordered, Progress, Scan, WriteBatch,
 };
 use silica_parts::wal::POSITION_BYTES;
 use std::ops::Deref;
@@ -176,7 +176,7 @@ impl<D: Device> Wip<D> {
     /// Flushes all that a bucket has in its oldest memtable; for tests.
     pub(crate) fn flush(&self, bucket: &Arc<crate::bucket::Bucket<D>>) -> Result<u64> {
         let Some(frozen) = self.oldest_frozen(bucket) else { return Ok(0) };
-        let mut flush = crate::flush::Flush::new(self, vec![frozen]);
+        let Some(mut flush) = crate::flush::Flush::new(self, vec![frozen]) else { return Ok(0) };
         while !matches!(flush.step(&self.job_context(), u64::MAX, true)?, crate::step::Step::Ready)
         {
         }
@@ -243,6 +243,10 @@ impl<D: Device> Engine for Wip<D> {
 
     fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
         Some(self)
+    }
+
+    fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
+        self.changes.is_some().then_some(self)
     }
 
     fn as_atomic(&self) -> Option<&dyn Atomic> {

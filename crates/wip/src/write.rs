@@ -303,6 +303,8 @@ impl<D: Device> Wip<D> {
         writer.fill([Frame { flags: RANGE, ..Frame::put(&lower, value) }].into_iter());
         let position = self.append(&mut writer)? / POSITION_BYTES;
         self.metrics.count_write(0, 1, lower.len() as u64);
+        let kind = OpKind::DeleteRange(upper.as_deref());
+        self.record_change(&[Op { key: &lower, kind }]);
         self.insert_range(&DeletedRange { lower, upper, position }, |_| true);
         self.end_write(writer, durability)
     }
@@ -332,6 +334,7 @@ impl<D: Device> Wip<D> {
         stored: &Stored<D::File>,
     ) -> Result<()> {
         self.append_uncounted(writer, ops, stored)?;
+        self.record_change(ops);
         let deletes = ops.iter().filter(|op| op.kind.is_delete()).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);

@@ -8,6 +8,7 @@
 //! Invariant: the suite knows no engine and no device; both come in through the harness.
 
 mod basics;
+mod changes;
 mod concurrent;
 mod corruption;
 mod crash;
@@ -36,6 +37,7 @@ mod transactions;
 mod workload;
 
 pub use basics::basics;
+pub use changes::changes;
 pub use concurrent::{concurrent_readers, concurrent_updates};
 pub use corruption::{CorruptionReport, corruption};
 pub use crash::{CrashReport, crash_every_op, crash_random};

@@ -6,9 +6,9 @@ use super::record::{self, Replay};
 use super::reference_disk::{Journal, ReferenceDisk};
 use crate::transaction::CommitTurns;
 use crate::{
-    Admin, Atomic, Budget, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine,
-    EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Ordered, Progress, Scan, Update,
-    WriteBatch,
+    Admin, Atomic, Budget, Capabilities, ChangePoint, ChangeRing, Changes, Checkpoint, Count,
+    Descriptor, Durability, Engine, EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Ordered,
+    Progress, Scan, Snapshot, Update, WriteBatch,
 };
 use silica_base::{Clock, Error, ErrorKind, Result, SystemClock, checksum};
 use std::collections::BTreeMap;
@@ -33,7 +33,13 @@ pub struct Reference {
     inner: RwLock<Inner>,
     counters: Counters,
     turns: Arc<CommitTurns>,
+    changes: ChangeRing,
 }
+
+/// Streams of changes so far: each engine has another one.
+static HISTORIES: AtomicU64 = AtomicU64::new(1);
+/// Bytes of changes that are kept.
+const CHANGES_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -117,6 +123,13 @@ impl Reference {
             inner: RwLock::default(),
             counters: Counters::default(),
             turns: Arc::default(),
+            changes: ChangeRing::new(
+                CHANGES_BYTES_MAX,
+                ChangePoint {
+                    history: HISTORIES.fetch_add(1 << 32, Ordering::Relaxed),
+                    sequence: 0,
+                },
+            ),
         }
     }
 
@@ -139,6 +152,7 @@ impl Reference {
         })?;
         journal.replace(state.encode())?;
         inner.journal = Some(journal);
+        engine.changes.begin_history(inner.state.sequence);
         drop(inner);
         Ok(engine)
     }
@@ -184,6 +198,9 @@ impl Reference {
         for op in batch.ops() {
             self.counters.count(op);
             inner.state.apply(op);
+        }
+        if !batch.is_empty() {
+            self.changes.record(inner.state.sequence, batch.ops());
         }
         match durability {
             Durability::Synced => self.sync_inner(inner),
@@ -406,12 +423,35 @@ impl Engine for Reference {
         Some(self)
     }
 
+    fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
+        Some(self)
+    }
+
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         Some(self)
     }
 
     fn as_admin(&self) -> Option<&dyn Admin> {
         Some(self)
+    }
+}
+
+impl Changes for Reference {
+    fn begin(self: Arc<Self>) -> Result<(Arc<dyn Snapshot>, ChangePoint)> {
+        self.changes.begin(&mut || Arc::clone(&self).snapshot())
+    }
+
+    fn now(&self) -> ChangePoint {
+        self.changes.now()
+    }
+
+    fn read(
+        &self,
+        from: ChangePoint,
+        bytes_max: usize,
+        each: &mut dyn FnMut(ChangePoint, &WriteBatch<'_>),
+    ) -> Result<ChangePoint> {
+        self.changes.read(from, bytes_max, each)
     }
 }
 
@@ -510,6 +550,7 @@ impl Admin for Reference {
             journal.append_clear()?;
         }
         inner.state.clear();
+        self.changes.begin_history(inner.state.sequence);
         self.sync_inner(&mut inner)
     }
 

@@ -54,6 +54,14 @@ fn reference_live_transactions() {
 }
 
 #[test]
+fn reference_changes() {
+    changes(&mut harness(), 1, 2, silica_base::test_size(1_500, 5_000, 200_000));
+    must_catch(Bug::SkipsChanges, "the stream comes to another content", |h| {
+        changes(h, 1, 2, 1_500);
+    });
+}
+
+#[test]
 fn reference_crash_ranges() {
     assert!(crash_ranges(&mut harness(), 1, 60, 1) > 50);
 }

@@ -8,10 +8,10 @@ use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryIter, EntryRef,
-    Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange, MetricVisitor, Near,
-    Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded, Snapshot, SortedFile,
-    Update, WriteBatch,
+    Admin, Atomic, Budget, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
+    EntryIter, EntryRef, Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange,
+    MetricVisitor, Near, Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded,
+    Snapshot, SortedFile, Update, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -312,6 +312,10 @@ impl Engine for Switch {
         is_ordered.then(|| Arc::new(InOrder { switch: self, engine }) as Arc<dyn Ordered>)
     }
 
+    fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
+        self.whole().as_changes().is_some().then_some(self)
+    }
+
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         self.now().whole().as_atomic().is_some().then_some(self)
     }
@@ -337,6 +341,33 @@ pub(crate) fn read_only() -> Error {
 fn lacks(engine: &Arc<dyn Engine>, what: &str) -> Error {
     let name = engine.descriptor().name;
     Error::new(ErrorKind::Unsupported, format!("engine {name} cannot {what}"))
+}
+
+/// Those of the engine that has everything: after a migration it is another stream.
+impl Changes for Switch {
+    fn begin(self: Arc<Self>) -> Result<(Arc<dyn Snapshot>, ChangePoint)> {
+        self.stream()?.begin()
+    }
+
+    fn now(&self) -> ChangePoint {
+        self.stream().map_or(ChangePoint { history: 0, sequence: 0 }, |stream| stream.now())
+    }
+
+    fn read(
+        &self,
+        from: ChangePoint,
+        bytes_max: usize,
+        each: &mut dyn FnMut(ChangePoint, &WriteBatch<'_>),
+    ) -> Result<ChangePoint> {
+        self.stream()?.read(from, bytes_max, each)
+    }
+}
+
+impl Switch {
+    fn stream(&self) -> Result<Arc<dyn Changes>> {
+        let engine = self.whole();
+        Arc::clone(&engine).as_changes().ok_or_else(|| lacks(&engine, "keep changes"))
+    }
 }
 
 impl Scan for Switch {

@@ -290,6 +290,14 @@ fn transactions() {
 }
 
 #[test]
+fn changes() {
+    for seed in 0..2 {
+        let mut harness = WipHarness::new(&[("changes_bytes_max", 12 << 10)]);
+        testkit::changes(&mut harness, seed, 2, test_size(1_500, 10_000, 1_000_000));
+    }
+}
+
+#[test]
 fn crash_ranges() {
     let stride = test_size(3, 1, 1) as usize;
     assert!(testkit::crash_ranges(&mut tiny(), 1, 100, stride) > 50);

@@ -3,9 +3,9 @@
 use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceHarness, Workload};
 use crate::transaction::CommitTurns;
 use crate::{
-    Admin, Atomic, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryIter,
-    EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op, OpKind, Ordered,
-    RangeSize, Reads, Result, Scan, Snapshot, Update, WriteBatch,
+    Admin, Atomic, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
+    EngineExt, EntryIter, EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op,
+    OpKind, Ordered, RangeSize, Reads, Result, Scan, Snapshot, Update, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +75,8 @@ pub(super) enum Bug {
     CommitsExpired,
     /// Commits although a range that was read has changed.
     IgnoresRanges,
+    /// Leaves what a batch does out of the stream of changes now and then.
+    SkipsChanges,
     /// Does not delete what a batch put before it deletes a range.
     SparesBatches,
 }
@@ -407,6 +409,13 @@ impl Layer for Broken {
         Some(self)
     }
 
+    fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
+        match self.bug {
+            Bug::SkipsChanges => Some(self),
+            _ => Arc::clone(&self.inner).as_changes(),
+        }
+    }
+
     fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
         Some(self)
     }
@@ -550,6 +559,28 @@ impl Snapshot for Ageing {
 
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
         self.now()?.iterate(range)
+    }
+}
+
+impl Changes for Broken {
+    fn begin(self: Arc<Self>) -> Result<(Arc<dyn Snapshot>, ChangePoint)> {
+        Changes::begin(Arc::clone(&self.inner))
+    }
+
+    fn now(&self) -> ChangePoint {
+        Changes::now(&*self.inner)
+    }
+
+    fn read(
+        &self,
+        from: ChangePoint,
+        bytes_max: usize,
+        each: &mut dyn FnMut(ChangePoint, &WriteBatch<'_>),
+    ) -> Result<ChangePoint> {
+        Changes::read(&*self.inner, from, bytes_max, &mut |point, batch| {
+            let nothing = WriteBatch::new();
+            each(point, if self.every(50) { &nothing } else { batch });
+        })
     }
 }
 
