@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CYCLIC_MAX: &[(&str, usize)] = &[
     ("bench", 4),
     ("bench-compare", 6),
-    ("cli", 15),
+    ("cli", 8),
     ("commands", 19),
     ("mica", 10),
     ("proto", 2),
