@@ -15,9 +15,10 @@ echo "a warning" >&2
 exit 7
 "#;
 
-/// Waits for a signal, for 20 s.
+/// Waits for a signal, for 20 s. A shell cannot trap SIGINT if its parent ignores that, as jobs in
+/// the background do.
 const WAITING: &str = r#"#!/bin/sh
-trap 'echo interrupted; exit 9' INT
+trap 'echo interrupted; exit 9' TERM
 echo "process $$"
 n=0
 while [ $n -lt 400 ]; do sleep 0.05; n=$((n + 1)); done
@@ -93,7 +94,7 @@ fn a_signal_reaches_the_laboratory() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // The process has become the laboratory.
     assert_eq!(lines.next().unwrap().unwrap(), format!("process {}", child.id()));
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     assert_eq!(lines.next().unwrap().unwrap(), "interrupted");
     assert_eq!(child.wait().unwrap().code(), Some(9));
