@@ -34,7 +34,9 @@ pub use ext::{EngineExt, SnapshotExt};
 pub use intent::{Intent, IterateOptions};
 pub use layer::Layer;
 pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
-pub use options::{OptionKind, OptionSpec, OptionValues, parse_size, similar, unknown};
+pub use options::{
+    MEMORY_OPTION, OptionKind, OptionSpec, OptionValues, parse_size, similar, unknown,
+};
 pub use ordered::{
     EntryIter, INGESTED, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
     keys_of_ranges,

@@ -118,7 +118,20 @@ pub fn unknown<'k>(what: &str, name: &str, known: impl IntoIterator<Item = &'k s
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OptionValues(BTreeMap<String, u64>);
 
+/// The option of every engine that has a memory number.
+pub const MEMORY_OPTION: &str = "memory_bytes";
+
 impl OptionValues {
+    /// The memory number, if it is given.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.given(MEMORY_OPTION)
+    }
+
+    /// Gives the memory number. [`crate::EngineSpec::memory_within`] says what an engine takes.
+    pub fn set_memory_bytes(&mut self, bytes: u64) -> &mut Self {
+        self.set(MEMORY_OPTION, bytes)
+    }
+
     /// Reads `(name, text)` pairs against `specs`; an unknown name or bad value is an error that
     /// names what is allowed.
     pub fn parse<'t>(

@@ -1,7 +1,7 @@
 //! What others need to know of an engine, as data: the one thing that a new engine hands to the
 //! facade.
 
-use crate::{Engine, Environment, OptionSpec, OptionValues, Repaired};
+use crate::{Engine, Environment, MEMORY_OPTION, OptionKind, OptionSpec, OptionValues, Repaired};
 use silica_base::Result;
 use std::sync::Arc;
 
@@ -60,6 +60,14 @@ impl<D> EngineSpec<D> {
         EngineSpec { name, doc, options, medium, forgets, open, repair: None, made: None }
     }
 
+    /// The memory number next to `bytes` that the engine takes; `None` if it has none.
+    pub fn memory_within(&self, bytes: u64) -> Option<u64> {
+        match self.options.iter().find(|spec| spec.name == MEMORY_OPTION)?.kind {
+            OptionKind::Size(low, high) => Some(bytes.clamp(low, high)),
+            _ => None,
+        }
+    }
+
     /// The engine with a repair, which knows its own files.
     #[must_use]
     pub const fn with_repair(self, repair: Repair<D>, made: fn(&D) -> Result<bool>) -> Self {
@@ -75,4 +83,34 @@ impl<D> EngineSpec<D> {
 
 fn never(_: &OptionValues) -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::Reference;
+
+    fn open(_: (), _: &OptionValues, _: &Environment) -> Result<Arc<dyn Engine>> {
+        Ok(Arc::new(Reference::new()))
+    }
+
+    const MEMORY: &[OptionSpec] = &[OptionSpec {
+        name: MEMORY_OPTION,
+        kind: OptionKind::Size(100, 200),
+        default: 150,
+        fixed: false,
+        tunable: false,
+        doc: "memory",
+    }];
+
+    #[test]
+    fn memory_is_brought_within_what_an_engine_takes() {
+        let spec = EngineSpec::new("some", "", MEMORY, open as Open<()>);
+        let within = [1, 120, 900].map(|bytes| spec.memory_within(bytes));
+        assert_eq!(within, [Some(100), Some(120), Some(200)]);
+        assert_eq!(EngineSpec::new("none", "", &[], open as Open<()>).memory_within(1), None);
+        let mut values = OptionValues::default();
+        assert_eq!(values.memory_bytes(), None);
+        assert_eq!(values.set_memory_bytes(7).memory_bytes(), Some(7));
+    }
 }

@@ -1,10 +1,10 @@
 //! How to open a store.
 
 use crate::cache::Kept;
-use crate::store::MEMORY_OPTION;
 use crate::{Registry, Silica};
 use silica_base::HashSeed;
 use silica_device::{DeviceOptions, FileDevice};
+use silica_engine::MEMORY_OPTION;
 use silica_engine::{Durability, Engine, Environment, Error, ErrorKind, OptionValues, Result};
 use silica_tune::recommend::model_of;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub fn check_memory_bytes(what: &str, bytes: u64) -> Result<()> {
 /// Refuses more memory than the machine has to an engine that takes all of it at once.
 pub(crate) fn check_fits(engine: &str, values: &OptionValues) -> Result<()> {
     let takes_all = model_of(engine).is_some_and(|model| !model.offer().durable);
-    let wanted = values.given(MEMORY_OPTION).filter(|_| takes_all);
+    let wanted = values.memory_bytes().filter(|_| takes_all);
     match (wanted, machine_memory_bytes()) {
         (Some(wanted), Some(there)) if wanted > there => {
             let message = format!(
@@ -405,8 +405,8 @@ impl OpenOptions {
         check_memory_bytes("memory", self.memory_bytes)?;
         let pairs = self.set.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let mut values = OptionValues::parse(silica_mica::OPTIONS, pairs)?;
-        if values.given("memory_bytes").is_none() {
-            values.set("memory_bytes", self.memory_bytes);
+        if values.memory_bytes().is_none() {
+            values.set_memory_bytes(self.memory_bytes);
         }
         check_fits(CACHE_ENGINE, &values)?;
         let environment = Environment::new(HashSeed(self.new_seed()?));

@@ -20,7 +20,9 @@ use crate::{EngineSpec, OpenOptions};
 use log::{info, warn};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
-use silica_engine::{Engine, Environment, Error, ErrorKind, OptionValues, Result, unknown};
+use silica_engine::{
+    Engine, Environment, Error, ErrorKind, MEMORY_OPTION, OptionValues, Result, unknown,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +31,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const DEFAULT_KEYSPACE: &str = "default";
 
 const NAME_BYTES_MAX: usize = 255;
-pub(crate) const MEMORY_OPTION: &str = "memory_bytes";
 const EVICTION_OPTION: &str = "eviction";
 
 /// Opens the store in the directory `path`, creating it where there is none.
@@ -405,7 +406,7 @@ impl Silica {
         let is_special = engine != self.options.engine && self.own_memory(&record).is_none();
         if is_special && is_in_memory(&keyspace) {
             // What it takes it keeps, so the others must know.
-            let bytes = clamp_memory(spec, share).unwrap_or(share);
+            let bytes = spec.memory_within(share).unwrap_or(share);
             catalog.set_option(name, MEMORY_OPTION, bytes.to_string());
         }
         self.device.sync_dir()?;
@@ -507,11 +508,11 @@ impl Silica {
         mut values: OptionValues,
         share: u64,
     ) -> Result<Keyspace> {
-        let own_memory = self.own_memory(record).is_some() || values.given(MEMORY_OPTION).is_some();
+        let own_memory = self.own_memory(record).is_some() || values.memory_bytes().is_some();
         let part = self.options.keyspace_memory.iter().find(|(name, _)| *name == record.name);
         let bytes = part.map(|(_, bytes)| *bytes).or((!own_memory).then_some(share));
-        if let Some(bytes) = bytes.and_then(|bytes| clamp_memory(spec, bytes)) {
-            values.set(MEMORY_OPTION, bytes);
+        if let Some(bytes) = bytes.and_then(|bytes| spec.memory_within(bytes)) {
+            values.set_memory_bytes(bytes);
         }
         check_fits(spec.name, &values)?;
         let directory = self.directory_of(&record.directory())?;
@@ -590,7 +591,7 @@ impl Silica {
             let name = keyspace.engine().descriptor().name;
             if let (Ok(spec), Some(admin)) =
                 (self.options.registry.find(name), keyspace.engine().as_admin())
-                && let Some(bytes) = clamp_memory(spec, share)
+                && let Some(bytes) = spec.memory_within(share)
             {
                 admin.set_memory_bytes(bytes);
             }
@@ -654,16 +655,16 @@ impl Silica {
             values = OptionValues::parse(spec.options, given)?;
         }
         let whole = self.own_memory(old).unwrap_or_else(|| self.memory_share(&state.catalog));
-        let half = clamp_memory(spec, whole / 2);
+        let half = spec.memory_within(whole / 2);
         let mut record = Record {
             id: id.unwrap_or(state.catalog.next_id),
             name: name.to_string(),
             engine: engine.to_string(),
             options: options_to_keep(spec, &values),
         };
-        let is_given = values.given(MEMORY_OPTION).is_some();
+        let is_given = values.memory_bytes().is_some();
         if let Some(bytes) = half.filter(|_| !is_given) {
-            values.set(MEMORY_OPTION, bytes);
+            values.set_memory_bytes(bytes);
         }
         check_fits(engine, &values)?;
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
@@ -689,7 +690,7 @@ impl Silica {
 }
 
 fn clamp_of(options: &OpenOptions, record: &Record, bytes: u64) -> Option<u64> {
-    clamp_memory(options.registry.find(&record.engine).ok()?, bytes)
+    options.registry.find(&record.engine).ok()?.memory_within(bytes)
 }
 
 impl Drop for Silica {
@@ -735,15 +736,6 @@ fn check_set(options: &OpenOptions) -> Result<()> {
 /// True where nothing of a keyspace is on the device.
 fn is_in_memory(keyspace: &Keyspace) -> bool {
     !keyspace.engine().descriptor().capabilities.durable
-}
-
-/// `share` within the range of the engine's memory option, where it has one.
-fn clamp_memory(spec: &EngineSpec, share: u64) -> Option<u64> {
-    let spec = spec.options.iter().find(|s| s.name == MEMORY_OPTION)?;
-    match spec.kind {
-        silica_engine::OptionKind::Size(low, high) => Some(share.clamp(low, high)),
-        _ => None,
-    }
 }
 
 fn options_to_keep(spec: &EngineSpec, values: &OptionValues) -> Vec<(String, String)> {

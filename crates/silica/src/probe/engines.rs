@@ -2,10 +2,10 @@
 //! it has in memory, on this thread alone. What counts is the time that the thread had a core, so
 //! a machine that is busy with other work measures nearly the same.
 
-use crate::store::MEMORY_OPTION;
 use crate::{EngineSpec, Registry};
 use silica_base::{HashSeed, Prng};
 use silica_device::{DeviceOptions, FileDevice};
+use silica_engine::MEMORY_OPTION;
 use silica_engine::{
     Budget, Durability, Engine, EntryRef, Environment, Error, GetSink, KeyRange, MetricsMap,
     OptionValues, Result, WriteBatch,
