@@ -1,5 +1,5 @@
-//! A cell in a fresh process: `silica bench compare-cell` reads it from standard input and tells
-//! what it finds. A process that dies is a failure with a reason, never the end of the suite.
+//! A cell in a fresh process: `silica-lab bench compare-cell` reads it from standard input and
+//! tells what it finds. A process that dies is a failure with a reason, never the end of the suite.
 //!
 //! Between two slices a cell's threads stand still by themselves, so that no call is under way,
 //! and then its whole process group is stopped: what a store does in the background, and a server
@@ -36,7 +36,7 @@ const STOP_PERIOD: Duration = Duration::from_micros(50);
 type Said<T> = std::result::Result<T, String>;
 
 /// Reads a cell from standard input, performs it and tells what it finds: the body of the hidden
-/// command `silica bench compare-cell`.
+/// command `silica-lab bench compare-cell`.
 pub fn serve_cell() -> Result<()> {
     // Whoever started this process and is gone does not want it any more.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
