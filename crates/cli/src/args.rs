@@ -83,10 +83,13 @@ pub(crate) enum Command {
     Lab(LabVerb),
     /// Say which engine and options fit a workload best on this machine, and why; --apply moves.
     Tune(Box<TuneArgs>),
-    /// Show prediction beside measurement of a keyspace, and what a change would do.
+    /// Show prediction beside measurement of a keyspace, and what a change would do, or where the
+    /// get of a key spends its time (--get).
     Why {
         /// Directory of the store, a keyspace of --path, or HOST:PORT of a server's --admin.
         target: Option<String>,
+        #[command(flatten)]
+        get: crate::stages::GetArgs,
     },
     #[command(flatten)]
     Verb(Verb),

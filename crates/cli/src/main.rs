@@ -26,6 +26,7 @@ mod resp;
 mod scan;
 mod serve;
 mod session;
+mod stages;
 mod targets;
 mod text;
 mod transfer;
@@ -95,7 +96,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         }
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
         Some(Command::Tune(args)) => tune::run(global, &args, output),
-        Some(Command::Why { target }) => why::run(global, target.as_deref(), output),
+        Some(Command::Why { target, get }) => why::run(global, target.as_deref(), &get, output),
         Some(Command::Record(args)) => record::run(global, &args, output),
         Some(Command::Probe(args)) => probe::run(global, &args, output),
         Some(Command::Lab(_)) => door::enter(global, &cli.words),

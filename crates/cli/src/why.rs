@@ -1,5 +1,6 @@
 //! `silica why`: prediction beside measurement.
 
+use crate::stages::{self, GetArgs};
 use crate::tune::{Asked, prediction_json};
 use serde_json::{Value, json};
 use silica::tune::recommend::{Figure, Measured, Why, why, workload_of};
@@ -26,7 +27,12 @@ struct Told {
 }
 
 /// Explains the keyspace of --keyspace, or the one that `target` names.
-pub(crate) fn run(global: &Global, target: Option<&str>, output: &mut Output) -> Result<()> {
+pub(crate) fn run(
+    global: &Global,
+    target: Option<&str>,
+    get: &GetArgs,
+    output: &mut Output,
+) -> Result<()> {
     let path = target.filter(|target| Path::new(target).is_dir()).map(PathBuf::from);
     let is_server = target.is_some_and(|target| path.is_none() && target.contains(':'));
     let mut name = global.keyspace.clone();
@@ -34,6 +40,9 @@ pub(crate) fn run(global: &Global, target: Option<&str>, output: &mut Output) ->
         name = target.to_string();
     }
     let directory = path.unwrap_or_else(|| global.directory());
+    if get.key.is_some() {
+        return stages::run(global, &directory, &name, get, output);
+    }
     let mut asked = Asked::new(global, Some(&directory))?;
     let told = match target.filter(|_| is_server) {
         Some(address) => of_server(global, address, &name)?,

@@ -351,6 +351,9 @@ pub struct Burst {
     pub from: usize,
     /// The workers' queue that it waits in.
     pub lane: Lane,
+    /// When it was handed to the workers, in nanoseconds of the service's clock, if somebody wants
+    /// to know; else 0.
+    pub queued_ns: u64,
     /// Running it went wrong; its replies are worth nothing.
     pub broken: bool,
     /// Whose connection's each part is.
@@ -366,7 +369,8 @@ pub struct Burst {
 impl Burst {
     /// An empty burst of the event loop `from`.
     pub fn new(from: usize, lane: Lane) -> Self {
-        Burst { from, lane, broken: false, owners: vec![], inputs: vec![], outputs: vec![] }
+        let (owners, inputs, outputs) = (vec![], vec![], vec![]);
+        Burst { from, lane, queued_ns: 0, broken: false, owners, inputs, outputs }
     }
 
     /// Adds a part.

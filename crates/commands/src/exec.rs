@@ -9,12 +9,14 @@
 mod alone;
 mod changes;
 mod pieces;
+mod staged;
 mod timer;
 
 use self::alone::Collector;
 pub use self::changes::Change;
 use self::changes::{change, change_by_owners};
 use self::pieces::Writer;
+use self::staged::Staged;
 use self::timer::BurstTimer;
 use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
@@ -75,6 +77,8 @@ pub struct Executor {
     room: usize,
     /// When the burst began, in Unix milliseconds.
     now_ms: u64,
+    /// Where its reads spend their time, if somebody asks.
+    staged: Staged,
 }
 
 impl Executor {
@@ -96,6 +100,7 @@ impl Executor {
             claim,
             room,
             now_ms: 0,
+            staged: Staged::default(),
         }
     }
 
@@ -108,6 +113,7 @@ impl Executor {
     pub fn run(&mut self, burst: &mut Burst) {
         let service = Arc::clone(&self.service);
         let timer = BurstTimer::start(&service, burst);
+        self.staged = Staged::start(&service, burst);
         self.now_ms = service.unix_ms();
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
@@ -133,7 +139,7 @@ impl Executor {
         self.forget(outputs);
         let done: usize = outputs.iter().map(|output| output.next).sum();
         service.stats.count_burst(burst.lane, done - done_before);
-        timer.stop(&service, burst, done - done_before);
+        timer.stop(&service, burst, done - done_before, || self.staged.text());
     }
 
     /// Reply bytes of a burst after which it goes on later.
@@ -207,7 +213,7 @@ impl Executor {
         let mut writer = Writer::new(wave.inputs, wave.outputs, &self.taken, self.room);
         let mut result = Ok(());
         if !keys.is_empty() {
-            result = wave.engine.get_many(keys, &mut writer);
+            result = self.staged.get_many(&self.service, wave.engine, keys, &mut writer);
         }
         match &result {
             Ok(()) => writer.end(keys.len()),
@@ -257,7 +263,8 @@ impl Executor {
             return Ok(());
         }
         let (arena, slots) = (&mut self.arena, &mut self.slots);
-        engine.get_many(keys, &mut Collector::new(arena, slots, &self.wants, self.room))
+        let mut sink = Collector::new(arena, slots, &self.wants, self.room);
+        self.staged.get_many(&self.service, engine, keys, &mut sink)
     }
 
     /// Writes the replies of a wave of reads; returns how many requests are done.

@@ -159,6 +159,17 @@ impl Service {
         self.monotonic_ns() / 1_000_000
     }
 
+    /// The machine's clocks.
+    pub(crate) fn clock(&self) -> &SystemClock {
+        &self.clock
+    }
+
+    /// The time at which a burst is handed to the workers, where somebody wants to know how long
+    /// bursts wait for them; else 0.
+    pub fn queued_ns(&self) -> u64 {
+        if self.slowlog.shows_stages() { self.monotonic_ns() } else { 0 }
+    }
+
     /// Nanoseconds of a clock that never goes back.
     pub(crate) fn monotonic_ns(&self) -> u64 {
         self.clock.monotonic_ns()

@@ -6,7 +6,7 @@
 
 use crate::budget::{Budget, Share};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Seconds of which LATENCY keeps the peaks.
@@ -40,6 +40,8 @@ pub(crate) struct SlowLog {
     /// Microseconds from which on a burst is slow; negative for never.
     pub(crate) micros_min: AtomicI64,
     pub(crate) len_max: AtomicUsize,
+    /// Entries say in which stages reads spent their time.
+    pub(crate) stages: AtomicBool,
     next_id: AtomicU64,
     /// Memory of all entries.
     bytes: AtomicUsize,
@@ -52,6 +54,7 @@ impl Default for SlowLog {
         SlowLog {
             micros_min: AtomicI64::new(10_000),
             len_max: AtomicUsize::new(128),
+            stages: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
             list: Mutex::default(),
@@ -62,6 +65,11 @@ impl Default for SlowLog {
 impl SlowLog {
     fn list(&self) -> MutexGuard<'_, VecDeque<(Slow, Share)>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True where entries say in which stages reads spent their time.
+    pub(crate) fn shows_stages(&self) -> bool {
+        self.stages.load(Relaxed)
     }
 
     /// The newest `count` entries.

@@ -1,7 +1,7 @@
 //! The engine trait.
 
 use crate::{
-    Admin, Atomic, Changes, EntryRef, Intent, MetricVisitor, Ordered, Scan, Sharded, WriteBatch,
+    Admin, Atomic, Changes, EntryRef, Intent, MetricVisitor, Ordered, Scan, Sharded, Stage, StageWatch, Stages, WriteBatch,
 };
 use silica_base::Result;
 use std::sync::Arc;
@@ -116,6 +116,18 @@ pub trait Engine: Send + Sync {
 
     /// As [`Engine::get_many`], for what is read not by a user who waits.
     fn get_many_with(&self, keys: &[&[u8]], _intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        self.get_many(keys, sink)
+    }
+
+    /// [`Engine::get_many`], telling `stages` where the time goes. Takes longer: it is for those who
+    /// look for what is slow. An engine that does not tell its stages apart is one, `Other`.
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        stages.enter(Stage::Other);
         self.get_many(keys, sink)
     }
 

@@ -1,8 +1,7 @@
 //! Decorators: what stands before an engine and is about one thing.
 
 use crate::{
-    Admin, Atomic, Budget, Changes, Descriptor, Durability, Engine, GetSink, Intent, MetricVisitor,
-    Ordered, Progress, Result, Scan, Sharded, WriteBatch,
+    Admin, Atomic, Budget, Changes, Descriptor, Durability, Engine, GetSink, Intent, MetricVisitor, Ordered, Progress, Result, Scan, Sharded, Stages, WriteBatch,
 };
 use std::sync::Arc;
 
@@ -28,9 +27,19 @@ pub trait Layer: Send + Sync {
         self.inner().get_many(keys, sink)
     }
 
-    /// [`Engine::get_many_with`].
+    /// [`Engine::get_many_with`]: whoever overrides `get_many` overrides it, too.
     fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
         self.inner().get_many_with(keys, intent, sink)
+    }
+
+    /// [`Engine::get_many_staged`]: whoever overrides `get_many` overrides it, too.
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        self.inner().get_many_staged(keys, sink, stages)
     }
 
     /// [`Engine::reports_in_order`].
@@ -110,6 +119,15 @@ impl<L: Layer> Engine for L {
 
     fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
         Layer::get_many_with(self, keys, intent, sink)
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        Layer::get_many_staged(self, keys, sink, stages)
     }
 
     fn reports_in_order(&self) -> bool {

@@ -21,6 +21,7 @@ mod options;
 mod ordered;
 pub mod part;
 mod spec;
+mod stages;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 pub mod transaction;
@@ -43,4 +44,5 @@ pub use ordered::{
 };
 pub use silica_base::{Error, ErrorKind, Result};
 pub use spec::{EngineSpec, Medium, Open, Repair};
+pub use stages::{Stage, StageTime, StageTimes, StageWatch, Stages, Unwatched};
 pub use views::{Admin, Atomic, Checkpoint, Count, Loss, Repaired, Scan, Shard, Sharded, Update};

@@ -15,7 +15,8 @@ use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
-    Limits, MetricVisitor, OptionValues, Progress, Scan, Sharded, WriteBatch,
+    Limits, MetricVisitor, OptionValues, Progress, Scan, Sharded, Stage, StageWatch, Stages,
+    WriteBatch,
 };
 use std::sync::Arc;
 
@@ -349,6 +350,17 @@ impl Engine for Mica {
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         let hits = self.read_burst(keys, sink);
         if self.is_store && hits < keys.len() as u64 { self.check_poison() } else { Ok(()) }
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        // Nothing else is asked.
+        stages.enter(Stage::Memory);
+        self.get_many(keys, sink)
     }
 
     fn reports_in_order(&self) -> bool {

@@ -579,9 +579,15 @@ impl EventLoop {
             Place::Worker(Lane::Long, _) => {
                 let mut burst = Burst::new(self.index, Lane::Long);
                 burst.push(owner, work.input, output);
-                self.shared.pool.push(burst);
+                self.hand_over(burst);
             }
         }
+    }
+
+    /// Hands a burst to the workers.
+    fn hand_over(&self, mut burst: Burst) {
+        burst.queued_ns = self.service.queued_ns();
+        self.shared.pool.push(burst);
     }
 
     /// Runs or hands out the bursts that this turn has collected.
@@ -592,12 +598,14 @@ impl EventLoop {
         if !self.reads.owners.is_empty() && self.reads_in_flight < in_flight_max {
             self.reads_in_flight += 1;
             let next = Burst::new(self.index, Lane::Read);
-            self.shared.pool.push(std::mem::replace(&mut self.reads, next));
+            let burst = std::mem::replace(&mut self.reads, next);
+            self.hand_over(burst);
         }
         if !self.writes.owners.is_empty() && self.writes_in_flight < in_flight_max {
             self.writes_in_flight += 1;
             let next = Burst::new(self.index, Lane::Write);
-            self.shared.pool.push(std::mem::replace(&mut self.writes, next));
+            let burst = std::mem::replace(&mut self.writes, next);
+            self.hand_over(burst);
         }
         if !self.here.owners.is_empty() {
             let mut burst = std::mem::replace(&mut self.here, Burst::new(self.index, Lane::Read));

@@ -3,9 +3,10 @@
 use crate::migrate::Switch;
 use crate::scheduler::Scheduler;
 use crate::sketch;
+use silica_base::SystemClock;
 use silica_engine::{
-    Admin, Budget, Count, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, MetricsMap,
-    Result, Scan, Update, WriteBatch,
+    Admin, Budget, Count, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, GetSink,
+    MetricsMap, Result, Scan, Stage, StageTimes, Stages, Update, WriteBatch,
 };
 use silica_tune::Workload;
 use silica_tune::sketch::Totals;
@@ -191,6 +192,23 @@ impl Keyspace {
         read: impl FnOnce(Option<EntryRef<'_>>) -> T,
     ) -> Result<T> {
         self.live()?.get_with(key.as_ref(), read)
+    }
+
+    /// The value of `key`, and where finding it spent its time. It is a get like any other, but that
+    /// it looks at the clock some ten times.
+    pub fn get_staged(&self, key: impl AsRef<[u8]>) -> Result<(Option<Vec<u8>>, StageTimes)> {
+        struct Taken(Option<Vec<u8>>);
+        impl GetSink for Taken {
+            fn found(&mut self, _: usize, entry: EntryRef<'_>) {
+                self.0 = Some(entry.value.to_vec());
+            }
+        }
+        let engine = self.live()?;
+        let (clock, mut value) = (SystemClock::default(), Taken(None));
+        let mut stages = Stages::start(&clock, Stage::Other);
+        engine.get_many_staged(&[key.as_ref()], &mut value, &mut stages)?;
+        let times = stages.stop();
+        Ok((value.0, times))
     }
 
     /// The values of all `keys`, in their order, looked up as one burst.

@@ -81,7 +81,7 @@ pub use silica_engine as engine;
 pub use silica_engine::{
     Budget, Count, Durability, Engine, EngineExt, EntryRef, Environment, Error, ErrorKind, GetSink,
     KeyRange, METRICS, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, RangeSize,
-    Result, Update, WriteBatch, parse_size,
+    Result, Stage, StageTime, StageTimes, Update, WriteBatch, parse_size,
 };
 pub use silica_engine::{Ingested, Loss, Repaired};
 pub use silica_tune as tune;

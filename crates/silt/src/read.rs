@@ -13,7 +13,7 @@ use crate::sorted_store::{Plan, SortedStore};
 use silica_base::{AlignedBuf, Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::optimistic::Seen;
-use silica_engine::{EntryRef, GetSink};
+use silica_engine::{EntryRef, GetSink, Stage, StageWatch, Unwatched};
 use silica_parts::frame::Frame;
 use silica_parts::value_log::Pointer;
 use std::cell::Cell;
@@ -82,9 +82,15 @@ impl<D: Device> Reads<D> {
         }
     }
 
-    pub(crate) fn read_burst(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+    /// Reports all `keys`; `watch` is told which stages that is in.
+    pub(crate) fn read_burst<W: StageWatch>(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        watch: W,
+    ) -> Result<()> {
         let report = &mut |index, frame: &Frame<'_>| self.report(index, frame, sink);
-        let tally = self.find_frames(keys, report)?;
+        let tally = self.find_frames(keys, report, watch)?;
         self.count_reads(keys.len(), &tally);
         Ok(())
     }
@@ -92,23 +98,34 @@ impl<D: Device> Reads<D> {
     /// The newest frame of `key`, a tombstone included, encoded.
     pub(crate) fn newest_frame(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut newest = None;
-        self.find_frames(&[key], &mut |_, frame| {
-            let mut bytes = Vec::with_capacity(frame.encoded_len());
-            frame.encode(&mut bytes);
-            newest = Some(bytes);
-            Ok(true)
-        })?;
+        self.find_frames(
+            &[key],
+            &mut |_, frame| {
+                let mut bytes = Vec::with_capacity(frame.encoded_len());
+                frame.encode(&mut bytes);
+                newest = Some(bytes);
+                Ok(true)
+            },
+            Unwatched,
+        )?;
         Ok(newest)
     }
 
     /// Calls `found` with the newest frame of every key that has one; it says whether the key
     /// counts as a hit.
-    fn find_frames(&self, keys: &[&[u8]], found: &mut OnFrame<'_>) -> Result<Tally> {
+    fn find_frames<W: StageWatch>(
+        &self,
+        keys: &[&[u8]],
+        found: &mut OnFrame<'_>,
+        mut watch: W,
+    ) -> Result<Tally> {
+        watch.enter(Stage::Memory);
         let hashes = self.hash_and_prefetch(keys.iter().copied());
         let mut burst = Burst {
             store: self,
             keys,
             found,
+            watch,
             reads: self.ground.device.reads(self.ground.config.read_depth),
             planned: Vec::new(),
             buffers: BUFFERS.take(),
@@ -118,7 +135,7 @@ impl<D: Device> Reads<D> {
             burst.begin(index, hash)?;
             burst.begin_reads()?;
         }
-        while let Some(done) = burst.reads.pop() {
+        while let Some(done) = burst.next_read() {
             burst.end_read(done)?;
             burst.begin_reads()?;
         }
@@ -217,10 +234,11 @@ impl<D: Device> Reads<D> {
 
 /// The keys of a burst that are not decided, and what they share. Where it ends early, the reads
 /// in flight are waited for.
-struct Burst<'b, 'f, D: Device> {
+struct Burst<'b, 'f, D: Device, W> {
     store: &'b Reads<D>,
     keys: &'b [&'b [u8]],
     found: &'b mut OnFrame<'f>,
+    watch: W,
     reads: D::Reads<'b, Lookup<D>>,
     /// Found while the window was full.
     planned: Vec<(Lookup<D>, Extent)>,
@@ -228,9 +246,19 @@ struct Burst<'b, 'f, D: Device> {
     tally: Tally,
 }
 
-impl<D: Device> Burst<'_, '_, D> {
+impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
+    /// Waits for a read in flight.
+    #[inline]
+    fn next_read(&mut self) -> Option<(Read<Lookup<D>>, Result<usize>)> {
+        self.watch.enter(Stage::Device);
+        let done = self.reads.pop();
+        self.watch.enter(Stage::Other);
+        done
+    }
+
     /// Looks for a key in the log stores, and begins with the other stores where it is not there.
     fn begin(&mut self, index: usize, hash: KeyHash) -> Result<()> {
+        self.watch.enter(Stage::Memory);
         let log = &self.store.journal.log;
         let stores = self.store.partitions.partition_of(hash).read();
         // Taken under the partition's lock: no segment that its tables point at is missing.
@@ -238,6 +266,7 @@ impl<D: Device> Burst<'_, '_, D> {
         let newest = stores.find_in_log(&segments, log.end(), hash, self.keys[index]);
         if let Some(newest) = newest {
             drop(stores);
+            self.watch.enter(Stage::Other);
             self.tally.log += u64::from((self.found)(index, &newest.frame)?);
             return Ok(());
         }
@@ -248,7 +277,8 @@ impl<D: Device> Burst<'_, '_, D> {
 
     /// Plans the next read of a lookup, where it needs one.
     fn go_on(&mut self, mut lookup: Lookup<D>) -> Result<()> {
-        let step = lookup.step()?;
+        let step = lookup.step(&mut self.watch)?;
+        self.watch.enter(Stage::Other);
         self.tally.reads += take(&mut lookup.index_reads);
         match step {
             Step::Absent => Ok(()),
@@ -264,10 +294,11 @@ impl<D: Device> Burst<'_, '_, D> {
     /// that ended before that one is searched: the device never waits for the processor.
     fn begin_reads(&mut self) -> Result<()> {
         while let Some((lookup, extent)) = self.planned.pop() {
-            let done = if self.reads.is_full() { self.reads.pop() } else { None };
+            let done = if self.reads.is_full() { self.next_read() } else { None };
             let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
             buf.resize(extent.bytes());
             self.tally.reads += 1;
+            self.watch.enter(Stage::Queue);
             self.reads.push(Read { of: lookup, offset: extent.offset(), buf });
             if let Some(done) = done {
                 self.end_read(done)?;
@@ -282,6 +313,7 @@ impl<D: Device> Burst<'_, '_, D> {
         let counters = self.store.ground.device.counters();
         let reads_before = counters.snapshot().reads;
         let mut buf = AlignedBuf::zeroed(0);
+        self.watch.enter(Stage::Device);
         let newest = store.lookup(lookup.hash, self.keys[lookup.index], &mut buf)?;
         self.tally.reads += counters.snapshot().reads - reads_before;
         if let Some(frame) = newest {
@@ -308,8 +340,10 @@ impl<D: Device> Burst<'_, '_, D> {
     /// Looks for the key in what was read; hands the lookup back where it is not decided.
     fn search(&mut self, mut lookup: Lookup<D>, buf: &mut [u8]) -> Result<Option<Lookup<D>>> {
         let index = lookup.index;
+        self.watch.enter(Stage::Search);
         match lookup.find(buf, self.keys[index])? {
             Found::Entry(frame) => {
+                self.watch.enter(Stage::Other);
                 let there = u64::from((self.found)(index, &frame)?);
                 let in_hash_store = lookup.hash_store().is_some();
                 *(if in_hash_store { &mut self.tally.hash } else { &mut self.tally.sorted }) +=
@@ -333,7 +367,7 @@ impl<D: Device> Lookup<D> {
     }
 
     /// Finds out what comes next.
-    fn step(&mut self) -> Result<Step> {
+    fn step(&mut self, watch: &mut impl StageWatch) -> Result<Step> {
         loop {
             if let Some(extent) = self.candidates.extents().get(self.searched) {
                 return Ok(Step::Read(*extent));
@@ -343,10 +377,12 @@ impl<D: Device> Lookup<D> {
             let store = self.asked;
             self.asked += 1;
             if let Some(store) = self.version.hash_stores.get(store) {
+                watch.enter(Stage::Filter);
                 self.index_reads += store.candidates(self.hash, &mut self.candidates)?;
             } else if store > self.version.hash_stores.len() {
                 return Ok(Step::Absent);
             } else if let Some(store) = &self.version.sorted_store {
+                watch.enter(Stage::Index);
                 match store.plan(self.hash) {
                     Plan::Read(extent) => self.candidates = Candidates::one(extent),
                     Plan::Absent => {}

@@ -11,7 +11,7 @@ use silica_base::Result;
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits,
-    MetricVisitor, Progress, Scan, WriteBatch,
+    MetricVisitor, Progress, Scan, Stages, Unwatched, WriteBatch,
 };
 use std::sync::Arc;
 
@@ -68,7 +68,16 @@ impl<D: Device> Engine for Silt<D> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        self.reads.read_burst(keys, sink)
+        self.reads.read_burst(keys, sink, Unwatched)
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        self.reads.read_burst(keys, sink, stages)
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {

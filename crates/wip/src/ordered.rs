@@ -15,7 +15,7 @@ use silica_engine::optimistic::{Conditions, Optimistic};
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Durability, EntryIter, GetSink, Ingested, Intent, IterateOptions, KeyRange, Near, Ordered,
-    RangeSize, Reads, Snapshot, SortedFile, WriteBatch,
+    RangeSize, Reads, Snapshot, SortedFile, Unwatched, WriteBatch,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -118,7 +118,8 @@ impl<D: Device> Snapshot for Held<D, Opened<D>> {
             // Nothing was ever written before.
             return Ok(());
         }
-        read_burst(&self.contents, keys, (self.position, Some(self.unix_ms)), intent, sink)
+        let at = (self.position, Some(self.unix_ms));
+        read_burst(&self.contents, keys, at, intent, sink, Unwatched)
     }
 
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {

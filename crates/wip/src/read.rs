@@ -12,7 +12,7 @@ use crate::fresh::{BLOCK_BYTES_MAX, Fresh};
 use crate::metrics::add;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read, ReadQueue};
-use silica_engine::{EntryRef, GetSink, Intent};
+use silica_engine::{EntryRef, GetSink, Intent, Stage, StageWatch};
 use silica_parts::CachedBlock;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{self, Lookup, Table};
@@ -136,12 +136,14 @@ enum Said {
 
 /// Reports to `sink` what every key had before the position `before`, and had not expired at
 /// `at_ms`, or now.
-pub(crate) fn read_burst<D: Device>(
+/// `watch` is told which stages the burst is in.
+pub(crate) fn read_burst<D: Device, W: StageWatch>(
     contents: &Contents<D>,
     keys: &[&[u8]],
     (before, at_ms): (u64, Option<u64>),
     intent: Intent,
     sink: &mut dyn GetSink,
+    watch: W,
 ) -> Result<()> {
     let Spare { buffers, keys: hashes, fresh } = SPARE.take();
     let fresh = fresh.of(&contents.tables.cache);
@@ -152,6 +154,7 @@ pub(crate) fn read_burst<D: Device>(
         at_ms,
         keeps: intent.keeps(),
         sink,
+        watch,
         reads: None,
         planned: Vec::new(),
         located: Vec::new(),
@@ -183,7 +186,7 @@ pub(crate) fn read_burst<D: Device>(
 
 /// The keys of a burst that are not decided, and what they share. Where it ends early, the reads
 /// in flight are waited for.
-struct Burst<'b, D: Device> {
+struct Burst<'b, D: Device, W> {
     contents: &'b Contents<D>,
     keys: &'b [&'b [u8]],
     before: u64,
@@ -192,6 +195,7 @@ struct Burst<'b, D: Device> {
     /// What is read goes into the cache.
     keeps: bool,
     sink: &'b mut dyn GetSink,
+    watch: W,
     /// Begun with the first read.
     reads: Option<D::Reads<'b, Asked<D>>>,
     /// What is to be read next.
@@ -216,7 +220,7 @@ struct Burst<'b, D: Device> {
     false_positives: u64,
 }
 
-impl<D: Device> Burst<'_, D> {
+impl<D: Device, W: StageWatch> Burst<'_, D, W> {
     /// Answers all keys; the memory of `hashes` comes back.
     fn run(&mut self, mut hashes: Vec<u64>) -> Result<Vec<u64>> {
         let buckets = self.contents.buckets.load();
@@ -248,11 +252,21 @@ impl<D: Device> Burst<'_, D> {
             reads.start();
             self.keep_fresh();
         }
-        while let Some(done) = self.reads.as_mut().and_then(ReadQueue::pop) {
+        while let Some(done) = self.next_read() {
             self.end_read(done)?;
             self.go_on_all()?;
         }
         Ok(hashes)
+    }
+
+    /// Waits for a read in flight.
+    #[inline]
+    fn next_read(&mut self) -> Option<(Read<Asked<D>>, Result<usize>)> {
+        let reads = self.reads.as_mut()?;
+        self.watch.enter(Stage::Device);
+        let done = reads.pop();
+        self.watch.enter(Stage::Other);
+        done
     }
 
     /// Asks for the memory that a key is looked for in.
@@ -265,6 +279,7 @@ impl<D: Device> Burst<'_, D> {
     /// Looks for a key in the memtables, and goes on with the runs where it is not there.
     fn begin(&mut self, buckets: &Buckets<D>, index: usize, hash: u64) -> Result<()> {
         let key = self.keys[index];
+        self.watch.enter(Stage::Memory);
         let stores = buckets.of(key).read();
         if stores.is_gone {
             drop(stores);
@@ -291,6 +306,7 @@ impl<D: Device> Burst<'_, D> {
         drop(stores);
         buckets.of(key).count_read();
         let mut search = Search { index, hash, version, deleted, at: 0, block: None };
+        self.watch.enter(Stage::Filter);
         if !search.go_to_part(key) {
             return Ok(());
         }
@@ -337,6 +353,7 @@ impl<D: Device> Burst<'_, D> {
         if is_gone || expires != 0 && expires <= self.at_ms() {
             return Ok(());
         }
+        self.watch.enter(Stage::Other);
         if flags & POINTER != 0 {
             return self.report_apart((index, hash), entry);
         }
@@ -360,7 +377,9 @@ impl<D: Device> Burst<'_, D> {
                 if !self.sink.wants(index, record.read_bytes()) {
                     return Ok(());
                 }
+                self.watch.enter(Stage::Device);
                 let value = record.read_alone(key)?;
+                self.watch.enter(Stage::Other);
                 self.sink.found(index, EntryRef { value: &value, ..entry });
                 self.hits += 1;
                 return Ok(());
@@ -382,9 +401,11 @@ impl<D: Device> Burst<'_, D> {
     fn go_on(&mut self, mut search: Search<D>) -> Result<()> {
         let key = self.keys[search.index];
         loop {
+            self.watch.enter(Stage::Index);
             let block = search.locate(key);
             let table = search.table();
             let id = table.id(block);
+            self.watch.enter(Stage::Cache);
             let mut found = self.contents.tables.cache.get(id);
             if found.is_none() && self.fresh.has(id) {
                 self.keep_fresh();
@@ -436,6 +457,7 @@ impl<D: Device> Burst<'_, D> {
         bytes: &[u8],
     ) -> Result<Said> {
         let (index, deleted) = (search.index, search.deleted);
+        self.watch.enter(Stage::Search);
         match table.search(block, bytes, self.keys[index], self.before - 1)? {
             Lookup::Found(version) => {
                 let entry = EntryRef {
@@ -449,6 +471,7 @@ impl<D: Device> Burst<'_, D> {
             }
             Lookup::Next => Ok(Said::Next),
             Lookup::Absent => {
+                self.watch.enter(Stage::Filter);
                 self.false_positives += 1;
                 Ok(Said::Absent)
             }
@@ -475,7 +498,9 @@ impl<D: Device> Burst<'_, D> {
             let contents = self.contents;
             let reads =
                 self.reads.get_or_insert_with(|| contents.device.reads(contents.config.read_depth));
+            self.watch.enter(Stage::Device);
             let done = if reads.is_full() { reads.pop() } else { None };
+            self.watch.enter(Stage::Queue);
             reads.push(Read { of: asked, offset, buf });
             if let Some(done) = done {
                 self.end_read(done)?;
@@ -487,7 +512,7 @@ impl<D: Device> Burst<'_, D> {
     /// Waits for all reads in flight before a large one; false if what it brings is not wanted.
     #[cold]
     fn make_way(&mut self, asked: &Asked<D>, len: usize) -> Result<bool> {
-        while let Some(done) = self.reads.as_mut().and_then(ReadQueue::pop) {
+        while let Some(done) = self.next_read() {
             self.end_read(done)?;
         }
         Ok(match asked {
@@ -525,11 +550,13 @@ impl<D: Device> Burst<'_, D> {
         buf: AlignedBuf,
     ) -> Result<()> {
         let mut plain = std::mem::take(&mut self.plain);
+        self.watch.enter(Stage::Search);
         let bytes = table.check(block, &buf, &mut plain)?;
         let said = self.ask(&search, table, block, bytes)?;
         let (id, len) = (table.id(block), bytes.len());
         // What was decompressed is somewhere else.
         let is_buf = std::ptr::eq(bytes.as_ptr(), buf.as_ptr());
+        self.watch.enter(Stage::Cache);
         if !self.keeps {
             self.keep(buf);
         } else if self.keys.len() > 1 && is_buf && buf.capacity() <= BLOCK_BYTES_MAX {

@@ -14,8 +14,7 @@ use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Admin, Atomic, Budget, Capabilities, Changes, Descriptor, Durability, Engine, GetSink, Intent,
-    Limits, MetricVisitor, Ordered, Progress, Scan, WriteBatch,
+    Admin, Atomic, Budget, Capabilities, Changes, Descriptor, Durability, Engine, GetSink, Intent, Limits, MetricVisitor, Ordered, Progress, Scan, Stages, Unwatched, WriteBatch,
 };
 use silica_parts::wal::POSITION_BYTES;
 use std::ops::Deref;
@@ -204,11 +203,20 @@ impl<D: Device> Engine for Wip<D> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        read_burst(self, keys, (u64::MAX, None), Intent::Foreground, sink)
+        read_burst(self, keys, (u64::MAX, None), Intent::Foreground, sink, Unwatched)
     }
 
     fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
-        read_burst(self, keys, (u64::MAX, None), intent, sink)
+        read_burst(self, keys, (u64::MAX, None), intent, sink, Unwatched)
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        read_burst(self, keys, (u64::MAX, None), Intent::Foreground, sink, stages)
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {

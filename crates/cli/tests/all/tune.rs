@@ -146,3 +146,33 @@ fn why_shows_prediction_beside_what_the_store_has() {
     let changes = told["what_if"].as_array().unwrap();
     assert!(changes.iter().any(|change| change["option"] == "merge_ratio_percent"));
 }
+
+#[test]
+fn a_get_tells_where_it_spends_its_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let file = path.join("in.tsv");
+    let lines: String = (0..20_000).map(|i| format!("key {i:05}\t{}\n", "v".repeat(100))).collect();
+    std::fs::write(&file, lines).unwrap();
+    for engine in ["wip", "silt"] {
+        let store = path.join(engine);
+        let file = file.to_str().unwrap();
+        json(&["load", file, "--engine", engine, "--memory", "2MiB"], &store);
+        let told = json(&["why", "--get", "key 00007", "--memory", "2MiB"], &store);
+        assert_eq!(
+            (&told["engine"], &told["value_bytes"]),
+            (&engine.into(), &100.into()),
+            "{told}"
+        );
+        let first = &told["first"];
+        let all = first["nanoseconds"].as_u64().unwrap();
+        for stage in ["memory", "index", "device", "search"] {
+            let nanoseconds = first["stages"][stage]["nanoseconds"].as_u64();
+            assert!(nanoseconds.is_some_and(|n| n > 0 && n < all), "{engine} {stage}: {told}");
+        }
+        let absent = silica(&["why", "--get", "nobody", "--memory", "2MiB"], &store);
+        let text = String::from_utf8_lossy(&absent.stdout).into_owned();
+        assert_eq!(absent.status.code(), Some(1), "{text}");
+        assert!(text.contains("not there") && text.contains("filter"), "{text}");
+    }
+}

@@ -210,10 +210,11 @@ impl Executor {
         let memory = Memory::new(&self.claim, self.reply_bytes_max);
         if let [key] = keys[..] {
             let (now_ms, mut hits) = (self.now_ms, 0);
+            let (staged, service) = (&mut self.staged, &self.service);
             wave.outputs[index].reply(request, |reply| {
                 let start = reply.buffered();
                 let mut sink = Single { read, args, now_ms, memory, reply, is_found: false };
-                let result = wave.engine.get_many(&[key], &mut sink);
+                let result = staged.get_many(service, &*wave.engine, &[key], &mut sink);
                 let Single { mut memory, is_found, reply, .. } = sink;
                 memory.forget();
                 hits = usize::from(is_found);
@@ -238,7 +239,7 @@ impl Executor {
         self.slots.resize(keys.len(), Slot::Missing);
         let collector = Collector::new(&mut self.arena, &mut self.slots, &self.wants, usize::MAX);
         let mut sink = Several { collector, memory };
-        let result = wave.engine.get_many(&keys, &mut sink);
+        let result = self.staged.get_many(&self.service, &*wave.engine, &keys, &mut sink);
         sink.memory.forget();
         let failed = result.err().map(|error| error_text(&error)).or(sink.memory.refused);
         self.count_slots();

@@ -33,8 +33,15 @@ impl BurstTimer {
         BurstTimer { began_ns: service.monotonic_ns(), first, from }
     }
 
-    /// Notes how long it took, and tells what it wrote; `requests` of the burst have run.
-    pub(crate) fn stop(self, service: &Service, burst: &Burst, requests: usize) {
+    /// Notes how long it took, and tells what it wrote; `requests` of the burst have run, and
+    /// `stages` says what their reads took, if that is known.
+    pub(crate) fn stop(
+        self,
+        service: &Service,
+        burst: &Burst,
+        requests: usize,
+        stages: impl FnOnce() -> Option<String>,
+    ) {
         if let Some(from) = &self.from {
             service.tracking.tell(service, burst, from);
         }
@@ -55,11 +62,13 @@ impl BurstTimer {
         let input = &burst.inputs[index];
         let client = service.clients.get(burst.owners[index].client);
         let request = input.args(&input.requests[place]);
+        let mut args = kept(request, requests.saturating_sub(1));
+        args.extend(stages().map(String::into_bytes));
         let slow = Slow {
             id: 0,
             unix_s,
             micros,
-            args: kept(request, requests.saturating_sub(1)),
+            args,
             peer: client.as_ref().map(|client| client.peer.to_string()).unwrap_or_default(),
             name: client.map(|client| client.names().name.clone()).unwrap_or_default(),
         };

@@ -60,6 +60,8 @@ static SETTINGS: &[Setting] = settings! {
         -1..=i64::MAX => |service, n| service.slowlog.micros_min.store(n, Relaxed);
     "slowlog-max-len": |service| service.slowlog.len_max.load(Relaxed).to_string(),
         0..=i64::MAX => |service, n| service.slowlog.len_max.store(n as usize, Relaxed);
+    "slowlog-stages": |service| u8::from(service.slowlog.shows_stages()).to_string(),
+        0..=1 => |service, n| service.slowlog.stages.store(n == 1, Relaxed);
     "tcp-keepalive": |_| "0".into();
     "timeout": |_| "0".into();
 };

@@ -1,9 +1,9 @@
-//! SLOWLOG and LATENCY.
+//! SLOWLOG, LATENCY, and where a get spends its time.
 
 use super::{Cx, Keyspace, introspect, out_of_memory, wrong_subcommand};
 use crate::burst::Args;
 use crate::slowlog::Slow;
-use silica::engine::Result;
+use silica::engine::{EntryRef, GetSink, Result, Stage, Stages};
 use silica_proto::{Reply, parse_i64};
 
 /// The only event whose latency is watched: a burst of requests.
@@ -115,4 +115,36 @@ pub(crate) fn latency_reset(
     let wanted = args.len() == 2 || (2..args.len()).any(|index| args.is(index, EVENT));
     reply.integer(i64::from(wanted && keys.service.latency.clear()));
     Ok(())
+}
+
+/// `SILICA.STAGES key`: the engine, the bytes of the value if there is one, and each stage with
+/// nanoseconds and how often it was entered, a line each.
+pub(crate) fn stages(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let mut read = Measured { keys, bytes: None };
+    let mut stages = Stages::start(keys.service.clock(), Stage::Other);
+    keys.engine.get_many_staged(&[args.get(1)], &mut read, &mut stages)?;
+    let times = stages.stop();
+    let mut text = format!("engine {}\n", keys.engine.descriptor().name);
+    read.bytes.iter().for_each(|bytes| text += &format!("value_bytes {bytes}\n"));
+    for (stage, time) in times.iter() {
+        text += &format!("stage {} {} {}\n", stage.name(), time.nanoseconds, time.times);
+    }
+    reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+/// Reads a value, and keeps only how long it is.
+struct Measured<'k, 'a> {
+    keys: &'k Keyspace<'a>,
+    bytes: Option<usize>,
+}
+
+impl GetSink for Measured<'_, '_> {
+    fn found(&mut self, _: usize, entry: EntryRef<'_>) {
+        self.bytes = Some(entry.value.len());
+    }
+
+    fn wants(&mut self, _: usize, bytes: usize) -> bool {
+        self.keys.claim.grow(bytes).is_ok()
+    }
 }

@@ -174,6 +174,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Records what a database is asked, as lines of a trace.";
     "silica.sketch" 2 "admin noscript" NO "server" "7.2.0" Whole(record::sketch),
         "Returns what a database is asked, as text.";
+    "silica.stages" 2 "readonly / long" ONE "server" "7.2.0" Whole(slowlog::stages),
+        "Reads a key and returns the stages that finding it went through, and what each took.";
     "silica.stats" 1 "admin noscript" NO "server" "7.2.0" Whole(jobs::stats),
         "Returns every metric of the database.";
     "slowlog" -2 "" NO "server" "2.2.12" Session(slowlog::help),

@@ -33,7 +33,7 @@ pub(crate) use loop_shard::{LoopShard, loop_shards};
 
 use silica::engine::{
     Admin, Atomic, Checkpoint, Count, Durability, Engine, EntryRef, Error, ErrorKind, GetSink,
-    Layer, Result, Sharded, Update, WriteBatch,
+    Intent, Layer, Result, Sharded, Stage, StageWatch, Stages, Update, WriteBatch,
 };
 use silica_commands::{Answer, Change, Owners, Terms, Watchers};
 use std::cell::RefCell;
@@ -173,6 +173,20 @@ impl Layer for Direct {
             Some(loop_shard) => loop_shard.get_many(self.db, &*self.engine, keys, sink),
             None => self.engine.get_many(keys, sink),
         })
+    }
+
+    fn get_many_with(&self, keys: &[&[u8]], _: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        Layer::get_many(self, keys, sink)
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        stages.enter(Stage::Memory);
+        Layer::get_many(self, keys, sink)
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {

@@ -64,6 +64,33 @@ fn the_log_tells_how_many_ran_together() {
 }
 
 #[test]
+fn the_log_tells_the_stages_of_reads_if_asked() {
+    for may_wait in [false, true] {
+        let probe = Probe { delay: Duration::from_millis(5), ..Probe::new(may_wait) };
+        let (server, _) = start_with(config(), probe);
+        let mut client = Client::connect(&server);
+        let shown = |client: &mut Client| {
+            logged(client, 0, &["GET slow"]);
+            client.ask("SLOWLOG GET 1")
+        };
+        assert!(!shown(&mut client).contains("stages"), "nobody asked");
+        client.ask("CONFIG SET slowlog-stages 1");
+        let entry = shown(&mut client);
+        let (_, stages) = entry.split_once("'... (stages: ").unwrap_or_else(|| panic!("{entry}"));
+        assert_eq!(stages.contains("queue "), may_wait, "only workers are waited for: {entry}");
+        let (_, device) = stages.split_once("device ").unwrap_or_else(|| panic!("{entry}"));
+        let micros: f64 = device.split(' ').next().unwrap().parse().unwrap();
+        assert!(micros >= 5000.0, "{entry}");
+        // A command of its own tells it of one key.
+        let told = client.ask("SILICA.STAGES slow");
+        assert!(told.contains("engine ") && told.contains("stage device "), "{told}");
+        client.ask("CONFIG SET slowlog-stages 0");
+        assert!(!shown(&mut client).contains("stages"));
+        server.stop();
+    }
+}
+
+#[test]
 fn peaks_of_latency_are_told() {
     let probe = Probe { delay: Duration::from_millis(3), ..Probe::new(false) };
     let (server, _) = start_with(config(), probe);

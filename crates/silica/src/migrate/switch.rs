@@ -8,10 +8,7 @@ use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Admin, Atomic, Budget, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
-    EntryIter, EntryRef, Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange,
-    MetricVisitor, Near, Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded,
-    Snapshot, SortedFile, Update, WriteBatch,
+    Admin, Atomic, Budget, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine, EntryIter, EntryRef, Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange, MetricVisitor, Near, Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded, Snapshot, SortedFile, Stages, Update, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,14 +154,20 @@ impl Switch {
         }
     }
 
-    fn get(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+    /// Lets `ask` have values of the engine that has everything, and hands them to `sink`.
+    #[inline]
+    fn get(
+        &self,
+        sink: &mut dyn GetSink,
+        ask: impl FnOnce(&dyn Engine, &mut dyn GetSink) -> Result<()>,
+    ) -> Result<()> {
         let now = self.now();
         let engine = now.whole();
         if !self.in_order || engine.reports_in_order() {
-            return engine.get_many(keys, sink);
+            return ask(&**engine, sink);
         }
         let mut sorted = Sorted(Vec::new());
-        engine.get_many(keys, &mut sorted)?;
+        ask(&**engine, &mut sorted)?;
         sorted.0.sort_unstable_by_key(|found| found.0);
         for (index, value, expires_unix_ms, user_bits) in &sorted.0 {
             let entry =
@@ -215,9 +218,25 @@ impl Engine for Switch {
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         let look = self.live.look();
         if look.any() {
-            return self.live.gets(look, keys, sink, |sink| self.get(keys, sink));
+            let get = |sink: &mut dyn GetSink| self.get(sink, |of, sink| of.get_many(keys, sink));
+            return self.live.gets(look, keys, sink, get);
         }
-        self.get(keys, sink)
+        self.get(sink, |engine, sink| engine.get_many(keys, sink))
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        let mut get = |sink: &mut dyn GetSink| {
+            self.get(sink, |engine, sink| engine.get_many_staged(keys, sink, stages))
+        };
+        match self.live.look() {
+            look if look.any() => self.live.gets(look, keys, sink, get),
+            _ => get(sink),
+        }
     }
 
     /// Not sketched: no user asks.
@@ -225,7 +244,7 @@ impl Engine for Switch {
         match intent {
             Intent::Foreground => self.get_many(keys, sink),
             // In the order of the keys if callers were told so once and for all.
-            _ if self.in_order => self.get(keys, sink),
+            _ if self.in_order => self.get(sink, |engine, sink| engine.get_many(keys, sink)),
             _ => self.whole().get_many_with(keys, intent, sink),
         }
     }

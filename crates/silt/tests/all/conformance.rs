@@ -240,7 +240,7 @@ fn expired_room() {
 
 #[test]
 fn differential() {
-    let operations = test_size(20_000, 500_000, 500_000_000);
+    let operations = test_size(20_000, 300_000, 500_000_000);
     testkit::differential(&mut tiny(), seed(1), operations);
     testkit::differential(&mut equal_sizes(), seed(2), operations);
     testkit::differential(&mut large_values(), seed(3), operations / 4);
@@ -265,7 +265,7 @@ fn configurations() {
         (&[("log_bytes_max", 64 << 10), ("segment_bytes", 32 << 10)], &large),
         (&[("hash_stores_max", 2), ("ect_hmax", 2)], &large),
     ];
-    let (operations, cuts) = (test_size(5_000, 100_000, 10_000_000), test_size(50, 1000, 50_000));
+    let (operations, cuts) = (test_size(5_000, 50_000, 10_000_000), test_size(50, 500, 50_000));
     for (usual, (options, change)) in (100..).zip(cases) {
         println!("seed {}: {options:?}", seed(usual));
         testkit::differential(&mut SiltHarness::new(options).with(change), seed(usual), operations);
@@ -285,7 +285,7 @@ fn configurations() {
 
 #[test]
 fn crash_random() {
-    let cuts = test_size(300, 10_000, 500_000);
+    let cuts = test_size(300, 4_000, 500_000);
     testkit::crash_random(&mut tiny(), seed(1), cuts);
     let garbling = SimOptions { garble: true, names_in_order: true };
     testkit::crash_random(&mut tiny().on(garbling), seed(2), cuts);
@@ -303,7 +303,7 @@ fn crash_every_op() {
 
 #[test]
 fn faults() {
-    for script in 0..test_size(1, 3, 100) {
+    for script in 0..test_size(1, 2, 100) {
         testkit::faults(&mut tiny(), seed(script), 150);
         testkit::faults(&mut large_values(), seed(script), 100);
     }
@@ -311,7 +311,7 @@ fn faults() {
 
 #[test]
 fn full_disk() {
-    for script in 0..test_size(1, 5, 500) {
+    for script in 0..test_size(1, 3, 500) {
         // Hash stores of more than a few entries: one of 32 takes sixteen times its bytes.
         let larger = [("log_store_blocks", 2), ("log_store_block_buckets_log2", 5)];
         let mut small = SiltHarness::new(&larger);
@@ -330,7 +330,7 @@ fn full_disk() {
 
 #[test]
 fn corruption() {
-    let stride = test_size(61, 1, 1) as usize;
+    let stride = test_size(61, 3, 1) as usize;
     let mut kinds = BTreeSet::new();
     // So few keys that every byte of every file can be damaged.
     let few_keys = |w: &mut Workload| w.crash_keys = test_size(60, 60, 100) as u32;

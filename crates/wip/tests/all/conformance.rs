@@ -243,7 +243,7 @@ fn large_values_of_many_threads() {
 
 #[test]
 fn differential() {
-    testkit::differential(&mut tiny(), 1, test_size(20_000, 500_000, 500_000_000));
+    testkit::differential(&mut tiny(), 1, test_size(20_000, 300_000, 500_000_000));
     // With room for all blocks.
     let mut cached = WipHarness::new(&[("memory_bytes", 8 << 20)]);
     testkit::differential(&mut cached, 2, test_size(5_000, 100_000, 100_000_000));
@@ -264,9 +264,9 @@ fn compressed_differential() {
 #[test]
 fn compressed_crash_and_corruption() {
     for mut harness in compressed() {
-        testkit::crash_random(&mut harness, 3, test_size(50, 2_000, 100_000));
+        testkit::crash_random(&mut harness, 3, test_size(50, 1_000, 100_000));
         let steps = test_size(400, 400, 600) as usize;
-        testkit::corruption(&mut harness, 1, steps, test_size(997, 7, 1) as usize);
+        testkit::corruption(&mut harness, 1, steps, test_size(997, 13, 1) as usize);
     }
 }
 
@@ -314,7 +314,7 @@ fn live_transactions() {
 
 #[test]
 fn crash_random() {
-    let cuts = test_size(300, 10_000, 500_000);
+    let cuts = test_size(300, 4_000, 500_000);
     testkit::crash_random(&mut tiny(), 1, cuts);
     let garbling = SimOptions { garble: true, names_in_order: true };
     testkit::crash_random(&mut tiny().on(garbling), 2, cuts);
@@ -354,14 +354,14 @@ fn linearizable() {
 #[test]
 fn corruption() {
     let steps = test_size(400, 400, 600) as usize;
-    testkit::corruption(&mut tiny(), 1, steps, test_size(61, 1, 1) as usize);
+    testkit::corruption(&mut tiny(), 1, steps, test_size(61, 3, 1) as usize);
 }
 
 #[test]
 fn full_disk() {
     // Tables of a few blocks that many buckets share, and larger ones.
     let larger = [("bucket_bytes_max", 128 << 10), ("memtable_bytes_max", 32 << 10)];
-    for seed in 0..test_size(2, 10, 1_000) {
+    for seed in 0..test_size(2, 6, 1_000) {
         for mut harness in [tiny(), WipHarness::new(&larger)] {
             let report = testkit::full_disk(&mut harness, seed, 768 << 10);
             assert!(report.writes > 500 && report.opens_when_full, "{report:?}");

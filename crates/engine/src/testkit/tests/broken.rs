@@ -3,9 +3,7 @@
 use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceHarness, Workload};
 use crate::transaction::CommitTurns;
 use crate::{
-    Admin, Atomic, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
-    EngineExt, EntryIter, EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op,
-    OpKind, Ordered, RangeSize, Reads, Result, Scan, Snapshot, Update, WriteBatch,
+    Admin, Atomic, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryIter, EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op, OpKind, Ordered, RangeSize, Reads, Result, Scan, Snapshot, Stage, StageWatch, Stages, Update, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -358,6 +356,16 @@ impl Layer for Broken {
             }
             _ => self.inner.get_many(keys, sink),
         }
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        stages.enter(Stage::Other);
+        Layer::get_many(self, keys, sink)
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {

@@ -9,7 +9,8 @@ pub(crate) mod tls;
 use silica_engine::testkit::Reference;
 use silica_engine::{
     Admin, Atomic, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef,
-    Error, ErrorKind, GetSink, Layer, Ordered, Result, Scan, Sharded, Update, WriteBatch,
+    Error, ErrorKind, GetSink, Layer, Ordered, Result, Scan, Sharded, Stage, StageWatch, Stages,
+    Update, WriteBatch,
 };
 use silica_proto::{Value, decode};
 use silica_server::{Config, Databases, EventLoopKind, Mode, Server};
@@ -94,6 +95,16 @@ impl Layer for Probe {
             true => Err(Error::new(ErrorKind::Io, "the read failed")),
             false => Ok(()),
         }
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        stages.enter(Stage::Device);
+        Layer::get_many(self, keys, sink)
     }
 
     // So that replies are tested which are written as values come, and those that are not.
