@@ -4,7 +4,7 @@ use crate::args::Verb;
 use crate::resp::{Reply, Resp, database_of, password};
 use clap::Args;
 use serde_json::{Map, Value};
-use silica::{Error, ErrorKind, METRICS, Result};
+use silica::{Error, ErrorKind, Result};
 use silica_console::{Global, Output, has_terminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -165,7 +165,7 @@ fn stats(server: &mut Remote, global: &Global, output: &mut Output) -> Result<()
         .collect();
     let engine = text.lines().find_map(|line| line.strip_prefix("engine ")).unwrap_or_default();
     output.line(format!("keyspace '{}', engine {engine}", global.keyspace))?;
-    for metric in METRICS {
+    for metric in silica::metrics() {
         if let Some(value) = values.get(metric.name).and_then(Value::as_f64) {
             let value = crate::verbs::number(value);
             output.line(format!("{:<36} {value:>16}  {}", metric.name, metric.doc))?;

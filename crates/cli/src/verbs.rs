@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::{expiry, scan, text};
 use serde_json::{Map, Value, json};
 use silica::tune::Workload;
-use silica::{BackupReport, Count, Error, ErrorKind, METRICS, Result, expires_after};
+use silica::{BackupReport, Count, Error, ErrorKind, Result, expires_after};
 use silica_console::{Global, Output};
 use std::ffi::OsString;
 use std::path::Path;
@@ -144,7 +144,7 @@ fn stats(session: &Session, output: &mut Output) -> Result<()> {
     let engine = keyspace.engine().descriptor().name;
     output.line(format!("keyspace '{}', engine {engine}", keyspace.name()))?;
     // In the list's order, which groups what belongs together.
-    for metric in METRICS {
+    for metric in silica::metrics() {
         if let Some(value) = metrics.0.get(metric.name) {
             output.line(format!("{:<36} {:>16}  {}", metric.name, number(*value), metric.doc))?;
         }

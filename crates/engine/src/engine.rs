@@ -155,7 +155,8 @@ pub trait Engine: Send + Sync {
     /// Does a bounded piece of background work. May be called from several threads.
     fn maintain(&self, budget: Budget) -> Result<Progress>;
 
-    /// Reports every metric once; names come from [`crate::METRICS`].
+    /// Reports every metric once; names come from [`crate::COMMON_METRICS`] and from
+    /// the engine's [`crate::EngineSpec::metrics`].
     fn metrics(&self, visitor: &mut dyn MetricVisitor);
 
     /// Walks everything and checks every invariant; the error names what is wrong and where.

@@ -34,7 +34,7 @@ pub use environment::Environment;
 pub use ext::{EngineExt, SnapshotExt};
 pub use intent::{Intent, IterateOptions};
 pub use layer::Layer;
-pub use metric::{METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
+pub use metric::{COMMON_METRICS, Metric, MetricKind, MetricVisitor, MetricsMap};
 pub use options::{
     MEMORY_OPTION, OptionKind, OptionSpec, OptionValues, parse_size, similar, unknown,
 };

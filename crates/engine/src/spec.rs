@@ -1,7 +1,9 @@
 //! What others need to know of an engine, as data: the one thing that a new engine hands to the
 //! facade.
 
-use crate::{Engine, Environment, MEMORY_OPTION, OptionKind, OptionSpec, OptionValues, Repaired};
+use crate::{
+    Engine, Environment, MEMORY_OPTION, Metric, OptionKind, OptionSpec, OptionValues, Repaired,
+};
 use silica_base::Result;
 use std::sync::Arc;
 
@@ -28,6 +30,8 @@ pub struct EngineSpec<D: 'static> {
     pub doc: &'static str,
     /// Its options.
     pub options: &'static [OptionSpec],
+    /// What it reports besides [`crate::COMMON_METRICS`].
+    pub metrics: &'static [Metric],
     /// Where its entries are.
     pub medium: Medium,
     /// True if a clean close of an engine with these options leaves nothing for its next opening.
@@ -57,7 +61,8 @@ impl<D> EngineSpec<D> {
         open: Open<D>,
     ) -> Self {
         let (medium, forgets) = (Medium::Files, never as fn(&OptionValues) -> bool);
-        EngineSpec { name, doc, options, medium, forgets, open, repair: None, made: None }
+        let (metrics, repair, made) = (&[], None, None);
+        EngineSpec { name, doc, options, metrics, medium, forgets, open, repair, made }
     }
 
     /// The memory number next to `bytes` that the engine takes; `None` if it has none.
@@ -72,6 +77,12 @@ impl<D> EngineSpec<D> {
     #[must_use]
     pub const fn with_repair(self, repair: Repair<D>, made: fn(&D) -> Result<bool>) -> Self {
         EngineSpec { repair: Some(repair), made: Some(made), ..self }
+    }
+
+    /// The engine with metrics of its own.
+    #[must_use]
+    pub const fn with_metrics(self, metrics: &'static [Metric]) -> Self {
+        EngineSpec { metrics, ..self }
     }
 
     /// The engine in memory; `forgets` says whether these options leave no image at a clean close.

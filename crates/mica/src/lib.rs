@@ -46,4 +46,4 @@ mod tests;
 
 pub use mica::{KEY_BYTES_MAX, Mica, VALUE_BYTES_MAX};
 pub use options::OPTIONS;
-pub use spec::ENGINE;
+pub use spec::{ENGINE, METRICS};

@@ -1,6 +1,6 @@
 //! The admin port: what the server counts, over HTTP, in the text format of Prometheus.
 
-use silica::engine::{Error, ErrorKind, METRICS, MetricKind, MetricVisitor, Result};
+use silica::engine::{Error, ErrorKind, MetricKind, MetricVisitor, Result};
 use silica::tune::recommend::{WHY_METRICS, Why};
 use silica_commands::Service;
 use std::collections::BTreeMap;
@@ -166,7 +166,7 @@ fn engines(service: &Service, out: &mut String) {
             engine.metrics(&mut values);
         }
     }
-    for metric in METRICS {
+    for metric in silica::metrics() {
         let Some(samples) = values.samples.get(metric.name) else { continue };
         let suffix = if metric.kind == MetricKind::Counter { "_total" } else { "" };
         let name = format!("silica_engine_{}{suffix}", metric.name);

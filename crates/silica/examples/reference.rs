@@ -2,7 +2,7 @@
 //! `metrics`. `cargo xtask docs` writes them to docs/.
 
 use silica::tune::recommend::WHY_METRICS;
-use silica::{METRICS, MetricKind, OptionKind, OptionSpec, Registry};
+use silica::{MetricKind, OptionKind, OptionSpec, Registry};
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
@@ -69,7 +69,7 @@ fn metrics() -> String {
     out += "`silica stats`, `INFO` and the benchmarks show them under these names. A counter only\n\
             grows while the store is open, a gauge goes up and down, a ratio is a quotient of\n\
             others.\n\n| metric | kind | meaning |\n|---|---|---|\n";
-    for metric in METRICS {
+    for metric in silica::metrics() {
         let kind = match metric.kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",

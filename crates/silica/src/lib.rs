@@ -73,14 +73,14 @@ pub use options::{
 pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use probe::{Names, ProbeOptions, SCRATCH_BLOCK_BYTES, Scratch, keep_probe, kept_probe, probe};
 pub use record::{RecordBuffer, RecordOptions, RecordReport, Recording};
-pub use registry::{EngineSpec, Registry};
+pub use registry::{EngineSpec, Registry, metrics};
 pub use repair::{KeyspaceRepair, StoreRepair, repair};
 pub use silica_device::is_writable_directory as is_writable;
 pub use silica_device::{self as device, DeviceOptions, FileDevice, IoChoice};
 pub use silica_engine as engine;
 pub use silica_engine::{
     Budget, Count, Durability, Engine, EngineExt, EntryRef, Environment, Error, ErrorKind, GetSink,
-    KeyRange, METRICS, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, RangeSize,
+    KeyRange, Metric, MetricKind, MetricsMap, OptionKind, OptionSpec, OptionValues, RangeSize,
     Result, Stage, StageTime, StageTimes, Update, WriteBatch, parse_size,
 };
 pub use silica_engine::{Ingested, Loss, Repaired};

@@ -1,8 +1,8 @@
 //! Engine names and how to build them: the one place that knows which engines exist.
 
 use silica_device::FileDevice;
-use silica_engine::{OptionValues, Result, unknown};
-use std::sync::Arc;
+use silica_engine::{COMMON_METRICS, Metric, OptionValues, Result, unknown};
+use std::sync::{Arc, LazyLock};
 
 /// An engine that keyspaces can be created with.
 pub type EngineSpec = silica_engine::EngineSpec<FileDevice>;
@@ -25,6 +25,16 @@ pub(crate) fn sorted_files(
         id,
     };
     silica_wip::TableFiles::new(device, options)
+}
+
+/// Every metric that an engine of Silica may report: those that engines have in common, then each
+/// engine's own.
+pub fn metrics() -> &'static [Metric] {
+    static ALL: LazyLock<Vec<Metric>> = LazyLock::new(|| {
+        let own = Registry::builtin().0.into_iter().flat_map(|spec| spec.metrics);
+        COMMON_METRICS.iter().chain(own).copied().collect()
+    });
+    &ALL
 }
 
 /// The engines that a store can use.

@@ -57,4 +57,4 @@ pub use hasher::Hasher;
 pub use options::OPTIONS;
 pub use repair::{made, repair};
 pub use silt::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Silt, VALUE_BYTES_MAX};
-pub use spec::ENGINE;
+pub use spec::{ENGINE, METRICS};

@@ -4,7 +4,7 @@
 use super::{Keyspace, NOT_INTEGER, SYNTAX, wrong_number};
 use crate::burst::Args;
 use crate::jobs::{self, BackupJob, Job, KINDS};
-use silica::engine::{EntryRef, Error, ErrorKind, KeyRange, METRICS, MetricsMap, Result};
+use silica::engine::{EntryRef, Error, ErrorKind, KeyRange, MetricsMap, Result};
 use silica_proto::rdb::{Entry, FileWriter};
 use silica_proto::{Reply, parse_i64};
 use std::ffi::OsStr;
@@ -129,7 +129,7 @@ pub(crate) fn stats(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     let mut metrics = MetricsMap::default();
     keys.engine.metrics(&mut metrics);
     let mut text = format!("engine {}\n", keys.engine.descriptor().name);
-    for metric in METRICS {
+    for metric in silica::metrics() {
         if let Some(value) = metrics.0.get(metric.name) {
             text += &format!("{} {value}\n", metric.name);
         }

@@ -9,6 +9,7 @@ mod golden;
 mod kept;
 mod limits;
 mod memory;
+mod metrics;
 mod migrate;
 mod migrate_refused;
 mod migrate_resumed;

@@ -294,7 +294,7 @@ fn crash_random() {
 
 #[test]
 fn crash_every_op() {
-    let (steps, stride) = (test_size(200, 2000, 2000) as usize, test_size(7, 1, 1));
+    let (steps, stride) = (test_size(200, 1000, 2000) as usize, test_size(7, 1, 1));
     for script in 0..test_size(1, 1, 20) {
         testkit::crash_every_op(&mut tiny(), seed(script), steps, stride, stride);
         testkit::crash_every_op(&mut large_values(), seed(script), steps / 2, stride, stride);

@@ -507,7 +507,8 @@ fn every_metric_of_writes_that_waited_has_a_term_of_the_model() {
     let asked = Asked::new("keys=500k uniform puts=1 memory=32MiB");
     let values = OptionValues::default();
     let waiting = |name: &&str| name.starts_with("writes_slowed") || name.starts_with("writes_w");
-    let names = silica_engine::METRICS.iter().map(|metric| metric.name);
+    let names =
+        silica_engine::COMMON_METRICS.iter().chain(silica_wip::METRICS).map(|metric| metric.name);
     let names: Vec<&str> = names.filter(waiting).collect();
     assert!(names.len() >= 7, "{names:?}");
     let p = predict(&asked.question(), "wip", &values).unwrap();

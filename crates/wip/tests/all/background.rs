@@ -112,7 +112,7 @@ fn memtables_stay_inside_the_number_however_many_buckets_there_are() {
         [("first_buckets", 1000), ("memory_bytes", 1 << 20), ("memtable_bytes_max", 24 << 10)];
     let wip = open(&device(), &limits).expect("it opens");
     let mut shared = 0.0;
-    let puts = test_size(30_000, 100_000, 3_000_000);
+    let puts = test_size(30_000, 50_000, 3_000_000);
     for n in 0..puts {
         wip.put(&key(n), &[3; 40], Durability::Buffered).expect("a put");
         // Whoever asks for them waits for a look at every bucket.

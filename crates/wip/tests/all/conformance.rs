@@ -210,18 +210,18 @@ fn large_values_differential() {
 
 #[test]
 fn large_values_ordered() {
-    testkit::iteration(&mut large_values(), 1, test_size(1_000, 20_000, 1_000_000) as u32);
-    testkit::ordered(&mut large_values(), 1, test_size(5_000, 100_000, 100_000_000));
+    testkit::iteration(&mut large_values(), 1, test_size(1_000, 5_000, 1_000_000) as u32);
+    testkit::ordered(&mut large_values(), 1, test_size(5_000, 50_000, 100_000_000));
     testkit::transactions(&mut large_values(), 1, 3, test_size(500, 10_000, 1_000_000));
 }
 
 #[test]
 fn large_values_crash() {
-    testkit::crash_random(&mut large_values(), 3, test_size(150, 3_000, 500_000));
+    testkit::crash_random(&mut large_values(), 3, test_size(150, 1_500, 500_000));
     let garbling = SimOptions { garble: true, names_in_order: true };
-    let cuts = test_size(150, 2_000, 500_000);
+    let cuts = test_size(150, 1_000, 500_000);
     testkit::crash_random(&mut large_values().on(garbling), 4, cuts);
-    let (steps, stride) = (test_size(100, 400, 2000) as usize, test_size(7, 1, 1));
+    let (steps, stride) = (test_size(100, 250, 2000) as usize, test_size(7, 1, 1));
     testkit::crash_every_op(&mut large_values(), 0, steps, stride, stride);
 }
 
@@ -272,7 +272,7 @@ fn compressed_crash_and_corruption() {
 
 #[test]
 fn iteration() {
-    testkit::iteration(&mut tiny(), 1, test_size(2_000, 20_000, 1_000_000) as u32);
+    testkit::iteration(&mut tiny(), 1, test_size(2_000, 6_000, 1_000_000) as u32);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn crash_random() {
 
 #[test]
 fn crash_every_op() {
-    let (steps, stride) = (test_size(200, 2000, 2000) as usize, test_size(7, 1, 1));
+    let (steps, stride) = (test_size(200, 1000, 2000) as usize, test_size(7, 1, 1));
     testkit::crash_every_op(&mut tiny(), 0, steps, stride, stride);
 }
 
