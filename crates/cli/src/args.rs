@@ -89,10 +89,20 @@ pub(crate) enum Command {
         /// Directory of the store, a keyspace of --path, or HOST:PORT of a server's --admin.
         target: Option<String>,
         #[command(flatten)]
-        get: crate::stages::GetArgs,
+        get: GetArgs,
     },
     #[command(flatten)]
     Verb(Verb),
+}
+
+#[derive(Args)]
+pub(crate) struct GetArgs {
+    /// Read this key twice and show where each get spends its time: queue, memory, filter, index,
+    /// cache, device, search.
+    #[arg(long = "get", value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 }
 
 #[derive(Args)]

@@ -1,22 +1,11 @@
 //! `silica why --get KEY`: the stages that a get goes through, and what each takes.
 
-use crate::remote::RemoteArgs;
+use crate::args::GetArgs;
 use crate::resp::database_of;
-use clap::Args;
 use serde_json::{Map, Value, json};
 use silica::{Error, ErrorKind, Result, StageTimes};
 use silica_console::{Global, Output};
 use std::path::Path;
-
-#[derive(Args)]
-pub(crate) struct GetArgs {
-    /// Read this key twice and show where each get spends its time: queue, memory, filter, index,
-    /// cache, device, search.
-    #[arg(long = "get", value_name = "KEY")]
-    pub(crate) key: Option<String>,
-    #[command(flatten)]
-    remote: RemoteArgs,
-}
 
 /// What one get said.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! `silica why`: prediction beside measurement.
 
-use crate::stages::{self, GetArgs};
+use crate::args::GetArgs;
+use crate::stages;
 use crate::tune::{Asked, prediction_json};
 use serde_json::{Value, json};
 use silica::tune::recommend::{Figure, Measured, Why, why, workload_of};

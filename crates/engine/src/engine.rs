@@ -1,7 +1,8 @@
 //! The engine trait.
 
 use crate::{
-    Admin, Atomic, Changes, EntryRef, Intent, MetricVisitor, Ordered, Scan, Sharded, Stage, StageWatch, Stages, WriteBatch,
+    Admin, Atomic, Changes, EntryRef, Intent, MetricVisitor, Ordered, Scan, Sharded, Stage,
+    StageWatch, Stages, WriteBatch,
 };
 use silica_base::Result;
 use std::sync::Arc;
@@ -119,8 +120,8 @@ pub trait Engine: Send + Sync {
         self.get_many(keys, sink)
     }
 
-    /// [`Engine::get_many`], telling `stages` where the time goes. Takes longer: it is for those who
-    /// look for what is slow. An engine that does not tell its stages apart is one, `Other`.
+    /// [`Engine::get_many`], telling `stages` where the time goes. Takes longer: it is for those
+    /// who look for what is slow. An engine that does not tell its stages apart is one, `Other`.
     fn get_many_staged(
         &self,
         keys: &[&[u8]],

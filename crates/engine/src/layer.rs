@@ -1,7 +1,8 @@
 //! Decorators: what stands before an engine and is about one thing.
 
 use crate::{
-    Admin, Atomic, Budget, Changes, Descriptor, Durability, Engine, GetSink, Intent, MetricVisitor, Ordered, Progress, Result, Scan, Sharded, Stages, WriteBatch,
+    Admin, Atomic, Budget, Changes, Descriptor, Durability, Engine, GetSink, Intent, MetricVisitor,
+    Ordered, Progress, Result, Scan, Sharded, Stages, WriteBatch,
 };
 use std::sync::Arc;
 

@@ -194,8 +194,8 @@ impl Keyspace {
         self.live()?.get_with(key.as_ref(), read)
     }
 
-    /// The value of `key`, and where finding it spent its time. It is a get like any other, but that
-    /// it looks at the clock some ten times.
+    /// The value of `key`, and where finding it spent its time. It is a get like any other, but
+    /// that it looks at the clock some ten times.
     pub fn get_staged(&self, key: impl AsRef<[u8]>) -> Result<(Option<Vec<u8>>, StageTimes)> {
         struct Taken(Option<Vec<u8>>);
         impl GetSink for Taken {

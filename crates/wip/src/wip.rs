@@ -14,7 +14,8 @@ use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Admin, Atomic, Budget, Capabilities, Changes, Descriptor, Durability, Engine, GetSink, Intent, Limits, MetricVisitor, Ordered, Progress, Scan, Stages, Unwatched, WriteBatch,
+    Admin, Atomic, Budget, Capabilities, Changes, Descriptor, Durability, Engine, GetSink, Intent,
+    Limits, MetricVisitor, Ordered, Progress, Scan, Stages, Unwatched, WriteBatch,
 };
 use silica_parts::wal::POSITION_BYTES;
 use std::ops::Deref;

@@ -214,7 +214,7 @@ impl Executor {
             wave.outputs[index].reply(request, |reply| {
                 let start = reply.buffered();
                 let mut sink = Single { read, args, now_ms, memory, reply, is_found: false };
-                let result = staged.get_many(service, &*wave.engine, &[key], &mut sink);
+                let result = staged.get_many(service, wave.engine, &[key], &mut sink);
                 let Single { mut memory, is_found, reply, .. } = sink;
                 memory.forget();
                 hits = usize::from(is_found);
@@ -239,7 +239,7 @@ impl Executor {
         self.slots.resize(keys.len(), Slot::Missing);
         let collector = Collector::new(&mut self.arena, &mut self.slots, &self.wants, usize::MAX);
         let mut sink = Several { collector, memory };
-        let result = self.staged.get_many(&self.service, &*wave.engine, &keys, &mut sink);
+        let result = self.staged.get_many(&self.service, wave.engine, &keys, &mut sink);
         sink.memory.forget();
         let failed = result.err().map(|error| error_text(&error)).or(sink.memory.refused);
         self.count_slots();

@@ -8,7 +8,10 @@ use arc_swap::{ArcSwap, Guard};
 use silica_base::HashSeed;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
-    Admin, Atomic, Budget, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine, EntryIter, EntryRef, Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange, MetricVisitor, Near, Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded, Snapshot, SortedFile, Stages, Update, WriteBatch,
+    Admin, Atomic, Budget, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
+    EntryIter, EntryRef, Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange,
+    MetricVisitor, Near, Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded,
+    Snapshot, SortedFile, Stages, Update, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,10 @@
 use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceHarness, Workload};
 use crate::transaction::CommitTurns;
 use crate::{
-    Admin, Atomic, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine, EngineExt, EntryIter, EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op, OpKind, Ordered, RangeSize, Reads, Result, Scan, Snapshot, Stage, StageWatch, Stages, Update, WriteBatch,
+    Admin, Atomic, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
+    EngineExt, EntryIter, EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op,
+    OpKind, Ordered, RangeSize, Reads, Result, Scan, Snapshot, Stage, StageWatch, Stages, Update,
+    WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
