@@ -65,7 +65,7 @@ fn server_for(steps: &mut Steps, seconds: u64, durable: bool, out: &Path) {
     }
 }
 
-/// The same alone, with the words of the command line.
+/// The mixed load alone, with the words of the command line.
 pub fn server(root: &Path, seconds: &str, rest: &[&str]) -> Result<(), String> {
     let seconds = seconds.parse().map_err(|_| format!("{seconds} is no number of seconds"))?;
     let after = |word: &str| {

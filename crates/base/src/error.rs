@@ -78,7 +78,7 @@ impl Error {
         self.kind
     }
 
-    /// The same error with `outer` put in front of its context.
+    /// This error with `outer` put in front of its context.
     #[must_use]
     pub fn within(mut self, outer: impl fmt::Display) -> Self {
         self.context = format!("{outer}: {}", self.context);

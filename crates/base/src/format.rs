@@ -105,8 +105,8 @@ impl Format {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// The same content in the newest version: `bytes`, which stand at byte `at` of `file`, from
-    /// the prefix on. Copies them only where their version is an older one.
+    /// The content in the newest version: `bytes`, which stand at byte `at` of `file`, from the
+    /// prefix on. Copies them only where their version is an older one.
     ///
     /// # Errors
     /// As of [`Format::version_of`].

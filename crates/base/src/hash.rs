@@ -65,7 +65,7 @@ impl HashSeed {
         ]
     }
 
-    /// The same as [`HashSeed::hash`] without the state of a hasher that is fed piece by piece,
+    /// The hash of [`HashSeed::hash`] without the state of a hasher that is fed piece by piece,
     /// which costs as much as the hash of a short key.
     #[inline(always)]
     fn hash_short(&self, key: &[u8]) -> u128 {

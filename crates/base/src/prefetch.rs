@@ -9,8 +9,8 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     prefetch_line::<true>(address(slice, index));
 }
 
-/// The same where many lines are asked for before the first of them is read: on x86-64 it goes into
-/// the second-level cache, which can wait for two or three times as many as the first.
+/// Asks for a line where many lines are asked for before the first of them is read: on x86-64 it
+/// goes into the second-level cache, which can wait for two or three times as many as the first.
 #[inline(always)]
 pub fn prefetch_burst<T>(slice: &[T], index: usize) {
     prefetch_line::<false>(address(slice, index));

@@ -54,7 +54,7 @@ pub struct AtRate {
     pub loss_percent: f64,
     /// From when a get was due to its reply.
     pub p50_us: f64,
-    /// The same.
+    /// The 99th percentile of that time.
     pub p99_us: f64,
 }
 
@@ -67,7 +67,7 @@ pub struct AtSkew {
     pub busiest_percent: f64,
     /// Datagrams that this port gets together.
     pub busiest_burst: f64,
-    /// The same over all ports.
+    /// Datagrams that a port gets together, over all ports.
     pub burst: f64,
 }
 

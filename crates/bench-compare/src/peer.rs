@@ -51,7 +51,7 @@ pub struct About {
     pub doc: &'static str,
     /// Its kind.
     pub class: Class,
-    /// The same store as another one with one setting changed, such as compression.
+    /// It is another store of the list with one setting changed, such as compression.
     pub is_variant: bool,
 }
 

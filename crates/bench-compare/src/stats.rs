@@ -262,7 +262,7 @@ mod tests {
             let one = Spread::of_pairs(&[a.iter().copied().zip(b.iter().copied()).collect()]);
             let other = Spread::of_pairs(&[b.into_iter().zip(a).collect()]);
             let (one, other) = (one.unwrap(), other.unwrap());
-            // The same draws, upside down.
+            // Both are made from one set of draws, one of them upside down.
             prop_assert!((one.low * other.high - 1.0).abs() < 1e-9);
             prop_assert!((one.median * other.median - 1.0).abs() < 1e-9);
         }

@@ -88,7 +88,7 @@ fn main() {
     charts::draw(&[panel], Path::new(file)).expect("the drawing");
 }
 
-/// The same in a process of its own, whose memory nothing else used before.
+/// A measurement in a process of its own, whose memory nothing else used before.
 fn in_child(kind: &str, count: usize) -> f64 {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program).args([kind, &count.to_string()]).output().expect("it runs");

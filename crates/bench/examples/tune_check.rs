@@ -247,7 +247,7 @@ struct Way {
 struct Round {
     /// Operations a second, waiting for other work of the machine left out.
     throughput: f64,
-    /// The same by the clock.
+    /// Operations a second by the clock.
     by_the_clock: f64,
     /// Seconds of the processor for an operation.
     processor: f64,

@@ -21,7 +21,7 @@ pub struct RandomReads {
     pub depth: usize,
     /// 4 KiB reads per second.
     pub reads_per_second: f64,
-    /// The same, by fio with the same depth on the same file.
+    /// What fio reads with this depth from the same file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fio_reads_per_second: Option<f64>,
 }
@@ -164,7 +164,7 @@ impl DeviceProbe {
         }
     }
 
-    /// The same by fio, or `None` where it is not installed or refuses.
+    /// Operations a second by fio; `None` if it is not installed or refuses.
     pub fn fio_rate(&self, access: Access, depth: usize, period: Duration) -> Option<f64> {
         let (arguments, part) = access.of_fio();
         let bytes =

@@ -82,7 +82,7 @@ pub struct Report {
     pub operations: u64,
     /// Time they took, without drawing them and checking the answers.
     pub seconds: f64,
-    /// The same by the clock on the wall, with both.
+    /// Time by the clock on the wall, drawing and checking included.
     pub wall_seconds: f64,
     /// Operations a second.
     pub throughput_ops: f64,
@@ -90,17 +90,17 @@ pub struct Report {
     pub gets_per_second: f64,
     /// Puts a second.
     pub puts_per_second: f64,
-    /// Latency of a call (with all keys of its burst), in microseconds.
+    /// Median latency of a call (with all keys of its burst), in microseconds.
     pub p50_us: f64,
-    /// The same.
+    /// 99th percentile of calls' latency, in microseconds.
     pub p99_us: f64,
-    /// The same.
+    /// 99.9th percentile of calls' latency, in microseconds.
     pub p999_us: f64,
-    /// The same.
+    /// Longest call, in microseconds.
     pub max_us: f64,
-    /// Latency of calls that only read.
+    /// Median latency of calls that only read, in microseconds.
     pub read_p50_us: f64,
-    /// The same.
+    /// 99th percentile of the latency of calls that only read, in microseconds.
     pub read_p99_us: f64,
     /// Keys looked up.
     pub reads: u64,
@@ -123,7 +123,7 @@ pub struct Report {
     pub space_amplification: f64,
     /// Memory of indexes and filters per key, at the end.
     pub index_bytes_per_key: f64,
-    /// The same, at its worst moment after the first tenth of the run.
+    /// Memory of indexes and filters per key, at its worst moment after the first tenth of the run.
     pub index_bytes_per_key_max: f64,
     /// Largest resident size, mapped pages of the log included.
     pub rss_bytes_max: u64,

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Operations of a window, at most; fewer where calls take long, so that a run or its slice ends
 /// when it should.
 const OPERATIONS_MAX: usize = 256;
-/// The same with calls that take this many nanoseconds or more.
+/// Operations of a window if calls take this many nanoseconds or more.
 const OPERATIONS_MAX_SLOW: [(u64, usize); 2] = [(500_000, 4), (10_000, 32)];
 /// Bytes of a window's keys and values, and of the answers to it, at most, unless it is one burst:
 /// what is drawn ahead should leave the processor's caches to the store.

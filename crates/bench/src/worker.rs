@@ -126,7 +126,7 @@ pub(crate) struct Role {
 
 /// Calls that take less, in nanoseconds, are not all timed one by one.
 const SAMPLED_BELOW: u64 = 1000;
-/// Of so many of them one is.
+/// One of this many quick calls is timed by itself.
 const SAMPLE_EVERY: usize = 64;
 /// Calls that were timed together and took longer, in nanoseconds, hide one that waited; it is
 /// counted as if it had taken all of the time.

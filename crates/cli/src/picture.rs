@@ -127,7 +127,7 @@ impl Picture {
         lines
     }
 
-    /// The same as SVG, where each part says what it is.
+    /// The picture as SVG, where each part says what it is.
     pub(crate) fn svg(&self, title: &str) -> String {
         let rows = self.rows();
         let height = (rows.len() + 2) * ROW;

@@ -39,7 +39,7 @@ impl Client {
         Self::connect_with(address, Options::default())
     }
 
-    /// The same with other options.
+    /// A client with other options than the usual ones.
     pub fn connect_with(address: SocketAddr, options: Options) -> Result<Self> {
         Self::connect_by(address, &NO_PASS, options)
     }

@@ -66,7 +66,7 @@ impl<'a> Args<'a> {
         self.spans.iter().map(|span| span.len as usize).sum()
     }
 
-    /// The same arguments, asking about their key `nth`.
+    /// These arguments, asking about their key `nth`.
     pub fn at_key(self, nth: usize) -> Self {
         Args { nth, ..self }
     }
@@ -81,7 +81,7 @@ impl<'a> Args<'a> {
         self.head.copied().unwrap_or_default()
     }
 
-    /// The same, for requests of these protocols only.
+    /// What a request of memcached's protocols says; `None` of another protocol.
     pub(crate) fn memcached(&self) -> Option<&'a Head> {
         self.head
     }

@@ -101,7 +101,7 @@ impl DatabaseSet {
         self.whole(index).map(Arc::as_ref)
     }
 
-    /// The same, to be kept.
+    /// Database `index` if it was opened before, to be kept.
     pub(crate) fn whole(&self, index: usize) -> Option<&Arc<dyn Engine>> {
         self.slots[index].get()
     }

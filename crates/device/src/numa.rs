@@ -65,7 +65,7 @@ impl Nodes {
         self.0.iter().find(|node| is_known && has_all(node)).map(|node| node.number)
     }
 
-    /// The same for the calling thread.
+    /// The node that has all processors of the calling thread.
     pub fn home_of_caller(&self) -> Option<usize> {
         if !self.are_many() {
             return None;

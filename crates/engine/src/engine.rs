@@ -77,7 +77,7 @@ impl Budget {
         Budget { bytes, is_idle: true }
     }
 
-    /// The same, while users are at work: what pays only in quiet times is left.
+    /// So many bytes while users are at work: what pays only in quiet times is left.
     pub const fn amid_work(bytes: u64) -> Self {
         Budget { bytes, is_idle: false }
     }

@@ -198,7 +198,7 @@ impl Index {
         self.shared.as_chunks().0.get(self.spares_from + at)
     }
 
-    /// The same of a link that is right.
+    /// The spare of a link that is known to lead to one.
     fn certain(&self, link: u64) -> &Spare {
         self.spare(link).expect("links lead to spares")
     }

@@ -172,7 +172,7 @@ pub(crate) fn store(place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>) {
     store_any(header, place, key, entry);
 }
 
-/// The same for entries of any kind, of which this is the header without flags.
+/// Stores an entry of any kind, of which this is the header without flags.
 #[inline(never)]
 fn store_any(mut header: u64, place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>) {
     let mut at = 1;

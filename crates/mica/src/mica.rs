@@ -61,8 +61,8 @@ impl Mica {
         Self::open_with(options, environment, OFFSET_BITS)
     }
 
-    /// The same on a device. With the option `warm_restart` it takes back what
-    /// [`Admin::close`] has left there, and its own will leave what it holds.
+    /// An engine on a device. With the option `warm_restart` it takes back what [`Admin::close`]
+    /// has left there, and its own will leave what it holds.
     ///
     /// # Errors
     /// Those of [`Mica::open`]; `Io` where an image cannot be taken away from the device; `Full`
@@ -90,7 +90,7 @@ impl Mica {
         Ok(mica)
     }
 
-    /// The same with offsets that begin anew earlier.
+    /// An engine with offsets that begin anew earlier.
     pub(crate) fn open_with(
         options: &OptionValues,
         environment: &Environment,
@@ -216,7 +216,7 @@ impl Mica {
         self.lock(self.all())
     }
 
-    /// The same with partitions whose last writer stopped half way.
+    /// Locks all partitions, also those whose last writer stopped half way.
     pub(crate) fn lock_all_to_clear(&self) -> Result<Locked<'_>> {
         self.lock_by(self.all(), Partition::lock_to_clear)
     }

@@ -79,7 +79,7 @@ pub(crate) enum Eviction {
     None,
     /// The oldest that was not used since it was appended.
     SecondChance,
-    /// The same for what has proved itself in a small log.
+    /// The oldest that was not used since, of what has proved itself in a small log.
     S3Fifo,
 }
 

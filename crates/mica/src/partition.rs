@@ -239,8 +239,8 @@ impl Partition {
         self.wait_for(Lock::try_lock)
     }
 
-    /// The same for a caller who stays it. Where its thread is bound to a node of the machine, the
-    /// partition's memory comes there.
+    /// Locks the partition for an owner, who stays it. Where its thread is bound to a node of the
+    /// machine, the partition's memory comes there.
     pub(crate) fn own(&self) -> Result<(), Refusal> {
         self.wait_for(Lock::try_own)?;
         let home = Nodes::here().home_of_caller().map(|node| node as u64);
@@ -269,7 +269,7 @@ impl Partition {
         self.lock.close();
     }
 
-    /// The same for a partition whose last writer stopped half way, too.
+    /// Locks a partition whose last writer stopped half way, too.
     pub(crate) fn lock_to_clear(&self) -> Result<(), Refusal> {
         self.lock().or_else(|why| if self.lock.try_mend() { Ok(()) } else { Err(why) })
     }
@@ -446,7 +446,7 @@ impl Partition {
         is_whole && hint.word != 0 && self.log.is_there(hint.offset())
     }
 
-    /// The same where the first slot that had the tag is not the key's, or not any more.
+    /// A get where the first slot that had the tag is not the key's, or not any more.
     #[inline(never)]
     fn get_again(
         &self,
@@ -475,7 +475,7 @@ impl Partition {
         }
     }
 
-    /// The same in the whole chain.
+    /// Looks for the key in the whole chain.
     fn search(
         &self,
         seen: u64,

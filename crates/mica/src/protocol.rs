@@ -104,7 +104,7 @@ impl Lock {
         swapped.is_ok()
     }
 
-    /// The same for an owner, whom nobody waits for.
+    /// Takes the lock for an owner, whom nobody waits for.
     pub(crate) fn try_own(&self) -> bool {
         let swapped = self.0.compare_exchange(FREE, OWNED, Ordering::Acquire, Ordering::Relaxed);
         swapped.is_ok()

@@ -50,7 +50,7 @@ fn look_up(seats: &mut [Seat<'_>]) {
     }
 }
 
-/// The same for keys whose tags are in no main bucket.
+/// Asks for the items of keys whose tags are in no main bucket.
 #[inline(always)]
 fn look_further(seats: &mut [Seat<'_>]) {
     for seat in seats {
@@ -87,7 +87,7 @@ impl Mica {
         hits
     }
 
-    /// The same for the owner of partition `number`, to which all keys must belong.
+    /// Reads a burst for the owner of partition `number`, to which all keys must belong.
     pub(crate) fn read_owned(
         &self,
         number: usize,
@@ -234,7 +234,7 @@ impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
         }
     }
 
-    /// The same for entries of any kind.
+    /// Answers a key whose entry may be of any kind.
     #[inline(never)]
     fn answer_any(&mut self, index: usize, key: &[u8], seat: &Seat<'_>) {
         let Seat { partition, sought, hint } = seat;

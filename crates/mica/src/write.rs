@@ -80,7 +80,7 @@ impl Mica {
         Ok(())
     }
 
-    /// The same in cache mode.
+    /// Applies operations in cache mode, under the locks of their partitions.
     fn cache_locked<P: Policy>(&self, ops: &[Op<'_>], probes: &[Probe], policy: P) {
         let rules = self.rules(policy);
         let apply = |partition: &Partition, op: &Op<'_>, probe: &Probe| {
@@ -123,7 +123,7 @@ impl Mica {
         Ok(())
     }
 
-    /// The same in store mode.
+    /// Applies operations in store mode, under the locks of their partitions.
     fn store_locked(&self, ops: &[Op<'_>], probes: &[Probe]) -> Result<()> {
         let mask = probes.iter().fold(0, |mask, p| mask | 1 << p.partition);
         let mut result = self.try_with_spares(ops, probes, mask);

@@ -66,7 +66,7 @@ impl Shrunk {
         end_write(&self.bucket);
     }
 
-    /// The same where the entry may be in another log, whose head stays where it is.
+    /// A get where the entry may be in another log, whose head stays where it is.
     fn get_from(&self, main: &[AtomicU64; 2]) -> Result<Option<u64>, ()> {
         let seen = begin_read(&self.bucket).ok_or(())?;
         let slot = self.slot.load(Relaxed);

@@ -162,8 +162,8 @@ impl<'a> RecordReader<'a> {
         RecordReader { file_id, bytes, at: start, next_sequence: first_sequence, gap: 0 }
     }
 
-    /// The same where the first record may be one of up to `gap` that are missing in front of the
-    /// file: [`RecordReader::end`] looks for later records beyond them, too.
+    /// This reader, where the first record may be one of up to `gap` that are missing in front of
+    /// the file: [`RecordReader::end`] looks for later records beyond them, too.
     pub fn behind(mut self, gap: u64) -> Self {
         self.gap = gap;
         self

@@ -55,7 +55,7 @@ impl Span {
         &buf[self.start as usize..self.start as usize + self.len as usize]
     }
 
-    /// The same argument where its request starts at `base` of a larger buffer.
+    /// The span of this argument if its request starts at `base` of a larger buffer.
     #[inline]
     #[must_use]
     pub fn at(self, base: usize) -> Self {

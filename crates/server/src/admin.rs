@@ -134,7 +134,7 @@ fn why(service: &Service) -> String {
     out
 }
 
-/// The same, for Prometheus.
+/// What the models say of each open database, for Prometheus.
 fn models(service: &Service, out: &mut String) {
     let all = explained(service);
     for (name, is_counter, doc) in WHY_METRICS {

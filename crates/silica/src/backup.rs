@@ -62,7 +62,7 @@ struct Target<'a, 't> {
     tell: &'a mut Tell<'t>,
     source: &'a FileDevice,
     target: FileDevice,
-    /// The same keyspace in an earlier backup.
+    /// This keyspace in an earlier backup.
     previous: Option<FileDevice>,
     /// Files written so far, and their lengths.
     written: BTreeMap<String, (<FileDevice as Device>::File, u64)>,
@@ -133,9 +133,9 @@ impl Silica {
         self.backup_with(target, BackupKind::New, &mut |_| Ok(()))
     }
 
-    /// The same as [`Silica::backup`], where the directory `previous` holds an earlier backup of
-    /// this store: files that are in it and did not change are linked from there, so that on
-    /// another file system than the store's, too, only what is new is copied.
+    /// A backup as by [`Silica::backup`]; the directory `previous` holds an earlier backup of this
+    /// store: files that are in it and did not change are linked from there, so that on another
+    /// file system than the store's, too, only what is new is copied.
     pub fn backup_since(
         &self,
         target: impl AsRef<Path>,

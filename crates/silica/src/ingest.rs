@@ -53,7 +53,7 @@ impl Keyspace {
         self.ingest_with(paths, |_, _| {})
     }
 
-    /// The same; `progress` is told of bytes done and of all of them.
+    /// Ingests as [`Keyspace::ingest`] does; `progress` is told of bytes done and of all of them.
     pub fn ingest_with<P: AsRef<Path>>(
         &self,
         paths: &[P],
@@ -109,7 +109,7 @@ impl TableFiles {
         Self::create_with(path, crate::DEFAULT_MEMORY_BYTES, 1 << 30)
     }
 
-    /// The same, sorting in `memory_bytes`; after `file_bytes` another file begins.
+    /// Makes the file `path`, sorting in `memory_bytes`; after `file_bytes` another file begins.
     pub fn create_with(path: impl AsRef<Path>, memory_bytes: u64, file_bytes: u64) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         let directory = with_ending(&path, ".spill");
@@ -140,8 +140,8 @@ impl TableFiles {
         self.finish_with(|_, _| {}).map(|(paths, _)| paths)
     }
 
-    /// The same, and the number of entries in them. `progress` is told of entries done and of all
-    /// of them.
+    /// Makes the files; their paths, and the number of entries in them. `progress` is told of
+    /// entries done and of all of them.
     pub fn finish_with(
         mut self,
         mut progress: impl FnMut(u64, u64),

@@ -35,7 +35,7 @@ pub(crate) struct Opened {
 
 struct Inner {
     opened: Opened,
-    /// The same engine, as everybody knows it.
+    /// The opened engine, as everybody knows it.
     engine: Arc<dyn Engine>,
     /// Directory, and whether it has memory of its own: a migration changes them.
     place: Mutex<(String, bool)>,

@@ -10,7 +10,7 @@ pub type EngineSpec = silica_engine::EngineSpec<FileDevice>;
 /// Makes sorted files of entries in any order.
 pub(crate) type SortedFiles = silica_wip::TableFiles<FileDevice>;
 
-/// The same, on `device`.
+/// A maker of sorted files on `device`.
 pub(crate) fn sorted_files(
     device: Arc<FileDevice>,
     memory_bytes: u64,

@@ -35,7 +35,7 @@ const EVICTION_OPTION: &str = "eviction";
 
 /// Opens the store in the directory `path`, creating it where there is none.
 ///
-/// The same as `OpenOptions::new().open(path)`.
+/// Short for `OpenOptions::new().open(path)`.
 pub fn open(path: impl AsRef<Path>) -> Result<Silica> {
     OpenOptions::new().open(path)
 }
@@ -317,8 +317,8 @@ impl Silica {
         self.shut()
     }
 
-    /// The same where others have the store, too: it is closed to them from now on. Once it is
-    /// closed it does nothing.
+    /// Closes a store that others have, too: it is closed to them from now on. Once it is closed it
+    /// does nothing.
     pub fn shut(&self) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {

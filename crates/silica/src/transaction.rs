@@ -106,7 +106,7 @@ impl Transaction {
         self.put_entry(key, EntryRef::new(value.as_ref()));
     }
 
-    /// The same with meta.
+    /// Maps `key` to `entry`, its expiry and user bits included; otherwise as [`Transaction::put`].
     pub fn put_entry(&mut self, key: impl AsRef<[u8]>, entry: EntryRef<'_>) {
         self.inner.put(key.as_ref(), entry);
     }

@@ -207,8 +207,8 @@ impl Config {
         self.value_log_segment_bytes.max(self.memory_bytes).saturating_mul(LOG_PART)
     }
 
-    /// The same for a device that has this room: pieces whose size is not given are no larger than
-    /// it allows.
+    /// The options for a device that has this room: pieces whose size is not given are no larger
+    /// than it allows.
     pub(crate) fn within(mut self, room: Room, options: &OptionValues) -> Self {
         self.room = room;
         if options.given("value_log_segment_bytes").is_none() {

@@ -155,7 +155,7 @@ impl Mix {
         self.parts().iter().map(|p| p.1).sum()
     }
 
-    /// The same proportions with a sum of 1.
+    /// The mix in its proportions, with a sum of 1.
     #[must_use]
     pub fn normalised(&self) -> Mix {
         let total = self.total();

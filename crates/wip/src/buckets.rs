@@ -60,7 +60,7 @@ impl<D: Device> Buckets<D> {
         self.list.get(place + 1).map(|next| &next.lower[..])
     }
 
-    /// The same list with others instead of the buckets at `places`.
+    /// This list with others instead of the buckets at `places`.
     pub(crate) fn with(&self, places: Range<usize>, others: Vec<Arc<Bucket<D>>>) -> Self {
         let mut list = self.list.clone();
         list.splice(places, others);

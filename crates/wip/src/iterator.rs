@@ -202,7 +202,7 @@ impl<D: Device> Entered<D> {
         head < other_head || head == other_head && self.is_key_before(one, other)
     }
 
-    /// The same of two that are at versions, whose heads do not tell.
+    /// True if the version of source `one` comes before that of `other`, whose head is equal.
     fn is_key_before(&self, one: usize, other: usize) -> bool {
         let version = |source: usize| self.sources[source].version().expect("it has a head");
         let (one, other) = (version(one), version(other));

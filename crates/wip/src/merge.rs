@@ -149,7 +149,7 @@ impl Keeper {
         self.snapshots.first().copied().unwrap_or(u64::MAX)
     }
 
-    /// The same, where these ranges were deleted, some of which stay known.
+    /// This keeper, where these ranges were deleted, some of which stay known.
     pub(crate) fn with_deleted(self, deleted: DeletedRanges, stay: DeletedRanges) -> Self {
         Keeper { deleted, stay, ..self }
     }

@@ -218,7 +218,7 @@ impl Config {
         largest.max(self.memory_bytes).saturating_mul(LOG_PART)
     }
 
-    /// The same for a device that has this room: pieces whose size is not given, and files that
+    /// The options for a device that has this room: pieces whose size is not given, and files that
     /// grow up to a size, are no larger than it allows.
     pub(crate) fn within(mut self, room: Room, options: &OptionValues) -> Self {
         let is_given = |name| options.given(name).is_some_and(|bytes| bytes > 0);

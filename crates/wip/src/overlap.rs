@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Zeroes that hashes of keys begin with for which tables without samples are asked.
 const ZEROES_WITHOUT: u32 = 4;
-/// Of so many of those that only a table without sample and filter may have, one is looked for.
+/// Keys that only tables with neither sample nor filter can hold are probed at one in this many.
 const LOOK_EVERY: u64 = 32;
 /// Where so many versions are asked for, the part of them that was found is the part of all. Of
 /// fewer, each one that was found counts for as many as were not asked for.

@@ -367,8 +367,8 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
         *self.at_ms.get_or_insert_with(|| self.contents.clock.unix_ms())
     }
 
-    /// The same where the value lies apart: it is read with the others of the burst. Where it was
-    /// moved meanwhile, the key is looked up again.
+    /// Reports an entry whose value lies apart: it is read with the others of the burst. Where it
+    /// was moved meanwhile, the key is looked up again.
     #[cold]
     fn report_apart(&mut self, (index, hash): (usize, u64), entry: EntryRef<'_>) -> Result<()> {
         let (pointer, key) = (Pointer::in_entry(entry.value)?, self.keys[index]);

@@ -22,7 +22,7 @@ impl<D: Device> Numbered<D> {
         Numbered { number, table: Arc::new(table), ingested_at: 0 }
     }
 
-    /// The same, ingested: nobody else has it yet, and its versions have no numbers.
+    /// This table, ingested: nobody else has it yet, and its versions have no numbers.
     pub(crate) fn ingested(self, sequence: u64) -> Result<Self> {
         let table = Arc::into_inner(self.table).expect("nobody else has it");
         let table = Arc::new(table.numbered(sequence)?);
@@ -86,7 +86,7 @@ impl<D: Device> Part<D> {
         (self.lower_head, self.upper_head)
     }
 
-    /// The same of a key that begins with `head`.
+    /// True if a key that begins with `head` is in the range.
     #[inline]
     fn has_head(&self, head: u64, key: &[u8]) -> bool {
         let is_inside = self.lower_head < head && head < self.upper_head;
@@ -100,7 +100,8 @@ impl<D: Device> Part<D> {
         self.upper.as_ref().is_none_or(|upper| *key < **upper)
     }
 
-    /// The same of a key in block `block` of the table, which is mostly known by that.
+    /// True if a key in block `block` of the table is below the upper end, which is mostly known by
+    /// that.
     #[inline]
     pub(crate) fn is_below_upper_at(&self, block: usize, key: &[u8]) -> bool {
         block < self.upper_block || self.is_below_upper(key)

@@ -42,12 +42,12 @@ impl<D: Device> RunCursor<D> {
         }
     }
 
-    /// The same, which reads `first_read_bytes` at once where it comes to another place.
+    /// This cursor, which reads `first_read_bytes` at once where it comes to another place.
     pub(crate) fn with_first_read(self, first_read_bytes: usize) -> Self {
         RunCursor { first_read_bytes, ..self }
     }
 
-    /// The same, which finds blocks in a cache, too.
+    /// This cursor, which finds blocks in a cache, too.
     pub(crate) fn through(self, cache: &Arc<BlockCache>) -> Self {
         RunCursor { cache: Some(Arc::clone(cache)), ..self }
     }
@@ -172,7 +172,7 @@ impl<D: Device> RunCursor<D> {
         self.cursor_of(part).begin_seek(&lower, true)
     }
 
-    /// The same for [`RunCursor::seek_before`].
+    /// Begins the read of [`RunCursor::seek_before`].
     pub(crate) fn begin_seek_before(&mut self, key: &[u8]) -> Option<(SeekRead, AlignedBuf)> {
         self.is_at_one = false;
         let part = self.run.partition_point(|part| is_from(&part.lower, key)).checked_sub(1)?;
@@ -182,13 +182,13 @@ impl<D: Device> RunCursor<D> {
         }
     }
 
-    /// The same for [`RunCursor::seek_to_first`].
+    /// Begins the read of [`RunCursor::seek_to_first`].
     pub(crate) fn begin_seek_to_first(&mut self) -> Option<(SeekRead, AlignedBuf)> {
         let lower = self.run.first()?.lower.clone();
         self.begin_seek(&lower)
     }
 
-    /// The same for [`RunCursor::seek_to_last`].
+    /// Begins the read of [`RunCursor::seek_to_last`].
     pub(crate) fn begin_seek_to_last(&mut self) -> Option<(SeekRead, AlignedBuf)> {
         self.is_at_one = false;
         let part = self.run.len().checked_sub(1)?;

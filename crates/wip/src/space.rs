@@ -42,7 +42,8 @@ const ROUNDING_BLOCKS: u64 = 2;
 const YOUNG_PART: u64 = 50;
 /// A bucket is rewritten for dead bytes alone where they are at least one part in so many.
 const DEAD_PART: u64 = 16;
-/// The same after a put was refused: estimates of nearly nothing are no reason to begin again.
+/// The part of dead bytes from which on a bucket is rewritten after a put was refused: estimates of
+/// nearly nothing are no reason to begin again.
 const WANTED_DEAD_PART: u64 = 512;
 /// While room is short, all is flushed where the log has so many segments, or where what is in no
 /// table comes to so many times of what it is otherwise.

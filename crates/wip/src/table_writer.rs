@@ -97,7 +97,7 @@ impl<D: Device> TableWriter<D> {
         Ok(table)
     }
 
-    /// The same, but its name is durable only when the directory is synced.
+    /// Finishes the table; its name is durable only when the directory is synced.
     pub(crate) fn finish_unnamed(mut self) -> Result<Option<Numbered<D>>> {
         self.end()?;
         let Some(ending) = self.ending.take() else { return Ok(None) };

@@ -184,7 +184,8 @@ fn is_range_written<D: Device>(
     }
 }
 
-/// The same of a bucket; `None` if its list has become another memtable meanwhile.
+/// True if a key of the bucket from `lower` on and before `upper` was written at `position` or
+/// later; `None` if the bucket's list has become another memtable meanwhile.
 fn is_written_in<D: Device>(
     contents: &Contents<D>,
     view: &View<D>,

@@ -341,7 +341,7 @@ impl<D: Device> Wip<D> {
         Ok(())
     }
 
-    /// The same, for entries that are only moved: no user wrote them.
+    /// Appends entries that are only moved: no user wrote them.
     pub(crate) fn append_uncounted(
         &self,
         writer: &mut Writer<D::Log>,
@@ -416,7 +416,7 @@ pub(crate) fn superseded<'k>(count: usize, key: impl Fn(usize) -> &'k [u8]) -> V
     found
 }
 
-/// The same of a batch, some of whose keys a later range may delete.
+/// Operations of a batch that later ones supersede; some of its keys a later range may delete.
 fn superseded_ops(ops: &[Op<'_>]) -> Vec<usize> {
     let mut found = superseded(ops.len(), |i| ops[i].key);
     let ranges = ops.iter().enumerate().filter(|(_, op)| matches!(op.kind, OpKind::DeleteRange(_)));

@@ -193,7 +193,7 @@ fn descriptors(pid: u32) -> u64 {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, |list| list.count() as u64)
 }
 
-/// The same without files and rings of reads: a store has more of them when it has worked.
+/// Descriptors without files and rings of reads: a store has more of them when it has worked.
 fn sockets(pid: u32) -> u64 {
     let list = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let targets = list.filter_map(|entry| fs::read_link(entry.path()).ok());

@@ -1,5 +1,6 @@
 //! The rules of this repository that no other tool checks.
 
+mod comments;
 mod cycles;
 mod edges;
 mod pages;
@@ -60,6 +61,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     let mut problems = Vec::new();
     problems.extend(edges::check(&metadata(root)?));
     problems.extend(edges::check_attributes(&sources));
+    problems.extend(comments::check(&sources));
     problems.extend(cycles::check(&sources));
     problems.extend(sizes::check(&sources));
     problems.extend(words::check(&sources));

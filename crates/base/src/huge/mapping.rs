@@ -93,7 +93,8 @@ impl Mapping {
         }
     }
 
-    /// The same, except that bytes stay where the kernel refuses, and in reserved pages: false.
+    /// Gives memory back, except that bytes stay where the kernel refuses, and in reserved pages:
+    /// false.
     ///
     /// What is given back of these is no gain to others, as it stays reserved; and before Linux
     /// 6.10 it does not, so that somebody else may take it and the next write end the process.

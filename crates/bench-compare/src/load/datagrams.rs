@@ -139,7 +139,7 @@ impl Datagrams {
         Self::connect_by(name, address, framing, scripts, depth, true)
     }
 
-    /// The same with an echo, which has no directory.
+    /// Connects to an echo, which has no directory.
     pub(crate) fn connect_echo(
         address: SocketAddr,
         framing: Framing,

@@ -10,13 +10,13 @@ use std::ops::Range;
 const REQUESTS: usize = 1 << 17;
 /// Sets of a train while the store is filled.
 const FILL_DEPTH: usize = 64;
-/// The same for a datagram, which holds no more.
+/// Sets of a datagram, which holds no more, while the store is filled.
 const FILL_DATAGRAM: usize = 16;
-/// Of so many requests one is a set.
+/// One request in this many is a set.
 const SETS: u64 = 20;
 /// Before the number of a key; some servers take no key that is all digits for anything else.
 const KEY_PREFIX: &str = "key:";
-/// The same where keys are short, and how long others are at least.
+/// Before the number of a short key, and how long other keys are at least.
 const SHORT_PREFIX: &str = "k";
 const LONG_KEY_BYTES: usize = 12;
 
@@ -67,7 +67,7 @@ pub(crate) enum Heard {
     Part,
     /// Everything, with so many misses.
     All(u64),
-    /// The same, and something behind it, from this byte on.
+    /// Everything, with so many misses, and something behind it, from this byte on.
     More(u64, usize),
     /// What the server never should have said, from this byte on.
     Nonsense(usize),

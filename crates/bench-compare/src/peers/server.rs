@@ -34,9 +34,9 @@ enum Program {
     Memcached,
     Redis,
     Silica,
-    /// The same program, as a cache in memory.
+    /// Our server, as a cache in memory.
     SilicaCache,
-    /// The same, as a store in memory that forgets nothing.
+    /// Our server, as a store in memory that forgets nothing.
     SilicaStore,
 }
 

@@ -92,7 +92,7 @@ impl<'a> Runner<'a> {
             is_stopped: &|| interrupted.load(Ordering::Relaxed),
             told: &mut told,
         };
-        // The same orders in every run, and others for each workload.
+        // Every run has one order of stores, and each workload another.
         let seed = what.bytes().fold(1, |seed: u64, b| seed.wrapping_mul(31) + u64::from(b));
         rounds::go_round(lanes, windows, seed, &mut world);
         began.elapsed()

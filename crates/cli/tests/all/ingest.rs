@@ -61,7 +61,7 @@ fn tables_of_records_in_any_order_are_ingested_over_what_is_there() {
     let line = [&["count", "--exact", "--path", arg(&other)], &keyspace[..]].concat();
     assert_eq!(silica_ok(&line), "20000\n");
 
-    // The same entries in order make the same files.
+    // Entries in order make the same files.
     let sorted: String = {
         let text = std::fs::read_to_string(&input).expect("read");
         let mut lines: Vec<&str> = text.split_inclusive('\n').collect();

@@ -64,7 +64,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// The same where the engine has failed.
+    /// Ends the replies if the engine has failed.
     pub(super) fn give_up(&mut self) {
         self.is_full = true;
         self.end(self.keys);

@@ -245,7 +245,7 @@ fn keys_by_position(keys: &Keyspace<'_>, pattern: &Pattern, found: &mut Keys) ->
     Ok(true)
 }
 
-/// The same where keys are in order.
+/// Keys that match, if the engine has keys in order.
 fn keys_in_order(
     keys: &Keyspace<'_>,
     ordered: Arc<dyn Ordered>,

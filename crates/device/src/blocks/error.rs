@@ -143,8 +143,8 @@ impl FlashError {
         FlashError { fault, place: place.into(), source: Some(source) }
     }
 
-    /// The same error about another place: for devices over devices, which have addresses of
-    /// their own.
+    /// This error about another place: for devices over devices, which have addresses of their
+    /// own.
     #[must_use]
     pub fn moved_to(self, place: impl Into<Place>) -> Self {
         FlashError { place: place.into(), ..self }

@@ -67,7 +67,7 @@ pub struct MappedLog {
     written_out: AtomicU64,
     /// Bytes known to be durable.
     synced: Mutex<u64>,
-    /// The same, for appenders, who need no lock and no precision.
+    /// Bytes known to be durable, for appenders, who need no lock and no precision.
     synced_hint: AtomicU64,
     shared: Arc<Shared>,
 }
@@ -166,7 +166,7 @@ impl MappedLog {
         Ok(())
     }
 
-    /// The same file without anything appended, by its new name.
+    /// This file without anything appended, by its new name.
     pub(super) fn emptied(mut self, path: PathBuf) -> Self {
         self.path = path;
         self.gate = Gate::new(0);

@@ -1,4 +1,4 @@
-//! The same answers as a `BTreeMap`, for as many random operations as one likes.
+//! An engine answers as a `BTreeMap` does, for as many random operations as one likes.
 
 use super::harness::Harness;
 use super::session::{Outcome, Session, Stop};

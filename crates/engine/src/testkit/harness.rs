@@ -56,7 +56,7 @@ impl Fault {
 pub enum CrashOrder {
     /// All up to some point and none after it.
     Whole,
-    /// The same, but key by key; batches stay whole.
+    /// Of each key all up to some point of its own; batches stay whole.
     PerKey,
 }
 

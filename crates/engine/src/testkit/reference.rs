@@ -133,7 +133,7 @@ impl Reference {
         }
     }
 
-    /// The same engine, whose entries expire by `clock`.
+    /// This engine, whose entries expire by `clock`.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Reference { clock, ..self }

@@ -50,7 +50,7 @@ impl LevelDb {
         self.with_interval(keys, |size| keys.d_interval(size))
     }
 
-    /// The same for writes with deletes, items of different size, or a popularity that moves. The
+    /// The cost of writes with deletes, items of different size, or a popularity that moves. The
     /// last level is where tombstones end; whatever its size says, it has what is live.
     pub fn cost(&self, writes: &Writes) -> WriteAmplification {
         self.with_interval(writes, |size| writes.d_interval(size))
@@ -83,7 +83,7 @@ impl LevelDb {
         cost
     }
 
-    /// The same without redundancy: a merge of two tables is as large as both together.
+    /// The cost without redundancy: a merge of two tables is as large as both together.
     pub fn worst_case(&self) -> WriteAmplification {
         let mut cost = WriteAmplification::logged();
         cost.add(Stage::Level(0), 1.0);

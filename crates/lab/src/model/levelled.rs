@@ -246,7 +246,7 @@ impl WipDb {
         self.of(keys)
     }
 
-    /// The same for writes with deletes, items of different size, or ranks that are dealt anew.
+    /// The cost of writes with deletes, items of different size, or ranks that are dealt anew.
     /// Tombstones are dead from their flush on and end where a bucket is rewritten.
     ///
     /// # Errors

@@ -42,9 +42,9 @@ impl Silt {
         self.of(keys)
     }
 
-    /// The same for writes with deletes, items of different size, or a popularity that moves.
-    /// Tombstones take a slot, and end in the sorted store; a slot that is empty is as large as
-    /// the others of its table on average.
+    /// The cost of writes with deletes, items of different size, or a popularity that moves.
+    /// Tombstones take a slot, and end in the sorted store; a slot that is empty is as large as the
+    /// others of its table on average.
     pub fn cost(&self, writes: &Writes) -> WriteAmplification {
         self.of(writes)
     }

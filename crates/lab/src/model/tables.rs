@@ -107,7 +107,7 @@ impl LevelledTables {
         self.course_of(&[], keys, passed, counted)
     }
 
-    /// The same where levels 1, 2, … may have `sizes` entries, up to five of them, and the next
+    /// The course where levels 1, 2, … may have `sizes` entries, up to five of them, and the next
     /// takes the rest (`max_bytes_for_level_multiplier_additional`).
     pub fn course_of(
         &self,

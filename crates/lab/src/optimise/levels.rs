@@ -41,9 +41,9 @@ pub fn level_sizes(
     search(log, level0_tables, &begin, keys, &cost)
 }
 
-/// The same by the refined model, for tables of `table` entries. The search begins twice: where
-/// [`level_sizes`] does, and at what that finds. An evaluation takes milliseconds, so this takes
-/// up to some seconds.
+/// The best sizes of levels by the refined model, for tables of `table` entries. The search begins
+/// twice: where [`level_sizes`] does, and at what that finds. An evaluation takes milliseconds, so
+/// this takes up to some seconds.
 ///
 /// # Errors
 /// As [`level_sizes`], and for a table that is not over zero.

@@ -60,7 +60,7 @@ impl ItemUnits {
         self.fields
     }
 
-    /// The same where tombstones end.
+    /// The fields where tombstones end.
     pub(super) fn last(&self) -> Fields {
         Fields { drops: true, ..self.fields }
     }

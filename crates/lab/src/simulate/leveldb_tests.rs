@@ -20,7 +20,7 @@ fn entries(level: &Level) -> Vec<Vec<u32>> {
     tables
 }
 
-/// The same design with tables that are vectors, put as simply as can be.
+/// LevelDB's design with tables that are vectors, put as simply as can be.
 struct Plain {
     model: LevelDb,
     table: usize,

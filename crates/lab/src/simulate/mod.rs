@@ -80,9 +80,9 @@ pub fn run(
     run_settled(simulator, requests, 0, count, progress)
 }
 
-/// The same after `settling` further random puts, which are not counted: models speak of a store
-/// that was overwritten for long, and with much skew a level that the first puts filled empties
-/// slowly.
+/// Runs a simulator after `settling` further random puts, which are not counted: models speak of a
+/// store that was overwritten for long, and with much skew a level that the first puts filled
+/// empties slowly.
 ///
 /// # Errors
 /// As [`run`].
@@ -157,7 +157,7 @@ impl Memtable {
         Memtable { log, puts: 0, keys: KeySet::default() }
     }
 
-    /// The same for items, whose units it counts.
+    /// A memtable for items, whose units it counts.
     fn of(&self, items: &ItemUnits) -> Self {
         let log = in_units(self.log, items);
         Memtable { log, puts: 0, keys: KeySet::of(items.fields()) }

@@ -67,7 +67,7 @@ impl MovingArgs {
         Writes::zipf(count, skew, &self.items()?, self.drift_every).map(Some)
     }
 
-    /// The same, drawn; at most `puts` after every key was put.
+    /// The writes as drawn requests; at most `puts` after every key was put.
     pub(crate) fn requests(&self, keys: &KeysArgs, puts: u64, seed: u64) -> Result<Requests> {
         let (count, skew) = keys.checked()?;
         if let Some((skew, inserts)) = keys.recency() {

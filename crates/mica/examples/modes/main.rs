@@ -44,7 +44,7 @@ enum Mode {
     Alone,
     /// The owner serves all requests; clients send them to it.
     Erew,
-    /// The same, but clients send them to any core, which hands them on.
+    /// The owner serves all requests; clients send them to any core, which hands them on.
     ErewSoftware,
     /// Gets go to any core, puts to the owner.
     Crew,

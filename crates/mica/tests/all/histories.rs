@@ -226,7 +226,7 @@ fn caches_have_an_order_in_every_mode() {
                 let sum = check(mode, &open(LITTLE, eviction), few, seed(usual), histories);
                 let (written, log) = (sum.counted("log_bytes_written"), sum.counted("log_bytes"));
                 assert!(written > log, "{mode:?} {eviction}: no log wraps around: {sum:?}");
-                // Of so many some are not written for as long as it takes to go round.
+                // Of 160 keys some are not written for as long as it takes to go round.
                 let many = Load { keys: 160, ..few };
                 let sum = check(mode, &open(LITTLE, eviction), many, seed(usual), histories);
                 evictions += sum.counted("evictions_from_log");

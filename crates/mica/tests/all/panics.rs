@@ -73,7 +73,7 @@ fn a_cache_goes_on_without_the_partition_s_entries() {
     breaks(|| mica.put(b"new", &[2; 400], NOW).expect("a put"));
     assert_eq!(mica.count(true).expect("a count").high, 0);
     check(&mica);
-    // The same by the owner of the partition, who stays it.
+    // The owner of the partition breaks, and stays the owner.
     let mut shard = mica.take(0).expect("a shard");
     clock.0.store(true, Relaxed);
     breaks(|| shard.write(&batch(b"new", &[2; 400], 0), NOW).expect("a put"));

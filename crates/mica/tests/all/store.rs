@@ -105,7 +105,7 @@ fn write(mica: &Mica, batch: &Batch) -> Result<()> {
     mica.write(&ops, NOW)
 }
 
-/// The same through the atomic view: `update_all`, or `update_many` of the first one.
+/// Writes a batch through the atomic view: `update_all`, or `update_many` of the first one.
 fn update(mica: &Mica, batch: &Batch) -> Result<()> {
     let update = |value: &Option<Vec<u8>>| value.clone().map_or(Update::Delete, Update::put);
     let keys: Vec<&[u8]> = batch.iter().map(|(key, _)| &key[..]).collect();

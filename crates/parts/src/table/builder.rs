@@ -111,12 +111,12 @@ impl<F: DeviceFile> TableBuilder<F> {
         })
     }
 
-    /// The same, whose blocks go into `cache`, too, as far as it has room.
+    /// This builder, whose blocks go into `cache`, too, as far as it has room.
     pub fn through(self, cache: &Arc<BlockCache>) -> Self {
         TableBuilder { cache: Some(Arc::clone(cache)), ..self }
     }
 
-    /// The same, which takes its buffers from `buffers` and gives them back.
+    /// This builder, which takes its buffers from `buffers` and gives them back.
     pub fn with_buffers(self, buffers: &Arc<Buffers>) -> Self {
         TableBuilder { buffers: Some(Arc::clone(buffers)), ..self }
     }
@@ -332,7 +332,8 @@ impl<F: DeviceFile> TableBuilder<F> {
         self.end()?.finish()
     }
 
-    /// The same, which goes on by itself from when all is known that there is to write.
+    /// Finishes the table by a transfer that goes on by itself from when all is known that there is
+    /// to write.
     ///
     /// # Panics
     /// Where no version was added.

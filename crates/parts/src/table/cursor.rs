@@ -123,7 +123,7 @@ impl<F: DeviceFile> Cursor<F> {
         }
     }
 
-    /// The same, which reads so many bytes at once where it goes to another place, or one block.
+    /// This cursor, which reads so many bytes at once where it goes to another place, or one block.
     pub fn with_first_read(mut self, bytes: usize) -> Self {
         self.first_read_bytes = bytes.min(self.read_ahead_bytes);
         self.next_read_bytes = self.first_read_bytes;
@@ -269,7 +269,7 @@ impl<F: DeviceFile> Cursor<F> {
         self.begin_at(self.table.block_of(key), is_forward)
     }
 
-    /// The same for [`Cursor::seek_to_last`].
+    /// Begins the read of [`Cursor::seek_to_last`].
     pub fn begin_seek_to_last(&mut self) -> Option<(SeekRead, AlignedBuf)> {
         self.begin_at(self.table.blocks() - 1, false)
     }
@@ -349,7 +349,7 @@ impl<F: DeviceFile> Cursor<F> {
         self.seek_and(key, sequence, true)
     }
 
-    /// The same; from there it goes on forwards, or back.
+    /// Seeks as [`Cursor::seek`]; from there it goes on forwards, or back.
     fn seek_and(&mut self, key: &[u8], sequence: u64, is_forward: bool) -> Result<bool> {
         let begun = self.begun.take();
         let mut block = begun.unwrap_or_else(|| self.table.block_of(key));

@@ -52,7 +52,7 @@ pub(super) fn check<'a>(
     Ok(bytes)
 }
 
-/// The same where they may be compressed, and by what.
+/// Checks bytes that may be compressed, and by what.
 #[inline]
 pub(super) fn check_form<'a>(
     extent: &'a [u8],

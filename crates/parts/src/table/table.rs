@@ -78,7 +78,7 @@ impl<F: DeviceFile> Table<F> {
         Table { file, name, footer, index, filter, decoder, sample: None, expiries: None }
     }
 
-    /// The same table with a sample of its keys.
+    /// This table with a sample of its keys.
     pub(super) fn with_sample(self, sample: KeySample) -> Self {
         Table { sample: Some(Arc::new(sample)), ..self }
     }
@@ -95,7 +95,7 @@ impl<F: DeviceFile> Table<F> {
         Self::open_with(device, name, file_id, true)
     }
 
-    /// The same of a file that may be damaged, without its filter: every key may be in it.
+    /// Opens a file that may be damaged, without its filter: every key may be in it.
     pub fn open_for_repair<D: Device<File = F>>(
         device: &D,
         name: &str,
@@ -118,8 +118,8 @@ impl<F: DeviceFile> Table<F> {
         Self::open_with(device, name, file_id, false)
     }
 
-    /// The same table with `sequence` for the number of all its versions, which are
-    /// [`UNNUMBERED`] so far.
+    /// This table with `sequence` for the number of all its versions, which are [`UNNUMBERED`] so
+    /// far.
     pub fn numbered(mut self, sequence: u64) -> Result<Self> {
         let footer = &mut self.footer;
         let numbers = [footer.sequence_base, footer.sequence_min, footer.sequence_max];
@@ -194,7 +194,7 @@ impl<F: DeviceFile> Table<F> {
         read_section(of, from, footer.filter_units, "impossible filter", filter).map(Some)
     }
 
-    /// The same table with its filter in memory, or without: then every key may be in it.
+    /// This table with its filter in memory, or without: then every key may be in it.
     pub fn filtered(&self, is_wanted: bool) -> Result<Self> {
         let filter = if is_wanted { self.read_filter()? } else { None };
         let (file, index) = (Arc::clone(&self.file), Arc::clone(&self.index));
@@ -417,7 +417,7 @@ impl<F: DeviceFile> Table<F> {
         Cursor::new(Arc::clone(self), read_ahead_bytes, None)
     }
 
-    /// The same, which finds blocks in the cache, too, and keeps there the first few that it reads
+    /// A cursor that finds blocks in the cache, too, and keeps there the first few that it reads
     /// after a seek: what comes then is a long scan, and asked for once.
     pub fn cursor_through(
         self: &Arc<Self>,

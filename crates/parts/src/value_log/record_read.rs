@@ -58,7 +58,7 @@ impl<F: DeviceFile> RecordRead<F> {
         Ok(value)
     }
 
-    /// The same, read here and now, in pieces where it is long.
+    /// The value, read here and now, in pieces where it is long.
     ///
     /// # Errors
     /// Those of the device, and corruption.

@@ -201,8 +201,7 @@ impl<D: Device> Wal<D> {
         segments.iter().filter(|s| s.end() > resting_end).map(|s| s.capacity).sum()
     }
 
-    /// The same with the others and with the spares, which take no memory while they rest, but
-    /// space.
+    /// Bytes of all segments and of the spares, which take space, but no memory while they rest.
     pub fn file_bytes(&self) -> u64 {
         self.segments().iter().map(|s| s.capacity).sum::<u64>() + self.spare_bytes()
     }
@@ -371,7 +370,7 @@ impl<D: Device> Wal<D> {
         self.sync_to(self.end(), before)
     }
 
-    /// The same for the records before position `wanted`, which may all be durable already.
+    /// Syncs the records before position `wanted`, which may all be durable already.
     pub fn sync_to(&self, wanted: u64, before: &dyn Fn() -> Result<()>) -> Result<()> {
         if self.group.synced_end() >= wanted {
             return self.check();
@@ -435,8 +434,8 @@ impl<D: Device> Wal<D> {
         removed
     }
 
-    /// The same where nothing is to be taken out: segments that lie wholly below `floor` give
-    /// their memory back. An open reads all of them.
+    /// Lets segments that lie wholly below `floor` give their memory back, if none is to be taken
+    /// out. An open reads all of them.
     pub fn rest_below(&self, floor: u64) {
         let segments = self.segments();
         let below = segments.list.partition_point(|s| s.end() <= floor);

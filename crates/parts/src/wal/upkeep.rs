@@ -54,9 +54,9 @@ impl<D: Device> Wal<D> {
         Ok(is_made)
     }
 
-    /// The same for a writer that does not hold the appender, where the last segment is about to
-    /// end, the next one is not there and background work has not come to it: a part of what it
-    /// would wait for then.
+    /// Syncs for a writer that does not hold the appender, where the last segment is about to end,
+    /// the next one is not there and background work has not come to it: a part of what it would
+    /// wait for then.
     pub fn sync_before_end(&self, sync: &dyn Fn() -> Result<()>) -> Result<()> {
         let is_near = self.room_bytes() < WRITERS_ROOM_AT_END_BYTES;
         if !is_near || self.is_next_ready() || self.unsynced_bytes() <= WRITERS_SYNC_AT_END_BYTES {

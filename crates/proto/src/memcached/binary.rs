@@ -64,7 +64,7 @@ pub enum Command {
         /// The key is wanted.
         key: bool,
     },
-    /// The same, with another expiry.
+    /// Returns a value and sets its expiry.
     GetAndTouch {
         /// The key is wanted.
         key: bool,

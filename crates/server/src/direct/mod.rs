@@ -142,7 +142,7 @@ impl Direct {
         work(&*self.engine)
     }
 
-    /// The same while all owners hold still.
+    /// Calls `work` with the engine while all owners hold still.
     fn all_alone<T>(&self, work: impl FnOnce(&dyn Engine) -> Result<T>) -> Result<T> {
         self.with_loop_shard(|mut loop_shard| {
             let _held = self.hub.hold(&vec![true; self.hub.loops()], &mut loop_shard);

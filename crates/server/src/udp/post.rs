@@ -47,8 +47,8 @@ impl Post {
         self.start = self.bytes.len();
     }
 
-    /// The same with one behind whose end there may be zeroes: as many as it takes to go on with
-    /// the train before it.
+    /// Ends a datagram behind whose end there may be zeroes: as many as it takes to go on with the
+    /// train before it.
     pub(super) fn end_lengthened(&mut self, arrival: usize) {
         let bytes = self.trains.lengthened(arrival, self.len());
         self.bytes.resize(self.start + bytes, 0);

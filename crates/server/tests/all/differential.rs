@@ -1,4 +1,4 @@
-//! The same bytes to memcached and to us: the same replies, byte for byte.
+//! Memcached and we answer the same bytes with the same replies, byte for byte.
 
 use crate::support::cases::META;
 use crate::support::memcached::{Memcached, Raw};

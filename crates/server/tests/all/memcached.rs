@@ -89,7 +89,7 @@ fn cas_stores_only_where_nothing_changed() {
         assert_eq!(cas(&mut client, &first, "y"), "STORED\r\n");
         assert_eq!(cas(&mut client, &first, "z"), "EXISTS\r\n");
         let second = unique(&mut client, "a");
-        // The same value with other flags is a change too, and so is a write over RESP.
+        // A value with other flags is a change too, and so is a write over RESP.
         client.until(b"set a 2 0 1\r\ny\r\n", b"\r\n");
         assert_eq!(cas(&mut client, &second, "z"), "EXISTS\r\n");
         let third = unique(&mut client, "a");

@@ -226,7 +226,7 @@ fn random_requests() {
             let seed = random.next_u64();
             let answers = sides.each_mut().map(|(client, uniques)| {
                 let unique = uniques.get(&key).copied().unwrap_or(u64::MAX / 2);
-                // The same request but for the unique.
+                // Both sides get one request, each with its own unique.
                 let request = request(&mut Prng::new(seed), &key, unique, n);
                 let found = exchange(client, &request);
                 if let Some(response) = found.0.first()

@@ -1,4 +1,4 @@
-//! The same requests to the real redis-server: our texts about it are true.
+//! The real redis-server answers our scripts of requests as they say it does.
 
 use crate::scripts;
 use crate::stories;
@@ -20,7 +20,7 @@ impl Redis {
         Redis::start_with(&[])
     }
 
-    /// The same, with more arguments.
+    /// Starts it with these arguments besides the usual ones; `None` if it is not installed.
     fn start_with(args: &[&str]) -> Option<Redis> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let child = Command::new("redis-server")

@@ -47,7 +47,7 @@ pub(crate) enum Write<T> {
 }
 
 impl<T> Write<T> {
-    /// The same without what it returned.
+    /// The outcome without what the write returned.
     pub(crate) fn done(self) -> Write<()> {
         self.map(drop)
     }

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_micros(200);
 /// Where calls go.
 pub(crate) enum Route {
     Plain(Arc<dyn Engine>),
-    /// The same, and it is noted what is written, until an interrupted migration goes on.
+    /// To one engine, and it is noted what is written, until an interrupted migration goes on.
     Noted(Arc<dyn Engine>, Arc<Journal>),
     /// Reads to one engine, writes to two.
     Both(Arc<Dual>),

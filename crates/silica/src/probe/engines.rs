@@ -61,7 +61,7 @@ const MANY_TIMES: u64 = 4;
 const MANY_MEMORY_BYTES: u64 = 512 << 20;
 /// What a run takes that a get looks at is measured with few and with many runs of a bucket.
 const RUNS: [u64; 2] = [2, 16];
-/// Of so many measurements the least counts, where a difference of two is wanted.
+/// A difference of two figures takes the least of this many measurements of each.
 const REPEATS: u32 = 5;
 /// Options that let runs be, where an engine has them.
 const LET_RUNS_BE: [(&str, &str); 3] =

@@ -195,7 +195,8 @@ impl Scratch {
         let started = Instant::now();
         let mut done = 0u64;
         while started.elapsed() < period || done == 0 {
-            // The same few chunks again and again: what is measured is the sync, not the growth.
+            // A few chunks are written again and again: what is measured is the sync, not the
+            // growth.
             let at = done * CHUNK_BYTES as u64 % SCRATCH_BLOCK_BYTES;
             self.sync_file.write_at(at, &buf)?;
             self.sync_file.sync()?;

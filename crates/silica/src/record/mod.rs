@@ -94,7 +94,7 @@ impl Keyspace {
         Recording::start(buffer, file)
     }
 
-    /// The same into whatever `out` is.
+    /// Records into `out`.
     ///
     /// # Errors
     /// `Locked` where the keyspace is being recorded already.
@@ -106,7 +106,7 @@ impl Keyspace {
         Recording::start(self.record_buffered(options)?, out)
     }
 
-    /// The same into memory, from where the caller takes it from time to time.
+    /// Records into memory, from where the caller takes the trace from time to time.
     ///
     /// # Errors
     /// `Locked` where the keyspace is being recorded already.

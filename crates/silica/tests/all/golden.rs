@@ -669,7 +669,7 @@ fn segment(path: &Path, store_id: u64) -> (u8, usize, bool) {
     (bytes[8], records, bytes[at..].iter().all(|byte| *byte == 0))
 }
 
-/// The same of all segments of a directory.
+/// Version, records and whether zeroes follow, of all segments of a directory.
 fn segments(directory: &Path) -> Vec<(u8, usize, bool)> {
     let is_log = |path: &PathBuf| {
         let name = path.file_name().expect("a name").to_string_lossy();

@@ -61,7 +61,7 @@ impl SiltHarness {
         SiltHarness { device, clock, sim, options, workload, devices: 1, kinds: BTreeSet::new() }
     }
 
-    /// The same over a device that garbles sectors or keeps names in order.
+    /// A harness over a device that garbles sectors or keeps names in order.
     fn on(mut self, sim: SimOptions) -> Self {
         self.sim = sim;
         self

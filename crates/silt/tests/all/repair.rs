@@ -65,7 +65,7 @@ fn image(device: &SimDevice) -> Image {
     names.iter().map(|name| (name.clone(), device.peek(name).expect("a file"))).collect()
 }
 
-/// The same files with another content of one of them, or without it.
+/// A device with the files of `image`, but with another content of `name`, or without it.
 fn with(image: &Image, name: &str, bytes: Option<&[u8]>) -> SimDevice {
     let device = SimDevice::new(2, SimOptions::default());
     for (each, usual) in image {

@@ -36,7 +36,8 @@ impl<'p> Drifting<'p> {
         self.unique_from(0.0, requests)
     }
 
-    /// The same for requests that begin `begun` requests after an epoch did.
+    /// Expected number of keys in `requests` requests that begin `begun` requests after an epoch
+    /// did.
     pub fn unique_from(&self, begun: f64, requests: f64) -> f64 {
         let first = (self.epoch - begun % self.epoch).min(requests.max(0.0));
         let rest = (requests - first).max(0.0);

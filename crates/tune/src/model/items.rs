@@ -27,14 +27,14 @@ impl Items {
         Items { deletes: Deletes::NONE, hot: 1.0, cold: 1.0 }
     }
 
-    /// The same with deletes.
+    /// These items with deletes.
     #[must_use]
     pub fn with_deletes(self, deletes: Deletes) -> Self {
         Items { deletes, ..self }
     }
 
-    /// The same with an item of `hot` bytes for the most popular key, and one of `cold` bytes for
-    /// the least popular one.
+    /// These items with an item of `hot` bytes for the most popular key, and one of `cold` bytes
+    /// for the least popular one.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for sizes that are not over zero, or more than 10^9 times apart.

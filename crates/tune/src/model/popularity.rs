@@ -158,7 +158,7 @@ impl Popularity {
         self.error
     }
 
-    /// The same with keys that count for as much as `weight` says, each as often asked for.
+    /// This popularity with keys that count for as much as `weight` says, each as often asked for.
     pub(super) fn weighed(&self, weight: impl Fn(&Group) -> f64) -> Popularity {
         let weighed = |group: &Group| Group { keys: group.keys * weight(group), ..*group };
         let groups: Vec<Group> = self.groups.iter().map(weighed).collect();

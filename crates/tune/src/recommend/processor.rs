@@ -44,15 +44,15 @@ const DOUBLINGS_MAX: f64 = 4.0;
 pub struct Nanoseconds {
     /// A get that finds its key in memory.
     pub hit: f64,
-    /// The same, where 32 are asked for together.
+    /// A get that finds its key in memory, if 32 are asked for together.
     pub hit_in_burst: f64,
     /// A get of a key that is not there.
     pub miss: f64,
-    /// The same, where 32 are asked for together.
+    /// A get of a key that is not there, if 32 are asked for together.
     pub miss_in_burst: f64,
     /// A put, until it returns.
     pub put: f64,
-    /// The same, where 32 come together.
+    /// A put, if 32 come together.
     pub put_in_burst: f64,
     /// What each further byte of a put's entry takes more.
     pub put_byte: f64,

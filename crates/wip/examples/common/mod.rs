@@ -41,13 +41,13 @@ impl Args {
         at.map_or(usual, |at| self.pairs.remove(at).1)
     }
 
-    /// The same with one more pair.
+    /// These settings with one more pair.
     pub fn with(mut self, name: &str, value: u64) -> Self {
         self.pairs.push((name.to_owned(), value));
         self
     }
 
-    /// The same in a directory of this name inside, which is made empty.
+    /// These settings in a directory of this name inside, which is made empty.
     pub fn in_dir(&self, name: &str) -> Self {
         let dir = std::path::Path::new(&self.dir).join(name);
         let _ = std::fs::remove_dir_all(&dir);

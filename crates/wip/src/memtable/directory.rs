@@ -196,7 +196,7 @@ impl Directory {
         positions
     }
 
-    /// The same positions in twice as many lines, or more where they need them; `None` where more
+    /// These positions in twice as many lines, or more where they need them; `None` where more
     /// lines do not help, since a key has too many versions. `hash` is that of keys.
     pub fn grown(&self, hash: impl Fn(&[u8]) -> u64, entries: &impl Entries) -> Option<Directory> {
         // In the order of the log, whose memory is then read from one end to the other, and in

@@ -181,8 +181,8 @@ impl SkipList {
         nodes.map(|node| self.position(node)).collect()
     }
 
-    /// The same list with twice as much room; `None` where that is more than links tell apart.
-    /// Only for the one who inserts.
+    /// This list with twice as much room; `None` where that is more than links tell apart. Only for
+    /// the one who inserts.
     pub fn grown(&self) -> Option<SkipList> {
         let words = Words::zeroed(u32::try_from(2 * self.words.len()).ok()? as usize);
         let larger = SkipList {

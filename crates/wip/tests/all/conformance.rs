@@ -39,7 +39,7 @@ impl WipHarness {
         WipHarness { device, clock: Arc::default(), sim, options, workload, devices: 1 }
     }
 
-    /// The same over a device that garbles sectors or keeps names in order.
+    /// A harness over a device that garbles sectors or keeps names in order.
     fn on(mut self, sim: SimOptions) -> Self {
         self.sim = sim;
         self

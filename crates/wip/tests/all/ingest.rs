@@ -379,7 +379,7 @@ fn a_file_that_is_not_well_changes_nothing_and_is_named() {
     ingest(&open(&device), &[bad, good]).expect("in any order");
 }
 
-/// The same table with a footer of format 2.
+/// The table with a footer of format 2.
 fn newer_version(table: &[u8]) -> Vec<u8> {
     let mut bytes = table.to_vec();
     let at = bytes.len() - 4096;

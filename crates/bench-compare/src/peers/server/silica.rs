@@ -81,7 +81,7 @@ fn start_with(
     Ok((process, address))
 }
 
-/// The same over TCP.
+/// Starts a server over TCP.
 fn start_tcp(setup: &Setup, pinning: Pinning, arguments: &[&str]) -> Result<(Process, Address)> {
     let greet = |address: &Address| redis::greet(NAME, address);
     let find = |said: &str| address(said).map(Address::Tcp);

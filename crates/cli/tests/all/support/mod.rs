@@ -57,7 +57,7 @@ impl Server {
         Self::spawn_on(path, &[&[arg(path)], extra].concat())
     }
 
-    /// The same of a cache; `path` only names its log.
+    /// Starts a cache on a free port; `path` only names its log.
     pub fn spawn_cache(path: &Path, size: &str, extra: &[&str]) -> Server {
         Self::spawn_on(path, &[&["--cache", size], extra].concat())
     }
@@ -126,7 +126,7 @@ impl Server {
         Self::start_by(path, || Server::spawn_as(path, command))
     }
 
-    /// The same by a shell that allows so many descriptors, and more to who asks for it.
+    /// Starts a cache by a shell that allows so many descriptors, and more to who asks for it.
     pub fn start_cache_within(path: &Path, size: &str, descriptors: u32) -> Server {
         let limit = format!("ulimit -S -n {descriptors} && exec \"$@\"");
         let command = |listen: &str| {

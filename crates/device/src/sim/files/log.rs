@@ -31,7 +31,7 @@ impl LogMemory {
         LogMemory { bytes, base, gate: Gate::new(0), writing: AtomicBool::new(true) }
     }
 
-    /// The same memory with nothing published, for the file's next appender.
+    /// This memory with nothing published, for the file's next appender.
     pub(super) fn emptied(&self) -> Self {
         let mut base = vec![0; self.bytes.len()].into_boxed_slice();
         self.copy_out(0, &mut base);

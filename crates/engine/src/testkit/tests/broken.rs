@@ -56,7 +56,7 @@ pub(super) enum Bug {
     SplitsUpdates,
     /// No bug: a cache, which now and then drops what it is asked to put, and counts it.
     Evicts,
-    /// The same without counting all of it.
+    /// A cache that drops some of what it is asked to put without counting all of it.
     EvictsInSilence,
     /// A cache that finds again what it dropped and counted.
     Resurrects,

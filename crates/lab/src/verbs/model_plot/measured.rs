@@ -231,7 +231,7 @@ mod tests {
             row("leveldb", 1000, 0.0, 1, 5.0),
             row("leveldb", 1000, 0.9, 1, 5.0),
             row("leveldb", 1000, 1.1, 1, 5.0),
-            // The same place again, another buffer, and another number of keys.
+            // The first place again, another buffer, and another number of keys.
             row("leveldb", 1000, 0.0, 1, 9.0),
             row("leveldb", 1000, 0.0, 2, 12.0),
             row("leveldb", 4000, 0.0, 1, 3.0),

@@ -357,7 +357,7 @@ impl Client {
         }
     }
 
-    /// The same, skipping what the server tells without having been asked.
+    /// The reply to `line` as text, skipping what the server tells without having been asked.
     pub(crate) fn text_after_pushes(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes());
         loop {

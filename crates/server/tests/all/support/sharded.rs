@@ -29,7 +29,7 @@ impl Owned {
         owned.next().map_or(Ok(()), |key| Err(is_owned(key)))
     }
 
-    /// The same for all keys.
+    /// Refuses if any partition has an owner.
     pub(super) fn refuse_all(&self) -> Result<()> {
         let mut owned = (0..PARTITIONS).filter(|partition| self.has(*partition));
         owned.next().map_or(Ok(()), |_| Err(is_owned(b"all")))

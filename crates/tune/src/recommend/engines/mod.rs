@@ -81,9 +81,9 @@ pub struct Cost {
     pub written: Vec<(&'static str, f64)>,
     /// Device reads of 4 KiB for a get of a key that is there.
     pub reads_per_hit: f64,
-    /// The same for a key that is not.
+    /// Device reads of 4 KiB for a get of a key that is not there.
     pub reads_per_miss: f64,
-    /// The same for a scan.
+    /// Device reads of 4 KiB for a scan.
     pub reads_per_scan: f64,
     /// Memory of indexes and filters for each key.
     pub index_bytes_per_key: f64,
