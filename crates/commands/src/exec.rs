@@ -24,7 +24,7 @@ use crate::engine_calls::error_text;
 use crate::errors;
 use crate::resp::{Keyspace, Values};
 use crate::service::Service;
-use crate::table::{Answer, Answering, Run, Terms, Wants, Write, find_called};
+use crate::table::{Answer, Answering, BurstLimits, Run, Wants, Write, find_called};
 use crate::transaction::Transaction;
 use silica::engine::{Durability, Engine, Limits, Result, WriteBatch};
 use silica_proto::Reply;
@@ -416,17 +416,17 @@ impl Executor {
             }
             self.taken.push(cursor);
         }
-        let terms = Terms {
+        let burst_limits = BurstLimits {
             now_ms: self.now_ms,
             value_bytes_max: limits.value_bytes_max,
             reply_bytes_max: self.reply_bytes_max,
             room: 2 * self.room,
         };
         let owners = self.service.databases.owners.as_deref();
-        let by_owners = owners.and_then(|o| change_by_owners(o, wave, &changes, &terms));
+        let by_owners = owners.and_then(|o| change_by_owners(o, wave, &changes, &burst_limits));
         let (answers, failed) = match by_owners {
             Some(answers) => (answers, None),
-            None => change(wave.engine, &changes, &terms, &self.claim),
+            None => change(wave.engine, &changes, &burst_limits, &self.claim),
         };
         self.answer_updates(wave, &answers, failed.as_deref());
         !changes.is_empty()

@@ -155,6 +155,6 @@ pub use plan::plan;
 pub use service::{Service, ServiceOptions};
 pub use session::Session;
 pub use stats::Stats;
-pub use table::{Answer, Modify, Terms, command_names};
+pub use table::{Answer, BurstLimits, Modify, command_names};
 pub use topics::{Delivery, Published};
 pub use watch::Watchers;

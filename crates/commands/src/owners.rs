@@ -1,7 +1,7 @@
 //! Threads that own the partitions of databases, as far as commands need them.
 
 use crate::exec::Change;
-use crate::table::{Answer, Terms};
+use crate::table::{Answer, BurstLimits};
 use crate::watch::Watchers;
 use silica::engine::{Engine, Sharded};
 use std::sync::Arc;
@@ -24,6 +24,6 @@ pub trait Owners: Send + Sync {
         db: usize,
         sharded: &dyn Sharded,
         changes: &[Change<'_>],
-        terms: &Terms,
+        burst_limits: &BurstLimits,
     ) -> Option<Vec<Answer>>;
 }

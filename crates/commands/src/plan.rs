@@ -481,22 +481,21 @@ impl Planner<'_> {
 
     /// What EXEC and WATCH run, where they run anything.
     fn transaction(&mut self, command: &Command) -> Option<Run> {
-        match command.name {
-            "exec" if self.session.queue.as_ref().is_some_and(|queue| self.permits(queue)) => {
-                let watches = self.session.watches.take();
-                let queue = self.session.queue.take()?;
-                self.input.transactions.push(queue.into_transaction(watches));
-                Some(Run::Transaction(self.input.transactions.len() - 1))
-            }
-            "watch" if self.session.queue.is_none() => {
-                let service = self.service;
-                let new = || Arc::new(service.watches());
-                let watches = Arc::clone(self.session.watches.get_or_insert_with(new));
-                self.input.watches.push(watches);
-                Some(Run::Watch(self.input.watches.len() - 1))
-            }
-            _ => None,
+        let queue = self.session.queue.as_ref();
+        if command.is(Trait::RunsQueue) && queue.is_some_and(|queue| self.permits(queue)) {
+            let watches = self.session.watches.take();
+            let queue = self.session.queue.take()?;
+            self.input.transactions.push(queue.into_transaction(watches));
+            return Some(Run::Transaction(self.input.transactions.len() - 1));
         }
+        if command.is(Trait::Watches) && queue.is_none() {
+            let service = self.service;
+            let new = || Arc::new(service.watches());
+            let watches = Arc::clone(self.session.watches.get_or_insert_with(new));
+            self.input.watches.push(watches);
+            return Some(Run::Watch(self.input.watches.len() - 1));
+        }
+        None
     }
 
     fn plan(&mut self, command: &'static Command, first: usize, args: Args<'_>) {

@@ -141,12 +141,12 @@ impl Modify {
         args.from(1).take(if self.many { usize::MAX } else { 1 })
     }
 
-    /// What becomes of the key that `args` ask about, within `terms`.
+    /// What becomes of the key that `args` ask about, within `burst_limits`.
     pub fn judge(
         &self,
         args: Args<'_>,
         current: Option<EntryRef<'_>>,
-        terms: &Terms,
+        burst_limits: &BurstLimits,
     ) -> (Update, Answer) {
         let old = current.map_or(0, |entry| entry.value.len());
         // Of many keys each has its turn, and none of them brings a value.
@@ -155,13 +155,13 @@ impl Modify {
         if let Err(text) = args.claim(2 * old + given) {
             return (Update::Keep, Answer::Error(text.into()));
         }
-        let (update, answer) = (self.decide)(args, current, terms.now_ms);
+        let (update, answer) = (self.decide)(args, current, burst_limits.now_ms);
         let refused = match &update {
-            Update::Put { value, .. } => too_large("value", value, terms.value_bytes_max)
+            Update::Put { value, .. } => too_large("value", value, burst_limits.value_bytes_max)
                 .or_else(|| args.refuse_value(value.len())),
             _ => None,
         };
-        let refused = refused.or_else(|| terms.refuse_reply(answer.held_bytes()));
+        let refused = refused.or_else(|| burst_limits.refuse_reply(answer.held_bytes()));
         match refused {
             Some(text) => (Update::Keep, Answer::Error(text.into())),
             None => (update, answer),
@@ -175,9 +175,9 @@ impl Modify {
     }
 }
 
-/// What holds for all updates of a burst.
+/// The time and the limits that hold for all updates of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct BurstLimits {
     /// Unix milliseconds.
     pub(crate) now_ms: u64,
     pub(crate) value_bytes_max: usize,
@@ -187,7 +187,7 @@ pub struct Terms {
     pub(crate) room: usize,
 }
 
-impl Terms {
+impl BurstLimits {
     /// Why a reply cannot hold `bytes` bytes of values, where that is so.
     pub(crate) fn refuse_reply(&self, bytes: usize) -> Option<String> {
         (bytes > self.reply_bytes_max).then(|| reply_too_large(self.reply_bytes_max))
@@ -403,16 +403,15 @@ impl Command {
     pub(crate) fn access(&self, nth: usize, args: Args<'_>) -> Access {
         let of = |read, write| Access { read, write };
         let any = |from, word: &[u8]| args.from(from).any(|arg| arg.eq_ignore_ascii_case(word));
-        match self.name {
-            _ if self.is(Trait::IntoFirst) => of(nth > 0, nth == 0),
-            _ if self.is(Trait::IntoSecond) => of(nth == 0, nth > 0),
-            _ if self.is(Trait::Moves) => of(nth == 0, true),
-            // What these do stands in their arguments.
-            "set" => of(any(3, b"get"), true),
-            "bitfield" => of(true, any(2, b"set") || any(2, b"incrby")),
-            _ if self.is(Trait::Looks) => of(false, false),
-            _ if self.is(Trait::Blind) => of(false, true),
-            _ => of(true, self.has("write")),
+        match () {
+            () if self.is(Trait::IntoFirst) => of(nth > 0, nth == 0),
+            () if self.is(Trait::IntoSecond) => of(nth == 0, nth > 0),
+            () if self.is(Trait::Moves) => of(nth == 0, true),
+            () if self.is(Trait::ReadsWithGet) => of(any(3, b"get"), true),
+            () if self.is(Trait::WritesWithSet) => of(true, any(2, b"set") || any(2, b"incrby")),
+            () if self.is(Trait::Looks) => of(false, false),
+            () if self.is(Trait::Blind) => of(false, true),
+            () => of(true, self.has("write")),
         }
     }
 

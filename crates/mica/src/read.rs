@@ -28,13 +28,13 @@ const AHEAD: usize = 6;
 
 /// A key on its way through the stages.
 #[derive(Clone, Copy)]
-struct Seat<'m> {
+struct Lookup<'m> {
     partition: &'m Partition,
     sought: Sought<'m>,
     hint: Hint,
 }
 
-impl Seat<'_> {
+impl Lookup<'_> {
     /// Asks for the other lines of the entry, whose first line has arrived by now.
     #[inline(always)]
     fn prefetch_rest(&self) {
@@ -44,17 +44,17 @@ impl Seat<'_> {
 
 /// The second stage.
 #[inline(always)]
-fn look_up(seats: &mut [Seat<'_>]) {
-    for seat in seats {
-        seat.hint = seat.partition.prefetch_item(&seat.sought);
+fn look_up(lookups: &mut [Lookup<'_>]) {
+    for lookup in lookups {
+        lookup.hint = lookup.partition.prefetch_item(&lookup.sought);
     }
 }
 
 /// Asks for the items of keys whose tags are in no main bucket.
 #[inline(always)]
-fn look_further(seats: &mut [Seat<'_>]) {
-    for seat in seats {
-        seat.partition.prefetch_chained(seat.sought.tag(), &mut seat.hint);
+fn look_further(lookups: &mut [Lookup<'_>]) {
+    for lookup in lookups {
+        lookup.partition.prefetch_chained(lookup.sought.tag(), &mut lookup.hint);
     }
 }
 
@@ -64,14 +64,14 @@ impl Mica {
     fn ask<'m>(
         &'m self,
         keys: &[&[u8]],
-        seats: &mut [Seat<'m>; GROUP],
+        lookups: &mut [Lookup<'m>; GROUP],
         partition_of: impl Fn(u64) -> Result<usize>,
     ) -> Result<()> {
         let mut hashes = [0; GROUP];
         self.seed.low_many(keys, &mut hashes);
-        for (seat, hash) in seats.iter_mut().zip(&hashes[..keys.len()]) {
+        for (lookup, hash) in lookups.iter_mut().zip(&hashes[..keys.len()]) {
             let partition = &self.partitions[partition_of(*hash)?];
-            *seat = Seat { partition, sought: partition.seek(*hash), hint: seat.hint };
+            *lookup = Lookup { partition, sought: partition.seek(*hash), hint: lookup.hint };
         }
         Ok(())
     }
@@ -123,9 +123,9 @@ impl Mica {
             now: None,
         };
         let first = &self.partitions[0];
-        let nobody = Seat { partition: first, sought: first.nothing(), hint: Hint::default() };
+        let nobody = Lookup { partition: first, sought: first.nothing(), hint: Hint::default() };
         let group = [nobody; GROUP];
-        // Few keys should not pay for the seats of many.
+        // Few keys should not pay for the lookups of many.
         match keys.len().div_ceil(GROUP) {
             0 | 1 => answers.answer_few(keys, &mut [group], partition_of)?,
             2 => answers.answer_all(keys, &mut [group; 2], partition_of)?,
@@ -163,7 +163,7 @@ impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
     fn answer_few(
         &mut self,
         keys: &[&[u8]],
-        ring: &mut [[Seat<'a>; GROUP]; 1],
+        ring: &mut [[Lookup<'a>; GROUP]; 1],
         partition_of: impl Fn(u64) -> Result<usize>,
     ) -> Result<()> {
         self.mica.ask(keys, &mut ring[0], partition_of)?;
@@ -177,23 +177,23 @@ impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
 
     /// The last stage of a group.
     #[inline(always)]
-    fn answer_group(&mut self, keys: &[&[u8]], ring: &[[Seat<'a>; GROUP]], group: usize) {
+    fn answer_group(&mut self, keys: &[&[u8]], ring: &[[Lookup<'a>; GROUP]], group: usize) {
         let (first, mask) = (group * GROUP, ring.len() - 1);
-        for (at, (key, seat)) in keys[first..].iter().zip(&ring[group & mask]).enumerate() {
+        for (at, (key, lookup)) in keys[first..].iter().zip(&ring[group & mask]).enumerate() {
             let later = first + at + AHEAD;
             if self.are_long && later < keys.len() {
                 ring[(later / GROUP) & mask][later % GROUP].prefetch_rest();
             }
-            self.answer(first + at, key, seat);
+            self.answer(first + at, key, lookup);
         }
     }
 
-    /// Takes `keys` through the stages. `ring` has seats for all of them, or goes round.
+    /// Takes `keys` through the stages. `ring` has lookups for all of them, or goes round.
     #[inline(never)]
     fn answer_all(
         &mut self,
         keys: &[&[u8]],
-        ring: &mut [[Seat<'a>; GROUP]],
+        ring: &mut [[Lookup<'a>; GROUP]],
         partition_of: impl Fn(u64) -> Result<usize>,
     ) -> Result<()> {
         let (mica, groups, mask) = (self.mica, keys.len().div_ceil(GROUP), ring.len() - 1);
@@ -221,11 +221,11 @@ impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
     }
 
     #[inline(always)]
-    fn answer(&mut self, index: usize, key: &[u8], seat: &Seat<'_>) {
-        let Seat { partition, sought, hint } = seat;
+    fn answer(&mut self, index: usize, key: &[u8], lookup: &Lookup<'_>) {
+        let Lookup { partition, sought, hint } = lookup;
         // The usual small entry never leaves the registers.
         let Some((value, len)) = partition.get_word::<OWNED>(sought, *hint, key) else {
-            return self.answer_any(index, key, seat);
+            return self.answer_any(index, key, lookup);
         };
         self.sink.found(index, EntryRef::new(&value.to_le_bytes()[..len]));
         self.hits += 1;
@@ -236,8 +236,8 @@ impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
 
     /// Answers a key whose entry may be of any kind.
     #[inline(never)]
-    fn answer_any(&mut self, index: usize, key: &[u8], seat: &Seat<'_>) {
-        let Seat { partition, sought, hint } = seat;
+    fn answer_any(&mut self, index: usize, key: &[u8], lookup: &Lookup<'_>) {
+        let Lookup { partition, sought, hint } = lookup;
         let scratch = self.scratch.get_or_insert_with(Scratch::new);
         let Some((copied, offset)) = partition.get::<OWNED>(sought, *hint, key, scratch) else {
             return;

@@ -5,7 +5,7 @@ use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
 use crate::engine_calls::{atomic, error_text};
 use crate::owners::Owners;
-use crate::table::{Answer, Modify, Terms};
+use crate::table::{Answer, BurstLimits, Modify};
 use silica::engine::{Durability, Engine, Update};
 
 /// Updates that are handed to the owners of their keys at first; while their answers hold fewer
@@ -32,14 +32,14 @@ pub struct Change<'a> {
 pub(super) fn change(
     engine: &dyn Engine,
     changes: &[Change<'_>],
-    terms: &Terms,
+    burst_limits: &BurstLimits,
     claim: &Claim,
 ) -> (Vec<Answer>, Option<String>) {
     let mut answers = vec![Answer::Null; changes.len()];
     let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
     let (mut done, mut held_bytes, mut failed) = (0, 0, None);
     let mut of_request = 0;
-    while has_room(changes, done, held_bytes, terms) {
+    while has_room(changes, done, held_bytes, burst_limits) {
         let claimed = claim.bytes();
         let result = atomic(engine).and_then(|atomic| {
             atomic.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
@@ -49,11 +49,11 @@ pub(super) fn change(
                 }
                 let change = &changes[done + index];
                 let (mut update, mut answer) =
-                    change.modify.judge(change.args.at_key(change.nth), current, terms);
+                    change.modify.judge(change.args.at_key(change.nth), current, burst_limits);
                 of_request = answer.held_bytes() + if change.nth == 0 { 0 } else { of_request };
                 let many = of_request.max(SMALL_BYTES) - SMALL_BYTES;
                 let copies = 2 * many.min(answer.held_bytes());
-                let refused = terms.refuse_reply(of_request);
+                let refused = burst_limits.refuse_reply(of_request);
                 if let Some(text) = refused.or_else(|| claim.grow(copies).err()) {
                     (update, answer) = (Update::Keep, Answer::Error(text.into()));
                 }
@@ -83,7 +83,7 @@ pub(super) fn change_by_owners(
     owners: &dyn Owners,
     wave: &Wave<'_, '_>,
     changes: &[Change<'_>],
-    terms: &Terms,
+    burst_limits: &BurstLimits,
 ) -> Option<Vec<Answer>> {
     // Of several keys whose values are answered, nobody but the engine knows how many bytes
     // they are together.
@@ -94,9 +94,9 @@ pub(super) fn change_by_owners(
     let sharded = wave.engine.as_sharded()?;
     let mut answers = Vec::with_capacity(changes.len());
     let (mut held_bytes, mut many) = (0, UPDATES_FIRST);
-    while has_room(changes, answers.len(), held_bytes, terms) {
+    while has_room(changes, answers.len(), held_bytes, burst_limits) {
         let rest = &changes[answers.len()..];
-        let some = owners.update(wave.db, sharded, &rest[..many.min(rest.len())], terms)?;
+        let some = owners.update(wave.db, sharded, &rest[..many.min(rest.len())], burst_limits)?;
         let bytes = held_bytes_of(&some);
         many = if bytes < UPDATES_BYTES { 2 * many } else { UPDATES_FIRST };
         held_bytes += bytes;
@@ -107,8 +107,13 @@ pub(super) fn change_by_owners(
 
 /// True where more of `changes` may be made after those that are done. A request that has begun is
 /// finished.
-fn has_room(changes: &[Change<'_>], done: usize, held_bytes: usize, terms: &Terms) -> bool {
-    changes.get(done).is_some_and(|next| held_bytes < terms.room || next.nth > 0)
+fn has_room(
+    changes: &[Change<'_>],
+    done: usize,
+    held_bytes: usize,
+    burst_limits: &BurstLimits,
+) -> bool {
+    changes.get(done).is_some_and(|next| held_bytes < burst_limits.room || next.nth > 0)
 }
 
 fn held_bytes_of(answers: &[Answer]) -> usize {

@@ -20,7 +20,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Begins to make what is served survive the process.";
     "bitcount" -2 "readonly" ONE "bitmap" "2.6.0" Run::Read(&bits::BITCOUNT),
         "Counts the bits that are set in a value or a part of it.";
-    "bitfield" -2 "write denyoom" ONE "bitmap" "3.2.0" Run::Update(&bitfield::BITFIELD),
+    "bitfield" -2 "write denyoom / writes-with-set" ONE "bitmap" "3.2.0" Run::Update(&bitfield::BITFIELD),
         "Reads, sets and adds to integers of any width inside a value.";
     "bitfield_ro" -2 "readonly fast" ONE "bitmap" "6.0.0" Run::Read(&bitfield::BITFIELD_RO),
         "Reads integers of any width inside a value.";
@@ -52,7 +52,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns a value in the form that RESTORE takes.";
     "echo" 2 "loading stale fast / own immediate" NO "connection" "1.0.0" Session(session::echo),
         "Returns its argument.";
-    "exec" 1 "noscript loading stale / own unqueued" NO "transactions" "1.2.0"
+    "exec" 1 "noscript loading stale / own unqueued runs-queue" NO "transactions" "1.2.0"
         Session(transaction::exec), "Runs a transaction.";
     "exists" -2 "readonly fast / looks" ALL "generic" "1.0.0" Run::Read(&read::EXISTS),
         "Counts how many of the keys are there.";
@@ -148,7 +148,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns some keys and a cursor to go on with.";
     "select" 2 "loading stale fast / own" NO "connection" "1.0.0" Session(session::select),
         "Chooses the database.";
-    "set" -3 "write denyoom" ONE "string" "1.0.0" Choose(update::choose_set),
+    "set" -3 "write denyoom / reads-with-get" ONE "string" "1.0.0" Choose(update::choose_set),
         "Stores the value of a key.";
     "setbit" 4 "write denyoom" ONE "bitmap" "2.2.0" Run::Update(&bits::SETBIT),
         "Sets or clears a bit of a value and returns what it was.";
@@ -200,6 +200,6 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(topics::unsubscribe), "Listens no more to channels.";
     "unwatch" 1 "noscript loading stale fast / own" NO "transactions" "2.2.0"
         Session(transaction::unwatch), "Watches no key any more.";
-    "watch" -2 "noscript loading stale fast / looks own unqueued" ALL "transactions" "2.2.0"
+    "watch" -2 "noscript loading stale fast / looks own unqueued watches" ALL "transactions" "2.2.0"
         Session(transaction::watch), "Lets the next transaction run only if keys do not change.";
 };

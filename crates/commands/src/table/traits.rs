@@ -29,6 +29,14 @@ pub(crate) enum Trait {
     IntoSecond,
     /// `moves`: it reads the first key, and writes it and the second.
     Moves,
+    /// `runs-queue`: it runs what MULTI has queued, if the client may run all of that.
+    RunsQueue,
+    /// `watches`: it watches its keys outside of MULTI.
+    Watches,
+    /// `reads-with-get`: it tells what its key holds only if GET stands among its options.
+    ReadsWithGet,
+    /// `writes-with-set`: it writes its key only if SET or INCRBY stands among its arguments.
+    WritesWithSet,
     /// `to-channel`: its first argument is a channel, which gets a message.
     ToChannel,
     /// `channels`: its arguments are channels to listen to.
@@ -52,6 +60,10 @@ const WORDS: &[(Trait, &str)] = &[
     (Trait::IntoFirst, "into-first"),
     (Trait::IntoSecond, "into-second"),
     (Trait::Moves, "moves"),
+    (Trait::RunsQueue, "runs-queue"),
+    (Trait::Watches, "watches"),
+    (Trait::ReadsWithGet, "reads-with-get"),
+    (Trait::WritesWithSet, "writes-with-set"),
     (Trait::ToChannel, "to-channel"),
     (Trait::Channels, "channels"),
     (Trait::Patterns, "patterns"),

@@ -5,7 +5,7 @@ use silica::engine::{
     Durability, EntryRef, Error, ErrorKind, GetSink, Op, OpKind, Result, WriteBatch,
 };
 use silica_commands::{
-    Answer, Args, Budget, Change, Claim, Modify, Parcel, SMALL_BYTES, Terms, error_text,
+    Answer, Args, Budget, BurstLimits, Change, Claim, Modify, Parcel, SMALL_BYTES, error_text,
 };
 use silica_proto::Span;
 use std::ops::Range;
@@ -22,7 +22,7 @@ const KEPT_BYTES_MAX: usize = 256 << 10;
 pub(super) enum Want {
     Get,
     Write(Durability),
-    Update(Terms),
+    Update(BurstLimits),
 }
 
 /// A key, or an operation.
@@ -162,8 +162,8 @@ impl Job {
     }
 
     fn try_to_run(&mut self, shards: &mut Shards) -> Result<()> {
-        if let Want::Update(terms) = self.want {
-            self.change(shards, &terms);
+        if let Want::Update(burst_limits) = self.want {
+            self.change(shards, &burst_limits);
             return Ok(());
         }
         let Job { bytes, items, gathered, .. } = self;
@@ -190,7 +190,7 @@ impl Job {
     }
 
     /// Changes all keys; where one cannot be changed that is its answer.
-    fn change(&mut self, shards: &mut Shards, terms: &Terms) {
+    fn change(&mut self, shards: &mut Shards, burst_limits: &BurstLimits) {
         let Job { bytes, calls, spans, answers, claim, .. } = self;
         for calls in calls.chunk_by(|a, b| a.partition == b.partition) {
             let args: Vec<Args<'_>> =
@@ -203,7 +203,8 @@ impl Job {
                 let result = shard.and_then(|shard| {
                     shard.update_many(&keys[done..], Durability::Buffered, &mut |index, current| {
                         let at = done + index;
-                        let (update, answer) = calls[at].modify.judge(args[at], current, terms);
+                        let (update, answer) =
+                            calls[at].modify.judge(args[at], current, burst_limits);
                         answers[first + done + index] = answer;
                         update
                     })

@@ -8,7 +8,7 @@ use silica::engine::{
     Durability, Engine, EntryRef, Error, ErrorKind, GetSink, Result, Sharded, WriteBatch,
 };
 use silica_base::{RingReceiver, RingSender, ring};
-use silica_commands::{Answer, Change, Terms, error_text};
+use silica_commands::{Answer, BurstLimits, Change, error_text};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -395,12 +395,12 @@ impl LoopShard {
         db: usize,
         sharded: &dyn Sharded,
         changes: &[Change<'_>],
-        terms: &Terms,
+        burst_limits: &BurstLimits,
     ) -> Vec<Answer> {
         let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
         let parts = self.sort(sharded, &keys);
         self.begin();
-        let want = Want::Update(*terms);
+        let want = Want::Update(*burst_limits);
         let mut add = |job: &mut Job, place: u32, partition: usize| {
             job.add_change(place, partition, &changes[place as usize]);
         };

@@ -35,7 +35,7 @@ use silica::engine::{
     Admin, Atomic, Checkpoint, Count, Durability, Engine, EntryRef, Error, ErrorKind, GetSink,
     Intent, Layer, Result, Sharded, Stage, StageWatch, Stages, Update, WriteBatch,
 };
-use silica_commands::{Answer, Change, Owners, Terms, Watchers};
+use silica_commands::{Answer, BurstLimits, Change, Owners, Watchers};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Owners for Hub {
         db: usize,
         sharded: &dyn Sharded,
         changes: &[Change<'_>],
-        terms: &Terms,
+        burst_limits: &BurstLimits,
     ) -> Option<Vec<Answer>> {
         LOOP_SHARD.with(|loop_shard| {
             let mut loop_shard = loop_shard.borrow_mut();
@@ -102,7 +102,7 @@ impl Owners for Hub {
             let loop_shard = loop_shard
                 .as_mut()
                 .filter(|loop_shard| sharded.shards() > 1 || !loop_shard.owns(0))?;
-            Some(loop_shard.update(db, sharded, changes, terms))
+            Some(loop_shard.update(db, sharded, changes, burst_limits))
         })
     }
 }
