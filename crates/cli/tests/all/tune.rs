@@ -154,7 +154,12 @@ fn a_get_tells_where_it_spends_its_time() {
     let file = path.join("in.tsv");
     let lines: String = (0..20_000).map(|i| format!("key {i:05}\t{}\n", "v".repeat(100))).collect();
     std::fs::write(&file, lines).unwrap();
-    for engine in ["wip", "silt"] {
+    // With this little memory silt has no index to search by, and one read does all of it.
+    let stages: [(&str, &[&str]); 2] = [
+        ("wip", &["memory", "filter", "index", "device", "search"]),
+        ("silt", &["memory", "device"]),
+    ];
+    for (engine, stages) in stages {
         let store = path.join(engine);
         let file = file.to_str().unwrap();
         json(&["load", file, "--engine", engine, "--memory", "2MiB"], &store);
@@ -166,8 +171,8 @@ fn a_get_tells_where_it_spends_its_time() {
         );
         let first = &told["first"];
         let all = first["nanoseconds"].as_u64().unwrap();
-        for stage in ["memory", "index", "device", "search"] {
-            let nanoseconds = first["stages"][stage]["nanoseconds"].as_u64();
+        for stage in stages {
+            let nanoseconds = first["stages"][*stage]["nanoseconds"].as_u64();
             assert!(nanoseconds.is_some_and(|n| n > 0 && n < all), "{engine} {stage}: {told}");
         }
         let absent = silica(&["why", "--get", "nobody", "--memory", "2MiB"], &store);

@@ -2,7 +2,9 @@
 //! change between any two calls.
 //!
 //! 1. Where the cursor is at an entry, the snapshot's iterator (`below`) is at the first entry of
-//!    the snapshot at or behind that key in the direction of the last move, or past the end.
+//!    the snapshot at or behind that key in the direction of the last move that no deleted range
+//!    hides, or past the end. Writes that are taken back may show what a range has hidden: `below`
+//!    is sought anew after that.
 //! 2. A move reads the writes as they are; nothing of them is remembered but the entry here.
 
 use super::read;
@@ -37,6 +39,8 @@ pub struct Cursor {
     now_ms: u64,
     way: Way,
     at: At,
+    /// How often writes had been taken back when `below` came where it is.
+    roll_backs: u64,
     /// The key of the entry here, if that is the transaction's own; else of no meaning.
     key: Vec<u8>,
 }
@@ -49,7 +53,7 @@ impl Cursor {
         now_ms: u64,
     ) -> Self {
         let (below_is_there, way, at, key) = (false, Way::Up, At::Nowhere, Vec::new());
-        Cursor { below, below_is_there, writes, range, now_ms, way, at, key }
+        Cursor { below, below_is_there, writes, range, now_ms, way, at, roll_backs: 0, key }
     }
 
     fn step_below(&mut self) -> Result<()> {
@@ -92,6 +96,7 @@ impl Cursor {
     /// To the entry that comes first this way, of those where `below` is and behind, and of writes
     /// from `from` on.
     fn settle(&mut self, writes: &Writes, from: Bound<&[u8]>) -> Result<bool> {
+        self.roll_backs = writes.roll_backs();
         if writes.is_empty() {
             if self.below_is_there {
                 self.at = At::Below;
@@ -182,7 +187,7 @@ impl Cursor {
             self.step_below()?;
         } else {
             let key = std::mem::take(&mut self.key);
-            if is_turned {
+            if is_turned || self.roll_backs != writes.roll_backs() {
                 self.seek_below(&key)?;
             }
             if self.below_is_there && self.below.key() == key {

@@ -56,6 +56,21 @@ fn savepoints_nest_and_count_what_they_keep() {
 }
 
 #[test]
+fn a_cursor_sees_what_a_roll_back_shows_again() {
+    let (_engine, ordered) = engine();
+    let mut transaction = begin(&ordered, false, Wait::No).unwrap();
+    transaction.put(b"c", EntryRef::new(b"own"));
+    let before = transaction.savepoint();
+    transaction.delete_range(&KeyRange::new(b"d".to_vec(), b"z".to_vec()));
+    let mut cursor = transaction.cursor(&KeyRange::ALL).unwrap();
+    assert!(cursor.seek(b"c").unwrap() && !cursor.next().unwrap());
+    assert!(cursor.seek(b"c").unwrap());
+    transaction.roll_back_to(before).unwrap();
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.key(), b"d");
+}
+
+#[test]
 fn ranges_that_touch_become_one() {
     let mut writes = Writes::default();
     let mut delete = |lower: &[u8], upper: Option<&[u8]>| {

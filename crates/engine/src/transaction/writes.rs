@@ -60,6 +60,8 @@ pub(super) struct Writes {
     /// Each savepoint's number, and how long `undo` was then.
     savepoints: Vec<(u64, usize)>,
     last_savepoint: u64,
+    /// How often writes were taken back.
+    roll_backs: u64,
     /// Of `points`, and of what `undo` keeps.
     bytes: usize,
 }
@@ -85,6 +87,11 @@ impl Writes {
 
     pub(super) fn deleted(&self) -> &Deleted {
         &self.deleted
+    }
+
+    /// How often writes were taken back: what they hid may be there again.
+    pub(super) fn roll_backs(&self) -> u64 {
+        self.roll_backs
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -185,6 +192,7 @@ impl Writes {
     pub(super) fn roll_back_to(&mut self, savepoint: u64) -> Result<()> {
         let place = self.place(savepoint)?;
         self.savepoints.truncate(place + 1);
+        self.roll_backs += 1;
         let len = self.savepoints[place].1;
         while self.undo.len() > len {
             match self.undo.pop().expect("it is longer") {

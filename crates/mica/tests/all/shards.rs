@@ -62,6 +62,7 @@ impl Engine for Owned {
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        batch.refuse_ranges(self.descriptor.name)?;
         let (limits, mut sum) = (self.descriptor.limits, 0);
         for op in batch.ops() {
             let OpKind::Put(EntryRef { value, .. }) = op.kind else { continue };
