@@ -20,7 +20,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Begins to make what is served survive the process.";
     "bitcount" -2 "readonly" ONE "bitmap" "2.6.0" Run::Read(&bits::BITCOUNT),
         "Counts the bits that are set in a value or a part of it.";
-    "bitfield" -2 "write denyoom / writes-with-set" ONE "bitmap" "3.2.0" Run::Update(&bitfield::BITFIELD),
+    "bitfield" -2 "write denyoom / writes-with-set" ONE "bitmap" "3.2.0"
+        Run::Update(&bitfield::BITFIELD),
         "Reads, sets and adds to integers of any width inside a value.";
     "bitfield_ro" -2 "readonly fast" ONE "bitmap" "6.0.0" Run::Read(&bitfield::BITFIELD_RO),
         "Reads integers of any width inside a value.";
