@@ -85,6 +85,8 @@ pub struct WriteBatch<'a> {
     only: Option<Op<'a>>,
     /// All operations, from the second one on.
     ops: Vec<Op<'a>>,
+    /// Some operation deletes a range.
+    has_ranges: bool,
 }
 
 impl<'a> WriteBatch<'a> {
@@ -131,18 +133,21 @@ impl<'a> WriteBatch<'a> {
     }
 
     /// As [`Op::refuse_ranges`].
+    #[inline]
     pub fn refuse_ranges(&self, engine: &str) -> Result<()> {
-        Op::refuse_ranges(self.ops(), engine)
+        if self.has_ranges { Op::refuse_ranges(self.ops(), engine) } else { Ok(()) }
     }
 
     /// True if some operation deletes a range.
+    #[inline]
     pub fn has_ranges(&self) -> bool {
-        self.ops().iter().any(|op| matches!(op.kind, OpKind::DeleteRange(_)))
+        self.has_ranges
     }
 
     /// Adds an operation.
     #[inline]
     pub fn push(&mut self, op: Op<'a>) -> &mut Self {
+        self.has_ranges |= matches!(op.kind, OpKind::DeleteRange(_));
         if self.is_empty() && self.ops.capacity() == 0 {
             self.only = Some(op);
         } else {
@@ -156,6 +161,7 @@ impl<'a> WriteBatch<'a> {
     pub fn clear(&mut self) {
         self.only = None;
         self.ops.clear();
+        self.has_ranges = false;
     }
 
     /// An empty batch of other borrows that keeps the allocation, for loops over batches.
@@ -163,7 +169,7 @@ impl<'a> WriteBatch<'a> {
         self.clear();
         // Collecting an empty iterator of items of the same layout keeps the allocation.
         let ops = self.ops.into_iter().map(|_| unreachable!("the batch is empty")).collect();
-        WriteBatch { only: None, ops }
+        WriteBatch { only: None, ops, has_ranges: false }
     }
 
     /// The operations in order.
@@ -208,6 +214,9 @@ mod tests {
             batch.clear();
             assert!(batch.is_empty());
         }
+        assert!(batch.delete_range(b"a", None).put(b"k", b"v").has_ranges());
+        batch.clear();
+        assert!(!batch.has_ranges() && !batch.clone().recycled().has_ranges());
         let one = batch.put(b"k", b"v").clone();
         assert_eq!(one.ops(), WriteBatch::new().put(b"k", b"v").ops());
     }

@@ -110,18 +110,22 @@ pub trait Layer: Send + Sync {
 }
 
 impl<L: Layer> Engine for L {
+    #[inline]
     fn descriptor(&self) -> &Descriptor {
         Layer::descriptor(self)
     }
 
+    #[inline]
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         Layer::get_many(self, keys, sink)
     }
 
+    #[inline]
     fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
         Layer::get_many_with(self, keys, intent, sink)
     }
 
+    #[inline]
     fn get_many_staged(
         &self,
         keys: &[&[u8]],
@@ -131,54 +135,67 @@ impl<L: Layer> Engine for L {
         Layer::get_many_staged(self, keys, sink, stages)
     }
 
+    #[inline]
     fn reports_in_order(&self) -> bool {
         Layer::reports_in_order(self)
     }
 
+    #[inline]
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         Layer::write(self, batch, durability)
     }
 
+    #[inline]
     fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         Layer::write_each(self, batch, durability)
     }
 
+    #[inline]
     fn sync(&self) -> Result<()> {
         Layer::sync(self)
     }
 
+    #[inline]
     fn maintain(&self, budget: Budget) -> Result<Progress> {
         Layer::maintain(self, budget)
     }
 
+    #[inline]
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
         Layer::metrics(self, visitor);
     }
 
+    #[inline]
     fn verify(&self) -> Result<()> {
         Layer::verify(self)
     }
 
+    #[inline]
     fn as_scan(&self) -> Option<&dyn Scan> {
         Layer::as_scan(self)
     }
 
+    #[inline]
     fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
         Layer::as_ordered(self)
     }
 
+    #[inline]
     fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
         Layer::as_changes(self)
     }
 
+    #[inline]
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         Layer::as_atomic(self)
     }
 
+    #[inline]
     fn as_sharded(&self) -> Option<&dyn Sharded> {
         Layer::as_sharded(self)
     }
 
+    #[inline]
     fn as_admin(&self) -> Option<&dyn Admin> {
         Layer::as_admin(self)
     }

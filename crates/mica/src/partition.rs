@@ -426,11 +426,14 @@ impl Partition {
         scratch: &mut Scratch,
     ) -> Option<(Copied, u64)> {
         let bucket = sought.bucket;
-        let item = self.log.item(hint.offset()).filter(|item| item.has_key(key));
-        if let Some(copied) = item.map(|item| item.copy(scratch))
-            && self.is_certain::<OWNED>(bucket, hint)
+        // No closure: it would be called for each key where this is not inlined into its callers.
+        if let Some(item) = self.log.item(hint.offset())
+            && item.has_key(key)
         {
-            return Some((copied, hint.offset()));
+            let copied = item.copy(scratch);
+            if self.is_certain::<OWNED>(bucket, hint) {
+                return Some((copied, hint.offset()));
+            }
         }
         if OWNED {
             return self.search(bucket[0].load(Relaxed), sought, key, scratch);

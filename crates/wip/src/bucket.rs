@@ -277,7 +277,7 @@ impl<D: Device> Stores<D> {
     }
 
     /// Where the last range before position `before` was deleted that covers `key`, or 0.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deleted_at(&self, key: &[u8], before: u64) -> u64 {
         let old = deleted_at(&self.version.deleted, key, before);
         old.max(deleted_at(&self.deleted, key, before))

@@ -261,7 +261,7 @@ impl<D: Device> Wip<D> {
                 self.values.forget(&stored);
                 continue;
             }
-            let moved = self.append_uncounted(&mut writer, &[Op { key, kind }], &stored);
+            let moved = self.append_uncounted::<false>(&mut writer, &[Op { key, kind }], &stored);
             moved.inspect_err(|_| self.values.forget(&stored))?;
             return Ok(true);
         }

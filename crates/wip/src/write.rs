@@ -69,23 +69,25 @@ impl<D: Device> Wip<D> {
         quiet: &mut Quiet,
         durability: Durability,
     ) -> Result<bool> {
-        if self.check_limits(batch)? {
+        self.check_limits(batch)?;
+        if batch.has_ranges() {
             let lowers = moved_lowers(batch);
             let batch = with_lowers(batch, &lowers);
             if batch.is_empty() {
                 self.log.check()?;
                 return Ok(self.all_hold(conditions) && quiet.holds(self));
             }
-            return self.write_checked_if(&batch, conditions, (quiet, true), durability);
+            return self.write_checked_if::<true>(&batch, conditions, quiet, durability);
         }
-        self.write_checked_if(batch, conditions, (quiet, false), durability)
+        self.write_checked_if::<false>(batch, conditions, quiet, durability)
     }
 
-    fn write_checked_if(
+    /// Writes a batch that is within the limits; with `RANGES` it may delete ranges.
+    fn write_checked_if<const RANGES: bool>(
         &self,
         batch: &WriteBatch<'_>,
         conditions: Conditions<'_>,
-        (quiet, has_ranges): (&mut Quiet, bool),
+        quiet: &mut Quiet,
         durability: Durability,
     ) -> Result<bool> {
         if batch.ops().iter().any(|op| !op.kind.is_delete()) {
@@ -94,7 +96,7 @@ impl<D: Device> Wip<D> {
         }
         let stored = self.store_large_values(batch)?;
         let is_known = quiet.catch_up(self);
-        let (mut writer, installs) = match has_ranges {
+        let (mut writer, installs) = match RANGES {
             true => self.lock_to_write_ranges(),
             false => (self.lock_to_write(), None),
         };
@@ -103,7 +105,7 @@ impl<D: Device> Wip<D> {
             self.values.forget(&stored);
             return Ok(false);
         }
-        let appended = self.append_ops(&mut writer, batch.ops(), &stored);
+        let appended = self.append_ops::<RANGES>(&mut writer, batch.ops(), &stored);
         appended.inspect_err(|_| self.values.forget(&stored))?;
         drop((stored, installs));
         self.end_write(writer, durability)?;
@@ -201,13 +203,19 @@ impl<D: Device> Wip<D> {
         }
     }
 
-    /// Refuses what is over a limit; true if the batch deletes ranges.
-    fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<bool> {
+    /// Refuses what is over a limit.
+    fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
         let limits = &DESCRIPTOR.limits;
-        let (mut total, mut has_ranges) = (0, false);
+        // The bound of a range may be right behind the longest key.
+        let key_bytes_max = limits.key_bytes_max + usize::from(batch.has_ranges());
+        let mut total = 0;
         for op in batch.ops() {
-            let is_bound = matches!(op.kind, OpKind::DeleteRange(_));
-            at_most("key", op.key.len(), limits.key_bytes_max + usize::from(is_bound))?;
+            let is_bound = batch.has_ranges() && matches!(op.kind, OpKind::DeleteRange(_));
+            at_most(
+                "key",
+                op.key.len(),
+                if is_bound { key_bytes_max } else { limits.key_bytes_max },
+            )?;
             total += op.key.len() + 64;
             if let OpKind::Put(entry) = op.kind {
                 at_most("value", entry.value.len(), limits.value_bytes_max)?;
@@ -215,13 +223,11 @@ impl<D: Device> Wip<D> {
                 total += if is_apart { POINTER_BYTES } else { entry.value.len() };
             } else if let OpKind::DeleteRange(upper) = op.kind {
                 let upper_bytes = upper.map_or(0, <[u8]>::len);
-                // A bound may be right behind the longest key.
-                at_most("key", upper_bytes, limits.key_bytes_max + 1)?;
+                at_most("key", upper_bytes, key_bytes_max)?;
                 total += upper_bytes;
-                has_ranges = true;
             }
         }
-        at_most("batch", total, BATCH_BYTES_MAX).map(|()| has_ranges)
+        at_most("batch", total, BATCH_BYTES_MAX)
     }
 
     /// The writer, once writes are not held.
@@ -327,13 +333,14 @@ impl<D: Device> Wip<D> {
     }
 
     /// Appends one record with all `ops` and puts them into the memtables. The writer is locked.
-    fn append_ops(
+    /// With `RANGES` some may be deletes of ranges.
+    fn append_ops<const RANGES: bool>(
         &self,
         writer: &mut Writer<D::Log>,
         ops: &[Op<'_>],
         stored: &Stored<D::File>,
     ) -> Result<()> {
-        self.append_uncounted(writer, ops, stored)?;
+        self.append_uncounted::<RANGES>(writer, ops, stored)?;
         self.record_change(ops);
         let deletes = ops.iter().filter(|op| op.kind.is_delete()).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
@@ -342,7 +349,7 @@ impl<D: Device> Wip<D> {
     }
 
     /// Appends entries that are only moved: no user wrote them.
-    pub(crate) fn append_uncounted(
+    pub(crate) fn append_uncounted<const RANGES: bool>(
         &self,
         writer: &mut Writer<D::Log>,
         ops: &[Op<'_>],
@@ -358,9 +365,12 @@ impl<D: Device> Wip<D> {
         }
         writer.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
         let at = self.append(writer)?;
-        let superseded = superseded_ops(ops);
+        let superseded = match RANGES {
+            true => superseded_ops(ops),
+            false => superseded(ops.len(), |i| ops[i].key),
+        };
         for (i, (offset, op)) in writer.frames.iter().zip(ops).enumerate() {
-            if matches!(op.kind, OpKind::DeleteRange(_)) {
+            if RANGES && matches!(op.kind, OpKind::DeleteRange(_)) {
                 continue;
             }
             if superseded.binary_search(&i).is_err() {
@@ -373,7 +383,7 @@ impl<D: Device> Wip<D> {
             }
         }
         // After the keys that are put into them: so no reader misses one meanwhile.
-        for (offset, op) in writer.frames.iter().zip(ops) {
+        for (offset, op) in writer.frames.iter().zip(ops).filter(|_| RANGES) {
             if let OpKind::DeleteRange(upper) = op.kind {
                 let position = (at + *offset as u64) / POSITION_BYTES;
                 let (lower, upper) = (op.key.to_vec(), upper.map(<[u8]>::to_vec));
