@@ -138,7 +138,16 @@ where
         follow(&stream, &ordered, &|| writing.load(Ordering::Relaxed) > 0)
     });
     assert!(compared > 2, "only {compared} comparisons, {late} times too late");
+    // However late a reader was while others wrote: of a few batches it misses none.
+    let mut reader = Reader::begin(&stream);
+    for n in 0..8u8 {
+        let mut batch = WriteBatch::new();
+        batch.put(std::slice::from_ref(&n), b"in quiet");
+        engine.write(&batch, NOW).expect("a write");
+    }
     let snapshot = Arc::clone(&ordered).snapshot().expect("a snapshot");
+    assert!(reader.catch_up(&*stream, &*snapshot), "too late in quiet");
+    assert!(reader.map == contents(&snapshot), "the stream comes to another content");
     let mut first = first;
     assert!(!first.catch_up(&*stream, &*snapshot), "what is not kept any more is read");
     let last = stream.now();
