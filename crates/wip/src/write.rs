@@ -207,15 +207,12 @@ impl<D: Device> Wip<D> {
     fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
         let limits = &DESCRIPTOR.limits;
         // The bound of a range may be right behind the longest key.
-        let key_bytes_max = limits.key_bytes_max + usize::from(batch.has_ranges());
+        let bound_bytes_max = limits.key_bytes_max + 1;
         let mut total = 0;
         for op in batch.ops() {
-            let is_bound = batch.has_ranges() && matches!(op.kind, OpKind::DeleteRange(_));
-            at_most(
-                "key",
-                op.key.len(),
-                if is_bound { key_bytes_max } else { limits.key_bytes_max },
-            )?;
+            let is_bound = matches!(op.kind, OpKind::DeleteRange(_));
+            let key_bytes_max = if is_bound { bound_bytes_max } else { limits.key_bytes_max };
+            at_most("key", op.key.len(), key_bytes_max)?;
             total += op.key.len() + 64;
             if let OpKind::Put(entry) = op.kind {
                 at_most("value", entry.value.len(), limits.value_bytes_max)?;
@@ -223,7 +220,7 @@ impl<D: Device> Wip<D> {
                 total += if is_apart { POINTER_BYTES } else { entry.value.len() };
             } else if let OpKind::DeleteRange(upper) = op.kind {
                 let upper_bytes = upper.map_or(0, <[u8]>::len);
-                at_most("key", upper_bytes, key_bytes_max)?;
+                at_most("key", upper_bytes, bound_bytes_max)?;
                 total += upper_bytes;
             }
         }
