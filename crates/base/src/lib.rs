@@ -1,6 +1,7 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
 //! randomness, ranks by Zipf's law, clocks, histograms, aligned buffers, memory in huge pages, tag
-//! groups, rings between threads, how formats begin and are upgraded, and the shared error type.
+//! groups, rings between threads, counters that many threads add to, how formats begin and are
+//! upgraded, and the shared error type.
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
@@ -25,6 +26,7 @@ mod prefetch;
 mod prng;
 mod ring;
 mod shared;
+mod striped;
 mod sync;
 mod tags;
 mod testing;
@@ -45,6 +47,7 @@ pub use prefetch::{prefetch, prefetch_burst, prefetch_value};
 pub use prng::Prng;
 pub use ring::{RingReceiver, RingSender, ring};
 pub use shared::shared_len;
+pub use striped::{Mine, Striped};
 pub use tags::{TAG_GROUP, match_tags};
 pub use testing::{in_own_process, test_size};
 pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};

@@ -1,7 +1,7 @@
 //! What threads share; a model checker's twins take their place in its tests.
 
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// A place that two threads use in turns.
 #[derive(Debug)]
