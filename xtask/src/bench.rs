@@ -78,6 +78,7 @@ pub fn run(steps: &mut Steps) {
     steps.inside("build of examples", || build_examples(&scratch));
     steps.inside("simulators", || simulators(&target, &scratch));
     steps.inside("recommendations", || recommendations(&target, &scratch));
+    steps.inside("modes of mica by cores", || modes(&target, &scratch));
     steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
     steps.inside("benchmark models", || models(&binary, &scratch));
     steps.inside("benchmark models, swept and drawn", || swept(&binary, &scratch));
@@ -94,7 +95,7 @@ pub fn run(steps: &mut Steps) {
 /// With everything that the workspace was built with, so that nothing is built anew for them.
 fn build_examples(scratch: &Path) -> Result<(), String> {
     let mut build = cargo(&["build", "--workspace", "--quiet"]);
-    for name in ["tune_check", "experiments", "simulator_speed"] {
+    for name in ["tune_check", "experiments", "simulator_speed", "modes"] {
         build.args(["--example", name]);
     }
     let outcome = run_logged(&mut build, &scratch.join("bench.log"), BUILD_LIMIT);
@@ -120,6 +121,25 @@ fn simulators(target: &Path, scratch: &Path) -> Result<(), String> {
     match saved.len() == 4 && saved.iter().all(|part| part.starts_with('-')) {
         true => Ok(()),
         false => Err(format!("the largest table saves {saved:?}:\n{found}")),
+    }
+}
+
+/// Each mode has a rate with one worker and with three, and a line in each of four drawings.
+fn modes(target: &Path, scratch: &Path) -> Result<(), String> {
+    let svg = scratch.join("modes.svg");
+    let _ = std::fs::remove_file(&svg);
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(target.join("debug/examples/modes"));
+    command.args(["--workers", "1,3", "--entries", "5000", "--milliseconds", "5"]);
+    command.args(["--rounds", "1", "--svg"]).arg(&svg);
+    let outcome = run_logged(&mut command, &scratch.join("bench.log"), LIMIT);
+    let rates = outcome.output.lines().filter(|line| line.ends_with(" M/s")).count();
+    let drawn = std::fs::read_to_string(&svg).unwrap_or_default();
+    match (outcome.good, rates, drawn.matches("CRCW").count()) {
+        (true, 40, 4) => Ok(()),
+        (_, rates, drawn) => {
+            Err(format!("{rates} of 40 rates, {drawn} of 4 drawings:\n{}", outcome.output))
+        }
     }
 }
 

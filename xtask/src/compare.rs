@@ -23,6 +23,45 @@ pub fn run(steps: &mut Steps) {
             steps.skip(&format!("compare {store}"), &why);
         }
     }
+    steps.inside("compare stores by threads", || scaling(&binary, &scratch));
+}
+
+/// What a store that keeps nothing on a device says of synced writes.
+const NO_SYNCED_WRITES: &str = "it has no synced writes";
+
+/// Every store that is installed has a rate for each workload of its class with one thread and
+/// with two, and each class is drawn with its ideal.
+fn scaling(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("scaling");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(binary).args(["bench", "compare", "scaling", "--toy"]);
+    command.args(["--threads-max", "2", "--out", "scaling"]).current_dir(scratch);
+    let outcome = run_logged(&mut command, &scratch.join("compare.log"), LIMIT);
+    if !outcome.good {
+        return Err(outcome.output);
+    }
+    let found = read(&out, "scaling.json")?;
+    let rows = list(&found["rows"]);
+    let is_well = |row: &Value| {
+        let is_unable = row["why"].as_str().is_some_and(|why| why.contains(NO_SYNCED_WRITES));
+        is_unable || row["rate"].as_f64().is_some_and(|rate| rate > 0.0)
+    };
+    if let Some(row) = rows.iter().find(|row| !is_well(row)) {
+        return Err(format!("no rate: {row}"));
+    }
+    for (class, store) in
+        [("embedded", "silica:wip"), ("memory", "silica:mica"), ("server", "silica:tcp")]
+    {
+        let threads = [1, 2]
+            .map(|count| rows.iter().any(|row| row["store"] == store && row["threads"] == count));
+        let svg = std::fs::read_to_string(out.join(format!("scaling-{class}.svg")));
+        let is_drawn = svg.is_ok_and(|svg| svg.contains("ideal of "));
+        if threads != [true, true] || !is_drawn {
+            return Err(format!("{store} was measured: {threads:?}, {class} drawn: {is_drawn}"));
+        }
+    }
+    Ok(())
 }
 
 fn compare(binary: &Path, scratch: &Path, out: &Path) -> Result<(), String> {

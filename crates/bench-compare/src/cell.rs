@@ -142,6 +142,7 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
         directory: cell.directory.clone(),
         memory_bytes: cell.memory_bytes,
         level_bytes: Vec::new(),
+        server_threads: None,
         set: cell.set.clone(),
         plan: cell.work.plan()?,
     };

@@ -23,6 +23,7 @@ pub mod report;
 pub mod results;
 mod rounds;
 mod runner;
+mod scaling;
 mod schedule;
 pub mod stats;
 mod suite;
@@ -39,6 +40,10 @@ pub use load::{Load, Speech};
 pub use peer::{About, Class, Peer, Setting, Setup};
 pub use peers::{all, find};
 pub use runner::{Progress, Run, compare};
+pub use scaling::{
+    ScalingProgress, ScalingReport, ScalingRequest, ScalingRow, ScalingRun, scaling, serve_series,
+    thread_counts,
+};
 pub use schedule::{ALLOWANCE_BYTES, Request};
 pub use suite::{SUITES, Size, Suite};
 pub use table::table;

@@ -25,6 +25,8 @@ pub struct Setup {
     /// Bytes that levels 1, 2, … may have, for stores that can be told (RocksDB); the level behind
     /// them takes the rest. None: as an expert would have them.
     pub level_bytes: Vec<u64>,
+    /// Threads of a server that may run on every core; `None`: one, on a core of its own.
+    pub server_threads: Option<usize>,
     /// Options of a store of ours, by name, beside its memory; others have none of these.
     pub set: Vec<(String, String)>,
     /// What will be done with it: sizes, keys and threads, for peers that must be told.

@@ -1,7 +1,7 @@
 //! Suites: which workloads at which sizes, by which kinds of stores, beside which limits.
 
 use crate::limits;
-use crate::load::{Load, Pace, Speech};
+use crate::load::{Load, Pace, Sets, Speech};
 use crate::peer::Class;
 use crate::work::Work;
 use silica::Result;
@@ -202,7 +202,7 @@ const SMALL: Line = Line { shape: Some((16, 64)), ..LINE };
 
 /// 32 connections, with so many requests of each under way.
 const fn load(name: &'static str, speech: Speech, depth: usize) -> Line {
-    let load = Some(Load { speech, connections: 32, depth, pace: Pace::Peak });
+    let load = Some(Load { speech, connections: 32, depth, pace: Pace::Peak, sets: Sets::Few });
     Line { name, workload: "mica-small-95", load, quick: true, ..SMALL }
 }
 
@@ -210,8 +210,13 @@ const fn load(name: &'static str, speech: Speech, depth: usize) -> Line {
 const TINY_SHAPE: Option<(usize, usize)> = Some((8, 8));
 
 /// One request of each at a time, half as often as the server could answer.
-const HALF_LOAD: Load =
-    Load { speech: Speech::Resp, connections: 32, depth: 1, pace: Pace::HalfOfPeak };
+const HALF_LOAD: Load = Load {
+    speech: Speech::Resp,
+    connections: 32,
+    depth: 1,
+    pace: Pace::HalfOfPeak,
+    sets: Sets::Few,
+};
 
 /// Beside requests of one key each, the echo at that depth.
 const TRAINS_1: Beside = &[("echo-tcp-uring-32", "echoes_depth_1")];

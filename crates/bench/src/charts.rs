@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 const PANEL_SIZE: (u32, u32) = (900, 420);
 /// Space above the highest point, where the names of the lines stand.
 const HEADROOM: f64 = 1.5;
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; 7] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
     RGBColor(44, 160, 44),
     RGBColor(255, 127, 14),
     RGBColor(148, 103, 189),
     RGBColor(127, 127, 127),
+    RGBColor(140, 86, 75),
 ];
+const REFERENCE: RGBColor = RGBColor(190, 190, 190);
 /// Pixels from the middle of a dot to its edge.
 const DOT: i32 = 5;
 
@@ -30,13 +32,20 @@ pub struct Series {
     pub(crate) dots: bool,
     /// The series, by number, whose colour this one shares.
     pub(crate) like: Option<usize>,
+    /// Grey and thin: what the others are measured by.
+    pub(crate) is_reference: bool,
 }
 
 impl Series {
     /// A line through these points.
     pub fn new(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let points = points.into_iter().collect();
-        Series { name: name.to_string(), points, dots: false, like: None }
+        Series { name: name.to_string(), points, dots: false, like: None, is_reference: false }
+    }
+
+    /// A grey line through these points: what the others are measured by.
+    pub fn reference(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Series { is_reference: true, ..Series::new(name, points) }
     }
 
     /// Dots at these points.
@@ -134,7 +143,10 @@ impl Panel {
         }
         mesh.draw()?;
         for (i, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[series.like.unwrap_or(i) % COLOURS.len()];
+            let colour = match series.is_reference {
+                true => REFERENCE,
+                false => COLOURS[series.like.unwrap_or(i) % COLOURS.len()],
+            };
             let drawn = if self.bars {
                 let bars = series.points.iter().map(|(x, y)| {
                     Rectangle::new([(x - 0.35, 0.0), (x + 0.35, *y)], colour.filled())

@@ -7,11 +7,13 @@
 //! is a socket, and what does not come in time is asked again. The thread does not sleep while it
 //! waits: waking it would be work of the server's core.
 
+mod blocking;
 mod client;
 mod datagrams;
 mod offered;
 mod script;
 
+pub(crate) use blocking::Blocking;
 pub(crate) use client::Client;
 pub(crate) use datagrams::{Datagrams, Framing};
 pub(crate) use offered::{Get, Offer, Offered};
@@ -43,7 +45,19 @@ pub enum Pace {
     HalfOfPeak,
 }
 
-/// A load: uniform keys, 95 % gets and 5 % sets (gets alone where each is of several keys).
+/// What share of the requests of one key each are sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Sets {
+    /// One in twenty.
+    #[default]
+    Few,
+    /// None.
+    None,
+    /// All.
+    All,
+}
+
+/// A load on uniform keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// What is asked.
@@ -54,16 +68,30 @@ pub struct Load {
     pub depth: usize,
     /// When they leave.
     pub pace: Pace,
+    /// The sets among them; requests of several keys are gets.
+    #[serde(default)]
+    pub sets: Sets,
 }
 
 impl Load {
     /// Datagrams under way that a memcached with the system's usual buffers does not lose.
-    pub(crate) const TEXT_DATAGRAMS: Load =
-        Load { speech: Speech::TextDatagrams, connections: 4, depth: 32, pace: Pace::Peak };
+    pub(crate) const TEXT_DATAGRAMS: Load = Load {
+        speech: Speech::TextDatagrams,
+        connections: 4,
+        depth: 32,
+        pace: Pace::Peak,
+        sets: Sets::Few,
+    };
 
     /// Datagrams of so many requests in trains that the kernel cuts and joins.
     pub(crate) const fn datagrams(requests: usize) -> Load {
-        Load { speech: Speech::Datagrams(requests), connections: 4, depth: 64, pace: Pace::Peak }
+        Load {
+            speech: Speech::Datagrams(requests),
+            connections: 4,
+            depth: 64,
+            pace: Pace::Peak,
+            sets: Sets::Few,
+        }
     }
 
     /// Requests that are written together: those of a datagram, or of a connection.

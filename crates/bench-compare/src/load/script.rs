@@ -1,6 +1,6 @@
 //! What a connection says, and what it must hear.
 
-use super::{Load, Speech};
+use super::{Load, Sets, Speech};
 use silica::Error;
 use silica_base::Prng;
 use silica_proto::datagram::{Reply, Request};
@@ -91,9 +91,7 @@ impl Script {
             let mut random = Prng::new(connection as u64 + 1);
             let mut script = Script::default();
             for _ in 0..trains {
-                script.train(together, |script| {
-                    script.request(load.speech, &mut random, keys, shape)
-                });
+                script.train(together, |script| script.request(load, &mut random, keys, shape));
             }
             script
         };
@@ -215,14 +213,13 @@ impl Script {
         });
     }
 
-    fn request(
-        &mut self,
-        speech: Speech,
-        random: &mut Prng,
-        keys: u64,
-        shape: (usize, usize),
-    ) -> u64 {
-        let is_set = random.below(SETS) == 0;
+    fn request(&mut self, load: &Load, random: &mut Prng, keys: u64, shape: (usize, usize)) -> u64 {
+        let is_set = match load.sets {
+            Sets::Few => random.below(SETS) == 0,
+            Sets::None => false,
+            Sets::All => true,
+        };
+        let speech = load.speech;
         match speech {
             Speech::TextMultiget(_) => self.get(speech, || random.below(keys), shape),
             _ if is_set => self.set(speech, random.below(keys), shape),
@@ -350,7 +347,13 @@ mod tests {
 
     #[test]
     fn every_key_is_put_once() {
-        let load = Load { speech: Speech::Resp, connections: 3, depth: 1, pace: Pace::Peak };
+        let load = Load {
+            speech: Speech::Resp,
+            connections: 3,
+            depth: 1,
+            pace: Pace::Peak,
+            sets: Sets::Few,
+        };
         let scripts = Script::of_fill(&load, 1000, SHAPE);
         let all: String = scripts.iter().map(|script| text(&script.requests)).collect();
         for key in 0..1000 {
@@ -407,7 +410,13 @@ mod tests {
 
     #[test]
     fn one_request_of_twenty_is_a_set() {
-        let load = Load { speech: Speech::Text, connections: 2, depth: 16, pace: Pace::Peak };
+        let load = Load {
+            speech: Speech::Text,
+            connections: 2,
+            depth: 16,
+            pace: Pace::Peak,
+            sets: Sets::Few,
+        };
         let scripts = Script::of_load(&load, 100, SHAPE);
         let all: usize = scripts.iter().map(|s| text(&s.requests).matches("set ").count()).sum();
         let share = all as f64 / REQUESTS as f64;

@@ -8,7 +8,7 @@ use super::writes::Writes;
 use crate::peer::{About, Peer, Setting, Setup};
 use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use silica_bench::{Abilities, Session, Sink, Target};
-use tables::{DashTable, LossyTable, SccTable, ShardedTable};
+use tables::{DashTable, LossyTable, PapayaTable, SccTable, ShardedTable};
 
 /// Sessions tell of their puts and deletes after so many, since a counter that all threads write
 /// would cost more than a put.
@@ -120,6 +120,18 @@ pub(crate) const PEERS: &[Memory] = &[
             BOXED,
         ],
         open: open::<SccTable>,
+    },
+    Memory {
+        about: About::memory("papaya", "papaya, a hash table that is read without locks"),
+        lossy: false,
+        settings: &[
+            ("interface", "a guard for each call, get, insert", "as its users write it"),
+            HASHER,
+            CAPACITY,
+            UNBOUNDED,
+            ("entries", "key and value as boxed slices", "readers may hold what is replaced"),
+        ],
+        open: open::<PapayaTable>,
     },
 ];
 

@@ -16,7 +16,7 @@ mod sqlite;
 mod writes;
 
 use crate::peer::Peer;
-pub(crate) use server::{Cache, Loaded, pin_client};
+pub(crate) use server::{Cache, Loaded, Scaled, pin_client};
 use silica::Result;
 use silica::engine::unknown;
 

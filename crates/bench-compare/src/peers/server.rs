@@ -8,6 +8,7 @@ mod memcached;
 mod pin;
 mod process;
 mod redis;
+mod scaled;
 mod settings;
 mod silica;
 mod text;
@@ -23,6 +24,7 @@ use client::Client;
 pub(crate) use loaded::Loaded;
 use pin::Pinning;
 use process::{Address, Process};
+pub(crate) use scaled::Scaled;
 use silica_bench::{Abilities, Session, Target, memory};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -130,7 +132,7 @@ impl Peer for Kind {
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn Target>> {
-        let pinning = Pinning::of_machine();
+        let pinning = Pinning::of_setup(setup);
         let synced = setup.plan.durability == Durability::Synced;
         let (process, address) = self.start(setup, pinning)?;
         let lossy = match self.program {

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde_json::Value;
 use silica::Result;
 use silica_bench::json_object;
-use silica_bench_compare::{DatagramsSize, datagrams, serve_cell};
+use silica_bench_compare::{DatagramsSize, datagrams, serve_cell, serve_series};
 use silica_console::{Global, Output, RunArgs, config, observer};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,10 @@ pub(crate) enum BenchCommand {
     /// output.
     #[command(hide = true)]
     CompareCell,
+    /// Performs one store with one number of threads: a series on standard input, its figures on
+    /// standard output.
+    #[command(hide = true)]
+    ScalingSeries,
     /// Our datagram protocol at rising rates and with unlike keys: loss, latency, bursts.
     Datagrams {
         /// Directory for the SVG files.
@@ -48,6 +52,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
     match command {
         BenchCommand::Compare(args) => super::compare::run(global, args, output),
         BenchCommand::CompareCell => serve_cell(),
+        BenchCommand::ScalingSeries => serve_series(),
         BenchCommand::Datagrams { out, keys, seconds } => {
             let report = datagrams(&DatagramsSize { keys: *keys, seconds: *seconds }, out)?;
             output.raw(report.text().as_bytes())?;

@@ -3,7 +3,9 @@
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, Result};
-use silica_bench_compare::{Request, Run, Size, compare, table};
+use silica_bench_compare::{
+    Request, Run, ScalingRequest, ScalingRun, Size, compare, scaling, table, thread_counts,
+};
 use silica_console::{Global, Output, has_terminal};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,8 +14,8 @@ use std::sync::atomic::Ordering;
 /// Arguments of a comparison.
 #[derive(Args)]
 pub(crate) struct CompareArgs {
-    /// limits, flash, ordered, memory, server or all. Stores lie below --path, on the device to
-    /// be measured, or below --out.
+    /// limits, flash, ordered, memory, server or all; or scaling: stores with 1, 2, 4 and more
+    /// threads. Stores lie below --path, on the device to be measured, or below --out.
     pub(crate) suite: String,
     /// Fewer workloads and keys: less than three minutes.
     #[arg(long, conflicts_with = "toy")]
@@ -40,15 +42,33 @@ pub(crate) struct CompareArgs {
     /// Directory for the results.
     #[arg(long, value_name = "DIR", default_value = "silica-compare")]
     pub(crate) out: PathBuf,
+    /// Of scaling: the most threads of a store or a server [default: one for each core].
+    #[arg(long, value_name = "T")]
+    pub(crate) threads_max: Option<usize>,
+    /// Of scaling: these numbers of threads.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "threads_max")]
+    pub(crate) threads: Vec<usize>,
+    /// Of scaling: seconds of each workload [default: 2; 0.5 with --quick].
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: Option<f64>,
+    /// Of scaling: threads that load a server [default: half of the cores, less one].
+    #[arg(long, value_name = "N")]
+    pub(crate) clients: Option<usize>,
 }
+
+/// The suite that is about threads.
+const SCALING: &str = "scaling";
 
 /// Runs a suite and shows what it found.
 pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
+    if args.suite == SCALING {
+        return run_scaling(global, args, output);
+    }
     let run = Run {
         request: request(global, args),
         out: args.out.clone(),
         stores: global.path.clone(),
-        child: child()?,
+        child: child("compare-cell")?,
         command: command(),
     };
     let interrupted = silica_console::signals::interruption()?;
@@ -68,12 +88,48 @@ pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> R
     Ok(())
 }
 
-fn request(global: &Global, args: &CompareArgs) -> Request {
-    let size = match (args.quick, args.toy) {
+/// Runs stores with more and more threads.
+fn run_scaling(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = match args.threads.is_empty() {
+        true => thread_counts(args.threads_max.unwrap_or(cores)),
+        false => args.threads.clone(),
+    };
+    let run = ScalingRun {
+        request: ScalingRequest {
+            size: size(args),
+            peers: args.peers.clone(),
+            workloads: args.workloads.clone(),
+            threads,
+            keys: args.keys,
+            memory_bytes: global.memory,
+            seconds: args.seconds,
+            clients: args.clients,
+            set: global.set.clone(),
+        },
+        out: args.out.clone(),
+        stores: global.path.clone(),
+        child: child("scaling-series")?,
+    };
+    let interrupted = silica_console::signals::interruption()?;
+    let report = scaling(&run, &interrupted, &mut progress(output))?;
+    output.raw(report.text().as_bytes())?;
+    for file in &report.files {
+        output.line(format!("wrote {}", file.display()))?;
+    }
+    *output.object() = silica_bench::json_object(&report)?;
+    Ok(())
+}
+
+fn size(args: &CompareArgs) -> Size {
+    match (args.quick, args.toy) {
         (true, _) => Size::Quick,
         (_, true) => Size::Toy,
         _ => Size::Full,
-    };
+    }
+}
+
+fn request(global: &Global, args: &CompareArgs) -> Request {
     Request {
         peers: args.peers.clone(),
         workloads: args.workloads.clone(),
@@ -82,15 +138,15 @@ fn request(global: &Global, args: &CompareArgs) -> Request {
         keys: args.keys,
         scale: args.scale,
         set: global.set.clone(),
-        ..Request::new(&args.suite, size)
+        ..Request::new(&args.suite, size(args))
     }
 }
 
-/// This program, as it performs one cell.
-fn child() -> Result<Vec<OsString>> {
+/// This program, as it performs one measurement by its hidden command `verb`.
+fn child(verb: &str) -> Result<Vec<OsString>> {
     let program = std::env::current_exe()
         .map_err(|e| Error::io("finding the program that measures in a process of its own", e))?;
-    Ok(vec![program.into(), "bench".into(), "compare-cell".into()])
+    Ok(vec![program.into(), "bench".into(), verb.into()])
 }
 
 fn command() -> String {

@@ -208,6 +208,7 @@ pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> 
             directory: store.clone(),
             memory_bytes: parameter.memory_bytes(),
             level_bytes: design::level_bytes(plan, *parameter)?,
+            server_threads: None,
             set: Vec::new(),
             plan: plan.clone(),
         };

@@ -1,13 +1,15 @@
-//! What it costs when cores share: two workers, EREW, CREW and CRCW, and requests that are sent to
-//! the core that owns their key or to any core.
+//! What it costs when cores share: workers, EREW, CREW and CRCW, and requests that are sent to the
+//! core that owns their key or to any core.
 //!
-//! `cargo run --release -p silica-mica --example modes -- [--entries N] [--partitions N]
-//! [--milliseconds N] [--rounds N] [--svg FILE]`
+//! `cargo run --release -p silica-mica --example modes -- [--workers N,N] [--entries N]
+//! [--partitions N] [--milliseconds N] [--rounds N] [--svg FILE]`
 //!
-//! Each worker is a client, which draws requests for 8 + 8 bytes and puts them into rings, and a
-//! server, which takes them out in bursts and asks the cache. Answers are counted, not sent back.
-//! Keys are drawn, and their owners looked up, before the clock starts, as a client of its own
-//! machine would do. What is measured takes turns; the best round of each counts.
+//! With one number of workers the drawing has bars; with several, throughput by workers, as the
+//! paper's Figure 5.16. Each worker is a client, which draws requests for 8 + 8 bytes and puts
+//! them into rings, and a server, which takes them out in bursts and asks the cache. Answers are
+//! counted, not sent back. Keys are drawn, and their owners looked up, before the clock starts,
+//! as a client of its own machine would do. What is measured takes turns; the best round of each
+//! counts.
 #![allow(clippy::disallowed_methods)] // A benchmark reads the clock and starts threads.
 
 mod drawing;
@@ -25,15 +27,18 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const WORKERS: usize = 2;
+/// Workers that the bits of a request can name.
+const WORKERS_MAX: usize = 64;
 /// Requests of a client's step, and of one ring in a server's step.
 const BURST: usize = 32;
-/// Requests drawn for each worker.
-const STREAM: usize = 1 << 21;
+/// Requests drawn for each worker, at most; so many for an entry.
+const STREAM_MAX: usize = 1 << 21;
+const STREAM_OF_ENTRY: u64 = 8;
 
 /// A request in a ring: bits of the key, and who owns it, and what is wanted.
 const PUT: u64 = 1 << 63;
 const OWNER_SHIFT: u32 = 56;
+const OWNER_MASK: u64 = WORKERS_MAX as u64 - 1;
 const CHANCE_SHIFT: u32 = 48;
 const KEY_MASK: u64 = (1 << CHANCE_SHIFT) - 1;
 
@@ -71,13 +76,14 @@ impl GetSink for Sum {
 
 /// Rings from each worker to each: requests, and requests that are handed on.
 struct Rings {
-    requests: [[Ring; WORKERS]; WORKERS],
-    forwarded: [[Ring; WORKERS]; WORKERS],
+    requests: Vec<Vec<Ring>>,
+    forwarded: Vec<Vec<Ring>>,
 }
 
 impl Rings {
-    fn new() -> Self {
-        let rings = || std::array::from_fn(|_| std::array::from_fn(|_| Ring::new()));
+    fn new(workers: usize) -> Self {
+        let row = || (0..workers).map(|_| Ring::new()).collect();
+        let rings = || (0..workers).map(|_| row()).collect();
         Rings { requests: rings(), forwarded: rings() }
     }
 }
@@ -93,17 +99,22 @@ struct Worker<'a> {
     rings: &'a Rings,
     stream: std::iter::Cycle<std::slice::Iter<'a, u64>>,
     /// Requests that wait for room in a ring to each worker.
-    sending: [Vec<u64>; WORKERS],
-    handing_on: Vec<u64>,
+    sending: Vec<Vec<u64>>,
+    handing_on: Vec<Vec<u64>>,
     next: usize,
     sum: Sum,
+}
+
+/// The worker that owns the key of a request.
+fn owner(request: u64) -> usize {
+    (request >> OWNER_SHIFT & OWNER_MASK) as usize
 }
 
 impl Worker<'_> {
     /// Whom a client sends a request to.
     fn target(&mut self, request: u64) -> usize {
-        let owner = (request >> OWNER_SHIFT) as usize % WORKERS;
-        self.next = (self.next + 1) % WORKERS;
+        let owner = owner(request);
+        self.next = (self.next + 1) % self.sending.len();
         match self.mode {
             Mode::Alone | Mode::Erew => owner,
             Mode::Crew if request & PUT != 0 => owner,
@@ -133,18 +144,22 @@ impl Worker<'_> {
 
     /// Takes what has arrived; returns what is this worker's to answer.
     fn receive(&mut self, requests: &mut Vec<u64>) {
-        let other = 1 - self.number;
-        self.rings.forwarded[self.number][other].push(&mut self.handing_on);
-        if self.handing_on.is_empty() {
+        let number = self.number;
+        for (requests, ring) in self.handing_on.iter_mut().zip(&self.rings.forwarded[number]) {
+            ring.push(requests);
+        }
+        if self.handing_on.iter().all(Vec::is_empty) {
             for from in &self.rings.requests {
-                from[self.number].pop(requests, BURST);
+                from[number].pop(requests, BURST);
             }
         }
         if self.mode == Mode::ErewSoftware {
-            let number = self.number;
-            let is_mine = |request: &u64| (*request >> OWNER_SHIFT) as usize % WORKERS == number;
-            self.handing_on.extend(requests.extract_if(.., |request| !is_mine(request)));
-            self.rings.forwarded[other][number].pop(requests, BURST);
+            for request in requests.extract_if(.., |request| owner(*request) != number) {
+                self.handing_on[owner(request)].push(request);
+            }
+            for from in &self.rings.forwarded {
+                from[number].pop(requests, BURST);
+            }
         }
     }
 
@@ -232,13 +247,14 @@ fn on_core() -> Option<Duration> {
     Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
 }
 
-/// Requests in a second of both cores.
+/// Requests in a second of all workers.
 fn measure(mica: &Mica, streams: &[Vec<u64>], mode: Mode, gets: u64, time: Duration) -> f64 {
-    let (rings, stop, shards) = (Rings::new(), AtomicBool::new(false), mica.shards());
-    let (done, ns, ready) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(WORKERS + 1));
+    let workers = streams.len();
+    let (rings, stop, shards) = (Rings::new(workers), AtomicBool::new(false), mica.shards());
+    let (done, ns, ready) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(workers + 1));
     std::thread::scope(|scope| {
         for (number, stream) in streams.iter().enumerate() {
-            let own = (0..shards).filter(|shard| mode != Mode::Crcw && shard % WORKERS == number);
+            let own = (0..shards).filter(|shard| mode != Mode::Crcw && shard % workers == number);
             let worker = Worker {
                 number,
                 mode,
@@ -247,8 +263,8 @@ fn measure(mica: &Mica, streams: &[Vec<u64>], mode: Mode, gets: u64, time: Durat
                 shards: own.map(|shard| mica.take(shard).expect("nobody owns it")).collect(),
                 rings: &rings,
                 stream: stream.iter().cycle(),
-                sending: Default::default(),
-                handing_on: Vec::new(),
+                sending: vec![Vec::new(); workers],
+                handing_on: vec![Vec::new(); workers],
                 next: number,
                 sum: Sum(0),
             };
@@ -264,28 +280,42 @@ fn measure(mica: &Mica, streams: &[Vec<u64>], mode: Mode, gets: u64, time: Durat
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
     });
-    let seconds = ns.load(Ordering::Relaxed) as f64 / 1e9 / WORKERS as f64;
+    let seconds = ns.load(Ordering::Relaxed) as f64 / 1e9 / workers as f64;
     done.load(Ordering::Relaxed) as f64 / seconds
 }
 
 struct Arguments {
+    workers: Vec<usize>,
     entries: u64,
-    partitions: u64,
+    /// As many as workers, or the next power of two, where it is not given.
+    partitions: Option<u64>,
     milliseconds: u64,
     rounds: u64,
     svg: Option<String>,
 }
 
 fn arguments() -> Arguments {
-    let mut all =
-        Arguments { entries: 10_000_000, partitions: 2, milliseconds: 40, rounds: 15, svg: None };
+    let mut all = Arguments {
+        workers: vec![2],
+        entries: 10_000_000,
+        partitions: None,
+        milliseconds: 40,
+        rounds: 15,
+        svg: None,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(name) = words.next() {
         let value = words.next().unwrap_or_else(|| panic!("{name} takes a value"));
         let number = || value.parse().unwrap_or_else(|_| panic!("{name} takes a number"));
         match &name[..] {
+            "--workers" => {
+                let count = |word: &str| word.parse().expect("--workers takes numbers");
+                all.workers = value.split(',').map(count).collect();
+                let are_few = all.workers.iter().all(|count| (1..=WORKERS_MAX).contains(count));
+                assert!(are_few, "--workers takes numbers from 1 to {WORKERS_MAX}");
+            }
             "--entries" => all.entries = number(),
-            "--partitions" => all.partitions = number(),
+            "--partitions" => all.partitions = Some(number()),
             "--milliseconds" => all.milliseconds = number(),
             "--rounds" => all.rounds = number(),
             "--svg" => all.svg = Some(value),
@@ -295,9 +325,10 @@ fn arguments() -> Arguments {
     all
 }
 
-fn filled(arguments: &Arguments) -> Mica {
+fn filled(arguments: &Arguments, workers: usize) -> Mica {
     let memory = (arguments.entries * 88 + (1 << 20)).to_string();
-    let partitions = arguments.partitions.to_string();
+    let usual = workers.next_power_of_two() as u64;
+    let partitions = arguments.partitions.unwrap_or(usual).to_string();
     let options =
         [("memory_bytes", &memory[..]), ("entry_bytes_mean", "16"), ("partitions", &partitions)];
     let options = OptionValues::parse(OPTIONS, options).expect("options");
@@ -313,12 +344,17 @@ fn filled(arguments: &Arguments) -> Mica {
     mica
 }
 
-/// Draws `STREAM` requests; with `own` only those whose owner that worker is.
-fn stream(mica: &Mica, draws: &mut Draws, own: Option<usize>) -> Vec<u64> {
-    let mut requests = Vec::with_capacity(STREAM);
-    while requests.len() < STREAM {
+/// Draws requests into `requests`, as many as it has room for, for one of `workers`. With `own` the
+/// keys are only those of that worker.
+fn draw(
+    (mica, workers): (&Mica, usize),
+    draws: &mut Draws,
+    own: Option<usize>,
+    mut requests: Vec<u64>,
+) -> Vec<u64> {
+    while requests.len() < requests.capacity() {
         let (key, chance) = draws.next();
-        let owner = mica.shard_of(&key.to_le_bytes()) % WORKERS;
+        let owner = mica.shard_of(&key.to_le_bytes()) % workers;
         if own.is_none_or(|own| own == owner) {
             requests.push(key | chance << CHANCE_SHIFT | (owner as u64) << OWNER_SHIFT);
         }
@@ -326,14 +362,21 @@ fn stream(mica: &Mica, draws: &mut Draws, own: Option<usize>) -> Vec<u64> {
     requests
 }
 
-fn main() {
-    let arguments = arguments();
-    let mica = filled(&arguments);
+/// What each mode does with one number of workers.
+type Group = (String, [(&'static str, f64); MODES.len()]);
+
+/// Measures all modes with so many workers, for each distribution and share of gets.
+fn measure_all(arguments: &Arguments, workers: usize) -> Vec<Group> {
+    let mica = filled(arguments, workers);
     let mut groups = Vec::new();
     for (distribution, exponent) in [("uniform", None), ("zipf 0.99", Some(0.99))] {
         let mut draws = Draws::new(arguments.entries, exponent);
-        let any: Vec<_> = (0..WORKERS).map(|_| stream(&mica, &mut draws, None)).collect();
-        let own: Vec<_> = (0..WORKERS).map(|n| stream(&mica, &mut draws, Some(n))).collect();
+        let count = usize::try_from(arguments.entries * STREAM_OF_ENTRY).unwrap_or(usize::MAX);
+        let mut stream = |own| {
+            draw((&mica, workers), &mut draws, own, Vec::with_capacity(count.min(STREAM_MAX)))
+        };
+        let any: Vec<_> = (0..workers).map(|_| stream(None)).collect();
+        let own: Vec<_> = (0..workers).map(|number| stream(Some(number))).collect();
         for gets in [50, 95] {
             let mut best = MODES.map(|(_, name)| (name, 0.0_f64));
             for _ in 0..arguments.rounds {
@@ -344,14 +387,24 @@ fn main() {
                 }
             }
             let group = format!("{distribution}, {gets} % gets");
-            println!("{group}");
+            println!("{group}, workers: {workers}");
             for (name, rate) in best {
                 println!("  {name:28} {:6.2} M/s", rate / 1e6);
             }
             groups.push((group, best));
         }
     }
-    if let Some(file) = arguments.svg {
-        drawing::draw(&file, &groups).expect("a chart");
+    groups
+}
+
+fn main() {
+    let arguments = arguments();
+    let measured = |workers: &usize| (*workers, measure_all(&arguments, *workers));
+    let all: Vec<(usize, Vec<Group>)> = arguments.workers.iter().map(measured).collect();
+    let Some(file) = arguments.svg else { return };
+    match &all[..] {
+        [(workers, groups)] => drawing::bars(&file, *workers, groups),
+        _ => drawing::lines(&file, &all),
     }
+    .expect("a chart");
 }

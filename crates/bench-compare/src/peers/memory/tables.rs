@@ -152,6 +152,36 @@ impl Table for SccTable {
     }
 }
 
+/// papaya's hash table. Values are never changed in place: readers hold no lock.
+pub(super) struct PapayaTable(papaya::HashMap<Bytes, Bytes, RandomState>);
+
+impl Table for PapayaTable {
+    fn new(setup: &Setup) -> Self {
+        let hasher = RandomState::default();
+        PapayaTable(papaya::HashMap::with_capacity_and_hasher(keys(setup), hasher))
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8], found: impl FnOnce(&[u8])) {
+        if let Some(value) = self.0.pin().get(key) {
+            found(value);
+        }
+    }
+
+    #[inline]
+    fn put(&self, key: &[u8], value: &[u8]) {
+        self.0.pin().insert(key.into(), value.into());
+    }
+
+    fn delete(&self, key: &[u8]) {
+        self.0.pin().remove(key);
+    }
+
+    fn entries(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
 /// What an entry counts for in quick_cache.
 #[derive(Clone)]
 struct Weigh;

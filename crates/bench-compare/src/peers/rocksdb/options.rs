@@ -272,7 +272,14 @@ mod tests {
         let plan = Plan { keys: 1000, operations: 1000, ..Plan::new("overwrite").unwrap() };
         let directory = PathBuf::from(".");
         let level_bytes = level_bytes.to_vec();
-        let setup = Setup { directory, memory_bytes: 1 << 20, level_bytes, set: Vec::new(), plan };
+        let setup = Setup {
+            directory,
+            memory_bytes: 1 << 20,
+            level_bytes,
+            server_threads: None,
+            set: Vec::new(),
+            plan,
+        };
         Knobs::new(&setup, Compression::None)
     }
 

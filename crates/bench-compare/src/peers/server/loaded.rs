@@ -109,7 +109,7 @@ impl Loaded {
 }
 
 impl Kind {
-    fn speaks(&self, speech: Speech) -> bool {
+    pub(super) fn speaks(&self, speech: Speech) -> bool {
         let streams = self.transport == Transport::Tcp;
         let datagrams = self.transport == Transport::Udp;
         match speech {
@@ -121,7 +121,7 @@ impl Kind {
     }
 }
 
-fn connect(name: &str, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
+pub(super) fn connect(name: &str, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
     let ends = (0..count).map(|_| {
         let end = TcpStream::connect(address)?;
         end.set_nodelay(true)?;

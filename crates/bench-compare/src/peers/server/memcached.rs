@@ -14,8 +14,10 @@ const SOCKET: &str = "memcached.sock";
 /// Where it tells its ports.
 const PORTS: &str = "memcached.ports";
 
-/// One that has the server's core; more would only take turns on it.
-pub(super) const THREADS: &str = "1";
+/// Where it has one core, more would only take turns on it.
+pub(super) fn threads(setup: &Setup) -> String {
+    setup.server_threads.unwrap_or(1).to_string()
+}
 
 pub(super) fn version() -> Result<String> {
     let said = ask_version(PROGRAM, "-V", "memcached")?;
@@ -34,7 +36,7 @@ pub(super) fn start(
 ) -> Result<(Process, Address)> {
     let directory = &setup.directory;
     let mut command = Command::new(PROGRAM);
-    command.args(["-m", &mebibytes(setup).to_string(), "-t", THREADS]);
+    command.args(["-m", &mebibytes(setup).to_string(), "-t", &threads(setup)]);
     // It does not run as root unless told so.
     command.args(["-u", "root"]);
     match transport {

@@ -1,5 +1,6 @@
 //! Which cores the server and its clients run on.
 
+use crate::peer::Setup;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::OnceLock;
 
@@ -7,7 +8,7 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pinning {
     all: CpuSet,
-    /// Nothing where there is one core for all.
+    /// Nothing where all cores are for all.
     parts: Option<Parts>,
 }
 
@@ -22,6 +23,15 @@ impl Pinning {
     pub(super) fn of_machine() -> Self {
         static ALL: OnceLock<CpuSet> = OnceLock::new();
         Self::of(*ALL.get_or_init(|| sched_getaffinity(None).unwrap_or_default()))
+    }
+
+    /// A server with threads of its own number shares all cores with its clients.
+    pub(super) fn of_setup(setup: &Setup) -> Self {
+        let machine = Self::of_machine();
+        match setup.server_threads {
+            None => machine,
+            Some(_) => Pinning { parts: None, ..machine },
+        }
     }
 
     fn of(all: CpuSet) -> Self {
@@ -52,6 +62,7 @@ impl Pinning {
     /// What the report says.
     pub(super) fn text(&self) -> String {
         match self.parts {
+            None if self.all.count() > 1 => "not pinned".to_string(),
             None => "not pinned: there is one core for server and clients".to_string(),
             Some(parts) => {
                 let of = |set: CpuSet| {

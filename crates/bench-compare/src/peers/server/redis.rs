@@ -56,6 +56,9 @@ fn try_start(setup: &Setup, transport: Transport, pinning: Pinning) -> Result<(P
     command.args(["--appendonly", appendonly(setup), "--appendfsync", "always"]);
     command.args(["--maxmemory", &setup.memory_bytes.to_string()]);
     command.args(["--maxmemory-policy", policy(setup)]);
+    if let Some(threads) = setup.server_threads {
+        command.args(["--io-threads", &threads.to_string(), "--io-threads-do-reads", "yes"]);
+    }
     let address = if transport == Transport::Unix {
         let _ = std::fs::remove_file(directory.join(SOCKET));
         command.args(["--port", "0", "--unixsocket", SOCKET]);

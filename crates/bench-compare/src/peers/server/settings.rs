@@ -8,11 +8,14 @@ fn row(name: &'static str, value: impl Into<String>, why: &'static str) -> Setti
     Setting { name, value: value.into(), why }
 }
 
+/// Why a server has so many threads.
+const THREADS_WHY: &str = "as many as the server has cores, or as the run asks";
+
 pub(super) fn of(kind: &Kind, setup: &Setup) -> Vec<Setting> {
     let mut rows = vec![
         row(
             "cores",
-            Pinning::of_machine().text(),
+            Pinning::of_setup(setup).text(),
             "a server in production has a machine of its own; its clients must not take its time",
         ),
         row(
@@ -31,9 +34,9 @@ pub(super) fn of(kind: &Kind, setup: &Setup) -> Vec<Setting> {
         Program::Silica if kind.transport == Transport::Udp => of_cache(setup, &mut rows),
         Program::Silica => of_silica(setup, &mut rows),
         Program::SilicaCache if kind.transport == Transport::Udp => of_datagrams(setup, &mut rows),
-        Program::SilicaCache => of_silica_cache(setup.memory_bytes, &mut rows),
+        Program::SilicaCache => of_silica_cache(setup, setup.memory_bytes, &mut rows),
         Program::SilicaStore => {
-            of_silica_cache(silica::store_bytes(setup), &mut rows);
+            of_silica_cache(setup, silica::store_bytes(setup), &mut rows);
             rows.push(row("eviction", "none", "nothing is forgotten"));
         }
     }
@@ -47,11 +50,7 @@ fn of_memcached(kind: &Kind, setup: &Setup, rows: &mut Vec<Setting>) {
             format!("{} MiB", memcached::mebibytes(setup)),
             "the memory, of entries; its hash table and connections come on top",
         ),
-        row(
-            "-t",
-            memcached::THREADS,
-            "the server has one core; more threads would take turns on it",
-        ),
+        row("-t", memcached::threads(setup), THREADS_WHY),
         row(
             "keys",
             "base 64",
@@ -77,6 +76,10 @@ fn of_memcached(kind: &Kind, setup: &Setup, rows: &mut Vec<Setting>) {
 }
 
 fn of_redis(setup: &Setup, rows: &mut Vec<Setting>) {
+    if let Some(threads) = setup.server_threads {
+        let why = "its threads for sockets, as the run asks; commands have one thread";
+        rows.push(row("io-threads", threads.to_string(), why));
+    }
     rows.extend([
         row("maxmemory", setup.memory_bytes.to_string(), "the memory, its tables included"),
         row(
@@ -102,7 +105,7 @@ fn of_redis(setup: &Setup, rows: &mut Vec<Setting>) {
 fn of_cache(setup: &Setup, rows: &mut Vec<Setting>) {
     rows.extend([
         row("--cache", setup.memory_bytes.to_string(), "the one number, its clients' included"),
-        row("--loops", "1", "the server has one core"),
+        row("--loops", silica::loops(setup).to_string(), THREADS_WHY),
         row("requests", "those that memcached gets over UDP", "the same client, the same bytes"),
         row("durability", "none", "a cache in memory; synced writes are refused"),
     ]);
@@ -111,7 +114,7 @@ fn of_cache(setup: &Setup, rows: &mut Vec<Setting>) {
 fn of_datagrams(setup: &Setup, rows: &mut Vec<Setting>) {
     rows.extend([
         row("--cache", setup.memory_bytes.to_string(), "the one number, its clients' included"),
-        row("--loops", "1", "the server has one core"),
+        row("--loops", silica::loops(setup).to_string(), THREADS_WHY),
         row(
             "requests",
             "of a burst as many in a datagram as it holds, sent again after 20 ms",
@@ -126,7 +129,7 @@ fn of_silica(setup: &Setup, rows: &mut Vec<Setting>) {
     rows.extend([
         row("--memory", setup.memory_bytes.to_string(), "the one number, its clients' included"),
         row("--durability", silica::durability(setup), "as the workload asks"),
-        row("--loops", "1", "the server has one core"),
+        row("--loops", silica::loops(setup).to_string(), THREADS_WHY),
         row(
             "requests",
             "GET, MGET for a burst, pipelined SET, DEL of a burst",
@@ -135,10 +138,10 @@ fn of_silica(setup: &Setup, rows: &mut Vec<Setting>) {
     ]);
 }
 
-fn of_silica_cache(memory_bytes: u64, rows: &mut Vec<Setting>) {
+fn of_silica_cache(setup: &Setup, memory_bytes: u64, rows: &mut Vec<Setting>) {
     rows.extend([
         row("--cache", memory_bytes.to_string(), "the one number, its clients' included"),
-        row("--loops", "1", "the server has one core"),
+        row("--loops", silica::loops(setup).to_string(), THREADS_WHY),
         row(
             "requests",
             "GET, MGET for a burst, pipelined SET, DEL of a burst",

@@ -60,17 +60,19 @@ pub(super) fn durability(setup: &Setup) -> &'static str {
     }
 }
 
-/// Starts the server with one loop and these arguments; it has come up where `find` finds its
+/// Starts the server with so many loops and these arguments; it has come up where `find` finds its
 /// address in what it says, and `greet` gets an answer there.
 fn start_with(
     directory: &Path,
+    loops: usize,
     pinning: Pinning,
     arguments: &[&str],
     find: impl Fn(&str) -> Option<Address>,
     greet: impl Fn(&Address) -> Result<()>,
 ) -> Result<(Process, Address)> {
     let mut command = Command::new(program()?);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--loops", "1"]).args(arguments);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--loops", &loops.to_string()]);
+    command.args(arguments);
     let process = Process::start(NAME, command, directory, pinning)?;
     let address = process.wait_for(|| {
         let address = find(&process.said());
@@ -81,11 +83,16 @@ fn start_with(
     Ok((process, address))
 }
 
+/// Event loops of the server.
+pub(super) fn loops(setup: &Setup) -> usize {
+    setup.server_threads.unwrap_or(1)
+}
+
 /// Starts a server over TCP.
 fn start_tcp(setup: &Setup, pinning: Pinning, arguments: &[&str]) -> Result<(Process, Address)> {
     let greet = |address: &Address| redis::greet(NAME, address);
     let find = |said: &str| address(said).map(Address::Tcp);
-    start_with(&setup.directory, pinning, arguments, find, greet)
+    start_with(&setup.directory, loops(setup), pinning, arguments, find, greet)
 }
 
 pub(super) fn start(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
@@ -152,7 +159,7 @@ fn start_udp(
         let (tcp, udp) = address(said).zip(datagrams(said, told))?;
         Some(Address::Udp { udp, tcp })
     };
-    start_with(directory, pinning, &["--cache", &memory, option, "127.0.0.1:0"], find, greet)
+    start_with(directory, 1, pinning, &["--cache", &memory, option, "127.0.0.1:0"], find, greet)
 }
 
 /// The address for datagrams in the line that tells it.
