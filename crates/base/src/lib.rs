@@ -1,7 +1,7 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
 //! randomness, ranks by Zipf's law, clocks, histograms, aligned buffers, memory in huge pages, tag
-//! groups, rings between threads, counters that many threads add to, how formats begin and are
-//! upgraded, and the shared error type.
+//! groups, rings between threads, counters that many threads add to, values that many threads read,
+//! how formats begin and are upgraded, and the shared error type.
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
@@ -17,6 +17,7 @@ mod bits;
 mod checksum;
 mod clock;
 mod error;
+mod fences;
 mod format;
 mod hash;
 mod histogram;
@@ -24,6 +25,9 @@ mod hostile;
 mod huge;
 mod prefetch;
 mod prng;
+mod published;
+#[cfg(test)]
+mod published_tests;
 mod ring;
 mod shared;
 mod striped;
@@ -45,6 +49,7 @@ pub use hostile::{CountingAllocator, hammer, mutated, peak_allocated};
 pub use huge::{HUGE_PAGE_BYTES, HugeVec, KeptBytes, Zeroable, use_plain_pages};
 pub use prefetch::{prefetch, prefetch_burst, prefetch_value};
 pub use prng::Prng;
+pub use published::Published;
 pub use ring::{RingReceiver, RingSender, ring};
 pub use shared::shared_len;
 pub use striped::{Mine, Striped};

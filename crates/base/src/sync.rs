@@ -1,7 +1,8 @@
 //! What threads share; a model checker's twins take their place in its tests.
 
-pub(crate) use std::sync::Arc;
+pub(crate) use crate::fences::{heavy_fence, light_fence, prepare_fences};
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::{Arc, Mutex};
 
 /// A place that two threads use in turns.
 #[derive(Debug)]
@@ -15,6 +16,12 @@ impl<T> Place<T> {
     /// Calls `use_it` with a pointer to what is there.
     #[inline(always)]
     pub(crate) fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {
+        use_it(self.0.get())
+    }
+
+    /// Calls `use_it` with a pointer to what is there, which others may read meanwhile.
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, use_it: impl FnOnce(*const T) -> R) -> R {
         use_it(self.0.get())
     }
 }

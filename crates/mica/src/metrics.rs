@@ -4,59 +4,13 @@ use crate::mica::Mica;
 use crate::partition::{Counts, Partition, Tally};
 use crate::store::Store;
 use silica_engine::MetricVisitor;
-use std::cell::Cell;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicU64;
 
-/// Threads count gets in so many places, so that readers seldom write a line that others write.
-const STRIPES: usize = 64;
-
+/// Gets and hits of bursts, but for those of owners.
 #[derive(Debug, Default)]
-#[repr(align(128))]
-struct Stripe {
-    gets: AtomicU64,
-    hits: AtomicU64,
-}
-
-/// Gets and hits, counted per thread.
-#[derive(Debug)]
-pub(crate) struct Gets(Box<[Stripe]>);
-
-impl Default for Gets {
-    fn default() -> Self {
-        Gets((0..STRIPES).map(|_| Stripe::default()).collect())
-    }
-}
-
-/// Numbers threads as they come.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-fn stripe() -> usize {
-    STRIPE.with(|stripe| {
-        if stripe.get() == usize::MAX {
-            stripe.set(THREADS.fetch_add(1, Relaxed) % STRIPES);
-        }
-        stripe.get()
-    })
-}
-
-impl Gets {
-    /// Counts a burst.
-    #[inline]
-    pub(crate) fn count(&self, gets: u64, hits: u64) {
-        let stripe = &self.0[stripe()];
-        stripe.gets.fetch_add(gets, Relaxed);
-        stripe.hits.fetch_add(hits, Relaxed);
-    }
-
-    fn sum(&self) -> (u64, u64) {
-        let sum = |of: fn(&Stripe) -> &AtomicU64| self.0.iter().map(|s| of(s).load(Relaxed)).sum();
-        (sum(|s| &s.gets), sum(|s| &s.hits))
-    }
+pub(crate) struct Gets {
+    pub(crate) gets: AtomicU64,
+    pub(crate) hits: AtomicU64,
 }
 
 impl Mica {
@@ -64,7 +18,7 @@ impl Mica {
         let sum = |of: fn(&Counts) -> &Tally| -> u64 {
             self.partitions.iter().map(|p| of(&p.counts).get()).sum()
         };
-        let (gets, hits) = self.gets.sum();
+        let (gets, hits) = (self.gets.sum(|g| &g.gets), self.gets.sum(|g| &g.hits));
         let (gets, hits) = (gets + sum(|c| &c.gets_owned), hits + sum(|c| &c.hits_owned));
         let (from_log, from_index) = (sum(|c| &c.evicted_from_log), sum(|c| &c.evicted_from_index));
         let index: u64 = self.partitions.iter().map(|p| p.index().bytes() as u64).sum();

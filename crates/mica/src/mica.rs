@@ -11,7 +11,7 @@ use crate::policy::{AnyPolicy, Policy};
 use crate::protocol::Refusal;
 use crate::shard::refused;
 use crate::words::Frames;
-use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
+use silica_base::{Clock, Error, ErrorKind, HashSeed, Result, Striped};
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
@@ -47,7 +47,7 @@ pub struct Mica {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: AnyPolicy,
     pub(crate) memory_bytes: u64,
-    pub(crate) gets: Arc<Gets>,
+    pub(crate) gets: Arc<Striped<Gets>>,
     pub(crate) layout: Layout,
     /// Bits of a slot's offset.
     pub(crate) offset_bits: u32,

@@ -83,7 +83,9 @@ impl Mica {
             self.read::<_, false>(policy, keys, sink, partition_of)
         });
         let hits = hits.unwrap_or_default();
-        self.gets.count(keys.len() as u64, hits);
+        let mine = self.gets.mine();
+        mine.add(|gets| &gets.gets, keys.len() as u64);
+        mine.add(|gets| &gets.hits, hits);
         hits
     }
 
@@ -122,6 +124,10 @@ impl Mica {
             hits: 0,
             now: None,
         };
+        if let [key] = keys {
+            answers.answer_one(key, partition_of)?;
+            return Ok(answers.hits);
+        }
         let first = &self.partitions[0];
         let nobody = Lookup { partition: first, sought: first.nothing(), hint: Hint::default() };
         let group = [nobody; GROUP];
@@ -158,6 +164,25 @@ struct Answers<'a, P, const OWNED: bool> {
 }
 
 impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
+    /// Takes the only key of a burst through the stages.
+    #[inline(always)]
+    fn answer_one(
+        &mut self,
+        key: &[u8],
+        partition_of: impl Fn(u64) -> Result<usize>,
+    ) -> Result<()> {
+        // Not by the kernel for many: it takes as long for one as for eight.
+        let hash = self.mica.seed.low(key);
+        let partition = &self.mica.partitions[partition_of(hash)?];
+        let sought = partition.seek(hash);
+        let mut hint = partition.prefetch_item(&sought);
+        if self.mica.is_store {
+            partition.prefetch_chained(sought.tag(), &mut hint);
+        }
+        self.answer(0, key, &Lookup { partition, sought, hint });
+        Ok(())
+    }
+
     /// Takes `keys` of one group through the stages.
     #[inline(always)]
     fn answer_few(

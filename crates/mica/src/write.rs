@@ -33,12 +33,23 @@ impl Mica {
             bytes += op.key.len() + value;
         }
         at_most(bytes, bytes_max, "batch")?;
+        if let [op] = ops {
+            return self.apply_one(op);
+        }
         if ops.len() <= WINDOW {
             let mut probes = [Probe::default(); WINDOW];
             self.apply_checked(ops, &mut probes[..ops.len()])
         } else {
             self.apply_checked(ops, &mut vec![Probe::default(); ops.len()])
         }
+    }
+
+    /// Applies a batch of one operation, the most common one.
+    fn apply_one(&self, op: &Op<'_>) -> Result<()> {
+        let probe = self.probe(op.key);
+        self.partition(&probe).prefetch_bucket(&probe);
+        let _locked = self.lock(1 << probe.partition)?;
+        self.apply_locked(std::slice::from_ref(op), &[probe])
     }
 
     fn apply_checked(&self, ops: &[Op<'_>], probes: &mut [Probe]) -> Result<()> {

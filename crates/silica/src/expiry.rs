@@ -2,7 +2,7 @@
 
 use crate::Keyspace;
 use silica_base::{Clock, SystemClock};
-use silica_engine::{EntryRef, Error, ErrorKind, GetSink, Result, Update, WriteBatch};
+use silica_engine::{Engine, EntryRef, Error, ErrorKind, GetSink, Result, Update, WriteBatch};
 use std::time::Duration;
 
 /// Longest time to live: 292 million years, which a client's signed milliseconds hold, too.

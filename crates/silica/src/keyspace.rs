@@ -59,6 +59,7 @@ impl Keyspace {
         Keyspace { inner: Arc::new(Inner { opened, engine, place, closed, seen_before }) }
     }
 
+    #[inline]
     pub(crate) fn switch(&self) -> &Arc<Switch> {
         &self.inner.opened.switch
     }
@@ -116,12 +117,20 @@ impl Keyspace {
         self.place().0.clone()
     }
 
-    pub(crate) fn live(&self) -> Result<&dyn Engine> {
+    /// Where calls go. Its type is known here, so that a call is passed on once, to the engine.
+    #[inline]
+    pub(crate) fn live(&self) -> Result<&Switch> {
         if self.inner.closed.load(Ordering::Acquire) {
-            let message = format!("keyspace '{}' is closed or dropped; open it again", self.name());
-            return Err(Error::new(ErrorKind::Closed, message));
+            Err(self.is_closed())
+        } else {
+            Ok(self.switch())
         }
-        Ok(&*self.inner.engine)
+    }
+
+    #[cold]
+    fn is_closed(&self) -> Error {
+        let message = format!("keyspace '{}' is closed or dropped; open it again", self.name());
+        Error::new(ErrorKind::Closed, message)
     }
 
     /// Refuses where the keyspace is closed.

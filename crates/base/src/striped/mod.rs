@@ -18,7 +18,7 @@ use numbers::{Numbers, add_to};
 use std::cell::Cell;
 
 /// Stripes of each set of counters.
-const STRIPES: usize = 64;
+pub(crate) const STRIPES: usize = 64;
 /// The stripe of threads that have none of their own.
 const SHARED: u32 = STRIPES as u32 - 1;
 /// This thread was not asked for its number yet.
@@ -52,6 +52,15 @@ fn number() -> u32 {
         UNKNOWN => take_number(),
         number => number,
     }
+}
+
+/// The stripe of this thread, and whether other threads write it, too. The answer holds until the
+/// thread ends.
+#[inline(always)]
+pub(crate) fn here() -> (usize, bool) {
+    let number = number();
+    // The mask spares the check of a bound.
+    (number as usize & (STRIPES - 1), number == SHARED)
 }
 
 #[cold]
@@ -107,10 +116,8 @@ impl<T> Striped<T> {
     /// The counters of this thread, to add to some of them.
     #[inline]
     pub fn mine(&self) -> Mine<'_, T> {
-        let number = number();
-        // The mask spares the check of a bound.
-        let stripe = &self.0[number as usize & (STRIPES - 1)].0;
-        Mine { stripe, is_shared: number == SHARED, here: std::marker::PhantomData }
+        let (number, is_shared) = here();
+        Mine { stripe: &self.0[number].0, is_shared, here: std::marker::PhantomData }
     }
 
     /// Adds `n` to the counter that `of` picks.

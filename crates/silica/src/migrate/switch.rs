@@ -4,8 +4,7 @@
 use super::dual::{Dual, Write};
 use super::journal::{Journal, Touch};
 use crate::sketch::{Change, Live};
-use arc_swap::{ArcSwap, Guard};
-use silica_base::HashSeed;
+use silica_base::{HashSeed, Published};
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Admin, Atomic, Budget, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
@@ -40,6 +39,20 @@ impl Route {
     }
 }
 
+/// A route, and what is found out about it once instead of by each call.
+struct Way {
+    route: Route,
+    /// Callers were told that answers come in order, and the engine gives them in another one.
+    sorts: bool,
+}
+
+impl Way {
+    fn new(route: Route, in_order: bool) -> Self {
+        let sorts = in_order && !route.whole().reports_in_order();
+        Way { route, sorts }
+    }
+}
+
 /// Descriptors are lent for as long as the switch lives, so none ever goes.
 struct Named {
     descriptor: Descriptor,
@@ -57,7 +70,8 @@ impl Named {
 }
 
 pub(crate) struct Switch {
-    route: ArcSwap<Route>,
+    /// Calls are made while they read it, so that whoever turns them elsewhere waits for them.
+    way: Published<Way>,
     named: Named,
     /// What the first engine says of its reports; callers may have asked once and for all.
     in_order: bool,
@@ -75,10 +89,11 @@ pub(crate) struct Switch {
 
 impl Switch {
     pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
+        let in_order = engine.reports_in_order();
         Switch {
             named: Named::new(*engine.descriptor()),
-            in_order: engine.reports_in_order(),
-            route: ArcSwap::from_pointee(Route::Plain(engine)),
+            in_order,
+            way: Published::new(Way::new(Route::Plain(engine), in_order)),
             has_owners: AtomicBool::new(false),
             live: Arc::new(Live::new(Sketch::default())),
             uses_order: AtomicBool::new(false),
@@ -106,29 +121,31 @@ impl Switch {
         self.uses_order.load(Ordering::Relaxed)
     }
 
-    fn now(&self) -> Guard<Arc<Route>> {
-        self.route.load()
+    /// Calls `call` with the route of now, which is not left before it returns.
+    #[inline(always)]
+    fn on_route<T>(&self, call: impl FnOnce(&Route) -> T) -> T {
+        self.way.read(|way| call(&way.route))
     }
 
     /// The engine that has everything, to be kept for a long call.
     pub(crate) fn whole(&self) -> Arc<dyn Engine> {
-        Arc::clone(self.now().whole())
+        self.on_route(|route| Arc::clone(route.whole()))
     }
 
     /// The engine, where no migration is under way.
     pub(crate) fn plain(&self) -> Option<Arc<dyn Engine>> {
-        match &**self.now() {
+        self.on_route(|route| match route {
             Route::Plain(engine) | Route::Noted(engine, _) => Some(Arc::clone(engine)),
             Route::Both(_) => None,
-        }
+        })
     }
 
     /// Where it is noted what is written, since a migration was interrupted.
     pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
-        match &**self.now() {
+        self.on_route(|route| match route {
             Route::Noted(_, journal) => Some(Arc::clone(journal)),
             Route::Plain(_) | Route::Both(_) => None,
-        }
+        })
     }
 
     /// Something is written past the routes.
@@ -151,36 +168,28 @@ impl Switch {
             // One migration at a time appends.
             let _ = last.next.set(Box::new(Named::new(descriptor)));
         }
-        let old = self.route.swap(Arc::new(route));
-        while Arc::strong_count(&old) > 1 {
-            std::thread::sleep(LOOK);
-        }
+        let way = Way::new(route, self.in_order);
+        drop(self.way.replace(way, || std::thread::sleep(LOOK)));
     }
 
     /// Lets `ask` have values of the engine that has everything, and hands them to `sink`.
-    #[inline]
+    #[inline(always)]
     fn get(
         &self,
         sink: &mut dyn GetSink,
         ask: impl FnOnce(&dyn Engine, &mut dyn GetSink) -> Result<()>,
     ) -> Result<()> {
-        let now = self.now();
-        let engine = now.whole();
-        if !self.in_order || engine.reports_in_order() {
-            return ask(&**engine, sink);
-        }
-        let mut sorted = Sorted(Vec::new());
-        ask(&**engine, &mut sorted)?;
-        sorted.0.sort_unstable_by_key(|found| found.0);
-        for (index, value, expires_unix_ms, user_bits) in &sorted.0 {
-            let entry =
-                EntryRef { value, expires_unix_ms: *expires_unix_ms, user_bits: *user_bits };
-            sink.found(*index, entry);
-        }
-        Ok(())
+        self.way.read(|way| {
+            let engine = &**way.route.whole();
+            match way.sorts {
+                false => ask(engine, sink),
+                true => Sorted::pass(sink, |sorted| ask(engine, sorted)),
+            }
+        })
     }
 
     /// Writes to wherever entries are; tries again where that changes meanwhile.
+    #[inline]
     fn write_to<T>(
         &self,
         touch: Touch<'_>,
@@ -189,23 +198,42 @@ impl Switch {
     ) -> Result<T> {
         self.refuse_if_read_only()?;
         loop {
-            match &**self.now() {
-                Route::Plain(engine) => return plain(engine),
+            let written = self.on_route(|route| match route {
+                Route::Plain(engine) => Write::Done(plain(engine)),
                 Route::Noted(engine, journal) => {
-                    return journal.touch(touch).and_then(|()| plain(engine));
+                    Write::Done(journal.touch(touch).and_then(|()| plain(engine)))
                 }
-                Route::Both(dual) => match both(dual) {
-                    Write::Done(outcome) => return outcome,
-                    Write::Elsewhere => {}
-                },
+                Route::Both(dual) => both(dual),
+            });
+            match written {
+                Write::Done(outcome) => return outcome,
+                Write::Elsewhere => std::thread::yield_now(),
             }
-            std::thread::yield_now();
         }
     }
 }
 
 /// Answers put in the order of their keys.
 struct Sorted(Vec<(usize, Vec<u8>, u64, u32)>);
+
+impl Sorted {
+    /// Hands what `ask` reports to `sink`, in the order of the keys.
+    #[cold]
+    fn pass(
+        sink: &mut dyn GetSink,
+        ask: impl FnOnce(&mut dyn GetSink) -> Result<()>,
+    ) -> Result<()> {
+        let mut sorted = Sorted(Vec::new());
+        ask(&mut sorted)?;
+        sorted.0.sort_unstable_by_key(|found| found.0);
+        for (index, value, expires_unix_ms, user_bits) in &sorted.0 {
+            let entry =
+                EntryRef { value, expires_unix_ms: *expires_unix_ms, user_bits: *user_bits };
+            sink.found(*index, entry);
+        }
+        Ok(())
+    }
+}
 
 impl GetSink for Sorted {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
@@ -295,17 +323,17 @@ impl Engine for Switch {
         if self.is_read_only {
             return Ok(Progress::default());
         }
-        let (engine, beside) = match &**self.now() {
+        let (engine, beside) = self.on_route(|route| match route {
             Route::Plain(engine) | Route::Noted(engine, _) => (Arc::clone(engine), None),
             Route::Both(dual) => (Arc::clone(&dual.source), Some(Arc::clone(&dual.target))),
-        };
+        });
         // Cheap unless it is time, and no caller waits for it.
         self.live.age(|| Some(engine.as_admin()?.count(false).ok()?.estimate));
         self.live.save(false);
         let done = engine.maintain(budget);
         // No switch waits for this, so the files of an engine that was replaced meanwhile may be
         // gone. Nobody needs what it did; the other one is next.
-        let is_replaced = !Arc::ptr_eq(self.now().whole(), &engine);
+        let is_replaced = self.on_route(|route| !Arc::ptr_eq(route.whole(), &engine));
         let next = Progress { bytes: 0, more: true };
         let mut done = if is_replaced { done.unwrap_or(next) } else { done? };
         if let Some(target) = beside {
@@ -325,7 +353,7 @@ impl Engine for Switch {
     }
 
     fn as_scan(&self) -> Option<&dyn Scan> {
-        self.now().whole().as_scan().is_some().then_some(self)
+        self.on_route(|route| route.whole().as_scan().is_some()).then_some(self)
     }
 
     fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
@@ -339,15 +367,15 @@ impl Engine for Switch {
     }
 
     fn as_atomic(&self) -> Option<&dyn Atomic> {
-        self.now().whole().as_atomic().is_some().then_some(self)
+        self.on_route(|route| route.whole().as_atomic().is_some()).then_some(self)
     }
 
     fn as_sharded(&self) -> Option<&dyn Sharded> {
-        self.now().whole().as_sharded().is_some().then_some(self)
+        self.on_route(|route| route.whole().as_sharded().is_some()).then_some(self)
     }
 
     fn as_admin(&self) -> Option<&dyn Admin> {
-        self.now().whole().as_admin().is_some().then_some(self)
+        self.on_route(|route| route.whole().as_admin().is_some()).then_some(self)
     }
 }
 
@@ -531,13 +559,13 @@ impl Admin for Switch {
     }
 
     fn set_memory_bytes(&self, bytes: u64) {
-        match &**self.now() {
+        self.on_route(|route| match route {
             Route::Plain(engine) | Route::Noted(engine, _) => {
                 engine.as_admin().iter().for_each(|a| a.set_memory_bytes(bytes))
             }
             // Both have their half until it is over.
             Route::Both(_) => {}
-        }
+        });
     }
 
     fn close(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
@@ -716,7 +744,7 @@ impl Ordered for InOrder {
     fn ingest(&self, files: &[SortedFile], progress: &mut dyn FnMut(u64, u64)) -> Result<Ingested> {
         self.switch.refuse_if_read_only()?;
         self.switch.uses_order.store(true, Ordering::Relaxed);
-        match &**self.switch.now() {
+        self.switch.on_route(|route| match route {
             Route::Plain(engine) => ordered(engine)?.ingest(files, progress),
             Route::Noted(engine, journal) => {
                 journal.touch(Touch::Anything)?;
@@ -726,7 +754,7 @@ impl Ordered for InOrder {
                 let message = "files are not ingested during a migration; wait for its end";
                 Err(Error::new(ErrorKind::Locked, message))
             }
-        }
+        })
     }
 }
 
