@@ -4,8 +4,9 @@
 //! the other's store. If one of them does so a million times more often, its fence can be light: it
 //! keeps the compiler from changing the order, and the heavy fence of the rare one asks the system
 //! to let every running thread of the process pass a fence of the processor (Linux: `membarrier`,
-//! private and expedited; a few microseconds). A thread that is between its store and its load then
-//! has its store seen; one that is before its store will see what was stored before the heavy fence.
+//! private and expedited; a few microseconds). A thread that is between its store and its load has
+//! its store seen then; one that is before its store will see what was stored before the heavy
+//! fence.
 //!
 //! Where the system has no such call, both are fences of the processor.
 

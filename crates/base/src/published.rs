@@ -12,7 +12,7 @@
 //!   light fence (`fences.rs`). If it is the same, the slot is the reader's until it has counted
 //!   itself out (release); else it counts itself out and tries again.
 //! * A writer, one at a time, fills the other slot, stores `now` (release), and behind a heavy
-//!   fence waits until each count of the old slot was 0 (acquire). Then the old value is the writer's.
+//!   fence waits until each count of the old slot was 0 (acquire). Then the old value is its own.
 //!
 //! Both write, then fence, then load what the other wrote, so one of the two sees the other: a
 //! reader that the writer did not see finds that `now` has changed. A reader that finds `now` as it
