@@ -120,6 +120,23 @@ pub trait Engine: Send + Sync {
         self.get_many(keys, sink)
     }
 
+    /// As [`Engine::get_many`], as far as memory has the answers: the index of each key that a
+    /// device would have to be asked for goes to the end of `left`, and nothing is waited for.
+    ///
+    /// For threads that may not wait, such as event loops; others ask again for what is left.
+    fn get_many_at_hand(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        left: &mut Vec<usize>,
+    ) -> Result<()> {
+        if self.descriptor().capabilities.may_wait {
+            left.extend(0..keys.len());
+            return Ok(());
+        }
+        self.get_many(keys, sink)
+    }
+
     /// [`Engine::get_many`], telling `stages` where the time goes. Takes longer: it is for those
     /// who look for what is slow. An engine that does not tell its stages apart is one, `Other`.
     fn get_many_staged(

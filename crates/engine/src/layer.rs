@@ -33,6 +33,16 @@ pub trait Layer: Send + Sync {
         self.inner().get_many_with(keys, intent, sink)
     }
 
+    /// [`Engine::get_many_at_hand`]: whoever overrides `get_many` overrides it, too.
+    fn get_many_at_hand(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        left: &mut Vec<usize>,
+    ) -> Result<()> {
+        self.inner().get_many_at_hand(keys, sink, left)
+    }
+
     /// [`Engine::get_many_staged`]: whoever overrides `get_many` overrides it, too.
     fn get_many_staged(
         &self,
@@ -123,6 +133,16 @@ impl<L: Layer> Engine for L {
     #[inline]
     fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
         Layer::get_many_with(self, keys, intent, sink)
+    }
+
+    #[inline]
+    fn get_many_at_hand(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        left: &mut Vec<usize>,
+    ) -> Result<()> {
+        Layer::get_many_at_hand(self, keys, sink, left)
     }
 
     #[inline]

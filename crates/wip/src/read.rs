@@ -12,7 +12,7 @@ use crate::fresh::{BLOCK_BYTES_MAX, Fresh};
 use crate::metrics::add;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read, ReadQueue};
-use silica_engine::{EntryRef, GetSink, Intent, Stage, StageWatch};
+use silica_engine::{EntryRef, GetSink, Intent, Stage, StageWatch, Unwatched};
 use silica_parts::CachedBlock;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{self, Lookup, Table};
@@ -145,8 +145,32 @@ pub(crate) fn read_burst<D: Device, W: StageWatch>(
     sink: &mut dyn GetSink,
     watch: W,
 ) -> Result<()> {
+    read(contents, keys, (before, at_ms), intent, (sink, None), watch)
+}
+
+/// Reports to `sink` what keys have now, as far as memory says it; the indexes of the others go to
+/// `left`.
+pub(crate) fn read_at_hand<D: Device>(
+    contents: &Contents<D>,
+    keys: &[&[u8]],
+    sink: &mut dyn GetSink,
+    left: &mut Vec<usize>,
+) -> Result<()> {
+    let now = (u64::MAX, None);
+    read(contents, keys, now, Intent::Foreground, (sink, Some(left)), Unwatched)
+}
+
+fn read<D: Device, W: StageWatch>(
+    contents: &Contents<D>,
+    keys: &[&[u8]],
+    (before, at_ms): (u64, Option<u64>),
+    intent: Intent,
+    (sink, left): (&mut dyn GetSink, Option<&mut Vec<usize>>),
+    watch: W,
+) -> Result<()> {
     let Spare { buffers, keys: hashes, fresh } = SPARE.take();
     let fresh = fresh.of(&contents.tables.cache);
+    let left_before = left.as_ref().map_or(0, |left| left.len());
     let mut burst = Burst {
         contents,
         keys,
@@ -154,6 +178,7 @@ pub(crate) fn read_burst<D: Device, W: StageWatch>(
         at_ms,
         keeps: intent.keeps(),
         sink,
+        left,
         watch,
         reads: None,
         planned: Vec::new(),
@@ -170,8 +195,10 @@ pub(crate) fn read_burst<D: Device, W: StageWatch>(
     };
     let result = burst.run(hashes);
     let m = &contents.metrics;
+    // What is left is asked for again, and counted then.
+    let left = burst.left.as_ref().map_or(0, |left| left.len() - left_before);
     for (counter, n) in [
-        (&m.gets, keys.len() as u64),
+        (&m.gets, (keys.len() - left) as u64),
         (&m.hits, burst.hits),
         (&m.get_reads, burst.device_reads),
         (&m.false_positives, burst.false_positives),
@@ -195,6 +222,8 @@ struct Burst<'b, D: Device, W> {
     /// What is read goes into the cache.
     keeps: bool,
     sink: &'b mut dyn GetSink,
+    /// Where keys go that a device would have to be asked for, if none may be.
+    left: Option<&'b mut Vec<usize>>,
     watch: W,
     /// Begun with the first read.
     reads: Option<D::Reads<'b, Asked<D>>>,
@@ -371,6 +400,10 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
     /// was moved meanwhile, the key is looked up again.
     #[cold]
     fn report_apart(&mut self, (index, hash): (usize, u64), entry: EntryRef<'_>) -> Result<()> {
+        if let Some(left) = &mut self.left {
+            left.push(index);
+            return Ok(());
+        }
         let (pointer, key) = (Pointer::in_entry(entry.value)?, self.keys[index]);
         if let Some(record) = self.contents.values.plan_read(&pointer, key)? {
             if record.read_bytes() > TOGETHER_BYTES_MAX {
@@ -412,6 +445,10 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
                 found = self.contents.tables.cache.get(id);
             }
             let Some(bytes) = found else {
+                if let Some(left) = &mut self.left {
+                    left.push(search.index);
+                    return Ok(());
+                }
                 let table = Arc::clone(table);
                 self.planned.push(Asked::Block { search, table, block });
                 return Ok(());

@@ -4,7 +4,7 @@ use crate::contents::Contents;
 use crate::job_context::JobContext;
 use crate::jobs::Jobs;
 use crate::memory::MemoryBudget;
-use crate::read::read_burst;
+use crate::read::{read_at_hand, read_burst};
 use crate::report::report_buckets;
 use crate::space::{SpaceAccount, SpaceContext};
 use crate::state::Edit;
@@ -209,6 +209,15 @@ impl<D: Device> Engine for Wip<D> {
 
     fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
         read_burst(self, keys, (u64::MAX, None), intent, sink, Unwatched)
+    }
+
+    fn get_many_at_hand(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        left: &mut Vec<usize>,
+    ) -> Result<()> {
+        read_at_hand(self, keys, sink, left)
     }
 
     fn get_many_staged(

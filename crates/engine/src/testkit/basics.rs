@@ -20,13 +20,14 @@ const OVERSIZED_BYTES_MAX: usize = 1 << 32;
 pub fn basics<H: Harness>(harness: &mut H) {
     type Test<E> = (&'static str, fn(&E));
     let tried_bytes_max = harness.workload().tried_bytes_max;
-    let tests: [Test<H::Engine>; 11] = [
+    let tests: [Test<H::Engine>; 12] = [
         ("put, get, overwrite, delete", put_get_delete),
         ("empty keys and values", empty_keys_and_values),
         ("limits", limits),
         ("batches", batches),
         ("deletes of ranges", deletes_of_ranges),
         ("bursts", bursts),
+        ("reads at hand", reads_at_hand),
         ("meta", meta),
         ("views", views),
         ("updates", updates),
@@ -207,6 +208,49 @@ fn bursts(engine: &impl Engine) {
         let expected = (index % 2 == 0).then_some(all[index]);
         assert_eq!(value.as_deref(), expected, "key {index} of a large burst");
     }
+}
+
+/// What is at hand is told as it is, and what is not is left, each key once; it is the same before
+/// and after background work, and once everything was read.
+fn reads_at_hand(engine: &impl Engine) {
+    let keys: Vec<[u8; 8]> = (0..1000_u64).map(u64::to_be_bytes).collect();
+    let value = |key: &[u8; 8]| key.repeat(1 + usize::from(key[7] % 5) * 40);
+    for key in keys.iter().filter(|key| !key[7].is_multiple_of(3)) {
+        engine.put(key, &value(key), NOW).unwrap();
+    }
+    for key in keys.iter().filter(|key| key[7] % 9 == 1) {
+        engine.delete(key, NOW).unwrap();
+    }
+    let is_there = |key: &[u8; 8]| !key[7].is_multiple_of(3) && key[7] % 9 != 1;
+    let all: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
+    let check = |moment: &str| {
+        let (mut calls, mut left) = (Calls(Vec::new()), vec![usize::MAX]);
+        engine.get_many_at_hand(&all, &mut calls, &mut left).unwrap();
+        assert_eq!(left.remove(0), usize::MAX, "what was left before stays, {moment}");
+        let mut told = vec![None; keys.len()];
+        for (index, value) in calls.0 {
+            assert!(told[index].replace(value).is_none(), "key {index} is told twice, {moment}");
+        }
+        for index in &left {
+            assert!(told[*index].replace(Vec::new()).is_none(), "{index} is left, too, {moment}");
+        }
+        left.sort_unstable();
+        for (index, key) in keys.iter().enumerate().filter(|(i, _)| left.binary_search(i).is_err())
+        {
+            let expected = is_there(key).then(|| value(key));
+            assert_eq!(told[index], expected, "key {index}, {moment}");
+        }
+        left.len()
+    };
+    check("just written");
+    while engine.maintain(Budget::of(1 << 20)).unwrap().more {}
+    check("after background work");
+    for key in &all {
+        engine.get(key).unwrap();
+    }
+    let left = check("after everything was read");
+    let may_wait = engine.descriptor().capabilities.may_wait;
+    assert!(may_wait || left == 0, "an engine that never waits leaves nothing");
 }
 
 #[derive(Default)]

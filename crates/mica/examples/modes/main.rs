@@ -344,23 +344,25 @@ fn filled(arguments: &Arguments, workers: usize) -> Mica {
     mica
 }
 
-/// Draws requests into `requests`, as many as it has room for, for one of `workers`. With `own` the
-/// keys are only those of that worker.
-fn draw(
-    (mica, workers): (&Mica, usize),
-    draws: &mut Draws,
-    own: Option<usize>,
-    mut requests: Vec<u64>,
-) -> Vec<u64> {
-    while requests.len() < requests.capacity() {
+/// Draws `count` requests for each of `workers`: any, or those whose owner it is.
+fn draw(mica: &Mica, draws: &mut Draws, workers: usize, count: usize, is_own: bool) -> Streams {
+    let mut streams: Streams = (0..workers).map(|_| Vec::with_capacity(count)).collect();
+    let (mut next, mut full) = (0, 0);
+    while full < workers {
         let (key, chance) = draws.next();
         let owner = mica.shard_of(&key.to_le_bytes()) % workers;
-        if own.is_none_or(|own| own == owner) {
-            requests.push(key | chance << CHANCE_SHIFT | (owner as u64) << OWNER_SHIFT);
+        next = (next + 1) % workers;
+        let stream = &mut streams[if is_own { owner } else { next }];
+        if stream.len() < count {
+            stream.push(key | chance << CHANCE_SHIFT | (owner as u64) << OWNER_SHIFT);
+            full += usize::from(stream.len() == count);
         }
     }
-    requests
+    streams
 }
+
+/// The requests of each worker.
+type Streams = Vec<Vec<u64>>;
 
 /// What each mode does with one number of workers.
 type Group = (String, [(&'static str, f64); MODES.len()]);
@@ -372,11 +374,8 @@ fn measure_all(arguments: &Arguments, workers: usize) -> Vec<Group> {
     for (distribution, exponent) in [("uniform", None), ("zipf 0.99", Some(0.99))] {
         let mut draws = Draws::new(arguments.entries, exponent);
         let count = usize::try_from(arguments.entries * STREAM_OF_ENTRY).unwrap_or(usize::MAX);
-        let mut stream = |own| {
-            draw((&mica, workers), &mut draws, own, Vec::with_capacity(count.min(STREAM_MAX)))
-        };
-        let any: Vec<_> = (0..workers).map(|_| stream(None)).collect();
-        let own: Vec<_> = (0..workers).map(|number| stream(Some(number))).collect();
+        let count = count.min(STREAM_MAX);
+        let [any, own] = [false, true].map(|own| draw(&mica, &mut draws, workers, count, own));
         for gets in [50, 95] {
             let mut best = MODES.map(|(_, name)| (name, 0.0_f64));
             for _ in 0..arguments.rounds {

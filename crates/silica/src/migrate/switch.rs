@@ -226,12 +226,15 @@ impl Sorted {
         let mut sorted = Sorted(Vec::new());
         ask(&mut sorted)?;
         sorted.0.sort_unstable_by_key(|found| found.0);
-        for (index, value, expires_unix_ms, user_bits) in &sorted.0 {
-            let entry =
-                EntryRef { value, expires_unix_ms: *expires_unix_ms, user_bits: *user_bits };
-            sink.found(*index, entry);
-        }
+        sorted.report(sink);
         Ok(())
+    }
+
+    fn report(&self, sink: &mut dyn GetSink) {
+        for (index, value, expires_unix_ms, user_bits) in &self.0 {
+            let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
+            sink.found(*index, EntryRef { value, expires_unix_ms, user_bits });
+        }
     }
 }
 
@@ -253,6 +256,35 @@ impl Engine for Switch {
             return self.live.gets(look, keys, sink, get);
         }
         self.get(sink, |engine, sink| engine.get_many(keys, sink))
+    }
+
+    fn get_many_at_hand(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        left: &mut Vec<usize>,
+    ) -> Result<()> {
+        let first = left.len();
+        if self.in_order {
+            left.extend(0..keys.len());
+            return Ok(());
+        }
+        let look = self.live.look();
+        if !look.any() {
+            return self.get(sink, |engine, sink| engine.get_many_at_hand(keys, sink, left));
+        }
+        // A call is noted as a whole: by this thread, or by the one that asks again.
+        let mut kept = Sorted(Vec::new());
+        self.get(&mut kept, |engine, sink| engine.get_many_at_hand(keys, sink, left))?;
+        if left.len() > first {
+            left.truncate(first);
+            left.extend(0..keys.len());
+            return Ok(());
+        }
+        self.live.gets(look, keys, sink, |sink| {
+            kept.report(sink);
+            Ok(())
+        })
     }
 
     fn get_many_staged(
