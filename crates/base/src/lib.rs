@@ -13,6 +13,9 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod aligned;
+mod biased;
+#[cfg(test)]
+mod biased_tests;
 mod bits;
 mod checksum;
 mod clock;
@@ -29,6 +32,7 @@ mod published;
 #[cfg(test)]
 mod published_tests;
 mod ring;
+mod rows;
 mod shared;
 mod striped;
 mod sync;
@@ -38,6 +42,7 @@ mod varint;
 mod zipf;
 
 pub use aligned::{AlignedBuf, BLOCK_BYTES};
+pub use biased::{Biased, BiasedRead, BiasedWrite};
 pub use bits::{BitReader, BitWriter};
 pub use checksum::{Checksum, checksum};
 pub use clock::{Clock, ManualClock, SystemClock};

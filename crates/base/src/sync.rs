@@ -1,8 +1,12 @@
 //! What threads share; a model checker's twins take their place in its tests.
 
 pub(crate) use crate::fences::{heavy_fence, light_fence, prepare_fences};
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 pub(crate) use std::sync::{Arc, Mutex};
+pub(crate) use std::sync::{RwLock, RwLockReadGuard as ReadGuard, RwLockWriteGuard as WriteGuard};
+pub(crate) use std::thread::yield_now;
 
 /// A place that two threads use in turns.
 #[derive(Debug)]

@@ -1,16 +1,25 @@
 //! What a store counts.
 
+use silica_base::Striped;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Event counters of one store; relaxed, since nothing is decided by them.
+/// What gets count, each thread by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics {
+pub(crate) struct Gets {
     pub(crate) gets: AtomicU64,
     pub(crate) hits_log: AtomicU64,
     pub(crate) hits_hash: AtomicU64,
     pub(crate) hits_sorted: AtomicU64,
-    pub(crate) get_reads: AtomicU64,
+    pub(crate) reads: AtomicU64,
     pub(crate) false_positives: AtomicU64,
+}
+
+/// Event counters of one store; relaxed, since nothing is decided by them.
+#[derive(Debug, Default)]
+// Apart from what gets look at.
+#[repr(align(128))]
+pub(crate) struct Metrics {
+    pub(crate) gets: Striped<Gets>,
     pub(crate) puts: AtomicU64,
     pub(crate) deletes: AtomicU64,
     pub(crate) user_bytes: AtomicU64,

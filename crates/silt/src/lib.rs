@@ -51,6 +51,8 @@ mod checkpoint_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod shared_lines_tests;
+#[cfg(test)]
 mod test_support;
 
 pub use hasher::Hasher;

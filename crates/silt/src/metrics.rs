@@ -1,12 +1,12 @@
 //! Reports of what was counted, and the model's prediction beside each measured amplification.
 
-use crate::counters::get;
+use crate::counters::{Gets, get};
 use crate::partition::Partition;
 use crate::silt::Silt;
 use crate::sizes::Sizes;
 use silica_device::Device;
 use silica_engine::MetricVisitor;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 impl<D: Device> Silt<D> {
     pub(crate) fn report_metrics(&self, visitor: &mut dyn MetricVisitor) {
@@ -18,15 +18,17 @@ impl<D: Device> Silt<D> {
 
     fn report_counters(&self, visitor: &mut dyn MetricVisitor) {
         let m = &self.ground.metrics;
-        let hits = get(&m.hits_log) + get(&m.hits_hash) + get(&m.hits_sorted);
+        let sum = |of: fn(&Gets) -> &AtomicU64| m.gets.sum(of) as f64;
+        let [log, hash, sorted] =
+            [sum(|g| &g.hits_log), sum(|g| &g.hits_hash), sum(|g| &g.hits_sorted)];
         let device = self.ground.device.counters().snapshot();
         for (name, value) in [
-            ("gets", get(&m.gets)),
-            ("get_hits", hits),
-            ("gets_from_log_store", get(&m.hits_log)),
-            ("gets_from_hash_store", get(&m.hits_hash)),
-            ("gets_from_sorted_store", get(&m.hits_sorted)),
-            ("get_device_reads", get(&m.get_reads)),
+            ("gets", sum(|g| &g.gets)),
+            ("get_hits", log + hash + sorted),
+            ("gets_from_log_store", log),
+            ("gets_from_hash_store", hash),
+            ("gets_from_sorted_store", sorted),
+            ("get_device_reads", sum(|g| &g.reads)),
             ("puts", get(&m.puts)),
             ("deletes", get(&m.deletes)),
             ("user_bytes_written", get(&m.user_bytes)),
@@ -44,7 +46,7 @@ impl<D: Device> Silt<D> {
             ("writes_waited_for_segment", get(&self.journal.log.waits.segments)),
             ("log_segments_recycled", self.journal.log.recycled() as f64),
             ("syncs", get(&self.journal.log.syncs)),
-            ("filter_false_positives", get(&m.false_positives)),
+            ("filter_false_positives", sum(|g| &g.false_positives)),
             ("device_reads", device.reads as f64),
             ("device_bytes_read", device.bytes_read as f64),
             ("device_writes", device.writes as f64),
@@ -82,12 +84,13 @@ impl<D: Device> Silt<D> {
 
     fn report_ratios(&self, sizes: &Sizes, visitor: &mut dyn MetricVisitor) {
         let m = &self.ground.metrics;
+        let gets = |of: fn(&Gets) -> &AtomicU64| m.gets.sum(of) as f64;
         let written = get(&m.user_bytes) + get(&m.conversion_bytes) + get(&m.merge_bytes);
         let per = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
         let entries = self.partitions.count_from(sizes).estimate as f64;
         let predicted = self.predict(sizes);
         for (name, value) in [
-            ("device_reads_per_get", per(get(&m.get_reads), get(&m.gets))),
+            ("device_reads_per_get", per(gets(|g| &g.reads), gets(|g| &g.gets))),
             ("device_reads_per_get_predicted", predicted.reads_per_get),
             ("write_amplification", per(written, get(&m.user_bytes))),
             ("write_amplification_predicted", predicted.write_amplification),

@@ -4,13 +4,13 @@ use crate::hash_store::HashStore;
 use crate::packed::PackedReader;
 use crate::position::{expand, shorten};
 use crate::sorted_store::SortedStore;
-use silica_base::KeyHash;
+use silica_base::{Biased, BiasedRead, BiasedWrite, KeyHash};
 use silica_device::{Device, LogFile};
 use silica_parts::cuckoo::CuckooTable;
 use silica_parts::expiry::{ExpiriesBuilder, Expiring, mixed};
 use silica_parts::frame::Frame;
 use silica_parts::wal::Segments;
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 /// Bytes that have expired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -264,16 +264,16 @@ fn find<'s, L: LogFile>(
     })
 }
 
-/// A partition of the key space.
+/// A partition of the key space. While nobody writes it, readers write no line that they share.
 pub(crate) struct Partition<D: Device> {
-    stores: RwLock<Stores<D>>,
+    stores: Biased<Stores<D>>,
 }
 
 impl<D: Device> Partition<D> {
     /// A partition over `version` whose active log store is the empty table `active`.
     pub(crate) fn new(active: CuckooTable, fill_limit: u32, version: Version<D>) -> Self {
         Partition {
-            stores: RwLock::new(Stores {
+            stores: Biased::new(Stores {
                 active,
                 sizes: FrameSizes::default(),
                 fill_limit,
@@ -284,14 +284,20 @@ impl<D: Device> Partition<D> {
 
     /// The stores, to read.
     #[inline]
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Stores<D>> {
-        self.stores.read().expect("no panic while held")
+    pub(crate) fn read(&self) -> BiasedRead<'_, Stores<D>> {
+        self.stores.read()
     }
 
     /// The stores, to change; only the appender and maintenance do.
     #[inline]
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Stores<D>> {
-        self.stores.write().expect("no panic while held")
+    pub(crate) fn write(&self) -> BiasedWrite<'_, Stores<D>> {
+        self.stores.write()
+    }
+
+    /// True while gets write nothing of the lock.
+    #[cfg(test)]
+    pub(crate) fn is_biased(&self) -> bool {
+        self.stores.is_biased()
     }
 
     /// The version now.

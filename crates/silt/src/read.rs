@@ -2,7 +2,6 @@
 //! the hash stores and the sorted store. The keys of a burst go one after the other through a
 //! window of reads in flight: each is searched as its read ends, while the others are under way.
 
-use crate::counters::add;
 use crate::ground::Ground;
 use crate::hash_store::{Candidates, HashStore};
 use crate::journal::Journal;
@@ -101,9 +100,7 @@ impl<D: Device> Reads<D> {
         self.find_frames(
             &[key],
             &mut |_, frame| {
-                let mut bytes = Vec::with_capacity(frame.encoded_len());
-                frame.encode(&mut bytes);
-                newest = Some(bytes);
+                newest = Some(encoded(frame));
                 Ok(true)
             },
             Unwatched,
@@ -120,7 +117,6 @@ impl<D: Device> Reads<D> {
         mut watch: W,
     ) -> Result<Tally> {
         watch.enter(Stage::Memory);
-        let hashes = self.hash_and_prefetch(keys.iter().copied());
         let mut burst = Burst {
             store: self,
             keys,
@@ -128,18 +124,27 @@ impl<D: Device> Reads<D> {
             watch,
             reads: self.ground.device.reads(self.ground.config.read_depth),
             planned: Vec::new(),
-            buffers: BUFFERS.take(),
+            buffers: None,
             tally: Tally::default(),
         };
-        for (index, hash) in hashes.into_iter().enumerate() {
-            burst.begin(index, hash)?;
+        if let [key] = keys {
+            // No list of hashes, and nothing to ask for ahead of its turn.
+            burst.begin(0, self.ground.hash(key))?;
             burst.begin_reads()?;
+        } else {
+            let hashes = self.hash_and_prefetch(keys.iter().copied());
+            for (index, hash) in hashes.into_iter().enumerate() {
+                burst.begin(index, hash)?;
+                burst.begin_reads()?;
+            }
         }
         while let Some(done) = burst.next_read() {
             burst.end_read(done)?;
             burst.begin_reads()?;
         }
-        BUFFERS.set(burst.buffers);
+        if let Some(buffers) = burst.buffers {
+            BUFFERS.set(buffers);
+        }
         Ok(burst.tally)
     }
 
@@ -163,11 +168,11 @@ impl<D: Device> Reads<D> {
     pub(crate) fn seen(&self, key: &[u8]) -> Seen {
         let hash = self.ground.hash(key);
         let stores = self.partitions.partition_of(hash).read();
-        let segments = self.journal.log.segments();
-        match stores.find_in_log(&segments, self.journal.log.end(), hash, key) {
+        let log = &self.journal.log;
+        log.with_segments(|segments| match stores.find_in_log(segments, log.end(), hash, key) {
             Some(found) => Seen::InMemory(found.at),
             None => Seen::Elsewhere(stores.version.epoch),
-        }
+        })
     }
 
     /// Calls `then` with the entry of `frame`, its value fetched from the value log if it is
@@ -202,19 +207,13 @@ impl<D: Device> Reads<D> {
     }
 
     fn count_reads(&self, keys: usize, tally: &Tally) {
-        let m = &self.ground.metrics;
-        add(&m.gets, keys as u64);
-        for (counter, n) in [
-            (&m.hits_log, tally.log),
-            (&m.hits_hash, tally.hash),
-            (&m.hits_sorted, tally.sorted),
-            (&m.get_reads, tally.reads),
-            (&m.false_positives, tally.false_positives),
-        ] {
-            if n > 0 {
-                add(counter, n);
-            }
-        }
+        let mine = self.ground.metrics.gets.mine();
+        mine.add(|gets| &gets.gets, keys as u64);
+        mine.add(|gets| &gets.hits_log, tally.log);
+        mine.add(|gets| &gets.hits_hash, tally.hash);
+        mine.add(|gets| &gets.hits_sorted, tally.sorted);
+        mine.add(|gets| &gets.reads, tally.reads);
+        mine.add(|gets| &gets.false_positives, tally.false_positives);
     }
 
     /// Reports `frame`, which is the newest of its key; true where the key exists.
@@ -232,6 +231,13 @@ impl<D: Device> Reads<D> {
     }
 }
 
+/// A copy that outlives the log.
+fn encoded(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(frame.encoded_len());
+    frame.encode(&mut bytes);
+    bytes
+}
+
 /// The keys of a burst that are not decided, and what they share. Where it ends early, the reads
 /// in flight are waited for.
 struct Burst<'b, 'f, D: Device, W> {
@@ -242,7 +248,8 @@ struct Burst<'b, 'f, D: Device, W> {
     reads: D::Reads<'b, Lookup<D>>,
     /// Found while the window was full.
     planned: Vec<(Lookup<D>, Extent)>,
-    buffers: Vec<AlignedBuf>,
+    /// Those of the thread, once one is needed.
+    buffers: Option<Vec<AlignedBuf>>,
     tally: Tally,
 }
 
@@ -261,18 +268,34 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
         self.watch.enter(Stage::Memory);
         let log = &self.store.journal.log;
         let stores = self.store.partitions.partition_of(hash).read();
-        // Taken under the partition's lock: no segment that its tables point at is missing.
-        let segments = log.segments();
-        let newest = stores.find_in_log(&segments, log.end(), hash, self.keys[index]);
-        if let Some(newest) = newest {
+        let mut apart = None;
+        // Under the partition's lock: no segment that its tables point at is missing.
+        let stores = log.with_segments(|segments| {
+            let newest = stores.find_in_log(segments, log.end(), hash, self.keys[index]);
+            let Some(newest) = newest else { return Ok(Some(stores)) };
             drop(stores);
             self.watch.enter(Stage::Other);
-            self.tally.log += u64::from((self.found)(index, &newest.frame)?);
-            return Ok(());
+            if newest.frame.is_pointer() {
+                // Its value may have to be read: nobody is to wait for that.
+                apart = Some(encoded(&newest.frame));
+            } else {
+                self.tally.log += u64::from((self.found)(index, &newest.frame)?);
+            }
+            Ok::<_, Error>(None)
+        })?;
+        if let Some(bytes) = apart {
+            let (frame, _) = Frame::decode(&bytes).expect("it was just encoded");
+            self.tally.log += u64::from((self.found)(index, &frame)?);
         }
-        let version = stores.version.clone();
+        let Some(stores) = stores else { return Ok(()) };
+        let Some((asked, candidates)) = ask(&stores.version, hash, &mut self.watch)? else {
+            self.watch.enter(Stage::Other);
+            return Ok(());
+        };
+        // Counted, on a line that all readers write, only where the device is read.
+        let version = Arc::clone(&stores.version);
         drop(stores);
-        self.go_on(Lookup::new(index, hash, version))
+        self.go_on(Lookup { index, hash, version, asked, candidates, searched: 0, index_reads: 0 })
     }
 
     /// Plans the next read of a lookup, where it needs one.
@@ -295,7 +318,8 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
     fn begin_reads(&mut self) -> Result<()> {
         while let Some((lookup, extent)) = self.planned.pop() {
             let done = if self.reads.is_full() { self.next_read() } else { None };
-            let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
+            let buffers = self.buffers.get_or_insert_with(|| BUFFERS.take());
+            let mut buf = buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
             buf.resize(extent.bytes());
             self.tally.reads += 1;
             self.watch.enter(Stage::Queue);
@@ -331,8 +355,9 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
             return Err(Error::corruption(lookup.reader().name(), at, "the file ends early"));
         }
         let undecided = self.search(lookup, &mut buf)?;
-        if self.buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
-            self.buffers.push(buf);
+        let buffers = self.buffers.get_or_insert_default();
+        if buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
+            buffers.push(buf);
         }
         undecided.map_or(Ok(()), |lookup| self.go_on(lookup))
     }
@@ -360,12 +385,35 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
     }
 }
 
-impl<D: Device> Lookup<D> {
-    fn new(index: usize, hash: KeyHash, version: Arc<Version<D>>) -> Self {
-        let candidates = Candidates::new();
-        Lookup { index, hash, version, asked: 0, candidates, searched: 0, index_reads: 0 }
+/// How far a lookup comes by what is in memory: how many stores were asked, and where the last one
+/// may have the key; `None` if no store has it.
+#[inline]
+fn ask<D: Device>(
+    version: &Version<D>,
+    hash: KeyHash,
+    watch: &mut impl StageWatch,
+) -> Result<Option<(usize, Candidates)>> {
+    let mut candidates = Candidates::new();
+    for (number, store) in version.hash_stores.iter().enumerate() {
+        watch.enter(Stage::Filter);
+        if !store.candidates_in_memory(hash, &mut candidates)? {
+            return Ok(Some((number, candidates)));
+        }
+        if !candidates.extents().is_empty() {
+            return Ok(Some((number + 1, candidates)));
+        }
     }
+    let Some(store) = &version.sorted_store else { return Ok(None) };
+    watch.enter(Stage::Index);
+    let number = version.hash_stores.len();
+    Ok(match store.plan(hash) {
+        Plan::Absent => None,
+        Plan::Read(extent) => Some((number + 1, Candidates::one(extent))),
+        Plan::Search => Some((number, candidates)),
+    })
+}
 
+impl<D: Device> Lookup<D> {
     /// Finds out what comes next.
     fn step(&mut self, watch: &mut impl StageWatch) -> Result<Step> {
         loop {

@@ -4,10 +4,10 @@ use super::{HashIndex, HashStore, encode_meta};
 use crate::Hasher;
 use crate::packed::{FileKind, Layout, PackedWriter, SectionKind};
 use crate::rank_map::RankMapBuilder;
-use silica_base::Result;
+use silica_base::{Biased, Result};
 use silica_device::{Device, DeviceFile};
 use silica_parts::cuckoo::CuckooTable;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// How many frames ahead memory is asked for.
 const FRAMES_AHEAD: usize = 16;
@@ -103,7 +103,7 @@ impl<F: DeviceFile> HashStoreBuilder<F> {
             reader: Arc::new(reader),
             geometry,
             hasher: self.hasher,
-            index: RwLock::new(Some(Arc::new(HashIndex { filter, ranks }))),
+            index: Biased::new(Some(Arc::new(HashIndex { filter, ranks }))),
         })
     }
 }

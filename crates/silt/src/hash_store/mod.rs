@@ -27,11 +27,11 @@ pub use stream::HashStoreStream;
 use crate::Hasher;
 use crate::packed::{Extent, FileKind, Footer, Found, Located, PackedReader, SectionKind};
 use crate::rank_map::RankMap;
-use silica_base::{AlignedBuf, Error, ErrorKind, KeyHash, Result};
+use silica_base::{AlignedBuf, Biased, Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use silica_parts::cuckoo::{Geometry, TagFilter, encoded_bucket_range, match_encoded};
 use silica_parts::frame::Frame;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// Matching slots of a key: at most both its buckets full of them.
 const CANDIDATES_MAX: usize = 8;
@@ -95,7 +95,7 @@ pub struct HashStore<F> {
     reader: Arc<PackedReader<F>>,
     geometry: Geometry,
     hasher: Hasher,
-    index: RwLock<Option<Arc<HashIndex>>>,
+    index: Biased<Option<Arc<HashIndex>>>,
 }
 
 const META_BYTES: usize = 16;
@@ -130,7 +130,7 @@ impl<F: DeviceFile> HashStore<F> {
         let geometry = decode_meta(&footer.meta)
             .filter(|_| footer.kind == FileKind::HashStore && slots_fit)
             .ok_or_else(|| Error::corruption(name, reader.file_bytes(), "not a hash store"))?;
-        Ok(HashStore { reader: Arc::new(reader), geometry, hasher, index: RwLock::new(None) })
+        Ok(HashStore { reader: Arc::new(reader), geometry, hasher, index: Biased::new(None) })
     }
 
     /// The file.
@@ -148,8 +148,14 @@ impl<F: DeviceFile> HashStore<F> {
         &self.geometry
     }
 
+    /// True while gets write nothing of the lock.
+    #[cfg(test)]
+    pub(crate) fn is_biased(&self) -> bool {
+        self.index.is_biased()
+    }
+
     fn index(&self) -> Option<Arc<HashIndex>> {
-        self.index.read().expect("no panic while locked").clone()
+        self.index.read().clone()
     }
 
     /// Reads filter and map into memory, unless they are there.
@@ -168,7 +174,7 @@ impl<F: DeviceFile> HashStore<F> {
             _ => None,
         };
         let index = Arc::new(HashIndex { filter, ranks });
-        *self.index.write().expect("no panic while locked") = Some(index);
+        *self.index.write() = Some(index);
         Ok(())
     }
 
@@ -192,7 +198,7 @@ impl<F: DeviceFile> HashStore<F> {
 
     /// Drops filter and map from memory.
     pub fn drop_index(&self) {
-        *self.index.write().expect("no panic while locked") = None;
+        *self.index.write() = None;
     }
 
     /// True where filter and map are in memory.
@@ -210,7 +216,7 @@ impl<F: DeviceFile> HashStore<F> {
     /// Asks the processor for the filter's bytes about `h`.
     #[inline]
     pub fn prefetch(&self, h: KeyHash) {
-        if let Some(index) = &*self.index.read().expect("no panic while locked") {
+        if let Some(index) = &*self.index.read() {
             index.filter.prefetch(h);
         }
     }
@@ -219,16 +225,22 @@ impl<F: DeviceFile> HashStore<F> {
     /// returns how often (a map of ranks counts as one read).
     #[inline]
     pub fn candidates(&self, h: KeyHash, out: &mut Candidates) -> Result<u64> {
-        out.clear();
-        let guard = self.index.read().expect("no panic while locked");
-        if let Some(index) = &*guard {
-            for rank in index.filter.candidates(h) {
-                out.add(self.extent(u64::from(rank), index.ranks.as_ref())?);
-            }
+        if self.candidates_in_memory(h, out)? {
             return Ok(0);
         }
-        drop(guard);
         self.candidates_from_device(h, out)
+    }
+
+    /// As [`HashStore::candidates`], but false if that would have to read the device.
+    #[inline]
+    pub(crate) fn candidates_in_memory(&self, h: KeyHash, out: &mut Candidates) -> Result<bool> {
+        out.clear();
+        let guard = self.index.read();
+        let Some(index) = &*guard else { return Ok(false) };
+        for rank in index.filter.candidates(h) {
+            out.add(self.extent(u64::from(rank), index.ranks.as_ref())?);
+        }
+        Ok(true)
     }
 
     fn extent(&self, rank: u64, ranks: Option<&RankMap>) -> Result<Extent> {

@@ -7,10 +7,10 @@ use super::{SortedStore, position};
 use crate::Hasher;
 use crate::merge::EntryStream;
 use crate::packed::{FileKind, Layout, PAYLOAD_BYTES, PackedWriter, READ_AHEAD_BYTES, SectionKind};
-use silica_base::{Error, ErrorKind, KeyHash, Result};
+use silica_base::{Biased, Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use silica_parts::ect::EctParams;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// How a sorted store is built.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +122,7 @@ impl<F: DeviceFile> SortedStoreBuilder<F> {
             reader: Arc::new(reader),
             hasher: self.hasher,
             partition_bits: self.partition_bits,
-            index: RwLock::new(Some(Arc::new(SortedIndex::new(trie, filter)))),
+            index: Biased::new(Some(Arc::new(SortedIndex::new(trie, filter)))),
         })
     }
 }

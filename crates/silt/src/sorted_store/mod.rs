@@ -31,11 +31,11 @@ use crate::Hasher;
 use crate::packed::{Extent, FileKind, Footer, Found, Located, PackedReader, SectionKind};
 use index::{SortedIndex, Trie};
 use miss_filter::MissFilter;
-use silica_base::{AlignedBuf, Error, ErrorKind, KeyHash, Result};
+use silica_base::{AlignedBuf, Biased, Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, DeviceFile};
 use silica_parts::ect::{DenseIndex, SparseIndex};
 use silica_parts::frame::Frame;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// How a lookup goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct SortedStore<F> {
     reader: Arc<PackedReader<F>>,
     hasher: Hasher,
     partition_bits: u32,
-    index: RwLock<Option<Arc<SortedIndex>>>,
+    index: Biased<Option<Arc<SortedIndex>>>,
 }
 
 const META_BYTES: usize = 4;
@@ -84,7 +84,7 @@ impl<F: DeviceFile> SortedStore<F> {
             reader: Arc::new(reader),
             hasher,
             partition_bits,
-            index: RwLock::new(None),
+            index: Biased::new(None),
         })
     }
 
@@ -98,12 +98,18 @@ impl<F: DeviceFile> SortedStore<F> {
         self.reader.footer()
     }
 
+    /// True while gets write nothing of the lock.
+    #[cfg(test)]
+    pub(crate) fn is_biased(&self) -> bool {
+        self.index.is_biased()
+    }
+
     fn index(&self) -> Option<Arc<SortedIndex>> {
-        self.index.read().expect("no panic while locked").clone()
+        self.index.read().clone()
     }
 
     fn set_index(&self, index: Option<Arc<SortedIndex>>) {
-        *self.index.write().expect("no panic while locked") = index;
+        *self.index.write() = index;
     }
 
     fn disagrees(&self, detail: &str) -> Error {
@@ -194,7 +200,7 @@ impl<F: DeviceFile> SortedStore<F> {
         if data_chunks == 0 {
             return Plan::Absent;
         }
-        let guard = self.index.read().expect("no panic while locked");
+        let guard = self.index.read();
         let Some(index) = &*guard else { return Plan::Search };
         let position = position(h, self.partition_bits);
         if index.filter.as_ref().is_some_and(|filter| !filter.may_contain(position)) {
