@@ -5,7 +5,7 @@
 //! by plain stores. This is BRAVO (Dice and Kogan, "BRAVO – Biased Locking for Reader-Writer
 //! Locks", 2019) with a row of visible readers for each thread instead of a hashed table.
 //!
-//! * A reader that finds the lock biased puts the lock's name (its address) into a free slot of
+//! * A reader that finds the lock biased puts the lock's name (an address) into a free slot of
 //!   its thread's row, and behind a light fence (`fences.rs`) finds out whether the lock is still
 //!   biased (acquire). Then the value is the reader's until it empties the slot (release). Else,
 //!   and if the thread has no row or no free slot, it takes the lock within.
@@ -91,10 +91,11 @@ impl<T> Biased<T> {
         BiasedRead { lock: self, held, here: std::marker::PhantomData }
     }
 
-    /// What stands in a slot for a reader of this lock; never 0.
+    /// What stands in a slot for a reader of this lock; never 0. Not the address of the whole: a
+    /// lock within the value could begin there, too.
     #[inline(always)]
     fn name(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        std::ptr::from_ref(&self.is_biased).addr()
     }
 
     #[inline(always)]

@@ -70,6 +70,7 @@ mod striped {
 }
 
 #[allow(dead_code, unreachable_pub, reason = "the model uses a part of it")]
+#[allow(clippy::modulo_one, reason = "the model has one slot")]
 #[path = "../src/biased.rs"]
 mod biased;
 
