@@ -33,6 +33,8 @@ pub(crate) struct Opened {
     pub(crate) scheduler: Arc<Scheduler>,
 }
 
+/// Apart from the number of handles to it, which those write who clone one.
+#[repr(align(128))]
 struct Inner {
     opened: Opened,
     /// The opened engine, as everybody knows it.

@@ -75,17 +75,29 @@ fn sample(highs: &[u64]) -> Vec<u32> {
     samples
 }
 
+/// A one in every byte.
+const BYTES: u64 = 0x0101_0101_0101_0101;
+
 /// The place in `word` behind its `n`-th zero, which exists; 0 for `n` = 0.
 #[inline]
 fn behind_zero(word: u64, n: u32) -> u32 {
     if n == 0 {
         return 0;
     }
-    let mut zeroes = !word;
-    for _ in 1..n {
-        zeroes &= zeroes - 1;
+    // How many there are in each byte, then in all bytes up to each.
+    let zeroes = !word;
+    let pairs = zeroes - ((zeroes >> 1) & (0x55 * BYTES));
+    let fours = (pairs & (0x33 * BYTES)) + ((pairs >> 2) & (0x33 * BYTES));
+    let up_to = ((fours + (fours >> 4)) & (0x0F * BYTES)).wrapping_mul(BYTES);
+    // No byte borrows: both numbers are at most 64. Its highest bit stays where there are enough.
+    let enough = ((up_to | (0x80 * BYTES)) - u64::from(n) * BYTES) & (0x80 * BYTES);
+    let shift = enough.trailing_zeros() & !7;
+    let before = (((up_to << 8) >> shift) & 0xFF) as u32;
+    let mut rest = zeroes >> shift;
+    for _ in before + 1..n {
+        rest &= rest - 1;
     }
-    zeroes.trailing_zeros() + 1
+    shift + rest.trailing_zeros() + 1
 }
 
 impl EliasFano {
@@ -201,6 +213,20 @@ mod tests {
         list.encode(&mut bytes);
         assert_eq!(EliasFano::decode(&bytes).expect("just encoded"), list);
         list
+    }
+
+    #[test]
+    fn zeroes_are_found_wherever_they_are() {
+        let mut prng = Prng::new(9);
+        let mut words = vec![0, 1, 1 << 63, u64::MAX >> 1, u64::MAX << 1, 0xFF00_FF00_FF00_FF00];
+        words.extend((0..200).map(|_| prng.next_u64() & prng.next_u64() | prng.next_u64()));
+        for word in words {
+            let places = (0..64).filter(|bit| word >> bit & 1 == 0);
+            assert_eq!(behind_zero(word, 0), 0);
+            for (before, place) in places.enumerate() {
+                assert_eq!(behind_zero(word, before as u32 + 1), place + 1, "{word:x}");
+            }
+        }
     }
 
     #[test]

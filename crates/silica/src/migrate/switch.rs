@@ -69,6 +69,8 @@ impl Named {
     }
 }
 
+/// Apart from the number of its owners, which those write who clone one.
+#[repr(align(128))]
 pub(crate) struct Switch {
     /// Calls are made while they read it, so that whoever turns them elsewhere waits for them.
     way: Published<Way>,
@@ -174,7 +176,7 @@ impl Switch {
 
     /// Lets `ask` have values of the engine that has everything, and hands them to `sink`.
     #[inline(always)]
-    fn get(
+    fn answer(
         &self,
         sink: &mut dyn GetSink,
         ask: impl FnOnce(&dyn Engine, &mut dyn GetSink) -> Result<()>,
@@ -252,10 +254,11 @@ impl Engine for Switch {
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         let look = self.live.look();
         if look.any() {
-            let get = |sink: &mut dyn GetSink| self.get(sink, |of, sink| of.get_many(keys, sink));
+            let get =
+                |sink: &mut dyn GetSink| self.answer(sink, |of, sink| of.get_many(keys, sink));
             return self.live.gets(look, keys, sink, get);
         }
-        self.get(sink, |engine, sink| engine.get_many(keys, sink))
+        self.answer(sink, |engine, sink| engine.get_many(keys, sink))
     }
 
     fn get_many_at_hand(
@@ -271,11 +274,11 @@ impl Engine for Switch {
         }
         let look = self.live.look();
         if !look.any() {
-            return self.get(sink, |engine, sink| engine.get_many_at_hand(keys, sink, left));
+            return self.answer(sink, |engine, sink| engine.get_many_at_hand(keys, sink, left));
         }
         // A call is noted as a whole: by this thread, or by the one that asks again.
         let mut kept = Sorted(Vec::new());
-        self.get(&mut kept, |engine, sink| engine.get_many_at_hand(keys, sink, left))?;
+        self.answer(&mut kept, |engine, sink| engine.get_many_at_hand(keys, sink, left))?;
         if left.len() > first {
             left.truncate(first);
             left.extend(0..keys.len());
@@ -294,7 +297,7 @@ impl Engine for Switch {
         stages: &mut Stages<'_>,
     ) -> Result<()> {
         let mut get = |sink: &mut dyn GetSink| {
-            self.get(sink, |engine, sink| engine.get_many_staged(keys, sink, stages))
+            self.answer(sink, |engine, sink| engine.get_many_staged(keys, sink, stages))
         };
         match self.live.look() {
             look if look.any() => self.live.gets(look, keys, sink, get),
@@ -307,7 +310,7 @@ impl Engine for Switch {
         match intent {
             Intent::Foreground => self.get_many(keys, sink),
             // In the order of the keys if callers were told so once and for all.
-            _ if self.in_order => self.get(sink, |engine, sink| engine.get_many(keys, sink)),
+            _ if self.in_order => self.answer(sink, |engine, sink| engine.get_many(keys, sink)),
             _ => self.whole().get_many_with(keys, intent, sink),
         }
     }
@@ -791,56 +794,5 @@ impl Ordered for InOrder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use silica_engine::testkit::Reference;
-
-    /// Is replaced, and has no files any more, while it is maintained.
-    struct Going {
-        like: Reference,
-        switch: OnceLock<Arc<Switch>>,
-    }
-
-    impl Engine for Going {
-        fn descriptor(&self) -> &Descriptor {
-            self.like.descriptor()
-        }
-
-        fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-            self.like.get_many(keys, sink)
-        }
-
-        fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
-            self.like.write(batch, durability)
-        }
-
-        fn sync(&self) -> Result<()> {
-            self.like.sync()
-        }
-
-        fn maintain(&self, _: Budget) -> Result<Progress> {
-            if let Some(switch) = self.switch.get() {
-                switch.turn(Route::Plain(Arc::new(Reference::new())));
-            }
-            Err(Error::new(ErrorKind::NotFound, "cannot create a table: no such directory"))
-        }
-
-        fn metrics(&self, _: &mut dyn MetricVisitor) {}
-
-        fn verify(&self) -> Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn an_engine_that_is_replaced_while_it_is_maintained_fails_nobody() {
-        let going = Arc::new(Going { like: Reference::new(), switch: OnceLock::new() });
-        let switch = Arc::new(Switch::new(Arc::clone(&going) as Arc<dyn Engine>));
-        let error = switch.maintain(Budget::of(1)).expect_err("it is not replaced");
-        assert_eq!(error.kind(), ErrorKind::NotFound);
-        assert!(going.switch.set(Arc::clone(&switch)).is_ok());
-        // Its successor is to be looked at.
-        assert!(switch.maintain(Budget::of(1)).expect("it was replaced").more);
-        assert!(!switch.maintain(Budget::of(1)).expect("the other one").more);
-    }
-}
+#[path = "switch_tests.rs"]
+mod tests;
