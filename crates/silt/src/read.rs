@@ -6,10 +6,10 @@ use crate::ground::Ground;
 use crate::hash_store::{Candidates, HashStore};
 use crate::journal::Journal;
 use crate::packed::{Extent, Found, PackedReader};
-use crate::partition::Version;
+use crate::partition::{Stores, Version};
 use crate::partitions::Partitions;
 use crate::sorted_store::{Plan, SortedStore};
-use silica_base::{AlignedBuf, Error, ErrorKind, KeyHash, Result};
+use silica_base::{AlignedBuf, BiasedRead, Error, ErrorKind, KeyHash, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::optimistic::Seen;
 use silica_engine::{EntryRef, GetSink, Stage, StageWatch, Unwatched};
@@ -266,8 +266,30 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
     /// Looks for a key in the log stores, and begins with the other stores where it is not there.
     fn begin(&mut self, index: usize, hash: KeyHash) -> Result<()> {
         self.watch.enter(Stage::Memory);
-        let log = &self.store.journal.log;
         let stores = self.store.partitions.partition_of(hash).read();
+        let stores = match stores.may_be_in_log(hash) {
+            true => self.answer_from_log(index, hash, stores)?,
+            false => Some(stores),
+        };
+        let Some(stores) = stores else { return Ok(()) };
+        let Some((asked, candidates)) = ask(&stores.version, hash, &mut self.watch)? else {
+            self.watch.enter(Stage::Other);
+            return Ok(());
+        };
+        // Counted, on a line that all readers write, only where the device is read.
+        let version = Arc::clone(&stores.version);
+        drop(stores);
+        self.go_on(Lookup { index, hash, version, asked, candidates, searched: 0, index_reads: 0 })
+    }
+
+    /// Answers a key that is in the log stores; hands `stores` back if it is not.
+    fn answer_from_log<'s>(
+        &mut self,
+        index: usize,
+        hash: KeyHash,
+        stores: BiasedRead<'s, Stores<D>>,
+    ) -> Result<Option<BiasedRead<'s, Stores<D>>>> {
+        let log = &self.store.journal.log;
         let mut apart = None;
         // Under the partition's lock: no segment that its tables point at is missing.
         let stores = log.with_segments(|segments| {
@@ -287,15 +309,7 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
             let (frame, _) = Frame::decode(&bytes).expect("it was just encoded");
             self.tally.log += u64::from((self.found)(index, &frame)?);
         }
-        let Some(stores) = stores else { return Ok(()) };
-        let Some((asked, candidates)) = ask(&stores.version, hash, &mut self.watch)? else {
-            self.watch.enter(Stage::Other);
-            return Ok(());
-        };
-        // Counted, on a line that all readers write, only where the device is read.
-        let version = Arc::clone(&stores.version);
-        drop(stores);
-        self.go_on(Lookup { index, hash, version, asked, candidates, searched: 0, index_reads: 0 })
+        Ok(stores)
     }
 
     /// Plans the next read of a lookup, where it needs one.
