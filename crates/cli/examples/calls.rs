@@ -26,7 +26,7 @@ const ENGINES: [&str; 3] = ["wip", "silt", "mica"];
 
 type LibraryCall = fn(&Keyspace, u64) -> Result<()>;
 
-const LIBRARY: [(&str, LibraryCall); 8] = [
+const LIBRARY: [(&str, LibraryCall); 10] = [
     ("put", |keyspace, n| keyspace.put(key(n), VALUE)),
     ("write-32", |keyspace, n| {
         let keys: Vec<_> = (n * BURST..(n + 1) * BURST).map(key).collect();
@@ -57,16 +57,21 @@ const LIBRARY: [(&str, LibraryCall); 8] = [
             Update::put(value)
         })
     }),
-    ("seek-50", |keyspace, n| {
-        let mut range = keyspace.iterator(&key(n)[..]..)?;
-        for _ in 0..50 {
-            if !range.next()? {
-                break;
-            }
-        }
-        Ok(())
-    }),
+    ("iterator", |keyspace, n| keyspace.iterator(&key(n)[..]..).map(drop)),
+    ("seek-50", seek_50),
+    ("table-seek-50", seek_50),
 ];
+
+/// A search, and fifty steps from there; the last keys have fewer behind them.
+fn seek_50(keyspace: &Keyspace, n: u64) -> Result<()> {
+    let mut range = keyspace.iterator(..)?;
+    let mut is_there = range.seek(key(n))?;
+    assert!(is_there, "the key was put");
+    for _ in 0..50 {
+        is_there = is_there && range.next()?;
+    }
+    Ok(())
+}
 
 /// Names of what a client sends, each a pipeline.
 const REQUESTS: [&str; 5] = ["resp-get", "resp-set", "resp-incr", "resp-mget", "memcached-get"];
@@ -94,7 +99,8 @@ fn named(n: u64, kind: &[u8; 3]) -> [u8; 16] {
 /// Every name that [`call`] takes.
 pub fn names() -> Vec<String> {
     let library = ENGINES.iter().flat_map(|engine| {
-        let has = |call: &str| call != "seek-50" || *engine == "wip";
+        let is_ordered = |call: &str| ["iterator", "seek-50", "table-seek-50"].contains(&call);
+        let has = move |call: &str| !is_ordered(call) || *engine == "wip";
         LIBRARY.iter().filter(move |(call, _)| has(call)).map(move |(call, _)| (engine, *call))
     });
     let requests = ["wip", "mica"].iter().flat_map(|e| REQUESTS.iter().map(move |call| (e, *call)));
@@ -135,6 +141,9 @@ pub fn call(name: &str, count: u64) -> Result<()> {
     let (engine, call) = name.split_once('-').expect("names have an engine and a call");
     let stage = Stage::new(engine)?;
     if let Some((_, work)) = LIBRARY.iter().find(|(known, _)| *known == call) {
+        if call.starts_with("table-") {
+            stage.keyspace.compact_range(..)?;
+        }
         return (0..count).try_for_each(|n| work(&stage.keyspace, n));
     }
     assert!(REQUESTS.contains(&call), "{name} is no call; `list` names them");
