@@ -168,14 +168,24 @@ impl Stored {
             return None;
         }
         let mut rest = 1;
-        let mut varint = || {
-            let (value, len) = read_varint(bytes.get(rest..)?)?;
-            rest += len;
+        let varint = |rest: &mut usize| {
+            let (value, len) = read_varint(bytes.get(*rest..)?)?;
+            *rest += len;
             Some(value)
         };
-        let [shared, suffix, value] = [varint()?, varint()?, varint()?];
-        let sequence = if flags & SEQUENCE != 0 { base.checked_add(varint()?)? } else { 0 };
-        let expires_unix_ms = if flags & EXPIRES != 0 { varint()? } else { 0 };
+        let [shared, suffix, value] = match *bytes {
+            // Nearly all lengths take one byte each.
+            [_, shared, suffix, value, ..] if (shared | suffix | value) < 0x80 => {
+                rest = 4;
+                [shared, suffix, value].map(u64::from)
+            }
+            _ => [varint(&mut rest)?, varint(&mut rest)?, varint(&mut rest)?],
+        };
+        let sequence = match flags & SEQUENCE != 0 {
+            true => base.checked_add(varint(&mut rest)?)?,
+            false => 0,
+        };
+        let expires_unix_ms = if flags & EXPIRES != 0 { varint(&mut rest)? } else { 0 };
         let mut user_bits = 0;
         if flags & USER_BITS != 0 {
             user_bits = u32::from_le_bytes(bytes.get(rest..rest + 4)?.try_into().ok()?);
@@ -236,6 +246,17 @@ impl<'a> Block<'a> {
         let block = Block { base, entries, restarts: restarts.as_chunks().0 };
         let starts_at_0 = block.restarts.first() == Some(&[0, 0]);
         if starts_at_0 { Ok(block) } else { Err(Damaged) }
+    }
+
+    /// A block of which only versions are read, one after the other.
+    #[inline]
+    pub(super) fn of_entries(entries: &'a [u8], base: u64) -> Self {
+        Block { base, entries, restarts: &[] }
+    }
+
+    /// Bytes of its versions, which come first.
+    pub(super) fn entries_len(&self) -> usize {
+        self.entries.len()
     }
 
     fn restart(&self, number: usize) -> usize {

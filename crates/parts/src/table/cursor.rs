@@ -51,6 +51,8 @@ pub struct Cursor<F: DeviceFile> {
     /// The block of `spot`.
     block: usize,
     entered: Entered,
+    /// Bytes of its versions.
+    entries_len: usize,
     /// Blocks entered one after the other.
     in_a_row: usize,
     /// Reads of the device, until somebody asks.
@@ -116,6 +118,7 @@ impl<F: DeviceFile> Cursor<F> {
             next_read_bytes: 0,
             block: usize::MAX,
             entered: Entered::None,
+            entries_len: 0,
             in_a_row: 0,
             device_reads: 0,
             begun: None,
@@ -191,6 +194,7 @@ impl<F: DeviceFile> Cursor<F> {
         let found = cache.get(self.table.id(block));
         cache.count(u64::from(found.is_some()), u64::from(found.is_none()));
         let Some(bytes) = found else { return false };
+        self.entries_len = self.table.entries_len(&bytes);
         self.entered = Entered::Cached(bytes);
         self.block = block;
         true
@@ -206,6 +210,7 @@ impl<F: DeviceFile> Cursor<F> {
         {
             cache.insert(self.table.id(block), bytes);
         }
+        self.entries_len = self.table.entries_len(bytes);
         let is_here = extent.as_ptr_range().contains(&bytes.as_ptr());
         let here = start..start + bytes.len();
         self.entered = if is_here { Entered::Read(here) } else { Entered::Plain };
@@ -250,7 +255,8 @@ impl<F: DeviceFile> Cursor<F> {
 
     /// Begins to read what comes behind the blocks that the buffer has, where that is much.
     fn read_on(&mut self) {
-        let goes_on = self.next_read_bytes >= AHEAD_BYTES_MIN
+        // A search, whose first read may be of several large blocks, mostly ends there.
+        let goes_on = self.in_a_row > 0 && self.next_read_bytes >= AHEAD_BYTES_MIN
             || self.first_read_bytes > 0 && self.first_read_bytes == self.read_ahead_bytes;
         if !goes_on || self.held.end >= self.table.blocks() {
             return;
@@ -372,8 +378,16 @@ impl<F: DeviceFile> Cursor<F> {
     /// To the next version.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        let block = self.block;
-        if self.at(block, true, Spot::advance)? { Ok(true) } else { self.enter(block + 1) }
+        if matches!(self.entered, Entered::None) {
+            return self.enter(self.block);
+        }
+        let (block, bytes) = (self.block, self.entered.bytes(&self.buf, &self.plain));
+        let entries = Block::of_entries(&bytes[..self.entries_len], self.table.sequence_base());
+        match self.spot.advance(&entries) {
+            Ok(true) => Ok(true),
+            Ok(false) => self.enter(block + 1),
+            Err(damaged) => Err(self.table.damaged(damaged, block)),
+        }
     }
 
     /// To the version before.

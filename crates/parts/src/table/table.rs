@@ -389,6 +389,16 @@ impl<F: DeviceFile> Table<F> {
         Block::new(bytes, self.footer.sequence_base)
     }
 
+    /// Bytes of the versions in `bytes`, which were checked as a block.
+    pub(super) fn entries_len(&self, bytes: &[u8]) -> usize {
+        self.view(bytes).map_or(0, |view| view.entries_len())
+    }
+
+    #[inline]
+    pub(super) fn sequence_base(&self) -> u64 {
+        self.footer.sequence_base
+    }
+
     pub(super) fn damaged(&self, _: Damaged, block: usize) -> Error {
         let at = self.place(block).offset;
         Error::corruption(&self.name, at, "a block holds what is no version")
