@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Parts of the cache that are locked by themselves.
 const SHARDS: usize = 16;
+/// The lowest bit of a hash that tells the shard.
+const SHARD_BIT: u32 = 32;
 /// What a block takes besides its bytes: its place in the tables, the counters of its memory, and
 /// what is remembered of blocks that are gone.
 const BLOCK_OVERHEAD_BYTES: u64 = 160;
@@ -75,7 +77,12 @@ impl Hasher for Mixer {
 
     #[inline]
     fn write_u32(&mut self, n: u32) {
+        let file = self.0;
         self.write_u64(u64::from(n));
+        // The blocks of a table go round the shards: by chance, some shards would have to give up
+        // blocks while others have room, where all of them just fit.
+        let shard = (file.wrapping_add(u64::from(n)) % SHARDS as u64) << SHARD_BIT;
+        self.0 = self.0 & !((SHARDS as u64 - 1) << SHARD_BIT) | shard;
     }
 
     #[inline]
@@ -216,6 +223,17 @@ mod tests {
 
     fn id(n: u64) -> BlockId {
         BlockId { file: n >> 8, block: n as u32 & 0xFF }
+    }
+
+    #[test]
+    fn a_table_that_just_fits_is_kept_as_a_whole() {
+        let max = 8 << 20;
+        let cache = BlockCache::new(max, max);
+        let count = (max - max / 32) / (4096 + BLOCK_OVERHEAD_BYTES);
+        let id = |block| BlockId { file: 77, block: block as u32 };
+        (0..count).for_each(|n| cache.insert(id(n), &[1; 4096]));
+        let found = (0..count).filter(|n| cache.get(id(*n)).is_some()).count() as u64;
+        assert_eq!(found, count);
     }
 
     #[test]
