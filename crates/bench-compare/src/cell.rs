@@ -11,6 +11,7 @@ use crate::peer::{Class, Peer, Setup};
 use crate::peers;
 use crate::protocol::{Message, Order, Port, SliceReport};
 use crate::results::{MemorySample, SettingInfo};
+use crate::schedule::{ALLOWANCE_BYTES, PROGRAM_BYTES};
 use crate::usage::{self, Bytes};
 use crate::work::Work;
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,9 @@ pub struct Cell {
     /// Options of a store of ours.
     #[serde(default)]
     pub set: Vec<(String, String)>,
+    /// A store of ours has what the page cache of others may take.
+    #[serde(default)]
+    pub resident: bool,
     /// Forget the pages of its files, and warm nothing up.
     pub cold: bool,
     /// Number of the repetition, from 0.
@@ -140,7 +144,7 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
     let peer = peers::find(&cell.store)?;
     let setup = Setup {
         directory: cell.directory.clone(),
-        memory_bytes: cell.memory_bytes,
+        memory_bytes: memory_bytes(cell, peer),
         level_bytes: Vec::new(),
         server_threads: None,
         set: cell.set.clone(),
@@ -148,6 +152,14 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
     };
     let mut outcome = Outcome { version: peer.version()?, ..Outcome::default() };
     outcome.settings = settings(peer, &setup);
+    if setup.memory_bytes != cell.memory_bytes {
+        outcome.notes.push(format!(
+            "--resident: its number is {} MiB, the memory and the allowance less {} MiB for the \
+             program, which is what a store that uses the page cache has",
+            setup.memory_bytes >> 20,
+            PROGRAM_BYTES >> 20
+        ));
+    }
     prepare_directory(cell, peer, &mut outcome)?;
     if let Some(door) = &cell.door {
         cgroup::enter(door)?;
@@ -158,6 +170,12 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
         _ => perform(cell, peer, &setup, port, &mut outcome)?,
     }
     Ok(outcome)
+}
+
+/// The memory number of the cell's store.
+pub(crate) fn memory_bytes(cell: &Cell, peer: &dyn Peer) -> u64 {
+    let has_rest = cell.resident && peer.is_ours() && peer.class() == Class::Embedded;
+    cell.memory_bytes + if has_rest { ALLOWANCE_BYTES - PROGRAM_BYTES } else { 0 }
 }
 
 fn settings(peer: &dyn Peer, setup: &Setup) -> Vec<SettingInfo> {

@@ -212,6 +212,7 @@ impl Runner<'_> {
             work: work.clone(),
             memory_bytes: group.memory_bytes,
             set: self.run.request.set.clone(),
+            resident: self.run.request.resident,
             cold: false,
             repetition: 0,
             directory: self.scratch.join(format!("cell-{}", store.replace(':', "-"))),

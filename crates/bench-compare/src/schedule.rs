@@ -16,6 +16,10 @@ use std::path::Path;
 
 /// Memory beside a store's own: the program, its driver and what the kernel keeps for them.
 pub const ALLOWANCE_BYTES: u64 = 32 << 20;
+/// What of it the program, its driver and the kernel take of a store that keeps to its number:
+/// less than 4 MiB (docs/benchmarks/compare.md). The page cache of a
+/// store that uses it has the rest.
+pub(crate) const PROGRAM_BYTES: u64 = 4 << 20;
 /// Bytes on the device per live byte that a store may take while it works, at most.
 const SPACE_FACTOR: f64 = 2.5;
 /// Bytes in memory per live byte of a store in memory, at most.
@@ -46,6 +50,9 @@ pub struct Request {
     pub scale: f64,
     /// Options of stores of ours, by name, beside their memory.
     pub set: Vec<(String, String)>,
+    /// Stores of ours have what the page cache of others may take: the memory and the allowance,
+    /// less what the program takes.
+    pub resident: bool,
 }
 
 impl Request {
@@ -61,6 +68,7 @@ impl Request {
             keys: None,
             scale: 1.0,
             set: Vec::new(),
+            resident: false,
         }
     }
 }

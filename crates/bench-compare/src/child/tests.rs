@@ -1,5 +1,6 @@
 use super::*;
-use crate::cell::Job;
+use crate::cell::{Job, memory_bytes};
+use crate::peers;
 use crate::work::Work;
 
 fn cell() -> Cell {
@@ -23,6 +24,7 @@ fn cell() -> Cell {
             load: None,
         },
         memory_bytes: 64 << 20,
+        resident: false,
         set: Vec::new(),
         cold: false,
         repetition: 0,
@@ -43,6 +45,16 @@ fn perform(script: &str, limit: Duration, interrupted: bool) -> Said<Outcome> {
 
 fn shell(script: &str, limit: Duration, interrupted: bool) -> String {
     perform(script, limit, interrupted).unwrap_err()
+}
+
+#[test]
+fn only_a_store_of_ours_on_a_device_has_the_rest_of_the_allowance() {
+    let number = |store: &str, resident| {
+        let peer = peers::find(store).expect("it is known");
+        memory_bytes(&Cell { resident, ..cell() }, peer) >> 20
+    };
+    assert_eq!((number("silica:wip", false), number("silica:wip", true)), (64, 92));
+    assert_eq!((number("leveldb", true), number("silica:mica", true)), (64, 64));
 }
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -39,6 +39,10 @@ pub(crate) struct CompareArgs {
     /// Factor of the keys that each store has by default.
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     pub(crate) scale: f64,
+    /// Stores of ours may use what the page cache of others may: --memory and the 32 MiB that
+    /// each process has beside it, less 4 MiB for the program.
+    #[arg(long)]
+    pub(crate) resident: bool,
     /// Directory for the results.
     #[arg(long, value_name = "DIR", default_value = "silica-compare")]
     pub(crate) out: PathBuf,
@@ -138,6 +142,7 @@ fn request(global: &Global, args: &CompareArgs) -> Request {
         keys: args.keys,
         scale: args.scale,
         set: global.set.clone(),
+        resident: args.resident,
         ..Request::new(&args.suite, size(args))
     }
 }
