@@ -6,7 +6,7 @@ use crate::run::Run;
 use silica_base::{AlignedBuf, Result};
 use silica_device::{Device, READS_MAX, Read, ReadQueue};
 use silica_parts::BlockCache;
-use silica_parts::table::{Cursor, SeekRead, Table, Version};
+use silica_parts::table::{Cursor, Mark, SeekRead, Table, Version};
 use std::sync::Arc;
 
 /// A place in a run. After a call that returned true, it is at a version; after one that returned
@@ -75,6 +75,15 @@ impl<D: Device> RunCursor<D> {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         self.cursor.as_ref().expect("a part was entered").key()
+    }
+
+    /// What decides whether the version here is seen.
+    ///
+    /// # Panics
+    /// May panic where the last call did not return true.
+    #[inline]
+    pub(crate) fn mark(&self) -> Mark {
+        self.cursor.as_ref().expect("a part was entered").mark()
     }
 
     /// The version here.

@@ -1,6 +1,6 @@
 //! Versions in a block: in order, keys without what they share with the one before.
 
-use super::Version;
+use super::{Mark, Version};
 use crate::frame::{EXPIRES, POINTER, TOMBSTONE, USER_BITS};
 use silica_base::{prefetch, read_varint, shared_len, varint_len, write_varint};
 use std::cmp::Ordering;
@@ -459,6 +459,13 @@ impl Spot {
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// See [`super::Cursor::mark`].
+    #[inline]
+    pub(super) fn mark(&self) -> Mark {
+        let Stored { sequence, flags, expires_unix_ms, .. } = self.stored;
+        Mark { sequence, flags, expires_unix_ms }
     }
 
     /// The version here; `bytes` are those of its block.

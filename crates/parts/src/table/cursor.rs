@@ -1,7 +1,7 @@
 //! Going through a table's versions in either direction.
 
 use super::block::{Block, Damaged, Spot};
-use super::{Place, Table, Version};
+use super::{Mark, Place, Table, Version};
 use crate::{BlockCache, CachedBlock};
 use silica_base::{AlignedBuf, Result};
 use silica_device::{DeviceFile, Transfer};
@@ -409,6 +409,13 @@ impl<F: DeviceFile> Cursor<F> {
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.spot.key()
+    }
+
+    /// What decides whether the version here is seen; anything where the last call did not return
+    /// true.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        self.spot.mark()
     }
 
     /// The version here.

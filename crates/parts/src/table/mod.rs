@@ -36,6 +36,17 @@ pub use footer::Footer;
 pub use sample::KeySample;
 pub use table::{Lookup, Place, Table, UNNUMBERED, prefetch_end, prefetch_keys};
 
+/// What decides whether a version is seen, of its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// See [`Version::sequence`].
+    pub sequence: u64,
+    /// See [`Version::flags`].
+    pub flags: u8,
+    /// See [`Version::expires_unix_ms`].
+    pub expires_unix_ms: u64,
+}
+
 /// What a write left of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version<'a> {
