@@ -53,7 +53,7 @@ fn only_a_store_of_ours_on_a_device_has_the_rest_of_the_allowance() {
         let peer = peers::find(store).expect("it is known");
         memory_bytes(&Cell { resident, ..cell() }, peer) >> 20
     };
-    assert_eq!((number("silica:wip", false), number("silica:wip", true)), (64, 92));
+    assert_eq!((number("silica:wip", false), number("silica:wip", true)), (64, 88));
     assert_eq!((number("leveldb", true), number("silica:mica", true)), (64, 64));
 }
 

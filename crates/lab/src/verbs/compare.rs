@@ -40,7 +40,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     pub(crate) scale: f64,
     /// Stores of ours may use what the page cache of others may: --memory and the 32 MiB that
-    /// each process has beside it, less 4 MiB for the program.
+    /// each process has beside it, less 8 MiB for the program.
     #[arg(long)]
     pub(crate) resident: bool,
     /// Directory for the results.
