@@ -1,10 +1,14 @@
 //! Counters that every engine's amplification figures come from.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use silica_base::Striped;
+use std::sync::atomic::AtomicU64;
 
 /// Operations and bytes that reached a device since it was opened.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct Counters(Striped<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
     reads: AtomicU64,
     bytes_read: AtomicU64,
     writes: AtomicU64,
@@ -37,31 +41,33 @@ impl Counters {
     /// Counts `count` reads of `bytes` in all.
     #[inline]
     pub fn add_reads(&self, count: u64, bytes: u64) {
-        self.reads.fetch_add(count, Ordering::Relaxed);
-        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+        let mine = self.0.mine();
+        mine.add(|c| &c.reads, count);
+        mine.add(|c| &c.bytes_read, bytes);
     }
 
     /// Counts a write of `bytes`.
     #[inline]
     pub fn add_write(&self, bytes: u64) {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+        let mine = self.0.mine();
+        mine.add(|c| &c.writes, 1);
+        mine.add(|c| &c.bytes_written, bytes);
     }
 
     /// Counts a sync.
     #[inline]
     pub fn add_sync(&self) {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.0.add(|c| &c.syncs, 1);
     }
 
     /// The counters now.
     pub fn snapshot(&self) -> CounterSnapshot {
         CounterSnapshot {
-            reads: self.reads.load(Ordering::Relaxed),
-            bytes_read: self.bytes_read.load(Ordering::Relaxed),
-            writes: self.writes.load(Ordering::Relaxed),
-            bytes_written: self.bytes_written.load(Ordering::Relaxed),
-            syncs: self.syncs.load(Ordering::Relaxed),
+            reads: self.0.sum(|c| &c.reads),
+            bytes_read: self.0.sum(|c| &c.bytes_read),
+            writes: self.0.sum(|c| &c.writes),
+            bytes_written: self.0.sum(|c| &c.bytes_written),
+            syncs: self.0.sum(|c| &c.syncs),
         }
     }
 }

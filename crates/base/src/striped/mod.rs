@@ -45,6 +45,13 @@ impl Drop for Held {
     }
 }
 
+/// A small number that this thread has to itself while it lives, unless there are very many: those
+/// share the number 63. For places that threads are not to share.
+#[inline]
+pub fn thread_number() -> usize {
+    number() as usize
+}
+
 /// The stripe of this thread.
 #[inline]
 fn number() -> u32 {

@@ -1,5 +1,6 @@
 //! The traits.
 
+use super::Reserved;
 use crate::Counters;
 use silica_base::{AlignedBuf, Result};
 
@@ -99,17 +100,20 @@ pub trait LogFile: Send + Sync + 'static {
     fn capacity(&self) -> u64;
     /// Bytes appended so far; after [`Device::open_log`] this is the capacity.
     fn len(&self) -> u64;
+    /// Appends so far, by this process: none after [`Device::open_log`].
+    fn appends(&self) -> u64;
     /// True where nothing was appended.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
     /// Appends the concatenation of `parts` at `len()`, where it survives the process from the
-    /// moment the call returns; the offset of its first byte. Callers MUST serialise appends.
-    /// Fails with `Full` where it does not fit; on any failure nothing is appended.
-    ///
-    /// # Panics
-    /// Where two appends meet.
+    /// moment the call returns; the offset of its first byte. Callers may come together. Fails with
+    /// `Full` where it does not fit; on any failure nothing is appended.
     fn append(&self, parts: &[&[u8]]) -> Result<u64>;
+    /// Reserves the next `len` bytes for the caller, who writes and publishes them; `None` where
+    /// they do not fit. Appends are published in the order of their bytes, so what is published
+    /// has no gap.
+    fn reserve(&self, len: u64) -> Result<Option<Reserved<'_>>>;
     /// Bytes `offset .. offset + len`, all of which MUST lie below `len()`. Appended bytes never
     /// change, so the borrow is free of copies and locks, and outlives even the log's removal
     /// and (simulated) power cuts.

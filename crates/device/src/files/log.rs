@@ -5,7 +5,8 @@
 //!
 //! 1. The file has its full length and its space from the start, so that storing into the
 //!    mapping finds its pages (a mapping past the end or without space would raise SIGBUS).
-//! 2. Appends follow the publish protocol (module `publish`).
+//! 2. Appends follow the publish protocol (module `publish`), and reserve no byte whose page was
+//!    not populated.
 //! 3. A log begins anew in its old mapping only when nobody else has it: it is handed over by
 //!    value, so that nothing is borrowed of it, and one that is appended to is mapped once.
 //! 4. No page is stored to before it was populated by a call that can fail. A page that cannot
@@ -24,11 +25,10 @@
 //! processor forget each page by itself, which took an eighth of all time of a store that is
 //! filled. Who reads a page finds it in the page cache.
 
-use super::LogFile;
 use super::directory::Shared;
 use super::plain::poisoned;
 use super::publish::Gate;
-use super::{InodeId, failed, reserve, write_all};
+use super::{InodeId, LOG_BYTES_MAX, LogFile, Reserved, failed, reserve, write_all};
 use memmap2::MmapRaw;
 use rustix::io::Errno;
 use rustix::mm::Advice;
@@ -61,10 +61,12 @@ pub struct MappedLog {
     gate: Gate,
     capacity: u64,
     writer: bool,
-    /// Bytes whose pages were made present; only the appender moves it.
+    /// Bytes whose pages were made present; who appends reserves none behind them.
     populated: AtomicU64,
-    /// Bytes that were handed to the disk; only the appender moves it.
+    /// Bytes that were handed to the disk.
     written_out: AtomicU64,
+    /// Held by who moves these two.
+    populating: Mutex<()>,
     /// Bytes known to be durable.
     synced: Mutex<u64>,
     /// Bytes known to be durable, for appenders, who need no lock and no precision.
@@ -98,6 +100,10 @@ impl MappedLog {
         shared: Arc<Shared>,
     ) -> Result<Self> {
         reserve(&file, capacity).map_err(|e| failed("reserve space for", &path, e))?;
+        if capacity > LOG_BYTES_MAX {
+            let message = format!("a log has at most {LOG_BYTES_MAX} bytes, not {capacity}");
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
         let memory = map(&file, &path, capacity, false)?;
         shared.appending.insert(inode);
         Ok(MappedLog {
@@ -110,6 +116,7 @@ impl MappedLog {
             writer: true,
             populated: AtomicU64::new(0),
             written_out: AtomicU64::new(0),
+            populating: Mutex::new(()),
             synced: Mutex::new(0),
             synced_hint: AtomicU64::new(0),
             shared,
@@ -146,6 +153,7 @@ impl MappedLog {
             writer: false,
             populated: AtomicU64::new(capacity),
             written_out: AtomicU64::new(capacity),
+            populating: Mutex::new(()),
             synced: Mutex::new(0),
             synced_hint: AtomicU64::new(0),
             shared,
@@ -180,15 +188,20 @@ impl MappedLog {
     /// Makes the pages up to `end`, and some more, present and writable.
     #[cold]
     fn populate(&self, end: u64) -> Result<()> {
-        self.write_out()?;
+        let _one = self.populating.lock().expect("no panic while locked");
         let from = self.populated.load(Ordering::Relaxed);
+        if from >= end {
+            // Another one did, meanwhile.
+            return Ok(());
+        }
+        self.write_out()?;
         let synced = self.synced_hint.load(Ordering::Relaxed);
         let to = populate_to(end, synced, self.capacity);
         let piece_bytes = folio_bytes(end - synced);
         let mut at = from;
         while at < to {
             let piece = &ZEROES[..piece_bytes.min((to - at) as usize)];
-            // Nothing that is borrowed lies at and above `from`.
+            // Nothing at and above `from` is reserved, so nobody reads or writes it.
             let written = write_all(&self.file, at, piece);
             written.map_err(|e| failed("write to", &self.path, e))?;
             at += piece.len() as u64;
@@ -205,7 +218,8 @@ impl MappedLog {
             Ok(()) | Err(Errno::INVAL) => {
                 // Whole pages, so that the next range starts at one.
                 let done = if to == self.capacity { u64::MAX } else { to };
-                self.populated.store(done, Ordering::Relaxed);
+                // Release: who reserves behind `from` stores to pages that hold the zeroes.
+                self.populated.store(done, Ordering::Release);
                 Ok(())
             }
             Err(e) => Err(failed("map more of", &self.path, e.into())),
@@ -311,35 +325,45 @@ impl LogFile for MappedLog {
         self.gate.published()
     }
 
+    fn appends(&self) -> u64 {
+        self.gate.appends()
+    }
+
     fn append(&self, parts: &[&[u8]]) -> Result<u64> {
+        let len = parts.iter().map(|p| p.len() as u64).sum::<u64>();
+        let Some(reserved) = self.reserve(len)? else {
+            let message = format!("the log {} has no room for this append", self.path.display());
+            return Err(Error::new(ErrorKind::Full, message));
+        };
+        Ok(reserved.append(parts))
+    }
+
+    #[inline]
+    fn reserve(&self, len: u64) -> Result<Option<Reserved<'_>>> {
         if !self.writer {
             let message = "a log that was opened to be read accepts no appends";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let len = parts.iter().map(|p| p.len() as u64).sum::<u64>();
-        let append = self.gate.begin();
-        let start = append.start();
-        if len > self.capacity - start {
-            let message = format!("the log {} has no room for this append", self.path.display());
-            return Err(Error::new(ErrorKind::Full, message));
-        }
-        if start + len > self.populated.load(Ordering::Relaxed) {
-            self.populate(start + len)?;
-        }
-        let mut at = start as usize;
-        for part in parts {
-            // SAFETY: `at .. at + part.len()` lies inside the mapping (checked above) and at or
-            // above the published length, so no borrow covers it (invariant 1 of `publish`), and
-            // invariant 3 of `file` keeps other mappings away.
-            unsafe {
-                let target = self.memory.start().add(at).cast_mut();
-                target.copy_from_nonoverlapping(part.as_ptr(), part.len());
+        loop {
+            // Acquire: pairs with the Release in `populate`.
+            let present = self.populated.load(Ordering::Acquire).min(self.capacity);
+            if let Some(append) = self.gate.reserve(len, present) {
+                let start = self.memory.start().cast_mut();
+                // SAFETY: the bytes lie inside the mapping, which lives as long as `self`, and all
+                // access to it keeps to the publish protocol; invariant 3 keeps other mappings
+                // away.
+                return Ok(Some(unsafe {
+                    Reserved::new(append, start, len, &self.shared.counters)
+                }));
             }
-            at += part.len();
+            let end = self.gate.reserved() + len;
+            // Behind what is present there may be room; else the log is full, or has as many
+            // appends as it may have.
+            if end > self.capacity || end <= present {
+                return Ok(None);
+            }
+            self.populate(end)?;
         }
-        append.publish(len);
-        self.shared.counters.add_write(len);
-        Ok(start)
     }
 
     fn bytes(&self, offset: u64, len: usize) -> &[u8] {

@@ -43,6 +43,7 @@ mod plain;
 mod pool;
 mod publish;
 mod reads;
+mod reserved;
 mod sync;
 mod transfer;
 mod unwritten;
@@ -55,8 +56,9 @@ pub use logs::{empty_directory, remove_directory};
 pub use names::LOG_PREFIX;
 pub(crate) use names::check as check_name;
 pub use plain::PlainFile;
-pub(crate) use publish::Gate;
+pub(crate) use publish::{Gate, LOG_BYTES_MAX};
 pub use reads::FileReads;
+pub use reserved::Reserved;
 pub use transfer::FileTransfer;
 
 use crate::os::{

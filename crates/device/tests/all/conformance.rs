@@ -455,6 +455,54 @@ fn counters<D: Device>(device: &D) {
     assert_eq!(after.syncs - before.syncs, 3, "a log sync with nothing new does nothing");
 }
 
+/// Threads reserve room and publish it, some later than those behind them, while others read.
+fn appends_that_meet_leave_no_gap<D: Device>(device: &D) {
+    const THREADS: u64 = 4;
+    const RECORDS: u64 = 3000;
+    let log = device.create_log("met", THREADS * RECORDS * 24 + 10).unwrap();
+    let is_whole = |record: &[u8]| {
+        let ordinal = u64::from_le_bytes(record[..8].try_into().unwrap());
+        record[8..16] == (!ordinal).to_le_bytes() && record[16..] == [ordinal as u8; 8]
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let log = &log;
+            scope.spawn(move || {
+                for n in 0..RECORDS {
+                    let mut reserved = log.reserve(24).unwrap().expect("there is room");
+                    let ordinal = reserved.ordinal();
+                    assert_eq!(reserved.offset(), ordinal * 24);
+                    let bytes = reserved.bytes();
+                    bytes[..8].copy_from_slice(&ordinal.to_le_bytes());
+                    bytes[8..16].copy_from_slice(&(!ordinal).to_le_bytes());
+                    if (n + thread).is_multiple_of(64) {
+                        std::thread::yield_now();
+                    }
+                    bytes[16..].fill(ordinal as u8);
+                    reserved.publish();
+                    assert!(log.len() >= (ordinal + 1) * 24 && log.appends() > ordinal);
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut seen = 0;
+            while seen < THREADS * RECORDS {
+                let len = log.len() / 24;
+                assert!((seen..len).all(|n| is_whole(log.bytes(n * 24, 24))));
+                seen = len;
+            }
+        });
+    });
+    assert_eq!(log.appends(), THREADS * RECORDS);
+    assert!(log.reserve(11).unwrap().is_none(), "ten bytes are left");
+    log.reserve(10).unwrap().expect("there is room").publish();
+    log.sync().unwrap();
+    let read = device.open_log("met").unwrap();
+    assert_eq!((read.len(), read.appends()), (log.capacity(), 0));
+    assert!(is_whole(read.bytes(THREADS * RECORDS * 24 - 24, 24)));
+    assert_eq!(kind(read.reserve(1).map(|_| ())), ErrorKind::Unsupported);
+}
+
 /// Many readers borrow while one thread appends.
 fn readers_see_whole_records<D: Device>(device: &D) {
     const RECORDS: u64 = 20_000;
@@ -501,6 +549,7 @@ fn suite<D: Device>(mut fresh: impl FnMut() -> D) {
     logs_reused(&fresh());
     counters(&fresh());
     readers_see_whole_records(&fresh());
+    appends_that_meet_leave_no_gap(&fresh());
 }
 
 fn file_suite(parent: &Path, io: IoChoice) {

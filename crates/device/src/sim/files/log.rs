@@ -2,14 +2,14 @@
 
 use super::node::{Content, Node};
 use super::world::{Call, Handle};
-use crate::LogFile;
-use crate::files::Gate;
+use crate::files::{Gate, Reserved};
+use crate::{Counters, LogFile};
 use silica_base::{Error, ErrorKind, Result};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The memory of one log. Readers borrow below the published length; one appender writes above.
+/// The memory of one log. Readers borrow below the published length; who appends writes above.
 pub(super) struct LogMemory {
     bytes: Box<[UnsafeCell<u8>]>,
     /// What the file holds where nothing was appended; zeroes where this is empty.
@@ -20,7 +20,7 @@ pub(super) struct LogMemory {
 }
 
 // SAFETY: bytes below the published length are never written again, bytes above it are touched
-// only by the one append that `Gate` admits (see `publish`); everything else is atomic.
+// only by the append that reserved them from `Gate` (see `publish`); everything else is atomic.
 unsafe impl Sync for LogMemory {}
 
 impl LogMemory {
@@ -97,27 +97,13 @@ impl LogMemory {
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().add(offset as usize).cast(), len) }
     }
 
-    /// Appends `parts`, or nothing where they do not fit.
-    fn append(&self, parts: &[&[u8]]) -> Option<(u64, u64)> {
-        let len: usize = parts.iter().map(|p| p.len()).sum();
-        let append = self.gate.begin();
-        let start = append.start();
-        if len as u64 > self.capacity() - start {
-            return None;
-        }
-        let mut at = start as usize;
-        for part in parts {
-            // SAFETY: `at .. at + part.len()` lies inside the allocation (checked above) and at
-            // or above the published length, so no borrow covers it; `append` makes this the
-            // only writer.
-            unsafe {
-                let target = UnsafeCell::raw_get(self.bytes.as_ptr().add(at));
-                target.copy_from_nonoverlapping(part.as_ptr(), part.len());
-            }
-            at += part.len();
-        }
-        append.publish(len as u64);
-        Some((start, len as u64))
+    /// Reserves `len` bytes, unless they do not fit.
+    fn reserve<'l>(&'l self, len: u64, counters: &'l Counters) -> Option<Reserved<'l>> {
+        let append = self.gate.reserve(len, self.capacity())?;
+        let start = UnsafeCell::raw_get(self.bytes.as_ptr());
+        // SAFETY: the bytes lie inside the allocation, which lives as long as `self`, and all
+        // access to it keeps to the publish protocol. `UnsafeCell<u8>` has the layout of `u8`.
+        Some(unsafe { Reserved::new(append, start, len, counters) })
     }
 }
 
@@ -146,6 +132,14 @@ impl SimLog {
 }
 
 impl SimLog {
+    fn check_writer(&self) -> Result<()> {
+        if self.writer {
+            return Ok(());
+        }
+        let message = "a log that was opened to be read accepts no appends";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
     /// True where it may append to `node`.
     pub(super) fn appends_to(&self, node: &Arc<Node>) -> bool {
         self.writer && Arc::ptr_eq(&self.node, node)
@@ -169,20 +163,28 @@ impl LogFile for SimLog {
         self.memory.published()
     }
 
+    fn appends(&self) -> u64 {
+        // Who reads may share the memory of who appended.
+        if self.writer { self.memory.gate.appends() } else { 0 }
+    }
+
     fn append(&self, parts: &[&[u8]]) -> Result<u64> {
-        if !self.writer {
-            let message = "a log that was opened to be read accepts no appends";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        self.check_writer()?;
+        let len = parts.iter().map(|part| part.len() as u64).sum();
         self.handle.mutate(Call::Append, |state| {
             state.refuse(Call::Append)?;
-            let appended = self.memory.append(parts);
-            let (start, len) = appended.ok_or_else(|| {
+            let reserved = self.memory.reserve(len, &self.handle.counters).ok_or_else(|| {
                 Error::new(ErrorKind::Full, "the log has no room for this append")
             })?;
-            self.handle.counters.add_write(len);
-            Ok(start)
+            Ok(reserved.append(parts))
         })
+    }
+
+    fn reserve(&self, len: u64) -> Result<Option<Reserved<'_>>> {
+        self.check_writer()?;
+        // What the power cut takes is as if it were reserved only afterwards.
+        self.handle.mutate(Call::Append, |state| state.refuse(Call::Append))?;
+        Ok(self.memory.reserve(len, &self.handle.counters))
     }
 
     fn bytes(&self, offset: u64, len: usize) -> &[u8] {
