@@ -13,13 +13,16 @@
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
-use silica_base::KeptBytes;
+use silica_base::{KeptBytes, Striped};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Parts of the cache that are locked by themselves.
-const SHARDS: usize = 16;
+/// Parts of the cache that are locked by themselves, powers of two, as many as there are bytes for
+/// in each: who finds a block writes the shard's lock, which others wait for.
+const SHARDS_MIN: u64 = 16;
+const SHARDS_MAX: u64 = 256;
+const SHARD_BYTES: u64 = 4 << 20;
 /// The lowest bit of a hash that tells the shard.
 const SHARD_BIT: u32 = 32;
 /// What a block takes besides its bytes: its place in the tables, the counters of its memory, and
@@ -81,8 +84,8 @@ impl Hasher for Mixer {
         self.write_u64(u64::from(n));
         // The blocks of a table go round the shards: by chance, some shards would have to give up
         // blocks while others have room, where all of them just fit.
-        let shard = (file.wrapping_add(u64::from(n)) % SHARDS as u64) << SHARD_BIT;
-        self.0 = self.0 & !((SHARDS as u64 - 1) << SHARD_BIT) | shard;
+        let shard = (file.wrapping_add(u64::from(n)) % SHARDS_MAX) << SHARD_BIT;
+        self.0 = self.0 & !((SHARDS_MAX - 1) << SHARD_BIT) | shard;
     }
 
     #[inline]
@@ -105,6 +108,11 @@ pub struct BlockCache {
     number: u64,
     blocks: Cache<BlockId, CachedBlock, Bytes, Mixer>,
     bytes_max: AtomicU64,
+    lookups: Striped<Lookups>,
+}
+
+#[derive(Debug, Default)]
+struct Lookups {
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -115,14 +123,18 @@ impl BlockCache {
     pub fn new(bytes_max: u64, bytes_usual: u64) -> Self {
         let count = (bytes_usual / BLOCK_BYTES_USUAL).max(1);
         let mut options = OptionsBuilder::new();
-        options.shards(SHARDS).estimated_items_capacity(count as usize).weight_capacity(bytes_max);
+        let shards = (bytes_usual / SHARD_BYTES).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
+        options
+            .shards(shards as usize)
+            .estimated_items_capacity(count as usize)
+            .weight_capacity(bytes_max);
         let options = options.build().expect("everything is set that has to be");
         let blocks = Cache::with_options(options, Bytes, Mixer(0), DefaultLifecycle::default());
         KeptBytes::set_room(0, bytes_max as usize);
         static CACHES: AtomicU64 = AtomicU64::new(0);
         let number = CACHES.fetch_add(1, Ordering::Relaxed);
         let bytes_max = AtomicU64::new(bytes_max);
-        BlockCache { number, blocks, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        BlockCache { number, blocks, bytes_max, lookups: Striped::default() }
     }
 
     /// Which cache of the process it is.
@@ -179,21 +191,19 @@ impl BlockCache {
     /// Counts lookups: whoever makes many does it once for all of them.
     #[inline]
     pub fn count(&self, hits: u64, misses: u64) {
-        for (counter, n) in [(&self.hits, hits), (&self.misses, misses)] {
-            if n > 0 {
-                counter.fetch_add(n, Ordering::Relaxed);
-            }
-        }
+        let mine = self.lookups.mine();
+        mine.add(|lookups| &lookups.hits, hits);
+        mine.add(|lookups| &lookups.misses, misses);
     }
 
     /// Lookups that found their block, as far as they were counted.
     pub fn hits(&self) -> u64 {
-        self.hits.load(Ordering::Relaxed)
+        self.lookups.sum(|lookups| &lookups.hits)
     }
 
     /// Lookups that did not.
     pub fn misses(&self) -> u64 {
-        self.misses.load(Ordering::Relaxed)
+        self.lookups.sum(|lookups| &lookups.misses)
     }
 }
 
