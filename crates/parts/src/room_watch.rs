@@ -8,6 +8,8 @@
 use silica_device::Device;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// Sixteen writers who count at the end of as many parts count what makes a look due.
+const UNCOUNTED_PART: u64 = 16;
 /// The most bytes of a refused put that work makes room for.
 const WANTED_BYTES_MAX: u64 = 4 << 20;
 /// The share of a segment of the value log, in percent, that is garbage at which it is emptied
@@ -48,6 +50,12 @@ impl RoomWatch {
     #[inline]
     pub fn count(&self, bytes: u64) {
         self.unseen_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that one of many writers may keep to itself before it counts them.
+    #[inline]
+    pub fn uncounted_bytes_max(&self) -> u64 {
+        self.look_at_bytes.load(Ordering::Relaxed) / UNCOUNTED_PART
     }
 
     /// True if so many bytes were written since the last look that another is due.

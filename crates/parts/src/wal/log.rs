@@ -4,10 +4,11 @@ use super::group::{Group, Turn};
 use super::segment::{self, Segment, SegmentList};
 use super::spares::Spares;
 use super::upkeep::Waits;
+use arc_swap::{ArcSwap, Guard};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes between two positions that can be told apart: frames in the log are aligned to it.
 pub const POSITION_BYTES: u64 = 8;
@@ -82,15 +83,17 @@ pub struct Wal<D: Device> {
     pub(super) device: Arc<D>,
     store_id: u64,
     segment_bytes: AtomicU64,
-    segments: RwLock<Arc<Segments<D::Log>>>,
-    end: AtomicU64,
+    segments: ArcSwap<Segments<D::Log>>,
+    /// Held by who changes the list.
+    changes: Mutex<()>,
     /// `end` when the store was opened.
     pub(super) end_at_open: u64,
     /// Position behind the last record that recovery found.
     recovered_end: AtomicU64,
     /// Segments that end here or before are needed only to find out where the next ones begin.
     resting_end: AtomicU64,
-    last_sequence: AtomicU64,
+    /// Sequence number of the last record that recovery found.
+    recovered_sequence: AtomicU64,
     synced_sequence: AtomicU64,
     group: Group,
     poisoned: AtomicBool,
@@ -121,12 +124,12 @@ impl<D: Device> Wal<D> {
             device,
             store_id,
             segment_bytes: AtomicU64::new(whole_pages(segment_bytes)),
-            segments: RwLock::new(Arc::new(Segments::new(list))),
-            end: AtomicU64::new(end),
+            segments: ArcSwap::from_pointee(Segments::new(list)),
+            changes: Mutex::new(()),
             end_at_open: end,
             recovered_end: AtomicU64::new(0),
             resting_end: AtomicU64::new(0),
-            last_sequence: AtomicU64::new(0),
+            recovered_sequence: AtomicU64::new(0),
             synced_sequence: AtomicU64::new(0),
             group: Group::new(end),
             poisoned: AtomicBool::new(false),
@@ -153,26 +156,50 @@ impl<D: Device> Wal<D> {
     /// made it durable.
     pub fn set_recovered(&self, last_sequence: u64, end: u64) {
         self.recovered_end.store(end, Ordering::Release);
-        self.last_sequence.store(last_sequence, Ordering::Release);
+        self.recovered_sequence.store(last_sequence, Ordering::Release);
         self.synced_sequence.store(last_sequence, Ordering::Release);
     }
 
     /// The live segments.
     #[inline]
     pub fn segments(&self) -> Arc<Segments<D::Log>> {
-        self.segments.read().expect("no panic while held").clone()
+        self.segments.load_full()
     }
 
-    /// Looks at the live segments, which stay as they are meanwhile: `look` is to wait for nothing.
+    /// The live segments as they are now, for a moment: at no cost for others who look at them.
+    #[inline]
+    pub fn segments_now(&self) -> Guard<Arc<Segments<D::Log>>> {
+        self.segments.load()
+    }
+
+    /// Looks at the live segments, at no cost for others who do: `look` is to wait for nothing.
     #[inline]
     pub fn with_segments<T>(&self, look: impl FnOnce(&Segments<D::Log>) -> T) -> T {
-        look(&self.segments.read().expect("no panic while held"))
+        look(&self.segments.load())
     }
 
     /// Logical position after everything appended.
     #[inline]
     pub fn end(&self) -> u64 {
-        self.end.load(Ordering::Acquire)
+        self.with_segments(|segments| {
+            // One that holds nothing yet goes on where the one before it ends.
+            let mut ends = segments.list.iter().rev().filter(|s| s.has_records());
+            let end = ends.next().map(|s| s.start + s.log.len());
+            end.or(segments.list.first().map(|s| s.start)).unwrap_or(0)
+        })
+    }
+
+    /// Sequence number of the last record.
+    fn last_sequence(&self) -> u64 {
+        self.with_segments(|segments| match segments.list.last() {
+            Some(last) if self.is_own(last) => last.next_sequence() - 1,
+            _ => self.recovered_sequence.load(Ordering::Acquire),
+        })
+    }
+
+    /// True for a segment that this process made.
+    fn is_own(&self, segment: &Segment<D::Log>) -> bool {
+        segment.start >= self.end_at_open
     }
 
     /// The end of the records. Until something is appended, [`Wal::end`] is the capacity of the
@@ -230,20 +257,34 @@ impl<D: Device> Wal<D> {
         register: &dyn Fn(u64) -> Result<()>,
     ) -> Result<u64> {
         self.check()?;
-        let record_bytes = (record.len() as u64).next_multiple_of(POSITION_BYTES);
-        let current = match &appender.current {
-            Some(current) if current.fits(record_bytes) => current,
-            _ => {
-                let added = self.add_segment(appender, record_bytes, register)?;
-                appender.current.insert(added)
+        if let Some(current) = &appender.current {
+            if let Some(at) = self.append_to(current, record)? {
+                return Ok(at);
             }
-        };
-        let synced_through = self.synced_sequence.load(Ordering::Acquire);
-        let at = current.append(appender.next_sequence, synced_through, record)?;
-        self.last_sequence.store(appender.next_sequence, Ordering::Release);
-        appender.next_sequence += 1;
-        self.end.store(current.start + current.log.len(), Ordering::Release);
-        Ok(at)
+            appender.next_sequence = current.next_sequence();
+        }
+        let record_bytes = (record.len() as u64).next_multiple_of(POSITION_BYTES);
+        let added = self.add_segment(appender, record_bytes, register)?;
+        let current = appender.current.insert(added);
+        let at = self.append_to(current, record)?;
+        at.ok_or_else(|| Error::new(ErrorKind::Full, "a new log segment has no room for a record"))
+    }
+
+    /// Appends as [`Wal::append`] does, for any number of callers at once, while no caller of that
+    /// is at work. `None` where the record does not fit into the last segment: then [`Wal::append`]
+    /// is to begin another one. Waits for nothing but the copies of records before its own.
+    #[inline]
+    pub fn append_beside_others(&self, record: &mut Vec<u8>) -> Result<Option<u64>> {
+        self.check()?;
+        self.with_segments(|segments| match segments.list.last() {
+            Some(last) if self.is_own(last) => self.append_to(last, record),
+            _ => Ok(None),
+        })
+    }
+
+    #[inline]
+    fn append_to(&self, segment: &Segment<D::Log>, record: &mut Vec<u8>) -> Result<Option<u64>> {
+        segment.append(self.synced_sequence.load(Ordering::Acquire), record)
     }
 
     fn add_segment(
@@ -306,11 +347,11 @@ impl<D: Device> Wal<D> {
     /// `has_next` another one may be made ahead.
     fn push(&self, created: Segment<D::Log>, has_next: bool) -> Arc<Segment<D::Log>> {
         let created = Arc::new(created);
-        let mut segments = self.segments.write().expect("no panic while held");
-        let mut list = segments.list.clone();
+        let changes = self.lock_changes();
+        let mut list = self.segments.load().list.clone();
         list.push(created.clone());
-        *segments = Arc::new(Segments::new(list));
-        drop(segments);
+        self.segments.store(Arc::new(Segments::new(list)));
+        drop(changes);
         let capacity = (2 * created.capacity).min(self.segment_bytes());
         let next = segment::Header {
             number: created.number + 1,
@@ -320,6 +361,10 @@ impl<D: Device> Wal<D> {
         };
         self.ahead().wanted = has_next.then_some(next);
         created
+    }
+
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().expect("no panic while held")
     }
 
     fn ahead(&self) -> MutexGuard<'_, Ahead<D::Log>> {
@@ -394,7 +439,7 @@ impl<D: Device> Wal<D> {
 
     fn lead_sync(&self, synced_before: u64, before: &dyn Fn() -> Result<()>) -> Result<u64> {
         // The sequence is read before the end, so that it never covers more than is synced.
-        let sequence = self.last_sequence.load(Ordering::Acquire);
+        let sequence = self.last_sequence();
         let end = self.end();
         before()?;
         for segment in self.segments().iter().filter(|s| s.end() > synced_before) {
@@ -417,7 +462,8 @@ impl<D: Device> Wal<D> {
     /// returned to [`Wal::retire`] once the manifest has forgotten them. Those that have to stay
     /// until a later one says where it begins give their memory back.
     pub fn release_below(&self, floor: u64) -> SegmentList<D::Log> {
-        let mut segments = self.segments.write().expect("no panic while held");
+        let _changes = self.lock_changes();
+        let segments = self.segments.load();
         let cut = segments.list.partition_point(|s| s.end() <= floor);
         // The last segment stays: it fixes where the next one starts.
         let mut cut = cut.min(segments.list.len().saturating_sub(1));
@@ -429,7 +475,7 @@ impl<D: Device> Wal<D> {
         self.rest(&segments.list[..below], cut);
         let removed = segments.list[..cut].to_vec();
         if cut > 0 {
-            *segments = Arc::new(Segments::new(segments.list[cut..].to_vec()));
+            self.segments.store(Arc::new(Segments::new(segments.list[cut..].to_vec())));
         }
         removed
     }

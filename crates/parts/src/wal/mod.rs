@@ -17,6 +17,10 @@
 //!    bound to the number, so that nothing old passes for new.
 //! 8. The change to a segment that was made ahead waits for nothing. The records before it need not
 //!    be durable, so what follows a lost tail there is not replayed: the sequence has a gap.
+//! 9. Records may be appended to one segment together ([`Wal::append_beside_others`]). A record's
+//!    place is its turn: its sequence number is that of the segment's first record and how many are
+//!    before it, and `end` passes it only after all of these. So what is acknowledged has no gap
+//!    before it, whoever was killed. Only who has the appender begins another segment.
 
 mod between;
 mod group;

@@ -255,14 +255,28 @@ impl<L: LogFile> Segment<L> {
     }
 
     /// Appends a record, [`RECORD_ROOM_BYTES`] of room and its payload; the logical position of
-    /// the payload.
+    /// the payload, or `None` where it does not fit. Callers may come together: each record has its
+    /// place and its sequence number at once, and they are there in that order.
     #[inline]
-    pub fn append(&self, sequence: u64, synced_through: u64, record: &mut Vec<u8>) -> Result<u64> {
-        let offset = self.log.len();
+    pub(super) fn append(&self, synced_through: u64, record: &mut Vec<u8>) -> Result<Option<u64>> {
+        let len = record.len().next_multiple_of(framing::ALIGN_BYTES);
+        let Some(mut reserved) = self.log.reserve(len as u64)? else { return Ok(None) };
+        let (offset, sequence) = (reserved.offset(), self.sequence_of(reserved.ordinal()));
         let header = RecordHeader { kind: BATCH, sequence, synced_through };
         framing::seal(self.file_id, offset, &header, record);
-        self.log.append(&[record])?;
-        Ok(self.start + offset + RECORD_ROOM_BYTES as u64)
+        reserved.bytes().copy_from_slice(record);
+        reserved.publish();
+        Ok(Some(self.start + offset + RECORD_ROOM_BYTES as u64))
+    }
+
+    /// The sequence number of the record behind `appends` ones, the first of which is the header.
+    fn sequence_of(&self, appends: u64) -> u64 {
+        self.first_sequence() + appends - 1
+    }
+
+    /// The sequence number of the next record, of a segment that this process made.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.sequence_of(self.log.appends())
     }
 
     /// Calls `visit` with the logical position and the payload of every record of a segment found

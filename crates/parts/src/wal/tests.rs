@@ -313,7 +313,8 @@ fn an_old_record_right_behind_the_end_of_a_recycled_segment_is_not_read() {
     };
     let append = |segment: &Segment<Log>, sequence, byte| {
         let mut record = vec![byte; RECORD_ROOM_BYTES + 1000];
-        segment.append(sequence, 4, &mut record).expect("an append")
+        assert_eq!(segment.next_sequence(), sequence);
+        segment.append(4, &mut record).expect("an append").expect("there is room");
     };
     let old = create(device.create_log(&name(1), SEGMENT_BYTES).expect("a log"), 1, 0);
     for sequence in 5..8 {
@@ -472,4 +473,94 @@ fn what_is_durable_already_is_not_synced_again() {
     assert_eq!(syncs(), 2);
     wal.poison();
     assert!(wal.sync_to(first, &|| Ok(())).is_err(), "a failed sync is final");
+}
+
+/// A log that threads append to, and what it takes to begin a segment, for who is alone.
+struct Beside<'b> {
+    book: &'b Book,
+    wal: &'b Wal<SimDevice>,
+    alone: std::sync::RwLock<()>,
+    appender: Mutex<Appender<Log>>,
+}
+
+impl Beside<'_> {
+    fn append(&self, thread: u64, n: u64) -> Result<()> {
+        let mut record = vec![0; RECORD_ROOM_BYTES];
+        record.extend_from_slice(&[thread, n].map(u64::to_le_bytes).concat());
+        record.resize(record.len() + (n * 7 % 90) as usize, 3);
+        let beside = self.alone.read().expect("no panic");
+        if self.wal.append_beside_others(&mut record)?.is_some() {
+            return Ok(());
+        }
+        drop(beside);
+        let _alone = self.alone.write().expect("no panic");
+        let mut appender = self.appender.lock().expect("no panic");
+        self.wal.append(&mut appender, &mut record, &|number| {
+            self.wal.sync(&|| Ok(()))?;
+            self.book.register(number)
+        })?;
+        Ok(())
+    }
+
+    /// Appends and syncs until the power goes; how many were appended and synced.
+    fn work(&self, thread: u64, records: u64) -> [u64; 2] {
+        let mut told = [0, 0];
+        for n in 0..records {
+            if self.append(thread, n).is_err() {
+                break;
+            }
+            told[0] = n + 1;
+            if (n + thread).is_multiple_of(32) {
+                if self.wal.sync(&|| Ok(())).is_err() {
+                    break;
+                }
+                told[1] = told[0];
+            }
+        }
+        told
+    }
+}
+
+/// Threads append beside each other, and take turns to begin segments; the power goes at some
+/// moment. What was acknowledged as synced is there, and each thread's records are a prefix.
+#[test]
+fn threads_that_append_beside_each_other_leave_no_gap() {
+    const THREADS: u64 = 4;
+    const RECORDS: u64 = 120;
+    for seed in 0..test_size(40, 150, 2000) {
+        let device = SimDevice::new(seed, SimOptions::default());
+        let mut prng = Prng::new(seed);
+        if prng.one_in(2) {
+            device.cut_at_op(device.op_count() + 10 + prng.below(THREADS * RECORDS));
+        }
+        let mut book = Book::default();
+        let (wal, appender) = book.open(&device).expect("opens");
+        let (alone, appender) = (std::sync::RwLock::new(()), Mutex::new(appender));
+        let beside = Beside { book: &book, wal: &wal, alone, appender };
+        let told: Vec<[u64; 2]> = std::thread::scope(|scope| {
+            let beside = &beside;
+            let work = |thread| scope.spawn(move || beside.work(thread, RECORDS));
+            let threads: Vec<_> = (0..THREADS).map(work).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+        });
+        drop(beside);
+        drop(wal);
+        device.power_cut();
+        let device = device.reopen();
+        let named = book.named.lock().expect("no panic").clone();
+        let list = open_segments(&device, STORE, &named).expect("opens");
+        let mut found = [0; THREADS as usize];
+        let visit = &mut |_, payload: &[u8]| {
+            let number = |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().expect("8"));
+            let of = &mut found[number(0) as usize];
+            assert_eq!(number(8), *of, "records of thread {} in their order", number(0));
+            *of += 1;
+            Ok(())
+        };
+        replay(&device, &list, None, 0, visit).expect("replays");
+        for ([appended, synced], found) in told.into_iter().zip(found) {
+            // The last one may be there that was not acknowledged.
+            assert!((synced..=appended + 1).contains(&found), "{found} of {appended}, {synced}");
+        }
+    }
 }
