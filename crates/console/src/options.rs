@@ -45,10 +45,9 @@ pub struct Global {
     /// the process ends.
     #[arg(long, global = true)]
     pub forget_at_exit: bool,
-    /// Threads for background work.
-    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = threads)]
-    pub background_threads: usize,
+    /// Threads for background work; where none are given, one for four processors, at least one.
+    #[arg(long, global = true, value_name = "N", value_parser = threads)]
+    pub background_threads: Option<usize>,
     /// Bytes that background work may move a second, such as 50MiB; no limit where none is given.
     #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
     pub background_rate: Option<u64>,

@@ -17,9 +17,10 @@ impl Global {
 
     /// Options as the flags say.
     pub fn open_options(&self) -> OpenOptions {
-        let mut options = OpenOptions::new()
-            .background_threads(self.background_threads)
-            .read_only(self.read_only);
+        let mut options = OpenOptions::new().read_only(self.read_only);
+        if let Some(threads) = self.background_threads {
+            options = options.background_threads(threads);
+        }
         if let Some(bytes) = self.memory {
             options = options.memory_bytes(bytes);
         }

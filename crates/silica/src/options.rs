@@ -120,6 +120,12 @@ pub struct OpenOptions {
     pub(crate) image: Option<PathBuf>,
 }
 
+/// Threads for background work where nothing else is said: one for four processors, so that those
+/// who read and write have the others, and at least one.
+fn usual_background_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 4).max(1))
+}
+
 impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
@@ -129,7 +135,7 @@ impl Default for OpenOptions {
             declared: Vec::new(),
             engine: DEFAULT_ENGINE.to_string(),
             workload: None,
-            background_threads: 1,
+            background_threads: usual_background_threads(),
             background_bytes_per_second: 0,
             log_path: None,
             durability: Durability::default(),
@@ -299,7 +305,8 @@ impl OpenOptions {
         self
     }
 
-    /// Threads that convert, merge and collect in the background. With 0 the program must call
+    /// Threads that convert, merge and collect in the background: where nothing is set, one for
+    /// four processors, and at least one. With 0 the program must call
     /// [`crate::Keyspace::settle`] or [`silica_engine::Engine::maintain`] itself.
     #[must_use]
     pub fn background_threads(mut self, threads: usize) -> Self {
