@@ -178,6 +178,7 @@ fn a_get_tells_where_it_spends_its_time() {
         let absent = silica(&["why", "--get", "nobody", "--memory", "2MiB"], &store);
         let text = String::from_utf8_lossy(&absent.stdout).into_owned();
         assert_eq!(absent.status.code(), Some(1), "{text}");
-        assert!(text.contains("not there") && text.contains("filter"), "{text}");
+        // Which stages a key comes to that is not there depends on its hash; the first is the same.
+        assert!(text.contains("not there") && text.contains(stages[0]), "{text}");
     }
 }
