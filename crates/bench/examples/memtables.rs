@@ -59,7 +59,13 @@ fn measure(kind: &str, count: usize) -> f64 {
         let position = log.push(&key, &[7; 20]);
         // Buckets are ranges of keys.
         let bucket = ((u128::from(number) * tables as u128) >> 64) as usize;
-        let inserted = memtables[bucket].insert(SEED, &key, position, 0, &log);
+        let memtable = &mut memtables[bucket];
+        let inserted = loop {
+            match memtable.insert(SEED.low(&key), &key, position, 0, &log) {
+                Err(_) if !memtable.is_large() => memtable.grow(SEED, &log).expect("it grows"),
+                inserted => break inserted,
+            }
+        };
         inserted.expect("there is room");
     }
     entries as f64 / start.elapsed().as_secs_f64() / 1e6

@@ -202,6 +202,12 @@ pub struct Conditions<'c> {
 impl Conditions<'_> {
     /// Those of a write that happens in any case.
     pub const NONE: Conditions<'static> = Conditions { keys: &[], expires_unix_ms: 0 };
+
+    /// True where the write happens in any case.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        self.keys.is_empty() && self.expires_unix_ms == 0
+    }
 }
 
 /// What tells one state of a key from another.

@@ -15,7 +15,6 @@ use silica_parts::manifest::{self, Ledger};
 use silica_parts::value_log::Garbage;
 use silica_parts::wal::POSITION_BYTES;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl<D: Device> Admin for Wip<D> {
     fn count(&self, exact: bool) -> Result<Count> {
@@ -30,7 +29,7 @@ impl<D: Device> Admin for Wip<D> {
         let mut values = self.value_jobs.lock();
         // No table of what was there may come after the edit.
         let guard = self.lock_install();
-        let writer = self.writer.lock().expect("no panic while held");
+        let writer = self.writer.lock();
         self.log.check()?;
         if self.snapshots.newest() > 0 {
             // They go on seeing what they see.
@@ -47,7 +46,7 @@ impl<D: Device> Admin for Wip<D> {
         let before = self.buckets();
         let first = Arc::new(Bucket::new(Vec::new(), Stores::new(Arc::new(version))));
         self.take_over(Buckets::new(vec![first]), before.iter());
-        self.unflushed_bytes.store(0, Ordering::Relaxed);
+        self.metrics.sub_unflushed(self.metrics.unflushed_bytes());
         self.begin_history();
         let garbage = self.values.seal();
         drop((writer, guard));
@@ -59,7 +58,7 @@ impl<D: Device> Admin for Wip<D> {
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
         let _keeper = self.tables.keep_files();
         let (state, segments, lens, values) = {
-            let _writer = self.writer.lock().expect("no panic while held");
+            let _writer = self.writer.lock();
             // In this order: what the state says needs no segment that is not in the list.
             let segments = self.log.segments();
             let mut state = self.book.lock().expect("no panic while held").state().clone();

@@ -12,17 +12,20 @@ use crate::run_filters::RunFilters;
 use crate::state::BucketState;
 use crate::table_memory::TableMemory;
 use crate::writer::NewEntry;
-use silica_base::{HashSeed, prefetch};
+use arc_swap::{ArcSwap, Guard};
+use crossbeam_utils::CachePadded;
+use silica_base::{Biased, BiasedRead, BiasedWrite, HashSeed, prefetch};
 use silica_device::{Device, LogFile};
 use silica_parts::frame::Frame;
 use silica_parts::value_log::Pointer;
 use silica_parts::wal::{POSITION_BYTES, Segments};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, OnceLock};
 
-/// Positions that are put into a list at once; where there are more, a new list takes over.
+/// Positions that are put into a list at once, unless there is no other way; where there are more,
+/// a new list takes over.
 const LISTED_MAX: usize = 4096;
 
 /// What an entry counts for at least until it is in a table: a small one takes more memory in
@@ -59,8 +62,14 @@ impl<'s, L: LogFile> LogEntries<'s, L> {
     /// The entry at a position that a memtable holds.
     #[inline]
     pub(crate) fn frame(&self, position: u64) -> Frame<'s> {
+        self.find(position).expect("memtables hold positions of entries")
+    }
+
+    /// The entry at a position, if the segments have it.
+    #[inline]
+    fn find(&self, position: u64) -> Option<Frame<'s>> {
         let frame = self.0.bytes_from(position * POSITION_BYTES).and_then(Frame::decode);
-        frame.expect("memtables hold positions of entries").0
+        frame.map(|(frame, _)| frame)
     }
 
     /// Asks for the memory of the entry at a position.
@@ -94,6 +103,42 @@ impl<L: LogFile> Entries for LogEntries<'_, L> {
     #[inline]
     fn prefetch(&self, position: u64) {
         LogEntries::prefetch(self, position);
+    }
+}
+
+/// The entries of the log for a search in a hash table that others insert into meanwhile: they may
+/// come with segments of the log that this list has not. Such a search is to be made again.
+pub(crate) struct LatestEntries<'s, L> {
+    entries: LogEntries<'s, L>,
+    missed: Cell<bool>,
+}
+
+impl<'s, L: LogFile> LatestEntries<'s, L> {
+    /// Of the segments that the log has just now.
+    #[inline]
+    pub(crate) fn new(segments: &'s Segments<L>) -> Self {
+        LatestEntries { entries: LogEntries(segments), missed: Cell::new(false) }
+    }
+
+    /// True if the search met an entry that is in none of the segments: it says nothing then.
+    #[inline]
+    pub(crate) fn has_missed(&self) -> bool {
+        self.missed.get()
+    }
+}
+
+impl<L: LogFile> Entries for LatestEntries<'_, L> {
+    #[inline]
+    fn entry(&self, position: u64) -> Frame<'_> {
+        self.entries.find(position).unwrap_or_else(|| {
+            self.missed.set(true);
+            Frame::put(b"", b"")
+        })
+    }
+
+    #[inline]
+    fn prefetch(&self, position: u64) {
+        self.entries.prefetch(position);
     }
 }
 
@@ -151,22 +196,41 @@ pub(crate) struct Growth {
     pub(crate) replaced: Option<u64>,
 }
 
-/// What a bucket's lock guards.
+/// What a memtable got, by any number of threads at once. Relaxed: nothing is found by it.
+struct Counts {
+    /// What its entries count for, modulo 2^64.
+    bytes: AtomicU64,
+    /// The least position, [`u64::MAX`] where there is none.
+    start: AtomicU64,
+    /// Inserts into this memtable and those before it. Counted last and with release: who finds a
+    /// number of them finds all these.
+    inserts: AtomicU64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts {
+            bytes: AtomicU64::new(0),
+            start: AtomicU64::new(u64::MAX),
+            inserts: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What a bucket's lock guards. Who inserts shares it with others, and with those who read.
 pub(crate) struct Stores<D: Device> {
     pub(crate) active: Memtable,
-    /// What the entries in `active` count for.
-    pub(crate) bytes: u64,
-    /// The newest position in `active`.
-    pub(crate) newest: u64,
+    /// What is in `active`; apart from what those read who write nothing.
+    counts: CachePadded<Counts>,
     /// What reads of ranges asked of `active`.
     pub(crate) range_reads: RangeReads,
-    /// The first position that `active` got.
-    pub(crate) start: u64,
     /// The newest first.
     pub(crate) frozen: Vec<Arc<Frozen>>,
     /// Ranges that were deleted at the version's floor or behind it.
     pub(crate) deleted: DeletedRanges,
     pub(crate) version: Arc<Version<D>>,
+    /// `version` for gets, which take it along without a count that all of them write.
+    for_gets: ArcSwap<Version<D>>,
     /// Other buckets took over: what the memtables point at may be gone from the log. Whoever finds
     /// this looks for the bucket again, in the list as it is now.
     pub(crate) is_gone: bool,
@@ -252,20 +316,40 @@ impl<D: Device> Stores<D> {
     pub(crate) fn new(version: Arc<Version<D>>) -> Self {
         Stores {
             active: Memtable::new_hash(),
-            bytes: 0,
-            start: 0,
-            newest: 0,
+            counts: CachePadded::default(),
             range_reads: RangeReads::default(),
             frozen: Vec::new(),
             deleted: Vec::new(),
+            for_gets: ArcSwap::new(Arc::clone(&version)),
             version,
             is_gone: false,
         }
     }
 
+    /// The version, to be taken along for a while.
+    #[inline]
+    pub(crate) fn version_now(&self) -> Guard<Arc<Version<D>>> {
+        self.for_gets.load()
+    }
+
+    /// Lets another version take over.
+    pub(crate) fn set_version(&mut self, version: Version<D>) {
+        self.version = Arc::new(version);
+        self.for_gets.store(Arc::clone(&self.version));
+    }
+
+    /// With these memtables that wait for their flush, and ranges deleted since the version.
+    pub(crate) fn of(
+        version: Arc<Version<D>>,
+        frozen: Vec<Arc<Frozen>>,
+        deleted: DeletedRanges,
+    ) -> Self {
+        Stores { frozen, deleted, ..Stores::new(version) }
+    }
+
     /// The position of the oldest entry that is in no table, or of a range deleted since.
     pub(crate) fn oldest(&self) -> Option<u64> {
-        let active = (!self.active.is_empty()).then_some(self.start);
+        let active = Some(self.counts.start.load(Relaxed)).filter(|start| *start < u64::MAX);
         let entry = self.frozen.last().map(|frozen| frozen.start).or(active);
         entry.into_iter().chain(self.deleted.iter().map(|range| range.position)).min()
     }
@@ -318,52 +402,120 @@ impl<D: Device> Stores<D> {
         })
     }
 
-    /// Puts the position of an entry of `key` into the memtable, greater than all that are there,
-    /// perhaps in the place of one at or behind `kept_before`, which nobody asks for any more.
+    /// True where another memtable is to take over before the next insert, for which the store's
+    /// writes have to be one's own.
+    #[inline]
+    pub(crate) fn is_to_freeze(&self) -> bool {
+        self.active.is_nearly_full()
+            || self.range_reads.wants_list(&self.active) && self.active.len() > LISTED_MAX
+    }
+
+    /// Puts the position of an entry into the memtable beside others who do, perhaps in the place
+    /// of one at or behind `kept_before`, which nobody asks for any more. [`Full`] where the
+    /// memtable has to change first.
+    #[inline]
+    pub(crate) fn insert_beside_others<L: LogFile>(
+        &self,
+        new: &NewEntry<'_>,
+        kept_before: u64,
+        entries: &LogEntries<'_, L>,
+    ) -> Result<Growth, Full> {
+        let is_list = matches!(self.active, Memtable::List(_));
+        if is_list || self.range_reads.wants_list(&self.active) {
+            return Err(Full);
+        }
+        let NewEntry { frame, position, hash } = *new;
+        self.note_start(position);
+        let inserted = self.active.insert(hash, frame.key, position, kept_before, entries)?;
+        Ok(self.note(inserted, new, entries))
+    }
+
+    /// As [`Stores::insert_beside_others`], and changes the memtable where it has to. If it
+    /// `freezes`, which takes the store's writes for one's own, another one may take over: else
+    /// who comes with an older position would find the newer one there.
     pub(crate) fn insert<L: LogFile>(
         &mut self,
         seed: HashSeed,
         new: &NewEntry<'_>,
         kept_before: u64,
         entries: &LogEntries<'_, L>,
+        freezes: bool,
     ) -> Growth {
-        let NewEntry { frame, position } = *new;
-        if self.active.is_empty() {
-            self.start = position;
-        }
-        if self.range_reads.wants_list(&self.active) {
-            self.become_list(position, entries);
+        let NewEntry { frame, position, hash } = *new;
+        if freezes && self.is_to_freeze() {
+            let lists = self.range_reads.wants_list(&self.active);
+            self.freeze(position);
+            if lists {
+                self.active = Memtable::new_list();
+            }
+        } else if self.range_reads.wants_list(&self.active) && self.active.len() <= LISTED_MAX {
+            self.become_list(entries);
         }
         let inserted = loop {
-            match self.active.insert(seed, frame.key, position, kept_before, entries) {
+            match self.active.insert(hash, frame.key, position, kept_before, entries) {
                 Ok(inserted) => break inserted,
-                Err(Full) => self.freeze(position),
+                Err(Full) if freezes && self.active.is_large() => self.freeze(position),
+                Err(Full) => {
+                    if let Err(Full) = self.active.grow(seed, entries) {
+                        // A key has too many versions for a hash table.
+                        match freezes {
+                            true => self.freeze(position),
+                            false => self.become_list(entries),
+                        }
+                    }
+                }
             }
         };
-        let replaced = match inserted {
-            Inserted::Added => None,
-            Inserted::Replaced(old) => Some(old),
+        self.note_start(position);
+        self.note(inserted, new, entries)
+    }
+
+    #[inline]
+    fn note_start(&self, position: u64) {
+        if self.counts.start.load(Relaxed) > position {
+            self.counts.start.fetch_min(position, Relaxed);
+        }
+    }
+
+    /// Counts an insert.
+    #[inline]
+    fn note<L: LogFile>(
+        &self,
+        inserted: Inserted,
+        new: &NewEntry<'_>,
+        entries: &LogEntries<'_, L>,
+    ) -> Growth {
+        let more = counted_bytes(&new.frame);
+        let (bytes, replaced) = match inserted {
+            Inserted::Added => (more, None),
+            Inserted::Replaced(old) => (more.wrapping_sub(entries.counted_bytes(old)), Some(old)),
+            Inserted::Overtaken => (0, Some(new.position)),
         };
-        let gone = replaced.map_or(0, |old| entries.counted_bytes(old));
-        let bytes = counted_bytes(&frame).wrapping_sub(gone);
-        self.bytes = self.bytes.wrapping_add(bytes);
-        self.newest = position;
+        if bytes > 0 {
+            self.counts.bytes.fetch_add(bytes, Relaxed);
+        }
+        self.counts.inserts.fetch_add(1, Release);
         Growth { bytes, replaced }
     }
 
-    /// Has a list for the next entry, which is at `position`.
-    fn become_list<L: LogFile>(&mut self, position: u64, entries: &LogEntries<'_, L>) {
-        if self.active.len() <= LISTED_MAX {
-            let positions = self.active.in_order(entries);
-            self.active = Memtable::list_of(&positions, entries);
-        } else {
-            // Nobody waits while many are put in order.
-            self.freeze(position);
-            self.active = Memtable::new_list();
-        }
+    /// Inserts so far: a number that the active memtable has only in this state.
+    pub(crate) fn inserts(&self) -> u64 {
+        self.counts.inserts.load(Acquire)
     }
 
-    /// Lets a new memtable take over at position `end`.
+    /// What the entries of the active memtable count for.
+    pub(crate) fn active_bytes(&self) -> u64 {
+        self.counts.bytes.load(Relaxed)
+    }
+
+    /// Has a list with what is in the hash table.
+    fn become_list<L: LogFile>(&mut self, entries: &LogEntries<'_, L>) {
+        let positions = self.active.in_order(entries);
+        self.active = Memtable::list_of(&positions, entries);
+    }
+
+    /// Lets a new memtable take over at position `end`: all that is written below is there, and
+    /// nobody is about to insert what is.
     pub(crate) fn freeze(&mut self, end: u64) {
         // A bucket whose ranges are not read any more goes back to a hash table. The next one is as
         // large, most likely, or larger.
@@ -373,12 +525,16 @@ impl<D: Device> Stores<D> {
             Memtable::Hash(directory) => Memtable::Hash(directory.next()),
             Memtable::List(_) => Memtable::new_hash(),
         };
-        let memtable = std::mem::replace(&mut self.active, next);
-        let bytes = std::mem::take(&mut self.bytes);
         // What a range read put in order is in order still.
-        let order = self.range_reads.order(self.newest).map_or_else(OnceLock::new, OnceLock::from);
-        (self.newest, self.range_reads) = (0, RangeReads::default());
-        let start = std::mem::replace(&mut self.start, end);
+        let order = self.range_reads.order(self.inserts());
+        let order = order.map_or_else(OnceLock::new, OnceLock::from);
+        let memtable = std::mem::replace(&mut self.active, next);
+        let Counts { bytes, start, inserts } = std::mem::take(&mut *self.counts);
+        // Who put the old one in order may say so now.
+        self.counts.inserts = AtomicU64::new(inserts.into_inner() + 1);
+        // One without an entry may come with deleted ranges.
+        let (bytes, start) = (bytes.into_inner(), start.into_inner().min(end));
+        self.range_reads = RangeReads::default();
         self.frozen.insert(0, Arc::new(Frozen { memtable, bytes, start, end, order }));
     }
 
@@ -396,16 +552,17 @@ impl<D: Device> Stores<D> {
 
     /// What entries that are in no table count for.
     pub(crate) fn unflushed_bytes(&self) -> u64 {
-        self.bytes + self.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>()
+        self.active_bytes() + self.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>()
     }
 }
 
 /// The keys from `lower` on, up to the next bucket's.
 pub(crate) struct Bucket<D: Device> {
     pub(crate) lower: Vec<u8>,
-    stores: RwLock<Stores<D>>,
+    /// Shared by all who read or insert.
+    stores: Biased<Stores<D>>,
     /// Gets that its tables were asked for, sampled, and what searches of ranges count for.
-    pub(crate) reads: AtomicU64,
+    pub(crate) reads: CachePadded<AtomicU64>,
     /// The part of them that is of searches.
     pub(crate) range_reads: AtomicU64,
     /// Searches of ranges in memtables since one was last flushed for them.
@@ -422,7 +579,7 @@ impl<D: Device> Bucket<D> {
     pub(crate) fn new(lower: Vec<u8>, stores: Stores<D>) -> Self {
         let (reads, range_reads, searches, split_from_bytes) = Default::default();
         let (skipped, skipped_young) = Default::default();
-        let stores = RwLock::new(stores);
+        let stores = Biased::new(stores);
         Bucket {
             lower,
             stores,
@@ -457,13 +614,13 @@ impl<D: Device> Bucket<D> {
     }
 
     #[inline]
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Stores<D>> {
-        self.stores.read().expect("no panic while held")
+    pub(crate) fn read(&self) -> BiasedRead<'_, Stores<D>> {
+        self.stores.read()
     }
 
     #[inline]
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Stores<D>> {
-        self.stores.write().expect("no panic while held")
+    pub(crate) fn write(&self) -> BiasedWrite<'_, Stores<D>> {
+        self.stores.write()
     }
 
     /// What the manifest says of a bucket with this version.

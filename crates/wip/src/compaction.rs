@@ -226,7 +226,7 @@ impl<D: Device> Compaction<D> {
         let version = Version::new(runs, now.floor, deleted).after(&now);
         let new = vec![(self.bucket.lower.clone(), Bucket::state(&version))];
         context.contents.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
-        self.bucket.write().version = Arc::new(version);
+        self.bucket.write().set_version(version);
         drop(guard);
         context.contents.tables.forget_blocks(&self.merged, &context.contents.named_tables());
         context.memory.note_dropped(bytes / LEFT_PART);

@@ -1,14 +1,16 @@
 //! What a store holds: buckets of key ranges, the tables, logs and manifest that their entries are
 //! in, and the snapshots that see them. It decides nothing: jobs change it, reads look at it.
 
-use crate::bucket::{Bucket, Frozen, Growth, LogEntries, Stores};
+use crate::bucket::{Bucket, Frozen, Growth, LatestEntries, LogEntries, Stores};
 use crate::buckets::Buckets;
 use crate::deleted::deleted_at;
+use crate::memtable::Found;
 use crate::metrics::Metrics;
 use crate::options::Config;
 use crate::snapshot_set::SnapshotSet;
 use crate::state::{Edit, StoreState};
 use crate::tables::TableSet;
+use crate::write_gate::WriteGate;
 use crate::writer::{NewEntry, Writer};
 use arc_swap::ArcSwap;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
@@ -19,7 +21,6 @@ use silica_parts::manifest::Book;
 use silica_parts::value_log::{Garbage, Pointer, ValueLog};
 use silica_parts::wal::{POSITION_BYTES, Wal};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the module's documentation.
@@ -33,9 +34,8 @@ pub struct Contents<D: Device> {
     pub(crate) book: Mutex<Book<D, StoreState>>,
     pub(crate) buckets: ArcSwap<Buckets<D>>,
     pub(crate) install: Mutex<()>,
-    pub(crate) writer: Mutex<Writer<D::Log>>,
-    /// What entries that are in no table count for.
-    pub(crate) unflushed_bytes: AtomicU64,
+    /// Who writes in the usual way is in beside others; all else has the writer to itself.
+    pub(crate) writer: WriteGate<Writer<D::Log>>,
     pub(crate) tables: TableSet<D>,
     pub(crate) snapshots: SnapshotSet,
     pub(crate) metrics: Metrics,
@@ -164,7 +164,7 @@ impl<D: Device> Contents<D> {
             return Some(Arc::clone(frozen));
         }
         // Nobody writes meanwhile, so the log's end is the memtable's.
-        let writer = self.writer.lock().expect("no panic while held");
+        let writer = self.writer.lock();
         let mut stores = bucket.write();
         if stores.is_written() {
             stores.freeze(self.log.end() / POSITION_BYTES);
@@ -173,20 +173,39 @@ impl<D: Device> Contents<D> {
         stores.frozen.last().cloned()
     }
 
-    /// Puts an entry of the log into its bucket's memtable. Only for the writer.
+    /// Puts an entry of the log into its bucket's memtable: beside others who do, or, with
+    /// `freezes`, by who has the writer.
     #[inline]
-    pub(crate) fn insert(&self, bucket: &Bucket<D>, new: &NewEntry<'_>) {
-        let mut stores = bucket.write();
+    pub(crate) fn insert(&self, bucket: &Bucket<D>, new: &NewEntry<'_>, freezes: bool) {
         let kept_before = self.snapshots.newest();
-        // Who has the list of segments waits for nothing, so it may be asked for with a bucket.
-        let growth = self.log.with_segments(|segments| {
+        let stores = bucket.read();
+        let is_to_freeze = freezes && stores.is_to_freeze();
+        // Under the bucket's lock: no segment that its memtables point at is missing.
+        let inserted = self.log.with_segments(|segments| {
             let entries = LogEntries(segments);
-            let growth = stores.insert(self.seed, new, kept_before, &entries);
+            if is_to_freeze {
+                return None;
+            }
+            let growth = stores.insert_beside_others(new, kept_before, &entries).ok()?;
             self.note_replaced(&growth, &entries);
-            growth.bytes
+            Some(growth.bytes)
         });
         drop(stores);
-        self.unflushed_bytes.fetch_add(growth, Ordering::Relaxed);
+        let bytes = inserted.unwrap_or_else(|| self.insert_alone(bucket, new, freezes));
+        self.metrics.add_unflushed(bytes);
+    }
+
+    /// As [`Contents::insert`], where the memtable has to change for it.
+    #[cold]
+    fn insert_alone(&self, bucket: &Bucket<D>, new: &NewEntry<'_>, freezes: bool) -> u64 {
+        let mut stores = bucket.write();
+        let kept_before = self.snapshots.newest();
+        self.log.with_segments(|segments| {
+            let entries = LogEntries(segments);
+            let growth = stores.insert(self.seed, new, kept_before, &entries, freezes);
+            self.note_replaced(&growth, &entries);
+            growth.bytes
+        })
     }
 
     /// Counts the value of an entry as garbage whose place another one took.
@@ -198,13 +217,32 @@ impl<D: Device> Contents<D> {
         }
     }
 
+    /// What `of` makes of the newest version of `key` in the memtables.
+    pub(crate) fn find_young<T>(
+        &self,
+        stores: &Stores<D>,
+        key: &[u8],
+        of: impl Fn(&Found<'_>) -> T,
+    ) -> Option<T> {
+        loop {
+            // Taken under the bucket's lock: no segment that its memtables point at is missing, but
+            // for those that come with what others insert.
+            let segments = self.log.segments_now();
+            let entries = LatestEntries::new(&segments);
+            let found = stores.find(self.seed.low(key), key, u64::MAX, &entries);
+            if !entries.has_missed() {
+                return found.as_ref().map(of);
+            }
+        }
+    }
+
     /// What tells later whether `key` has changed since.
     pub(crate) fn seen(&self, key: &[u8]) -> Seen {
         self.with_stores(key, |_, stores| {
-            let segments = self.log.segments();
             let deleted = deleted_at(&stores.deleted, key, u64::MAX);
-            match stores.find(self.seed.low(key), key, u64::MAX, &LogEntries(&segments)) {
-                Some(found) => Seen::InMemory(found.position.max(deleted)),
+            let found = self.find_young(stores, key, |found| found.position);
+            match found {
+                Some(position) => Seen::InMemory(position.max(deleted)),
                 None if deleted > 0 => Seen::InMemory(deleted),
                 None => Seen::Elsewhere(stores.version.ceiling),
             }

@@ -23,7 +23,6 @@ use silica_parts::value_log::Garbage;
 use silica_parts::wal::{POSITION_BYTES, Segments};
 use std::mem::take;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Positions that are sorted at once.
 const CHUNK_POSITIONS: usize = 16 << 10;
@@ -258,7 +257,7 @@ impl<D: Device> Flush<D> {
         let bytes = written.iter().map(|flushed| flushed.bytes).sum();
         let count = written.len() as u64;
         let flushed = install_flushes(context.contents, written)?;
-        context.contents.unflushed_bytes.fetch_sub(flushed, Ordering::Relaxed);
+        context.contents.metrics.sub_unflushed(flushed);
         add(&context.contents.metrics.flushes, count);
         add(&context.contents.metrics.flush_bytes, bytes);
         failed.map_or(Ok(bytes), Err)
@@ -377,7 +376,7 @@ fn install_flushes<D: Device>(contents: &Contents<D>, flushes: Vec<Flushed<D>>) 
     for (bucket, version, count) in installs {
         let mut stores = bucket.write();
         stores.deleted.retain(|range| range.position >= version.floor);
-        stores.version = Arc::new(version);
+        stores.set_version(version);
         let left = stores.frozen.len() - count;
         stores.frozen.truncate(left);
     }

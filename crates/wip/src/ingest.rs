@@ -266,7 +266,7 @@ fn flush_all<D: Device>(wip: &Wip<D>) -> Result<()> {
 /// table.
 fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<bool> {
     let guard = wip.lock_install();
-    let mut writer = wip.writer.lock().expect("no panic while held");
+    let mut writer = wip.writer.lock();
     let buckets = wip.buckets();
     if buckets.iter().any(|bucket| bucket.read().oldest().is_some()) {
         return Ok(false);
@@ -300,7 +300,7 @@ fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<
     }
     wip.begin_history();
     for (bucket, version) in buckets.iter().zip(versions) {
-        bucket.write().version = Arc::new(version);
+        bucket.write().set_version(version);
     }
     drop((writer, guard));
     Ok(true)

@@ -25,7 +25,7 @@ use silica_device::Device;
 use silica_engine::{Budget, Progress};
 use silica_parts::wal::POSITION_BYTES;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 /// Bytes of writes between two looks at the backlog; and where writers help, so that each time is
@@ -105,6 +105,8 @@ pub(crate) struct Jobs<D: Device> {
     stuck: AtomicBool,
     /// Writers helped when they last looked, and there was much to do.
     helped: AtomicBool,
+    /// How far behind all was when somebody last looked.
+    seen: Mutex<Pressure>,
 }
 
 /// How far the kinds of work are behind; 1 is where each begins.
@@ -141,6 +143,7 @@ impl<D: Device> Jobs<D> {
             quiet_at: AtomicU64::new(u64::MAX),
             stuck: AtomicBool::new(false),
             helped: AtomicBool::new(false),
+            seen: Mutex::default(),
         }
     }
 
@@ -436,7 +439,7 @@ impl<D: Device> Wip<D> {
                 Some(frozen) if list.is_flushing(frozen) => {}
                 Some(frozen) => return vec![Arc::clone(frozen)],
                 None => {
-                    let oldest = stores.oldest().map(|at| (at, stores.bytes, bucket));
+                    let oldest = stores.oldest().map(|at| (at, stores.active_bytes(), bucket));
                     free.extend(oldest);
                     if stores.deleted.len() > RANGES_MAX {
                         of_many_ranges = Some(bucket);
@@ -462,7 +465,7 @@ impl<D: Device> Wip<D> {
             }
         } else {
             let inside: u64 = list.flushing.iter().map(|frozen| frozen.bytes).sum();
-            let unflushed = self.unflushed_bytes.load(Ordering::Relaxed).saturating_sub(inside);
+            let unflushed = self.metrics.unflushed_bytes().saturating_sub(inside);
             if unflushed <= self.memtable_bytes_max() {
                 return self.flush_for_ranges(&free);
             }
@@ -619,13 +622,14 @@ impl<D: Device> Wip<D> {
     fn is_over_ceiling(&self) -> bool {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let m = &self.metrics;
-        let written = load(&m.log_bytes) + load(&m.flush_bytes) + load(&m.compaction_bytes);
-        let user = load(&m.user_bytes) + load(&self.found_bytes);
+        let log = m.calls.sum(|c| &c.log_bytes);
+        let written = log + load(&m.flush_bytes) + load(&m.compaction_bytes);
+        let user = m.calls.sum(|c| &c.user_bytes) + load(&self.found_bytes);
         written / self.config.write_amplification_percent_max > user / 100
     }
 
     fn pressure(&self, list: &mut List<D>) -> Pressure {
-        let unflushed = self.unflushed_bytes.load(Ordering::Relaxed) as f64;
+        let unflushed = self.metrics.unflushed_bytes() as f64;
         let buckets = self.buckets();
         let oldest = buckets.iter().filter_map(|bucket| bucket.read().oldest()).min();
         let window = oldest.map_or(0, |at| self.log.end().saturating_sub(at * POSITION_BYTES));
@@ -637,10 +641,22 @@ impl<D: Device> Wip<D> {
         }
         list.answers_left -= 1;
         let compaction = list.compaction;
-        Pressure {
+        let pressure = Pressure {
             flush: unflushed / self.memtable_bytes_max().max(1) as f64,
             log: log_pressure(window, self.log_bytes_max()),
             compaction,
+        };
+        *self.jobs.seen.lock().expect("no panic while held") = pressure;
+        pressure
+    }
+
+    /// For a writer: how far behind all is, or was when somebody last looked, if another one is
+    /// looking just now. Many writers would wait for each other else.
+    fn pressure_lately(&self) -> Pressure {
+        match self.jobs.list.try_lock() {
+            Ok(mut list) => self.pressure(&mut list),
+            Err(TryLockError::WouldBlock) => *self.jobs.seen.lock().expect("no panic while held"),
+            Err(TryLockError::Poisoned(_)) => panic!("no panic while held"),
         }
     }
 
@@ -699,7 +715,7 @@ impl<D: Device> Wip<D> {
         if let Err(error) = self.sync_before_end() {
             ::log::warn!("a sync of a WipDB store's log: {error}");
         }
-        let pressure = self.pressure(&mut self.jobs.lock());
+        let pressure = self.pressure_lately();
         let most = pressure.most();
         // Small memtables are flushed in one go.
         let is_long = self.memtable_bytes_max() > 64 * ASSIST_EVERY_BYTES;

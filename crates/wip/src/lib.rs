@@ -54,6 +54,7 @@ mod spec;
 mod split;
 mod state;
 mod step;
+mod sync;
 mod table_files;
 mod table_memory;
 mod table_writer;
@@ -65,6 +66,7 @@ mod view;
 mod whole_ranges;
 mod wip;
 mod write;
+mod write_gate;
 mod writer;
 
 #[cfg(test)]

@@ -254,7 +254,8 @@ impl MemoryBudget {
     fn look_at_requests(&self, metrics: &Metrics) {
         let (m, seen) = (metrics, self);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let now = [load(&m.gets), load(&m.searches), load(&m.puts) + load(&m.deletes)];
+        let writes = m.calls.sum(|c| &c.puts) + m.calls.sum(|c| &c.deletes);
+        let now = [m.calls.sum(|c| &c.gets), load(&m.searches), writes];
         let before = [&seen.gets, &seen.searches, &seen.writes];
         let [gets, searches, writes] =
             std::array::from_fn(|i| now[i].saturating_sub(load(before[i])));
@@ -281,7 +282,7 @@ impl MemoryBudget {
     /// job and then whenever there were many gets.
     pub(crate) fn recall_filters<D: Device>(&self, contents: &Contents<D>) {
         let seen = self;
-        let gets = contents.metrics.gets.load(Ordering::Relaxed);
+        let gets = contents.metrics.calls.sum(|c| &c.gets);
         let is_due = gets.saturating_sub(seen.gets.load(Ordering::Relaxed)) >= REQUESTS_MIN;
         // While there are only writes, the next one would take their memory again.
         let is_new =
@@ -436,7 +437,7 @@ impl MemoryBudget {
             }
             let before = &stores.version;
             let version = Version::new(runs, before.floor, before.deleted.clone()).after(before);
-            stores.version = Arc::new(version);
+            stores.set_version(version);
         }
     }
 

@@ -1,14 +1,13 @@
 //! Counters.
 
+use silica_base::Striped;
 use silica_engine::MetricVisitor;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Event counters of one store; relaxed: what is decided by them may come a little later.
+/// What every get and every write counts, on lines of its thread.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics {
+pub(crate) struct Calls {
     pub(crate) gets: AtomicU64,
-    /// Searches of ranges.
-    pub(crate) searches: AtomicU64,
     pub(crate) hits: AtomicU64,
     pub(crate) get_reads: AtomicU64,
     pub(crate) false_positives: AtomicU64,
@@ -16,6 +15,19 @@ pub(crate) struct Metrics {
     pub(crate) deletes: AtomicU64,
     pub(crate) user_bytes: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
+    /// What entries that are in no table count for, modulo 2^64.
+    pub(crate) unflushed_bytes: AtomicU64,
+}
+
+/// Picks one of them.
+type CallCounter = fn(&Calls) -> &AtomicU64;
+
+/// Event counters of one store; relaxed: what is decided by them may come a little later.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) calls: Striped<Calls>,
+    /// Searches of ranges.
+    pub(crate) searches: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) shared_flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
@@ -41,22 +53,45 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 
 impl Metrics {
     /// Counts a write.
+    #[inline]
     pub(crate) fn count_write(&self, puts: u64, deletes: u64, bytes: u64) {
-        add(&self.puts, puts);
-        add(&self.deletes, deletes);
-        add(&self.user_bytes, bytes);
+        let calls = self.calls.mine();
+        calls.add(|c| &c.puts, puts);
+        calls.add(|c| &c.deletes, deletes);
+        calls.add(|c| &c.user_bytes, bytes);
+    }
+
+    /// What entries that are in no table count for.
+    pub(crate) fn unflushed_bytes(&self) -> u64 {
+        self.calls.sum(|c| &c.unflushed_bytes)
+    }
+
+    /// Changes that by `bytes`, modulo 2^64.
+    #[inline]
+    pub(crate) fn add_unflushed(&self, bytes: u64) {
+        self.calls.add(|c| &c.unflushed_bytes, bytes);
+    }
+
+    /// The entries of so many bytes are in tables.
+    pub(crate) fn sub_unflushed(&self, bytes: u64) {
+        self.add_unflushed(bytes.wrapping_neg());
     }
 
     pub(crate) fn report(&self, visitor: &mut dyn MetricVisitor) {
+        let calls: [(&str, CallCounter); 8] = [
+            ("gets", |c| &c.gets),
+            ("get_hits", |c| &c.hits),
+            ("get_device_reads", |c| &c.get_reads),
+            ("filter_false_positives", |c| &c.false_positives),
+            ("puts", |c| &c.puts),
+            ("deletes", |c| &c.deletes),
+            ("user_bytes_written", |c| &c.user_bytes),
+            ("log_bytes_written", |c| &c.log_bytes),
+        ];
+        for (name, of) in calls {
+            visitor.metric(name, self.calls.sum(of) as f64);
+        }
         for (name, counter) in [
-            ("gets", &self.gets),
-            ("get_hits", &self.hits),
-            ("get_device_reads", &self.get_reads),
-            ("filter_false_positives", &self.false_positives),
-            ("puts", &self.puts),
-            ("deletes", &self.deletes),
-            ("user_bytes_written", &self.user_bytes),
-            ("log_bytes_written", &self.log_bytes),
             ("flushes", &self.flushes),
             ("shared_flushes", &self.shared_flushes),
             ("flush_bytes_written", &self.flush_bytes),

@@ -41,11 +41,12 @@ fn near_in<D: Device>(contents: &Contents<D>, stores: &Stores<D>, mut place: u64
         }
         place -= versions;
     }
-    let segments = contents.log.segments();
     let frozen = stores.frozen.iter().map(|frozen| &frozen.memtable);
     for memtable in frozen.chain([&stores.active]) {
         if place < memtable.len() as u64 {
             let position = *memtable.positions().get(place as usize)?;
+            // Behind the positions, to which others add meanwhile.
+            let segments = contents.log.segments();
             let key = LogEntries(&segments).entry(position).key.to_vec();
             return Some(Near { key, among: 1 });
         }

@@ -15,6 +15,7 @@ use crate::state::{BucketState, Edit, PartState, StoreState};
 use crate::tables::TableSet;
 use crate::wip::Wip;
 use crate::write::superseded;
+use crate::write_gate::WriteGate;
 use crate::writer::{NewEntry, Writer};
 use arc_swap::ArcSwap;
 use silica_base::{Error, HashSeed, Result};
@@ -27,7 +28,7 @@ use silica_parts::table::Table;
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// Entries of the log that are inserted together, once the memory where they go was asked for.
@@ -80,9 +81,8 @@ impl<D: Device> Wip<D> {
             log: Wal::new(device.clone(), store_id, segment_bytes, segments, log_end),
             buckets: ArcSwap::from_pointee(buckets),
             install: Mutex::new(()),
-            writer: Mutex::new(Writer::new(Appender::new(1, next_segment))),
+            writer: WriteGate::new(Writer::new(Appender::new(1, next_segment))),
             book: Mutex::new(book),
-            unflushed_bytes: AtomicU64::new(0),
             tables,
             snapshots: SnapshotSet::new(environment.clock.clone()),
             metrics: Metrics::default(),
@@ -96,7 +96,7 @@ impl<D: Device> Wip<D> {
         store.replay()?;
         store.rest_log();
         let tables: u64 = store.buckets().iter().map(|b| b.read().version.bytes()).sum();
-        let found = tables + store.unflushed_bytes.load(Ordering::Relaxed);
+        let found = tables + store.metrics.unflushed_bytes();
         store.found_bytes.store(found, Ordering::Relaxed);
         store.share_memory(true);
         store.space_context().look(0);
@@ -113,7 +113,7 @@ impl<D: Device> Wip<D> {
         let recovered = wal::replay(&*self.device, &list, cut, durable_end, visit)?;
         self.insert_all(&mut coming);
         self.log.set_recovered(recovered.next_sequence - 1, recovered.end);
-        let mut writer = self.writer.lock().expect("no panic while held");
+        let mut writer = self.writer.lock();
         writer.appender.next_sequence = recovered.next_sequence;
         drop(writer);
         if cut.is_some() { self.seal_cut() } else { Ok(()) }
@@ -135,7 +135,7 @@ impl<D: Device> Wip<D> {
     /// Makes a cut that only the values told of lasting: the sequence number of a new segment
     /// says from now on where it is.
     fn seal_cut(&self) -> Result<()> {
-        let mut writer = self.writer.lock().expect("no panic while held");
+        let mut writer = self.writer.lock();
         let register = |number| self.edit(&[Edit::LogSegment(number)]);
         self.log.append(&mut writer.appender, &mut vec![0; wal::RECORD_ROOM_BYTES], &register)?;
         drop(writer);
@@ -190,7 +190,8 @@ impl<D: Device> Wip<D> {
         let entries = LogEntries(&segments);
         for position in coming.positions.drain(..) {
             let frame = entries.frame(position);
-            self.insert(coming.buckets.of(frame.key), &NewEntry { frame, position });
+            let hash = self.seed.low(frame.key);
+            self.insert(coming.buckets.of(frame.key), &NewEntry { frame, position, hash }, true);
         }
     }
 

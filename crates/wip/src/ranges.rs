@@ -20,7 +20,7 @@ pub(crate) struct RangeReads {
     reads: AtomicU64,
     /// Positions that were sorted for them.
     sorted: AtomicU64,
-    /// The order that the last one made, and the newest position in it.
+    /// The order that the last one made, and how many inserts it has.
     last: Mutex<Option<(u64, Arc<Ordered>)>>,
 }
 
@@ -29,26 +29,25 @@ impl RangeReads {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Another range is read; the order of the memtable, whose newest position is `newest`, where
-    /// it is there.
-    pub(crate) fn begin(&self, newest: u64) -> Option<Arc<Ordered>> {
+    /// Another range is read; the order of the memtable after so many `inserts`, where it is there.
+    pub(crate) fn begin(&self, inserts: u64) -> Option<Arc<Ordered>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        self.order(newest)
+        self.order(inserts)
     }
 
-    /// The order of the memtable, whose newest position is `newest`, where it is there.
-    pub(crate) fn order(&self, newest: u64) -> Option<Arc<Ordered>> {
+    /// The order of the memtable after so many `inserts`, where it is there.
+    pub(crate) fn order(&self, inserts: u64) -> Option<Arc<Ordered>> {
         let last = self.last.lock().expect("no panic while held");
         let (of, order) = last.as_ref()?;
-        (*of == newest).then(|| Arc::clone(order))
+        (*of == inserts).then(|| Arc::clone(order))
     }
 
-    /// An order was made, in which `newest` is the newest position.
-    pub(crate) fn sorted(&self, newest: u64, order: &Arc<Ordered>) {
+    /// An order was made, which has all of so many `inserts`.
+    pub(crate) fn sorted(&self, inserts: u64, order: &Arc<Ordered>) {
         self.sorted.fetch_add(order.positions().len() as u64, Ordering::Relaxed);
         let mut last = self.last.lock().expect("no panic while held");
-        if last.as_ref().is_none_or(|(of, _)| *of < newest) {
-            *last = Some((newest, Arc::clone(order)));
+        if last.as_ref().is_none_or(|(of, _)| *of < inserts) {
+            *last = Some((inserts, Arc::clone(order)));
         }
     }
 

@@ -5,11 +5,11 @@
 //! the same window. A burst asks for the memory of its next keys before it looks at one, and what
 //! it reads goes into the cache under the reads of the thread's next one (`fresh.rs`).
 
-use crate::bucket::{LogEntries, Version};
+use crate::bucket::{LatestEntries, Version};
 use crate::buckets::Buckets;
 use crate::contents::{Contents, gone};
 use crate::fresh::{BLOCK_BYTES_MAX, Fresh};
-use crate::metrics::add;
+use arc_swap::Guard;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read, ReadQueue};
 use silica_engine::{EntryRef, GetSink, Intent, Stage, StageWatch, Unwatched};
@@ -56,7 +56,7 @@ const NOTHING: Spare = Spare { buffers: Vec::new(), keys: Vec::new(), fresh: Fre
 struct Search<D: Device> {
     index: usize,
     hash: u64,
-    version: Arc<Version<D>>,
+    version: Guard<Arc<Version<D>>>,
     /// Versions below this position are deleted, with a range.
     deleted: u64,
     /// The place of the part to ask among its version's filters, and its block.
@@ -69,7 +69,7 @@ impl<D: Device> Search<D> {
     /// is; false where none has.
     #[inline]
     fn go_to_part(&mut self, key: &[u8]) -> bool {
-        let Version { filters, runs, .. } = &*self.version;
+        let Version { filters, runs, .. } = &**self.version;
         let found = filters.next(runs, self.at, (key, self.hash));
         self.at = found.unwrap_or(self.at);
         found.is_some()
@@ -194,17 +194,13 @@ fn read<D: Device, W: StageWatch>(
         false_positives: 0,
     };
     let result = burst.run(hashes);
-    let m = &contents.metrics;
     // What is left is asked for again, and counted then.
     let left = burst.left.as_ref().map_or(0, |left| left.len() - left_before);
-    for (counter, n) in [
-        (&m.gets, (keys.len() - left) as u64),
-        (&m.hits, burst.hits),
-        (&m.get_reads, burst.device_reads),
-        (&m.false_positives, burst.false_positives),
-    ] {
-        add(counter, n);
-    }
+    let calls = contents.metrics.calls.mine();
+    calls.add(|c| &c.gets, (keys.len() - left) as u64);
+    calls.add(|c| &c.hits, burst.hits);
+    calls.add(|c| &c.get_reads, burst.device_reads);
+    calls.add(|c| &c.false_positives, burst.false_positives);
     contents.tables.cache.count(burst.cache_hits, burst.device_reads);
     let Burst { buffers, fresh, .. } = burst;
     SPARE.set(Spare { buffers, fresh, keys: result? });
@@ -317,11 +313,17 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
         if self.keys.len() == 1 {
             stores.version.filters.prefetch(key, hash);
         }
-        // Taken under the bucket's lock: no segment that its memtables point at is missing.
-        let segments = self.contents.log.segments();
-        let entries = LogEntries(&segments);
         let deleted = stores.deleted_at(key, self.before);
-        if let Some(found) = stores.find(hash, key, self.before, &entries) {
+        loop {
+            // Taken under the bucket's lock: no segment that its memtables point at is missing, but
+            // for those that come with what others insert.
+            let segments = self.contents.log.segments_now();
+            let entries = LatestEntries::new(&segments);
+            let found = stores.find(hash, key, self.before, &entries);
+            if entries.has_missed() {
+                continue;
+            }
+            let Some(found) = found else { break };
             drop(stores);
             let frame = found.entry;
             let entry = EntryRef {
@@ -331,7 +333,7 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
             };
             return self.report((index, hash), frame.flags, found.position < deleted, entry);
         }
-        let version = stores.version.clone();
+        let version = stores.version_now();
         drop(stores);
         buckets.of(key).count_read();
         let mut search = Search { index, hash, version, deleted, at: 0, block: None };

@@ -54,11 +54,12 @@ pub(crate) fn report_buckets<D: Device>(contents: &Contents<D>, visitor: &mut dy
     }
     let m = &contents.metrics;
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let written = [&m.log_bytes, &m.flush_bytes, &m.compaction_bytes, &m.value_log_bytes];
-    let written = written.map(load).iter().sum();
+    let written = [&m.flush_bytes, &m.compaction_bytes, &m.value_log_bytes];
+    let written = written.map(load).iter().sum::<u64>() + m.calls.sum(|c| &c.log_bytes);
+    let (gets, get_reads) = (m.calls.sum(|c| &c.gets), m.calls.sum(|c| &c.get_reads));
     for (name, part, whole) in [
-        ("device_reads_per_get", load(&m.get_reads), load(&m.gets)),
-        ("write_amplification", written, load(&m.user_bytes)),
+        ("device_reads_per_get", get_reads, gets),
+        ("write_amplification", written, m.calls.sum(|c| &c.user_bytes)),
         ("space_amplification", disk, live + live_values),
     ] {
         let ratio = if whole > 0 { part as f64 / whole as f64 } else { 0.0 };

@@ -21,7 +21,7 @@ pub(crate) struct Held<D: Device, W: Deref<Target = Contents<D>>> {
 
 impl<D: Device, W: Deref<Target = Contents<D>>> Held<D, W> {
     pub(crate) fn new(contents: W) -> Self {
-        let writer = contents.writer.lock().expect("no panic while held");
+        let writer = contents.writer.lock();
         let position = position_now(&contents);
         let unix_ms = contents.snapshots.hold(position);
         drop(writer);

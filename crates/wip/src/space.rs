@@ -74,6 +74,12 @@ impl SpaceAccount {
         self.room.count(bytes);
     }
 
+    /// Bytes that one of many writers may keep to itself before it counts them.
+    #[inline]
+    pub(crate) fn uncounted_bytes_max(&self) -> u64 {
+        self.room.uncounted_bytes_max()
+    }
+
     /// True where a look at the free space is due.
     #[inline]
     pub(crate) fn is_look_due(&self) -> bool {
@@ -137,7 +143,7 @@ impl<D: Device> SpaceContext<'_, D> {
     fn deletes_needed_bytes(&self) -> u64 {
         let buckets = self.contents.buckets();
         let all: u64 = buckets.iter().map(|bucket| bucket.read().version.bytes()).sum();
-        let unflushed = self.contents.unflushed_bytes.load(Ordering::Relaxed);
+        let unflushed = self.contents.metrics.unflushed_bytes();
         let segments = self.log_for_space_bytes() + 2 * self.log_segment_bytes();
         2 * segments.min(all.max(LOOK_EVERY_BYTES) + unflushed)
     }
@@ -147,7 +153,7 @@ impl<D: Device> SpaceContext<'_, D> {
         let buckets = self.contents.buckets();
         let files = |bucket: &Arc<Bucket<D>>| file_bytes(&bucket.read().version);
         let compaction = buckets.iter().map(files).max().unwrap_or(0);
-        let unflushed = self.contents.unflushed_bytes.load(Ordering::Relaxed);
+        let unflushed = self.contents.metrics.unflushed_bytes();
         let (rounding, values) =
             (self.rounding_bytes(), self.contents.values.largest_segment_bytes());
         compaction + compaction / 8 + unflushed + unflushed / 4 + rounding + values + BOOK_BYTES
@@ -183,7 +189,7 @@ impl<D: Device> SpaceContext<'_, D> {
     /// While room is short: true where what is in no table takes too much of the log or of the
     /// memory.
     pub(crate) fn is_flush_due(&self) -> bool {
-        let unflushed = self.contents.unflushed_bytes.load(Ordering::Relaxed);
+        let unflushed = self.contents.metrics.unflushed_bytes();
         self.unflushed_log_bytes() > self.log_for_space_bytes()
             || unflushed > UNFLUSHED_TIMES * self.memory.memtable_bytes_max(&self.contents.config)
     }

@@ -54,7 +54,7 @@ pub(crate) fn split<D: Device>(contents: &Contents<D>, bucket: &Arc<Bucket<D>>) 
     let states = cut.lowers.iter().cloned().zip(versions.iter().map(|v| Bucket::state(v)));
     let edit = Edit::Buckets { gone: vec![bucket.lower.clone()], new: states.collect() };
     contents.edit_buckets(edit, &Garbage::default())?;
-    let writer = contents.writer.lock().expect("no panic while held");
+    let writer = contents.writer.lock();
     let mut stores = bucket.write();
     if stores.is_written() {
         stores.freeze(contents.log.end() / POSITION_BYTES);
@@ -62,7 +62,7 @@ pub(crate) fn split<D: Device>(contents: &Contents<D>, bucket: &Arc<Bucket<D>>) 
     let children = cut.children().zip(versions).map(|((lower, upper), version)| {
         let frozen = stores.frozen.clone();
         let deleted = deleted::within(&stores.deleted, lower, upper);
-        let stores = Stores { frozen, deleted, ..Stores::new(version) };
+        let stores = Stores::of(version, frozen, deleted);
         Arc::new(Bucket::new(lower.to_vec(), stores))
     });
     let list = buckets.with(place..place + 1, children.collect());
@@ -134,7 +134,7 @@ pub(crate) fn join<D: Device>(
     let new = vec![(one.lower.clone(), Bucket::state(&version))];
     let edit = Edit::Buckets { gone: vec![other.lower.clone()], new };
     contents.edit_buckets(edit, &Garbage::default())?;
-    let writer = contents.writer.lock().expect("no panic while held");
+    let writer = contents.writer.lock();
     let stores = gather(contents, &buckets, place..place + 2, Stores::new(version));
     let joined = vec![Arc::new(Bucket::new(one.lower.clone(), stores))];
     let list = buckets.with(place..place + 2, joined);
@@ -173,12 +173,13 @@ fn gather<D: Device>(
     }
     positions.sort_unstable();
     for position in positions {
-        let new = NewEntry { frame: entries.entry(position), position };
-        let growth = stores.insert(contents.seed, &new, kept_before, &entries);
+        let frame = entries.entry(position);
+        let new = NewEntry { frame, position, hash: contents.seed.low(frame.key) };
+        let growth = stores.insert(contents.seed, &new, kept_before, &entries, true);
         contents.note_replaced(&growth, &entries);
     }
     let gone = before.saturating_sub(stores.unflushed_bytes());
-    contents.unflushed_bytes.fetch_sub(gone, Ordering::Relaxed);
+    contents.metrics.sub_unflushed(gone);
     stores
 }
 

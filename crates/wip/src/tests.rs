@@ -18,7 +18,6 @@ use silica_engine::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 fn open(device: &SimDevice) -> Wip<SimDevice> {
     open_with(device, &[("space_amplification_percent_max", 160)])
@@ -640,7 +639,7 @@ fn flushes_of_several_buckets_end_together_or_one_by_one() {
         }
         let operations = device.op_count() - before;
         assert!(buckets.iter().all(|bucket| bucket.read().version.runs.len() == 1));
-        assert_eq!(wip.unflushed_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(wip.metrics.unflushed_bytes(), 0);
         wip.verify().expect("every invariant");
         drop(wip);
         let wip = open(&device);

@@ -87,6 +87,12 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
+    /// True where it holds always.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// The ranges, if nobody has written them since `position`, the snapshot of which is held.
     pub(crate) fn since<D: Device>(
         wip: &Wip<D>,
@@ -163,8 +169,9 @@ fn is_range_written<D: Device>(
             let ends = stores.frozen.iter().map(|frozen| frozen.end);
             let newest = ends.max().unwrap_or(0).max(stores.version.ceiling);
             let deleted = stores.deleted.iter().map(|range| range.position);
-            let newest = deleted.fold(newest.max(stores.newest), u64::max);
-            (next.map(<[u8]>::to_vec), newest >= position)
+            let newest = deleted.fold(newest, u64::max);
+            let may_be = newest >= position || !stores.active.is_empty();
+            (next.map(<[u8]>::to_vec), may_be)
         });
         if may_be {
             let view = view_at(contents, Some(&from), false);

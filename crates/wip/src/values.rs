@@ -17,7 +17,7 @@
 //!    before the edit that lets it leave. A crash may leave the number too large by what the log
 //!    brings back, or too small by writes that were under way.
 
-use crate::bucket::{LogEntries, Version};
+use crate::bucket::Version;
 use crate::contents::Contents;
 use crate::deleted::deleted_at;
 use crate::metrics::add;
@@ -255,7 +255,7 @@ impl<D: Device> Wip<D> {
                 OpKind::Put(EntryRef { value: b"", expires_unix_ms, user_bits })
             };
             let conditions = [Condition { key, seen: expected }];
-            let mut writer = self.writer.lock().expect("no panic while held");
+            let mut writer = self.writer.lock();
             if !self.all_hold(Conditions { keys: &conditions, expires_unix_ms: 0 }) {
                 drop(writer);
                 self.values.forget(&stored);
@@ -272,9 +272,7 @@ impl<D: Device> Wip<D> {
 fn newest<D: Device>(contents: &Contents<D>, key: &[u8]) -> Result<Option<Newest>> {
     let hash = contents.seed.low(key);
     let (found, version, deleted) = contents.with_stores(key, |_, stores| {
-        let segments = contents.log.segments();
-        let entries = LogEntries(&segments);
-        let found = stores.find(hash, key, u64::MAX, &entries).map(|found| Newest {
+        let found = contents.find_young(stores, key, |found| Newest {
             flags: found.entry.flags,
             expires_unix_ms: found.entry.expires_unix_ms,
             user_bits: found.entry.user_bits,

@@ -155,16 +155,19 @@ fn view_of<D: Device>(
     if stores.is_gone {
         return None;
     }
-    // Taken under the bucket's lock: no segment that its memtables point at is missing.
-    let segments = contents.log.segments();
-    let (frozen, version, newest) = (stores.frozen.clone(), stores.version.clone(), stores.newest);
+    // Counted before the positions are read, which may be more by then.
+    let inserts = stores.inserts();
+    let (frozen, version) = (stores.frozen.clone(), stores.version.clone());
     let deleted = [&version.deleted[..], &stores.deleted].concat();
-    let order = stores.range_reads.begin(newest);
+    let order = stores.range_reads.begin(inserts);
     let active = match (&stores.active, order) {
         (Memtable::List(list), _) => Active::List(Arc::clone(list)),
         (_, Some(order)) => Active::Sorted(order),
         (Memtable::Hash(directory), None) => Active::Unsorted(directory.positions()),
     };
+    // Taken under the bucket's lock, and after the positions, to which others add meanwhile: no
+    // segment that they point at is missing.
+    let segments = contents.log.segments();
     drop(stores);
     let entries = LogEntries(&segments);
     let (mut list, mut memtables) = (None, Vec::with_capacity(1 + frozen.len()));
@@ -173,7 +176,7 @@ fn view_of<D: Device>(
         Active::Sorted(order) => memtables.push(Slice::whole(order)),
         Active::Unsorted(positions) => {
             let order = Arc::new(Ordered::new(sorted(positions, &entries), &entries));
-            bucket.read().range_reads.sorted(newest, &order);
+            bucket.read().range_reads.sorted(inserts, &order);
             memtables.push(Slice::whole(order));
         }
     }

@@ -39,11 +39,12 @@ fn add_memtables<D: Device>(
     upper: Option<&[u8]>,
     size: &mut RangeSize,
 ) {
-    let segments = contents.log.segments();
-    let entries = LogEntries(&segments);
     let frozen = stores.frozen.iter().map(|frozen| (&frozen.memtable, frozen.bytes));
-    for (memtable, bytes) in frozen.chain([(&stores.active, stores.bytes)]) {
+    for (memtable, bytes) in frozen.chain([(&stores.active, stores.active_bytes())]) {
         let positions = Memtable::positions(memtable);
+        // Behind the positions, to which others add meanwhile.
+        let segments = contents.log.segments();
+        let entries = LogEntries(&segments);
         let step = positions.len().div_ceil(SAMPLES_MAX).max(1);
         let (mut asked, mut inside) = (0u64, 0u64);
         for position in positions.iter().step_by(step) {

@@ -20,7 +20,7 @@ use silica_engine::{
 use silica_parts::wal::POSITION_BYTES;
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 
 /// Longest key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -32,8 +32,6 @@ pub const BATCH_BYTES_MAX: usize = 64 << 20;
 /// A WipDB store on device `D`: what it holds, and what decides about that.
 pub struct Wip<D: Device> {
     contents: Contents<D>,
-    /// Writes are not held any more.
-    pub(crate) released: Condvar,
     /// Held by an ingest: one at a time.
     pub(crate) ingests: Mutex<()>,
     /// Bytes that the store had when it was opened.
@@ -78,7 +76,6 @@ impl<D: Device> Wip<D> {
     pub(crate) fn new(contents: Contents<D>, memory_bytes: u64) -> Self {
         Wip {
             contents,
-            released: Condvar::new(),
             ingests: Mutex::default(),
             found_bytes: AtomicU64::new(0),
             memory: MemoryBudget::new(memory_bytes),
@@ -137,7 +134,7 @@ impl<D: Device> Wip<D> {
     pub(crate) fn release_log(&self) -> Result<()> {
         // In this order: what is written meanwhile lies behind. With the writer locked, since what
         // is in the log and in no memtable yet counts as unflushed, too.
-        let writer = self.writer.lock().expect("no panic while held");
+        let writer = self.writer.lock();
         let end = self.log.end() / POSITION_BYTES;
         drop(writer);
         let guard = self.lock_install();

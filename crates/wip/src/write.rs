@@ -1,16 +1,23 @@
 //! The way of a write: frames → one log record → memtables → (group commit) → a share of the
 //! maintenance that it causes.
+//!
+//! Threads write beside each other ([`WriteGate`](crate::write_gate::WriteGate)): each has a place
+//! in the log and is in its memtables once all records before its own are in the log. All that
+//! looks at more than its own keys waits until nobody writes: snapshots, conditions, ranges,
+//! whatever freezes a memtable or changes the list of buckets. Who waited finds all below the log's
+//! end in memtables, and nothing behind it.
 
 use crate::batch_ranges::{covers, moved_lowers, with_lowers};
-use crate::bucket::Version;
+use crate::bucket::{Stores, Version};
+use crate::buckets::Buckets;
 use crate::deleted::DeletedRange;
-use crate::metrics::add;
 use crate::space::LOOK_EVERY_BYTES;
 use crate::state::Edit;
 use crate::unwritten::Quiet;
 use crate::values::entry_bytes;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, KEY_BYTES_MAX, Wip};
-use crate::writer::{NewEntry, Writer};
+use crate::write_gate::{Entered, Locked};
+use crate::writer::{NewEntry, Record, Writer};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Conditions, Optimistic};
@@ -18,6 +25,7 @@ use silica_engine::{Durability, Op, OpKind, WriteBatch};
 use silica_parts::frame::{Frame, POINTER, RANGE};
 use silica_parts::value_log::{POINTER_BYTES, Stored};
 use silica_parts::wal::POSITION_BYTES;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, TryLockError};
 
@@ -51,6 +59,14 @@ const PUT_TIMES: u64 = 3;
 
 /// Operations of a batch whose places in memtables are asked for before the log has them.
 const PREFETCHED_MAX: usize = 16;
+/// Times that a write waits for those who have the store's writes to themselves, before it asks for
+/// that, too.
+const ENTRIES_MAX: usize = 8;
+
+thread_local! {
+    /// The memory of this thread's last record.
+    static SPARE: Cell<Record> = const { Cell::new(Record::NOTHING) };
+}
 
 impl<D: Device> Wip<D> {
     pub(crate) fn write_batch(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
@@ -95,6 +111,14 @@ impl<D: Device> Wip<D> {
             self.refuse_if_stuck()?;
         }
         let stored = self.store_large_values(batch)?;
+        if !RANGES && conditions.is_none() && quiet.is_empty() && self.changes.is_none() {
+            let written = self.write_beside_others(batch.ops(), &stored);
+            if let Some(debt) = written.inspect_err(|_| self.values.forget(&stored))? {
+                drop(stored);
+                self.follow_write(debt, durability)?;
+                return Ok(true);
+            }
+        }
         let is_known = quiet.catch_up(self);
         let (mut writer, installs) = match RANGES {
             true => self.lock_to_write_ranges(),
@@ -228,17 +252,13 @@ impl<D: Device> Wip<D> {
     }
 
     /// The writer, once writes are not held.
-    pub(crate) fn lock_to_write(&self) -> MutexGuard<'_, Writer<D::Log>> {
-        let mut writer = self.writer.lock().expect("no panic while held");
-        while writer.is_held {
-            writer = self.released.wait(writer).expect("no panic while held");
-        }
-        writer
+    pub(crate) fn lock_to_write(&self) -> Locked<'_, Writer<D::Log>> {
+        self.writer.lock_when(|writer| !writer.is_held)
     }
 
     /// The writer, and the lock of those who install what jobs made; see `batch_ranges.rs`. Whoever
     /// installs may wait for the writer, so it is waited for without.
-    fn lock_to_write_ranges(&self) -> (MutexGuard<'_, Writer<D::Log>>, Option<MutexGuard<'_, ()>>) {
+    fn lock_to_write_ranges(&self) -> (Locked<'_, Writer<D::Log>>, Option<MutexGuard<'_, ()>>) {
         loop {
             let writer = self.lock_to_write();
             match self.install.try_lock() {
@@ -253,26 +273,38 @@ impl<D: Device> Wip<D> {
 
     /// Lets writes wait, or go on.
     pub(crate) fn hold_writes(&self, holds: bool) {
-        self.writer.lock().expect("no panic while held").is_held = holds;
-        self.released.notify_all();
+        self.writer.lock().is_held = holds;
+        // Beside others, too.
+        if holds {
+            self.writer.close();
+        } else {
+            self.writer.open();
+        }
+        self.writer.notify();
     }
 
     /// Appends a record that changes nothing, and takes a position for what comes from elsewhere: a
     /// range of no keys is deleted.
     pub(crate) fn mark(&self, writer: &mut Writer<D::Log>) -> Result<u64> {
-        writer.fill([Frame { flags: RANGE, ..Frame::put(&[0], &[0]) }].into_iter());
+        writer.record.fill([Frame { flags: RANGE, ..Frame::put(&[0], &[0]) }].into_iter());
         Ok(self.append(writer)? / POSITION_BYTES)
     }
 
-    /// What follows an append: group commit, and a share of the maintenance.
+    /// Lets the writer go, and does what follows a write.
     fn end_write(
         &self,
-        mut writer: MutexGuard<'_, Writer<D::Log>>,
+        mut writer: Locked<'_, Writer<D::Log>>,
         durability: Durability,
     ) -> Result<()> {
         let is_due = writer.debt_bytes >= self.jobs.assist_every();
         let debt = if is_due { std::mem::take(&mut writer.debt_bytes) } else { 0 };
         drop(writer);
+        self.follow_write(debt, durability)
+    }
+
+    /// What follows a write: group commit, and a share of the maintenance, as large as the `debt`
+    /// asks for.
+    fn follow_write(&self, debt: u64, durability: Durability) -> Result<()> {
         if durability == Durability::Synced {
             self.sync_log()?;
         }
@@ -303,7 +335,7 @@ impl<D: Device> Wip<D> {
         }
         let mut writer = self.lock_to_write();
         let value = upper.as_deref().unwrap_or_default();
-        writer.fill([Frame { flags: RANGE, ..Frame::put(&lower, value) }].into_iter());
+        writer.record.fill([Frame { flags: RANGE, ..Frame::put(&lower, value) }].into_iter());
         let position = self.append(&mut writer)? / POSITION_BYTES;
         self.metrics.count_write(0, 1, lower.len() as u64);
         let kind = OpKind::DeleteRange(upper.as_deref());
@@ -339,10 +371,14 @@ impl<D: Device> Wip<D> {
     ) -> Result<()> {
         self.append_uncounted::<RANGES>(writer, ops, stored)?;
         self.record_change(ops);
+        self.count_ops(ops);
+        Ok(())
+    }
+
+    fn count_ops(&self, ops: &[Op<'_>]) {
         let deletes = ops.iter().filter(|op| op.kind.is_delete()).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
-        Ok(())
     }
 
     /// Appends entries that are only moved: no user wrote them.
@@ -354,40 +390,120 @@ impl<D: Device> Wip<D> {
     ) -> Result<()> {
         // Nobody replaces them while the writer is locked.
         let buckets = self.buckets.load();
-        let mut places = [0; PREFETCHED_MAX];
-        for (place, op) in places.iter_mut().zip(ops) {
-            *place = buckets.place(op.key);
-            // It is there by the time that the log has the entry.
-            buckets.at(*place).read().prefetch_active(self.seed.low(op.key));
-        }
-        writer.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
+        self.prepare(&buckets, &mut writer.record, ops, stored, |_| true);
         let at = self.append(writer)?;
+        self.insert_ops::<RANGES>(&buckets, &writer.record, at, (ops, stored), true);
+        Ok(())
+    }
+
+    /// Writes a batch that deletes no range beside others who write. What its thread owes
+    /// maintenance, or nothing yet; `None` where the store's writes have to be one's own for it.
+    fn write_beside_others(&self, ops: &[Op<'_>], stored: &Stored<D::File>) -> Result<Option<u64>> {
+        let Some(entered) = self.enter_to_write() else { return Ok(None) };
+        let mut record = SPARE.take();
+        let written = self.append_beside_others(&mut record, ops, stored);
+        SPARE.set(record.kept());
+        let Some(bytes) = written? else { return Ok(None) };
+        let debt = entered.owe(bytes, self.jobs.assist_every());
+        let counted = entered.keep(bytes, self.space.uncounted_bytes_max());
+        drop(entered);
+        if counted > 0 {
+            self.space.count(counted);
+        }
+        Ok(Some(debt))
+    }
+
+    fn enter_to_write(&self) -> Option<Entered<'_>> {
+        (0..ENTRIES_MAX).find_map(|_| {
+            let entered = self.writer.enter();
+            if entered.is_none() {
+                self.writer.wait();
+            }
+            entered
+        })
+    }
+
+    /// Appends one record with all `ops`, and puts them into the memtables; bytes of the record.
+    fn append_beside_others(
+        &self,
+        record: &mut Record,
+        ops: &[Op<'_>],
+        stored: &Stored<D::File>,
+    ) -> Result<Option<u64>> {
+        // Nobody replaces them meanwhile.
+        let buckets = self.buckets.load();
+        if !self.prepare(&buckets, record, ops, stored, |stores| !stores.is_to_freeze()) {
+            return Ok(None);
+        }
+        let Some(at) = self.log.append_beside_others(&mut record.bytes)? else { return Ok(None) };
+        self.insert_ops::<false>(&buckets, record, at, (ops, stored), false);
+        let bytes = record.bytes.len() as u64;
+        self.metrics.calls.add(|c| &c.log_bytes, bytes);
+        self.count_ops(ops);
+        Ok(Some(bytes))
+    }
+
+    /// Has a record of `ops`, and the memory on its way that they go to; false, and no record, if
+    /// `may` says no of a bucket.
+    fn prepare(
+        &self,
+        buckets: &Buckets<D>,
+        record: &mut Record,
+        ops: &[Op<'_>],
+        stored: &Stored<D::File>,
+        may: impl Fn(&Stores<D>) -> bool,
+    ) -> bool {
+        record.places.clear();
+        for op in ops {
+            let (place, hash) = (buckets.place(op.key), self.seed.low(op.key));
+            let stores = buckets.at(place).read();
+            if !may(&stores) {
+                return false;
+            }
+            if record.places.len() < PREFETCHED_MAX {
+                // It is there by the time that the log has the entry.
+                stores.prefetch_active(hash);
+            }
+            record.places.push((place, hash));
+        }
+        record.fill(ops.iter().enumerate().map(|(i, op)| frame_of(op, stored.pointer(i))));
+        true
+    }
+
+    /// Puts the operations of a record whose payload is at `at` of the log into the memtables.
+    fn insert_ops<const RANGES: bool>(
+        &self,
+        buckets: &Buckets<D>,
+        record: &Record,
+        at: u64,
+        (ops, stored): (&[Op<'_>], &Stored<D::File>),
+        freezes: bool,
+    ) {
         let superseded = match RANGES {
             true => superseded_ops(ops),
             false => superseded(ops.len(), |i| ops[i].key),
         };
-        for (i, (offset, op)) in writer.frames.iter().zip(ops).enumerate() {
+        for (i, (offset, op)) in record.frames.iter().zip(ops).enumerate() {
             if RANGES && matches!(op.kind, OpKind::DeleteRange(_)) {
                 continue;
             }
             if superseded.binary_search(&i).is_err() {
                 let position = (at + *offset as u64) / POSITION_BYTES;
+                let (place, hash) = record.places[i];
                 let frame = frame_of(op, stored.pointer(i));
-                let place = places.get(i).copied().unwrap_or_else(|| buckets.place(op.key));
-                self.insert(buckets.at(place), &NewEntry { frame, position });
+                self.insert(buckets.at(place), &NewEntry { frame, position, hash }, freezes);
             } else if let Some(pointer) = stored.pointer(i) {
                 self.values.note_dead_at(pointer);
             }
         }
         // After the keys that are put into them: so no reader misses one meanwhile.
-        for (offset, op) in writer.frames.iter().zip(ops).filter(|_| RANGES) {
+        for (offset, op) in record.frames.iter().zip(ops).filter(|_| RANGES) {
             if let OpKind::DeleteRange(upper) = op.kind {
                 let position = (at + *offset as u64) / POSITION_BYTES;
                 let (lower, upper) = (op.key.to_vec(), upper.map(<[u8]>::to_vec));
                 self.insert_range(&DeletedRange { lower, upper, position }, |_| true);
             }
         }
-        Ok(())
     }
 
     /// Appends the record in hand to the log; the position of its payload, in bytes.
@@ -400,11 +516,11 @@ impl<D: Device> Wip<D> {
             self.share_memory(false);
             self.edit(&[Edit::LogSegment(number)])
         };
-        let at = self.log.append(&mut writer.appender, &mut writer.record, &register)?;
-        let written = writer.record.len() as u64;
+        let at = self.log.append(&mut writer.appender, &mut writer.record.bytes, &register)?;
+        let written = writer.record.bytes.len() as u64;
         writer.debt_bytes += written;
         self.space.count(written);
-        add(&self.metrics.log_bytes, written);
+        self.metrics.calls.add(|c| &c.log_bytes, written);
         Ok(at)
     }
 }

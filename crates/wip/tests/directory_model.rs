@@ -139,3 +139,46 @@ fn positions_are_of_entries_that_are_there() {
     };
     model(0, read, IN_ONE_PLACE);
 }
+
+/// Two insert at the same time; in the end the newest version of each key is there, and whoever
+/// reads meanwhile never misses what was there.
+#[test]
+fn inserts_that_meet_leave_the_newest_version() {
+    for ((one, other), newest) in [((3, 4), 4), ((4, 3), 4), ((2, 3), 3), ((2, 4), 4)] {
+        loom::model(move || {
+            let log = Log(std::array::from_fn(|_| AtomicU64::new(0)));
+            let shared = Arc::new(Shared { directory: Directory::new(2), log });
+            assert_eq!(shared.insert(1, 0), Inserted::Added);
+            let others = shared.clone();
+            let thread = thread::spawn(move || {
+                let inserted = others.insert(other, 0);
+                let found = others.find(u64::MAX).expect("it was there");
+                assert!(KEYS[other as usize - 1] != b"a" || found >= other, "{found}");
+                inserted
+            });
+            let first = shared.insert(one, 0);
+            let found = shared.find(u64::MAX).expect("it was there");
+            assert!(KEYS[one as usize - 1] != b"a" || found >= one, "{found}");
+            let second = thread.join().expect("it ends");
+            assert_eq!(shared.find(u64::MAX), Some(newest));
+            let added = [first, second].iter().filter(|one| **one == Inserted::Added).count();
+            assert_eq!(shared.directory.len(), 1 + added, "each has a slot of its own");
+        });
+    }
+}
+
+/// Both insert a key that is not there: each may have a slot, and the newest is found.
+#[test]
+fn a_new_key_may_take_two_slots() {
+    loom::model(|| {
+        let log = Log(std::array::from_fn(|_| AtomicU64::new(0)));
+        let shared = Arc::new(Shared { directory: Directory::new(2), log });
+        let others = shared.clone();
+        let thread = thread::spawn(move || others.insert(3, 0));
+        let first = shared.insert(1, 0);
+        let second = thread.join().expect("it ends");
+        assert_eq!(shared.find(u64::MAX), Some(3));
+        assert!([first, second].contains(&Inserted::Added), "{first:?}, {second:?}");
+        assert_eq!(shared.insert(4, 0), Inserted::Replaced(3));
+    });
+}

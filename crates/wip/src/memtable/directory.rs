@@ -5,14 +5,18 @@
 //! one line a table would have to grow as soon as one of many has nine keys by chance, at a third
 //! of its room; with two it gets three quarters full.
 //!
-//! Orderings, for one who inserts and any number who read (`tests/directory_model.rs` checks them):
+//! Orderings, for any number who insert and who read (`tests/directory_model.rs` checks them):
 //!
-//! * A slot is stored with release, once the entry is in the log, and the reader's load of it that
-//!   says where the entry is has acquire: so the entry's bytes are there.
+//! * A slot is taken, and its position replaced, by compare-and-swap with release, once the entry
+//!   is in the log, and the load of it that says where the entry is has acquire: so the entry's
+//!   bytes are there.
 //! * A slot goes from empty to a position and then only to greater positions of the same key, so a
 //!   word is whole whenever it is read. The search by tags is relaxed: it says where to look, and
 //!   the load that follows decides. A slot that it misses was empty for this reader, or holds
 //!   another key's tag.
+//! * Two who insert a key at the same time may each take a slot; the newest is found.
+//! * Who comes with a lesser position than the key has already was overtaken. Nobody asks for the
+//!   state between the two: snapshots are taken while nobody inserts.
 //! * Versions of a key that readers of the past may ask for stay in slots of their own; so what was
 //!   there when a reader began is found, or a newer version of the same key.
 //! * The number of slots in use is relaxed: nothing is found by it.
@@ -31,6 +35,10 @@ const GROWTH_MAX: usize = 16;
 /// A directory of more bytes does not grow.
 const LARGE_BYTES: usize = 256 << 10;
 
+/// How full a large one gets: from seventy percent on both lines of some key are soon full, and who
+/// inserts beside others can do nothing then but have it grow.
+const FULL_PERCENT: usize = 66;
+
 /// What became of an older version of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inserted {
@@ -38,6 +46,8 @@ pub enum Inserted {
     Added,
     /// This position gave way.
     Replaced(u64),
+    /// A later version came first, and this one is not needed any more.
+    Overtaken,
 }
 
 /// See the module's documentation.
@@ -62,6 +72,11 @@ impl Directory {
     pub fn next(&self) -> Self {
         let is_full = self.len() * 10 > self.lines.len() * TAG_GROUP * 7;
         Directory::new(self.lines.len() << usize::from(self.is_large() && is_full))
+    }
+
+    /// True where another one had better take over before both lines of some key are full.
+    pub fn is_nearly_full(&self) -> bool {
+        self.is_large() && self.len() * 100 > self.lines.len() * TAG_GROUP * FULL_PERCENT
     }
 
     /// True where it is not to grow: the put that it grows for would wait for all of its keys to be
@@ -153,9 +168,8 @@ impl Directory {
         newest
     }
 
-    /// Adds the position of `key`, greater than all that are there. Where an older version of the
-    /// key is at or behind `kept_before`, nobody may ask for it any more, and it gives way. Only
-    /// for one caller at a time.
+    /// Adds the position of `key`. Where an older version of the key is at or behind `kept_before`,
+    /// nobody may ask for it any more, and it gives way. For any number of callers.
     #[inline]
     pub fn insert(
         &self,
@@ -165,27 +179,39 @@ impl Directory {
         kept_before: u64,
         entries: &impl Entries,
     ) -> Result<Inserted, Full> {
-        let word = u64::from(Self::tag(hash)) << POSITION_BITS | position;
-        if let Some((old, slot)) = self.find_slot(hash, key, u64::MAX, entries)
-            && old.position >= kept_before
-        {
-            slot.store(word, Release);
-            return Ok(Inserted::Replaced(old.position));
+        let word = |position: u64| u64::from(Self::tag(hash)) << POSITION_BITS | position;
+        while let Some((old, slot)) = self.find_slot(hash, key, u64::MAX, entries) {
+            if old.position > position {
+                return Ok(Inserted::Overtaken);
+            }
+            if old.position < kept_before {
+                break;
+            }
+            let (now, new) = (word(old.position), word(position));
+            if slot.compare_exchange(now, new, Release, Relaxed).is_ok() {
+                return Ok(Inserted::Replaced(old.position));
+            }
+            // Another one was quicker: the slot has a greater position of this key.
         }
-        self.add(hash, word)?;
+        self.add(hash, word(position))?;
         Ok(Inserted::Added)
     }
 
     #[inline(always)]
     fn add(&self, hash: u64, word: u64) -> Result<(), Full> {
         let [first, second] = self.lines_of(hash).map(|line| &self.lines[line]);
-        // Slots are taken from the first on.
-        let used = |line: &Line| line.iter().take_while(|slot| slot.load(Relaxed) != 0).count();
-        let (in_first, in_second) = (used(first), used(second));
-        let (line, at) = if in_second < in_first { (second, in_second) } else { (first, in_first) };
-        line.get(at).ok_or(Full)?.store(word, Release);
-        self.used.store(self.used.load(Relaxed) + 1, Relaxed);
-        Ok(())
+        loop {
+            // Slots are taken from the first on.
+            let used = |line: &Line| line.iter().take_while(|slot| slot.load(Relaxed) != 0).count();
+            let (in_first, in_second) = (used(first), used(second));
+            let (line, at) =
+                if in_second < in_first { (second, in_second) } else { (first, in_first) };
+            let slot = line.get(at).ok_or(Full)?;
+            if slot.compare_exchange(0, word, Release, Relaxed).is_ok() {
+                self.used.fetch_add(1, Relaxed);
+                return Ok(());
+            }
+        }
     }
 
     /// All positions, in no order. For everybody; those that are added meanwhile may be missing.

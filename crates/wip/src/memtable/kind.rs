@@ -85,36 +85,45 @@ impl Memtable {
         }
     }
 
-    /// Adds the position of `key`, greater than all that are there, as [`Directory::insert`] does.
-    /// A list keeps every version. It grows where it has to; that it is full means that more room
-    /// does not help, or takes too long to make.
+    /// True where another memtable had better take over before this one is full.
+    #[inline]
+    pub fn is_nearly_full(&self) -> bool {
+        matches!(self, Memtable::Hash(directory) if directory.is_nearly_full())
+    }
+
+    /// True where another memtable had better take over than that this one grows.
+    pub fn is_large(&self) -> bool {
+        matches!(self, Memtable::Hash(directory) if directory.is_large())
+    }
+
+    /// Adds the position of `key`, as [`Directory::insert`] does; a list keeps every version. For
+    /// any number of callers where it is a hash table, and for one at a time where it is a list.
+    #[inline]
     pub fn insert(
-        &mut self,
-        seed: HashSeed,
+        &self,
+        hash: u64,
         key: &[u8],
         position: u64,
         kept_before: u64,
         entries: &impl Entries,
     ) -> Result<Inserted, Full> {
-        loop {
-            match self {
-                Memtable::Hash(directory) => {
-                    let hash = seed.low(key);
-                    match directory.insert(hash, key, position, kept_before, entries) {
-                        Ok(inserted) => return Ok(inserted),
-                        Err(Full) if directory.is_large() => return Err(Full),
-                        Err(Full) => {
-                            *directory =
-                                directory.grown(|key| seed.low(key), entries).ok_or(Full)?;
-                        }
-                    }
-                }
-                Memtable::List(list) => match list.insert(key, position, entries) {
-                    Ok(()) => return Ok(Inserted::Added),
-                    Err(Full) => *list = Arc::new(list.grown().ok_or(Full)?),
-                },
+        match self {
+            Memtable::Hash(directory) => {
+                directory.insert(hash, key, position, kept_before, entries)
             }
+            Memtable::List(list) => list.insert(key, position, entries).map(|()| Inserted::Added),
         }
+    }
+
+    /// Makes room; [`Full`] where more room does not help, or there cannot be more.
+    pub fn grow(&mut self, seed: HashSeed, entries: &impl Entries) -> Result<(), Full> {
+        match self {
+            Memtable::Hash(directory) => {
+                *directory = directory.grown(|key| seed.low(key), entries).ok_or(Full)?;
+            }
+            Memtable::List(list) => *list = Arc::new(list.grown().ok_or(Full)?),
+        }
+        Ok(())
     }
 
     /// All positions, in no order.

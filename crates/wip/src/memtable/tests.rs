@@ -46,6 +46,67 @@ fn newest(model: &Model, key: &[u8], before: u64) -> Option<u64> {
     (found.0 == key).then_some(*position)
 }
 
+/// Inserts and has the memtable grow, unless it is large.
+fn insert(
+    memtable: &mut Memtable,
+    key: &[u8],
+    position: u64,
+    written: &Written,
+) -> Result<Inserted, Full> {
+    loop {
+        match memtable.insert(SEED.low(key), key, position, 0, written) {
+            Err(Full) if !memtable.is_large() => memtable.grow(SEED, written)?,
+            inserted => return inserted,
+        }
+    }
+}
+
+#[test]
+fn threads_that_insert_out_of_order_leave_the_newest_version() {
+    const THREADS: usize = 4;
+    let mut written = Written::default();
+    let keys: Vec<[u8; 8]> = (0..200u64).map(u64::to_be_bytes).collect();
+    for round in 0..test_size(20, 60, 500) {
+        // Each key once for each thread, in an order of the thread's own.
+        let mut prng = Prng::new(round);
+        let mut turns: Vec<Vec<(usize, u64)>> = vec![Vec::new(); THREADS];
+        for (at, key) in keys.iter().enumerate() {
+            turns.iter_mut().for_each(|turn| turn.push((at, written.push(key, b""))));
+        }
+        turns.iter_mut().for_each(|turn| turn.sort_by_cached_key(|_| prng.next_u64()));
+        let (directory, written) = (Directory::new(128), &written);
+        let counts: Vec<[usize; 3]> = std::thread::scope(|scope| {
+            let directory = &directory;
+            let insert = |turn: &Vec<(usize, u64)>| {
+                let mut counts = [0; 3];
+                for (at, position) in turn {
+                    let (key, hash) = (&keys[*at], SEED.low(&keys[*at]));
+                    let inserted = directory.insert(hash, key, *position, 0, written);
+                    counts[match inserted.expect("there is room") {
+                        Inserted::Added => 0,
+                        Inserted::Replaced(old) => usize::from(old < *position),
+                        Inserted::Overtaken => 2,
+                    }] += 1;
+                    let found = directory.find(hash, key, u64::MAX, written).expect("there");
+                    assert!(found.position >= *position);
+                }
+                counts
+            };
+            let threads: Vec<_> =
+                turns.iter().map(|turn| scope.spawn(move || insert(turn))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+        });
+        let sum = |what: usize| counts.iter().map(|one| one[what]).sum::<usize>();
+        assert_eq!(directory.len(), sum(0), "what was added has a slot");
+        assert_eq!(sum(0) + sum(1) + sum(2), THREADS * keys.len());
+        for (at, key) in keys.iter().enumerate() {
+            let newest = turns.iter().flatten().filter(|(of, _)| *of == at).map(|(_, p)| *p).max();
+            let found = directory.find(SEED.low(key), key, u64::MAX, written);
+            assert_eq!(found.map(|found| found.position), newest, "round {round}");
+        }
+    }
+}
+
 #[test]
 fn directories_find_the_newest_version_that_a_snapshot_sees() {
     for seed in 0..test_size(5, 30, 1000) {
@@ -66,6 +127,7 @@ fn directories_find_the_newest_version_that_a_snapshot_sees() {
                         break;
                     }
                     Ok(Inserted::Added) => break,
+                    Ok(Inserted::Overtaken) => unreachable!("positions ascend"),
                     Err(Full) => match directory.grown(|key| SEED.low(key), &written) {
                         Some(larger) => directory = larger,
                         None => {
@@ -156,9 +218,10 @@ fn memtables_of_both_kinds_grow_and_become_lists() {
         for n in 0..3000u64 {
             let key = key(&mut prng);
             let position = written.push(&key, &n.to_le_bytes());
-            match memtable.insert(SEED, &key, position, 0, &written).expect("there is room") {
+            match insert(&mut memtable, &key, position, &written).expect("there is room") {
                 Inserted::Replaced(old) => drop(model.remove(&(key.clone(), Reverse(old)))),
                 Inserted::Added => (),
+                Inserted::Overtaken => unreachable!("positions ascend"),
             }
             model.insert((key, Reverse(position)), position);
             if n == 1500 && prng.one_in(2) {
@@ -263,7 +326,7 @@ fn a_put_into_a_large_directory_does_not_wait_for_it_to_grow() {
     let mut memtable = Memtable::new_hash();
     let is_full = (0..100_000u64).any(|n| {
         let at = written.push(&n.to_be_bytes(), b"");
-        memtable.insert(SEED, &n.to_be_bytes(), at, 0, &written).is_err()
+        insert(&mut memtable, &n.to_be_bytes(), at, &written).is_err()
     });
     assert!(is_full, "of {} bytes", memtable.bytes());
     let Memtable::Hash(directory) = &memtable else { unreachable!("it has no order") };
