@@ -182,6 +182,10 @@ impl LogFile for SimLog {
 
     fn reserve(&self, len: u64) -> Result<Option<Reserved<'_>>> {
         self.check_writer()?;
+        if self.memory.gate.reserved() + len > self.memory.capacity() {
+            // Nothing is asked of the device.
+            return Ok(None);
+        }
         // What the power cut takes is as if it were reserved only afterwards.
         self.handle.mutate(Call::Append, |state| state.refuse(Call::Append))?;
         Ok(self.memory.reserve(len, &self.handle.counters))
