@@ -4,7 +4,7 @@
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    pub(crate) fn pause(_: &mut u32) {
+    pub(crate) fn pause(_: &mut u64, _: u64) {
         loom::thread::yield_now();
     }
 }

@@ -2,15 +2,16 @@
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Turns that are waited for at once: what is waited for is a copy of some hundred bytes.
-const TURNS_AT_ONCE: u32 = 64;
+/// Moments that are waited for at once: what is waited for are copies of some hundred bytes.
+const AT_ONCE: u64 = 256;
 
-/// Waits a moment; for longer ones lets others run, who may be the one that is waited for.
+/// Waits as many moments as appends come `before`; in the long run lets others run, who may be the
+/// one that is waited for.
 #[inline]
-pub(crate) fn pause(turns: &mut u32) {
-    *turns += 1;
-    if *turns < TURNS_AT_ONCE {
-        std::hint::spin_loop();
+pub(crate) fn pause(waited: &mut u64, before: u64) {
+    *waited += before;
+    if *waited < AT_ONCE {
+        (0..before).for_each(|_| std::hint::spin_loop());
     } else {
         std::thread::yield_now();
     }

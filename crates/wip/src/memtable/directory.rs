@@ -70,8 +70,7 @@ impl Directory {
     /// An empty one to come after this: of as many lines, or twice as many where this is large and
     /// full.
     pub fn next(&self) -> Self {
-        let is_full = self.len() * 10 > self.lines.len() * TAG_GROUP * 7;
-        Directory::new(self.lines.len() << usize::from(self.is_large() && is_full))
+        Directory::new(self.lines.len() << usize::from(self.is_nearly_full()))
     }
 
     /// True where another one had better take over before both lines of some key are full.
