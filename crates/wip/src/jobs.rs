@@ -41,7 +41,7 @@ const LOG_ALONE_PRESSURE: f64 = 1.0;
 const WAIT_PRESSURE: f64 = 2.0;
 const STOP_PRESSURE: f64 = 4.0;
 /// What the log may be too long where writers stop: a part of its limit, or these bytes.
-const LOG_OVER_PART: u64 = 4;
+const LOG_OVER_PART: u64 = 6;
 const LOG_OVER_BYTES: u64 = 512 << 10;
 /// A writer's share of maintenance per byte written, for each unit of pressure above where
 /// slowing begins, and at the most.
@@ -766,8 +766,8 @@ mod tests {
     fn a_log_that_is_too_long_soon_stops_writers() {
         const MIB: u64 = 1 << 20;
         let pressures = |max: u64, windows: [u64; 5]| windows.map(|w| log_pressure(w, max));
-        let large = pressures(24 * MIB, [0, 12, 24, 26, 30].map(|mib| mib * MIB));
-        assert_eq!(large, [0.0, 0.5, 1.0, 2.0, STOP_PRESSURE]);
+        let large = pressures(24 * MIB, [0, 12, 24, 26, 28].map(|mib| mib * MIB));
+        assert_eq!(large, [0.0, 0.5, 1.0, 2.5, STOP_PRESSURE]);
         // A small one may be half a MiB more.
         let small = pressures(MIB, [0, MIB / 2, MIB, MIB + MIB / 4, MIB + MIB / 2]);
         assert_eq!(small, [0.0, 0.5, 1.0, 2.5, STOP_PRESSURE]);
