@@ -24,7 +24,7 @@ fn tables() -> impl Iterator<Item = &'static dyn Peer> {
 
 /// Runs `test` with each table.
 fn each(test: impl Fn(&dyn Peer, &dyn Target)) {
-    assert_eq!(tables().count(), 4);
+    assert_eq!(tables().count(), 5);
     for peer in tables() {
         eprintln!("{} {}", peer.name(), peer.version().unwrap());
         test(peer, &*peer.open(&setup(16 << 20)).unwrap());
