@@ -4,6 +4,7 @@
 use super::EventLoop;
 use crate::at_hand::AtHand;
 use crate::conn::Planned;
+use silica::Durability;
 use silica_commands::{Burst, Executor, Lane, Output};
 use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,10 +17,6 @@ enum Place {
     /// On a worker, up to this request.
     Worker(Lane, usize),
 }
-
-/// Bursts of a loop under way that write. Few, so that they are large: writers take turns in an
-/// engine, and of synced ones all but one only wait for the sync under way.
-const WRITES_MAX: usize = 4;
 
 /// The bursts of a loop.
 pub(super) struct Bursts {
@@ -140,7 +137,9 @@ impl EventLoop {
         self.read_at_hand();
         // While as many are under way as workers can share, the next burst goes on growing.
         let in_flight_max = self.shared.pools.workers_of_loop();
-        let writes_max = in_flight_max.min(WRITES_MAX);
+        // Those that wait for a sync have no worker.
+        let is_synced = self.shared.config.durability == Durability::Synced;
+        let writes_max = if is_synced { 2 * in_flight_max } else { in_flight_max };
         let bursts = &mut self.bursts;
         let reads = take(&mut bursts.left, &mut bursts.reads_in_flight, in_flight_max);
         let writes = take(&mut bursts.writes, &mut bursts.writes_in_flight, writes_max);
