@@ -1,9 +1,8 @@
 //! What the threads of a server share beside what commands share.
 
-use crate::commits::Commits;
 use crate::listeners::AcceptOptions;
 use crate::loops::Loops;
-use crate::pool::Pools;
+use crate::pool::Pool;
 use crate::tls::{self, Tls};
 use crate::{Config, Mode};
 use silica_commands::Service;
@@ -16,8 +15,7 @@ pub(crate) struct Shared {
     /// What the commands share.
     pub(crate) service: Arc<Service>,
     pub(crate) loops: Arc<Loops>,
-    pub(crate) pools: Pools,
-    pub(crate) commits: Commits,
+    pub(crate) pool: Pool,
     pub(crate) tls: Option<Tls>,
 }
 
