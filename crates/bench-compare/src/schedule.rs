@@ -16,8 +16,9 @@ use std::path::Path;
 
 /// Memory beside a store's own: the program, its driver and what the kernel keeps for them.
 pub const ALLOWANCE_BYTES: u64 = 32 << 20;
-/// What of it a store that keeps to its number does not have: the program, its driver and the
-/// kernel take 3 MiB, and memory comes in huge pages, of which two may be used in part.
+/// The part of [`ALLOWANCE_BYTES`] that programs need for themselves, so that no store's number has
+/// it: the program, its driver and the kernel take 3 MiB, and memory comes in huge pages, of which
+/// two may be used in part.
 pub(crate) const PROGRAM_BYTES: u64 = 8 << 20;
 /// Bytes on the device per live byte that a store may take while it works, at most.
 const SPACE_FACTOR: f64 = 2.5;

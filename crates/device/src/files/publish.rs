@@ -34,7 +34,7 @@ fn end_of(word: Word) -> u64 {
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// What of a log is reserved, and what is published.
+/// How far a log is reserved, and how far it is published.
 #[derive(Debug)]
 pub(crate) struct Gate {
     reserved: Line<AtomicU64>,
