@@ -23,7 +23,8 @@ use std::sync::Arc;
 /// Bytes of each run that are read at once, at most and at least; as many are on their way.
 const READ_AHEAD_BYTES_MAX: u64 = 512 << 10;
 const READ_AHEAD_BYTES_MIN: u64 = 32 << 10;
-/// The part of what it writes that a compaction leaves with the allocator, about.
+/// The part of what it writes that a compaction leaves with the allocator, about, besides the
+/// buffers that it read with.
 const LEFT_PART: u64 = 24;
 /// What a version counts for besides its bytes.
 const VERSION_COST_BYTES: u64 = 16;
@@ -48,6 +49,8 @@ struct Stage<D: Device> {
     garbage: Garbage,
     /// What older runs want of keys that they are asked for.
     zeroes: u32,
+    /// What its cursors have of memory.
+    read_ahead_bytes: u64,
 }
 
 impl<D: Device> Compaction<D> {
@@ -87,7 +90,8 @@ impl<D: Device> Compaction<D> {
         let read_ahead = context.memory.bytes() / READ_AHEAD_PART;
         let over = self.runs_over(keeper.over_ms());
         let read = &self.merged[..self.merged.len() - over];
-        let cursors = Self::cursors(read, &context.contents.device, read_ahead)?;
+        let shares = read_ahead_shares(&run_bytes(read), read_ahead / 2);
+        let cursors = Self::cursors(read, &context.contents.device, &shares)?;
         let tables = self.merged.iter().flatten().map(|part| part.table.table.footer());
         let base = tables.map(|footer| footer.sequence_base).min().unwrap_or(1);
         Ok(Stage {
@@ -100,6 +104,7 @@ impl<D: Device> Compaction<D> {
             )?,
             garbage: Garbage::default(),
             zeroes: Older::zeroes_of(&self.older),
+            read_ahead_bytes: 2 * shares.iter().sum::<u64>(),
         })
     }
 
@@ -116,19 +121,16 @@ impl<D: Device> Compaction<D> {
         self.merged.iter().rev().take_while(|run| run.iter().all(is_over)).count()
     }
 
-    /// Each of `runs` at its first version. They share `read_ahead` bytes.
-    fn cursors(runs: &[Run<D>], device: &D, read_ahead: u64) -> Result<Vec<RunCursor<D>>> {
+    /// Each of `runs` at its first version. Each reads its share of bytes ahead, while as many are
+    /// on their way.
+    fn cursors(runs: &[Run<D>], device: &D, shares: &[u64]) -> Result<Vec<RunCursor<D>>> {
         let cursor = |run: &Run<D>, read_ahead: u64| {
             let read_ahead = read_ahead as usize;
             RunCursor::new(run.clone(), read_ahead).with_first_read(read_ahead)
         };
         let mut lasts: Vec<_> = runs.iter().map(|run| cursor(run, 0)).collect();
-        let bytes = |run: &Run<D>| run.iter().map(Part::bytes).sum();
-        let bytes: Vec<u64> = runs.iter().map(bytes).collect();
-        // While as much is on its way.
-        let shares = read_ahead_shares(&bytes, read_ahead / 2);
         let shared = runs.iter().zip(shares);
-        let mut cursors: Vec<_> = shared.map(|(run, share)| cursor(run, share)).collect();
+        let mut cursors: Vec<_> = shared.map(|(run, share)| cursor(run, *share)).collect();
         let mut ends = Vec::new();
         read_together(device, &mut lasts, |c| Some(c), |c| c.begin_seek_to_last())?;
         for last in &mut lasts {
@@ -198,7 +200,7 @@ impl<D: Device> Compaction<D> {
 
     /// Makes the table durable, and lets it take the merged runs' place; the bytes of the file.
     pub(crate) fn finish(self, context: &JobContext<'_, D>) -> Result<u64> {
-        let Stage { mut writer, garbage, .. } = self.stage.expect("it is ready");
+        let Stage { mut writer, garbage, read_ahead_bytes, .. } = self.stage.expect("it is ready");
         let overlap = take(&mut writer.overlap);
         let table = writer.finish()?.map(|table| context.as_it_stays(table));
         let level = self.merged.iter().flatten().map(|part| part.level).max().unwrap_or(0);
@@ -229,11 +231,15 @@ impl<D: Device> Compaction<D> {
         self.bucket.write().set_version(version);
         drop(guard);
         context.contents.tables.forget_blocks(&self.merged, &context.contents.named_tables());
-        context.memory.note_dropped(bytes / LEFT_PART);
+        context.memory.note_dropped(bytes / LEFT_PART + read_ahead_bytes);
         add(&context.contents.metrics.compactions, 1);
         add(&context.contents.metrics.compaction_bytes, bytes);
         Ok(bytes)
     }
+}
+
+fn run_bytes<D: Device>(runs: &[Run<D>]) -> Vec<u64> {
+    runs.iter().map(|run| run.iter().map(Part::bytes).sum()).collect()
 }
 
 /// What of `read_ahead` bytes each run of so many bytes has: as the square roots of these, with

@@ -247,6 +247,8 @@ impl<D: Device> Flush<D> {
         let written = flushes.into_iter().map(|flush| flush.write_out(context));
         let written: Vec<_> =
             written.filter_map(|w| w.map_err(|e| failed = Some(e)).ok()).collect();
+        let sorted: usize = written.iter().map(Flushed::positions).sum();
+        context.memory.note_dropped((sorted * size_of::<(u64, u64)>()) as u64);
         let parts = || written.iter().filter_map(|flushed| flushed.part.as_ref());
         if parts().next().is_some() {
             let remove = |_: &_| {
@@ -271,6 +273,13 @@ struct Flushed<D: Device> {
     /// Of the table's file.
     bytes: u64,
     garbage: Garbage,
+}
+
+impl<D: Device> Flushed<D> {
+    /// How many positions were sorted for it.
+    fn positions(&self) -> usize {
+        self.frozen.iter().map(|frozen| frozen.memtable.len()).sum()
+    }
 }
 
 /// True if the newest run of `version` is a part of the same table as `part`.
