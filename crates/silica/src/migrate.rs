@@ -16,6 +16,7 @@
 mod copy;
 mod dual;
 pub(crate) mod journal;
+mod sorted;
 mod switch;
 
 use crate::catalog::{Catalog, Record};

@@ -3,6 +3,7 @@
 
 use super::dual::{Dual, Write};
 use super::journal::{Journal, Touch};
+use super::sorted::Sorted;
 use crate::sketch::{Change, Live};
 use silica_base::{HashSeed, Published};
 use silica_engine::transaction::CommitTurns;
@@ -174,10 +175,12 @@ impl Switch {
         drop(self.way.replace(way, || std::thread::sleep(LOOK)));
     }
 
-    /// Lets `ask` have values of the engine that has everything, and hands them to `sink`.
+    /// Lets `ask` have values of `keys` from the engine that has everything, and hands them to
+    /// `sink`.
     #[inline(always)]
     fn answer(
         &self,
+        keys: &[&[u8]],
         sink: &mut dyn GetSink,
         ask: impl FnOnce(&dyn Engine, &mut dyn GetSink) -> Result<()>,
     ) -> Result<()> {
@@ -185,7 +188,7 @@ impl Switch {
             let engine = &**way.route.whole();
             match way.sorts {
                 false => ask(engine, sink),
-                true => Sorted::pass(sink, |sorted| ask(engine, sorted)),
+                true => Sorted::pass(engine, keys, sink, ask),
             }
         })
     }
@@ -215,37 +218,6 @@ impl Switch {
     }
 }
 
-/// Answers put in the order of their keys.
-struct Sorted(Vec<(usize, Vec<u8>, u64, u32)>);
-
-impl Sorted {
-    /// Hands what `ask` reports to `sink`, in the order of the keys.
-    #[cold]
-    fn pass(
-        sink: &mut dyn GetSink,
-        ask: impl FnOnce(&mut dyn GetSink) -> Result<()>,
-    ) -> Result<()> {
-        let mut sorted = Sorted(Vec::new());
-        ask(&mut sorted)?;
-        sorted.0.sort_unstable_by_key(|found| found.0);
-        sorted.report(sink);
-        Ok(())
-    }
-
-    fn report(&self, sink: &mut dyn GetSink) {
-        for (index, value, expires_unix_ms, user_bits) in &self.0 {
-            let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
-            sink.found(*index, EntryRef { value, expires_unix_ms, user_bits });
-        }
-    }
-}
-
-impl GetSink for Sorted {
-    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
-        self.0.push((index, entry.value.to_vec(), entry.expires_unix_ms, entry.user_bits));
-    }
-}
-
 impl Engine for Switch {
     fn descriptor(&self) -> &Descriptor {
         &self.named.last().descriptor
@@ -254,11 +226,11 @@ impl Engine for Switch {
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         let look = self.live.look();
         if look.any() {
-            let get =
-                |sink: &mut dyn GetSink| self.answer(sink, |of, sink| of.get_many(keys, sink));
-            return self.live.gets(look, keys, sink, get);
+            return self.live.gets(look, keys, sink, |sink| {
+                self.answer(keys, sink, |engine, sink| engine.get_many(keys, sink))
+            });
         }
-        self.answer(sink, |engine, sink| engine.get_many(keys, sink))
+        self.answer(keys, sink, |engine, sink| engine.get_many(keys, sink))
     }
 
     fn get_many_at_hand(
@@ -274,18 +246,22 @@ impl Engine for Switch {
         }
         let look = self.live.look();
         if !look.any() {
-            return self.answer(sink, |engine, sink| engine.get_many_at_hand(keys, sink, left));
+            let ask = |engine: &dyn Engine, sink: &mut dyn GetSink| {
+                engine.get_many_at_hand(keys, sink, left)
+            };
+            return self.answer(keys, sink, ask);
         }
-        // A call is noted as a whole: by this thread, or by the one that asks again.
-        let mut kept = Sorted(Vec::new());
-        self.answer(&mut kept, |engine, sink| engine.get_many_at_hand(keys, sink, left))?;
-        if left.len() > first {
+        // A call is noted as a whole: by this thread, or by the one that asks again. Many or large
+        // values are left to that one, which hands them on without holding them.
+        let mut held = Sorted::default();
+        self.answer(keys, &mut held, |engine, sink| engine.get_many_at_hand(keys, sink, left))?;
+        if left.len() > first || held.is_short() {
             left.truncate(first);
             left.extend(0..keys.len());
             return Ok(());
         }
         self.live.gets(look, keys, sink, |sink| {
-            kept.report(sink);
+            held.report(sink);
             Ok(())
         })
     }
@@ -297,7 +273,7 @@ impl Engine for Switch {
         stages: &mut Stages<'_>,
     ) -> Result<()> {
         let mut get = |sink: &mut dyn GetSink| {
-            self.answer(sink, |engine, sink| engine.get_many_staged(keys, sink, stages))
+            self.answer(keys, sink, |engine, sink| engine.get_many_staged(keys, sink, stages))
         };
         match self.live.look() {
             look if look.any() => self.live.gets(look, keys, sink, get),
@@ -310,7 +286,9 @@ impl Engine for Switch {
         match intent {
             Intent::Foreground => self.get_many(keys, sink),
             // In the order of the keys if callers were told so once and for all.
-            _ if self.in_order => self.answer(sink, |engine, sink| engine.get_many(keys, sink)),
+            _ if self.in_order => {
+                self.answer(keys, sink, |engine, sink| engine.get_many(keys, sink))
+            }
             _ => self.whole().get_many_with(keys, intent, sink),
         }
     }
