@@ -373,6 +373,20 @@ impl Burst {
         Burst { from, lane, queued_ns: 0, broken: false, owners, inputs, outputs }
     }
 
+    /// Moves the parts that have requests left to run to the end of `into`.
+    pub fn move_unfinished(&mut self, into: &mut Burst) {
+        let mut index = 0;
+        while index < self.outputs.len() {
+            if self.outputs[index].next >= self.outputs[index].end {
+                index += 1;
+                continue;
+            }
+            // The order of connections does not matter.
+            let owner = self.owners.swap_remove(index);
+            into.push(owner, self.inputs.swap_remove(index), self.outputs.swap_remove(index));
+        }
+    }
+
     /// Adds a part.
     pub fn push(&mut self, owner: Owner, input: Input, output: Output) {
         self.owners.push(owner);

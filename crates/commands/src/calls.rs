@@ -5,6 +5,7 @@
 
 use crate::stats::Stats;
 use crate::table::{COMMANDS, Command, find};
+use silica_base::Striped;
 use std::fmt::Write;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,7 +32,7 @@ struct Count {
     failed: AtomicU64,
 }
 
-/// Commands whose places need no search.
+/// Commands whose places need no search, and whose calls threads count on lines of their own.
 const USUAL: [&str; 2] = ["get", "set"];
 
 /// Calls of every command since the server's start, or since CONFIG RESETSTAT.
@@ -40,23 +41,44 @@ pub(crate) struct Calls {
     counts: Box<[Count]>,
     /// The places of the usual commands.
     usual: [usize; USUAL.len()],
+    /// Calls of the usual commands, and what the sums were at the last reset.
+    usual_calls: Striped<[AtomicU64; USUAL.len()]>,
+    usual_zero: [AtomicU64; USUAL.len()],
 }
 
 impl Default for Calls {
     fn default() -> Self {
         let counts = ALL.iter().map(|_| Count::default()).collect();
         let usual = USUAL.map(|name| place(name).expect("the usual commands are in the table"));
-        Calls { counts, usual }
+        let (usual_calls, usual_zero) = Default::default();
+        Calls { counts, usual, usual_calls, usual_zero }
     }
 }
 
 impl Calls {
-    #[inline]
     fn add(&self, name: &str, which: fn(&Count) -> &AtomicU64, n: u64) {
-        let usual = USUAL.iter().position(|usual| *usual == name);
-        if let Some(place) = usual.map(|at| self.usual[at]).or_else(|| place(name)) {
+        if let Some(place) = place(name) {
             which(&self.counts[place]).fetch_add(n, Relaxed);
         }
+    }
+
+    /// A command was called so often.
+    #[inline]
+    fn call(&self, name: &str, n: u64) {
+        match USUAL.iter().position(|usual| *usual == name) {
+            Some(at) => self.usual_calls.add(|calls| &calls[at], n),
+            None => self.add(name, |count| &count.calls, n),
+        }
+    }
+
+    /// Calls of the command at `place`.
+    fn calls(&self, place: usize) -> u64 {
+        let usual = self.usual.iter().position(|usual| *usual == place);
+        let usual = usual.map_or(0, |at| {
+            let sum = self.usual_calls.sum(|calls| &calls[at]);
+            sum.saturating_sub(self.usual_zero[at].load(Relaxed))
+        });
+        usual + self.counts[place].calls.load(Relaxed)
     }
 
     /// A request of this command was refused before it ran.
@@ -73,15 +95,19 @@ impl Calls {
         for Count { calls, rejected, failed } in &self.counts {
             [calls, rejected, failed].into_iter().for_each(|counter| counter.store(0, Relaxed));
         }
+        for (at, zero) in self.usual_zero.iter().enumerate() {
+            zero.store(self.usual_calls.sum(|calls| &calls[at]), Relaxed);
+        }
     }
 
     /// The lines of INFO.
     pub(crate) fn write(&self, stats: &Stats, out: &mut String) {
-        let requests = stats.burst_requests.load(Relaxed);
-        let each = stats.burst_nanoseconds.load(Relaxed) as f64 / 1000.0 / requests.max(1) as f64;
-        for (command, count) in ALL.iter().zip(&self.counts) {
-            let [calls, rejected, failed] =
-                [&count.calls, &count.rejected, &count.failed].map(|counter| counter.load(Relaxed));
+        let requests = stats.get("burst_requests");
+        let each = stats.get("burst_nanoseconds") as f64 / 1000.0 / requests.max(1) as f64;
+        for (place, (command, count)) in ALL.iter().zip(&self.counts).enumerate() {
+            let [rejected, failed] =
+                [&count.rejected, &count.failed].map(|counter| counter.load(Relaxed));
+            let calls = self.calls(place);
             if calls + rejected + failed > 0 {
                 let usec = (each * calls as f64) as u64;
                 let usec_per_call = if calls > 0 { each } else { 0.0 };
@@ -122,14 +148,14 @@ impl<'c> Tally<'c> {
                 return;
             }
         }
-        self.calls.add(name, |count| &count.calls, 1);
+        self.calls.call(name, 1);
     }
 }
 
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
         for (name, count) in self.seen.iter().filter(|(_, count)| *count > 0) {
-            self.calls.add(name, |count| &count.calls, *count);
+            self.calls.call(name, *count);
         }
     }
 }
@@ -155,7 +181,10 @@ mod tests {
         }
         drop(tally);
         for command in COMMANDS {
-            assert_eq!(calls.counts[place(command.name).unwrap()].calls.load(Relaxed), 3);
+            assert_eq!(calls.calls(place(command.name).unwrap()), 3, "{}", command.name);
         }
+        calls.reset();
+        let all = 0..COMMANDS.len();
+        assert!(all.into_iter().all(|place| calls.calls(place) == 0), "they begin anew");
     }
 }

@@ -7,7 +7,9 @@
 //! a burst is synced once, at its end, before any of its replies leaves.
 
 mod alone;
+mod at_hand;
 mod changes;
+mod commit;
 mod pieces;
 mod staged;
 mod timer;
@@ -15,6 +17,7 @@ mod timer;
 use self::alone::Collector;
 pub use self::changes::Change;
 use self::changes::{change, change_by_owners};
+pub use self::commit::{Uncommitted, commit};
 use self::pieces::Writer;
 use self::staged::Staged;
 use self::timer::BurstTimer;
@@ -61,7 +64,9 @@ pub(crate) enum Slot {
 
 /// Runs bursts; keeps its buffers between them.
 pub struct Executor {
-    service: Arc<Service>,
+    /// Counted by itself: clones of it write no line that other threads write.
+    #[expect(clippy::redundant_allocation, reason = "the count is on a line of its own")]
+    service: Arc<Arc<Service>>,
     arena: Vec<u8>,
     slots: Vec<Slot>,
     wants: Vec<Wants>,
@@ -79,6 +84,9 @@ pub struct Executor {
     now_ms: u64,
     /// Where its reads spend their time, if somebody asks.
     staged: Staged,
+    /// Engines are asked only for what they have in memory; keys of the last wave that were not.
+    is_at_hand: bool,
+    left: Vec<usize>,
 }
 
 impl Executor {
@@ -89,7 +97,7 @@ impl Executor {
         let (keys, batch) = (vec![], WriteBatch::new());
         let (claim, room) = (Claim::new(&service.budget), service.budget.room(ARENA_BYTES_MAX));
         Executor {
-            service,
+            service: Arc::new(service),
             arena,
             slots,
             wants,
@@ -101,6 +109,8 @@ impl Executor {
             room,
             now_ms: 0,
             staged: Staged::default(),
+            is_at_hand: false,
+            left: Vec::new(),
         }
     }
 
@@ -109,8 +119,25 @@ impl Executor {
         Executor { reply_bytes_max, ..Executor::new(service) }
     }
 
-    /// Runs every connection's requests from `next` to `end`, or until its replies are many.
+    /// Runs every connection's requests from `next` to `end`, or until its replies are many. What
+    /// they write is as durable as the service says.
     pub fn run(&mut self, burst: &mut Burst) {
+        let uncommitted = self.apply(burst);
+        commit(&self.service, [(burst, uncommitted)]);
+    }
+
+    /// As [`Executor::run`], but what was written is not synced yet, if it must be: [`commit`] ends
+    /// the burst then.
+    pub fn run_to_sync(&mut self, burst: &mut Burst) -> Option<Uncommitted> {
+        let uncommitted = self.apply(burst);
+        if uncommitted.must_sync() {
+            return Some(uncommitted);
+        }
+        commit(&self.service, [(burst, uncommitted)]);
+        None
+    }
+
+    fn apply(&mut self, burst: &mut Burst) -> Uncommitted {
         let service = Arc::clone(&self.service);
         let timer = BurstTimer::start(&service, burst);
         self.staged = Staged::start(&service, burst);
@@ -129,17 +156,14 @@ impl Executor {
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
             }
         }
-        if self.synced() {
-            self.sync(dirty, inputs, outputs);
-        }
-        for (input, output) in inputs.iter().zip(outputs.iter_mut()) {
-            output.acknowledgements.clear();
-            count_failed(&service, input, output);
+        if !self.synced() {
+            dirty = 0;
         }
         self.forget(outputs);
         let done: usize = outputs.iter().map(|output| output.next).sum();
-        service.stats.count_burst(burst.lane, done - done_before);
-        timer.stop(&service, burst, done - done_before, || self.staged.text());
+        let requests = done - done_before;
+        service.stats.count_burst(burst.lane, requests);
+        Uncommitted { timer, staged: std::mem::take(&mut self.staged), requests, dirty }
     }
 
     /// Reply bytes of a burst after which it goes on later.
@@ -182,7 +206,7 @@ impl Executor {
     fn reads(&mut self, wave: &mut Wave<'_, '_>) {
         let mut keys: Vec<&[u8]> = std::mem::take(&mut self.keys);
         self.taken.clear();
-        let mut in_pieces = wave.engine.reports_in_order();
+        let mut in_pieces = !self.is_at_hand && wave.engine.reports_in_order();
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
             let (mut cursor, limit) = (output.next, output.limit());
             while cursor < limit && keys.len() < KEYS_MAX {
@@ -224,7 +248,7 @@ impl Executor {
         if let Err(error) = result {
             self.slots.clear();
             self.slots.resize(keys.len(), Slot::Missing);
-            self.answer(wave, Some(&error_text(&error)));
+            let _ = self.answer(wave, Some(&error_text(&error)));
         } else if done == 0 && !keys.is_empty() {
             self.read_alone(wave);
         }
@@ -243,16 +267,15 @@ impl Executor {
         }
         let result = self.fetch(wave.engine, keys);
         let failed = result.err().map(|e| error_text(&e));
-        let done = self.answer(wave, failed.as_deref());
-        self.count_slots();
-        if done == 0 && !keys.is_empty() {
+        let answered = self.answer(wave, failed.as_deref());
+        self.service.stats.count_reads(answered.keys, answered.hits);
+        if answered.requests == 0 && !keys.is_empty() && !self.is_at_hand {
             self.read_alone(wave);
         }
     }
 
     fn count_slots(&self) {
-        let hits = self.slots.iter().filter(|slot| matches!(slot, Slot::Found { .. })).count();
-        self.service.stats.count_reads(self.slots.len(), hits);
+        self.service.stats.count_reads(self.slots.len(), hits(&self.slots));
     }
 
     fn fetch(&mut self, engine: &dyn Engine, keys: &[&[u8]]) -> Result<()> {
@@ -264,16 +287,22 @@ impl Executor {
         }
         let (arena, slots) = (&mut self.arena, &mut self.slots);
         let mut sink = Collector::new(arena, slots, &self.wants, self.room);
-        self.staged.get_many(&self.service, engine, keys, &mut sink)
+        if !self.is_at_hand {
+            return self.staged.get_many(&self.service, engine, keys, &mut sink);
+        }
+        self.left.clear();
+        engine.get_many_at_hand(keys, &mut sink, &mut self.left)?;
+        self.defer_left();
+        Ok(())
     }
 
-    /// Writes the replies of a wave of reads; returns how many requests are done.
-    fn answer(&mut self, wave: &mut Wave<'_, '_>, failed: Option<&str>) -> usize {
+    /// Writes the replies of a wave of reads, as far as they are there.
+    fn answer(&mut self, wave: &mut Wave<'_, '_>, failed: Option<&str>) -> Answered {
         let now_ms = self.now_ms;
         let claim = Some(&self.claim);
         let values = |slots| Values { slots, arena: &self.arena, now_ms, claim };
         let mut first = 0;
-        let mut done = 0;
+        let mut answered = Answered::default();
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
             let mut blocked = false;
@@ -281,7 +310,7 @@ impl Executor {
                 let Run::Read(read) = request.run else {
                     if !blocked {
                         output.copy_ready(input, request);
-                        done += 1;
+                        answered.requests += 1;
                     }
                     continue;
                 };
@@ -296,10 +325,12 @@ impl Executor {
                     Some(text) => args.refuse(text, reply),
                     None => read.answer(args, values(slots), reply),
                 });
-                done += 1;
+                answered.requests += 1;
+                answered.keys += slots.len();
+                answered.hits += hits(slots);
             }
         }
-        done
+        answered
     }
 
     /// The writes that come next on every connection, as one batch (or a few, where they are
@@ -534,7 +565,7 @@ impl Executor {
         reply: &mut Reply<'_>,
     ) {
         let run = &mut |overlay: &dyn Engine, input: &Input| {
-            let mut executor = Executor::new(Arc::clone(&self.service));
+            let mut executor = Executor::new(Arc::clone(&*self.service));
             executor.now_ms = self.now_ms;
             Output::of_all(input, &self.claim, |output| {
                 let claimed = executor.claim.bytes();
@@ -557,21 +588,19 @@ impl Executor {
             }
         }
     }
+}
 
-    /// Syncs the databases in `dirty`; where that fails, nothing written is acknowledged.
-    fn sync(&self, dirty: u32, inputs: &[Input], outputs: &mut [Output]) {
-        let mut failed = None;
-        for db in (0..self.service.databases.count()).filter(|db| dirty >> db & 1 == 1) {
-            let engine = self.service.databases.engine(db);
-            if let Err(error) = engine.and_then(|engine| engine.sync()) {
-                log::error!("sync of database {db}: {error}");
-                failed = Some(error_text(&error));
-            }
-        }
-        if let Some(text) = failed {
-            inputs.iter().zip(outputs).for_each(|(input, output)| output.withdraw(input, &text));
-        }
-    }
+/// What a wave of reads has answered.
+#[derive(Default)]
+struct Answered {
+    requests: usize,
+    keys: usize,
+    /// Of the keys, those that were found.
+    hits: usize,
+}
+
+fn hits(slots: &[Slot]) -> usize {
+    slots.iter().filter(|slot| matches!(slot, Slot::Found { .. })).count()
 }
 
 /// Counts the requests that were answered with an error, by the error and by their commands.

@@ -16,7 +16,6 @@ use crate::memcached;
 use crate::resp::{Cx, plain, topics, wrong_number};
 use crate::service::Service;
 use crate::session::{Replies, Session};
-use crate::stats::Stats;
 use crate::table::{Command, Run, Trait, find, find_called, find_sub};
 use crate::transaction::Queue;
 use crate::unsupported;
@@ -144,7 +143,7 @@ fn plan_resp(service: &Service, state: &mut ClientState, input: &mut Input) {
     }
     state.unplanned |= ends && !state.session.quit && base < state.input.len();
     hand_over(state, input, base);
-    Stats::add(&service.stats.total_commands_processed, planned);
+    service.stats.add(|s| &s.total_commands_processed, planned);
     record_activity(state, last, service.unix_ms());
 }
 
@@ -202,7 +201,7 @@ impl ClientState {
         if let Some(queue) = &mut self.session.queue {
             queue.refused = true;
         }
-        Stats::add(&service.stats.total_error_replies, 1);
+        service.stats.add(|s| &s.total_error_replies, 1);
         self.given_up = Some(Box::new((rest, text)));
         true
     }

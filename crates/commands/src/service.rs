@@ -177,7 +177,7 @@ impl Service {
 
     /// Counts an error reply that begins with `word`.
     pub(crate) fn count_error(&self, word: String) {
-        Stats::add(&self.stats.total_error_replies, 1);
+        self.stats.add(|s| &s.total_error_replies, 1);
         self.errors.count(word);
     }
 

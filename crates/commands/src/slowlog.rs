@@ -5,6 +5,7 @@
 //! with it.
 
 use crate::budget::{Budget, Share};
+use silica_base::Striped;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -134,8 +135,9 @@ pub(crate) struct Latency {
     pub(crate) millis_min: AtomicU64,
     /// Peaks, oldest first, and the highest ever.
     peaks: Mutex<(VecDeque<Peak>, u64)>,
-    /// Bursts that took up to 1, 2, 4, … microseconds.
-    histogram: [AtomicU64; POWERS],
+    /// Bursts that took up to 1, 2, 4, … microseconds, and how many it were at the last reset.
+    histogram: Striped<[AtomicU64; POWERS]>,
+    histogram_zero: [AtomicU64; POWERS],
 }
 
 impl Latency {
@@ -161,13 +163,16 @@ impl Latency {
 
     pub(crate) fn count(&self, micros: u64) {
         let power = micros.max(1).next_power_of_two().trailing_zeros() as usize;
-        self.histogram[power.min(POWERS - 1)].fetch_add(1, Relaxed);
+        self.histogram.add(|powers| &powers[power.min(POWERS - 1)], 1);
     }
 
     /// The powers of two of microseconds that bursts took at most, from the first to the last that
     /// there were, and how many it were.
     pub(crate) fn histogram(&self) -> Vec<(u64, u64)> {
-        let counts: Vec<u64> = self.histogram.iter().map(|count| count.load(Relaxed)).collect();
+        let since = |power: usize| {
+            self.bursts_of(power).saturating_sub(self.histogram_zero[power].load(Relaxed))
+        };
+        let counts: Vec<u64> = (0..POWERS).map(since).collect();
         let is_some = |count: &u64| *count > 0;
         let Some(first) = counts.iter().position(is_some) else { return Vec::new() };
         let last = counts.iter().rposition(is_some).unwrap_or(first);
@@ -176,7 +181,14 @@ impl Latency {
 
     /// Forgets how long bursts took.
     pub(crate) fn reset_histogram(&self) {
-        self.histogram.iter().for_each(|count| count.store(0, Relaxed));
+        for (power, zero) in self.histogram_zero.iter().enumerate() {
+            zero.store(self.bursts_of(power), Relaxed);
+        }
+    }
+
+    /// Bursts that took up to so many microseconds, as a power of two, since the start.
+    fn bursts_of(&self, power: usize) -> u64 {
+        self.histogram.sum(|powers| &powers[power])
     }
 
     pub(crate) fn is_on(&self) -> bool {

@@ -1,33 +1,103 @@
 //! Counters that INFO shows.
 
 use crate::lane::Lane;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use silica_base::Striped;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 macro_rules! stats {
     ($($name:ident: $doc:literal,)*) => {
-        /// Counters of a server since its start, or since CONFIG RESETSTAT.
+        /// What one thread has counted.
         #[derive(Debug, Default)]
-        pub struct Stats {
+        pub struct Counters {
             $(#[doc = $doc] pub $name: AtomicU64,)*
         }
 
-        impl Stats {
-            /// Every counter by name.
-            pub fn list(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
-            }
+        /// Each counter's name and what it counts.
+        const NAMES: &[(&str, &str)] = &[$((stringify!($name), $doc),)*];
 
-            /// Every counter by name, with what it counts.
-            pub fn described(&self) -> Vec<(&'static str, &'static str, u64)> {
-                vec![$((stringify!($name), $doc, self.$name.load(Relaxed)),)*]
-            }
-
-            /// Sets every counter to zero.
-            pub fn reset(&self) {
-                $(self.$name.store(0, Relaxed);)*
+        impl Counters {
+            /// Each counter, in the order of the names.
+            fn of(index: usize) -> fn(&Counters) -> &AtomicU64 {
+                const ALL: &[fn(&Counters) -> &AtomicU64] = &[$(|counters| &counters.$name,)*];
+                ALL[index]
             }
         }
     };
+}
+
+/// Counters of a server since its start, or since CONFIG RESETSTAT. Threads count on lines of their
+/// own.
+#[derive(Debug, Default)]
+pub struct Stats {
+    counters: Striped<Counters>,
+    /// What the sums were when they were set to zero, in the order of the names.
+    zero: Mutex<[u64; NAMES.len()]>,
+}
+
+impl Stats {
+    /// Adds `n` to a counter.
+    #[inline]
+    pub fn add(&self, of: impl Fn(&Counters) -> &AtomicU64, n: u64) {
+        self.counters.add(of, n);
+    }
+
+    fn zero(&self) -> MutexGuard<'_, [u64; NAMES.len()]> {
+        self.zero.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was counted, in the order of the names.
+    fn sums(&self) -> [u64; NAMES.len()] {
+        std::array::from_fn(|index| self.counters.sum(Counters::of(index)))
+    }
+
+    /// Every counter by name, with what it counts.
+    pub fn described(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let zero = *self.zero();
+        let sums = self.sums().into_iter().zip(zero);
+        let row = |(&(name, doc), (sum, zero)): (&(_, _), (u64, u64))| {
+            (name, doc, sum.saturating_sub(zero))
+        };
+        NAMES.iter().zip(sums).map(row).collect()
+    }
+
+    /// Every counter by name.
+    pub fn list(&self) -> Vec<(&'static str, u64)> {
+        self.described().into_iter().map(|(name, _, value)| (name, value)).collect()
+    }
+
+    /// The counter `name`, as [`Counters`] calls it.
+    pub fn get(&self, name: &str) -> u64 {
+        let index = NAMES.iter().position(|(known, _)| *known == name);
+        let index = index.expect("the counter has a name of the list");
+        self.counters.sum(Counters::of(index)).saturating_sub(self.zero()[index])
+    }
+
+    /// Sets every counter to zero.
+    pub fn reset(&self) {
+        let mut zero = self.zero();
+        *zero = self.sums();
+    }
+
+    /// Counts a burst, of which so many requests have run.
+    pub fn count_burst(&self, lane: Lane, requests: usize) {
+        let mine = self.counters.mine();
+        mine.add(|s| &s.burst_requests, requests as u64);
+        match lane {
+            Lane::Read => mine.add(|s| &s.read_bursts, 1),
+            Lane::Write => mine.add(|s| &s.write_bursts, 1),
+            Lane::Long => mine.add(|s| &s.long_bursts, 1),
+        }
+    }
+
+    /// Counts keys that were read, of which so many were found.
+    pub fn count_reads(&self, keys: usize, hits: usize) {
+        if keys > 0 {
+            let mine = self.counters.mine();
+            mine.add(|s| &s.keyspace_hits, hits as u64);
+            mine.add(|s| &s.keyspace_misses, (keys - hits) as u64);
+        }
+    }
 }
 
 stats! {
@@ -54,28 +124,21 @@ stats! {
     burst_nanoseconds: "nanoseconds that bursts took, all loops' and workers' together",
 }
 
-impl Stats {
-    /// Adds `n` to a counter.
-    pub fn add(counter: &AtomicU64, n: u64) {
-        counter.fetch_add(n, Relaxed);
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Counts a burst, of which so many requests have run.
-    pub fn count_burst(&self, lane: Lane, requests: usize) {
-        Stats::add(&self.burst_requests, requests as u64);
-        let lane = match lane {
-            Lane::Read => &self.read_bursts,
-            Lane::Write => &self.write_bursts,
-            Lane::Long => &self.long_bursts,
-        };
-        Stats::add(lane, 1);
-    }
-
-    /// Counts keys that were read, of which so many were found.
-    pub fn count_reads(&self, keys: usize, hits: usize) {
-        if keys > 0 {
-            Stats::add(&self.keyspace_hits, hits as u64);
-            Stats::add(&self.keyspace_misses, (keys - hits) as u64);
-        }
+    #[test]
+    fn counters_begin_anew_after_a_reset_whoever_counts() {
+        let stats = Stats::default();
+        let count = || stats.add(|s| &s.total_commands_processed, 3);
+        count();
+        std::thread::scope(|scope| drop(scope.spawn(count).join()));
+        assert_eq!(stats.get("total_commands_processed"), 6);
+        stats.reset();
+        stats.count_reads(5, 2);
+        let of = |name| stats.list().into_iter().find(|row| row.0 == name).map(|row| row.1);
+        assert_eq!(of("total_commands_processed"), Some(0));
+        assert_eq!((of("keyspace_hits"), of("keyspace_misses")), (Some(2), Some(3)));
     }
 }

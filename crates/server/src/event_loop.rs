@@ -1,7 +1,9 @@
 //! One event loop: sockets in, bursts out, replies back.
 
+mod bursts;
 mod ring;
 
+use self::bursts::Bursts;
 use self::ring::Ring;
 use crate::conn::{CONNECTION_BYTES, Conn, Planned};
 use crate::direct;
@@ -12,13 +14,10 @@ use crate::socket::Socket;
 use crate::udp;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use silica_commands::{
-    Address, Burst, Delivery, Executor, Input, Lane, Output, Published, Service, Stats, plan,
-};
+use silica_commands::{Address, Delivery, Executor, Input, Published, Service, plan};
 use silica_proto::memcached::Protocol;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,19 +43,13 @@ const STRANGER_OUT_BYTES_MAX: usize = 1 << 10;
 const EVICT_BYTES_MIN: usize = 4 << 10;
 /// Bytes of replies that a client may leave unread when there is no memory left.
 const SCARCE_OUT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of connections that the budget may not know of within a turn.
+const UNCOUNTED_BYTES_MAX: usize = 64 << 10;
 /// Allocations kept for reuse, and the largest of them.
 const SPARES_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 128 << 10;
 /// Bytes of all of them.
 const SPARE_BYTES_IN_ALL: usize = 1 << 20;
-
-/// Where a connection's next requests run.
-enum Place {
-    /// On this loop, now.
-    Here(usize),
-    /// On a worker, up to this request.
-    Worker(Lane, usize),
-}
 
 pub(crate) struct EventLoop {
     index: usize,
@@ -76,12 +69,9 @@ pub(crate) struct EventLoop {
     held: BTreeSet<usize>,
     messages: Vec<Message>,
     executor: Executor,
-    /// Bursts being collected: for this loop, for reads, for writes.
-    here: Burst,
-    reads: Burst,
-    writes: Burst,
-    reads_in_flight: usize,
-    writes_in_flight: usize,
+    bursts: Bursts,
+    /// Bytes of connections that the budget does not know of yet.
+    uncounted_bytes: isize,
     scratch: Box<[u8]>,
     spare_bytes: Vec<Vec<u8>>,
     spare_inputs: Vec<Input>,
@@ -128,11 +118,8 @@ impl EventLoop {
             ready: Vec::new(),
             held: BTreeSet::new(),
             messages: Vec::new(),
-            here: Burst::new(index, Lane::Read),
-            reads: Burst::new(index, Lane::Read),
-            writes: Burst::new(index, Lane::Write),
-            reads_in_flight: 0,
-            writes_in_flight: 0,
+            bursts: Bursts::new(index),
+            uncounted_bytes: 0,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             spare_bytes: Vec::new(),
             spare_inputs: Vec::new(),
@@ -156,6 +143,7 @@ impl EventLoop {
             }
         }
         loop {
+            self.settle_bytes();
             let idle = self.ready.is_empty() && !self.datagrams.iter().any(|socket| socket.ready);
             let wait_ms = match (idle, self.stopping_since_ms) {
                 (false, _) => 0,
@@ -187,7 +175,7 @@ impl EventLoop {
                 self.tick();
             }
             if self.is_over() {
-                return;
+                return self.tell_bytes();
             }
         }
     }
@@ -262,11 +250,7 @@ impl EventLoop {
             match message {
                 Message::Connection(socket, ends, options) => self.add(socket, ends, options),
                 Message::Done(burst) => {
-                    match burst.lane {
-                        Lane::Read => self.reads_in_flight -= 1,
-                        Lane::Write => self.writes_in_flight -= 1,
-                        Lane::Long => {}
-                    }
+                    self.bursts.note_done(burst.lane);
                     self.complete(&mut { burst });
                 }
                 Message::Publish(published, deliveries) => {
@@ -303,7 +287,7 @@ impl EventLoop {
         let waiting = conn.out.len() + conn.messages.len();
         if waiting > self.shared.config.client_output_bytes_max {
             log::warn!("{} does not read its messages: connection closed", conn.state.client.peer);
-            Stats::add(&self.service.stats.stalled_clients_dropped, 1);
+            self.service.stats.add(|s| &s.stalled_clients_dropped, 1);
             return self.close(slot);
         }
         self.count_bytes(slot);
@@ -341,7 +325,7 @@ impl EventLoop {
         let max = self.service.budget.max();
         let has_room = count * CONNECTION_BYTES < max - max / 8;
         if count >= self.service.clients_max() || !has_room {
-            Stats::add(&self.service.stats.rejected_connections, 1);
+            self.service.stats.add(|s| &s.rejected_connections, 1);
             // Its socket's buffer is empty, so this fits or the client is gone.
             let _ = socket.write(match options.protocol {
                 _ if options.tls => b"",
@@ -350,7 +334,7 @@ impl EventLoop {
             });
             return;
         }
-        Stats::add(&self.service.stats.total_connections_received, 1);
+        self.service.stats.add(|s| &s.total_connections_received, 1);
         let target = self.next_loop;
         self.next_loop = (target + 1) % self.shared.loops.inboxes.len();
         if target == self.index {
@@ -429,7 +413,7 @@ impl EventLoop {
         conn.take_messages();
         let sent = conn.flush(&mut self.spare_bytes, self.now_ms)?;
         if sent > 0 {
-            Stats::add(&self.service.stats.total_net_output_bytes, sent as u64);
+            self.service.stats.add(|s| &s.total_net_output_bytes, sent as u64);
             trim(&mut self.spare_bytes);
         }
         if !conn.state.session.let_in && conn.out.len() > STRANGER_OUT_BYTES_MAX {
@@ -457,7 +441,7 @@ impl EventLoop {
                     conn.state.input.clear();
                 }
                 let n = conn.read(&mut self.scratch[..bytes])?;
-                Stats::add(&self.service.stats.total_net_input_bytes, n as u64);
+                self.service.stats.add(|s| &s.total_net_input_bytes, n as u64);
                 conn.received_ms = if n > 0 { self.now_ms } else { conn.received_ms };
                 reads += 1;
                 if conn.state.needed_bytes() <= conn.state.input.len() + READ_BYTES {
@@ -526,149 +510,13 @@ impl EventLoop {
         }
     }
 
-    /// Decides where the next requests of `work` run.
-    fn decide(&self, work: &Planned) -> Place {
-        let databases = &self.service.databases;
-        let mut may_wait = false;
-        let mut changes = false;
-        for (index, request) in work.left().iter().enumerate() {
-            if request.is_ready() {
-                continue;
-            }
-            let engine = databases.opened(usize::from(request.db));
-            let long = request.long || engine.is_none();
-            match (long, index) {
-                (true, 0) => return Place::Worker(Lane::Long, work.next + 1),
-                (true, _) if index > 0 => {
-                    let lane = if changes { Lane::Write } else { Lane::Read };
-                    let end = work.next + index;
-                    return if may_wait { Place::Worker(lane, end) } else { Place::Here(end) };
-                }
-                _ => {}
-            }
-            may_wait |= engine.is_some_and(|engine| engine.descriptor().capabilities.may_wait);
-            changes |= request.changes();
-        }
-        let end = work.input.requests.len();
-        match (may_wait, changes) {
-            (false, _) => Place::Here(end),
-            (true, false) => Place::Worker(Lane::Read, end),
-            (true, true) => Place::Worker(Lane::Write, end),
-        }
-    }
-
-    /// Adds a connection's requests to the burst that they belong to.
-    fn place(&mut self, slot: usize) {
-        let Some(conn) = &mut self.conns[slot] else { return };
-        let Some(work) = conn.planned.take() else { return };
-        if self.service.pause.holds(&work.input, work.left(), self.now_ms) {
-            conn.planned = Some(work);
-            self.held.insert(slot);
-            return;
-        }
-        conn.in_flight = Some(work.input.held_bytes());
-        let owner = conn.owner;
-        let place = self.decide(&work);
-        let (Place::Here(end) | Place::Worker(_, end)) = place;
-        let out = self.spare_bytes.pop().unwrap_or_default();
-        let output = Output::new(out, work.next, end);
-        match place {
-            Place::Here(_) => self.here.push(owner, work.input, output),
-            Place::Worker(Lane::Read, _) => self.reads.push(owner, work.input, output),
-            Place::Worker(Lane::Write, _) => self.writes.push(owner, work.input, output),
-            Place::Worker(Lane::Long, _) => {
-                let mut burst = Burst::new(self.index, Lane::Long);
-                burst.push(owner, work.input, output);
-                self.hand_over(burst);
-            }
-        }
-    }
-
-    /// Hands a burst to the workers.
-    fn hand_over(&self, mut burst: Burst) {
-        burst.queued_ns = self.service.queued_ns();
-        self.shared.pool.push(burst);
-    }
-
-    /// Runs or hands out the bursts that this turn has collected.
-    fn dispatch(&mut self) {
-        // While as many are under way as workers can share, the next burst goes on growing.
-        let in_flight_max =
-            self.shared.config.io_workers.div_ceil(self.shared.loops.inboxes.len()).max(2);
-        if !self.reads.owners.is_empty() && self.reads_in_flight < in_flight_max {
-            self.reads_in_flight += 1;
-            let next = Burst::new(self.index, Lane::Read);
-            let burst = std::mem::replace(&mut self.reads, next);
-            self.hand_over(burst);
-        }
-        if !self.writes.owners.is_empty() && self.writes_in_flight < in_flight_max {
-            self.writes_in_flight += 1;
-            let next = Burst::new(self.index, Lane::Write);
-            let burst = std::mem::replace(&mut self.writes, next);
-            self.hand_over(burst);
-        }
-        if !self.here.owners.is_empty() {
-            let mut burst = std::mem::replace(&mut self.here, Burst::new(self.index, Lane::Read));
-            let run = catch_unwind(AssertUnwindSafe(|| self.executor.run(&mut burst)));
-            if run.is_err() {
-                log::error!("a request made an engine panic; its connections are closed");
-                burst.broken = true;
-                self.executor = Executor::new(Arc::clone(&self.service));
-            }
-            self.complete(&mut burst);
-            // Its lists are used again.
-            burst.broken = false;
-            self.here = burst;
-        }
-    }
-
-    /// Takes a burst's replies back to its connections; nothing is left in it.
-    fn complete(&mut self, burst: &mut Burst) {
-        let parts = burst.owners.drain(..).zip(burst.inputs.drain(..));
-        let parts = parts.zip(burst.outputs.drain(..));
-        for ((owner, input), output) in parts {
-            let slot = owner.slot;
-            let conn = match self.conns.get_mut(slot) {
-                Some(Some(conn)) if conn.owner == owner => conn,
-                _ => {
-                    self.recycle(input);
-                    self.keep_bytes(output.out);
-                    continue;
-                }
-            };
-            conn.in_flight = None;
-            conn.received_ms = self.now_ms;
-            if burst.broken {
-                self.close(slot);
-                continue;
-            }
-            let unused = conn.push(output.out);
-            // From here on the connection counts it.
-            drop(output.claim);
-            if output.next < input.requests.len() {
-                conn.planned = Some(Planned { input, next: output.next });
-            } else {
-                self.recycle(input);
-            }
-            unused.into_iter().for_each(|bytes| self.keep_bytes(bytes));
-            if self.send(slot).is_err() {
-                self.close(slot);
-                continue;
-            }
-            self.count_bytes(slot);
-            if self.conns[slot].as_ref().is_some_and(|conn| conn.has_more()) {
-                self.queue(slot);
-            }
-        }
-    }
-
     fn close(&mut self, slot: usize) {
         if let Some(mut conn) = self.conns[slot].take() {
             if conn.tls.as_ref().is_some_and(|tls| tls.has_failed()) {
-                Stats::add(&self.service.stats.tls_failures, 1);
+                self.service.stats.add(|s| &s.tls_failures, 1);
             }
             self.service.remove_client(&conn.state.client);
-            self.service.budget.give_back(conn.counted_bytes);
+            self.uncounted_bytes -= conn.counted_bytes as isize;
             self.free.push(slot);
             match &mut self.ring {
                 Some(ring) => ring.close(conn.socket),
@@ -688,13 +536,27 @@ impl EventLoop {
             return;
         }
         conn.state.note_bytes(conn.out.len(), held + queued);
-        let budget = &self.service.budget;
-        if held < before {
-            return budget.give_back(before - held);
+        self.uncounted_bytes += held as isize - before as isize;
+        if self.uncounted_bytes.unsigned_abs() > UNCOUNTED_BYTES_MAX {
+            self.settle_bytes();
         }
-        budget.add(held - before);
-        if budget.is_exceeded() {
+    }
+
+    /// Counts what this loop's connections hold more, or less, than at the last time, and enforces
+    /// the cap. All loops write that one number: once a turn is enough.
+    fn settle_bytes(&mut self) {
+        let has_grown = self.uncounted_bytes > 0;
+        self.tell_bytes();
+        if has_grown && self.service.budget.is_exceeded() {
             self.evict();
+        }
+    }
+
+    fn tell_bytes(&mut self) {
+        match std::mem::take(&mut self.uncounted_bytes) {
+            0 => {}
+            less @ ..0 => self.service.budget.give_back(less.unsigned_abs()),
+            more => self.service.budget.add(more.unsigned_abs()),
         }
     }
 
@@ -708,9 +570,10 @@ impl EventLoop {
                 "memory for clients is over its cap: dropping {} which holds {bytes} bytes",
                 client.peer
             );
-            Stats::add(&self.service.stats.evicted_clients, 1);
+            self.service.stats.add(|s| &s.evicted_clients, 1);
             if client.loop_index == self.index {
                 self.close(client.slot);
+                self.tell_bytes();
                 continue;
             }
             self.service.send_away(&client, bytes);
@@ -722,7 +585,7 @@ impl EventLoop {
         self.ticked_ms = self.now_ms;
         if self.index == 0 {
             let due = self.service.tick(self.index, self.now_ms);
-            due.into_iter().for_each(|burst| self.shared.pool.push(burst));
+            due.into_iter().for_each(|burst| self.shared.pools.push(burst));
         }
         let config = &self.shared.config;
         let request_ms_max = self.service.request_ms_max();
@@ -740,12 +603,12 @@ impl EventLoop {
                 && self.now_ms - conn.born_ms > config.auth_ms_max;
             let stuck = request_ms_max > 0 && conn.has_stuck_request(self.now_ms, request_ms_max);
             if stalled {
-                Stats::add(&self.service.stats.stalled_clients_dropped, 1);
+                self.service.stats.add(|s| &s.stalled_clients_dropped, 1);
             } else if stranger {
-                Stats::add(&self.service.stats.auth_timeouts, 1);
+                self.service.stats.add(|s| &s.auth_timeouts, 1);
             } else if stuck {
                 log::info!("{} does not go on with its request: closed", conn.state.client.peer);
-                Stats::add(&self.service.stats.request_timeouts, 1);
+                self.service.stats.add(|s| &s.request_timeouts, 1);
             }
             if stalled || stranger || stuck {
                 drop_slots.push(conn.owner.slot);

@@ -18,6 +18,8 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod at_hand;
+mod commits;
 mod config;
 mod conn;
 mod direct;

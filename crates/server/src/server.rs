@@ -1,12 +1,13 @@
 //! Starting and stopping.
 
 use crate::admin::Admin;
+use crate::commits::Commits;
 use crate::direct::{self, Hub, LoopShard};
 use crate::event_loop::{EventLoop, WAKER};
 use crate::listeners::{self, Listener, Listeners};
 use crate::loops::{Addresses, Loops};
 use crate::passes::Passes;
-use crate::pool::Pool;
+use crate::pool::Pools;
 use crate::shared::Shared;
 use crate::tls::Tls;
 use crate::udp;
@@ -28,6 +29,8 @@ pub struct Server {
     shared: Arc<Shared>,
     loops: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    /// Syncs what the workers have written.
+    committer: Option<JoinHandle<()>>,
     datagrams: Vec<udp::Thread>,
     admin: Option<Admin>,
 }
@@ -183,8 +186,9 @@ impl Server {
         let loops = Arc::new(Loops::new(wakers, addresses, Passes::new()?));
         let front = Arc::clone(&loops) as Arc<dyn Front>;
         let service = Service::new(service_options(&config)?, databases, acl, budget, front);
-        let pool = Pool::new(config.io_workers);
-        let shared = Arc::new(Shared { service: Arc::new(service), loops, pool, tls, config });
+        let (pools, commits) = (Pools::new(config.loops, config.io_workers), Commits::default());
+        let service = Arc::new(service);
+        let shared = Arc::new(Shared { service, loops, pools, commits, tls, config });
         let start_admin = |address| Admin::start(&shared.service, address);
         let admin = shared.config.admin.map(start_admin).transpose()?;
         let mut server = Server::without_threads(shared, admin);
@@ -198,7 +202,7 @@ impl Server {
 
     fn without_threads(shared: Arc<Shared>, admin: Option<Admin>) -> Server {
         let (loops, workers, datagrams) = (Vec::new(), Vec::new(), Vec::new());
-        Server { shared, loops, workers, datagrams, admin }
+        Server { shared, loops, workers, committer: None, datagrams, admin }
     }
 
     fn spawn(
@@ -207,12 +211,16 @@ impl Server {
         loop_shards: Vec<LoopShard>,
         listeners: Vec<Listener>,
     ) -> Result<()> {
-        for index in 0..self.shared.config.io_workers {
+        for (index, pool) in self.shared.pools.threads().enumerate() {
             let shared = Arc::clone(&self.shared);
             let thread = thread::Builder::new().name(format!("silica-io-{index}"));
-            let handle = thread.spawn(move || workers::work(shared));
+            let handle = thread.spawn(move || workers::work(shared, pool));
             self.workers.push(handle.map_err(of_thread("start an I/O worker"))?);
         }
+        let shared = Arc::clone(&self.shared);
+        let thread = thread::Builder::new().name("silica-commit".to_string());
+        let handle = thread.spawn(move || workers::sync(shared));
+        self.committer = Some(handle.map_err(of_thread("start the thread that syncs"))?);
         let (mut listeners, mut loop_shards) = (Some(listeners), loop_shards.into_iter());
         for (index, (poll, datagrams)) in parts.into_iter().enumerate() {
             let mine = listeners.take().unwrap_or_default();
@@ -336,11 +344,15 @@ impl Server {
                 log::error!("an event loop panicked");
             }
         }
-        self.shared.pool.stop();
+        self.shared.pools.stop();
         for handle in self.workers.drain(..) {
             if handle.join().is_err() {
                 log::error!("an I/O worker panicked");
             }
+        }
+        self.shared.commits.stop();
+        if self.committer.take().is_some_and(|handle| handle.join().is_err()) {
+            log::error!("the thread that syncs panicked");
         }
     }
 }

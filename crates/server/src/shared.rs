@@ -1,8 +1,9 @@
 //! What the threads of a server share beside what commands share.
 
+use crate::commits::Commits;
 use crate::listeners::AcceptOptions;
 use crate::loops::Loops;
-use crate::pool::Pool;
+use crate::pool::Pools;
 use crate::tls::{self, Tls};
 use crate::{Config, Mode};
 use silica_commands::Service;
@@ -15,7 +16,8 @@ pub(crate) struct Shared {
     /// What the commands share.
     pub(crate) service: Arc<Service>,
     pub(crate) loops: Arc<Loops>,
-    pub(crate) pool: Pool,
+    pub(crate) pools: Pools,
+    pub(crate) commits: Commits,
     pub(crate) tls: Option<Tls>,
 }
 

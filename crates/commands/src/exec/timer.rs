@@ -4,7 +4,6 @@ use crate::burst::{Args, Burst};
 use crate::memcached;
 use crate::service::Service;
 use crate::slowlog::Slow;
-use crate::stats::Stats;
 
 /// Arguments of a request that the log keeps, and bytes of each.
 const ARGS_MAX: usize = 32;
@@ -46,7 +45,7 @@ impl BurstTimer {
             service.tracking.tell(service, burst, from);
         }
         let nanos = service.monotonic_ns() - self.began_ns;
-        Stats::add(&service.stats.burst_nanoseconds, nanos);
+        service.stats.add(|s| &s.burst_nanoseconds, nanos);
         let micros = nanos / 1000;
         service.latency.count(micros);
         // Mostly nothing is to be noted, and what the time is need not be asked.

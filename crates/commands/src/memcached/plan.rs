@@ -9,7 +9,6 @@ use crate::client_state::ClientState;
 use crate::plan::{READY_BYTES_MAX, hand_over, is_heavy, record_activity, requests_max};
 use crate::service::Service;
 use crate::session::Session;
-use crate::stats::Stats;
 use crate::table::{Run, find};
 use silica_proto::memcached::{
     BinaryParser, Command, Fault, Limits, Mode, Packet, Parser, Protocol, Request as Head,
@@ -60,8 +59,8 @@ pub(crate) fn plan(service: &Service, state: &mut ClientState, input: &mut Input
     }
     state.unplanned |= ends && !state.session.quit && base < state.input.len();
     hand_over(state, input, base);
-    Stats::add(&service.stats.total_commands_processed, planned);
-    Stats::add(&service.stats.memcached_stores, sets);
+    service.stats.add(|s| &s.total_commands_processed, planned);
+    service.stats.add(|s| &s.memcached_stores, sets);
     record_activity(state, last, service.unix_ms());
 }
 
@@ -243,7 +242,7 @@ impl Planner<'_> {
                 Run::Write(&SET_WITHOUT_MEMORY)
             }
             _ if self.lacks_memory && is_too_large(&head) => {
-                Stats::add(&self.service.stats.total_error_replies, 1);
+                self.service.stats.add(|s| &s.total_error_replies, 1);
                 let dialect = Version::Resp2;
                 let write = |out: &mut Vec<u8>| {
                     refuse(&head, NO_MEMORY, &mut Reply::new(out, dialect));
@@ -251,7 +250,7 @@ impl Planner<'_> {
                 return self.ready(quiet, write);
             }
             Head::Fault(wrong) => {
-                Stats::add(&self.service.stats.total_error_replies, 1);
+                self.service.stats.add(|s| &s.total_error_replies, 1);
                 return self.ready(quiet, |out| fault(out, wrong));
             }
             Head::Version => {
@@ -287,13 +286,13 @@ impl Planner<'_> {
             Head::Stats => Run::Whole(stats::stats),
         };
         if let Some(text) = self.denied(&head, &run, spans, bytes) {
-            Stats::add(&self.service.stats.total_error_replies, 1);
+            self.service.stats.add(|s| &s.total_error_replies, 1);
             let write =
                 |out: &mut Vec<u8>| refuse(&head, &text, &mut Reply::new(out, Version::Resp2));
             return self.ready(false, write);
         }
         if let Err(text) = self.input.claim_many(&self.service.budget, &run, spans.len()) {
-            Stats::add(&self.service.stats.total_error_replies, 1);
+            self.service.stats.add(|s| &s.total_error_replies, 1);
             let write =
                 |out: &mut Vec<u8>| refuse(&head, &text, &mut Reply::new(out, Version::Resp2));
             return self.ready(false, write);
@@ -377,7 +376,7 @@ impl Planner<'_> {
             matches!(packet.command, Command::SaslList | Command::SaslAuth | Command::SaslStep);
         if !sasl {
             let wrong = matches!(packet.command, Command::Refused(_));
-            Stats::add(&self.service.stats.total_error_replies, u64::from(wrong));
+            self.service.stats.add(|s| &s.total_error_replies, u64::from(wrong));
             return self.ready(false, |out| binary::ready(out, packet));
         }
         let answer = match (self.service.acl.has_passwords(), packet.command) {

@@ -59,8 +59,7 @@ fn stat(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
 fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     let (service, counters) = (keys.service, &keys.service.stats);
     let now_ms = service.unix_ms();
-    let (hits, misses) =
-        (counters.keyspace_hits.load(Relaxed), counters.keyspace_misses.load(Relaxed));
+    let (hits, misses) = (counters.get("keyspace_hits"), counters.get("keyspace_misses"));
     stat(out, "pid", std::process::id());
     stat(out, "uptime", now_ms.saturating_sub(service.started_ms) / 1000);
     stat(out, "time", now_ms / 1000);
@@ -70,14 +69,14 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     stat(out, "pointer_size", usize::BITS);
     stat(out, "max_connections", service.clients_max.load(Relaxed));
     stat(out, "curr_connections", service.clients.count());
-    stat(out, "total_connections", counters.total_connections_received.load(Relaxed));
-    stat(out, "rejected_connections", counters.rejected_connections.load(Relaxed));
+    stat(out, "total_connections", counters.get("total_connections_received"));
+    stat(out, "rejected_connections", counters.get("rejected_connections"));
     stat(out, "cmd_get", hits + misses);
-    stat(out, "cmd_set", counters.memcached_stores.load(Relaxed));
+    stat(out, "cmd_set", counters.get("memcached_stores"));
     stat(out, "get_hits", hits);
     stat(out, "get_misses", misses);
-    stat(out, "bytes_read", counters.total_net_input_bytes.load(Relaxed));
-    stat(out, "bytes_written", counters.total_net_output_bytes.load(Relaxed));
+    stat(out, "bytes_read", counters.get("total_net_input_bytes"));
+    stat(out, "bytes_written", counters.get("total_net_output_bytes"));
     stat(out, "limit_maxbytes", service.options.memory_bytes);
     stat(out, "accepting_conns", 1);
     stat(out, "threads", service.front.loops());

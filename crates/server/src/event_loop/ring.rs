@@ -10,7 +10,7 @@ use crate::conn::Conn;
 use crate::socket::Socket;
 use mio::Events;
 use rustix::io::Errno;
-use silica_commands::{Budget, Owner, Stats};
+use silica_commands::{Budget, Owner};
 use silica_net::{SocketEvent, SocketRing};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -135,7 +135,7 @@ impl EventLoop {
                 }
                 SocketEvent::Received { token, bytes, more } => {
                     let Some(conn) = find(&mut self.conns, token) else { continue };
-                    Stats::add(&stats.total_net_input_bytes, bytes.len() as u64);
+                    stats.add(|s| &s.total_net_input_bytes, bytes.len() as u64);
                     conn.receiving = more;
                     conn.received_ms = self.now_ms;
                     if !conn.state.closing {
@@ -170,7 +170,7 @@ impl EventLoop {
                             continue;
                         }
                     };
-                    Stats::add(&stats.total_net_output_bytes, sent as u64);
+                    stats.add(|s| &s.total_net_output_bytes, sent as u64);
                     if sent > 0 {
                         conn.progress_ms = self.now_ms;
                     }

@@ -8,7 +8,7 @@ use super::socket::{BATCH, Serve};
 use super::writer::{Group, Late, Writer, is_within};
 use crate::shared::Shared;
 use silica::engine::{Engine, EntryRef, Limits, Result, WriteBatch};
-use silica_commands::{Front, Lane, Service, Session, Stats, same};
+use silica_commands::{Front, Lane, Service, Session, same};
 use silica_net::datagrams::{Incoming, Peer, STRIDE};
 use silica_proto::datagram::{
     Directory, Header, Kind, PASS_BYTES, Reason, Reply, Request, Requests, SHORT_REPLIES_MAX,
@@ -176,7 +176,7 @@ impl Directed {
     /// Sends what was written.
     fn send(&mut self, socket: &UdpSocket, incoming: &Incoming) {
         let sent = self.replies.post.send(socket, incoming);
-        Stats::add(&self.service.stats.total_net_output_bytes, sent);
+        self.service.stats.add(|s| &s.total_net_output_bytes, sent);
     }
 }
 
@@ -237,9 +237,9 @@ impl Replies {
         }
         let lane = if has_writes { Lane::Write } else { Lane::Read };
         let stats = &service.stats;
-        Stats::add(&stats.keyspace_hits, hits);
-        Stats::add(&stats.keyspace_misses, keys.len() as u64 - hits);
-        Stats::add(&stats.total_commands_processed, requests.len() as u64);
+        stats.add(|s| &s.keyspace_hits, hits);
+        stats.add(|s| &s.keyspace_misses, keys.len() as u64 - hits);
+        stats.add(|s| &s.total_commands_processed, requests.len() as u64);
         stats.count_burst(lane, requests.len());
     }
 }
@@ -333,8 +333,8 @@ impl Serve for Directed {
         drop(asked);
         self.bytes = bytes;
         let stats = &self.service.stats;
-        Stats::add(&stats.total_net_input_bytes, received as u64);
-        Stats::add(&stats.datagrams_received, datagrams);
-        Stats::add(&stats.datagram_batches, 1);
+        stats.add(|s| &s.total_net_input_bytes, received as u64);
+        stats.add(|s| &s.datagrams_received, datagrams);
+        stats.add(|s| &s.datagram_batches, 1);
     }
 }

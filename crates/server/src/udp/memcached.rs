@@ -10,7 +10,7 @@
 use super::post::Post;
 use super::socket::{BATCH, Serve};
 use silica_commands::memcached::{NoRequest, Parsers, plan_next, stores};
-use silica_commands::{Burst, Executor, Input, Lane, Output, Owner, Service, Session, Stats, User};
+use silica_commands::{Burst, Executor, Input, Lane, Output, Owner, Service, Session, User};
 use silica_net::datagrams::{Incoming, STRIDE};
 use silica_proto::memcached::{BinaryParser, FRAME_BYTES, Frame, Parser};
 use std::net::UdpSocket;
@@ -118,7 +118,7 @@ impl Frames {
         let all = self.asked[first..].iter().all(reads);
         self.asked[first..].iter_mut().for_each(|asked| asked.reads = all);
         if stored > 0 {
-            Stats::add(&self.service.stats.memcached_stores, stored);
+            self.service.stats.add(|s| &s.memcached_stores, stored);
         }
     }
 
@@ -182,7 +182,7 @@ impl Frames {
             }
         }
         let bytes = self.post.send(socket, incoming);
-        Stats::add(&self.service.stats.total_net_output_bytes, bytes);
+        self.service.stats.add(|s| &s.total_net_output_bytes, bytes);
     }
 }
 
@@ -212,10 +212,10 @@ impl Serve for Frames {
             }
         }
         let stats = &self.service.stats;
-        Stats::add(&stats.total_net_input_bytes, received as u64);
-        Stats::add(&stats.datagrams_received, datagrams);
-        Stats::add(&stats.datagram_batches, 1);
-        Stats::add(&stats.total_commands_processed, self.asked.len() as u64);
+        stats.add(|s| &s.total_net_input_bytes, received as u64);
+        stats.add(|s| &s.datagrams_received, datagrams);
+        stats.add(|s| &s.datagram_batches, 1);
+        stats.add(|s| &s.total_commands_processed, self.asked.len() as u64);
         self.run(socket, incoming);
     }
 }

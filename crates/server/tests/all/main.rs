@@ -1,9 +1,11 @@
 //! Tests that need no process of their own: one binary, and a module for each.
 
 mod admin;
+mod at_hand;
 mod bursts;
 mod clients;
 mod commands;
+mod commits;
 mod connections;
 mod databases;
 mod datagrams;

@@ -16,8 +16,8 @@ use silica_proto::{Value, decode};
 use silica_server::{Config, Databases, EventLoopKind, Mode, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Wraps the reference engine: it may claim to wait for a device, really wait, fail its syncs,
@@ -39,6 +39,8 @@ pub(crate) struct Probe {
     pub(crate) get_calls: Arc<AtomicU64>,
     pub(crate) write_calls: Arc<AtomicU64>,
     pub(crate) sync_calls: AtomicU64,
+    /// While somebody has it, no sync ends.
+    pub(crate) syncs_held: Mutex<()>,
     pub(crate) update_calls: Arc<AtomicU64>,
     /// Partitions that were handed out to an owner.
     pub(crate) take_calls: AtomicU64,
@@ -64,6 +66,7 @@ impl Probe {
             get_calls: Arc::default(),
             write_calls: Arc::default(),
             sync_calls: AtomicU64::new(0),
+            syncs_held: Mutex::new(()),
             update_calls: Arc::default(),
             take_calls: AtomicU64::new(0),
         }
@@ -97,6 +100,29 @@ impl Layer for Probe {
         }
     }
 
+    /// Keys that begin with `hot` are in memory.
+    fn get_many_at_hand(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        left: &mut Vec<usize>,
+    ) -> Result<()> {
+        struct Moved<'s>(&'s mut dyn GetSink, usize);
+        impl GetSink for Moved<'_> {
+            fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+                self.0.found(self.1 + index, entry);
+            }
+        }
+        for (index, key) in keys.iter().enumerate() {
+            if !self.descriptor.capabilities.may_wait || key.starts_with(b"hot") {
+                self.inner.get_many(&[key], &mut Moved(&mut *sink, index))?;
+            } else {
+                left.push(index);
+            }
+        }
+        Ok(())
+    }
+
     fn get_many_staged(
         &self,
         keys: &[&[u8]],
@@ -127,6 +153,7 @@ impl Layer for Probe {
 
     fn sync(&self) -> Result<()> {
         self.sync_calls.fetch_add(1, Ordering::Relaxed);
+        drop(self.syncs_held.lock().unwrap());
         self.wait();
         if self.fail_sync.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Poisoned, "the sync failed"));

@@ -1,0 +1,70 @@
+//! The end of bursts: what they have written is synced, then they are timed and told of.
+//!
+//! A burst whose writes must survive a power cut has run when its writes are in the engine, and
+//! ends when they are synced: until then none of its replies may leave. Bursts that wait at the
+//! same time share one sync of each database (group commit).
+
+use super::count_failed;
+use super::staged::Staged;
+use super::timer::BurstTimer;
+use crate::burst::Burst;
+use crate::engine_calls::error_text;
+use crate::service::Service;
+
+/// What is left to do for a burst whose requests have run: see [`commit`].
+#[must_use]
+pub struct Uncommitted {
+    pub(super) timer: BurstTimer,
+    pub(super) staged: Staged,
+    /// Requests that have run.
+    pub(super) requests: usize,
+    /// Databases that must be synced before its replies leave, a bit each.
+    pub(super) dirty: u32,
+}
+
+impl Uncommitted {
+    /// True if what the burst wrote must be synced before its replies leave.
+    pub(super) fn must_sync(&self) -> bool {
+        self.dirty != 0
+    }
+
+    /// Ends the burst; `failed` says of each database whose sync failed why.
+    fn end(self, service: &Service, burst: &mut Burst, failed: &[(usize, String)]) {
+        let of_this = failed.iter().find(|(db, _)| self.dirty >> db & 1 == 1);
+        for (input, output) in burst.inputs.iter().zip(&mut burst.outputs) {
+            if let Some((_, text)) = of_this {
+                output.withdraw(input, text);
+            }
+            output.acknowledgements.clear();
+            count_failed(service, input, output);
+        }
+        let Uncommitted { timer, staged, requests, .. } = self;
+        timer.stop(service, burst, requests, || staged.text());
+    }
+}
+
+/// Syncs what `bursts` have written, each database once, and ends them: their replies may leave.
+pub fn commit<'b>(
+    service: &Service,
+    bursts: impl IntoIterator<Item = (&'b mut Burst, Uncommitted)>,
+) {
+    let bursts: Vec<_> = bursts.into_iter().collect();
+    let dirty = bursts.iter().fold(0, |all, (_, uncommitted)| all | uncommitted.dirty);
+    let failed = sync(service, dirty);
+    for (burst, uncommitted) in bursts {
+        uncommitted.end(service, burst, &failed);
+    }
+}
+
+/// Syncs the databases in `dirty`; those where that failed, with the reason.
+fn sync(service: &Service, dirty: u32) -> Vec<(usize, String)> {
+    let mut failed = Vec::new();
+    for db in (0..service.databases.count()).filter(|db| dirty >> db & 1 == 1) {
+        let engine = service.databases.engine(db);
+        if let Err(error) = engine.and_then(|engine| engine.sync()) {
+            log::error!("sync of database {db}: {error}");
+            failed.push((db, error_text(&error)));
+        }
+    }
+    failed
+}
