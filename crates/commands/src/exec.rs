@@ -243,7 +243,7 @@ impl Executor {
             Ok(()) => writer.end(keys.len()),
             Err(_) => writer.give_up(),
         }
-        let (done, seen, hits) = (writer.done, writer.keys, writer.hits);
+        let (done, (seen, hits)) = (writer.done, writer.answered);
         self.service.stats.count_reads(seen, hits);
         if let Err(error) = result {
             self.slots.clear();

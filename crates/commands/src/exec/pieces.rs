@@ -20,10 +20,13 @@ pub(super) struct Writer<'w> {
     nth: usize,
     start: usize,
     /// Keys that are done with, and those of them that were found.
-    pub(super) keys: usize,
-    pub(super) hits: usize,
+    keys: usize,
+    hits: usize,
     /// Reads that are answered.
     pub(super) done: usize,
+    /// Keys of these reads, and those of them that were found: the keys of a read that is not
+    /// whole are asked for again, and counted then.
+    pub(super) answered: (usize, usize),
     value_bytes: usize,
     is_full: bool,
 }
@@ -46,6 +49,7 @@ impl<'w> Writer<'w> {
             keys: 0,
             hits: 0,
             done: 0,
+            answered: (0, 0),
             value_bytes: 0,
             is_full: false,
         };
@@ -112,6 +116,7 @@ impl<'w> Writer<'w> {
             }
             output.end_reply();
             (self.nth, self.done) = (0, self.done + 1);
+            self.answered = (self.keys, self.hits);
             self.skip();
         }
     }

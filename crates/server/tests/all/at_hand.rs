@@ -2,6 +2,7 @@
 
 use crate::support::{Client, Probe, request, shared, start_with};
 use silica_proto::Value;
+use silica_server::Config;
 use std::sync::atomic::Ordering;
 
 fn bulk(bytes: &[u8]) -> Value {
@@ -61,4 +62,41 @@ fn what_is_not_in_memory_is_answered_in_its_order() {
     assert!(info.contains(&format!("keyspace_hits:{}\r\n", 7 * rounds)), "{info}");
     assert!(info.contains(&format!("keyspace_misses:{}\r\n", 2 * rounds)), "{info}");
     server.stop();
+}
+
+/// A large value is not answered on the loop, and a read that finds no room for all its values
+/// begins anew: each of its keys is counted once all the same.
+#[test]
+fn a_key_counts_once_however_often_it_is_looked_for() {
+    // The one engine leaves reads to workers, the other's are answered while it reports.
+    for may_wait in [true, false] {
+        let config = Config { clients_bytes_max: 32 << 20, ..shared() };
+        let (server, probe) = start_with(config, Probe::new(may_wait));
+        let mut client = Client::connect(&server);
+        // Three fit into the room of a thread, and the fourth does not.
+        let value = vec![b'v'; 300 << 10];
+        let keys = [&b"hot1"[..], b"hot2", b"cold1", b"hot3", b"hot4"];
+        for key in keys {
+            client.send(&request(&[b"SET", key, &value]));
+            assert_eq!(client.replies(1), [Value::Simple("OK".into())]);
+        }
+        let all = [&[&b"MGET"[..]], &keys[..], &[b"none"]].concat();
+        let rounds = 5;
+        for _ in 0..rounds {
+            keys.iter().for_each(|key| client.send(&request(&[b"GET", key])));
+            client.send(&request(&all));
+            let replies = client.replies(keys.len() + 1);
+            assert!(replies[..keys.len()].iter().all(|reply| *reply == bulk(&value)));
+            let Value::Array(several) = &replies[keys.len()] else { panic!("MGET has many") };
+            assert_eq!((several.len(), &several[keys.len()]), (keys.len() + 1, &Value::Null));
+        }
+        assert!(probe.get_calls.load(Ordering::Relaxed) > 0, "all at once has room");
+        client.send(&request(&[b"INFO", b"stats"]));
+        let Value::Bulk(info) = &client.replies(1)[0] else { panic!("INFO is text") };
+        let info = String::from_utf8_lossy(info).into_owned();
+        let hits = 2 * keys.len() * rounds;
+        assert!(info.contains(&format!("keyspace_hits:{hits}\r\n")), "{info}");
+        assert!(info.contains(&format!("keyspace_misses:{rounds}\r\n")), "{info}");
+        server.stop();
+    }
 }
