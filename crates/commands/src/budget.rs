@@ -45,10 +45,10 @@ impl Budget {
         self.max / 2 - self.max / 32
     }
 
-    /// Bytes of values and replies that a thread collects without a claim: small enough for all
-    /// threads together.
-    pub fn room(&self, most: usize) -> usize {
-        (self.max / 32).clamp(SMALL_BYTES, most)
+    /// Bytes of values and replies that each of `threads` threads collects without a claim, `most`
+    /// at most: few enough for all of them together.
+    pub(crate) fn room(&self, most: usize, threads: usize) -> usize {
+        (self.max / 32_usize.max(4 * threads)).clamp(SMALL_BYTES, most)
     }
 
     /// True if buffers of connections must not grow any more.
@@ -248,6 +248,14 @@ mod tests {
         assert_eq!(budget.used(), share.bytes());
         drop(share);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn many_threads_have_less_room_each() {
+        let budget = Budget::new(32 << 20);
+        let room = |threads| budget.room(4 << 20, threads);
+        assert_eq!([1, 8, 16, 64].map(room), [1 << 20, 1 << 20, 512 << 10, 128 << 10]);
+        assert_eq!((room(1000), budget.room(100 << 10, 1)), (SMALL_BYTES, 100 << 10));
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Executor {
         let reply_bytes_max = REPLY_BYTES_MAX;
         let (arena, slots, wants, taken) = (vec![], vec![], vec![], vec![]);
         let (keys, batch) = (vec![], WriteBatch::new());
-        let (claim, room) = (Claim::new(&service.budget), service.budget.room(ARENA_BYTES_MAX));
+        let (claim, room) = (Claim::new(&service.budget), service.room(ARENA_BYTES_MAX));
         Executor {
             service: Arc::new(service),
             arena,
@@ -175,7 +175,7 @@ impl Executor {
     /// its connections, which count it themselves.
     fn forget(&mut self, outputs: &mut [Output]) {
         self.arena.clear();
-        self.arena.shrink_to(ARENA_BYTES_KEPT);
+        self.arena.shrink_to(ARENA_BYTES_KEPT.min(self.room));
         self.slots.clear();
         self.slots.shrink_to(KEYS_MAX);
         self.wants.clear();

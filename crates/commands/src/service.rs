@@ -149,6 +149,11 @@ impl Service {
         }
     }
 
+    /// Bytes of values and replies that a thread collects without a claim, `most` at most.
+    pub fn room(&self, most: usize) -> usize {
+        self.budget.room(most, self.options.loops + self.options.io_workers)
+    }
+
     /// Milliseconds since the Unix epoch.
     pub fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()

@@ -111,13 +111,13 @@ fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
 /// The sockets for datagrams of each loop.
 type SocketsOfLoops = Vec<Vec<udp::LoopSocket>>;
 
-/// What commands have to know of `config`.
-fn service_options(config: &Config) -> Result<ServiceOptions> {
+/// What commands have to know of `config`, and of the threads in `pools`.
+fn service_options(config: &Config, pools: &Pools) -> Result<ServiceOptions> {
     Ok(ServiceOptions {
         durability: config.durability,
         databases: config.databases,
         loops: config.loops,
-        io_workers: config.io_workers,
+        io_workers: pools.threads().count(),
         memory_bytes: config.memory_bytes,
         clients_bytes_max: config.clients_bytes_max,
         listen: config.listen.clone(),
@@ -185,9 +185,9 @@ impl Server {
         };
         let loops = Arc::new(Loops::new(wakers, addresses, Passes::new()?));
         let front = Arc::clone(&loops) as Arc<dyn Front>;
-        let service = Service::new(service_options(&config)?, databases, acl, budget, front);
         let (pools, commits) = (Pools::new(config.loops, config.io_workers), Commits::default());
-        let service = Arc::new(service);
+        let options = service_options(&config, &pools)?;
+        let service = Arc::new(Service::new(options, databases, acl, budget, front));
         let shared = Arc::new(Shared { service, loops, pools, commits, tls, config });
         let start_admin = |address| Admin::start(&shared.service, address);
         let admin = shared.config.admin.map(start_admin).transpose()?;

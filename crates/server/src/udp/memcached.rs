@@ -70,7 +70,7 @@ impl Frames {
     }
 
     fn executor(service: &Arc<Service>) -> Executor {
-        let reply_bytes_max = service.budget.room(REPLY_BYTES_MAX);
+        let reply_bytes_max = service.room(REPLY_BYTES_MAX);
         Executor::with_replies_up_to(Arc::clone(service), reply_bytes_max)
     }
 
