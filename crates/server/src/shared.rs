@@ -6,6 +6,7 @@ use crate::loops::Loops;
 use crate::pool::Pools;
 use crate::tls::{self, Tls};
 use crate::{Config, Mode};
+use silica::Durability;
 use silica_commands::Service;
 use silica_proto::datagram::Partitions;
 use std::sync::Arc;
@@ -29,6 +30,13 @@ impl Shared {
     ) -> std::io::Result<Option<Box<tls::Session>>> {
         let tls = self.tls.as_ref().filter(|_| options.tls);
         tls.map(|tls| tls.session().map(Box::new)).transpose()
+    }
+
+    /// True if bursts that have written wait for a sync that all loops share. With one loop there
+    /// is nothing to share: its workers sync, which saves handing each burst to another thread
+    /// (docs/benchmarks/scaling.md).
+    pub(crate) fn shares_syncs(&self) -> bool {
+        self.config.durability == Durability::Synced && self.config.loops > 1
     }
 
     /// True if the loops that own partitions serve datagrams themselves.

@@ -11,11 +11,18 @@ use std::sync::Arc;
 /// The life of a thread of the pool `index`.
 pub(crate) fn work(shared: Arc<Shared>, index: usize) {
     let pool = shared.pools.at(index);
+    let shares_syncs = shared.shares_syncs();
     let mut executor = Executor::new(Arc::clone(&shared.service));
     while let Some(mut burst) = pool.take() {
         let lane = burst.lane;
         // A panic is our bug; the clients of this burst pay for it, nobody else.
-        let ran = catch_unwind(AssertUnwindSafe(|| executor.run_to_sync(&mut burst)));
+        let ran = catch_unwind(AssertUnwindSafe(|| match shares_syncs {
+            true => executor.run_to_sync(&mut burst),
+            false => {
+                executor.run(&mut burst);
+                None
+            }
+        }));
         pool.done(lane);
         match ran {
             Ok(Some(uncommitted)) => {

@@ -4,7 +4,6 @@
 use super::EventLoop;
 use crate::at_hand::AtHand;
 use crate::conn::Planned;
-use silica::Durability;
 use silica_commands::{Burst, Executor, Lane, Output};
 use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -138,8 +137,8 @@ impl EventLoop {
         // While as many are under way as workers can share, the next burst goes on growing.
         let in_flight_max = self.shared.pools.workers_of_loop();
         // Those that wait for a sync have no worker.
-        let is_synced = self.shared.config.durability == Durability::Synced;
-        let writes_max = if is_synced { 2 * in_flight_max } else { in_flight_max };
+        let factor = if self.shared.shares_syncs() { 2 } else { 1 };
+        let writes_max = factor * in_flight_max;
         let bursts = &mut self.bursts;
         let reads = take(&mut bursts.left, &mut bursts.reads_in_flight, in_flight_max);
         let writes = take(&mut bursts.writes, &mut bursts.writes_in_flight, writes_max);
