@@ -26,6 +26,8 @@
 //! - An **exclusive** transaction has its turn from `begin` on: no other transaction of the store
 //!   commits before it is over, so it meets no conflict with one. Writes that are no transactions
 //!   ([`crate::Engine::write`], [`crate::Atomic`]) go on, and are conflicts where they meet it.
+//! - A transaction **alone** ([`Transaction::begin_alone`]) belongs to somebody who sees to it that
+//!   nothing else writes to the store meanwhile. It takes no turn and looks for no conflicts.
 //!
 //! Engines write none of this: they offer [`Ordered::snapshot`], [`Ordered::commit`] and the
 //! [`CommitTurns`] that exclusive transactions wait for.
@@ -72,6 +74,8 @@ pub struct Transaction {
     expires_unix_ms: u64,
     turn: Option<ExclusiveTurn>,
     wait: Wait,
+    /// Nothing else writes to the store: there are no conflicts, and nobody's turn.
+    is_alone: bool,
     is_over: bool,
 }
 
@@ -99,17 +103,26 @@ impl Transaction {
             false => None,
         };
         let snapshot = Arc::clone(&ordered).snapshot()?;
-        Ok(Transaction {
+        let alone = Transaction::begin_alone(ordered, snapshot);
+        Ok(Transaction { turn, wait, is_alone: false, ..alone })
+    }
+
+    /// Begins a transaction of whoever alone writes to the store: the caller sees to it that
+    /// nothing is written between `snapshot`, which is one of this store, and the commit. Then the
+    /// commit of a few keys costs half. A write that comes between all the same is overwritten.
+    pub fn begin_alone(ordered: Arc<dyn Ordered>, snapshot: Arc<dyn Snapshot>) -> Self {
+        Transaction {
             ordered,
             snapshot,
             writes: Arc::default(),
             watched_keys: BTreeSet::new(),
             watched_ranges: Vec::new(),
             expires_unix_ms: 0,
-            turn,
-            wait,
+            turn: None,
+            wait: Wait::No,
+            is_alone: true,
             is_over: false,
-        })
+        }
     }
 
     /// The moment that it sees below its own writes.
@@ -232,11 +245,9 @@ impl Transaction {
                 "the transaction is over; begin another one",
             ));
         }
-        let turns = Arc::clone(self.ordered.commit_turns());
-        let shared = match self.turn {
-            Some(_) => None,
-            None => Some(turns.take(self.wait)?),
-        };
+        let takes_turn = self.turn.is_none() && !self.is_alone;
+        let turns = takes_turn.then(|| Arc::clone(self.ordered.commit_turns()));
+        let shared = turns.as_ref().map(|turns| turns.take(self.wait)).transpose()?;
         // Whoever waits for an exclusive turn need not wait for the device, too.
         let is_later = self.turn.is_some() && durability == Durability::Synced;
         let durability = if is_later { Durability::Buffered } else { durability };
@@ -252,15 +263,43 @@ impl Transaction {
         if is_later { self.ordered.sync_commits() } else { Ok(()) }
     }
 
+    /// Calls `each` with the writes as several batches of about `bytes_max` bytes, in order: one
+    /// after the other they come to what [`Transaction::commit`] writes. For writes that do not fit
+    /// into one commit, and a caller who makes one step of them.
+    ///
+    /// # Errors
+    /// The first one of `each`.
+    pub fn in_batches(
+        &self,
+        bytes_max: usize,
+        each: &mut dyn FnMut(&WriteBatch<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let writes = read(&self.writes);
+        let (mut batch, mut bytes) = (WriteBatch::new(), 0);
+        for op in ops(&writes) {
+            let value_bytes = match op.kind {
+                OpKind::Put(entry) => entry.value.len(),
+                OpKind::Delete | OpKind::DeleteRange(_) => 0,
+            };
+            bytes += op.key.len() + value_bytes + OP_BYTES;
+            if bytes > bytes_max && !batch.is_empty() {
+                each(&batch)?;
+                batch.clear();
+                bytes = op.key.len() + value_bytes + OP_BYTES;
+            }
+            batch.push(op);
+        }
+        if batch.is_empty() { Ok(()) } else { each(&batch) }
+    }
+
     fn write(&self, durability: Durability) -> Result<bool> {
         let writes = read(&self.writes);
         let mut batch = WriteBatch::new();
-        for (lower, upper) in writes.deleted() {
-            batch.push(Op { key: lower, kind: OpKind::DeleteRange(upper.as_deref()) });
-        }
-        for (key, put) in writes.points() {
-            let entry = put.as_deref().map(Put::entry);
-            batch.push(Op { key, kind: entry.map_or(OpKind::Delete, OpKind::Put) });
+        ops(&writes).for_each(|op| {
+            batch.push(op);
+        });
+        if self.is_alone {
+            return self.ordered.commit(&*self.snapshot, Reads::of(&[]), &batch, durability);
         }
         let keys: BTreeSet<&[u8]> =
             (self.watched_keys.iter().chain(writes.points().keys())).map(Vec::as_slice).collect();
@@ -273,6 +312,22 @@ impl Transaction {
         let reads = Reads { keys: &keys, ranges: &ranges, expires_unix_ms: self.expires_unix_ms };
         self.ordered.commit(&*self.snapshot, reads, &batch, durability)
     }
+}
+
+/// What an operation of a batch takes beside key and value.
+const OP_BYTES: usize = 64;
+
+/// What was written as operations, in the order in which they happen.
+fn ops(writes: &Writes) -> impl Iterator<Item = Op<'_>> {
+    let deleted = writes
+        .deleted()
+        .iter()
+        .map(|(lower, upper)| Op { key: lower, kind: OpKind::DeleteRange(upper.as_deref()) });
+    let points = writes.points().iter().map(|(key, put)| {
+        let entry = put.as_deref().map(Put::entry);
+        Op { key, kind: entry.map_or(OpKind::Delete, OpKind::Put) }
+    });
+    deleted.chain(points)
 }
 
 /// Says what to do about a commit that is too large.

@@ -141,3 +141,46 @@ fn a_commit_that_is_too_large_names_the_limit_and_leaves_all_as_it_was() {
     transaction.commit(NOW).unwrap();
     assert!(engine.get(b"a").unwrap().is_some());
 }
+
+#[test]
+fn a_transaction_alone_takes_no_turn_and_meets_no_conflict() {
+    let (engine, ordered) = engine();
+    let snapshot = Arc::clone(&ordered).snapshot().unwrap();
+    let mut alone = Transaction::begin_alone(Arc::clone(&ordered), snapshot);
+    let exclusive = begin(&ordered, true, Wait::No).unwrap();
+    engine.put(b"b", b"meanwhile", NOW).unwrap();
+    alone.put(b"b", EntryRef::new(b"alone"));
+    alone.delete_range(&KeyRange::new(*b"c", *b"e"));
+    let savepoint = alone.savepoint();
+    alone.delete(b"f");
+    alone.roll_back_to(savepoint).unwrap();
+    assert_eq!(keys(&alone), b"bf");
+    alone.commit(NOW).unwrap();
+    assert_eq!(alone.commit(NOW).unwrap_err().kind(), ErrorKind::Closed);
+    let all = engine.get_all(&[b"b", b"d", b"f"]).unwrap();
+    assert_eq!(all, [Some(b"alone".to_vec()), None, Some(b"f".to_vec())]);
+    drop(exclusive);
+}
+
+#[test]
+fn batches_of_a_transaction_come_to_its_writes() {
+    for bytes_max in [0, 100, 200, 1 << 20] {
+        let (engine, ordered) = engine();
+        let mut transaction = begin(&ordered, false, Wait::No).unwrap();
+        transaction.delete_range(&KeyRange::new(*b"b", *b"e"));
+        transaction.put(b"c", EntryRef::new(&[1; 60]));
+        transaction.put(b"d", EntryRef { user_bits: 7, ..EntryRef::new(b"") });
+        transaction.delete(b"f");
+        let mut batches = 0;
+        let written = transaction.in_batches(bytes_max, &mut |batch| {
+            batches += 1;
+            engine.write(batch, NOW)
+        });
+        written.unwrap();
+        assert_eq!(batches, [4, 4, 2, 1][[0, 100, 200].partition_point(|max| *max < bytes_max)]);
+        let all = engine.get_all(&[b"b", b"c", b"d", b"f"]).unwrap();
+        assert_eq!(all, [None, Some(vec![1; 60]), Some(Vec::new()), None]);
+        let stop = |_: &WriteBatch<'_>| Err(Error::new(ErrorKind::Full, "on purpose"));
+        assert_eq!(transaction.in_batches(0, &mut { stop }).unwrap_err().kind(), ErrorKind::Full);
+    }
+}
